@@ -1,0 +1,2 @@
+//! The command bypass: run, stat, options.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Every EF_* option and the profiles that set them.

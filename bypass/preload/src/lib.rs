@@ -1,0 +1,1 @@
+//! libc in front, user-level stack or kernel behind.

@@ -1,0 +1,1 @@
+//! Same-host byte streams over shared memory: segments, rings, rendezvous.

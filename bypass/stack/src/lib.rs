@@ -1,0 +1,1 @@
+//! User-level sockets of one process: descriptors, readiness, waiting.

@@ -1,0 +1,2 @@
+//! The command wirespeed-load.
+fn main() {}
