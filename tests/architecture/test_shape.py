@@ -1,0 +1,64 @@
+"""Guards on the shape of the tree: where unsafe may live, first lines, links, words that leak."""
+
+import re
+import subprocess
+
+import pytest
+from rooms import ROOT
+
+UNSAFE_ROOMS = ("bypass/shm/", "bypass/preload/", "bypass/stack/src/sys/", "load/engine/src/sys/")
+COMMENT = {".rs": ("//!", "//"), ".py": ('"""', "#!"), ".java": ("/*", "//", "package"),
+           ".toml": ("#",), ".opf": ("#",), ".c": ("/*", "//")}
+
+
+def tracked(*endings):
+    listing = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+                             cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [ROOT / name for name in listing.splitlines()
+            if name.endswith(endings) and (ROOT / name).is_file()]
+
+
+def relative(path):
+    return str(path.relative_to(ROOT))
+
+
+def test_unsafe_stays_in_its_rooms():
+    pattern = re.compile(r"\bunsafe\s*(\{|fn|impl|extern)")
+    strays = [relative(path) for path in tracked(".rs")
+              if not relative(path).startswith(UNSAFE_ROOMS) and pattern.search(path.read_text())]
+    assert not strays
+
+
+def test_every_source_file_opens_with_what_it_is_for():
+    silent = []
+    for path in tracked(".rs", ".py", ".opf"):
+        if "tests/programs" in relative(path) or path.name == "__init__.py":
+            continue
+        first = next((line for line in path.read_text().splitlines() if line.strip()), "#!")
+        if not first.startswith(COMMENT[path.suffix]):
+            silent.append(relative(path))
+    assert not silent
+
+
+def test_links_in_documents_lead_somewhere():
+    dead = []
+    for path in tracked(".md"):
+        text = re.sub(r"```.*?```", "", path.read_text(), flags=re.S)
+        for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+            if not link.startswith(("http:", "https:", "mailto:")):
+                if not (path.parent / link).exists():
+                    dead.append(f"{relative(path)} → {link}")
+    assert not dead
+
+
+def test_only_the_two_commands_are_executable_at_the_root():
+    executable = {path.name for path in tracked("") if path.parent == ROOT
+                  and path.stat().st_mode & 0o111}
+    assert executable == {"wirespeed", "test"}
+
+
+@pytest.mark.parametrize("word", ["/work/", "/tmp/ws", "/tmp/target-"])
+def test_no_path_of_a_developers_machine_is_in_the_tree(word):
+    here = "tests/architecture/test_shape.py"
+    assert not [relative(path) for path in tracked(".rs", ".py", ".java", ".md", ".toml", ".sh", ".xml")
+                if relative(path) != here and word in path.read_text(errors="replace")]
