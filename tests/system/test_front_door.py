@@ -1,0 +1,78 @@
+"""The front door: help, bad input, builds, completion, and signals that reach the program."""
+
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import ROOT, wait_until
+
+
+def test_help_names_every_command(wirespeed):
+    text = wirespeed("--help").stdout
+    for command in ("run RECIPE", "load …", "bypass …", "http-server …", "origin …", "gateway …"):
+        assert command in text
+
+
+@pytest.mark.parametrize("command", ["lab", "run", "plan", "report", "load", "http-server", "origin",
+                                     "build"])
+def test_every_command_explains_itself(wirespeed, command):
+    done = wirespeed(command, "--help")
+    assert re.search("usage", done.stdout, re.I)
+
+
+@pytest.mark.parametrize(("words", "hint"), [
+    (["build", "nonsense"], "there is no part 'nonsense'"),
+    (["gateway", "--carrier", "jetty"], "netty or tomcat"),
+    (["completion", "tcsh"], "bash, zsh, fish"),
+    (["run", "no-such-recipe"], "no-such-recipe"),
+    (["no-such-command"], "no-such-command"),
+    (["load", "--no-such-option", "http://127.0.0.1/"], "no-such-option"),
+    (["http-server", "--transport", "carrier-pigeon"], "carrier-pigeon"),
+])
+def test_bad_input_is_one_clear_line_and_exit_code_2(wirespeed, words, hint):
+    done = wirespeed(*words, expect=2)
+    assert hint in done.stdout + done.stderr
+
+
+def test_a_second_start_adds_under_half_a_second(wirespeed):
+    """The front door alone, as the best of five: the promise is about its own checks."""
+    wirespeed("build", "python", "load")
+
+    def once():
+        begun = time.monotonic()
+        wirespeed("build", "python", "load")
+        return time.monotonic() - begun
+
+    assert min(once() for _ in range(5)) < 0.5
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+def test_completion_offers_commands_and_recipes(wirespeed):
+    script = wirespeed("completion", "bash").stdout
+    asked = 'COMP_WORDS=(wirespeed run qui); COMP_CWORD=2; _wirespeed; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "-c", f"{script}\n{asked}"], capture_output=True, text=True)
+    assert done.stdout.strip() == "quickstart", done.stderr
+
+
+def test_a_server_started_through_the_front_door_gets_the_signal_itself(wirespeed, tmp_path):
+    server = wirespeed.start("http-server", "--port", "0", "--payload", "16")
+    try:
+        line = server.stdout.readline()
+        assert re.search(r":\d+", line), line
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(30) == 0
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_the_tree_that_is_built_from_is_this_one():
+    """A fresh clone must not pick up another checkout's build."""
+    wait_until(lambda: (ROOT / "build").is_dir(), "the build folder", 1)
+    python = ROOT / "build" / "venv" / "bin" / "python"
+    found = subprocess.run([python, "-c", "import wirespeed; print(wirespeed.__file__)"],
+                           capture_output=True, text=True, cwd="/").stdout
+    assert found.startswith(str(ROOT))
