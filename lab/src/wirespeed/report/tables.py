@@ -1,0 +1,388 @@
+"""Tables as grids of text, and the files made of them: tables.md, results.csv, verdict.json.
+
+A Grid is what the page, the Markdown and the terminal print, so that they always agree.
+Where a document published figures for a table, its figures stand beside ours, in the
+document's own rounding, under a head that says that they come from different hardware.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wirespeed.report import published, wording
+from wirespeed.report.published import HEAD, Document, Figure
+from wirespeed.results import store
+from wirespeed.results.model import Trial
+from wirespeed.results.summary import Cell, Gain, Sheet, Summary, load
+
+OURS = "this run"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cell of a printed table: its text, what kind it is, and a longer explanation."""
+
+    text: str
+    kind: str = "figure"  # figure, state, published, gain, loss, even, open, withheld
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    group: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One printed table."""
+
+    title: str
+    heads: tuple[str, ...]  # the row axes
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[tuple[str, ...], tuple[Entry, ...]], ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """Neighbouring columns of one group: what the upper head spans."""
+        spans: list[tuple[str, int]] = []
+        for column in self.columns:
+            if spans and spans[-1][0] == column.group:
+                spans[-1] = (column.group, spans[-1][1] + 1)
+            else:
+                spans.append((column.group, 1))
+        return spans
+
+
+@dataclass(frozen=True)
+class Source:
+    """The document beside a sheet, and how our cells find their figure in it."""
+
+    document: Document
+    stacks: Mapping[str, str]
+    scale: float
+    variables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def figure(self, cell: Cell, metric: str) -> Figure | None:
+        merged: dict[str, Any] = {}
+        for axis, value in cell.axes.items():
+            merged.update(self.variables.get(axis, {}).get(str(value), {}))
+        return self.document.figure(metric, cell.axes, merged, self.stacks, self.scale)
+
+
+def source(summary: Summary, sheet: Sheet) -> Source | None:
+    """The published figures that belong to a sheet."""
+    spec = sheet.spec.get("published")
+    document = published.read(str(spec.get("file", ""))) if isinstance(spec, dict) else None
+    if document is None or not isinstance(spec, dict):
+        return None
+    variables = _axis_variables(summary.run_dir)
+    scale = float(spec.get("scale", 1.0))
+    return Source(document, spec.get("stacks", {}), scale, variables)
+
+
+def grid(summary: Summary, sheet: Sheet) -> Grid:
+    """A sheet as it is printed."""
+    beside = source(summary, sheet)
+    wide = len(sheet.columns) * len(sheet.metrics)
+    columns = _columns(sheet, beside)
+    rows = []
+    for row in sheet.rows:
+        ours = _own_entries(summary, sheet, row, beside)
+        gains = _gain_entries(sheet, row)
+        theirs = _published_entries(sheet, row, beside) if beside else []
+        assert len(ours) == wide
+        rows.append((tuple(str(value) for value in row), tuple(ours + gains + theirs)))
+    heads = tuple(axis.replace("_", " ") for axis in sheet.row_axes)
+    return Grid(sheet.title, heads, tuple(columns), tuple(rows), _notes(summary, sheet, beside))
+
+
+def _columns(sheet: Sheet, beside: Source | None) -> list[Column]:
+    ours = [Column(OURS, label) for label in _value_heads(sheet, beside)]
+    gains = []
+    for contender in _contenders(sheet):
+        gains += [Column(wording.over_text(sheet), str(contender))]
+        gains += [Column("verdict", str(contender))]
+    theirs = []
+    if beside:
+        theirs = [Column(HEAD, label) for label in _published_heads(sheet, beside)]
+        theirs += [Column(HEAD, f"{name} gain") for name in _published_contenders(sheet, beside)]
+    return ours + sorted(gains, key=lambda column: column.group == "verdict") + theirs
+
+
+def _value_heads(sheet: Sheet, beside: Source | None) -> list[str]:
+    if len(sheet.metrics) > 1:
+        return [_measure(sheet, metric, beside).head for metric in sheet.metrics]
+    return [str(column) for column in sheet.columns]
+
+
+def _published_heads(sheet: Sheet, beside: Source) -> list[str]:
+    if len(sheet.metrics) > 1:
+        return [
+            f"{_measure(sheet, metric, beside).label}, {unit}".removesuffix(", ")
+            for metric, unit in _published_units(sheet, beside).items()
+        ]
+    return [str(column) for column in sheet.columns if _has_figures(sheet, column, beside)]
+
+
+def _measure(sheet: Sheet, metric: str, beside: Source | None) -> wording.Measure:
+    medians = [cell.median(metric) or 0.0 for cell in sheet.cells.values()]
+    units = "ms" if beside and metric.startswith("latency.") else ""
+    return wording.measure(metric, max(medians, default=0.0), units)
+
+
+def _published_units(sheet: Sheet, beside: Source) -> dict[str, str]:
+    """The metrics that the document has, with its units."""
+    units: dict[str, str] = {}
+    for metric in sheet.metrics:
+        figures = (beside.figure(cell, metric) for cell in sheet.cells.values())
+        found = next((figure for figure in figures if figure), None)
+        if found:
+            units[metric] = "" if found.unit in ("req/s", "1") else found.unit
+    return units
+
+
+def _has_figures(sheet: Sheet, column: Any, beside: Source) -> bool:
+    cells = (sheet.cells.get((row, column)) for row in sheet.rows)
+    return any(cell and beside.figure(cell, sheet.metrics[0]) for cell in cells)
+
+
+def _contenders(sheet: Sheet) -> list[Any]:
+    """The columns that have a gain; one that was never measured gets no column of dashes."""
+    judged = {column for _, column in sheet.gains}
+    return [column for column in sheet.columns if column in judged]
+
+
+def _published_contenders(sheet: Sheet, beside: Source) -> list[Any]:
+    if sheet.over is None:
+        return []
+    others = [column for column in sheet.columns if column != sheet.over]
+    return [name for name in others if _has_figures(sheet, name, beside)]
+
+
+def _own_entries(
+    summary: Summary, sheet: Sheet, row: tuple[Any, ...], beside: Source | None
+) -> list[Entry]:
+    entries = []
+    for column in sheet.columns:
+        cell = sheet.cells.get((row, column))
+        for metric in sheet.metrics:
+            entries.append(_own_entry(sheet, cell, metric, beside))
+    return entries
+
+
+def _own_entry(sheet: Sheet, cell: Cell | None, metric: str, beside: Source | None) -> Entry:
+    if cell is None or not cell.trials:
+        return Entry(wording.state(cell), "state", cell.reason if cell else "")
+    value = cell.median(metric)
+    if value is None:
+        return Entry(wording.NONE, "state", f"the trials hold no figure for {metric}")
+    scaled = value * _measure(sheet, metric, beside).scale
+    style = beside.document.style(metric) if beside else None
+    text = style.text(scaled) if style else wording.number(scaled)
+    repeats = ", ".join(wording.number(v) for v in cell.values(metric))
+    held = wording.BOTTLENECKS[cell.bottleneck]
+    return Entry(text, "figure", f"median of {repeats}; limit: {held}")
+
+
+def _gain_entries(sheet: Sheet, row: tuple[Any, ...]) -> list[Entry]:
+    figures, verdicts = [], []
+    for contender in _contenders(sheet):
+        gain = sheet.gains.get((row, contender))
+        if gain is None:
+            figures.append(Entry(wording.NONE, "state"))
+            verdicts.append(Entry(wording.NONE, "state"))
+            continue
+        text = gain.verdict.bound + wording.percent(gain.of_medians, sheet.gain_decimals)
+        figures.append(Entry(text, "figure", "ratio of the medians"))
+        verdicts.append(verdict_entry(gain))
+    return figures + verdicts
+
+
+VERDICT_KINDS = {
+    "gain": "gain",
+    "loss": "loss",
+    "no difference": "even",
+    "not decided": "open",
+    "not comparable": "withheld",
+}
+
+
+def verdict_entry(gain: Gain) -> Entry:
+    """The verdict with its interval and the reason for it."""
+    found = gain.found
+    parts = [gain.verdict.reason]
+    if found and found.coverage:
+        parts.append(
+            f"interval {wording.interval(found)}, covers {found.coverage:.1%}, "
+            f"{found.n} against {found.m} trials, q {gain.q:.3f}"
+        )
+    return Entry(wording.verdict(gain), VERDICT_KINDS[gain.verdict.word], "; ".join(parts))
+
+
+def _published_entries(sheet: Sheet, row: tuple[Any, ...], beside: Source) -> list[Entry]:
+    entries = []
+    if len(sheet.metrics) > 1:
+        cell = sheet.cells.get((row, sheet.columns[0]))
+        for metric in _published_units(sheet, beside):
+            entries.append(_published_entry(cell, metric, beside))
+        return entries
+    for column in sheet.columns:
+        if _has_figures(sheet, column, beside):
+            cell = sheet.cells.get((row, column))
+            entries.append(_published_entry(cell, sheet.metrics[0], beside))
+    for name in _published_contenders(sheet, beside):
+        entries.append(_published_gain(sheet, row, name, beside))
+    return entries
+
+
+def _published_entry(cell: Cell | None, metric: str, beside: Source) -> Entry:
+    figure = beside.figure(cell, metric) if cell else None
+    return Entry(figure.text if figure else wording.NONE, "published")
+
+
+def _published_gain(sheet: Sheet, row: tuple[Any, ...], name: Any, beside: Source) -> Entry:
+    cell = sheet.cells.get((row, name))
+    figure = beside.figure(cell, sheet.metrics[0]) if cell else None
+    if figure is None:
+        return Entry(wording.NONE, "published")
+    printed = beside.document.gain(figure.table, row[0], beside.stacks.get(str(name), str(name)))
+    text = wording.percent(printed / 100 if printed is not None else None, sheet.gain_decimals)
+    return Entry(text, "published")
+
+
+def _notes(summary: Summary, sheet: Sheet, beside: Source | None) -> tuple[str, ...]:
+    notes = list(summary.run.thinned)
+    if sheet.shares_cores:
+        notes.append("Instances share cores (fit = share).")
+    if beside and beside.scale != 1.0:
+        notes.append(
+            f"Published figures are multiplied by {beside.scale:g}: the document's “Gb/s” are "
+            "2^20-byte megabytes a second times 8 / 1000."
+        )
+    if beside:
+        tables = sorted({figure.table for figure in _figures(sheet, beside) if figure.table})
+        names = [f"Table {name[1:]}" for name in tables if name[:1] == "T"]
+        if names:
+            notes.append(f"Published: {wording.listed(names)} of the document.")
+    return tuple(notes)
+
+
+def _figures(sheet: Sheet, beside: Source) -> list[Figure]:
+    found = (
+        beside.figure(cell, metric) for cell in sheet.cells.values() for metric in sheet.metrics
+    )
+    return [figure for figure in found if figure]
+
+
+def _axis_variables(run_dir: Path) -> dict[str, dict[str, Any]]:
+    """[axis.x] of the recipe: the variables that a value of an axis carries."""
+    path = run_dir / "recipe.toml"
+    if not path.is_file():
+        return {}
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8")).get("axis", {})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write(run_dir: Path) -> None:
+    """Writes tables.md, results.csv and verdict.json below the run's derived/."""
+    write_files(load(run_dir))
+
+
+def write_files(summary: Summary) -> None:
+    """The same from a summary that is already there."""
+    derived = summary.run_dir / "derived"
+    derived.mkdir(exist_ok=True)
+    (derived / "tables.md").write_text(markdown(summary), encoding="utf-8")
+    (derived / "results.csv").write_text(results_csv(summary), encoding="utf-8")
+    store.write_json(derived / "verdict.json", verdicts(summary))
+
+
+def markdown(summary: Summary) -> str:
+    """Every table of the run as Markdown."""
+    run = summary.run
+    parts = [f"# {run.title or run.recipe}", f"Run `{run.run_id}`, started {run.started}."]
+    for sheet in summary.sheets:
+        parts.append(grid_markdown(grid(summary, sheet)))
+    return "\n\n".join(parts) + "\n"
+
+
+def grid_markdown(table: Grid) -> str:
+    heads = [*table.heads, *(_markdown_head(column) for column in table.columns)]
+    align = ["---:"] * len(heads)
+    lines = [_markdown_row(heads), _markdown_row(align)]
+    for labels, entries in table.rows:
+        lines.append(_markdown_row([*labels, *(entry.text for entry in entries)]))
+    notes = "\n\n" + " ".join(table.notes) if table.notes else ""
+    return f"## {table.title}\n\n" + "\n".join(lines) + notes
+
+
+def _markdown_head(column: Column) -> str:
+    return column.label if column.group == OURS else f"{column.label}<br>{column.group}"
+
+
+def _markdown_row(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def results_csv(summary: Summary) -> str:
+    """One row a trial with every metric, and one row a cell that was not measured."""
+    axes = list(summary.run.axes)
+    trials = sorted((*summary.valid, *summary.invalid), key=lambda trial: trial.position)
+    metrics = sorted({name for trial in trials for name in trial.metrics})
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(
+        ["position", "round", "cell", "state", "reason", *axes, "valid", "bottleneck",
+         "shared_cores", "window_start_unix_ns", "window_length_ns", *metrics]
+    )  # fmt: skip
+    writer.writerows(_trial_row(trial, axes, metrics) for trial in trials)
+    for cell in summary.unmeasured:
+        if not cell.invalid:
+            values = [cell.axes.get(axis, "") for axis in axes]
+            writer.writerow(["", "", cell.key, cell.state, cell.reason, *values])
+    return out.getvalue()
+
+
+def _trial_row(trial: Trial, axes: list[str], metrics: list[str]) -> list[Any]:
+    window = (trial.window.start_unix_ns, trial.window.length_ns) if trial.window else ("", "")
+    return [
+        trial.position, trial.round, trial.cell, "measured", "; ".join(trial.reasons),
+        *(trial.axes.get(axis, "") for axis in axes),
+        trial.valid, trial.bottleneck, trial.shared_cores, *window,
+        *("" if trial.metrics.get(name) is None else trial.metrics[name] for name in metrics),
+    ]  # fmt: skip
+
+
+def verdicts(summary: Summary) -> dict[str, Any]:
+    """Every comparison for programs: gain, interval, q, verdict, floor."""
+    return {
+        "format": 1,
+        "run_id": summary.run.run_id,
+        "noise_floor": dict(summary.floors),
+        "comparisons": [_verdict_json(gain) for gain in summary.gains],
+    }
+
+
+def _verdict_json(gain: Gain) -> dict[str, Any]:
+    found = gain.found
+    return {
+        "cell": gain.cell.key, "against": gain.base.key, "axes": gain.cell.axes,
+        "axis": gain.axis, "over": gain.over, "metric": gain.metric,
+        "gain_of_medians": gain.of_medians, "gain": found.gain if found else None,
+        "low": found.low if found else None, "high": found.high if found else None,
+        "coverage": found.coverage if found else None,
+        "n": [found.n, found.m] if found else [len(gain.cell.trials), len(gain.base.trials)],
+        "q": gain.q, "verdict": gain.verdict.word, "reason": gain.verdict.reason,
+        "bound": gain.verdict.bound, "more_rounds": gain.verdict.more_rounds,
+    }  # fmt: skip
