@@ -47,8 +47,8 @@ def comparison(summary: Summary, family: Family) -> str:
     if not judged:
         reasons = Counter(gain.verdict.reason for gain in family.gains)
         return f"{name} ({metric}): not comparable; {reasons.most_common(1)[0][0]}."
-    best = max(judged, key=_merit)
-    worst = min(judged, key=_merit)
+    best = max(judged, key=merit)
+    worst = min(judged, key=merit)
     parts = [f"{name} ({metric}): {_where(summary, best)}"]
     if worst is not best:
         parts[0] = f"{name} ({metric}): best {_where(summary, best)}"
@@ -58,7 +58,7 @@ def comparison(summary: Summary, family: Family) -> str:
     return f"{', '.join(parts)}. {_counts(family)}."
 
 
-def _merit(gain: Gain) -> float:
+def merit(gain: Gain) -> float:
     found = gain.found.gain if gain.found else 0.0
     return found if gain.better == "higher" else -found
 

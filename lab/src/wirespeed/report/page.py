@@ -1,0 +1,267 @@
+"""The report as one HTML file that opens from a mail: no script is needed, nothing is loaded.
+
+Everything is drawn once from the Summary; when the page would be larger than PAGE_BYTES_MAX
+the parts with the least to say (resource charts of each table) give way, and the page says so.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from wirespeed.report import charts, plot, story, tables, wording
+from wirespeed.report.charts import Chart
+from wirespeed.report.tables import Grid
+from wirespeed.results.model import Process, Trial
+from wirespeed.results.summary import Gain, Sheet, Summary, load, scaling
+
+PAGE_BYTES_MAX = 400_000  # opens from a mail, and on a phone
+BARS_MAX = 120  # more comparisons than this are shown by their ends
+INVALID_MAX = 60
+COMMAND_BYTES_MAX = 60_000
+DETAIL_LEVELS = (4, 2, 0)  # resource charts a table, tried from rich to bare
+TABLE_RESOURCES = ("server.cpu", "load.cpu", "server.cpu_us_per_request", "context_switches")
+
+BOTTLENECK_KEY = (
+    "Letters under a chart name what held the cell back: S the server, C the load generator "
+    "(client), L the link, N too few connections, ? unknown."
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table of the recipe with its charts."""
+
+    anchor: str
+    sheet: Sheet
+    grid: Grid
+    is_measured: bool
+    charts: list[Chart]
+    resources: list[Chart]
+    scaling: list[tuple[str, list[tuple[str, str]]]]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One comparison as a row of the gains table."""
+
+    contender: str
+    over: str
+    place: str
+    metric: str
+    svg: str
+    gain: str
+    interval: str
+    entry: tables.Entry
+    verdict: str
+
+
+def write(run_dir: Path) -> Path:
+    """Writes derived/report.html of a run and returns its path."""
+    path = run_dir / "derived" / "report.html"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(html(load(run_dir)), encoding="utf-8")
+    return path
+
+
+def html(summary: Summary) -> str:
+    """The whole page."""
+    text = ""
+    for level in DETAIL_LEVELS:
+        text = _render(summary, level)
+        if len(text.encode()) <= PAGE_BYTES_MAX:
+            break
+    return text
+
+
+def _render(summary: Summary, level: int) -> str:
+    environment = Environment(
+        loader=PackageLoader("wirespeed.report"),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["drawn"] = Markup  # our own SVG, whose texts plot.py has escaped
+    environment.filters["number"] = wording.number
+    return environment.get_template("report.html.j2").render(_facts(summary, level))
+
+
+def _facts(summary: Summary, level: int) -> dict[str, Any]:
+    run = summary.run
+    over_time, which = charts.resources_over_time(summary)
+    bars, bars_hidden = gain_bars(summary)
+    return {
+        "run": run,
+        "style": plot.STYLE,
+        "light": plot.LIGHT,
+        "dark": plot.DARK,
+        "front": story.front(summary),
+        "warnings": story.warnings(summary),
+        "doubts": story.doubts(summary),
+        "method": story.method(summary),
+        "tiles": _tiles(summary),
+        "families": summary.families,
+        "words": story.WORDS,
+        "signed": wording.signed,
+        "best": lambda f: max(f.judged, key=story.merit) if f.judged else None,
+        "worst": lambda f: min(f.judged, key=story.merit) if f.judged else None,
+        "metric_name": lambda metric: wording.measure(metric).label,
+        "bars": bars,
+        "bars_hidden": bars_hidden,
+        "sections": [_section(summary, sheet, level) for sheet in summary.sheets],
+        "is_reduced": level < DETAIL_LEVELS[0],
+        "strip": charts.trials_over_time(summary),
+        "over_time": over_time,
+        "over_time_cell": which,
+        "unmeasured": story.unmeasured(summary),
+        "invalid": [_invalid_row(trial) for trial in summary.invalid[:INVALID_MAX]],
+        "invalid_hidden": max(0, len(summary.invalid) - INVALID_MAX),
+        "facts": sorted(run.facts.items()),
+        "commands": commands(summary),
+        "recipe": _text(summary.run_dir / "recipe.toml"),
+        "site": _text(summary.run_dir / "site.toml"),
+        "repeat": repeat_command(summary),
+        "bottleneck_key": BOTTLENECK_KEY,
+        "data": _data(summary),
+    }
+
+
+def _tiles(summary: Summary) -> list[tuple[str, str, str]]:
+    """The counts on the front: figure, what it counts, and its kind."""
+    words = [gain.verdict.word for gain in summary.gains]
+    tiles = [
+        (str(words.count(word)), story.VERDICT_COUNTS[word][words.count(word) != 1], kind)
+        for word, kind in tables.VERDICT_KINDS.items()
+        if words.count(word)
+    ]
+    valid, invalid = len(summary.valid), len(summary.invalid)
+    tiles.append((f"{len(summary.measured)} / {len(summary.cells)}", "cells measured", "plain"))
+    tiles.append((f"{valid:,}", "valid trial" if valid == 1 else "valid trials", "plain"))
+    if invalid:
+        word = "invalid trial" if invalid == 1 else "invalid trials"
+        tiles.append((f"{invalid:,}", word, "loss"))
+    floor = summary.floors.get(summary.primary)
+    if floor is not None:
+        tiles.append((f"{floor:.1%}".replace("%", " %"), "noise floor", "plain"))
+    return tiles
+
+
+def _section(summary: Summary, sheet: Sheet, level: int) -> Section:
+    measured = any(cell.trials for cell in sheet.cells.values())
+    resources = charts.resource_charts(summary, sheet, TABLE_RESOURCES) if level else []
+    return Section(
+        anchor=f"table-{sheet.number}",
+        sheet=sheet,
+        grid=tables.grid(summary, sheet),
+        is_measured=measured,
+        charts=charts.sheet_charts(summary, sheet) if measured else [],
+        resources=resources[:level] if measured else [],
+        scaling=_scaling_rows(sheet),
+    )
+
+
+def _scaling_rows(sheet: Sheet) -> list[tuple[str, list[tuple[str, str]]]]:
+    rows = []
+    for column in sheet.columns:
+        points = scaling(sheet, column, sheet.metrics[0])
+        if points:
+            texts = [(str(row[0]), f"{value:.2f}") for row, value in points.items()]
+            rows.append((str(column), texts))
+    return rows
+
+
+def gain_bars(summary: Summary) -> tuple[list[Bar], int]:
+    """Every comparison with its bar, best first; how many of the middle are left out."""
+    gains = sorted((g for g in summary.gains if g.found), key=story.merit, reverse=True)
+    hidden = max(0, len(gains) - BARS_MAX)
+    if hidden:
+        gains = gains[: BARS_MAX // 2] + gains[-BARS_MAX // 2 :]
+    ends = [0.0]
+    for gain in gains:
+        if gain.found:
+            ends += [gain.found.gain, gain.found.low or 0.0, gain.found.high or 0.0]
+    reach = (min(ends), max(ends) or 0.1)
+    return [_bar(summary, gain, reach) for gain in gains], hidden
+
+
+def _bar(summary: Summary, gain: Gain, reach: tuple[float, float]) -> Bar:
+    found = gain.found
+    assert found is not None
+    varying = [axis for axis, values in summary.run.axes.items() if len(values) > 1]
+    fixed = [axis for axis in gain.cell.axes if axis not in varying]
+    entry = tables.verdict_entry(gain)
+    return Bar(
+        contender=gain.contender,
+        over=gain.over,
+        place=wording.place(gain.cell, [gain.axis, *fixed]),
+        metric=wording.measure(gain.metric).label,
+        svg=plot.gain_bar(found.low, found.gain, found.high, reach, entry.kind),
+        gain=f"{gain.verdict.bound} {wording.signed(found.gain)}".strip(),
+        interval=wording.interval(found),
+        entry=entry,
+        verdict=_verdict_words(gain),
+    )
+
+
+def _verdict_words(gain: Gain) -> str:
+    more = gain.verdict.more_rounds
+    return f"{gain.verdict.word}, about {more} more rounds" if more else gain.verdict.word
+
+
+def _invalid_row(trial: Trial) -> tuple[int, str, str]:
+    place = ", ".join(f"{name} {value}" for name, value in trial.axes.items())
+    return trial.position, place, "; ".join(trial.reasons)
+
+
+def commands(summary: Summary) -> tuple[list[tuple[str, list[str]]], int]:
+    """The command lines of each measured cell, and how many cells found no room."""
+    found, size = [], 0
+    for cell in summary.measured:
+        lines = _cell_commands(cell.trials[0].processes)
+        size += sum(map(len, lines))
+        if size > COMMAND_BYTES_MAX:
+            break
+        found.append((wording.place(cell), lines))
+    return found, len(summary.measured) - len(found)
+
+
+def _cell_commands(processes: list[Process]) -> list[str]:
+    """Instance 0 of each process stands for its siblings, whose cores and ports count up."""
+    lines = []
+    for process in processes:
+        if process.index == 0:
+            siblings = sum(other.name == process.name for other in processes)
+            times = f"  # {siblings} instances" if siblings > 1 else ""
+            cores = ",".join(map(str, process.cores))
+            pin = f"cores {cores}: " if cores else ""
+            lines.append(f"{process.name}: {pin}{shlex.join(process.argv)}{times}")
+    return lines
+
+
+def repeat_command(summary: Summary) -> str:
+    """How to measure the same again."""
+    argv = summary.run.argv
+    if argv and Path(argv[0]).name == "wirespeed":
+        return shlex.join(["./wirespeed", *argv[1:]])
+    return f"./wirespeed run {shlex.quote(summary.run.recipe)}"
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _data(summary: Summary) -> str:
+    """What programs may read from the page: the run, its medians and its verdicts."""
+    cells = [
+        {"axes": cell.axes, "state": cell.state, "values": cell.values(summary.primary)}
+        for cell in summary.cells
+    ]
+    plain = {**tables.verdicts(summary), "metric": summary.primary, "cells": cells}
+    return json.dumps(plain, separators=(",", ":")).replace("<", "\\u003c")
