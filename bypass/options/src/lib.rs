@@ -1,1 +1,19 @@
-//! Every EF_* option and the profiles that set them.
+//! Every `EF_*` option once, as data, and the reader of the profiles that set them.
+//!
+//! [`table::OPTIONS`] is the only place where an option is declared; the parser, `bypass options`,
+//! `docs/options.md` and the library all read it. [`profile`] reads `.opf` files without a shell,
+//! [`Resolved`] joins profile and environment, [`Settings`] is the result in types.
+#![forbid(unsafe_code)]
+
+mod definition;
+pub mod markdown;
+mod nearest;
+pub mod profile;
+mod resolve;
+mod settings;
+pub mod table;
+
+pub use definition::{Definition, Group, Kind, State, Value};
+pub use nearest::{nearest, unknown_option};
+pub use resolve::{Origin, Resolved, PROFILE_VARIABLE};
+pub use settings::Settings;

@@ -1,0 +1,91 @@
+//! Options about processes, names and messages.
+
+use crate::definition::{number, switch, text, Definition, Group};
+
+pub(super) const OPTIONS: &[Definition] = &[
+    switch(
+        "EF_LOAD_ENV",
+        true,
+        "Let the environment override the profile",
+    )
+    .of(Group::Process)
+    .long(
+        "Environment beats profile beats default. With 0 the other EF_ variables of the \
+             environment are ignored; what the profile says stays.",
+    )
+    .does("0: only the profile counts; under a bare LD_PRELOAD only the defaults"),
+    number(
+        "EF_LOG_VIA_IOCTL",
+        "0",
+        0..=2,
+        "Messages to the system log in place of standard error",
+    )
+    .of(Group::Process)
+    .does("1, 2: messages go to syslog"),
+    text(
+        "EF_LOG",
+        "banner,resource_warnings",
+        "Which kinds of message are written",
+    )
+    .of(Group::Process)
+    .inert("there are few messages, and they are about what was not accelerated"),
+    text("EF_LOG_FILE", "", "A file for messages")
+        .of(Group::Process)
+        .inert("messages go to standard error or the system log"),
+    switch(
+        "EF_LOG_TIMESTAMPS",
+        false,
+        "Put the time before each message",
+    )
+    .of(Group::Process)
+    .inert("the system log has its own times"),
+    text(
+        "EF_NAME",
+        "",
+        "Name of the stack, shared by processes that give the same",
+    )
+    .of(Group::Process)
+    .inert("each process has its own; any two that may meet do meet"),
+    number(
+        "EF_FORK_NETIF",
+        "3",
+        0..=3,
+        "Which stack a child uses after fork",
+    )
+    .of(Group::Process)
+    .inert("connections live in memory that parent and child share; both keep them"),
+    number(
+        "EF_VFORK_MODE",
+        "1",
+        0..=2,
+        "What vfork does: leave, fork, or share",
+    )
+    .of(Group::Process)
+    .inert("vfork is fork and a wait until the child has called exec or has ended"),
+    number(
+        "EF_SYNC_CPLANE_AT_CREATE",
+        "2",
+        0..=2,
+        "Wait for routes and addresses at the start",
+    )
+    .of(Group::Process)
+    .inert("addresses are asked of the kernel when they are needed"),
+    switch(
+        "EF_VALIDATE_ENV",
+        true,
+        "Complain about EF_ names that do not exist",
+    )
+    .of(Group::Process)
+    .does("0: unknown EF_ names in the environment are ignored"),
+    number(
+        "EF_SIGNALS_NOPOSTPONE",
+        "67109952",
+        0..=i64::MAX,
+        "Signals delivered at once, as bits",
+    )
+    .of(Group::Process)
+    .inert("signals of faults are always delivered at once, others within a microsecond"),
+    switch("EF_STACK_PER_THREAD", false, "One stack for each thread")
+        .of(Group::Process)
+        .inert("threads share no lock except a socket's own; there is nothing to split"),
+];

@@ -1,0 +1,182 @@
+//! Options about busy waiting: how long a thread polls before it sleeps in the kernel.
+
+use crate::definition::{number, switch, Definition, Group};
+
+const USEC_MAX: i64 = i64::MAX / 1_000;
+const UDP_KERNEL: &str = "UDP stays on the kernel, whose own waiting applies";
+
+pub(super) const OPTIONS: &[Definition] = &[
+    number(
+        "EF_POLL_USEC",
+        "0",
+        0..=USEC_MAX,
+        "How long a waiting call polls before it sleeps",
+    )
+    .unit("µs")
+    .of(Group::Spinning)
+    .long(
+        "Above 0 it also turns on, where nothing else is said, EF_EPOLL_SPIN, EF_POLL_SPIN, \
+             EF_SELECT_SPIN, EF_TCP_RECV_SPIN, EF_TCP_SEND_SPIN and EF_PKT_WAIT_SPIN, and turns \
+             EF_INT_DRIVEN off; accept and connect spin only when they are told to. 20 shares a \
+             core well; 100000 takes the whole core while there is any traffic.",
+    )
+    .does("the limit of every spin, from the last useful event; then the thread sleeps"),
+    number(
+        "EF_SPIN_USEC",
+        "0",
+        0..=USEC_MAX,
+        "The spin limit alone, without EF_POLL_USEC's switches",
+    )
+    .unit("µs")
+    .of(Group::Spinning)
+    .does("the limit of every spin that is switched on; it wins over EF_POLL_USEC"),
+    number(
+        "EF_SLEEP_SPIN_USEC",
+        "0",
+        0..=USEC_MAX,
+        "A pause between two rounds of an epoll spin",
+    )
+    .unit("µs")
+    .of(Group::Spinning)
+    .long(
+        "Gives the core away between rounds: less CPU at low load, up to this much latency \
+             added to an event.",
+    )
+    .does("a sleep of this length after each round that found nothing"),
+    switch(
+        "EF_EPOLL_SPIN",
+        false,
+        "Spin in epoll_wait and its variants",
+    )
+    .of(Group::Spinning)
+    .does("epoll_wait polls up to the spin limit before it sleeps"),
+    switch("EF_POLL_SPIN", false, "Spin in poll and ppoll")
+        .of(Group::Spinning)
+        .does("poll polls up to the spin limit before it sleeps"),
+    switch("EF_SELECT_SPIN", false, "Spin in select and pselect")
+        .of(Group::Spinning)
+        .does("select polls up to the spin limit before it sleeps"),
+    switch(
+        "EF_TCP_RECV_SPIN",
+        false,
+        "Spin in blocking receives on TCP sockets",
+    )
+    .of(Group::Spinning)
+    .does("a blocking read polls up to the spin limit before it sleeps"),
+    switch(
+        "EF_TCP_SEND_SPIN",
+        false,
+        "Spin in blocking sends on TCP sockets",
+    )
+    .of(Group::Spinning)
+    .does("a blocking write polls for space up to the spin limit before it sleeps"),
+    switch("EF_TCP_ACCEPT_SPIN", false, "Spin in blocking accept")
+        .of(Group::Spinning)
+        .does("a blocking accept polls up to the spin limit before it sleeps"),
+    switch("EF_TCP_CONNECT_SPIN", false, "Spin in blocking connect")
+        .of(Group::Spinning)
+        .does("a blocking connect that waits for room in the backlog polls before it sleeps"),
+    switch(
+        "EF_UDP_RECV_SPIN",
+        false,
+        "Spin in blocking receives on UDP sockets",
+    )
+    .of(Group::Spinning)
+    .inert(UDP_KERNEL),
+    switch(
+        "EF_UDP_SEND_SPIN",
+        false,
+        "Spin in blocking sends on UDP sockets",
+    )
+    .of(Group::Spinning)
+    .inert(UDP_KERNEL),
+    switch(
+        "EF_PKT_WAIT_SPIN",
+        false,
+        "Spin while no packet buffer is free",
+    )
+    .of(Group::Spinning)
+    .inert("shared-memory rings have no packet buffers to wait for"),
+    switch(
+        "EF_PIPE_RECV_SPIN",
+        false,
+        "Spin in reads of an accelerated pipe",
+    )
+    .of(Group::Spinning)
+    .inert("pipes stay on the kernel"),
+    switch(
+        "EF_PIPE_SEND_SPIN",
+        false,
+        "Spin in writes of an accelerated pipe",
+    )
+    .of(Group::Spinning)
+    .inert("pipes stay on the kernel"),
+    switch("EF_INT_DRIVEN", true, "Keep interrupts armed while polling")
+        .of(Group::Spinning)
+        .inert("no interrupts are involved: the wake-up is armed just before each sleep"),
+    number(
+        "EF_BUZZ_USEC",
+        "0",
+        0..=USEC_MAX,
+        "How long to spin for a lock before sleeping on it",
+    )
+    .unit("µs")
+    .of(Group::Spinning)
+    .inert("locks are held for well under a microsecond; they spin 100 ns, then sleep"),
+    switch("EF_SOCK_LOCK_BUZZ", false, "Spin for a socket's lock")
+        .of(Group::Spinning)
+        .inert("locks are held for well under a microsecond; they spin 100 ns, then sleep"),
+    switch("EF_STACK_LOCK_BUZZ", false, "Spin for the stack's lock")
+        .of(Group::Spinning)
+        .inert("there is no lock around the whole stack"),
+    switch(
+        "EF_SELECT_FAST",
+        true,
+        "Return from select before kernel descriptors were asked",
+    )
+    .of(Group::Spinning)
+    .inert("kernel descriptors are asked every 20 µs while spinning and before every sleep"),
+    switch(
+        "EF_POLL_FAST",
+        true,
+        "Return from poll before kernel descriptors were asked",
+    )
+    .of(Group::Spinning)
+    .inert("kernel descriptors are asked every 20 µs while spinning and before every sleep"),
+    number(
+        "EF_SELECT_FAST_USEC",
+        "32",
+        0..=USEC_MAX,
+        "How long select may leave the kernel unasked",
+    )
+    .unit("µs")
+    .of(Group::Spinning)
+    .inert("the interval is fixed at 20 µs"),
+    number(
+        "EF_POLL_FAST_USEC",
+        "32",
+        0..=USEC_MAX,
+        "How long poll may leave the kernel unasked",
+    )
+    .unit("µs")
+    .of(Group::Spinning)
+    .inert("the interval is fixed at 20 µs"),
+    number(
+        "EF_SELECT_NONBLOCK_FAST_USEC",
+        "200",
+        0..=USEC_MAX,
+        "How long a non-blocking select may leave the kernel unasked",
+    )
+    .unit("µs")
+    .of(Group::Spinning)
+    .inert("a call with timeout 0 always asks the kernel about its descriptors"),
+    number(
+        "EF_POLL_NONBLOCK_FAST_USEC",
+        "200",
+        0..=USEC_MAX,
+        "How long a non-blocking poll may leave the kernel unasked",
+    )
+    .unit("µs")
+    .of(Group::Spinning)
+    .inert("a call with timeout 0 always asks the kernel about its descriptors"),
+];

@@ -1,0 +1,224 @@
+//! Options about TCP itself; a byte stream in shared memory has neither segments nor loss.
+
+use crate::definition::{number, switch, Definition, Group};
+
+const COUNT_MAX: i64 = 1 << 30;
+const NO_LOSS: &str = "shared memory loses nothing and acknowledges nothing";
+const NO_SYN: &str = "connections over shared memory have no handshake";
+const NO_WAIT: &str = "without packets there is no TIME_WAIT and no orphan to wait for";
+const BUFFERS: &str = "rings have a fixed size; an explicit SO_SNDBUF or SO_RCVBUF is remembered";
+
+pub(super) const OPTIONS: &[Definition] = &[
+    number(
+        "EF_TCP_INITIAL_CWND",
+        "0",
+        0..=COUNT_MAX,
+        "First congestion window; 0 is the standard's",
+    )
+    .unit("bytes")
+    .of(Group::Tcp)
+    .inert(NO_LOSS),
+    number(
+        "EF_DYNAMIC_ACK_THRESH",
+        "16",
+        0..=65_535,
+        "Pending acknowledgements before one is sent",
+    )
+    .of(Group::Tcp)
+    .inert(NO_LOSS),
+    switch("EF_TAIL_DROP_PROBE", true, "Probe for a lost last segment")
+        .of(Group::Tcp)
+        .inert(NO_LOSS),
+    number(
+        "EF_TCP_FASTSTART_INIT",
+        "65536",
+        0..=COUNT_MAX,
+        "Bytes acknowledged fast at the start",
+    )
+    .unit("bytes")
+    .of(Group::Tcp)
+    .inert(NO_LOSS),
+    number(
+        "EF_TCP_FASTSTART_IDLE",
+        "65536",
+        0..=COUNT_MAX,
+        "Bytes acknowledged fast after a pause",
+    )
+    .unit("bytes")
+    .of(Group::Tcp)
+    .inert(NO_LOSS),
+    number(
+        "EF_TCP_FASTSTART_LOSS",
+        "65536",
+        0..=COUNT_MAX,
+        "Bytes acknowledged fast after a loss",
+    )
+    .unit("bytes")
+    .of(Group::Tcp)
+    .inert(NO_LOSS),
+    number(
+        "EF_TCP_TCONST_MSL",
+        "25",
+        0..=600,
+        "Longest life of a segment, hence of TIME_WAIT",
+    )
+    .unit("s")
+    .of(Group::Tcp)
+    .inert(NO_WAIT),
+    number(
+        "EF_TCP_FIN_TIMEOUT",
+        "60",
+        0..=86_400,
+        "How long a half-closed orphan is kept",
+    )
+    .unit("s")
+    .of(Group::Tcp)
+    .inert(NO_WAIT),
+    number(
+        "EF_TCP_SYNRECV_MAX",
+        "1024",
+        0..=COUNT_MAX,
+        "Half-open connections of a stack",
+    )
+    .of(Group::Tcp)
+    .inert(NO_SYN),
+    number(
+        "EF_TCP_BACKLOG_MAX",
+        "256",
+        0..=COUNT_MAX,
+        "Half-open connections of a listener",
+    )
+    .of(Group::Tcp)
+    .inert(NO_SYN),
+    switch(
+        "EF_TCP_SYNCOOKIES",
+        false,
+        "Answer with SYN cookies when half-open places are gone",
+    )
+    .of(Group::Tcp)
+    .inert(NO_SYN),
+    number(
+        "EF_TCP_SYN_OPTS",
+        "7",
+        0..=255,
+        "TCP options that a SYN offers, as bits",
+    )
+    .of(Group::Tcp)
+    .inert(NO_SYN),
+    number(
+        "EF_TCP_RCVBUF_MODE",
+        "0",
+        0..=1,
+        "Receive buffer: fixed, or tuned to the connection",
+    )
+    .of(Group::Tcp)
+    .inert(BUFFERS),
+    switch(
+        "EF_TCP_RCVBUF_STRICT",
+        false,
+        "Count small segments at their full cost",
+    )
+    .of(Group::Tcp)
+    .inert(BUFFERS),
+    number(
+        "EF_TCP_SNDBUF_MODE",
+        "1",
+        0..=2,
+        "Send buffer: fixed, split, or tuned",
+    )
+    .of(Group::Tcp)
+    .inert(BUFFERS),
+    number(
+        "EF_TCP_SNDBUF",
+        "0",
+        0..=COUNT_MAX,
+        "Send buffer that overrides the program's; 0 is none",
+    )
+    .unit("bytes")
+    .of(Group::Tcp)
+    .inert(BUFFERS),
+    number(
+        "EF_TCP_RCVBUF",
+        "0",
+        0..=COUNT_MAX,
+        "Receive buffer that overrides the program's",
+    )
+    .unit("bytes")
+    .of(Group::Tcp)
+    .inert(BUFFERS),
+    number(
+        "EF_DELACK_THRESH",
+        "1",
+        0..=65_535,
+        "Segments received before an acknowledgement",
+    )
+    .of(Group::Tcp)
+    .inert(NO_LOSS),
+    number(
+        "EF_KEEPALIVE_TIME",
+        "7200000",
+        0..=COUNT_MAX,
+        "Idle time before the first keep-alive probe",
+    )
+    .unit("ms")
+    .of(Group::Tcp)
+    .inert("the death of a peer process is seen at once, without probes"),
+    number(
+        "EF_RETRANSMIT_THRESHOLD",
+        "15",
+        0..=255,
+        "Retransmissions before a connection is given up",
+    )
+    .of(Group::Tcp)
+    .inert(NO_LOSS),
+    number(
+        "EF_RETRANSMIT_THRESHOLD_SYN",
+        "4",
+        0..=255,
+        "Retransmissions of a SYN",
+    )
+    .of(Group::Tcp)
+    .inert(NO_SYN),
+    number(
+        "EF_NONAGLE_INFLIGHT_MAX",
+        "50",
+        0..=65_535,
+        "Unacknowledged segments under TCP_NODELAY",
+    )
+    .of(Group::Tcp)
+    .inert(NO_LOSS),
+    switch(
+        "EF_FORCE_TCP_NODELAY",
+        false,
+        "Send at once whatever the program says",
+    )
+    .of(Group::Tcp)
+    .inert("every write is visible to the reader at once; there is no Nagle delay"),
+    number(
+        "EF_RFC_RTO_INITIAL",
+        "1000",
+        0..=COUNT_MAX,
+        "First retransmission time-out",
+    )
+    .unit("ms")
+    .of(Group::Tcp)
+    .inert(NO_LOSS),
+    number(
+        "EF_RFC_RTO_MIN",
+        "200",
+        0..=COUNT_MAX,
+        "Shortest retransmission time-out",
+    )
+    .unit("ms")
+    .of(Group::Tcp)
+    .inert(NO_LOSS),
+    number(
+        "EF_RFC_RTO_MAX",
+        "120000",
+        0..=COUNT_MAX,
+        "Longest retransmission time-out",
+    )
+    .unit("ms")
+    .of(Group::Tcp)
+    .inert(NO_LOSS),
+];
