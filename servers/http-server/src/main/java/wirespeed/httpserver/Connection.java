@@ -1,0 +1,315 @@
+/** One client's connection: bytes in, requests answered in order, bytes out. */
+package wirespeed.httpserver;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.Unpooled;
+import io.netty.channel.ChannelFutureListener;
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.channel.socket.ChannelInputShutdownEvent;
+import io.netty.channel.socket.DuplexChannel;
+import io.netty.util.concurrent.Future;
+import java.io.IOException;
+import java.util.Arrays;
+
+/**
+ * The only handler of a channel. What a read brought is copied into the loop's scratch memory,
+ * where heads are read strictly; what is left over stays with the connection. All responses of
+ * one read are composed into one buffer, which is flushed when reading is complete.
+ */
+final class Connection extends ChannelInboundHandlerAdapter {
+    /** A larger body is sent without being copied, and a composed buffer ends here. */
+    static final int COMPOSED_BYTES_MAX = 64 * 1024;
+    /** How long a client may take for a head (408), and between two pieces of a body. */
+    private static final int HEAD_S_MAX = 10;
+    /** How long a connection may wait for its next request, or a client not read an answer. */
+    private static final int IDLE_S_MAX = 300;
+    /** A refused client may go on sending so long and so much: a reset would cost it the answer. */
+    private static final int LINGER_S_MAX = 2;
+    private static final int LINGER_BYTES_MAX = 1 << 20;
+    private static final byte[] NONE = {};
+
+    private enum State {
+        /** Reads requests. */
+        OPEN,
+        /** Sends a file; requests behind it wait. */
+        SENDING,
+        /** The last response is on its way; nothing is read any more. */
+        CLOSING,
+        /** As CLOSING, but what the client still sends is read and thrown away. */
+        LINGERING
+    }
+
+    /** Links of the loop's list, and when the loop calls {@link #expire}. */
+    Connection next;
+    Connection previous;
+    long deadlineS;
+
+    private final Loop loop;
+    private ChannelHandlerContext context;
+    private State state = State.OPEN;
+    private byte[] pending = NONE;
+    private BodySkipper body;
+    private ByteBuf out;
+    private FileSender file;
+    private boolean isFlushDue;
+    private boolean hasInputEnded;
+    private boolean isAutoRead = true;
+    private int lingeredBytes;
+
+    Connection(Loop loop) {
+        this.loop = loop;
+    }
+
+    @Override
+    public void channelActive(ChannelHandlerContext ctx) {
+        context = ctx;
+        deadlineS = loop.nowS + IDLE_S_MAX;
+        loop.add(this);
+    }
+
+    @Override
+    public void channelInactive(ChannelHandlerContext ctx) {
+        loop.remove(this);
+        state = State.CLOSING;
+        pending = NONE;
+    }
+
+    @Override
+    public void channelRead(ChannelHandlerContext ctx, Object message) {
+        ByteBuf received = (ByteBuf) message;
+        int kept = pending.length;
+        int end = kept + received.readableBytes();
+        byte[] bytes = loop.scratch(end);
+        System.arraycopy(pending, 0, bytes, 0, kept);
+        received.getBytes(received.readerIndex(), bytes, kept, end - kept);
+        received.release();
+        consume(bytes, end, kept == 0);
+    }
+
+    @Override
+    public void channelReadComplete(ChannelHandlerContext ctx) {
+        if (isFlushDue) {
+            isFlushDue = false;
+            ctx.flush();
+        }
+    }
+
+    @Override
+    public void channelWritabilityChanged(ChannelHandlerContext ctx) {
+        if (!isAutoRead && state == State.OPEN && ctx.channel().isWritable()) {
+            resume();
+        }
+    }
+
+    @Override
+    public void userEventTriggered(ChannelHandlerContext ctx, Object event) {
+        if (event instanceof ChannelInputShutdownEvent) {
+            hasInputEnded = true;
+            if (state == State.LINGERING) {
+                ctx.close();
+            } else if (state == State.OPEN && isAutoRead) {
+                closeWhenWritten();
+            }
+        }
+    }
+
+    /** Resets and broken pipes are the client's affair: nothing to report, nothing to keep. */
+    @Override
+    public void exceptionCaught(ChannelHandlerContext ctx, Throwable cause) {
+        if (!(cause instanceof IOException)) {
+            System.err.println("http-server: a connection is closed after " + cause);
+        }
+        ctx.close();
+    }
+
+    /** The loop's clock passed the deadline. */
+    void expire() {
+        if (state == State.SENDING && file.hasProgressed()) {
+            deadlineS = loop.nowS + IDLE_S_MAX;
+        } else if (state == State.OPEN && isAutoRead && pending.length > 0) {
+            refuse(Status.REQUEST_TIMEOUT);
+            writeOut();
+            context.flush();
+        } else {
+            context.close();
+        }
+    }
+
+    /** Part of stopping: no request is being read or answered here. */
+    void closeIfIdle() {
+        if (state == State.OPEN && isAutoRead && pending.length == 0 && body == null) {
+            closeWhenWritten();
+        }
+    }
+
+    void cut() {
+        context.close();
+    }
+
+    private void consume(byte[] bytes, int end, boolean isNew) {
+        int at = state == State.LINGERING ? linger(end) : requests(bytes, end);
+        boolean isKept = state == State.OPEN || state == State.SENDING;
+        pending = isKept && at < end ? Arrays.copyOfRange(bytes, at, end) : NONE;
+        writeOut();
+        if (isKept && (state == State.SENDING || !context.channel().isWritable())) {
+            autoRead(false);
+        }
+        setDeadline(isNew || at > 0);
+    }
+
+    /** The time for a head runs from its first byte; all other times run from the last event. */
+    private void setDeadline(boolean isHeadNew) {
+        if (state == State.LINGERING) {
+            deadlineS = Math.min(deadlineS, loop.nowS + LINGER_S_MAX);
+        } else if (!isAutoRead || pending.length == 0 && body == null) {
+            deadlineS = loop.nowS + IDLE_S_MAX;
+        } else if (isHeadNew) {
+            deadlineS = loop.nowS + HEAD_S_MAX;
+        }
+    }
+
+    /** Answers the whole requests that are there; returns where the first partial one begins. */
+    private int requests(byte[] bytes, int end) {
+        int at = 0;
+        while (at < end && state == State.OPEN && context.channel().isWritable()) {
+            int step = body != null ? skipBody(bytes, at, end) : request(bytes, at, end);
+            if (step == 0) {
+                break;
+            }
+            at += step;
+        }
+        return at;
+    }
+
+    private int request(byte[] bytes, int at, int end) {
+        int length = loop.head.read(bytes, at, end);
+        if (length > 0) {
+            loop.responder.answer(this, bytes, loop.head);
+        } else if (length != RequestHead.INCOMPLETE) {
+            refuse(Status.of(-length));
+            return end - at;
+        }
+        return length;
+    }
+
+    private int skipBody(byte[] bytes, int at, int end) {
+        int bodyEnd = body.skip(bytes, at, end);
+        if (bodyEnd < 0) {
+            refuse(Status.BAD_REQUEST);
+            return end - at;
+        }
+        body = body.isDone() ? null : body;
+        return bodyEnd - at;
+    }
+
+    /** A request after which the bytes cannot be trusted: answered, then the connection ends. */
+    private void refuse(Status status) {
+        end(true);
+        loop.responses.status(room(Responses.HEAD_BYTES_MAX), status, true, Responses.Ending.CLOSE);
+    }
+
+    /** The response that is being composed is the last one of this connection. */
+    void end(boolean hasMoreInput) {
+        state = hasMoreInput ? State.LINGERING : State.CLOSING;
+    }
+
+    /** A body follows the request that is being answered; nobody wants it. */
+    void skip(BodySkipper following) {
+        body = following;
+    }
+
+    /** The buffer that is being composed, with room for so many more bytes. */
+    ByteBuf room(int bytes) {
+        if (out != null && out.readableBytes() + bytes > COMPOSED_BYTES_MAX) {
+            context.write(out, context.voidPromise());
+            isFlushDue = true;
+            out = null;
+        }
+        if (out == null) {
+            out = context.alloc().directBuffer(bytes);
+            return out;
+        }
+        return out.ensureWritable(bytes);
+    }
+
+    /** Sends bytes that are in memory already, behind what is composed. */
+    void send(ByteBuf shared) {
+        context.write(out, context.voidPromise());
+        out = shared.retainedDuplicate();
+    }
+
+    /** Sends a part of a file, behind what is composed; requests behind it wait. */
+    void send(FileSender sender) {
+        boolean isLast = state == State.CLOSING || state == State.LINGERING;
+        context.write(out, context.voidPromise());
+        out = null;
+        isFlushDue = true;
+        state = State.SENDING;
+        file = sender;
+        sender.start(context).addListener(done -> fileSent(done.isSuccess() && !isLast));
+    }
+
+    private void fileSent(boolean isOpen) {
+        file = null;
+        if (!isOpen) {
+            context.close();
+        } else if (state == State.SENDING) {
+            state = State.OPEN;
+            resume();
+        }
+    }
+
+    private void resume() {
+        byte[] waiting = pending;
+        pending = NONE;
+        autoRead(true);
+        consume(waiting, waiting.length, true);
+        channelReadComplete(context);
+        if (hasInputEnded && state == State.OPEN && isAutoRead) {
+            closeWhenWritten();
+        }
+    }
+
+    private void autoRead(boolean isOn) {
+        if (isAutoRead != isOn) {
+            isAutoRead = isOn;
+            context.channel().config().setAutoRead(isOn);
+        }
+    }
+
+    private void writeOut() {
+        if (out == null) {
+            return;
+        }
+        ByteBuf composed = out;
+        out = null;
+        isFlushDue = true;
+        switch (state) {
+            case CLOSING -> context.write(composed).addListener(ChannelFutureListener.CLOSE);
+            case LINGERING -> context.write(composed).addListener(this::shutOutput);
+            default -> context.write(composed, context.voidPromise());
+        }
+    }
+
+    private void closeWhenWritten() {
+        state = State.CLOSING;
+        context.writeAndFlush(Unpooled.EMPTY_BUFFER).addListener(ChannelFutureListener.CLOSE);
+    }
+
+    private void shutOutput(Future<? super Void> written) {
+        if (written.isSuccess() && !hasInputEnded) {
+            ((DuplexChannel) context.channel()).shutdownOutput();
+        } else {
+            context.close();
+        }
+    }
+
+    private int linger(int received) {
+        lingeredBytes += received;
+        if (lingeredBytes > LINGER_BYTES_MAX) {
+            context.close();
+        }
+        return received;
+    }
+}

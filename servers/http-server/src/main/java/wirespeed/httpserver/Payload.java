@@ -1,0 +1,20 @@
+/** One payload for each path. */
+package wirespeed.httpserver;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.Unpooled;
+
+/** The content of {@code --payload}: random bytes, made once at start. */
+final class Payload implements Content {
+    private final Resource resource;
+
+    Payload(int bytes) {
+        ByteBuf body = Unpooled.directBuffer(Math.max(bytes, 1)).writeBytes(PayloadMaker.payload(bytes));
+        resource = new Resource(body, null, bytes, 0);
+    }
+
+    @Override
+    public Resource find(byte[] bytes, int from, int to, long nowS) {
+        return resource;
+    }
+}
