@@ -6,7 +6,7 @@ Each function takes the Summary and returns drawings with a caption; plot.py dra
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -19,16 +19,7 @@ from wirespeed.results import store
 from wirespeed.results.model import Trial
 from wirespeed.results.summary import Cell, Sheet, Summary, load
 
-RESOURCES = (
-    "server.cpu",
-    "load.cpu",
-    "context_switches",
-    "network_mbps",
-    "runqueue",
-    "loadavg",
-    "memory_mib",
-    "server.cpu_us_per_request",
-)
+RESOURCES = ("server.cpu", "load.cpu", "server.cpu_us_per_request", "context_switches")
 OVER_TIME = (
     "server.cpu",
     "load.cpu",
@@ -51,15 +42,17 @@ class Chart:
 
 
 def sheet_charts(summary: Summary, sheet: Sheet) -> list[Chart]:
-    """One chart for each metric of a table that has figures."""
-    charts = [_sheet_chart(summary, sheet, metric, hold=True) for metric in sheet.metrics]
+    """One chart for each metric of a table; the first also says what held each cell back."""
+    first, *others = sheet.metrics
+    charts = [_sheet_chart(summary, sheet, first, hold=True)]
+    charts += [_sheet_chart(summary, sheet, metric, hold=False) for metric in others]
     return [chart for chart in charts if chart]
 
 
-def resource_charts(summary: Summary, sheet: Sheet, metrics: Iterable[str] = ()) -> list[Chart]:
+def resource_charts(summary: Summary, sheet: Sheet) -> list[Chart]:
     """What the cells of a table cost, over the same axis as the table's own figures."""
     charts = []
-    for metric in metrics or RESOURCES:
+    for metric in RESOURCES:
         if metric not in sheet.metrics and f"server.{metric}" not in sheet.metrics:
             charts.append(_sheet_chart(summary, sheet, metric, hold=False))
     return [chart for chart in charts if chart]
@@ -80,9 +73,11 @@ def _sheet_chart(summary: Summary, sheet: Sheet, metric: str, *, hold: bool) -> 
 
 
 def _caption(sheet: Sheet, shown: wording.Measure, hold: bool) -> str:
-    parts = [f"{shown.head[:1].upper()}{shown.head[1:]}; line: medians, dots: every valid trial."]
+    if not hold:
+        return SHARED if sheet.shares_cores else ""
+    parts = [f"{shown.head[:1].upper()}{shown.head[1:]}: medians; small dots: every valid trial."]
     missing = sum(not cell.trials for cell in sheet.cells.values())
-    if hold and missing:
+    if missing:
         parts.append(f"{wording.count(missing, 'cell')} without a figure: see the table.")
     if sheet.shares_cores:
         parts.append(SHARED)
@@ -141,7 +136,7 @@ def _scaled(line: Series, scale: float) -> Series:
     points = (
         Point(p.x, p.y * scale, tuple(y * scale for y in p.repeats), p.held_by) for p in line.points
     )
-    return Series(line.name, line.colour, tuple(points))
+    return Series(line.name, line.colour, tuple(points), line.is_marked)
 
 
 def contender_axis(summary: Summary) -> str | None:
@@ -208,7 +203,7 @@ def _canary(summary: Summary, first: float) -> Series | None:
         return None
     middle = median(ms for _, ms in times)
     points = (Point((t - first) / 60, (ms / middle - 1) * 100) for t, ms in times)
-    return Series("canary", 5, tuple(points))
+    return Series("canary", 5, tuple(points), is_marked=False)
 
 
 def resources_over_time(summary: Summary) -> tuple[list[Chart], str]:
@@ -228,7 +223,7 @@ def resources_over_time(summary: Summary) -> tuple[list[Chart], str]:
                 if sample.values.get(metric) is not None
             )
             if len(points) > 1:
-                lines.append(Series(name, i % SERIES_MAX, points))
+                lines.append(Series(name, i % SERIES_MAX, points, is_marked=False))
         chart = _time_chart(metric, lines)
         if chart:
             charts.append(chart)
@@ -243,7 +238,7 @@ def _time_chart(metric: str, lines: Sequence[Series]) -> Chart | None:
     shown = wording.measure(metric)
     label = Labels(f"{shown.head} over the measured window", "seconds", shown.head)
     svg = plot.time_chart([_scaled(line, shown.scale) for line in lines], label)
-    return Chart(svg, f"{shown.head[:1].upper()}{shown.head[1:]} in the measured window.")
+    return Chart(svg, "")
 
 
 def _cell_of(summary: Summary, trial: Trial) -> Cell:

@@ -19,14 +19,13 @@ from wirespeed.report import charts, plot, story, tables, wording
 from wirespeed.report.charts import Chart
 from wirespeed.report.tables import Grid
 from wirespeed.results.model import Process, Trial
-from wirespeed.results.summary import Gain, Sheet, Summary, load, scaling
+from wirespeed.results.summary import Family, Gain, Sheet, Summary, load, scaling
 
 PAGE_BYTES_MAX = 400_000  # opens from a mail, and on a phone
-BARS_MAX = 120  # more comparisons than this are shown by their ends
+BARS_MAX = 60  # more comparisons of one kind than this are shown by their ends
 INVALID_MAX = 60
 COMMAND_BYTES_MAX = 60_000
 DETAIL_LEVELS = (4, 2, 0)  # resource charts a table, tried from rich to bare
-TABLE_RESOURCES = ("server.cpu", "load.cpu", "server.cpu_us_per_request", "context_switches")
 
 BOTTLENECK_KEY = (
     "Letters under a chart name what held the cell back: S the server, C the load generator "
@@ -46,20 +45,31 @@ class Section:
     resources: list[Chart]
     scaling: list[tuple[str, list[tuple[str, str]]]]
 
+    @property
+    def is_pair(self) -> bool:
+        """One chart may stand beside its table, where the table leaves room."""
+        return len(self.charts) == 1
+
 
 @dataclass(frozen=True)
 class Bar:
     """One comparison as a row of the gains table."""
 
-    contender: str
-    over: str
     place: str
-    metric: str
     svg: str
     gain: str
     interval: str
     entry: tables.Entry
     verdict: str
+
+
+@dataclass(frozen=True)
+class Bars:
+    """The comparisons of one contender with one baseline."""
+
+    name: str
+    rows: list[Bar]
+    hidden: int
 
 
 def write(run_dir: Path) -> Path:
@@ -96,13 +106,12 @@ def _render(summary: Summary, level: int) -> str:
 def _facts(summary: Summary, level: int) -> dict[str, Any]:
     run = summary.run
     over_time, which = charts.resources_over_time(summary)
-    bars, bars_hidden = gain_bars(summary)
     return {
         "run": run,
         "style": plot.STYLE,
         "light": plot.LIGHT,
         "dark": plot.DARK,
-        "front": story.front(summary),
+        "front": [_sentence(text) for text in story.front(summary)],
         "warnings": story.warnings(summary),
         "doubts": story.doubts(summary),
         "method": story.method(summary),
@@ -113,8 +122,7 @@ def _facts(summary: Summary, level: int) -> dict[str, Any]:
         "best": lambda f: max(f.judged, key=story.merit) if f.judged else None,
         "worst": lambda f: min(f.judged, key=story.merit) if f.judged else None,
         "metric_name": lambda metric: wording.measure(metric).label,
-        "bars": bars,
-        "bars_hidden": bars_hidden,
+        "bars": gain_bars(summary),
         "sections": [_section(summary, sheet, level) for sheet in summary.sheets],
         "is_reduced": level < DETAIL_LEVELS[0],
         "strip": charts.trials_over_time(summary),
@@ -131,6 +139,12 @@ def _facts(summary: Summary, level: int) -> dict[str, Any]:
         "bottleneck_key": BOTTLENECK_KEY,
         "data": _data(summary),
     }
+
+
+def _sentence(text: str) -> tuple[str, str]:
+    """A sentence of the front: what it is about, and the rest."""
+    head, mark, rest = text.partition(": ")
+    return (f"{head}:", rest) if mark else ("", text)
 
 
 def _tiles(summary: Summary) -> list[tuple[str, str, str]]:
@@ -155,7 +169,7 @@ def _tiles(summary: Summary) -> list[tuple[str, str, str]]:
 
 def _section(summary: Summary, sheet: Sheet, level: int) -> Section:
     measured = any(cell.trials for cell in sheet.cells.values())
-    resources = charts.resource_charts(summary, sheet, TABLE_RESOURCES) if level else []
+    resources = charts.resource_charts(summary, sheet) if level else []
     return Section(
         anchor=f"table-{sheet.number}",
         sheet=sheet,
@@ -177,42 +191,38 @@ def _scaling_rows(sheet: Sheet) -> list[tuple[str, list[tuple[str, str]]]]:
     return rows
 
 
-def gain_bars(summary: Summary) -> tuple[list[Bar], int]:
-    """Every comparison with its bar, best first; how many of the middle are left out."""
-    gains = sorted((g for g in summary.gains if g.found), key=story.merit, reverse=True)
+def gain_bars(summary: Summary) -> list[Bars]:
+    """Every comparison with its bar: by family, best first."""
+    gains = [gain for gain in summary.gains if gain.found]
+    ends = [0.0]
+    for found in (gain.found for gain in gains if gain.found):
+        ends += [found.gain, found.low or 0.0, found.high or 0.0]
+    reach = (min(ends), max(ends) or 0.1)
+    return [_family_bars(summary, family, reach) for family in summary.families]
+
+
+def _family_bars(summary: Summary, family: Family, reach: tuple[float, float]) -> Bars:
+    gains = sorted((g for g in family.gains if g.found), key=story.merit, reverse=True)
     hidden = max(0, len(gains) - BARS_MAX)
     if hidden:
         gains = gains[: BARS_MAX // 2] + gains[-BARS_MAX // 2 :]
-    ends = [0.0]
-    for gain in gains:
-        if gain.found:
-            ends += [gain.found.gain, gain.found.low or 0.0, gain.found.high or 0.0]
-    reach = (min(ends), max(ends) or 0.1)
-    return [_bar(summary, gain, reach) for gain in gains], hidden
+    name = f"{family.contender} against {family.over}, {wording.measure(family.metric).label}"
+    return Bars(name, [_bar(summary, gain, reach) for gain in gains], hidden)
 
 
 def _bar(summary: Summary, gain: Gain, reach: tuple[float, float]) -> Bar:
     found = gain.found
     assert found is not None
-    varying = [axis for axis, values in summary.run.axes.items() if len(values) > 1]
-    fixed = [axis for axis in gain.cell.axes if axis not in varying]
     entry = tables.verdict_entry(gain)
+    more = gain.verdict.more_rounds
     return Bar(
-        contender=gain.contender,
-        over=gain.over,
-        place=wording.place(gain.cell, [gain.axis, *fixed]),
-        metric=wording.measure(gain.metric).label,
+        place=story.varying_place(summary, gain),
         svg=plot.gain_bar(found.low, found.gain, found.high, reach, entry.kind),
         gain=f"{gain.verdict.bound} {wording.signed(found.gain)}".strip(),
         interval=wording.interval(found),
         entry=entry,
-        verdict=_verdict_words(gain),
+        verdict=f"{gain.verdict.word}, about {more} more rounds" if more else gain.verdict.word,
     )
-
-
-def _verdict_words(gain: Gain) -> str:
-    more = gain.verdict.more_rounds
-    return f"{gain.verdict.word}, about {more} more rounds" if more else gain.verdict.word
 
 
 def _invalid_row(trial: Trial) -> tuple[int, str, str]:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from wirespeed.report.wording import compact
 
 WIDTH, HEIGHT = 480, 270
-LEFT, RIGHT, TOP, BOTTOM = 46, 14, 40, 40
+LEFT, RIGHT, TOP, BOTTOM = 46, 14, 44, 40
 CHAR = 6.4  # mean width of a letter of 12 units; only used to lay out legends
 SERIES_MAX = 6
 STRIP_ROW = 15
@@ -64,6 +64,7 @@ class Series:
     name: str
     colour: int
     points: tuple[Point, ...]
+    is_marked: bool = True  # samples are too many for marks
 
 
 @dataclass(frozen=True)
@@ -251,7 +252,7 @@ def _grid(
             f'x2="{frame.right}" y1="{y}" y2="{y}"/>'
             f'<text x="{frame.left - 6}" y="{y + 4:.1f}" text-anchor="end">{text(mark)}</text>'
         )
-    parts.append(f'<text x="0" y="{frame.top - 10}">{escape(label)}</text>')
+    parts.append(f'<text x="0" y="{frame.top - 13}">{escape(label)}</text>')
     return parts
 
 
@@ -284,7 +285,7 @@ def _line(s: Series, frame: Frame, x_of: Callable[[float | str], float], is_nume
     ordered = sorted(s.points, key=lambda p: x_of(p.x))
     aside = 0.0 if is_numeric else (s.colour - 1.5) * 7
     dots = "".join(
-        f'<circle class="dot" cx="{x_of(p.x) + aside:.1f}" cy="{frame.y(y):.1f}" r="2"/>'
+        f'<circle class="dot" cx="{x_of(p.x) + aside:.1f}" cy="{frame.y(y):.1f}" r="2.3"/>'
         for p in ordered
         for y in p.repeats
     )
@@ -336,8 +337,11 @@ def _legend(series: Sequence[Series]) -> tuple[str, float]:
         wide = 14 + len(s.name) * CHAR + 16
         if x + wide > WIDTH and x > 4:
             x, y = 4.0, y + 17
+        mark = _mark(s.colour, x + 4, y, 4.2)
+        if not s.is_marked:
+            mark = f'<polyline points="{x - 3:.1f},{y} {x + 9:.1f},{y}"/>'
         parts.append(
-            f'<g class="s{s.colour}">{_mark(s.colour, x + 4, y, 4.2)}</g>'
+            f'<g class="s{s.colour}">{mark}</g>'
             f'<text x="{x + 14:.1f}" y="{y + 4:.1f}">{escape(s.name)}</text>'
         )
         x += wide

@@ -46,12 +46,12 @@ def comparison(summary: Summary, family: Family) -> str:
     judged = family.judged
     if not judged:
         reasons = Counter(gain.verdict.reason for gain in family.gains)
-        return f"{name} ({metric}): not comparable; {reasons.most_common(1)[0][0]}."
+        return f"{name}, {metric}: not comparable; {reasons.most_common(1)[0][0]}."
     best = max(judged, key=merit)
     worst = min(judged, key=merit)
-    parts = [f"{name} ({metric}): {_where(summary, best)}"]
+    parts = [f"{name}, {metric}: {_where(summary, best)}"]
     if worst is not best:
-        parts[0] = f"{name} ({metric}): best {_where(summary, best)}"
+        parts[0] = f"{name}, {metric}: best {_where(summary, best)}"
         parts.append(f"worst {_where(summary, worst)}")
         mean = wording.signed(family.mean)
         parts.append(f"geometric mean {mean} over all {len(judged)} compared cells")
@@ -64,11 +64,15 @@ def merit(gain: Gain) -> float:
 
 
 def _where(summary: Summary, gain: Gain) -> str:
-    varying = [axis for axis, values in summary.run.axes.items() if len(values) > 1]
-    fixed = [axis for axis in gain.cell.axes if axis not in varying]
-    at = wording.place(gain.cell, without=[gain.axis, *fixed])
+    at = varying_place(summary, gain)
     figure = wording.signed(gain.found.gain if gain.found else None)
     return f"{figure} at {at}" if at else figure
+
+
+def varying_place(summary: Summary, gain: Gain) -> str:
+    """A gain's cell by the axes that vary in this run, without the one compared along."""
+    fixed = [axis for axis, values in summary.run.axes.items() if len(values) < 2]
+    return wording.place(gain.cell, without=[gain.axis, *fixed])
 
 
 def _counts(family: Family) -> str:
@@ -91,15 +95,16 @@ def _floor_sentence(summary: Summary) -> str:
     if floor is None:
         return ""
     return (
-        f"Noise floor {floor:.1%}: so far the baseline differs from itself in this run "
-        "(odd against even rounds); a smaller difference is never called a gain."
+        f"Noise floor: {floor * 100:.1f} %; so far the baseline differs from itself in this run "
+        "(odd against even rounds), and a smaller difference is never called a gain."
     )
 
 
 def validity(summary: Summary) -> str:
     """How many trials there are and how many of them count."""
     valid, invalid = len(summary.valid), len(summary.invalid)
-    cells = f"{len(summary.measured)} of {wording.count(len(summary.cells), 'cell')} measured"
+    total = wording.count(len(summary.cells), "cell")
+    cells = f"Measured: {len(summary.measured)} of {total}"
     trials = f"{wording.count(valid, 'valid trial')}"
     tail = f", {invalid} invalid" if invalid else ", none invalid"
     return f"{cells}, {trials}{tail}."
