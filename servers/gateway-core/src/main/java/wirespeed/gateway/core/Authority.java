@@ -1,0 +1,72 @@
+// Host and :authority values: host or address, with or without a port (RFC 9110 §4.2, §7.2).
+package wirespeed.gateway.core;
+
+/** Refuses lists, user information, spaces and ports that are none. */
+public final class Authority {
+    private Authority() {
+    }
+
+    /** Refuses what is no {@code host[:port]}. */
+    public static void check(String host) {
+        int end = hostEnd(host);
+        if (end == 0 || end > 255) {
+            throw Refusal.bad("Host is empty or longer than 255 characters");
+        }
+        if (end == host.length()) {
+            return;
+        }
+        if (host.charAt(end) != ':') {
+            throw Refusal.bad("Host holds a character that it may not");
+        }
+        port(host, end + 1);
+    }
+
+    /** The host without its port, in lower case. */
+    public static String name(String host) {
+        String name = host.substring(0, hostEnd(host));
+        for (int i = 0; i < name.length(); i++) {
+            if (name.charAt(i) >= 'A' && name.charAt(i) <= 'Z') {
+                return name.toLowerCase(java.util.Locale.ROOT);
+            }
+        }
+        return name;
+    }
+
+    private static int hostEnd(String host) {
+        if (host.startsWith("[")) {
+            int close = host.indexOf(']');
+            for (int i = 1; i < close; i++) {
+                char c = host.charAt(i);
+                if (Ascii.hex(c) < 0 && c != ':' && c != '.') {
+                    throw Refusal.bad("Host is no IPv6 address in brackets");
+                }
+            }
+            if (close < 3) {
+                throw Refusal.bad("Host has an open bracket");
+            }
+            return close + 1;
+        }
+        int end = 0;
+        while (end < host.length() && isNameCharacter(host.charAt(end))) {
+            end++;
+        }
+        return end;
+    }
+
+    /** Letters, digits, '.', '-' and '_'; percent-encoded names are in no use. */
+    private static boolean isNameCharacter(char c) {
+        return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+                || c == '.' || c == '-' || c == '_';
+    }
+
+    private static void port(String host, int from) {
+        int port = 0;
+        for (int i = from; i < host.length(); i++) {
+            char c = host.charAt(i);
+            port = c >= '0' && c <= '9' && port <= 65535 ? port * 10 + c - '0' : 65536;
+        }
+        if (port > 65535) {
+            throw Refusal.bad("Host has a bad port");
+        }
+    }
+}

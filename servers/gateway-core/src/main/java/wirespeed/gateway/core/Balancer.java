@@ -1,0 +1,169 @@
+// Chooses one of an origin's addresses.
+package wirespeed.gateway.core;
+
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/** Works on an array of usable addresses; weights count in each method. */
+public abstract class Balancer {
+    /** The methods by their name in the configuration. */
+    public enum Method {
+        ROUND_ROBIN("round-robin"), LEAST_CONNECTIONS("least-connections"),
+        RANDOM_TWO("random-two"), HASH("hash");
+
+        private final String label;
+
+        Method(String label) {
+            this.label = label;
+        }
+
+        public String label() {
+            return label;
+        }
+
+        /** The method with this name; refuses others by listing what there is. */
+        public static Method parse(String label) {
+            for (Method method : values()) {
+                if (method.label.equals(label)) {
+                    return method;
+                }
+            }
+            throw new IllegalArgumentException("\"" + label + "\" is no balancing method;"
+                    + " there are round-robin, least-connections, random-two and hash");
+        }
+    }
+
+    /**
+     * Chooses among the first {@code count} addresses.
+     *
+     * @param key what {@link Method#HASH} hashes; ignored by the others
+     */
+    abstract Address choose(Address[] usable, int count, String key);
+
+    static Balancer of(Method method) {
+        return switch (method) {
+            case ROUND_ROBIN -> new RoundRobin();
+            case LEAST_CONNECTIONS -> new LeastConnections();
+            case RANDOM_TWO -> new RandomTwo();
+            case HASH -> new Rendezvous();
+        };
+    }
+
+    private static int totalWeight(Address[] usable, int count) {
+        int total = 0;
+        for (int i = 0; i < count; i++) {
+            total += usable[i].weight();
+        }
+        return total;
+    }
+
+    private static int weighted(Address[] usable, int count, int point) {
+        for (int i = 0; i < count; i++) {
+            point -= usable[i].weight();
+            if (point < 0) {
+                return i;
+            }
+        }
+        return count - 1;
+    }
+
+    /** Turns a counter into a point on the line of weights; a large stride spreads equal runs. */
+    private static final class RoundRobin extends Balancer {
+        private final AtomicInteger turn = new AtomicInteger();
+
+        @Override
+        Address choose(Address[] usable, int count, String key) {
+            int total = totalWeight(usable, count);
+            int stride = coprimeStride(total);
+            long point = (turn.getAndIncrement() & 0xffffffffL) * stride % total;
+            return usable[weighted(usable, count, (int) point)];
+        }
+
+        /** A step near the golden section that visits every point once a round. */
+        private static int coprimeStride(int total) {
+            int stride = Math.max(1, (int) (total * 0.618));
+            while (gcd(stride, total) != 1) {
+                stride++;
+            }
+            return stride;
+        }
+
+        private static int gcd(int a, int b) {
+            return b == 0 ? a : gcd(b, a % b);
+        }
+    }
+
+    private static final class LeastConnections extends Balancer {
+        @Override
+        Address choose(Address[] usable, int count, String key) {
+            // A random start, so that equal loads do not always mean the first address.
+            int start = ThreadLocalRandom.current().nextInt(count);
+            Address best = usable[start];
+            for (int i = 1; i < count; i++) {
+                Address other = usable[(start + i) % count];
+                if (isLessLoaded(other, best)) {
+                    best = other;
+                }
+            }
+            return best;
+        }
+    }
+
+    private static boolean isLessLoaded(Address a, Address b) {
+        return (long) a.inFlight().get() * b.weight() < (long) b.inFlight().get() * a.weight();
+    }
+
+    /** The less loaded of two: near to the best choice, and no herd runs to one address. */
+    private static final class RandomTwo extends Balancer {
+        @Override
+        Address choose(Address[] usable, int count, String key) {
+            ThreadLocalRandom random = ThreadLocalRandom.current();
+            int total = totalWeight(usable, count);
+            int first = weighted(usable, count, random.nextInt(total));
+            int second = weighted(usable, count, random.nextInt(total));
+            if (first == second) {
+                second = (first + 1) % count;
+            }
+            return isLessLoaded(usable[second], usable[first]) ? usable[second] : usable[first];
+        }
+    }
+
+    /**
+     * Highest random weight. Like a ring it moves only the keys of an address that comes or goes,
+     * spreads exactly by weight, and needs no table; with the tens of addresses that an origin has,
+     * hashing all of them is cheap.
+     */
+    private static final class Rendezvous extends Balancer {
+        @Override
+        Address choose(Address[] usable, int count, String key) {
+            long keyHash = key == null ? ThreadLocalRandom.current().nextLong() : hash(key);
+            Address best = usable[0];
+            double bestScore = Double.NEGATIVE_INFINITY;
+            for (int i = 0; i < count; i++) {
+                double unit = ((mix(keyHash ^ hash(usable[i].id())) >>> 11) + 0.5) * 0x1.0p-53;
+                double score = -usable[i].weight() / Math.log(unit);
+                if (score > bestScore) {
+                    bestScore = score;
+                    best = usable[i];
+                }
+            }
+            return best;
+        }
+
+        /** FNV-1a, 64 bits. */
+        private static long hash(String text) {
+            long hash = 0xcbf29ce484222325L;
+            for (int i = 0; i < text.length(); i++) {
+                hash = (hash ^ text.charAt(i)) * 0x100000001b3L;
+            }
+            return mix(hash);
+        }
+
+        /** The finaliser of SplitMix64. */
+        private static long mix(long z) {
+            z = (z ^ z >>> 30) * 0xbf58476d1ce4e5b9L;
+            z = (z ^ z >>> 27) * 0x94d049bb133111ebL;
+            return z ^ z >>> 31;
+        }
+    }
+}

@@ -1,0 +1,85 @@
+// Takes an address out of use after failures and lets it back in carefully.
+package wirespeed.gateway.core;
+
+/**
+ * Closed → open after {@value #FAILURES_IN_A_ROW} failures in a row, or more than half of at least
+ * {@value #WINDOW_MIN} within ten seconds. Open for 10 s × how often in succession; then one probe.
+ * Calls are short and rare enough (one an exchange) for a lock that is only taken on failures and
+ * while the address is out of use.
+ */
+public final class Breaker {
+    static final int FAILURES_IN_A_ROW = 5;
+    static final int WINDOW_MIN = 20;
+    static final long WINDOW_MILLIS = 10_000;
+    static final long EJECTION_MILLIS = 10_000;
+    static final int EJECTIONS_MAX = 30;
+
+    private volatile boolean isOpen;
+    private volatile int row;
+    private long openUntilMillis;
+    private long probeUntilMillis;
+    private int ejections;
+    private long windowStartMillis;
+    // Written without a lock: a lost count moves a threshold by one request.
+    private volatile int windowTotal;
+    private int windowFailed;
+
+    /** Whether a request may be sent; while ejected, one request per ejection time is a probe. */
+    boolean isUsable(long nowMillis) {
+        return !isOpen || mayProbe(nowMillis);
+    }
+
+    public boolean isOpen() {
+        return isOpen;
+    }
+
+    private synchronized boolean mayProbe(long nowMillis) {
+        return nowMillis >= openUntilMillis && nowMillis >= probeUntilMillis;
+    }
+
+    /** The balancer chose this address; while open that uses up the probe. */
+    synchronized void chosen(long nowMillis) {
+        if (isOpen) {
+            probeUntilMillis = nowMillis + EJECTION_MILLIS;
+        }
+    }
+
+    /** A response came whose status speaks for the address. */
+    public void succeeded() {
+        windowTotal++;
+        if (row != 0 || isOpen) {
+            close();
+        }
+    }
+
+    private synchronized void close() {
+        row = 0;
+        isOpen = false;
+        ejections = Math.max(0, ejections - 1);
+    }
+
+    /** No connection, a reset, a time-out or a malformed answer. */
+    public synchronized void failed(long nowMillis) {
+        if (nowMillis - windowStartMillis > WINDOW_MILLIS) {
+            windowStartMillis = nowMillis;
+            windowTotal = 0;
+            windowFailed = 0;
+        }
+        row++;
+        windowFailed++;
+        windowTotal++;
+        boolean isMajority = windowTotal >= WINDOW_MIN && windowFailed * 2 > windowTotal;
+        if (isOpen || row >= FAILURES_IN_A_ROW || isMajority) {
+            eject(nowMillis);
+        }
+    }
+
+    private void eject(long nowMillis) {
+        ejections = Math.min(EJECTIONS_MAX, ejections + 1);
+        openUntilMillis = nowMillis + EJECTION_MILLIS * ejections;
+        probeUntilMillis = 0;
+        isOpen = true;
+        windowTotal = 0;
+        windowFailed = 0;
+    }
+}

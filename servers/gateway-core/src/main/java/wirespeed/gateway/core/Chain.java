@@ -1,0 +1,150 @@
+// Runs the filters of one phase in order.
+package wirespeed.gateway.core;
+
+import java.util.Comparator;
+import java.util.EnumMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
+
+/**
+ * An index loop over an array. A stage that is complete already is taken in the loop, so no chain
+ * of filters can grow the stack; one that is not costs one callback and is resumed on the
+ * exchange's own executor.
+ */
+public final class Chain {
+    /** What happens when a phase is over. */
+    public interface Done {
+        /** Never called with a step that is still pending. */
+        void accept(Context context, Step step);
+    }
+
+    /** Told before and after each filter, for the watch on blocked loops. */
+    public interface Watch {
+        void enter(Filter filter);
+
+        void leave();
+    }
+
+    private static final Filter[] NONE = {};
+    private final Map<Phase, Filter[]> filters = new EnumMap<>(Phase.class);
+
+    /** A chain of these filters, whatever their order in the list. */
+    public Chain(List<? extends Filter> all) {
+        for (Phase phase : Phase.values()) {
+            filters.put(phase, all.stream().filter(filter -> filter.phase() == phase)
+                    .map(Filter.class::cast)
+                    .sorted(Comparator.comparingInt(Filter::order).thenComparing(Filter::name))
+                    .toArray(Filter[]::new));
+        }
+    }
+
+    /** The filters of a phase in the order in which they run. */
+    public List<Filter> filters(Phase phase) {
+        return List.of(filters.getOrDefault(phase, NONE));
+    }
+
+    public boolean isEmpty(Phase phase) {
+        return filters.get(phase).length == 0;
+    }
+
+    /** How much of the request body must be collected before the filters run; 0 for nothing. */
+    public int requestBodyBytesMax(Context context) {
+        int max = 0;
+        for (Filter filter : filters.get(Phase.PRE)) {
+            max = Math.max(max, wanted(filter, filter.requestBodyBytesMax(), context));
+        }
+        for (Filter filter : filters.get(Phase.ROUTE)) {
+            max = Math.max(max, wanted(filter, filter.requestBodyBytesMax(), context));
+        }
+        return max;
+    }
+
+    /** How much of the response body must be collected before post filters run; 0 for nothing. */
+    public int responseBodyBytesMax(Context context) {
+        int max = 0;
+        for (Filter filter : filters.get(Phase.POST)) {
+            max = Math.max(max, wanted(filter, filter.responseBodyBytesMax(), context));
+        }
+        return max;
+    }
+
+    private static int wanted(Filter filter, int max, Context context) {
+        return max > 0 && filter.shouldFilter(context) ? max : 0;
+    }
+
+    /** Runs a phase; {@code done} is called once, at once or on {@code executor}. */
+    public void run(Phase phase, Context context, Executor executor, Watch watch, Done done) {
+        run(filters.get(phase), 0, context, executor, watch, done);
+    }
+
+    private void run(Filter[] phase, int from, Context context, Executor executor, Watch watch,
+            Done done) {
+        for (int at = from; at < phase.length; at++) {
+            Step step = apply(phase[at], context, watch);
+            if (step.kind == Step.Kind.LATER) {
+                CompletableFuture<Step> future = step.stage.toCompletableFuture();
+                if (!future.isDone()) {
+                    int next = at + 1;
+                    resumeLater(phase, next, future, new Resume(context, executor, watch, done));
+                    return;
+                }
+                step = settle(future);
+            }
+            if (step.kind != Step.Kind.NEXT) {
+                done.accept(context, step);
+                return;
+            }
+        }
+        done.accept(context, Step.NEXT);
+    }
+
+    private record Resume(Context context, Executor executor, Watch watch, Done done) {
+    }
+
+    private void resumeLater(Filter[] phase, int next, CompletableFuture<Step> future, Resume to) {
+        future.whenComplete((step, failure) -> to.executor().execute(() -> {
+            Step settled = settle(future);
+            if (settled.kind == Step.Kind.NEXT) {
+                run(phase, next, to.context(), to.executor(), to.watch(), to.done());
+            } else {
+                to.done().accept(to.context(), settled);
+            }
+        }));
+    }
+
+    /** A filter that throws has failed the request; the others of the phase do not run. */
+    private static Step apply(Filter filter, Context context, Watch watch) {
+        watch.enter(filter);
+        try {
+            if (!filter.shouldFilter(context)) {
+                return Step.NEXT;
+            }
+            Step step = filter.apply(context);
+            return step == null ? failed(filter, new NullPointerException("no step")) : step;
+        } catch (Refusal refusal) {
+            return Step.fail(refusal.status(), refusal);
+        } catch (Exception | LinkageError | StackOverflowError failure) {
+            return failed(filter, failure);
+        } finally {
+            watch.leave();
+        }
+    }
+
+    private static Step failed(Filter filter, Throwable failure) {
+        return Step.fail(500, new FilterFailure(filter.name(), failure));
+    }
+
+    private static Step settle(CompletableFuture<Step> future) {
+        try {
+            Step step = future.join();
+            boolean isSettled = step != null && step.kind != Step.Kind.LATER;
+            return isSettled ? step : Step.fail(500,
+                    new IllegalStateException("a stage ended without a decision"));
+        } catch (RuntimeException failure) {
+            Throwable cause = failure.getCause() == null ? failure : failure.getCause();
+            return Step.fail(cause instanceof Refusal refusal ? refusal.status() : 500, cause);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+// One exchange: a request, what was decided about it, and its response.
+package wirespeed.gateway.core;
+
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.ThreadLocalRandom;
+
+/**
+ * Never pooled: a late completion of an old exchange must not write into another request. Used by
+ * one thread at a time.
+ */
+public final class Context {
+    private final Snapshot snapshot;
+    private final Request request;
+    private final long startNanos;
+    private Response response;
+    private Route route;
+    private Origin origin;
+    private Address address;
+    private Category category = Category.OK;
+    private Throwable failure;
+    private BodyTap tap;
+    private String id;
+    private int attempts;
+    private long originNanos;
+    private long responseBytes;
+    private Map<String, Object> attributes;
+
+    public Context(Snapshot snapshot, Request request, long startNanos) {
+        this.snapshot = snapshot;
+        this.request = request;
+        this.startNanos = startNanos;
+    }
+
+    /** The configuration on which this exchange began and will end. */
+    public Snapshot snapshot() {
+        return snapshot;
+    }
+
+    public Request request() {
+        return request;
+    }
+
+    /** The response; null until there is one. */
+    public Response response() {
+        return response;
+    }
+
+    public void response(Response response) {
+        this.response = response;
+    }
+
+    /** System.nanoTime when the request head was complete. */
+    public long startNanos() {
+        return startNanos;
+    }
+
+    /** The chosen route; null before the phase route and when none matched. */
+    public Route route() {
+        return route;
+    }
+
+    public void route(Route route) {
+        this.route = route;
+        this.origin = route == null ? null : route.origin(ThreadLocalRandom.current());
+    }
+
+    /** The chosen origin; a route filter may choose another one. */
+    public Origin origin() {
+        return origin;
+    }
+
+    public void origin(Origin origin) {
+        this.origin = origin;
+    }
+
+    /** The address that was asked last, or null. */
+    public Address address() {
+        return address;
+    }
+
+    /** Counts an attempt at this address. */
+    public void attempt(Address address) {
+        this.address = address;
+        attempts++;
+    }
+
+    /** How many addresses were asked so far. */
+    public int attempts() {
+        return attempts;
+    }
+
+    public Category category() {
+        return category;
+    }
+
+    public void category(Category category) {
+        this.category = category;
+    }
+
+    /** What went wrong, for error filters and the log; null when nothing did. */
+    public Throwable failure() {
+        return failure;
+    }
+
+    public void failure(Throwable failure) {
+        this.failure = failure;
+    }
+
+    /** Nanoseconds from asking the origin to the end of its response. */
+    public long originNanos() {
+        return originNanos;
+    }
+
+    public void originNanos(long originNanos) {
+        this.originNanos = originNanos;
+    }
+
+    /** Body bytes sent to the client so far. */
+    public long responseBytes() {
+        return responseBytes;
+    }
+
+    public void countResponseBytes(long count) {
+        responseBytes += count;
+    }
+
+    /** Sees the response body on its way to the client; null when nobody asked. */
+    public BodyTap tap() {
+        return tap;
+    }
+
+    /** Sets who sees the response body; one a response, set in the phase post. */
+    public void tap(BodyTap tap) {
+        this.tap = tap;
+    }
+
+    /** A random id of this exchange, made when first asked for. */
+    public String id() {
+        if (id == null) {
+            id = Long.toHexString(ThreadLocalRandom.current().nextLong() | Long.MIN_VALUE);
+        }
+        return id;
+    }
+
+    /** Something that a filter left for a later one. */
+    public Object attribute(String name) {
+        return attributes == null ? null : attributes.get(name);
+    }
+
+    public void attribute(String name, Object value) {
+        if (attributes == null) {
+            attributes = new HashMap<>(4);
+        }
+        attributes.put(name, value);
+    }
+}

@@ -1,0 +1,24 @@
+// Reads one cookie of a request (RFC 6265 §4.2).
+package wirespeed.gateway.core;
+
+/** Only what persistence and hashing need. */
+public final class Cookies {
+    private Cookies() {
+    }
+
+    /** The value of the first cookie with this name, or null. */
+    public static String get(Headers headers, String name) {
+        if (!headers.mayHave(Field.COOKIE.bit)) {
+            return null;
+        }
+        for (String line : headers.all("Cookie")) {
+            for (String pair : line.split(";")) {
+                int equals = pair.indexOf('=');
+                if (equals > 0 && pair.substring(0, equals).trim().equals(name)) {
+                    return pair.substring(equals + 1).trim();
+                }
+            }
+        }
+        return null;
+    }
+}

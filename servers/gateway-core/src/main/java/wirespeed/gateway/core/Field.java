@@ -1,0 +1,70 @@
+// The header fields that the gateway itself reads, each with a small number.
+package wirespeed.gateway.core;
+
+/**
+ * A head is parsed once; each line gets the number of its field there, so that later questions
+ * ("is there an Upgrade?", "drop what is hop-by-hop") are a bit test and never a string search.
+ */
+enum Field {
+    HOST("Host"), CONNECTION("Connection"), CONTENT_LENGTH("Content-Length"),
+    TRANSFER_ENCODING("Transfer-Encoding"), TE("TE"), TRAILER("Trailer"), UPGRADE("Upgrade"),
+    KEEP_ALIVE("Keep-Alive"), PROXY_CONNECTION("Proxy-Connection"),
+    PROXY_AUTHENTICATE("Proxy-Authenticate"), PROXY_AUTHORIZATION("Proxy-Authorization"),
+    EXPECT("Expect"), VIA("Via"), X_FORWARDED_FOR("X-Forwarded-For"),
+    X_FORWARDED_HOST("X-Forwarded-Host"), X_FORWARDED_PROTO("X-Forwarded-Proto"),
+    FORWARDED("Forwarded"), AUTHORIZATION("Authorization"), COOKIE("Cookie"),
+    SET_COOKIE("Set-Cookie"), CACHE_CONTROL("Cache-Control"), HTTP2_SETTINGS("HTTP2-Settings");
+
+    /** Never forwarded: RFC 9110 §7.6.1, and what older proxies added to that list. */
+    static final long HOP_BY_HOP = bits(CONNECTION, TE, TRAILER, UPGRADE, KEEP_ALIVE,
+            PROXY_CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TRANSFER_ENCODING,
+            HTTP2_SETTINGS);
+    /** A Connection header that lists one of these wants the next hop to misread the message. */
+    static final long NEVER_LISTED = bits(HOST, CONTENT_LENGTH, TRANSFER_ENCODING, AUTHORIZATION,
+            COOKIE, FORWARDED, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, VIA,
+            CACHE_CONTROL);
+
+    private static final Field[] ALL = values();
+    private static final Field[][] BY_LENGTH = new Field[24][];
+
+    final String text;
+    final long bit = 1L << ordinal();
+
+    static {
+        for (int length = 0; length < BY_LENGTH.length; length++) {
+            int wanted = length;
+            BY_LENGTH[length] = java.util.Arrays.stream(ALL)
+                    .filter(field -> field.text.length() == wanted).toArray(Field[]::new);
+        }
+    }
+
+    Field(String text) {
+        this.text = text;
+    }
+
+    /** The field with this name, or null for one that means nothing to the gateway. */
+    static Field of(byte[] bytes, int from, int to) {
+        if (to - from >= BY_LENGTH.length) {
+            return null;
+        }
+        for (Field field : BY_LENGTH[to - from]) {
+            if (Ascii.equalsIgnoreCase(bytes, from, to, field.text)) {
+                return field;
+            }
+        }
+        return null;
+    }
+
+    static Field of(String name) {
+        byte[] bytes = Ascii.bytes(name);
+        return of(bytes, 0, bytes.length);
+    }
+
+    private static long bits(Field... fields) {
+        long bits = 0;
+        for (Field field : fields) {
+            bits |= 1L << field.ordinal();
+        }
+        return bits;
+    }
+}

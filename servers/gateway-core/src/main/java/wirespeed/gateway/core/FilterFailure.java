@@ -1,0 +1,11 @@
+// A filter threw; names it.
+package wirespeed.gateway.core;
+
+/** The message is one line for the log; the client gets the status only. */
+public final class FilterFailure extends RuntimeException {
+    private static final long serialVersionUID = 1L;
+
+    FilterFailure(String filter, Throwable cause) {
+        super("filter " + filter + " failed: " + cause, cause);
+    }
+}

@@ -1,0 +1,142 @@
+// What the gateway takes off a message and puts on it between client and origin.
+package wirespeed.gateway.core;
+
+/**
+ * Messages are always framed anew: one length or chunked, one Host, our own connection fields.
+ *
+ * @param viaName how this gateway names itself in Via; unique, or loops are seen where none is
+ * @param trustsClient whether X-Forwarded-* of the client are kept and extended, or replaced
+ */
+public record Forwarding(String viaName, boolean trustsClient) {
+    private static final byte[] HTTP_11_LINE = Ascii.bytes(" HTTP/1.1\r\n");
+    private static final byte[] CHUNKED = Ascii.bytes("Transfer-Encoding: chunked\r\n");
+    private static final byte[] CONTENT_LENGTH = Ascii.bytes("Content-Length: ");
+    private static final byte[] HOST = Ascii.bytes("Host: ");
+    private static final byte[] UPGRADE = Ascii.bytes("Connection: upgrade\r\nUpgrade: ");
+
+    /** To be called before any filter sees the request; refuses loops and bad Connection lists. */
+    public void accept(Request request) {
+        Headers headers = request.headers();
+        if (headers.mayHave(Field.VIA.bit)) {
+            for (String via : headers.all("Via")) {
+                if (via.contains(viaName)) {
+                    throw new Refusal(508, "Via names this gateway already");
+                }
+            }
+        }
+        request.upgrade(upgrade(headers, request.minor()));
+        HopByHop.strip(headers, 400);
+        if (!trustsClient) {
+            headers.removeKnown(Field.X_FORWARDED_FOR.bit | Field.X_FORWARDED_HOST.bit
+                    | Field.X_FORWARDED_PROTO.bit | Field.FORWARDED.bit);
+        }
+    }
+
+    /** WebSocket only: nothing else is worth a raw connection to the origin, h2c least of all. */
+    private static String upgrade(Headers headers, int minor) {
+        if (minor == 0 || !headers.mayHave(Field.UPGRADE.bit)) {
+            return null;
+        }
+        String upgrade = headers.get("Upgrade");
+        boolean isListed = HopByHop.options(headers).stream()
+                .anyMatch(option -> option.equalsIgnoreCase("upgrade"));
+        return isListed && "websocket".equalsIgnoreCase(upgrade) ? "websocket" : null;
+    }
+
+    /** Adds the fields that tell the origin about client and gateway; once a request. */
+    public void prepare(Request request) {
+        Headers headers = request.headers();
+        headers.removeKnown(Field.HOP_BY_HOP);
+        String before = headers.get("X-Forwarded-For");
+        headers.remove("X-Forwarded-For");
+        headers.append("X-Forwarded-For", before == null ? request.clientAddress()
+                : before + ", " + request.clientAddress());
+        if (!headers.has("X-Forwarded-Proto")) {
+            headers.append("X-Forwarded-Proto", request.scheme());
+        }
+        if (request.host() != null && !headers.has("X-Forwarded-Host")) {
+            headers.append("X-Forwarded-Host", request.host());
+        }
+        headers.append("Via", request.minor() == 0 ? "1.0 " + viaName : "1.1 " + viaName);
+    }
+
+    /** The head for an origin; may be written again for another address. */
+    public static void writeRequest(Context context, Address address, HeadSink sink) {
+        Request request = context.request();
+        Route route = context.route();
+        String path = route == null ? request.path() : route.forwardedPath(request.path());
+        sink.put(request.method()).put(' ').put(path);
+        if (request.query() != null) {
+            sink.put('?').put(request.query());
+        }
+        sink.put(HTTP_11_LINE);
+        Headers headers = request.headers();
+        boolean hasOwnHost = request.host() == null || !context.origin().settings().preserveHost();
+        long rewritten = Field.CONTENT_LENGTH.bit | (hasOwnHost ? Field.HOST.bit : 0);
+        if (hasOwnHost) {
+            sink.put(HOST).put(address.id()).crlf();
+        }
+        Framing framing = request.framing();
+        headers.removeKnown(rewritten);
+        headers.writeTo(sink);
+        if (framing.isChunked()) {
+            sink.put(CHUNKED);
+        } else if (framing.kind() == Framing.Kind.LENGTH) {
+            sink.put(CONTENT_LENGTH).put(framing.length()).crlf();
+        }
+        if (request.upgrade() != null && route != null && route.allowsUpgrade()) {
+            sink.put(UPGRADE).put(request.upgrade()).crlf();
+        }
+        sink.crlf();
+    }
+
+    /** Takes the origin's connection fields off a response. */
+    public static void acceptResponse(Response response) {
+        HopByHop.strip(response.headers(), 502);
+    }
+
+    /**
+     * The head for an HTTP/1 client.
+     *
+     * @param framing how the body will be sent; UNTIL_CLOSE only to a client that closes
+     * @param date the value of Date for responses of the gateway itself
+     */
+    public static void writeResponse(Context context, Framing framing, boolean keepAlive,
+            String date, HeadSink sink) {
+        Response response = context.response();
+        Headers headers = response.headers();
+        sink.put(StatusLine.of(response.status()));
+        headers.removeKnown(Field.HOP_BY_HOP);
+        boolean ownsLength = framing.kind() == Framing.Kind.LENGTH || framing.isChunked();
+        if (ownsLength || response.status() == 204) {
+            headers.removeKnown(Field.CONTENT_LENGTH.bit);
+        }
+        headers.writeTo(sink);
+        if (response.isLocal() && !headers.has("Date")) {
+            sink.line("Date", date);
+        }
+        if (framing.isChunked()) {
+            sink.put(CHUNKED);
+        } else if (ownsLength) {
+            sink.put(CONTENT_LENGTH).put(framing.length()).crlf();
+        }
+        connection(context.request(), keepAlive, sink);
+        sink.crlf();
+    }
+
+    private static void connection(Request request, boolean keepAlive, HeadSink sink) {
+        if (!keepAlive) {
+            sink.line("Connection", "close");
+        } else if (request.minor() == 0) {
+            sink.line("Connection", "keep-alive");
+        }
+    }
+
+    /** The head of the answer that switches protocols. */
+    public static void writeSwitch(Response response, String protocol, HeadSink sink) {
+        sink.put(StatusLine.of(101));
+        response.headers().removeKnown(Field.HOP_BY_HOP | Field.CONTENT_LENGTH.bit);
+        response.headers().writeTo(sink);
+        sink.put(UPGRADE).put(protocol).crlf().crlf();
+    }
+}

@@ -1,0 +1,283 @@
+// All options of the gateway.
+package wirespeed.gateway.core;
+
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/** The declaration; see docs/gateway-options.md, which is generated from it. */
+public final class OptionTable {
+    private static final long HOUR = 3_600_000;
+    private static final Map<String, Option> ALL = declare();
+
+    private OptionTable() {
+    }
+
+    public static List<Option> all() {
+        return List.copyOf(ALL.values());
+    }
+
+    /** The option, or null for a key that there is not. */
+    public static Option find(String section, String name) {
+        return ALL.get(section + "." + name);
+    }
+
+    /** The options of one table in the order of their declaration. */
+    public static List<Option> section(String section) {
+        return ALL.values().stream().filter(option -> option.section().equals(section)).toList();
+    }
+
+    /** The key most like a wrong one, or null; for "did you mean". */
+    public static String nearest(String section, String name) {
+        String best = null;
+        int bestDistance = Math.max(2, name.length() / 2);
+        for (Option option : section(section)) {
+            int distance = distance(name, option.name());
+            if (distance < bestDistance) {
+                bestDistance = distance;
+                best = option.name();
+            }
+        }
+        return best;
+    }
+
+    /** Levenshtein's distance. */
+    private static int distance(String a, String b) {
+        int[] row = new int[b.length() + 1];
+        for (int j = 0; j <= b.length(); j++) {
+            row[j] = j;
+        }
+        for (int i = 1; i <= a.length(); i++) {
+            int diagonal = row[0];
+            row[0] = i;
+            for (int j = 1; j <= b.length(); j++) {
+                int cost = a.charAt(i - 1) == b.charAt(j - 1) ? 0 : 1;
+                int value = Math.min(Math.min(row[j], row[j - 1]) + 1, diagonal + cost);
+                diagonal = row[j];
+                row[j] = value;
+            }
+        }
+        return row[b.length()];
+    }
+
+    private static Map<String, Option> declare() {
+        Declaration d = new Declaration();
+        server(d);
+        limits(d);
+        timeouts(d);
+        tls(d);
+        admin(d);
+        cache(d);
+        origins(d);
+        health(d);
+        routes(d);
+        filters(d);
+        tomcat(d);
+        return d.options;
+    }
+
+    private static void server(Declaration d) {
+        d.in("server", false);
+        d.text("listen", "127.0.0.1:8080", "Address and port for clients; port 0 takes a free one.");
+        d.count("threads", 0, 0, 1024, "Event loops; 0 means as many as processors are visible.");
+        d.choice("transport", "epoll", List.of("nio", "epoll", "io_uring"),
+                "How sockets are driven; one that is not available is an error, never replaced.");
+        d.count("backlog", 4096, 1, 65535, "Connections that wait to be accepted.");
+        d.bool("reuse-port", false, "One listening socket a loop; for many short connections.");
+        d.bool("defer-accept", false, "Accept a connection when its first byte is there.");
+        d.bytes("receive-buffer", "4KiB", 1024, 1 << 20, "What one read takes at most.");
+        d.reloadable = true;
+        d.text("via-name", "", "How the gateway names itself in Via; empty for a random name.");
+        d.bool("trust-forwarded", false, "Keep X-Forwarded-* of clients; only behind a proxy.");
+        d.duration("drain", "30s", 0, HOUR, "How long exchanges may take to end after SIGTERM.");
+        d.duration("drain-delay", "0ms", 0, HOUR,
+                "Between /ready turning 503 and the listener closing.");
+    }
+
+    private static void limits(Declaration d) {
+        d.in("limits", true);
+        d.bytes("line", "8KiB", 256, 1 << 20, "Request line; above it 414.");
+        d.bytes("head", "16KiB", 512, 1 << 20, "Request head; above it 431.");
+        d.count("fields", 100, 1, 10_000, "Header fields; above it 431.");
+        d.bytes("body", "100MiB", 0, 1L << 40, "Request body; above it 413.");
+        d.reloadable = false;
+        d.count("in-flight", 20_000, 1, 10_000_000, "Exchanges at one time; above it 503.");
+        d.duration("loop-lag", "100ms", 10, 60_000, "A loop that is later than this sheds load.");
+        d.count("direct-memory-percent", 80, 10, 100, "Share of direct memory above which load is"
+                + " shed.");
+    }
+
+    private static void timeouts(Declaration d) {
+        d.in("timeouts", false);
+        d.duration("head", "10s", 100, HOUR, "For a request head, from its first byte; then 408.");
+        d.duration("body-idle", "20s", 100, HOUR, "Between two pieces of a request body; then 408.");
+        d.duration("keep-alive", "75s", 100, HOUR, "For the next request of a connection.");
+        d.duration("exchange", "10m", 100, 24 * HOUR, "For a whole exchange; then 504.");
+        d.duration("pool-idle", "30s", 100, HOUR, "For an unused connection to an origin.");
+        d.duration("pool-wait", "5s", 1, HOUR, "For a free connection to an origin; then 503.");
+    }
+
+    private static void tls(Declaration d) {
+        d.in("tls", false);
+        d.text("certificate", "", "PEM file with the chain; switches TLS on for clients.");
+        d.text("key", "", "PEM file with the private key (PKCS #8).");
+        d.bool("http2", true, "Offer HTTP/2 by ALPN; gateway-netty only.");
+        d.text("origin-ca", "", "PEM file that origins' certificates must come from; empty for the"
+                + " platform's.");
+    }
+
+    private static void admin(Declaration d) {
+        d.in("admin", false);
+        d.text("listen", "", "Address and port of the admin server; empty for none.");
+        d.text("token", "", "Needed as 'Authorization: Bearer' unless the address is loopback.");
+    }
+
+    private static void cache(Declaration d) {
+        d.in("cache", true);
+        d.bool("enabled", false, "Store responses in memory as RFC 9111 says.");
+        d.bytes("size", "64MiB", 1024, 1L << 40, "All stored bodies together.");
+        d.bytes("entry", "1MiB", 0, 1 << 30, "One stored body.");
+        d.duration("collapse", "5s", 0, HOUR, "How long requests wait for an equal one that was"
+                + " sent already; 0 for not at all.");
+    }
+
+    private static void origins(Declaration d) {
+        d.in("origin", true);
+        d.texts("addresses", "", "host:port of each server; '*N' behind it is a weight,"
+                + " ' backup' makes it a reserve.");
+        d.choice("balance", "random-two", java.util.Arrays.stream(Balancer.Method.values())
+                .map(Balancer.Method::label).toList(), "How an address is chosen.");
+        d.text("hash-key", "client", "For hash: client, path, header:NAME or cookie:NAME.");
+        d.duration("connect", "1s", 1, HOUR, "For a connection to an address.");
+        d.duration("response", "20s", 1, HOUR, "From the request's end to the response head; then"
+                + " 504.");
+        d.duration("body-idle", "30s", 1, HOUR, "Between two pieces of a response body.");
+        d.count("connections", 1024, 1, 1_000_000, "Per address.");
+        d.count("waiters", 1000, 0, 1_000_000, "Requests that wait for a connection, a loop.");
+        d.count("retries", 1, 0, 10, "On other addresses, for idempotent requests.");
+        d.bool("preserve-host", true, "Send the client's Host and not the address.");
+        d.bool("tls", false, "Encrypt and verify; the address is the name that is verified.");
+        d.choice("persistence", "none", List.of("none", "cookie", "header"),
+                "What binds a client to an address.");
+        d.text("persistence-name", "wirespeed", "Name of that cookie or header.");
+        d.text("persistence-key", "", "Secret of the cookie; empty for a random one a start.");
+    }
+
+    private static void health(Declaration d) {
+        d.in("origin", true);
+        d.text("check-path", "", "Asked regularly when set.");
+        d.duration("check-interval", "5s", 10, HOUR, "Between two checks, varied by a fifth.");
+        d.duration("check-timeout", "2s", 10, HOUR, "For one check.");
+        d.count("check-rise", 2, 1, 100, "Good checks until an address is used again.");
+        d.count("check-fall", 3, 1, 100, "Bad checks until it is not.");
+        d.text("check-status", "200-399", "Status or range that is good.");
+        d.text("check-body", "", "Text that the first 4 KiB of the body must hold.");
+    }
+
+    private static void routes(Declaration d) {
+        d.in("route", true);
+        d.text("name", "", "For metrics and the admin port; the default is its number.");
+        d.text("host", "", "Exact host or *.suffix; empty for all.");
+        d.text("prefix", "/", "Path prefix that ends on a segment border.");
+        d.texts("methods", "", "Accepted methods; empty for all.");
+        d.table("headers", "Fields that must have exactly these values.");
+        d.texts("origins", "", "Names; '*N' behind a name is its weight.");
+        d.bool("strip-prefix", false, "Remove the prefix before the origin sees the path.");
+        d.bool("upgrade", true, "Pass WebSocket through.");
+    }
+
+    private static void filters(Declaration d) {
+        d.in("filters", true);
+        d.text("folder", "", "Java and Groovy filters, loaded again when they change.");
+        d.in("filter", true);
+        d.choice("type", "", List.of("headers", "redirect", "rewrite", "rate-limit", "access-log",
+                "debug", "static-response"), "Which of the shipped filters.");
+        d.text("name", "", "Unique name; the default is its type and number.");
+        d.count("order", 100, -1_000_000, 1_000_000, "Smaller runs earlier.");
+        d.text("prefix", "/", "Only below this path.");
+        d.text("host", "", "Only for this host.");
+        d.table("request-set", "headers: set in requests.");
+        d.texts("request-remove", "", "headers: removed from requests.");
+        d.table("response-set", "headers: set in responses.");
+        d.texts("response-remove", "", "headers: removed from responses.");
+        d.text("pattern", "", "rewrite, redirect: regular expression on the path.");
+        d.text("replacement", "", "rewrite, redirect: new path or location; $1 is a group.");
+        d.count("status", 0, 0, 599, "redirect, static-response: the status.");
+        d.text("body", "", "static-response: the body.");
+        d.text("content-type", "text/plain; charset=utf-8", "static-response: its type.");
+        d.text("key", "client", "rate-limit: client, route or header:NAME.");
+        d.count("rate", 100, 1, 10_000_000, "rate-limit: requests a second.");
+        d.count("burst", 100, 1, 10_000_000, "rate-limit: how many at once.");
+        d.text("file", "", "access-log: file; empty for standard output.");
+    }
+
+    private static void tomcat(Declaration d) {
+        d.in("tomcat", false);
+        d.choice("threads", "platform", List.of("platform", "virtual"), "Kind of request threads.");
+        d.count("max-threads", 5000, 1, 100_000, "maxThreads.");
+        d.count("max-keep-alive-requests", 5000, -1, 1_000_000_000, "maxKeepAliveRequests.");
+        d.duration("connection-timeout", "20s", 1, HOUR, "connectionTimeout.");
+        d.count("accept-count", 5000, 1, 65535, "acceptCount.");
+        d.count("max-connections", 20_000, 1, 1_000_000, "maxConnections.");
+        d.count("origin-connections", 5000, 1, 1_000_000, "zuul.max.host.connections.");
+        d.text("acceptor-thread-count", "", "Of 2013; accepted and reported as not applied.");
+        d.text("socket-buffer", "", "Of 2013; accepted and reported as not applied.");
+        d.text("poll-time", "", "Of 2013; accepted and reported as not applied.");
+    }
+
+    /** Collects rows; keeps the section and whether it is reloadable. */
+    private static final class Declaration {
+        private final Map<String, Option> options = new LinkedHashMap<>();
+        private String section;
+        private boolean reloadable;
+
+        void in(String section, boolean reloadable) {
+            this.section = section;
+            this.reloadable = reloadable;
+        }
+
+        void text(String name, String value, String text) {
+            row(name, Option.Type.TEXT, value, 0, 0, text);
+        }
+
+        void texts(String name, String value, String text) {
+            row(name, Option.Type.TEXTS, value, 0, 0, text);
+        }
+
+        void table(String name, String text) {
+            row(name, Option.Type.TABLE, "", 0, 0, text);
+        }
+
+        void bool(String name, boolean value, String text) {
+            row(name, Option.Type.BOOLEAN, String.valueOf(value), 0, 0, text);
+        }
+
+        void count(String name, long value, long min, long max, String text) {
+            row(name, Option.Type.COUNT, String.valueOf(value), min, max, text);
+        }
+
+        void duration(String name, String value, long min, long max, String text) {
+            row(name, Option.Type.DURATION, value, min, max, text);
+        }
+
+        void bytes(String name, String value, long min, long max, String text) {
+            row(name, Option.Type.BYTES, value, min, max, text);
+        }
+
+        void choice(String name, String value, List<String> choices, String text) {
+            add(new Option(section, name, Option.Type.CHOICE, value, 0, 0, choices, reloadable,
+                    text));
+        }
+
+        private void row(String name, Option.Type type, String value, long min, long max,
+                String text) {
+            add(new Option(section, name, type, value, min, max, new ArrayList<>(), reloadable,
+                    text));
+        }
+
+        private void add(Option option) {
+            options.put(option.key(), option);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+// A named group of addresses that serve the same thing.
+package wirespeed.gateway.core;
+
+import java.util.List;
+import java.util.concurrent.atomic.AtomicLong;
+
+/** Part of a snapshot; its addresses live longer. */
+public final class Origin {
+    /**
+     * How an origin is used.
+     *
+     * @param connectMillis for one connection
+     * @param responseMillis from the request's last byte to the response head
+     * @param idleBodyMillis between two pieces of a response body
+     * @param connectionsMax per address, over all loops
+     * @param waitersMax requests that wait for a connection, per loop
+     * @param retries on other addresses, for idempotent requests only
+     * @param preserveHost whether the origin gets the client's Host or its own
+     * @param tls whether connections to it are encrypted
+     * @param hashKey what method hash uses: "client", "path", "header:NAME" or "cookie:NAME"
+     * @param persistence how clients are bound to an address
+     * @param check active health checks; null for none
+     */
+    public record Settings(int connectMillis, int responseMillis, int idleBodyMillis,
+            int connectionsMax, int waitersMax, int retries, boolean preserveHost, boolean tls,
+            String hashKey, Persistence persistence, HealthCheck check) {
+        public static final Settings DEFAULT = new Settings(1000, 20_000, 30_000, 1024, 1000, 1,
+                true, false, "client", Persistence.NONE, null);
+    }
+
+    private final String name;
+    private final List<Address> addresses;
+    private final Address[] all;
+    private final Balancer.Method method;
+    private final Balancer balancer;
+    private final Settings settings;
+    private final AtomicLong requests = new AtomicLong();
+    private final AtomicLong retried = new AtomicLong();
+
+    public Origin(String name, List<Address> addresses, Balancer.Method method,
+            Settings settings) {
+        this.name = name;
+        this.addresses = List.copyOf(addresses);
+        this.all = addresses.toArray(Address[]::new);
+        this.method = method;
+        this.balancer = Balancer.of(method);
+        this.settings = settings;
+    }
+
+    public String name() {
+        return name;
+    }
+
+    public List<Address> addresses() {
+        return addresses;
+    }
+
+    public Settings settings() {
+        return settings;
+    }
+
+    public Balancer.Method method() {
+        return method;
+    }
+
+    /**
+     * The address for this exchange, or null when none is usable.
+     *
+     * @param not an address that was tried already, or null
+     */
+    public Address choose(Context context, Address not, long nowMillis) {
+        if (all.length == 1) {
+            return all[0] != not && all[0].isUsable(nowMillis) ? chosen(all[0], nowMillis) : null;
+        }
+        Address bound = settings.persistence().bound(context, this);
+        if (bound != null && bound != not && bound.servesBound(nowMillis)) {
+            return chosen(bound, nowMillis);
+        }
+        Address[] usable = new Address[all.length];
+        int count = usable(usable, not, nowMillis, false);
+        if (count == 0) {
+            count = usable(usable, not, nowMillis, true);
+        }
+        return count == 0 ? null
+                : chosen(balancer.choose(usable, count, hashKey(context)), nowMillis);
+    }
+
+    private static Address chosen(Address address, long nowMillis) {
+        if (address.breaker().isOpen()) {
+            address.breaker().chosen(nowMillis);
+        }
+        return address;
+    }
+
+    /**
+     * At most half of the addresses are left out for passive failures: when most seem to fail, the
+     * fault is rarely theirs, and the rest would be overrun.
+     */
+    private int usable(Address[] usable, Address not, long nowMillis, boolean backup) {
+        int count = 0;
+        int ejected = 0;
+        for (Address address : all) {
+            if (address.isBackup() != backup || address == not) {
+                continue;
+            }
+            if (address.isUsable(nowMillis)) {
+                usable[count++] = address;
+            } else if (isOnlyEjected(address) && ++ejected * 2 > all.length) {
+                usable[count++] = address;
+            }
+        }
+        return count;
+    }
+
+    private static boolean isOnlyEjected(Address address) {
+        return address.isChecked() && address.administration() == Address.Administration.UP;
+    }
+
+    private String hashKey(Context context) {
+        if (method != Balancer.Method.HASH) {
+            return null;
+        }
+        Request request = context.request();
+        String key = settings.hashKey();
+        if (key.startsWith("header:")) {
+            return request.headers().get(key.substring(7));
+        }
+        if (key.startsWith("cookie:")) {
+            return Cookies.get(request.headers(), key.substring(7));
+        }
+        return key.equals("path") ? request.path() : request.clientAddress();
+    }
+
+    /** Counts a request towards the retry budget. */
+    public void countRequest() {
+        requests.lazySet(requests.get() + 1);
+    }
+
+    /** Whether one more retry stays within a fifth of all requests (plus a few to begin with). */
+    public boolean takesRetry() {
+        if (retried.get() * 5 > requests.get() + 50) {
+            return false;
+        }
+        retried.incrementAndGet();
+        return true;
+    }
+}

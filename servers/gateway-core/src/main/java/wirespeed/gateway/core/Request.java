@@ -1,0 +1,163 @@
+// A request as filters see it.
+package wirespeed.gateway.core;
+
+import java.nio.ByteBuffer;
+
+/** Checked when it was read; setters check what filters put in. Used by one exchange only. */
+public final class Request {
+    private String method;
+    private final String target;
+    private final int minor;
+    private final Headers headers;
+    private String path = "/";
+    private String query;
+    private String host;
+    private String scheme = "http";
+    private String clientAddress = "unknown";
+    private Framing framing = Framing.NONE;
+    private boolean keepAlive;
+    private boolean expectsContinue;
+    private String upgrade;
+    private ByteBuffer body;
+
+    public Request(String method, String target, int minor, Headers headers) {
+        this.method = method;
+        this.target = target;
+        this.minor = minor;
+        this.headers = headers;
+    }
+
+    public String method() {
+        return method;
+    }
+
+    public void method(String method) {
+        if (!Ascii.isToken(method)) {
+            throw new IllegalArgumentException("\"" + method + "\" is no method");
+        }
+        this.method = method.intern();
+    }
+
+    /** The request target as received. */
+    public String target() {
+        return target;
+    }
+
+    /** 0 for HTTP/1.0, 1 for HTTP/1.1 and what came by HTTP/2. */
+    public int minor() {
+        return minor;
+    }
+
+    public Headers headers() {
+        return headers;
+    }
+
+    /** The normalised path; this is what is matched and forwarded. */
+    public String path() {
+        return path;
+    }
+
+    /** The query without '?', or null. */
+    public String query() {
+        return query;
+    }
+
+    /** Sets the path and query that the origin gets. */
+    public void path(String path, String query) {
+        checkTarget(path);
+        if (query != null) {
+            checkTarget(query);
+        }
+        this.path = path;
+        this.query = query;
+    }
+
+    private static void checkTarget(String text) {
+        for (int i = 0; i < text.length(); i++) {
+            if (text.charAt(i) > 0x7e || !Ascii.isTarget(text.charAt(i))) {
+                throw new IllegalArgumentException("path or query holds a character that a"
+                        + " request target may not");
+            }
+        }
+    }
+
+    /** Host with its port as the client named it; null only in HTTP/1.0. */
+    public String host() {
+        return host;
+    }
+
+    public void host(String host) {
+        this.host = host;
+    }
+
+    /** "http" or "https", as the client connected. */
+    public String scheme() {
+        return scheme;
+    }
+
+    public void scheme(String scheme) {
+        this.scheme = scheme;
+    }
+
+    /** The client's address without its port. */
+    public String clientAddress() {
+        return clientAddress;
+    }
+
+    public void clientAddress(String clientAddress) {
+        this.clientAddress = clientAddress;
+    }
+
+    public Framing framing() {
+        return framing;
+    }
+
+    public void framing(Framing framing) {
+        this.framing = framing;
+    }
+
+    public boolean keepAlive() {
+        return keepAlive;
+    }
+
+    void keepAlive(boolean keepAlive) {
+        this.keepAlive = keepAlive;
+    }
+
+    /** Whether the client waits for 100 before it sends the body. */
+    public boolean expectsContinue() {
+        return expectsContinue;
+    }
+
+    void expectsContinue(boolean expectsContinue) {
+        this.expectsContinue = expectsContinue;
+    }
+
+    /** The protocol the client asks to switch to and the route may allow, or null. */
+    public String upgrade() {
+        return upgrade;
+    }
+
+    void upgrade(String upgrade) {
+        this.upgrade = upgrade;
+    }
+
+    /** The collected body, read-only, when a filter asked for it; else null. */
+    public ByteBuffer body() {
+        return body == null ? null : body.asReadOnlyBuffer();
+    }
+
+    /** Replaces the body; its length is rewritten. */
+    public void body(ByteBuffer body) {
+        this.body = body;
+        this.framing = Framing.length(body.remaining());
+    }
+
+    /** RFC 9110 §9.2.2: sending it twice has the effect of sending it once. */
+    public boolean isIdempotent() {
+        return switch (method) {
+            case "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE" -> true;
+            default -> false;
+        };
+    }
+}

@@ -1,0 +1,66 @@
+// Everything that one configuration means, immutable and swapped as a whole.
+package wirespeed.gateway.core;
+
+import java.util.Map;
+import java.util.concurrent.atomic.LongAdder;
+
+/**
+ * An exchange ends on the snapshot on which it began. The count of its exchanges tells when the
+ * filters of an old snapshot can be closed.
+ */
+public final class Snapshot {
+    private final long version;
+    private final Chain chain;
+    private final RouteTable routes;
+    private final Map<String, Origin> origins;
+    private final Limits limits;
+    private final LongAdder begun = new LongAdder();
+    private final LongAdder ended = new LongAdder();
+
+    public Snapshot(long version, Chain chain, RouteTable routes, Map<String, Origin> origins,
+            Limits limits) {
+        this.version = version;
+        this.chain = chain;
+        this.routes = routes;
+        this.origins = Map.copyOf(origins);
+        this.limits = limits;
+    }
+
+    /** Grows by one with each swap. */
+    public long version() {
+        return version;
+    }
+
+    public Chain chain() {
+        return chain;
+    }
+
+    public RouteTable routes() {
+        return routes;
+    }
+
+    public Map<String, Origin> origins() {
+        return origins;
+    }
+
+    public Limits limits() {
+        return limits;
+    }
+
+    /** An exchange begins on this snapshot. */
+    public void begin() {
+        begun.increment();
+    }
+
+    /** An exchange that began here is over. */
+    public void end() {
+        ended.increment();
+    }
+
+    /** Whether no exchange uses this snapshot; only meaningful once it is no longer current. */
+    public boolean isUnused() {
+        // Ended first: reading it later could miss an exchange that began in between.
+        long over = ended.sum();
+        return over == begun.sum();
+    }
+}

@@ -1,0 +1,95 @@
+// One reading of a path for routes, filters and origin (RFC 3986 §6.2.2).
+package wirespeed.gateway.core;
+
+/**
+ * Normalises once. A path that normalising changed is forwarded in its normal form, so that a rule
+ * about {@code /admin} cannot be passed by {@code /x/../admin} or {@code /%61dmin}.
+ */
+public final class TargetPath {
+    private TargetPath() {
+    }
+
+    /** Sets path and query of a request from an origin-form target. */
+    static void split(Request request, String target) {
+        int question = target.indexOf('?');
+        String path = question < 0 ? target : target.substring(0, question);
+        request.path(normalise(path), question < 0 ? null : target.substring(question + 1));
+    }
+
+    /** The normal form; refuses NUL, encoded separators, and climbing above the root. */
+    public static String normalise(String path) {
+        return isNormal(path) ? path : withoutDots(decodeUnreserved(path));
+    }
+
+    private static boolean isNormal(String path) {
+        for (int i = 0; i < path.length(); i++) {
+            char c = path.charAt(i);
+            if (c == '%') {
+                return false;
+            }
+            if (c == '.' && i > 0 && path.charAt(i - 1) == '/') {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private static String decodeUnreserved(String path) {
+        StringBuilder decoded = new StringBuilder(path.length());
+        for (int i = 0; i < path.length(); i++) {
+            char c = path.charAt(i);
+            if (c != '%') {
+                decoded.append(c);
+                continue;
+            }
+            int high = i + 2 < path.length() ? Ascii.hex(path.charAt(i + 1)) : -1;
+            int low = i + 2 < path.length() ? Ascii.hex(path.charAt(i + 2)) : -1;
+            if (high < 0 || low < 0) {
+                throw Refusal.bad("path holds % without two hexadecimal digits");
+            }
+            append(decoded, high << 4 | low);
+            i += 2;
+        }
+        return decoded.toString();
+    }
+
+    private static void append(StringBuilder decoded, int value) {
+        if (value < 0x20 || value == 0x7f || value == '/' || value == '\\') {
+            throw Refusal.bad("path holds an encoded control character or separator");
+        }
+        boolean isUnreserved = value >= 'a' && value <= 'z' || value >= 'A' && value <= 'Z'
+                || value >= '0' && value <= '9' || "-._~".indexOf(value) >= 0;
+        if (isUnreserved) {
+            decoded.append((char) value);
+        } else {
+            decoded.append('%').append("0123456789ABCDEF".charAt(value >> 4))
+                    .append("0123456789ABCDEF".charAt(value & 15));
+        }
+    }
+
+    /** RFC 3986 §5.2.4, except that ".." above the root is refused and not ignored. */
+    private static String withoutDots(String path) {
+        StringBuilder out = new StringBuilder(path.length());
+        int from = 1;
+        while (from <= path.length()) {
+            int to = path.indexOf('/', from);
+            boolean isLast = to < 0;
+            String segment = path.substring(from, isLast ? path.length() : to);
+            if (segment.equals("..")) {
+                int parent = out.lastIndexOf("/");
+                if (parent < 0) {
+                    throw Refusal.bad("path climbs above the root");
+                }
+                out.setLength(parent);
+            } else if (!segment.equals(".")) {
+                out.append('/').append(segment);
+            }
+            if (isLast) {
+                boolean isFolder = segment.equals(".") || segment.equals("..");
+                return isFolder ? out.append('/').toString() : out.toString();
+            }
+            from = to + 1;
+        }
+        return out.length() == 0 ? "/" : out.toString();
+    }
+}

@@ -1,0 +1,170 @@
+// Balancing, ejection, reserves, persistence and the retry budget.
+package wirespeed.gateway.core;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+
+class OriginTest {
+    private final List<Address> addresses = IntStream.range(0, 4)
+            .mapToObj(i -> new Address("h" + i, 80)).toList();
+
+    private Origin origin(Balancer.Method method, String hashKey, Persistence persistence) {
+        return new Origin("o", addresses, method, new Origin.Settings(1, 1, 1, 1, 1, 1, true, false,
+                hashKey, persistence, null));
+    }
+
+    private Origin origin(Balancer.Method method) {
+        return origin(method, "client", Persistence.NONE);
+    }
+
+    private static Context context(String more) {
+        return new Context(new Snapshot(1, new Chain(List.of()), new RouteTable(List.of()),
+                Map.of(), Limits.DEFAULT), HeadCheckTest.parse("GET /p HTTP/1.1\r\nHost: a\r\n"
+                + more + "\r\n"), 0);
+    }
+
+    private static Map<Address, Integer> spread(Origin origin, int rounds) {
+        Map<Address, Integer> counts = new HashMap<>();
+        for (int i = 0; i < rounds; i++) {
+            counts.merge(origin.choose(context(""), null, 0), 1, Integer::sum);
+        }
+        return counts;
+    }
+
+    @Test
+    void round_robin_follows_weights_exactly() {
+        addresses.get(0).weight(3);
+        Map<Address, Integer> counts = spread(origin(Balancer.Method.ROUND_ROBIN), 600);
+        assertEquals(300, counts.get(addresses.get(0)));
+        assertEquals(100, counts.get(addresses.get(1)));
+    }
+
+    @Test
+    void least_connections_takes_the_idle_one() {
+        addresses.forEach(address -> address.inFlight().set(5));
+        addresses.get(2).inFlight().set(1);
+        assertSame(addresses.get(2),
+                origin(Balancer.Method.LEAST_CONNECTIONS).choose(context(""), null, 0));
+    }
+
+    @Test
+    void random_two_avoids_the_busiest() {
+        addresses.get(3).inFlight().set(100);
+        Map<Address, Integer> counts = spread(origin(Balancer.Method.RANDOM_TWO), 1000);
+        assertNull(counts.get(addresses.get(3)));
+        assertEquals(3, counts.size());
+    }
+
+    @Test
+    void hash_is_stable_and_moves_only_the_keys_of_a_lost_address() {
+        Origin origin = origin(Balancer.Method.HASH, "header:K", Persistence.NONE);
+        Map<String, Address> before = new HashMap<>();
+        for (int i = 0; i < 400; i++) {
+            before.put("k" + i, origin.choose(context("K: k" + i + "\r\n"), null, 0));
+        }
+        assertEquals(4, before.values().stream().distinct().count());
+        addresses.get(1).administration(Address.Administration.DOWN);
+        before.forEach((key, address) -> {
+            Address now = origin.choose(context("K: " + key + "\r\n"), null, 0);
+            if (address != addresses.get(1)) {
+                assertSame(address, now);
+            } else {
+                assertNotEquals(address, now);
+            }
+        });
+    }
+
+    @Test
+    void failures_eject_and_a_probe_brings_back() {
+        Address bad = addresses.get(0);
+        Origin origin = origin(Balancer.Method.ROUND_ROBIN);
+        for (int i = 0; i < Breaker.FAILURES_IN_A_ROW; i++) {
+            bad.breaker().failed(1000);
+        }
+        assertFalse(bad.isUsable(1000));
+        assertTrue(bad.isUsable(1000 + Breaker.EJECTION_MILLIS));
+        bad.breaker().chosen(1000 + Breaker.EJECTION_MILLIS);
+        assertFalse(bad.isUsable(1001 + Breaker.EJECTION_MILLIS));
+        bad.breaker().succeeded();
+        assertTrue(bad.isUsable(1001 + Breaker.EJECTION_MILLIS));
+        assertEquals(4, spread(origin, 400).size());
+    }
+
+    @Test
+    void at_most_half_of_the_addresses_are_ejected() {
+        addresses.forEach(address -> {
+            for (int i = 0; i < Breaker.FAILURES_IN_A_ROW; i++) {
+                address.breaker().failed(1000);
+            }
+        });
+        Map<Address, Integer> counts = new HashMap<>();
+        for (int i = 0; i < 100; i++) {
+            counts.merge(origin(Balancer.Method.RANDOM_TWO).choose(context(""), null, 1000), 1,
+                    Integer::sum);
+        }
+        assertEquals(2, counts.size());
+    }
+
+    @Test
+    void a_reserve_is_used_when_nothing_else_is() {
+        addresses.get(3).backup(true);
+        assertEquals(3, spread(origin(Balancer.Method.ROUND_ROBIN), 300).size());
+        addresses.subList(0, 3).forEach(address -> address.checked(false));
+        assertEquals(Map.of(addresses.get(3), 10),
+                spread(origin(Balancer.Method.ROUND_ROBIN), 10));
+        addresses.get(3).administration(Address.Administration.DRAIN);
+        assertNull(origin(Balancer.Method.ROUND_ROBIN).choose(context(""), null, 0));
+    }
+
+    @Test
+    void a_cookie_binds_and_a_drained_address_serves_old_sessions() {
+        Persistence cookie = new Persistence(Persistence.Kind.COOKIE, "sid", new byte[] {1, 2});
+        Origin origin = origin(Balancer.Method.RANDOM_TWO, "client", cookie);
+        Context first = context("");
+        Address address = origin.choose(first, null, 0);
+        first.attempt(address);
+        first.response(Response.of(200, "text/plain", "x"));
+        cookie.bind(first);
+        String set = first.response().headers().get("Set-Cookie");
+        assertTrue(set.endsWith("; Path=/; HttpOnly; SameSite=Lax"), set);
+        address.administration(Address.Administration.DRAIN);
+        String line = "Cookie: a=b; " + set.substring(0, set.indexOf(';')) + "\r\n";
+        for (int i = 0; i < 50; i++) {
+            assertSame(address, origin.choose(context(line), null, 0));
+        }
+        address.administration(Address.Administration.DOWN);
+        assertNotEquals(address, origin.choose(context(line), null, 0));
+    }
+
+    @Test
+    void retries_stay_within_their_budget() {
+        Origin origin = origin(Balancer.Method.ROUND_ROBIN);
+        for (int i = 0; i < 1000; i++) {
+            origin.countRequest();
+        }
+        int retries = 0;
+        while (origin.takesRetry()) {
+            retries++;
+        }
+        assertEquals(211, retries);
+    }
+
+    @Test
+    void an_address_is_read_strictly() {
+        assertEquals("[::1]:80", Address.parse("[::1]:80").id());
+        for (String text : List.of("a", "a:", "a:x", "a:70000", "::1:80")) {
+            org.junit.jupiter.api.Assertions.assertThrows(IllegalArgumentException.class,
+                    () -> Address.parse(text), text);
+        }
+    }
+}
