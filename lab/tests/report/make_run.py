@@ -209,13 +209,27 @@ def nginx() -> Kind:
         "stacks": {"balanced": "onload-balanced", "performance": "onload-performance"},
     }
     tables = [
-        {**common, "where": {"test": ["tps", "rps1k", "rps100k"]}, "value": "rps",
-         "published": published},
-        {**common, "where": {"test": ["rps100k", "thr1M"]}, "value": "throughput",
-         "published": {**published, "scale": 1.048576}},
+        {
+            **common,
+            "where": {"test": ["tps", "rps1k", "rps100k"]},
+            "value": "rps",
+            "published": published,
+        },
+        {
+            **common,
+            "where": {"test": ["rps100k", "thr1M"]},
+            "value": "throughput",
+            "published": {**published, "scale": 1.048576},
+        },
     ]
-    throughput = {"name": "throughput", "from": "wrk", "field": "bytes_per_second",
-                  "combine": "sum", "unit": "Gb/s", "better": "higher"}
+    throughput = {
+        "name": "throughput",
+        "from": "wrk",
+        "field": "bytes_per_second",
+        "combine": "sum",
+        "unit": "Gb/s",
+        "better": "higher",
+    }
     axes = {
         "test": ["tps", "rps1k", "rps100k", "thr1M"],
         "workers": [1, 2, 4, 8, 16, 28],
@@ -247,9 +261,17 @@ def zuul() -> Kind:
     table = {
         "title": "Results for Ramped Load Test",
         "rows": ["connections", "gateway"],
-        "values": ["rps", "latency.mean", "latency.p50", "latency.p75", "latency.p90",
-                   "server.cpu", "server.loadavg", "server.context_switches",
-                   "server.network_mbps"],
+        "values": [
+            "rps",
+            "latency.mean",
+            "latency.p50",
+            "latency.p75",
+            "latency.p90",
+            "server.cpu",
+            "server.loadavg",
+            "server.context_switches",
+            "server.network_mbps",
+        ],
         "published": {"file": "zuul_ramp.csv"},
     }
     axes = {
@@ -303,8 +325,15 @@ def _plan(kind: Kind, cells: list[dict], rng: random.Random) -> list[dict]:
         state, reason = kind.state(axes)
         if state != "planned":
             plan.append(
-                {"position": 0, "round": 0, "cell": _key(axes, 0), "key": _key(axes, 0),
-                 "axes": axes, "state": state, "reason": reason}
+                {
+                    "position": 0,
+                    "round": 0,
+                    "cell": _key(axes, 0),
+                    "key": _key(axes, 0),
+                    "axes": axes,
+                    "state": state,
+                    "reason": reason,
+                }
             )
     measured = [axes for axes in cells if kind.state(axes)[0] == "planned"]
     position = 0
@@ -313,8 +342,15 @@ def _plan(kind: Kind, cells: list[dict], rng: random.Random) -> list[dict]:
         for axes in measured:
             position += 1
             plan.append(
-                {"position": position, "round": round_, "cell": _key(axes, 0),
-                 "key": _key(axes, round_), "axes": axes, "state": "planned", "reason": ""}
+                {
+                    "position": position,
+                    "round": round_,
+                    "cell": _key(axes, 0),
+                    "key": _key(axes, round_),
+                    "axes": axes,
+                    "state": "planned",
+                    "reason": "",
+                }
             )
     return plan
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import pytest
 from hypothesis import given
@@ -27,9 +27,7 @@ def test_counts_agree_with_every_order_written_out():
     for n, m in [(1, 1), (2, 3), (3, 3), (4, 2)]:
         seen = [0] * (n * m + 1)
         for order in set(permutations("x" * n + "y" * m)):
-            u = sum(
-                a == "x" and b == "y" for i, a in enumerate(order) for b in order[:i]
-            )
+            u = sum(a == "x" and b == "y" for i, a in enumerate(order) for b in order[:i])
             seen[u] += 1
         assert s.mann_whitney_counts(n, m) == tuple(seen)
 
@@ -114,9 +112,9 @@ def test_benjamini_hochberg_golden():
 @given(st.lists(st.floats(0.0001, 1.0), min_size=1, max_size=20))
 def test_q_is_at_least_p_and_keeps_the_order(ps):
     qs = s.benjamini_hochberg(ps)
-    assert all(p - 1e-12 <= q <= 1 for p, q in zip(ps, qs))
-    pairs = sorted(zip(ps, qs))
-    assert all(a[1] <= b[1] + 1e-12 for a, b in zip(pairs, pairs[1:]))
+    assert all(p - 1e-12 <= q <= 1 for p, q in zip(ps, qs, strict=True))
+    pairs = sorted(zip(ps, qs, strict=True))
+    assert all(a[1] <= b[1] + 1e-12 for a, b in pairwise(pairs))
 
 
 def test_geometric_mean_of_a_doubling_and_a_halving_is_one():

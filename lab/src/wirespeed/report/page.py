@@ -123,6 +123,7 @@ def _facts(summary: Summary, level: int) -> dict[str, Any]:
         "worst": lambda f: min(f.judged, key=story.merit) if f.judged else None,
         "metric_name": lambda metric: wording.measure(metric).label,
         "bars": gain_bars(summary),
+        "shapes": tables.shapes(summary),
         "sections": [_section(summary, sheet, level) for sheet in summary.sheets],
         "is_reduced": level < DETAIL_LEVELS[0],
         "strip": charts.trials_over_time(summary),
@@ -214,14 +215,13 @@ def _bar(summary: Summary, gain: Gain, reach: tuple[float, float]) -> Bar:
     found = gain.found
     assert found is not None
     entry = tables.verdict_entry(gain)
-    more = gain.verdict.more_rounds
     return Bar(
         place=story.varying_place(summary, gain),
         svg=plot.gain_bar(found.low, found.gain, found.high, reach, entry.kind),
         gain=f"{gain.verdict.bound} {wording.signed(found.gain)}".strip(),
         interval=wording.interval(found),
         entry=entry,
-        verdict=f"{gain.verdict.word}, about {more} more rounds" if more else gain.verdict.word,
+        verdict=gain.verdict.word + wording.more_rounds(gain),
     )
 
 

@@ -89,7 +89,7 @@ class Document:
             found = self.figures.get(key)
             if found:
                 value, unit, table = found
-                return Figure(value * scale, self.style(metric).text(value), unit, table)
+                return Figure(value * scale, self.style(metric).text(value * scale), unit, table)
         return None
 
     def gain(self, table: str, count: object, who: str) -> float | None:

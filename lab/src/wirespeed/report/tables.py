@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from wirespeed.report import published, wording
 from wirespeed.report.published import HEAD, Document, Figure
 from wirespeed.results import store
 from wirespeed.results.model import Trial
+from wirespeed.results.statistics import geometric_mean, rank_correlation
 from wirespeed.results.summary import Cell, Gain, Sheet, Summary, load
 
 OURS = "this run"
@@ -249,11 +250,7 @@ def _published_entry(cell: Cell | None, metric: str, beside: Source) -> Entry:
 
 
 def _published_gain(sheet: Sheet, row: tuple[Any, ...], name: Any, beside: Source) -> Entry:
-    cell = sheet.cells.get((row, name))
-    figure = beside.figure(cell, sheet.metrics[0]) if cell else None
-    if figure is None:
-        return Entry(wording.NONE, "published")
-    printed = beside.document.gain(figure.table, row[0], beside.stacks.get(str(name), str(name)))
+    printed = _printed_gain(sheet, row, name, beside)
     text = wording.percent(printed / 100 if printed is not None else None, sheet.gain_decimals)
     return Entry(text, "published")
 
@@ -280,6 +277,40 @@ def _figures(sheet: Sheet, beside: Source) -> list[Figure]:
         beside.figure(cell, metric) for cell in sheet.cells.values() for metric in sheet.metrics
     )
     return [figure for figure in found if figure]
+
+
+def shapes(summary: Summary) -> list[str]:
+    """Against the documents: the shape of the gains, since heights cannot be compared."""
+    pairs: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    for sheet in summary.sheets:
+        beside = source(summary, sheet)
+        for (row, column), gain in sheet.gains.items() if beside else ():
+            printed = _printed_gain(sheet, row, column, beside) if beside else None
+            if printed is not None and gain.of_medians is not None:
+                key = (gain.contender, gain.over, gain.metric)
+                pairs.setdefault(key, []).append((gain.of_medians, printed / 100))
+    return [_shape(*key, found) for key, found in pairs.items()]
+
+
+def _shape(contender: str, over: str, metric: str, pairs: Sequence[tuple[float, float]]) -> str:
+    ours, theirs = zip(*pairs, strict=True)
+    means = [geometric_mean([1 + gain for gain in gains]) - 1 for gains in (ours, theirs)]
+    rho = rank_correlation(ours, theirs)
+    order = f"; rank correlation {rho:.2f}".replace("-", wording.MINUS) if rho is not None else ""
+    return (
+        f"{contender} against {over}, {wording.measure(metric).label}, in the "
+        f"{wording.count(len(pairs), 'cell')} that the document also has: here "
+        f"{wording.signed(means[0])} on the geometric mean, published (different hardware) "
+        f"{wording.signed(means[1])}{order}."
+    )
+
+
+def _printed_gain(sheet: Sheet, row: tuple[Any, ...], name: Any, beside: Source) -> float | None:
+    cell = sheet.cells.get((row, name))
+    figure = beside.figure(cell, sheet.metrics[0]) if cell else None
+    if figure is None:
+        return None
+    return beside.document.gain(figure.table, row[0], beside.stacks.get(str(name), str(name)))
 
 
 def _axis_variables(run_dir: Path) -> dict[str, dict[str, Any]]:

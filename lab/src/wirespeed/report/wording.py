@@ -130,9 +130,13 @@ def verdict(gain: Gain) -> str:
     figure = f"{gain.verdict.bound} {signed(gain.found.gain)}".strip()
     if word == "not comparable" and not gain.verdict.bound:
         return f"({figure}) {word}"
+    return f"{figure} {word}{more_rounds(gain)}"
+
+
+def more_rounds(gain: Gain) -> str:
+    """What would decide an undecided gain."""
     more = gain.verdict.more_rounds
-    tail = f", about {more} more rounds" if more else ""
-    return f"{figure} {word}{tail}"
+    return f", about {count(more, 'more round')}" if more else ""
 
 
 def state(cell: Cell | None) -> str:

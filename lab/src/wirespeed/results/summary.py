@@ -253,7 +253,8 @@ def _cells(plan: Iterable[PlannedTrial], trials: Iterable[Trial]) -> tuple[Cell,
 def _cell(line: PlannedTrial, trials: list[Trial]) -> Cell:
     valid = tuple(trial for trial in trials if trial.valid)
     invalid = tuple(trial for trial in trials if not trial.valid)
-    state, reason = line.state, line.reason
+    state: str = line.state
+    reason = line.reason
     if valid:
         state, reason = "measured", ""
     elif invalid:

@@ -1,0 +1,111 @@
+"""The documents' tables, rebuilt from recipes/published through the recipes' own table specs."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+from report.make_run import make_run, netty, nginx, zuul
+
+from wirespeed.report import published, tables
+from wirespeed.results.summary import load
+
+TABLE_1 = """\
+1 74,090 115,172 55%
+4 247,057 416,578 69%
+8 452,195 733,459 62%
+12 632,339 1,015,292 61%
+16 821,361 1,322,151 61%
+20 1,023,532 1,586,738 55%
+24 1,224,885 1,819,246 49%
+28 1,390,398 2,036,244 46%
+32 1,539,189 2,207,269 43%
+36 1,587,437 2,398,869 51%
+40 – – –"""
+TABLE_2_OF_NGINX = """\
+1 35890.70 126007.00 125273.00 251.09% 249.04%
+2 73226.10 198366.00 201056.00 170.90% 174.57%
+4 128555.00 404713.00 407412.00 214.82% 216.92%
+8 209513.00 755081.00 779808.00 260.40% 272.20%
+16 278366.00 1454320.00 1434150.00 422.45% 415.20%
+28 288632.00 2334780.00 2302380.00 708.91% 697.69%"""
+RAMP = """\
+700 tomcat 12148 61.25 53.51 54.63 58.00 61.02 9.30 71946.30 306.81
+700 netty 13283 52.65 52.10 52.83 54.25 47.32 6.93 93207.48 313.06
+900 tomcat 15277 71.55 54.80 57.29 64.19 74.12 14.85 74591.69 373.70
+900 netty 16701 54.01 52.72 54.24 56.98 57.50 7.93 89477.57 400.00
+1100 tomcat 15385 6410.00 58.81 71.22 58000.00 79.57 18.10 69413.10 367.46
+1100 netty 19806 55.71 53.73 56.48 60.80 64.23 8.60 80201.63 475.56"""
+
+
+def published_lines(summary, number):
+    """The published half of a printed table, as the document has it."""
+    sheet = summary.sheets[number]
+    grid = tables.grid(summary, sheet)
+    columns = [i for i, column in enumerate(grid.columns) if column.group == published.HEAD]
+    return [
+        " ".join([*labels, *(entries[i].text for i in columns)]) for labels, entries in grid.rows
+    ]
+
+
+def test_the_netty_cookbooks_first_table_is_reproduced(tmp_path):
+    summary = load(make_run(netty(), tmp_path))
+    assert published_lines(summary, 0) == TABLE_1.splitlines()
+
+
+def test_the_nginx_cookbooks_first_table_is_reproduced(tmp_path):
+    summary = load(make_run(nginx(), tmp_path))
+    assert published_lines(summary, 0) == TABLE_2_OF_NGINX.splitlines()
+
+
+def test_the_ramp_is_reproduced(tmp_path):
+    summary = load(make_run(zuul(), tmp_path))
+    lines = [line for line in published_lines(summary, 0) if " tomcat-virtual " not in line]
+    assert lines[:6] == RAMP.splitlines()
+    assert len(lines) == 16
+
+
+def test_every_figure_of_the_netty_cookbook_finds_its_place(tmp_path):
+    summary = load(make_run(netty(), tmp_path))
+    shown = [" ".join(published_lines(summary, i)) for i in range(6)]
+    path = published.folder() / "netty_onload_cookbook.csv"
+    with path.open(newline="") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["metric"] == "rps"]
+    assert len(rows) == 120
+    for row in rows:
+        table = int(row["table"][1:]) - 1
+        assert f"{int(row['value']):,}" in shown[table].split()
+
+
+def test_the_documents_unit_is_converted_and_said(tmp_path):
+    summary = load(make_run(nginx(), tmp_path))
+    number = next(i for i, s in enumerate(summary.sheets) if "thr1M" in str(s.fixed.values()))
+    grid = tables.grid(summary, summary.sheets[number])
+    # Table 8, one worker, kernel: 22.68 printed "Gb/s" are 23.78 Gb/s
+    assert published_lines(summary, number)[0].split()[1] == "23.78"
+    assert any("1.04858" in note for note in grid.notes)
+    assert any("Table 8 of the document" in note for note in grid.notes)
+
+
+def test_heads_say_that_the_hardware_differs(tmp_path):
+    summary = load(make_run(netty(), tmp_path))
+    text = tables.markdown(summary)
+    assert "published (different hardware)" in text
+
+
+@pytest.mark.parametrize("name", ["../claims.csv", "nothing.csv", ""])
+def test_a_file_that_is_not_a_published_one_is_left_out(name):
+    assert published.read(name) is None
+
+
+def test_a_document_is_found_by_payload_link_count_and_stack():
+    document = published.read("nginx_onload_cookbook.csv")
+    axes = {"link": "100G", "workers": 4, "stack": "balanced"}
+    figure = document.figure("rps", axes, {"bytes": 1000}, {"balanced": "onload-balanced"})
+    assert (figure.text, figure.table) == ("537498.00", "T13")
+    assert document.gain("T13", 4, "onload-balanced") == 112.89
+    closing = document.figure(
+        "rps", axes, {"bytes": 0, "close": True}, {"balanced": "onload-balanced"}
+    )
+    assert (closing.text, closing.table) == ("381044.00", "T11")
+    assert document.figure("rps", {**axes, "workers": 3}, {"bytes": 1000}, {}) is None

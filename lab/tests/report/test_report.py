@@ -1,0 +1,228 @@
+"""The page, the tables and the charts of whole made-up runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+
+import pytest
+from report.make_run import KINDS, make_run
+from rich.console import Console
+
+from wirespeed.errors import ResultsError
+from wirespeed.report import charts, page, plot, story, tables, terminal, wording
+from wirespeed.results.summary import load
+
+VOID = {"meta", "br", "img", "input", "link", "hr"}
+
+
+@pytest.fixture(scope="module", params=sorted(KINDS))
+def run(request, tmp_path_factory):
+    return make_run(KINDS[request.param](), tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def text(run):
+    return page.write(run).read_text(encoding="utf-8")
+
+
+class Reader(HTMLParser):
+    """Checks nesting and collects what a page would load and the words it shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        self.loads += [
+            values[name] for name in ("src", "srcset", "data", "action") if name in values
+        ]
+        if tag == "link":
+            self.loads.append(values.get("href", ""))
+        if tag == "a":
+            self.links.append(values["href"])
+        if "id" in values:
+            self.ids.append(values["id"])
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}"
+        self.open.pop()
+
+
+def test_the_page_is_small_and_whole(run, text):
+    assert len(text.encode()) < page.PAGE_BYTES_MAX
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+    assert len(reader.ids) == len(set(reader.ids))
+    assert all(link[0] == "#" and link[1:] in reader.ids for link in reader.links)
+
+
+def test_the_page_loads_nothing(text):
+    reader = Reader()
+    reader.feed(text)
+    assert reader.loads == []
+    assert not re.search(r"url\(|@import|\bfetch\(|XMLHttpRequest|<iframe|<object", text)
+
+
+def test_every_cell_of_the_plan_is_on_the_page(run, text):
+    summary = load(run)
+    shown = [row for sheet in summary.sheets for row in tables.grid(summary, sheet).rows]
+    placed = {cell.key for sheet in summary.sheets for cell in sheet.cells.values()}
+    assert placed == {cell.key for cell in summary.cells}
+    for labels, entries in shown:
+        for entry in entries:
+            assert entry.text in text.replace("&#39;", "'")
+        assert all(label in text for label in labels)
+
+
+def test_what_was_left_out_is_said(run, text):
+    summary = load(run)
+    for sentence in summary.run.thinned:
+        assert text.count(sentence) > len(summary.sheets)  # on the front and below every table
+    for state, reason, _, _ in story.unmeasured(summary):
+        assert state in text
+        assert reason.replace("'", "&#39;") in text
+
+
+def test_shared_cores_are_said_on_every_chart(tmp_path):
+    summary = load(make_run(KINDS["netty"](), tmp_path))
+    drawn = [chart for sheet in summary.sheets for chart in charts.sheet_charts(summary, sheet)]
+    drawn += [chart for sheet in summary.sheets for chart in charts.resource_charts(summary, sheet)]
+    assert len(drawn) > 4
+    assert all(charts.SHARED in chart.caption for chart in drawn)
+
+
+def test_every_chart_is_well_formed_and_inside_its_box(text):
+    drawings = re.findall(r"<svg.*?</svg>", text, re.S)
+    assert drawings
+    for drawing in drawings:
+        root = ElementTree.fromstring(drawing)
+        width, height = (float(v) for v in root.get("viewBox").split()[2:])
+        for mark in root.iter("circle"):
+            assert 0 <= float(mark.get("cx")) <= width
+            assert 0 <= float(mark.get("cy")) <= height
+        assert "nan" not in drawing.lower()
+
+
+def test_a_chart_of_its_own_is_an_image_with_colours_for_light_and_dark(run, tmp_path):
+    out = charts.write_chart(run, tmp_path / "images" / "chart.svg")
+    drawing = out.read_text()
+    root = ElementTree.fromstring(drawing)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert "prefers-color-scheme:dark" in drawing
+    assert "href" not in drawing
+
+
+def test_a_table_that_is_not_there_cannot_be_drawn(run, tmp_path):
+    with pytest.raises(ResultsError, match="there is no table 99"):
+        charts.write_chart(run, tmp_path / "chart.svg", table=99)
+
+
+def test_results_csv_has_every_trial_and_every_unmeasured_cell(run):
+    tables.write(run)
+    summary = load(run)
+    rows = list(csv.DictReader(io.StringIO((run / "derived/results.csv").read_text())))
+    trials = [row for row in rows if row["position"]]
+    assert len(trials) == len(summary.valid) + len(summary.invalid)
+    assert len(rows) - len(trials) == len(summary.unmeasured)
+    first = next(t for t in summary.valid if t.position == min(v.position for v in summary.valid))
+    row = next(row for row in trials if row["position"] == str(first.position))
+    assert float(row["rps"]) == first.metrics["rps"]
+
+
+def test_markdown_tables_are_rectangular(run):
+    summary = load(run)
+    for sheet in summary.sheets:
+        lines = tables.grid_markdown(tables.grid(summary, sheet)).splitlines()
+        widths = {line.count(" |") for line in lines if line.startswith("|")}
+        assert len(widths) == 1
+
+
+def test_the_terminal_shows_each_table_and_fits(run):
+    out = io.StringIO()
+    terminal.show(run, Console(file=out, width=100, color_system=None))
+    shown = out.getvalue()
+    for sheet in load(run).sheets:
+        assert sheet.title in shown
+    assert all(len(line) <= 100 for line in shown.splitlines())
+
+
+def test_the_front_names_best_and_worst_and_counts_all(tmp_path):
+    summary = load(make_run(KINDS["quickstart"](), tmp_path))
+    front = " ".join(story.front(summary))
+    for word in ("best", "worst", "geometric mean", "Noise floor", "5 invalid"):
+        assert word in front
+
+
+def test_hostile_names_stay_text(tmp_path):
+    kind = KINDS["quickstart"]()
+    kind.title = kind.tables[0]["title"] = '<script>alert(1)</script> "x" & {nothing}'
+    text = page.html(load(make_run(kind, tmp_path)))
+    assert "<script>alert" not in text
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+
+
+def test_a_page_with_too_much_in_it_drops_resource_charts_first(tmp_path, monkeypatch):
+    summary = load(make_run(KINDS["quickstart"](), tmp_path))
+    full = page.html(summary)
+    monkeypatch.setattr(page, "PAGE_BYTES_MAX", len(full.encode()) - 1)
+    reduced = page.html(summary)
+    assert len(reduced) < len(full)
+    assert "left out to keep this page small" in reduced
+
+
+def test_an_unfinished_run_has_a_page_that_says_so(tmp_path):
+    run = make_run(KINDS["zuul"](), tmp_path)
+    for folder in (run / "trials").iterdir():
+        (folder / "trial.json").unlink()
+    (run / "run.json").write_text(
+        (run / "run.json").read_text().replace('"state": "done"', '"state": "interrupted"')
+    )
+    text = page.write(run).read_text()
+    assert "Nothing has been measured yet." in text
+    assert "interrupted" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(74090.4, "74,090"), (12.34, "12.3"), (1.5, "1.50"), (0.071, "0.071"), (0, "0"),
+     (-0.5, "−0.50"), (None, "–"), (0.00042, "0.00042")],
+)  # fmt: skip
+def test_numbers(value, text):
+    assert wording.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.26, "+26 %"), (0.031, "+3.1 %"), (-0.031, "−3.1 %"), (3.2, "×4.2"), (0.0001, "0 %"),
+     (0.0996, "+10 %")],
+)  # fmt: skip
+def test_gains_in_words(value, text):
+    assert wording.signed(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "decimals", "text"),
+    [(0.5545, 0, "55%"), (-0.0024, 2, "−0.24%"), (-0.0001, 0, "0%"), (7.0891, 2, "708.91%")],
+)
+def test_gains_as_the_documents_print_them(value, decimals, text):
+    assert wording.percent(value, decimals) == text
+
+
+def test_ticks_are_round_and_cover_the_values():
+    assert plot.ticks(0, 100) == [0, 20, 40, 60, 80, 100]
+    assert plot.ticks_above(116_000)[-1] >= 116_000
+    assert plot.ticks_above(0) == [0, 1]
+    assert plot.ticks(-7, 7) == [-6, -4, -2, 0, 2, 4, 6] or plot.ticks(-7, 7) == [-5, 0, 5]
