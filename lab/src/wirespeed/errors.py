@@ -1,15 +1,15 @@
 """The exception tree. Each message is the one line that the user reads.
 
-    WirespeedError
-    ├── InputError        what was typed is wrong: exit code 2
-    │   ├── UnitError     a duration, size or rate that cannot be read
-    │   ├── RecipeError   a key of a recipe or site, with file and key
-    │   └── ResultsError  a run directory that cannot be read or does not fit
-    └── RunError          a measurement failed: exit code 1
-        ├── HostError     the host agent is gone or refused
-        ├── ProcessError  a process of a trial did not start, become ready or stay alive
-        ├── BusyError     another run holds this machine
-        └── StorageError  the run directory cannot be written
+WirespeedError
+├── InputError        what was typed is wrong: exit code 2
+│   ├── UnitError     a duration, size or rate that cannot be read
+│   ├── RecipeError   a key of a recipe or site, with file and key
+│   └── ResultsError  a run directory that cannot be read or does not fit
+└── RunError          a measurement failed: exit code 1
+    ├── HostError     the host agent is gone or refused
+    ├── ProcessError  a process of a trial did not start, become ready or stay alive
+    ├── BusyError     another run holds this machine
+    └── StorageError  the run directory cannot be written
 """
 
 from __future__ import annotations

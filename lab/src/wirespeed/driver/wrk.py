@@ -28,7 +28,9 @@ def read(instance: Instance, run: LoadRun, text: str, started_unix_ns: int) -> F
         raise ProcessError(f"{instance.label}: wrk printed no result: {tail[-1] if tail else ''}")
     transfer = re.search(r"Transfer/sec:\s+([\d.]+)([KMGT]?B)", text)
     done = re.search(rf"(\d+) requests in {_VALUE}", text)
-    socket = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", text)
+    socket = re.search(
+        r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", text
+    )
     faults = [int(group) for group in socket.groups()] if socket else [0, 0, 0, 0]
     length_ns = _time_ns(done[2], done[3]) if done else run.duration_s * 1e9
     latency = _latency(text, int(done[1]) if done else 0)
@@ -46,8 +48,6 @@ def read(instance: Instance, run: LoadRun, text: str, started_unix_ns: int) -> F
         little_residual=_little(latency, connections, rps),
         latency={"service": latency} if latency else {},
     )
-
-
 
 
 def _find(pattern: str, text: str) -> float | None:
@@ -88,5 +88,3 @@ def _little(latency: Latency | None, connections: int, rps: float) -> float | No
     if not latency or not rps:
         return None
     return latency.mean_ns / (connections / rps * 1e9) - 1
-
-

@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import select
+import shutil
 import signal
 import struct
 import sys
@@ -47,6 +48,7 @@ class Agent:
         self.lock = None
         self.idle = None
         self.stops = []
+        self.folders = []
         LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self.wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
@@ -59,10 +61,14 @@ class Agent:
     # -- commands ---------------------------------------------------------------------------
 
     def do_hello(self, _):
-        return {"pid": os.getpid(), "python": sys.version.split()[0], "root": os.geteuid() == 0,
-                "cores": sorted(os.sched_getaffinity(0)),
-                "cgroup": self.cgroups.root if self.cgroups else None,
-                "boot_id": read_text("/proc/sys/kernel/random/boot_id").strip()}
+        return {
+            "pid": os.getpid(),
+            "python": sys.version.split()[0],
+            "root": os.geteuid() == 0,
+            "cores": sorted(os.sched_getaffinity(0)),
+            "cgroup": self.cgroups.root if self.cgroups else None,
+            "boot_id": read_text("/proc/sys/kernel/random/boot_id").strip(),
+        }
 
     def do_lock(self, message):
         """One run a machine. The kernel drops the lock with the agent, however it ends."""
@@ -81,6 +87,11 @@ class Agent:
             return {"held_by": None}
         raise Refused("no lock file can be opened among " + ", ".join(message["paths"]))
 
+    def do_clean_up_at_end(self, message):
+        """Folders that go away with the agent, also when the lab was killed."""
+        self.folders += message["folders"]
+        return {}
+
     def do_spawn(self, message):
         name = message["name"]
         if name in self.children and not self.children[name].is_gone():
@@ -92,15 +103,25 @@ class Agent:
 
     def do_state(self, message):
         child = self._child(message)
-        return {"code": child.code, "pid": child.pid, "members": child.members(),
-                "cpu_us": child.cpu_us(), "max_rss_kib": child.usage}
+        return {
+            "code": child.code,
+            "pid": child.pid,
+            "members": child.members(),
+            "cpu_us": child.cpu_us(),
+            "max_rss_kib": child.usage,
+        }
 
     def do_stop(self, message):
         """TERM, a grace, then the cgroup's kill; replies when the last member is gone."""
         children = [self.children[name] for name in message["names"] if name in self.children]
         now = time.monotonic()
-        stop = {"id": message["id"], "children": children, "killed": [],
-                "kill_at": now + message["grace_s"], "give_up_at": now + message["grace_s"] + KILL_WAIT_S}
+        stop = {
+            "id": message["id"],
+            "children": children,
+            "killed": [],
+            "kill_at": now + message["grace_s"],
+            "give_up_at": now + message["grace_s"] + KILL_WAIT_S,
+        }
         for child in children:
             child.terminate() if message["grace_s"] else child.kill()
         self.stops.append(stop)
@@ -221,8 +242,15 @@ class Agent:
                     child.kill()
             if not left or now >= stop["give_up_at"]:
                 self.stops.remove(stop)
-                send({"id": stop["id"], "result": {"killed": stop["killed"],
-                                                   "left": [child.name for child in left]}})
+                send(
+                    {
+                        "id": stop["id"],
+                        "result": {
+                            "killed": stop["killed"],
+                            "left": [child.name for child in left],
+                        },
+                    }
+                )
 
     def end(self):
         """Kills what is left and takes its folders away: the last thing the agent does."""
@@ -245,6 +273,8 @@ class Agent:
             time.sleep(0.01)
         if self.cgroups:
             self.cgroups.remove()
+        for folder in self.folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def drain(fd):
@@ -267,7 +297,7 @@ def send(message):
     data = (json.dumps(message) + "\n").encode()
     try:
         while data:
-            data = data[os.write(1, data):]
+            data = data[os.write(1, data) :]
     except BrokenPipeError:  # the lab is gone; stdin ends next, and with it the agent
         pass
 

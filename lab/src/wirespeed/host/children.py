@@ -41,8 +41,14 @@ class Cgroups:
         for tree in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
             if not os.path.exists(tree + "/cgroup.procs"):
                 continue
-            own = next((line.split(":", 2)[2] for line in read_text("/proc/self/cgroup").splitlines()
-                        if line.startswith("0::")), "/")
+            own = next(
+                (
+                    line.split(":", 2)[2]
+                    for line in read_text("/proc/self/cgroup").splitlines()
+                    if line.startswith("0::")
+                ),
+                "/",
+            )
             if self._usable(tree + own.rstrip("/") + "/wirespeed-" + mark):
                 return
 
@@ -148,7 +154,9 @@ def stat_fields(pid):
 
 def stat_cpu_us(pid):
     fields = stat_fields(pid)
-    return (int(fields[11]) + int(fields[12])) * 1000000 // os.sysconf("SC_CLK_TCK") if fields else 0
+    return (
+        (int(fields[11]) + int(fields[12])) * 1000000 // os.sysconf("SC_CLK_TCK") if fields else 0
+    )
 
 
 def is_alive(pid):

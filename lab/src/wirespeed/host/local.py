@@ -9,7 +9,11 @@ from wirespeed.errors import BusyError
 from wirespeed.host.base import BOOTSTRAP, Host
 
 # The first that can be opened counts: /run for root, the others without it.
-LOCK_PATHS = ["/run/wirespeed.lock", f"/run/user/{os.getuid()}/wirespeed.lock", "/tmp/wirespeed.lock"]
+LOCK_PATHS = [
+    "/run/wirespeed.lock",
+    f"/run/user/{os.getuid()}/wirespeed.lock",
+    "/tmp/wirespeed.lock",
+]
 
 
 def start(mark: str, cgroups: bool = True) -> Host:

@@ -24,11 +24,19 @@ class Sampler:
 
     def start(self, every_s, children, instants):
         self.stop()
-        self.files = {path: fd for path, fd in ((p, open_fd(p)) for p in self.SYSTEM) if fd is not None}
+        self.files = {
+            path: fd for path, fd in ((p, open_fd(p)) for p in self.SYSTEM) if fd is not None
+        }
         self.children = children
         self.cpu = {c.name: open_fd(c.cgroup + "/cpu.stat") if c.cgroup else None for c in children}
-        self.rss = {c.name: [fd for fd in (open_fd("/proc/%d/statm" % pid) for pid in c.members())
-                             if fd is not None] for c in children}
+        self.rss = {
+            c.name: [
+                fd
+                for fd in (open_fd("/proc/%d/statm" % pid) for pid in c.members())
+                if fd is not None
+            ]
+            for c in children
+        }
         self.samples = []
         self.every_s = every_s
         # The edges of the measured window are sampled exactly, whatever the beat.

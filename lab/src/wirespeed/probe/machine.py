@@ -37,7 +37,8 @@ def facts(host: Host, search_path: str) -> dict[str, Any]:
         "memory_mib": _memory_mib(),
         "virtualization": _virtualization(),
         "congestion_control": _read("/proc/sys/net/ipv4/tcp_congestion_control"),
-        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "none visible",
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+        or "none visible",
         "idle_driver": _read("/sys/devices/system/cpu/cpuidle/current_driver"),
         "clocksource": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "transparent_hugepages": _chosen("/sys/kernel/mm/transparent_hugepage/enabled"),

@@ -16,6 +16,7 @@ class Snapshot:
     t_ns: int
     idle_s: dict[int, float]  # per core, with I/O wait: what nobody used
     steal_s: dict[int, float]
+    interrupt_s: dict[int, float]  # served for whoever: no process is charged for it everywhere
     switches: float
     network_bytes: float
     pressure_us: float
@@ -29,11 +30,12 @@ class Snapshot:
 def snapshot(raw: dict[str, Any]) -> Snapshot:
     text = raw["text"]
     stat = text.get("/proc/stat", "")
-    idle, steal = _cores(stat)
+    idle, steal, interrupt = _cores(stat)
     return Snapshot(
         t_ns=raw["t_ns"],
         idle_s=idle,
         steal_s=steal,
+        interrupt_s=interrupt,
         switches=_line(stat, "ctxt"),
         running=_line(stat, "procs_running"),
         network_bytes=_network(text.get("/proc/net/dev", "")),
@@ -45,15 +47,19 @@ def snapshot(raw: dict[str, Any]) -> Snapshot:
     )
 
 
-def _cores(stat: str) -> tuple[dict[int, float], dict[int, float]]:
-    idle, steal = {}, {}
+PerCore = dict[int, float]
+
+
+def _cores(stat: str) -> tuple[PerCore, PerCore, PerCore]:
+    idle, steal, interrupt = {}, {}, {}
     for line in stat.splitlines():
         fields = line.split()
         if fields and fields[0].startswith("cpu") and fields[0][3:].isdigit():
             core = int(fields[0][3:])
             idle[core] = (int(fields[4]) + int(fields[5])) / TICKS_PER_S
             steal[core] = int(fields[8]) / TICKS_PER_S if len(fields) > 8 else 0.0
-    return idle, steal
+            interrupt[core] = (int(fields[6]) + int(fields[7])) / TICKS_PER_S
+    return idle, steal, interrupt
 
 
 def _line(text: str, name: str) -> float:

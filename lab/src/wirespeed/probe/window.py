@@ -30,6 +30,7 @@ class Usage:
 
     values: dict[str, float]
     process_cpu_s: dict[str, float]
+    process_rss_mib: dict[str, float]
     foreign: dict[int, float]  # per core of ours: share used by someone else
     foreign_error: float  # what one tick of /proc/stat means as such a share
     seconds: float
@@ -79,6 +80,7 @@ def _at(shots: Sequence[Snapshot], t_ns: int) -> Snapshot:
         t_ns=t_ns,
         idle_s=mix_all(before.idle_s, after.idle_s),
         steal_s=mix_all(before.steal_s, after.steal_s),
+        interrupt_s=mix_all(before.interrupt_s, after.interrupt_s),
         switches=mix(before.switches, after.switches),
         network_bytes=mix(before.network_bytes, after.network_bytes),
         pressure_us=mix(before.pressure_us, after.pressure_us),
@@ -95,9 +97,13 @@ def _usage(
 ) -> Usage:
     seconds = max((last.t_ns - first.t_ns) / 1e9, 1e-9)
     cpu = {
-        part.label: max(0.0, last.process_cpu_s.get(part.label, 0.0) - first.process_cpu_s.get(part.label, 0.0))
+        part.label: max(
+            0.0, last.process_cpu_s.get(part.label, 0.0) - first.process_cpu_s.get(part.label, 0.0)
+        )
         for part in parts
     }
+    # A generator may have ended at the last sample, so the fullest one counts.
+    rss = {p.label: max(s.process_rss_mib.get(p.label, 0.0) for s in levels) for p in parts}
     busy = {
         core: min(1.0, max(0.0, 1.0 - (last.idle_s[core] - first.idle_s[core]) / seconds))
         for core in first.idle_s
@@ -108,12 +114,16 @@ def _usage(
         labels = [part.label for part in parts if part.role == role]
         if labels:
             values[f"{role}.cpu"] = sum(cpu[label] for label in labels) / seconds
-            values[f"{role}.rss_mib"] = sum(last.process_rss_mib.get(x, 0.0) for x in labels)
+            values[f"{role}.rss_mib"] = sum(rss[label] for label in labels)
     values |= _system(first, last, levels, seconds)
     steal = [last.steal_s[core] - first.steal_s[core] for core in _our_cores(parts, busy)]
     values["steal"] = max(steal, default=0.0) / seconds
-    foreign, error = _foreign(busy, cpu, parts, seconds)
-    return Usage(values, cpu, foreign, error, seconds)
+    tasks = {
+        core: share - (last.interrupt_s[core] - first.interrupt_s[core]) / seconds
+        for core, share in busy.items()
+    }
+    foreign, error = _foreign(tasks, cpu, parts, seconds)
+    return Usage(values, cpu, rss, foreign, error, seconds)
 
 
 def _system(
@@ -138,8 +148,8 @@ def _foreign(
 ) -> tuple[dict[int, float], float]:
     """What others used on our cores. Cores that processes share are judged together.
 
-    Interrupts that a core serves for our own packets count as busy but as nobody's time, so the
-    rest is an upper bound.
+    Interrupt time is left out: most of it serves our own packets, and whether the kernel charges
+    it to the process it interrupted depends on its configuration.
     """
     groups: list[tuple[set[int], set[str]]] = []
     for part in parts:
@@ -156,5 +166,3 @@ def _foreign(
         for core in cores:
             foreign[core] = max(0.0, (used - ours) / len(cores))
     return foreign, 2.0 / TICKS_PER_S / seconds
-
-

@@ -22,5 +22,7 @@ def stop(host: Host, running: Sequence[Started], grace_s: float = GRACE_S) -> li
         answer = host.ask("stop", names=names, grace_s=grace_s)
         killed += answer["killed"]
         if answer["left"]:
-            raise ProcessError(f"{', '.join(answer['left'])} cannot be killed (uninterruptible I/O)")
+            raise ProcessError(
+                f"{', '.join(answer['left'])} cannot be killed (uninterruptible I/O)"
+            )
     return killed

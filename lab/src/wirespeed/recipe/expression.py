@@ -58,7 +58,9 @@ def split(text: str) -> list[tuple[bool, str]]:
             pieces.append((True, text[position + 1 : end]))
             literal, position = "", end + 1
         elif character == "}":
-            raise ExpressionError(f"a '}}' without '{{' in {text!r}; a plain brace is written '}}}}'")
+            raise ExpressionError(
+                f"a '}}' without '{{' in {text!r}; a plain brace is written '}}}}'"
+            )
         else:
             literal, position = literal + character, position + 1
     if literal:

@@ -36,7 +36,9 @@ def find(name: str, folders: list[Path]) -> Path:
             return folder / f"{name}.toml"
     known = sorted(p.stem for folder in folders for p in folder.glob("*.toml"))
     near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"shipped recipes: {', '.join(known) or 'none'}"
+    hint = (
+        f"did you mean {near[0]!r}?" if near else f"shipped recipes: {', '.join(known) or 'none'}"
+    )
     raise InputError(f"there is no recipe {name!r}; {hint}")
 
 
@@ -80,7 +82,9 @@ def _explained(model: type[BaseModel], problems: list[Any], path: Path) -> Recip
 def _is_key(part: Any) -> bool:
     """Pydantic puts names of union members between the keys; they are not the recipe's."""
     unions = ("list", "str", "int", "float", "bool", "Ramp", "dict", "function")
-    is_union = isinstance(part, str) and (part in unions or "[" in part or "-" in part and "(" in part)
+    is_union = isinstance(part, str) and (
+        part in unions or "[" in part or ("-" in part and "(" in part)
+    )
     return not is_union
 
 
@@ -193,7 +197,11 @@ class _Checks:
                 self._fail("process", f'no process has role = "{role}"; a recipe needs one')
         for process in self.recipe.process:
             key = f"process.{process.name}.stack"
-            if process.stack and "{" not in process.stack and process.stack not in self.recipe.stacks:
+            if (
+                process.stack
+                and "{" not in process.stack
+                and process.stack not in self.recipe.stacks
+            ):
                 self._one_of(key, process.stack, list(self.recipe.stacks), "stack")
 
     def _plan(self) -> None:
@@ -218,7 +226,9 @@ class _Checks:
             if metric.from_ not in loads:
                 self._one_of(key, metric.from_, list(loads), "process with role load")
             if loads[metric.from_].tool not in FIGURE_TOOLS:
-                self._fail(key, f'{metric.from_!r} gives no figures; its tool must be "load" or "wrk"')
+                self._fail(
+                    key, f'{metric.from_!r} gives no figures; its tool must be "load" or "wrk"'
+                )
 
     def _table(self, table: Table, key: str) -> None:
         for name in table.each:
@@ -260,5 +270,3 @@ class _Checks:
 
     def _fail(self, key: str, problem: str) -> NoReturn:
         raise RecipeError(self.file, key, problem)
-
-

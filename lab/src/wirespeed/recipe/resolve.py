@@ -227,12 +227,14 @@ class Resolver:
         cores: dict[str, list[int]],
         scheme: Any = None,
     ) -> Names:
-        return Names(
-            lambda path: self._lookup(path, process, index, cores), scheme or self._scheme
-        )
+        return Names(lambda path: self._lookup(path, process, index, cores), scheme or self._scheme)
 
     def _lookup(
-        self, path: tuple[Any, ...], process: Process | None, index: int, cores: dict[str, list[int]]
+        self,
+        path: tuple[Any, ...],
+        process: Process | None,
+        index: int,
+        cores: dict[str, list[int]],
     ) -> Any:
         head, rest = path[0], path[1:]
         if not rest:
@@ -320,7 +322,9 @@ class Resolver:
     def _hint(self, name: str) -> str:
         axes = ", ".join(self.cell.axes) or "none"
         processes = ", ".join(self.processes)
-        return f"axes: {axes}; processes: {processes}; also server, load, origin, run, duration, port"
+        return (
+            f"axes: {axes}; processes: {processes}; also server, load, origin, run, duration, port"
+        )
 
     # -- filling ----------------------------------------------------------------------------
 

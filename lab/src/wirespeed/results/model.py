@@ -87,6 +87,7 @@ class PlannedTrial(_Record):
     axes: Axes = field(default_factory=dict)
     state: CellState = "planned"
     reason: str = ""
+    life: int = 0  # trials with the same number share one server's life, in this order
 
 
 @dataclass(frozen=True)

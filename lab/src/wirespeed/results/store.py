@@ -1,6 +1,6 @@
 """Reads and writes run directories. What counts is written once, by rename, and fsynced.
 
-    runs/<UTC stamp>-<recipe>-<4 hex>/{run.json, plan.jsonl, journal.jsonl, trials/…, derived/…}
+runs/<UTC stamp>-<recipe>-<4 hex>/{run.json, plan.jsonl, journal.jsonl, trials/…, derived/…}
 """
 
 from __future__ import annotations

@@ -1,0 +1,157 @@
+"""Judges a measured trial: is it valid, and what was the bottleneck? Rules and reasons: method.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from wirespeed.driver.base import Figures
+from wirespeed.probe.window import Part, Usage
+from wirespeed.results.model import Bottleneck, Canary
+
+ERROR_SHARE_MAX = 0.001  # of completed requests; more and the rate is of something else
+STEAL_MAX = 0.01
+FOREIGN_MAX = 0.02
+LITTLE_NOTE = 0.05
+LITTLE_UNKNOWN = 0.10  # beyond it something queues outside the measured interval
+SATURATED = 0.95
+CANARY_NOTE = 0.05
+CANARY_INVALID = 0.25
+OPEN_LOOP_SENT_MIN = 0.99
+OVERLAP_MIN = 0.95  # of each generator's window with the others'
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`reasons` make a trial invalid and have it repeated; `notes` are only told."""
+
+    reasons: list[str]
+    notes: list[str]
+    bottleneck: Bottleneck
+
+    @property
+    def is_valid(self) -> bool:
+        return not self.reasons
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What there is to judge."""
+
+    figures: Mapping[str, Figures]
+    usage: Usage | None
+    parts: list[Part]
+    canary: Canary | None
+    canary_median_ms: float | None
+    common_share: float  # of the longest window that all generators have in common
+    shared_cores: bool
+
+
+def judge(evidence: Evidence) -> Verdict:
+    reasons = [*_errors(evidence), *_noise(evidence), *_canary(evidence, CANARY_INVALID)]
+    notes = [*_little(evidence), *_open_loop(evidence)]
+    if not any("canary" in reason for reason in reasons):
+        notes += _canary(evidence, CANARY_NOTE)
+    if evidence.common_share < OVERLAP_MIN:
+        share = evidence.common_share
+        notes.append(f"the generators ran together for {share:.0%} of their windows only")
+    if evidence.usage is None:
+        notes.append("no resource samples surround the window")
+    for label, one in evidence.figures.items():
+        notes += [f"{label}: {warning}" for warning in one.warnings]
+    return Verdict(reasons, notes, bottleneck(evidence))
+
+
+def _errors(evidence: Evidence) -> list[str]:
+    reasons = []
+    completed = sum(f.completed for f in evidence.figures.values())
+    errors = sum(f.errors for f in evidence.figures.values())
+    strange = sum(f.non_2xx for f in evidence.figures.values())
+    if evidence.figures and completed == 0:
+        reasons.append("no request was completed")
+    elif errors > ERROR_SHARE_MAX * completed:
+        reasons.append(f"{errors} errors in {completed} requests")
+    if strange:
+        reasons.append(f"{strange} answers were not 2xx")
+    return reasons
+
+
+def _noise(evidence: Evidence) -> list[str]:
+    usage = evidence.usage
+    if usage is None:
+        return []
+    reasons = []
+    steal = usage.values["steal"]
+    if steal > STEAL_MAX + usage.foreign_error:
+        reasons.append(f"the host took {steal:.1%} of a core away (steal)")
+    worst = max(usage.foreign.items(), key=lambda item: item[1], default=None)
+    if worst and worst[1] > FOREIGN_MAX + usage.foreign_error:
+        reasons.append(f"other programs used {worst[1]:.1%} of core {worst[0]}")
+    return reasons
+
+
+def _canary(evidence: Evidence, limit: float) -> list[str]:
+    canary, median = evidence.canary, evidence.canary_median_ms
+    if canary is None or not median:
+        return []
+    slow = max(canary.before_ms, canary.after_ms) / median - 1
+    if slow <= limit:
+        return []
+    return [f"the canary was {slow:.0%} slower than the run's median: the host was slow"]
+
+
+def _little(evidence: Evidence) -> list[str]:
+    notes = []
+    for label, one in evidence.figures.items():
+        residual = one.little_residual
+        if residual is not None and abs(residual) > LITTLE_NOTE:
+            notes.append(f"{label}: Little's law is off by {residual:+.0%}")
+    return notes
+
+
+def _open_loop(evidence: Evidence) -> list[str]:
+    notes = []
+    for label, one in evidence.figures.items():
+        if one.due and one.sent is not None and one.sent < OPEN_LOOP_SENT_MIN * one.due:
+            notes.append(
+                f"{label}: only {one.sent / one.due:.0%} of the intended requests were sent"
+            )
+    return notes
+
+
+def bottleneck(evidence: Evidence) -> Bottleneck:
+    """Who was at its limit. Only "server" lets a gain stand without a reservation."""
+    usage = evidence.usage
+    if usage is None or evidence.shared_cores:
+        return "unknown"
+    server = _load_of(evidence, "server")
+    load = max(_load_of(evidence, "load"), _busiest_thread(evidence))
+    if load > SATURATED and server < SATURATED:
+        return "client"
+    if server >= SATURATED:
+        return "server"
+    residuals = [f.little_residual or 0.0 for f in evidence.figures.values()]
+    if any(abs(residual) > LITTLE_UNKNOWN for residual in residuals):
+        return "unknown"
+    if all(f.closed_loop for f in evidence.figures.values()):
+        # Both sides waited for each other: more connections would have given more.
+        return "concurrency"
+    return "unknown"
+
+
+def _load_of(evidence: Evidence, role: str) -> float:
+    """How full the role's fullest process or core was: 1 is all of it."""
+    usage = evidence.usage
+    if usage is None:
+        return 0.0
+    shares = [0.0]
+    for part in evidence.parts:
+        if part.role == role and part.cores:
+            cpu = usage.process_cpu_s.get(part.label, 0.0) / usage.seconds / len(part.cores)
+            cores = [usage.values.get(f"cpu.{core}", 0.0) for core in part.cores]
+            shares.append(max(cpu, sum(cores) / len(cores)))
+    return max(shares)
+
+
+def _busiest_thread(evidence: Evidence) -> float:
+    return max((f.busiest_thread or 0.0 for f in evidence.figures.values()), default=0.0)

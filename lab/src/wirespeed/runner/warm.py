@@ -1,0 +1,50 @@
+"""Warm-up by stability: short windows of the real load until the rate stands still, with a cap.
+
+Ten seconds of load do not always warm a JVM, and one second wastes nothing on NGINX. So servers
+with a compiler get at least WARMUP_FLOOR_S and then go on until three windows agree or the cap of
+the recipe is reached; others get one window.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from wirespeed.runner.budget import WARMUP_FLOOR_S
+from wirespeed.runner.cells import PlannedCell
+from wirespeed.runner.generate import generate
+from wirespeed.runner.life import Life
+
+WINDOW_S = 0.5
+WRK_WINDOW_S = 1.0  # wrk counts in whole seconds
+STABLE_SHARE = 0.02
+STABLE_WINDOWS = 3
+
+
+def warm(life: Life, planned: PlannedCell, folder: Path) -> list[float]:
+    """Loads the server until it is warm; returns the rate of each window."""
+    cap_s = life.schedule.times.warmup_s
+    if cap_s <= 0:
+        return []
+    is_compiled = any(started.instance.tool == "jvm" for started in life.running)
+    loads = [p for p in life.schedule.recipe.process if p.role == "load"]
+    window_s = WRK_WINDOW_S if any(p.tool == "wrk" for p in loads) else WINDOW_S
+    floor_s = WARMUP_FLOOR_S if is_compiled else 0.0
+    started = time.monotonic()
+    rates: list[float] = []
+    while True:
+        length_s = min(window_s, cap_s) if window_s != WRK_WINDOW_S else window_s
+        done = generate(life, planned, folder, length_s, 0.0, None)
+        rates.append(sum(figures.rps for figures in done.figures.values()))
+        elapsed = time.monotonic() - started
+        if elapsed + length_s > cap_s or not is_compiled:
+            return rates
+        if elapsed >= floor_s and is_stable(rates):
+            return rates
+
+
+def is_stable(rates: list[float]) -> bool:
+    last = rates[-STABLE_WINDOWS:]
+    if len(last) < STABLE_WINDOWS or min(last) <= 0:
+        return False
+    return max(last) / min(last) - 1 <= STABLE_SHARE
