@@ -1,13 +1,53 @@
-/** Entry point. */
+/** Entry point: reads the command line, then serves until told to stop. */
 package wirespeed.stuborigin;
 
-/** Starts the server. */
+import java.io.IOException;
+import java.util.Arrays;
+import sun.misc.Signal;
+
+/** The slow origin behind a gateway. */
 public final class Main {
     private Main() {
     }
 
-    /** Runs until the process is told to stop. */
+    /** Runs until SIGTERM or SIGINT; exit codes are in the help. */
     public static void main(String[] args) {
-        System.exit(2);
+        try {
+            run(args);
+        } catch (BadUsage mistake) {
+            fail(2, mistake.getMessage());
+        } catch (IOException failure) {
+            fail(1, failure.getMessage());
+        }
+    }
+
+    private static void run(String... args) throws IOException {
+        if (Arrays.asList(args).contains("--help")) {
+            System.out.print(Settings.help());
+            return;
+        }
+        CommandLine line = new CommandLine(Settings.OPTIONS, args);
+        Settings settings = Settings.of(line);
+        Throwable unavailable = settings.transport().unavailable();
+        if (unavailable != null) {
+            throw new BadUsage("--transport " + settings.transport().word()
+                    + " is not available here: " + Transport.reason(unavailable)
+                    + "; --transport nio always is");
+        }
+        Server server = Server.start(settings);
+        System.out.println("stub-origin: " + server.description());
+        // A shutdown hook cannot choose the exit code: the JVM would end with 143.
+        for (String name : new String[] {"TERM", "INT"}) {
+            Signal.handle(new Signal(name), signal -> new Thread(() -> {
+                server.stop();
+                System.out.println("stub-origin: " + server.totals());
+                System.exit(0);
+            }, "stop").start());
+        }
+    }
+
+    private static void fail(int code, String message) {
+        System.err.println("stub-origin: " + message);
+        System.exit(code);
     }
 }
