@@ -1,0 +1,129 @@
+//! `bypass run --check`: what would be accelerated, and why not, without starting anything.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use bypass_options::{table, Origin, State};
+
+use crate::failure::{print, Failure};
+use crate::probe;
+use crate::run::Plan;
+
+/// Descriptors below which a server with many connections soon stands.
+const DESCRIPTORS_FEW: u64 = 4096;
+
+/// Prints the report; exit code 0 when connections can be accelerated, else 2.
+pub(crate) fn report(plan: &Plan) -> Result<ExitCode, Failure> {
+    let mut text = String::new();
+    let mut obstacles = 0;
+    obstacles += programs(&mut text, plan);
+    obstacles += machine(&mut text);
+    options(&mut text, plan);
+    notes(&mut text, plan);
+    obstacles += verdict(&mut text, plan, obstacles);
+    print(&text)?;
+    Ok(if obstacles == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(2)
+    })
+}
+
+fn programs(text: &mut String, plan: &Plan) -> usize {
+    text.push_str("program\n");
+    for program in &plan.programs {
+        let verdict = program.obstacle.as_deref().unwrap_or("can be accelerated");
+        let _ = writeln!(text, "  {}: {verdict}", program.path.display());
+        for warning in &program.warnings {
+            let _ = writeln!(text, "    warning: {warning}");
+        }
+    }
+    let _ = writeln!(text, "  library: {}", plan.library.display());
+    if plan.needs_plain_uv() {
+        text.push_str("  UV_USE_IO_URING=0 would be set: Node's io_uring bypasses libc\n");
+    }
+    plan.programs
+        .iter()
+        .filter(|program| program.obstacle.is_some())
+        .count()
+}
+
+fn machine(text: &mut String) -> usize {
+    text.push_str("machine\n");
+    let probes = probe::all();
+    for probe in &probes {
+        let verdict = match &probe.error {
+            None => "allowed".to_owned(),
+            Some(error) => format!("NOT allowed ({error}): everything would stay on the kernel"),
+        };
+        let _ = writeln!(text, "  {}: {verdict}", probe.what);
+    }
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    if let Some(descriptors) = limit.current {
+        let hint = if descriptors < DESCRIPTORS_FEW {
+            "; raise it with ulimit -n"
+        } else {
+            ""
+        };
+        let _ = writeln!(text, "  descriptors: {descriptors}{hint}");
+    }
+    probes.iter().filter(|probe| probe.error.is_some()).count()
+}
+
+fn options(text: &mut String, plan: &Plan) {
+    let profiles = if plan.profiles.is_empty() {
+        "no profile"
+    } else {
+        &plan.profiles
+    };
+    let _ = writeln!(text, "options ({profiles}; bypass options lists all)");
+    for option in table::all() {
+        let (value, origin) = plan.resolved.value(option);
+        if origin == Origin::Default {
+            continue;
+        }
+        let here = match option.state {
+            State::Implemented(what) => what.to_owned(),
+            State::Inert(why) => format!("inert: {why}"),
+        };
+        let _ = writeln!(text, "  {}={value}  [{origin}]  {here}", option.name);
+    }
+    for name in plan.resolved.ignored.iter().chain(&plan.overruled) {
+        let _ = writeln!(text, "  {name} of the environment does not count");
+    }
+}
+
+fn notes(text: &mut String, plan: &Plan) {
+    if plan.profile.notes.is_empty() {
+        return;
+    }
+    text.push_str("profile\n");
+    for note in &plan.profile.notes {
+        let _ = writeln!(text, "  {note}");
+    }
+}
+
+/// Says the result, and counts the options that switch acceleration off.
+fn verdict(text: &mut String, plan: &Plan, obstacles: usize) -> usize {
+    let number = |name| plan.resolved.number(name);
+    let mut off = Vec::new();
+    if number("EF_DONT_ACCELERATE") != 0 {
+        off.push("EF_DONT_ACCELERATE=1");
+    }
+    if number("EF_TCP_CLIENT_LOOPBACK") == 0 && number("EF_TCP_SERVER_LOOPBACK") == 0 {
+        off.push("EF_TCP_CLIENT_LOOPBACK=0 and EF_TCP_SERVER_LOOPBACK=0");
+    }
+    text.push_str("result\n");
+    if obstacles == 0 && off.is_empty() {
+        text.push_str(
+            "  TCP connections to accelerated programs of this user in this network namespace go \
+             over shared memory.\n  Everything else stays on the kernel: other hosts, other \
+             users, UDP, Unix sockets, programs that are not accelerated.\n",
+        );
+    } else if obstacles == 0 {
+        let _ = writeln!(text, "  nothing is accelerated: {}", off.join(", "));
+    } else {
+        text.push_str("  nothing is accelerated, for the reasons above\n");
+    }
+    off.len()
+}

@@ -1,0 +1,155 @@
+//! `bypass stat`: what accelerated processes are doing, as text, as JSON, or live.
+
+mod json;
+mod snapshot;
+mod text;
+mod watch;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::failure::{print, Failure};
+use snapshot::Snapshot;
+
+const HELP: &str = "\
+usage: bypass stat [OPTIONS] [PID …]
+
+Shows every process that has loaded the library and made a TCP socket: its connections over
+shared memory and over the kernel, bytes, spins and sleeps, and why connections were left to the
+kernel. Own processes only; root sees all.
+
+  -p, --pid PID          only these processes; may be repeated
+  -c, --connections      each connection with its path, bytes and state
+      --json             everything, for programs (schema bypass-stat/1)
+      --watch [SECONDS]  a live view with rates (default 1); Ctrl-C or q and Enter end it
+  -h, --help
+
+Exit codes: 0 shown, 1 a process given by PID is not accelerated or not ours, 2 bad input.
+";
+
+const SECONDS_MIN: f64 = 0.1;
+const SECONDS_MAX: f64 = 3600.0;
+
+#[derive(Debug, Default, PartialEq)]
+struct Arguments {
+    pids: Vec<u32>,
+    connections: bool,
+    json: bool,
+    watch: Option<Duration>,
+    help: bool,
+}
+
+/// Shows processes once, or again and again.
+pub(crate) fn command(words: &[OsString]) -> Result<ExitCode, Failure> {
+    let arguments = Arguments::parse(words)?;
+    if arguments.help {
+        return print(HELP);
+    }
+    if let Some(interval) = arguments.watch {
+        return watch::run(&arguments.pids, interval);
+    }
+    let snapshot = Snapshot::take(&arguments.pids)?;
+    match (arguments.json, arguments.connections) {
+        (true, _) => print(&json::page(&snapshot)),
+        (false, connections) => print(&text::page(&snapshot, connections)),
+    }
+}
+
+impl Arguments {
+    fn parse(words: &[OsString]) -> Result<Self, Failure> {
+        let mut arguments = Self::default();
+        let mut words = words.iter().map(|word| word.to_string_lossy()).peekable();
+        while let Some(word) = words.next() {
+            match word.as_ref() {
+                "-h" | "--help" => arguments.help = true,
+                "-c" | "--connections" => arguments.connections = true,
+                "--json" => arguments.json = true,
+                "--watch" | "--top" => {
+                    let given = words.next_if(|next| next.parse::<f64>().is_ok());
+                    arguments.watch = Some(interval(given.as_deref().unwrap_or("1"))?);
+                }
+                "-p" | "--pid" => {
+                    let given = words.next().unwrap_or_default();
+                    arguments.pids.push(pid(&given)?);
+                }
+                other => match other.strip_prefix("--") {
+                    Some(option) => arguments.long(option)?,
+                    None => arguments.pids.push(pid(other)?),
+                },
+            }
+        }
+        Ok(arguments)
+    }
+
+    fn long(&mut self, option: &str) -> Result<(), Failure> {
+        match option.split_once('=') {
+            Some(("pid", list)) => {
+                for given in list.split(',') {
+                    self.pids.push(pid(given)?);
+                }
+            }
+            Some(("watch", seconds)) => self.watch = Some(interval(seconds)?),
+            _ => {
+                let text = format!("--{option} is no option of bypass stat (bypass stat --help)");
+                return Err(Failure::usage(text));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn pid(text: &str) -> Result<u32, Failure> {
+    text.parse()
+        .map_err(|_| Failure::usage(format!("{text:?} is no process id")))
+}
+
+fn interval(text: &str) -> Result<Duration, Failure> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (SECONDS_MIN..=SECONDS_MAX).contains(&seconds) => {
+            Ok(Duration::from_secs_f64(seconds))
+        }
+        _ => Err(Failure::usage(format!(
+            "--watch {text}: {SECONDS_MIN} to {SECONDS_MAX} seconds"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Arguments, Failure> {
+        let words: Vec<_> = line.split_whitespace().map(OsString::from).collect();
+        Arguments::parse(&words)
+    }
+
+    #[test]
+    fn process_ids_are_given_in_any_form() {
+        for line in ["1 2", "--pid 1 --pid 2", "-p 1 2", "--pid=1,2"] {
+            assert_eq!(parse(line).expect(line).pids, [1, 2], "{line}");
+        }
+    }
+
+    #[test]
+    fn watch_takes_seconds_or_none() {
+        let second = Some(Duration::from_secs(1));
+        assert_eq!(parse("--watch").expect("valid").watch, second);
+        assert_eq!(
+            parse("--watch 0.5").expect("valid").watch,
+            Some(Duration::from_millis(500))
+        );
+        assert_eq!(parse("--watch -c").expect("valid").watch, second);
+    }
+
+    #[test]
+    fn wrong_words_are_bad_input() {
+        for line in ["--no-such", "x", "--watch=0", "--pid", "--pid=1,x"] {
+            assert_eq!(
+                parse(line).expect_err(line).code(),
+                ExitCode::from(2),
+                "{line}"
+            );
+        }
+    }
+}
