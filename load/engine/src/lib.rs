@@ -1,1 +1,17 @@
 //! The load engine: threads, connections, schedule, histograms.
+//!
+//! One thread per core, each with its own epoll set, connections and histograms; no thread waits
+//! for another. What they measure leaves them once a second as an [`interval::Interval`] and is
+//! added up by [`run`]. Start reading at [`run::run`], then [`worker`].
+#![deny(unsafe_code)]
+
+pub mod interval;
+pub mod latency;
+pub mod plan;
+pub mod random;
+pub mod run;
+pub mod schedule;
+pub mod sys;
+pub mod transport;
+pub mod warnings;
+pub mod worker;

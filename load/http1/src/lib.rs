@@ -1,1 +1,20 @@
-//! HTTP/1 bytes of the load generator: requests written, responses parsed; no I/O.
+//! HTTP/1 as bytes: requests rendered, responses parsed; no I/O and no clock.
+//!
+//! A response takes one of two ways. [`template`] recognises an answer whose head equals the one
+//! before it (all bytes but the `Date`), which is nearly every answer of a load test. Everything
+//! else goes through [`response`], which can stop and go on at any byte, and never panics.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod chunked;
+pub mod head;
+pub mod request;
+pub mod response;
+pub mod template;
+pub mod url;
+
+pub use head::{Framing, Head, Malformed};
+pub use response::{Done, Ignore, Parser, Progress, Sink};
+pub use template::Template;

@@ -1,0 +1,120 @@
+//! The report for people, line for line in the shape of wrk and wrk2, because scripts parse it.
+
+use crate::spectrum;
+use crate::units::{binary, metric, padded, time_s, time_us};
+use load_engine::latency::Latency;
+use load_engine::plan::Plan;
+use load_engine::run::Outcome;
+use std::fmt::Write;
+
+/// Which parts are wanted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Parts {
+    /// The distribution of latencies.
+    pub latency: bool,
+    /// The spectrum of service times too (wrk2's `-U`).
+    pub uncorrected: bool,
+}
+
+/// The lines before the run.
+pub fn banner(plan: &Plan, url: &str, connections: &str) -> String {
+    let seconds = plan.duration_ns() as f64 / 1e9;
+    // whole seconds as wrk prints them; ours may be shorter
+    let length = if seconds >= 1.0 { time_s(seconds) } else { time_us(seconds * 1e6) };
+    let threads = plan.threads;
+    format!("Running {length} test @ {url}\n  {threads} threads and {connections} connections\n")
+}
+
+/// The lines after the run.
+pub fn report(plan: &Plan, outcome: &Outcome, parts: Parts) -> String {
+    let mut text = String::new();
+    let times = &outcome.total.times;
+    let open = plan.open.is_some();
+    let latency = if open { &times.response } else { &times.service };
+    let _ = writeln!(
+        text,
+        "  Thread Stats{:>6}{:>11}{:>8}{:>12}",
+        "Avg", "Stdev", "Max", "+/- Stdev"
+    );
+    latency_row(&mut text, latency);
+    rate_row(&mut text, &outcome.total.rates);
+    if open && (parts.latency || parts.uncorrected) {
+        text += &spectrum::block("HdrHistogram - Recorded Latency", latency);
+        if parts.uncorrected {
+            let title = "HdrHistogram - Uncorrected Latency (measured without taking delayed starts into account)";
+            let _ = write!(text, "\n{}", spectrum::block(title, &times.service));
+        }
+    } else if parts.latency {
+        distribution(&mut text, latency, &times.censored);
+    }
+    totals(&mut text, outcome);
+    text
+}
+
+fn row(text: &mut String, name: &str, cells: [String; 3], within: f64) {
+    let [average, deviation, max] = cells;
+    let _ = writeln!(
+        text,
+        "    {name:<10}{}{}{}{:>8.2}%",
+        padded(&average, 8),
+        padded(&deviation, 10),
+        padded(&max, 9),
+        within * 100.0
+    );
+}
+
+fn latency_row(text: &mut String, latency: &Latency) {
+    let cells = [latency.mean_ns(), latency.stdev_ns(), latency.max_ns() as f64];
+    row(text, "Latency", cells.map(|ns| time_us(ns / 1e3)), latency.share_within(1.0));
+}
+
+fn rate_row(text: &mut String, rates: &[f64]) {
+    let n = rates.len().max(1) as f64;
+    let mean = rates.iter().sum::<f64>() / n;
+    let squares: f64 = rates.iter().map(|rate| (rate - mean).powi(2)).sum();
+    let deviation = if rates.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 };
+    let max = rates.iter().copied().fold(0.0, f64::max);
+    let within = rates.iter().filter(|rate| (*rate - mean).abs() <= deviation).count() as f64 / n;
+    row(text, "Req/Sec", [mean, deviation, max].map(metric), within);
+}
+
+fn distribution(text: &mut String, latency: &Latency, censored: &Latency) {
+    text.push_str("  Latency Distribution\n");
+    for percent in [50.0, 75.0, 90.0, 99.0] {
+        let value_ns = latency.at_ns(percent / 100.0);
+        let bound = if is_bound(value_ns, censored) { " (at least)" } else { "" };
+        let value = padded(&time_us(value_ns as f64 / 1e3), 10);
+        let _ = writeln!(text, "{percent:>7.0}%{value}{bound}");
+    }
+}
+
+/// Whether a value is only known to be a lower bound: a request that was given up is not longer.
+pub fn is_bound(value_ns: u64, censored: &Latency) -> bool {
+    !censored.is_empty() && value_ns >= censored.min_ns()
+}
+
+fn totals(text: &mut String, outcome: &Outcome) {
+    let counts = &outcome.total.counts;
+    let _ = writeln!(
+        text,
+        "  {} requests in {}, {}B read",
+        outcome.completed_in_window,
+        time_us(outcome.window_length_ns as f64 / 1e3),
+        binary(outcome.bytes_in_window as f64)
+    );
+    let errors = &counts.errors;
+    let read = errors.read + errors.malformed.iter().sum::<u64>();
+    if errors.connect() + read + errors.write + errors.timeout > 0 {
+        let (connect, write, timeout) = (errors.connect(), errors.write, errors.timeout);
+        let _ = writeln!(
+            text,
+            "  Socket errors: connect {connect}, read {read}, write {write}, timeout {timeout}"
+        );
+    }
+    let failed = counts.status_unless(|code| code <= 399);
+    if failed > 0 {
+        let _ = writeln!(text, "  Non-2xx or 3xx responses: {failed}");
+    }
+    let _ = writeln!(text, "Requests/sec: {:>9.2}", outcome.rps());
+    let _ = writeln!(text, "Transfer/sec: {:>10}B", binary(outcome.bytes_per_second()));
+}

@@ -1,0 +1,64 @@
+//! The percentile spectrum in the layout that wrk2 and the HdrHistogram tools print and plot.
+
+use crate::units::{padded, time_us};
+use load_engine::latency::Latency;
+use std::fmt::Write;
+
+/// Points per halving of the distance to 100 %.
+const TICKS_PER_HALF: u32 = 5;
+
+/// wrk2's whole block: eight percentiles, then the spectrum.
+pub fn block(title: &str, latency: &Latency) -> String {
+    let mut text = format!("  Latency Distribution ({title})\n");
+    for percent in [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0] {
+        let us = latency.at_ns(percent / 100.0) as f64 / 1e3;
+        let _ = writeln!(text, "{percent:>7.3}%{}", padded(&time_us(us), 10));
+    }
+    text += "\n  Detailed Percentile spectrum:\n";
+    text += &table(latency);
+    text += &"-".repeat(58);
+    text.push('\n');
+    text
+}
+
+/// The spectrum alone, as `.hgrm` files hold it; values in milliseconds.
+pub fn table(latency: &Latency) -> String {
+    let mut text = format!(
+        "{:>12} {:>12} {:>12} {:>12}\n\n",
+        "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
+    );
+    let mut total = 0;
+    for step in latency.histogram().iter_quantiles(TICKS_PER_HALF) {
+        total += step.count_since_last_iteration();
+        let quantile = step.quantile_iterated_to();
+        let ms = step.value_iterated_to().min(latency.max_ns()) as f64 / 1e6;
+        let _ = write!(text, "{ms:>12.3} {quantile:>12.6} {total:>12} ");
+        if quantile < 1.0 {
+            let _ = writeln!(text, "{:>12.2}", 1.0 / (1.0 - quantile));
+        } else {
+            let _ = writeln!(text, "{:>12}", "inf");
+        }
+    }
+    let (mean, deviation) = (latency.mean_ns() / 1e6, latency.stdev_ns() / 1e6);
+    let (max, count) = (latency.max_ns() as f64 / 1e6, latency.count());
+    let (buckets, sub_buckets) = (latency.histogram().buckets(), 2048);
+    let _ = writeln!(text, "#[Mean    = {mean:>12.3}, StdDeviation   = {deviation:>12.3}]");
+    let _ = writeln!(text, "#[Max     = {max:>12.3}, Total count    = {count:>12}]");
+    let _ = writeln!(text, "#[Buckets = {buckets:>12}, SubBuckets     = {sub_buckets:>12}]");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_at_one_hundred_percent_with_all_samples() {
+        let mut latency = Latency::default();
+        (1..=1000u64).for_each(|n| latency.record(n * 1_000_000));
+        let text = table(&latency);
+        let last = text.lines().rfind(|line| line.ends_with("inf")).expect("a last row");
+        assert_eq!(last, "    1000.000     1.000000         1000          inf");
+        assert!(text.contains("#[Max     =     1000.000, Total count    =         1000]"));
+    }
+}

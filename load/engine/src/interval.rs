@@ -1,0 +1,239 @@
+//! What one thread measured in one stretch of at most a second.
+//!
+//! Threads hand intervals over and get empty ones back, so that adding up and printing never take
+//! time from the hot path.
+
+use crate::latency::Latency;
+use load_http1::Malformed;
+
+/// What part of a run an interval belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Opening the first connections; no load yet.
+    Setup,
+    /// Load whose figures are thrown away.
+    Warmup,
+    /// The measured window.
+    Measured,
+    /// After the window: answers to requests that were due in it.
+    Drain,
+}
+
+/// Everything that is only counted.
+#[derive(Clone, Debug)]
+pub struct Counts {
+    /// Requests that fell due (open loop).
+    pub due: u64,
+    /// Requests written.
+    pub sent: u64,
+    /// Requests not sent because no connection was free (open loop, `--late drop`).
+    pub dropped: u64,
+    /// Answers read.
+    pub completed: u64,
+    /// Bytes of answers.
+    pub bytes_in: u64,
+    /// Bytes of requests.
+    pub bytes_out: u64,
+    /// Connections established.
+    pub connects: u64,
+    /// Answers by status code.
+    pub status: Box<[u64; 1000]>,
+    /// What went wrong.
+    pub errors: Errors,
+    /// Answers with forms that are tolerated but not correct.
+    pub tolerated: u64,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Counts {
+            due: 0,
+            sent: 0,
+            dropped: 0,
+            completed: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+            connects: 0,
+            status: Box::new([0; 1000]),
+            errors: Errors::default(),
+            tolerated: 0,
+        }
+    }
+}
+
+/// Errors by what caused them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Errors {
+    /// Refused connections.
+    pub connect_refused: u64,
+    /// Connections that were not established in time.
+    pub connect_timeout: u64,
+    /// No source port was free.
+    pub connect_no_port: u64,
+    /// Other failures to connect.
+    pub connect_other: u64,
+    /// Reads that failed, and connections closed before an answer began.
+    pub read: u64,
+    /// Writes that failed.
+    pub write: u64,
+    /// Requests without an answer in time.
+    pub timeout: u64,
+    /// Malformed answers by class.
+    pub malformed: [u64; Malformed::ALL.len()],
+    /// Answers whose body differs in length from the first one to the same request.
+    pub short_body: u64,
+}
+
+impl Errors {
+    /// Failures to connect.
+    pub fn connect(&self) -> u64 {
+        self.connect_refused + self.connect_timeout + self.connect_no_port + self.connect_other
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        let malformed: u64 = self.malformed.iter().sum();
+        self.connect() + self.read + self.write + self.timeout + malformed + self.short_body
+    }
+
+    /// Adds those of another interval.
+    pub fn add(&mut self, other: &Errors) {
+        self.connect_refused += other.connect_refused;
+        self.connect_timeout += other.connect_timeout;
+        self.connect_no_port += other.connect_no_port;
+        self.connect_other += other.connect_other;
+        self.read += other.read;
+        self.write += other.write;
+        self.timeout += other.timeout;
+        self.short_body += other.short_body;
+        for (own, more) in self.malformed.iter_mut().zip(other.malformed) {
+            *own += more;
+        }
+    }
+}
+
+impl Counts {
+    /// Adds those of another interval.
+    pub fn add(&mut self, other: &Counts) {
+        self.due += other.due;
+        self.sent += other.sent;
+        self.dropped += other.dropped;
+        self.completed += other.completed;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        self.connects += other.connects;
+        self.tolerated += other.tolerated;
+        self.errors.add(&other.errors);
+        for (own, more) in self.status.iter_mut().zip(other.status.iter()) {
+            *own += more;
+        }
+    }
+
+    /// Answers whose status fails `good`.
+    pub fn status_unless(&self, good: impl Fn(usize) -> bool) -> u64 {
+        self.status.iter().enumerate().filter(|(code, _)| !good(*code)).map(|(_, n)| n).sum()
+    }
+}
+
+/// The distributions that are kept.
+#[derive(Clone, Debug, Default)]
+pub struct Distributions {
+    /// Write to last byte.
+    pub service: Latency,
+    /// Due time to last byte (open loop).
+    pub response: Latency,
+    /// Due time to write while a connection was free: this program's own delay (open loop).
+    pub lateness: Latency,
+    /// Due time until a connection was free (open loop).
+    pub queue: Latency,
+    /// Connect to established.
+    pub connect: Latency,
+    /// TLS handshake.
+    pub tls: Latency,
+    /// Wake-up to read: how long an answer waited for this program.
+    pub client_delay: Latency,
+    /// Ages of requests that were given up; their true times are at least these.
+    pub censored: Latency,
+}
+
+impl Distributions {
+    /// All of them, with their names in reports.
+    pub fn named(&self) -> [(&'static str, &Latency); 8] {
+        [
+            ("service", &self.service),
+            ("response", &self.response),
+            ("lateness", &self.lateness),
+            ("queue", &self.queue),
+            ("connect", &self.connect),
+            ("tls", &self.tls),
+            ("client_delay", &self.client_delay),
+            ("censored", &self.censored),
+        ]
+    }
+
+    fn each_mut(&mut self) -> [&mut Latency; 8] {
+        [
+            &mut self.service,
+            &mut self.response,
+            &mut self.lateness,
+            &mut self.queue,
+            &mut self.connect,
+            &mut self.tls,
+            &mut self.client_delay,
+            &mut self.censored,
+        ]
+    }
+
+    /// Adds those of another interval.
+    pub fn add(&mut self, other: &Distributions) {
+        for (own, (_, more)) in self.each_mut().into_iter().zip(other.named()) {
+            own.add(more);
+        }
+    }
+}
+
+/// One stretch of one thread.
+#[derive(Clone, Debug)]
+pub struct Interval {
+    /// The part of the run.
+    pub phase: Phase,
+    /// Number of the step in a ramp; 0 without one.
+    pub step: usize,
+    /// Start, monotonic.
+    pub start_ns: u64,
+    /// End, monotonic.
+    pub end_ns: u64,
+    /// Counts.
+    pub counts: Counts,
+    /// Distributions.
+    pub times: Distributions,
+    /// Answers per second in stretches of about 100 ms, for the thread statistics.
+    pub rates: Vec<f64>,
+    /// Notable things, first of their kind.
+    pub notes: Vec<String>,
+}
+
+impl Default for Interval {
+    fn default() -> Self {
+        Interval {
+            phase: Phase::Setup,
+            step: 0,
+            start_ns: 0,
+            end_ns: 0,
+            counts: Counts::default(),
+            times: Distributions::default(),
+            rates: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl Interval {
+    /// Makes it as new.
+    pub fn clear(&mut self) {
+        self.counts = Counts::default();
+        self.times.each_mut().into_iter().for_each(Latency::clear);
+        self.rates.clear();
+        self.notes.clear();
+    }
+}

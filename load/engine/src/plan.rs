@@ -1,0 +1,254 @@
+//! What a run shall do, complete and checked before anything starts.
+
+use crate::interval::Phase;
+use crate::schedule::{Curve, Stretch};
+use crate::sys::epoll::Trigger;
+use crate::sys::socket::Address;
+use std::net::IpAddr;
+
+/// One request, rendered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rendered {
+    /// The bytes of one batch: as many copies of the request as the plan's depth.
+    pub bytes: Vec<u8>,
+    /// It is a HEAD request, whose answer has no body.
+    pub head_only: bool,
+}
+
+/// A server, and what it is asked.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// As typed.
+    pub url: String,
+    /// Where it listens.
+    pub address: Address,
+    /// Name for the TLS handshake; `None` for plain connections.
+    pub tls_name: Option<String>,
+    /// Its requests.
+    pub requests: Vec<Rendered>,
+    /// Numbers of requests in the order in which they are sent, again and again.
+    pub order: Vec<u32>,
+}
+
+/// Requests by the clock instead of by the answers.
+#[derive(Clone, Debug)]
+pub struct Open {
+    /// The rate over the measured window; the warm-up has the rate of its beginning.
+    pub stretches: Vec<Stretch>,
+    /// Poisson arrivals instead of even ones.
+    pub poisson: bool,
+    /// Seed of the Poisson process.
+    pub seed: u64,
+    /// What becomes of a due request when no connection is free.
+    pub late: Late,
+}
+
+/// What becomes of a due request when no connection is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Late {
+    /// It waits, and its wait counts.
+    Queue,
+    /// It is dropped and counted.
+    Drop,
+}
+
+/// How a thread waits for the next due time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// In the kernel until it is due.
+    Sleep,
+    /// In the kernel until shortly before, then polling.
+    Hybrid,
+    /// Polling only.
+    Spin,
+}
+
+/// A stretch of the run with the same number of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Open connections over all threads.
+    pub connections: usize,
+    /// Length.
+    pub length_ns: u64,
+}
+
+/// An independent stream of requests at a low rate, measured apart from the load.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// Requests per second.
+    pub rate_rps: f64,
+    /// Its own connections.
+    pub connections: usize,
+}
+
+impl Probe {
+    /// The probe as a run of its own: one thread, Poisson arrivals, and nothing else changed.
+    pub fn plan(&self, load: &Plan) -> Plan {
+        let (from_rps, to_rps) = (self.rate_rps, self.rate_rps);
+        let length_ns = load.duration_ns();
+        Plan {
+            threads: 1,
+            steps: vec![Step { connections: self.connections, length_ns }],
+            depth: 1,
+            open: Some(Open {
+                stretches: vec![Stretch { length_ns, from_rps, to_rps }],
+                poisson: true,
+                seed: load.open.as_ref().map_or(0, |open| open.seed) ^ 0x70_72_6f_62_65,
+                late: Late::Queue,
+            }),
+            wait: Wait::Sleep,
+            pins: load.pins.get(load.threads).copied().into_iter().collect(),
+            targets: load.targets.iter().map(|target| target.single(load.depth)).collect(),
+            probe: None,
+            ..load.clone()
+        }
+    }
+}
+
+impl Target {
+    /// The same target with batches of one request each instead of `depth` copies.
+    fn single(&self, depth: usize) -> Target {
+        let one = |request: &Rendered| Rendered {
+            bytes: request.bytes[..request.bytes.len() / depth].to_vec(),
+            head_only: request.head_only,
+        };
+        Target { requests: self.requests.iter().map(one).collect(), ..self.clone() }
+    }
+}
+
+/// A whole run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Threads that send.
+    pub threads: usize,
+    /// The measured window, one step unless connections are ramped or rates stepped.
+    pub steps: Vec<Step>,
+    /// Load before the window.
+    pub warmup_ns: u64,
+    /// Longest wait for answers after the window (open loop).
+    pub drain_ns: u64,
+    /// Longest wait for an answer and for a connection.
+    pub timeout_ns: u64,
+    /// Requests sent together on a connection.
+    pub depth: usize,
+    /// Record only the last answer of a pipelined batch.
+    pub batch_latency: bool,
+    /// Open loop, if a rate is given.
+    pub open: Option<Open>,
+    /// Servers; connections are dealt to them in turn.
+    pub targets: Vec<Target>,
+    /// Source addresses, used in turn.
+    pub sources: Vec<IpAddr>,
+    /// Close with RST.
+    pub abort: bool,
+    /// The requests ask the server to close.
+    pub close: bool,
+    /// How readiness is reported.
+    pub trigger: Trigger,
+    /// How a thread waits for a due time.
+    pub wait: Wait,
+    /// Cores, one a thread; empty: wherever the kernel likes.
+    pub pins: Vec<usize>,
+    /// When the load starts, in ns since 1970.
+    pub start_at_unix_ns: Option<u64>,
+    /// The probe beside the load.
+    pub probe: Option<Probe>,
+}
+
+/// A stretch of the run on the clock of the run (0 = the load starts).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// What is done with its figures.
+    pub phase: Phase,
+    /// Number of the step.
+    pub step: usize,
+    /// Start.
+    pub start_ns: u64,
+    /// End.
+    pub end_ns: u64,
+    /// Open connections over all threads.
+    pub connections: usize,
+}
+
+impl Plan {
+    /// Most connections at any time.
+    pub fn connections_max(&self) -> usize {
+        self.steps.iter().map(|step| step.connections).max().unwrap_or(0)
+    }
+
+    /// Length of the measured window.
+    pub fn duration_ns(&self) -> u64 {
+        self.steps.iter().map(|step| step.length_ns).sum()
+    }
+
+    /// The stretches of the run in order, without the drain.
+    pub fn stages(&self) -> Vec<Stage> {
+        let mut stages = Vec::with_capacity(self.steps.len() + 1);
+        let first = self.steps.first().map_or(0, |step| step.connections);
+        let mut start_ns = self.warmup_ns;
+        if start_ns > 0 {
+            let (phase, step) = (Phase::Warmup, 0);
+            stages.push(Stage { phase, step, start_ns: 0, end_ns: start_ns, connections: first });
+        }
+        for (step, &Step { connections, length_ns }) in self.steps.iter().enumerate() {
+            let end_ns = start_ns + length_ns;
+            stages.push(Stage { phase: Phase::Measured, step, start_ns, end_ns, connections });
+            start_ns = end_ns;
+        }
+        stages
+    }
+
+    /// The curve of batches over warm-up and window; `None` in closed loop.
+    pub fn curve(&self) -> Option<Curve> {
+        let open = self.open.as_ref()?;
+        let depth = self.depth as f64;
+        let first_rps = open.stretches.first().map_or(0.0, |stretch| stretch.from_rps);
+        let warmup =
+            Stretch { length_ns: self.warmup_ns, from_rps: first_rps, to_rps: first_rps };
+        let batches: Vec<Stretch> = std::iter::once(&warmup)
+            .chain(&open.stretches)
+            .map(|stretch| Stretch {
+                length_ns: stretch.length_ns,
+                from_rps: stretch.from_rps / depth,
+                to_rps: stretch.to_rps / depth,
+            })
+            .collect();
+        Some(Curve::new(&batches))
+    }
+
+    /// The connections that belong to one thread out of `total`; the first ones take the rest.
+    pub fn share(&self, total: usize, thread: usize) -> usize {
+        total / self.threads + usize::from(thread < total % self.threads)
+    }
+}
+
+/// Spreads requests by weight so that equal ones do not follow each other more than they must.
+pub fn weighted_order(weights: &[u32]) -> Vec<u32> {
+    let total: i64 = weights.iter().map(|&weight| i64::from(weight)).sum();
+    let mut credit = vec![0i64; weights.len()];
+    let mut order = Vec::with_capacity(total as usize);
+    for _ in 0..total {
+        for (own, &weight) in credit.iter_mut().zip(weights) {
+            *own += i64::from(weight);
+        }
+        // the first of the largest, so that the order is the same everywhere
+        let best = (0..credit.len()).rev().max_by_key(|&index| credit[index]).unwrap_or(0);
+        credit[best] -= total;
+        order.push(best as u32);
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_kept_and_spread() {
+        assert_eq!(weighted_order(&[1, 1, 1]), [0, 1, 2]);
+        assert_eq!(weighted_order(&[3, 1]), [0, 0, 1, 0]);
+        let order = weighted_order(&[5, 2, 1]);
+        let count = |which| order.iter().filter(|&&index| index == which).count();
+        assert_eq!([count(0), count(1), count(2)], [5, 2, 1]);
+    }
+}

@@ -1,0 +1,386 @@
+//! A whole run: threads started together, their intervals added up while they work.
+
+use crate::interval::{Interval, Phase};
+use crate::plan::Plan;
+use crate::sys::affinity;
+use crate::sys::clock::{monotonic_ns, realtime_ns, CpuTime, SECOND_NS};
+use crate::transport::Transport;
+use crate::worker::{Ending, Finished, Recorder, Worker};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::{Condvar, Mutex};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+/// Time between "all threads are ready" and the common start.
+const START_AFTER_NS: u64 = 2_000_000;
+
+/// One second of the run over all threads.
+#[derive(Clone, Debug)]
+pub struct Second {
+    /// What the threads measured in it.
+    pub interval: Interval,
+    /// Its start on the clock of the measured window; negative in the warm-up.
+    pub offset_ns: i64,
+}
+
+/// What one thread did in the measured window.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadOutcome {
+    /// Its core, if it was bound to one.
+    pub core: Option<usize>,
+    /// CPU time in the window.
+    pub cpu: CpuTime,
+    /// Share of the window in which the thread was at work; polling for due times is not work.
+    pub busy: f64,
+    /// Answers in the window.
+    pub completed: u64,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+/// Everything that was measured.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Start of the measured window, ns since 1970.
+    pub window_start_unix_ns: u64,
+    /// Its length, shorter than planned after an interrupt.
+    pub window_length_ns: u64,
+    /// Measured window and drain together; connects and their errors also from before.
+    pub total: Interval,
+    /// Answers within the window, which rates are made of.
+    pub completed_in_window: u64,
+    /// Bytes of answers within the window.
+    pub bytes_in_window: u64,
+    /// One entry for each step.
+    pub steps: Vec<Interval>,
+    /// One entry for each second, warm-up included; without histograms.
+    pub seconds: Vec<SecondSummary>,
+    /// One entry for each thread.
+    pub threads: Vec<ThreadOutcome>,
+    /// CPU time of the process in the window.
+    pub cpu: CpuTime,
+    /// The probe's own figures.
+    pub probe: Option<Interval>,
+}
+
+/// One second in short.
+#[derive(Clone, Debug)]
+pub struct SecondSummary {
+    /// The part of the run.
+    pub phase: Phase,
+    /// Number of the step.
+    pub step: usize,
+    /// Start on the clock of the measured window.
+    pub offset_ns: i64,
+    /// Length.
+    pub length_ns: u64,
+    /// Answers.
+    pub completed: u64,
+    /// Errors.
+    pub errors: u64,
+    /// Bytes of answers.
+    pub bytes_in: u64,
+    /// Median of the time that counts (response in open loop, else service).
+    pub p50_ns: u64,
+    /// 99th percentile of it.
+    pub p99_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+}
+
+/// A place where threads wait for each other and then for one moment.
+#[derive(Default)]
+struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct GateState {
+    ready: usize,
+    base_ns: Option<u64>,
+}
+
+impl Gate {
+    fn lock(&self) -> std::sync::MutexGuard<'_, GateState> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Called by a thread that is ready; returns the moment of the start.
+    fn wait_for_start(&self) -> u64 {
+        let mut state = self.lock();
+        state.ready += 1;
+        self.changed.notify_all();
+        loop {
+            if let Some(base_ns) = state.base_ns {
+                return base_ns;
+            }
+            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+
+    /// Waits until `threads` threads are ready, then sets the moment.
+    fn open(&self, threads: usize, moment: impl FnOnce() -> u64) -> u64 {
+        let mut state = self.lock();
+        while state.ready < threads {
+            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+        let base_ns = moment();
+        state.base_ns = Some(base_ns);
+        self.changed.notify_all();
+        base_ns
+    }
+}
+
+/// Runs `plan`. `transports` makes the transport of each thread; `observe` sees every second.
+pub fn run<T: Transport>(
+    plan: &Plan,
+    transports: &(dyn Fn() -> T + Sync),
+    observe: &mut dyn FnMut(&Second),
+) -> io::Result<Outcome> {
+    let probe_plan = plan.probe.as_ref().map(|probe| probe.plan(plan));
+    let gate = Gate::default();
+    std::thread::scope(|scope| {
+        let (finished, intervals) = channel();
+        let start = |plan, number, source| {
+            let (give_back, spare) = channel();
+            let recorder = Recorder::new(source, finished.clone(), spare);
+            (spawn(scope, plan, number, transports, recorder, &gate), give_back)
+        };
+        let mut started: Vec<_> =
+            (0..plan.threads).map(|number| start(plan, number, number)).collect();
+        if let Some(probe_plan) = &probe_plan {
+            started.push(start(probe_plan, 0, plan.threads));
+        }
+        drop(finished);
+        let base_ns = gate.open(started.len(), || moment(plan));
+        let (handles, give_back): (Vec<_>, Vec<_>) = started.into_iter().unzip();
+        let mut sum = Sum::new(plan, base_ns);
+        sum.collect(&intervals, &give_back, observe);
+        let endings: Result<Vec<Ending>, io::Error> = handles.into_iter().map(join).collect();
+        Ok(sum.outcome(endings?))
+    })
+}
+
+fn spawn<'scope, 'env, T: Transport>(
+    scope: &'scope Scope<'scope, 'env>,
+    plan: &'env Plan,
+    number: usize,
+    transports: &'env (dyn Fn() -> T + Sync),
+    recorder: Recorder,
+    gate: &'scope Gate,
+) -> ScopedJoinHandle<'scope, io::Result<Ending>> {
+    scope.spawn(move || {
+        affinity::exact_timers();
+        let pinned = plan.pins.get(number).map_or(Ok(()), |&core| affinity::pin(core));
+        let worker = pinned.and_then(|()| Worker::new(plan, number, transports(), recorder));
+        let mut worker = match worker {
+            Ok(worker) => worker,
+            Err(error) => {
+                gate.wait_for_start();
+                return Err(error);
+            }
+        };
+        worker.connect();
+        let base_ns = gate.wait_for_start();
+        let now = monotonic_ns();
+        std::thread::sleep(Duration::from_nanos(base_ns.saturating_sub(now)));
+        Ok(worker.run(base_ns))
+    })
+}
+
+fn join(handle: ScopedJoinHandle<'_, io::Result<Ending>>) -> io::Result<Ending> {
+    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// The moment of the start, on the monotonic clock.
+fn moment(plan: &Plan) -> u64 {
+    let soon_ns = monotonic_ns() + START_AFTER_NS;
+    match plan.start_at_unix_ns {
+        // mapped once: a step of the wall clock later must not move the load
+        Some(unix_ns) => soon_ns.max(monotonic_ns() + unix_ns.saturating_sub(realtime_ns())),
+        None => soon_ns,
+    }
+}
+
+/// Adds up what the threads send.
+struct Sum<'p> {
+    plan: &'p Plan,
+    window_start_ns: u64,
+    outcome: Outcome,
+    completed_by_thread: Vec<u64>,
+    /// Seconds that not all threads have told about.
+    pending: BTreeMap<u64, (usize, Interval)>,
+}
+
+impl<'p> Sum<'p> {
+    fn new(plan: &'p Plan, base_ns: u64) -> Sum<'p> {
+        let window_start_ns = base_ns + plan.warmup_ns;
+        let window_start_unix_ns = realtime_ns() + window_start_ns - monotonic_ns();
+        let outcome = Outcome {
+            window_start_unix_ns,
+            steps: vec![Interval::default(); plan.steps.len()],
+            probe: plan.probe.as_ref().map(|_| Interval::default()),
+            ..Outcome::default()
+        };
+        Sum {
+            plan,
+            window_start_ns,
+            outcome,
+            completed_by_thread: vec![0; plan.threads],
+            pending: BTreeMap::new(),
+        }
+    }
+
+    fn collect(
+        &mut self,
+        intervals: &Receiver<Finished>,
+        give_back: &[Sender<Box<Interval>>],
+        observe: &mut dyn FnMut(&Second),
+    ) {
+        for (source, mut interval) in intervals {
+            self.take(source, &interval, observe);
+            interval.clear();
+            // a thread that has ended needs no more of them
+            let _ = give_back[source].send(interval);
+        }
+        for (start_ns, (_, interval)) in std::mem::take(&mut self.pending) {
+            self.tell(start_ns, interval, observe);
+        }
+    }
+
+    fn take(&mut self, source: usize, interval: &Interval, observe: &mut dyn FnMut(&Second)) {
+        if source >= self.plan.threads {
+            if let (Some(probe), Phase::Measured | Phase::Drain) =
+                (&mut self.outcome.probe, interval.phase)
+            {
+                add(probe, interval);
+            }
+            return;
+        }
+        match interval.phase {
+            Phase::Setup => self.take_setup(interval),
+            Phase::Warmup => {}
+            Phase::Drain => add(&mut self.outcome.total, interval),
+            Phase::Measured => {
+                add(&mut self.outcome.total, interval);
+                if let Some(step) = self.outcome.steps.get_mut(interval.step) {
+                    add(step, interval);
+                }
+                self.outcome.completed_in_window += interval.counts.completed;
+                self.outcome.bytes_in_window += interval.counts.bytes_in;
+                self.completed_by_thread[source] += interval.counts.completed;
+                let length_ns = interval.end_ns.saturating_sub(self.window_start_ns);
+                self.outcome.window_length_ns = self.outcome.window_length_ns.max(length_ns);
+            }
+        }
+        if matches!(interval.phase, Phase::Warmup | Phase::Measured) {
+            self.take_second(interval, observe);
+        }
+    }
+
+    /// From before the load only connections count.
+    fn take_setup(&mut self, interval: &Interval) {
+        let total = &mut self.outcome.total;
+        total.counts.connects += interval.counts.connects;
+        total.counts.errors.add(&interval.counts.errors);
+        total.times.connect.add(&interval.times.connect);
+        total.times.tls.add(&interval.times.tls);
+        total.notes.extend(interval.notes.iter().cloned());
+    }
+
+    fn take_second(&mut self, interval: &Interval, observe: &mut dyn FnMut(&Second)) {
+        let (told, sum) = self.pending.entry(interval.start_ns).or_default();
+        *told += 1;
+        (sum.phase, sum.step) = (interval.phase, interval.step);
+        (sum.start_ns, sum.end_ns) = (interval.start_ns, interval.end_ns);
+        add(sum, interval);
+        if *told == self.plan.threads {
+            if let Some((_, complete)) = self.pending.remove(&interval.start_ns) {
+                self.tell(interval.start_ns, complete, observe);
+            }
+        }
+    }
+
+    fn tell(&mut self, start_ns: u64, interval: Interval, observe: &mut dyn FnMut(&Second)) {
+        let open = self.plan.open.is_some();
+        let times = if open { &interval.times.response } else { &interval.times.service };
+        let offset_ns = start_ns as i64 - self.window_start_ns as i64;
+        self.outcome.seconds.push(SecondSummary {
+            phase: interval.phase,
+            step: interval.step,
+            offset_ns,
+            length_ns: interval.end_ns - interval.start_ns,
+            completed: interval.counts.completed,
+            errors: interval.counts.errors.total(),
+            bytes_in: interval.counts.bytes_in,
+            p50_ns: times.at_ns(0.5),
+            p99_ns: times.at_ns(0.99),
+            max_ns: times.max_ns(),
+        });
+        observe(&Second { interval, offset_ns });
+    }
+
+    fn outcome(mut self, mut endings: Vec<Ending>) -> Outcome {
+        if let (Some(probe), true) = (&mut self.outcome.probe, endings.len() > self.plan.threads) {
+            if let Some(ending) = endings.pop() {
+                probe.times.response.add(&ending.censored);
+                probe.times.censored.add(&ending.censored);
+            }
+        }
+        let length_ns = self.outcome.window_length_ns.max(1) as f64;
+        for (number, ending) in endings.into_iter().enumerate() {
+            let [start, end] = ending.window_cpu;
+            let cpu = end.thread.since(start.thread);
+            if number == 0 {
+                self.outcome.cpu = end.process.since(start.process);
+            }
+            self.outcome.total.times.response.add(&ending.censored);
+            self.outcome.total.times.censored.add(&ending.censored);
+            let working_ns = cpu.total_ns().saturating_sub(ending.polling_ns);
+            self.outcome.threads.push(ThreadOutcome {
+                core: self.plan.pins.get(number).copied(),
+                cpu,
+                busy: (working_ns as f64 / length_ns).min(1.0),
+                completed: self.completed_by_thread[number],
+                ending,
+            });
+        }
+        self.outcome.seconds.sort_by_key(|second| second.offset_ns);
+        self.outcome
+    }
+}
+
+fn add(sum: &mut Interval, more: &Interval) {
+    sum.counts.add(&more.counts);
+    sum.times.add(&more.times);
+    sum.rates.extend_from_slice(&more.rates);
+    for note in &more.notes {
+        if !sum.notes.contains(note) {
+            sum.notes.push(note.clone());
+        }
+    }
+    if sum.end_ns == 0 {
+        sum.start_ns = more.start_ns;
+    }
+    sum.end_ns = sum.end_ns.max(more.end_ns);
+}
+
+impl Outcome {
+    /// Answers per second of the window.
+    pub fn rps(&self) -> f64 {
+        self.completed_in_window as f64 * SECOND_NS as f64 / self.window_length_ns.max(1) as f64
+    }
+
+    /// Bytes of answers per second of the window.
+    pub fn bytes_per_second(&self) -> f64 {
+        self.bytes_in_window as f64 * SECOND_NS as f64 / self.window_length_ns.max(1) as f64
+    }
+
+    /// Requests without an answer at the end.
+    pub fn unfinished(&self) -> u64 {
+        self.threads.iter().map(|thread| thread.ending.unfinished).sum()
+    }
+}

@@ -1,0 +1,151 @@
+//! One epoll instance. A connection is registered once and never changed.
+
+use super::check;
+use std::io;
+
+/// Events taken by one wait.
+pub const EVENTS_MAX: usize = 128;
+
+/// The buffer that a wait fills.
+pub struct Events {
+    list: [libc::epoll_event; EVENTS_MAX],
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Events { list: [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX] }
+    }
+}
+
+impl Events {
+    /// Token and flags of one event.
+    #[inline]
+    pub fn get(&self, index: usize) -> (u64, Ready) {
+        let event = self.list[index];
+        (event.u64, Ready(event.events))
+    }
+}
+
+/// What an event says.
+#[derive(Clone, Copy, Debug)]
+pub struct Ready(u32);
+
+impl Ready {
+    /// Bytes, the end of the stream, or an error can be read.
+    #[inline]
+    pub fn readable(self) -> bool {
+        self.0 & (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+    }
+
+    /// The peer has closed its side, or the connection broke.
+    #[inline]
+    pub fn ended(self) -> bool {
+        self.0 & (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+    }
+
+    /// The socket takes bytes (or a connect has ended).
+    #[inline]
+    pub fn writable(self) -> bool {
+        self.0 & (libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+    }
+}
+
+/// How readiness is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// Once per change; the kernel has no ready descriptor to look at twice.
+    Edge,
+    /// As long as it lasts; for stacks that know only this.
+    Level,
+}
+
+/// An epoll instance.
+pub struct Epoll {
+    fd: libc::c_int,
+    trigger: Trigger,
+    /// Nanosecond waits need a direct system call; not under a preloaded stack.
+    fine_waits: bool,
+}
+
+impl Epoll {
+    /// Opens an instance.
+    pub fn open(trigger: Trigger) -> io::Result<Epoll> {
+        // SAFETY: no pointers are passed.
+        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        let fine_waits = std::env::var_os("LD_PRELOAD").is_none_or(|value| value.is_empty());
+        Ok(Epoll { fd, trigger, fine_waits })
+    }
+
+    /// Registers a socket for its whole life: bytes, room, and the end of the stream.
+    ///
+    /// Edge-triggered room costs no wake-ups: the kernel reports it only after a write came short.
+    /// With level triggering room is asked for by [`Epoll::want_room`].
+    pub fn add(&self, fd: libc::c_int, token: u64) -> io::Result<()> {
+        let flags = match self.trigger {
+            Trigger::Edge => libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET,
+            Trigger::Level => libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP,
+        };
+        self.control(libc::EPOLL_CTL_ADD, fd, flags as u32, token)
+    }
+
+    /// With level triggering: begins or ends waiting for room. Nothing to do with edges.
+    pub fn want_room(&self, fd: libc::c_int, token: u64, room: bool) -> io::Result<()> {
+        if self.trigger == Trigger::Edge {
+            return Ok(());
+        }
+        let base = (libc::EPOLLIN | libc::EPOLLRDHUP) as u32;
+        let flags = if room { base | libc::EPOLLOUT as u32 } else { base };
+        self.control(libc::EPOLL_CTL_MOD, fd, flags, token)
+    }
+
+    fn control(&self, op: libc::c_int, fd: libc::c_int, flags: u32, token: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: flags, u64: token };
+        // SAFETY: `event` lives until the call returns.
+        check(unsafe { libc::epoll_ctl(self.fd, op, fd, &mut event) }).map(drop)
+    }
+
+    /// Waits at most `timeout_ns`; the number of events. An interrupted wait has none.
+    ///
+    /// Waits that end within a millisecond use the nanosecond call where the kernel has it. Where
+    /// it cannot be used they return at once, and the caller comes again.
+    #[inline]
+    pub fn wait(&mut self, events: &mut Events, timeout_ns: u64) -> usize {
+        const MILLISECOND_NS: u64 = 1_000_000;
+        if timeout_ns != 0 && timeout_ns < 64 * MILLISECOND_NS && self.fine_waits {
+            return self.wait_fine(events, timeout_ns);
+        }
+        let timeout_ms = (timeout_ns / MILLISECOND_NS).min(i32::MAX as u64) as i32;
+        // SAFETY: the buffer has room for EVENTS_MAX events.
+        let n = unsafe {
+            libc::epoll_wait(self.fd, events.list.as_mut_ptr(), EVENTS_MAX as i32, timeout_ms)
+        };
+        n.max(0) as usize
+    }
+
+    fn wait_fine(&mut self, events: &mut Events, timeout_ns: u64) -> usize {
+        let time = libc::timespec { tv_sec: 0, tv_nsec: timeout_ns as libc::c_long };
+        // SAFETY: buffer and timespec are valid for the call; no signal mask is given.
+        let n = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.fd,
+                events.list.as_mut_ptr(),
+                EVENTS_MAX as libc::c_int,
+                &time,
+                std::ptr::null::<libc::sigset_t>(),
+                0usize,
+            )
+        };
+        if n < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
+            self.fine_waits = false;
+        }
+        n.max(0) as usize
+    }
+}
+
+impl Drop for Epoll {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is ours and not used afterwards.
+        unsafe { libc::close(self.fd) };
+    }
+}

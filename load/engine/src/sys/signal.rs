@@ -1,0 +1,28 @@
+//! Ctrl-C ends a run early with its full report.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note(_signal: libc::c_int) {
+    STOP.store(true, Ordering::Relaxed);
+}
+
+/// From now on SIGINT and SIGTERM are noted; a second one of the same kind ends the process.
+pub fn watch() {
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: all zeros is an action without mask and flags.
+        let action = unsafe { action.assume_init_mut() };
+        action.sa_sigaction = note as extern "C" fn(libc::c_int) as usize;
+        action.sa_flags = libc::SA_RESETHAND;
+        // SAFETY: the handler only stores to an atomic, which is safe at any time.
+        unsafe { libc::sigaction(signal, action, std::ptr::null_mut()) };
+    }
+}
+
+/// Whether a signal has come.
+#[inline]
+pub fn stop_wanted() -> bool {
+    STOP.load(Ordering::Relaxed)
+}

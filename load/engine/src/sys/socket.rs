@@ -1,0 +1,189 @@
+//! Stream sockets: TCP over IPv4 and IPv6, and Unix domain.
+
+use super::check;
+use std::io;
+use std::mem::{size_of, MaybeUninit};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+/// A descriptor.
+pub type Fd = libc::c_int;
+
+/// Where a connection goes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// TCP.
+    Inet(SocketAddr),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            // wrk prints IPv6 addresses without brackets, and scripts see this text
+            Address::Inet(address) => write!(out, "{}:{}", address.ip(), address.port()),
+            Address::Unix(path) => write!(out, "{}", path.display()),
+        }
+    }
+}
+
+/// An address in the form that the kernel takes, made once before the run.
+#[derive(Clone, Copy)]
+pub struct RawAddress {
+    storage: libc::sockaddr_storage,
+    len: libc::socklen_t,
+}
+
+impl Address {
+    /// The form that the kernel takes.
+    pub fn raw(&self) -> io::Result<RawAddress> {
+        match self {
+            Address::Inet(SocketAddr::V4(v4)) => Ok(pack(libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                sin_zero: [0; 8],
+            })),
+            Address::Inet(SocketAddr::V6(v6)) => Ok(pack(libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_scope_id: v6.scope_id(),
+            })),
+            Address::Unix(path) => raw_unix(path),
+        }
+    }
+}
+
+fn raw_unix(path: &std::path::Path) -> io::Result<RawAddress> {
+    use std::os::unix::ffi::OsStrExt;
+    let mut address =
+        libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() >= address.sun_path.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
+    }
+    for (slot, byte) in address.sun_path.iter_mut().zip(bytes) {
+        *slot = *byte as libc::c_char;
+    }
+    Ok(pack(address))
+}
+
+/// Copies an address of one family into the storage for all.
+fn pack<A: Copy>(address: A) -> RawAddress {
+    assert!(size_of::<A>() <= size_of::<libc::sockaddr_storage>());
+    // SAFETY: all zeros is a valid storage.
+    let mut storage: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
+    let target: *mut libc::sockaddr_storage = &mut storage;
+    // SAFETY: the storage is large enough (checked above) and aligned for every family.
+    unsafe { target.cast::<A>().write(address) };
+    RawAddress { storage, len: size_of::<A>() as libc::socklen_t }
+}
+
+/// How far an attempt to connect came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connect {
+    /// Connected at once.
+    Connected,
+    /// Under way; the socket becomes writable when it has ended.
+    Pending,
+}
+
+/// A non-blocking stream socket for `address`.
+pub fn open(address: &RawAddress) -> io::Result<Fd> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers are passed.
+    check(unsafe { libc::socket(libc::c_int::from(address.storage.ss_family), kind, 0) })
+}
+
+/// Starts to connect.
+#[inline]
+pub fn connect(fd: Fd, address: &RawAddress) -> io::Result<Connect> {
+    let pointer: *const libc::sockaddr_storage = &address.storage;
+    // SAFETY: the address is valid for `len` bytes.
+    match check(unsafe { libc::connect(fd, pointer.cast(), address.len) }) {
+        Ok(_) => Ok(Connect::Connected),
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(Connect::Pending),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sets the source address; the port is chosen when connecting, so that all of them can be used.
+pub fn bind_source(fd: Fd, source: IpAddr) -> io::Result<()> {
+    set_option(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+    let address = Address::Inet(SocketAddr::new(source, 0)).raw()?;
+    let pointer: *const libc::sockaddr_storage = &address.storage;
+    // SAFETY: the address is valid for `len` bytes.
+    check(unsafe { libc::bind(fd, pointer.cast(), address.len) }).map(drop)
+}
+
+/// Sends each write at once.
+#[inline]
+pub fn set_no_delay(fd: Fd) -> io::Result<()> {
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)
+}
+
+fn set_option(fd: Fd, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {
+    let pointer: *const libc::c_int = &value;
+    let size = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the option is an int and the pointer is valid for it.
+    check(unsafe { libc::setsockopt(fd, level, name, pointer.cast(), size) }).map(drop)
+}
+
+/// Makes the next close send RST instead of FIN and keep nothing in TIME_WAIT.
+pub fn set_abort(fd: Fd) -> io::Result<()> {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let pointer: *const libc::linger = &linger;
+    let size = size_of::<libc::linger>() as libc::socklen_t;
+    // SAFETY: SO_LINGER takes a linger and the pointer is valid for it.
+    check(unsafe {
+        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, pointer.cast(), size)
+    })
+    .map(drop)
+}
+
+/// The error that ended a connect, if one did.
+pub fn take_error(fd: Fd) -> Option<io::Error> {
+    let mut value: libc::c_int = 0;
+    let mut size = size_of::<libc::c_int>() as libc::socklen_t;
+    let pointer: *mut libc::c_int = &mut value;
+    // SAFETY: SO_ERROR writes an int; the pointer is valid for it.
+    let result = unsafe {
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, pointer.cast(), &mut size)
+    };
+    if result < 0 {
+        return Some(io::Error::last_os_error());
+    }
+    (value != 0).then(|| io::Error::from_raw_os_error(value))
+}
+
+/// Reads into `buffer`.
+#[inline]
+pub fn read(fd: Fd, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is writable for its length.
+    let n = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
+    if n < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(n as usize)
+}
+
+/// Writes `bytes`, or the part of them that there is room for.
+#[inline]
+pub fn write(fd: Fd, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: the bytes are readable for their length.
+    let n = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+    if n < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(n as usize)
+}
+
+/// Closes a descriptor of ours.
+#[inline]
+pub fn close(fd: Fd) {
+    // SAFETY: callers own the descriptor and forget it.
+    unsafe { libc::close(fd) };
+}

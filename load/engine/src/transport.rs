@@ -1,0 +1,63 @@
+//! The bytes of a connection: as they are, or encrypted. Chosen once for a run, so the plain way
+//! pays nothing for the other.
+
+use crate::sys::socket::{self, Fd};
+use std::io;
+
+/// How bytes get from requests to sockets and back.
+pub trait Transport {
+    /// What each connection keeps.
+    type Session;
+
+    /// Whether a read that did not fill the buffer has emptied the socket.
+    const SHORT_READ_EMPTIES: bool;
+
+    /// Whether a connection begins with a handshake.
+    const HANDSHAKES: bool;
+
+    /// A new connection to target number `target`.
+    fn begin(&self, target: usize) -> io::Result<Self::Session>;
+
+    /// Goes on with the handshake; true once it is over.
+    fn handshake(&self, session: &mut Self::Session, fd: Fd) -> io::Result<bool>;
+
+    /// Reads bytes of answers; 0 at the end of the stream.
+    fn read(&self, session: &mut Self::Session, fd: Fd, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Writes bytes of requests; may take only some.
+    fn write(&self, session: &mut Self::Session, fd: Fd, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Writes what the session itself still holds; true once it holds nothing.
+    fn flush(&self, session: &mut Self::Session, fd: Fd) -> io::Result<bool>;
+}
+
+/// Bytes as they are.
+pub struct Plain;
+
+impl Transport for Plain {
+    type Session = ();
+    const SHORT_READ_EMPTIES: bool = true;
+    const HANDSHAKES: bool = false;
+
+    fn begin(&self, _target: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn handshake(&self, _session: &mut (), _fd: Fd) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    #[inline]
+    fn read(&self, _session: &mut (), fd: Fd, buffer: &mut [u8]) -> io::Result<usize> {
+        socket::read(fd, buffer)
+    }
+
+    #[inline]
+    fn write(&self, _session: &mut (), fd: Fd, bytes: &[u8]) -> io::Result<usize> {
+        socket::write(fd, bytes)
+    }
+
+    fn flush(&self, _session: &mut (), _fd: Fd) -> io::Result<bool> {
+        Ok(true)
+    }
+}

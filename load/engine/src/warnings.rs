@@ -1,0 +1,262 @@
+//! What makes a run untrustworthy, each with its figure and what to do about it.
+
+use crate::interval::Phase;
+use crate::plan::Plan;
+use crate::run::Outcome;
+
+/// A finding.
+#[derive(Clone, Debug)]
+pub struct Warning {
+    /// Stable name.
+    pub id: &'static str,
+    /// The figure.
+    pub value: f64,
+    /// What it should not exceed (or fall below).
+    pub threshold: f64,
+    /// One sentence with the figure and the advice.
+    pub text: String,
+}
+
+/// Little's law for a closed loop: N users, rate X and mean time R belong together as N = X·R.
+#[derive(Clone, Copy, Debug)]
+pub struct Little {
+    /// Users.
+    pub n: f64,
+    /// Answers per second.
+    pub x_rps: f64,
+    /// Mean service time.
+    pub mean_ns: f64,
+    /// X·R / N - 1.
+    pub residual: f64,
+}
+
+/// The law's figures; nothing for open loops and pipelines, where it says nothing.
+pub fn little(plan: &Plan, outcome: &Outcome) -> Option<Little> {
+    if plan.open.is_some() || plan.depth != 1 || outcome.completed_in_window == 0 {
+        return None;
+    }
+    let duration_ns = plan.duration_ns().max(1) as f64;
+    let weighted: f64 =
+        plan.steps.iter().map(|step| step.connections as f64 * step.length_ns as f64).sum();
+    let n = weighted / duration_ns;
+    let (x_rps, mean_ns) = (outcome.rps(), outcome.total.times.service.mean_ns());
+    Some(Little { n, x_rps, mean_ns, residual: mean_ns * x_rps / 1e9 / n - 1.0 })
+}
+
+/// All findings of a run.
+pub fn find(plan: &Plan, outcome: &Outcome) -> Vec<Warning> {
+    let mut found = Vec::new();
+    let mut add = |id, value, threshold, text| found.push(Warning { id, value, threshold, text });
+    generator(plan, outcome, &mut add);
+    if plan.open.is_some() {
+        schedule(plan, outcome, &mut add);
+    }
+    laws(plan, outcome, &mut add);
+    errors(outcome, &mut add);
+    samples(plan, outcome, &mut add);
+    found
+}
+
+type Add<'a> = &'a mut dyn FnMut(&'static str, f64, f64, String);
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn us(ns: f64) -> String {
+    format!("{:.0} us", ns / 1e3)
+}
+
+fn generator(plan: &Plan, outcome: &Outcome, add: Add) {
+    const BUSY_MAX: f64 = 0.95;
+    let busiest = outcome.threads.iter().map(|thread| thread.busy).fold(0.0, f64::max);
+    if busiest > BUSY_MAX {
+        let text = format!(
+            "a thread of the generator used {} of a core: the figures may be the generator's, \
+             not the server's; use more threads (-t) on more cores",
+            percent(busiest)
+        );
+        add("generator-busy", busiest, BUSY_MAX, text);
+    }
+    const DELAY_SHARE_MAX: f64 = 0.1;
+    let (delay, service) = (&outcome.total.times.client_delay, &outcome.total.times.service);
+    if let (Some(p99), Some(p50)) = (delay.known_at_ns(0.99), service.known_at_ns(0.5)) {
+        let share = p99 as f64 / p50.max(1) as f64;
+        // in closed loop on a busy core queueing in the generator is part of the picture
+        if share > DELAY_SHARE_MAX && plan.open.is_some() {
+            let text = format!(
+                "answers waited in the generator: p99 {} against a median service time of {}; \
+                 use more threads",
+                us(p99 as f64),
+                us(p50 as f64)
+            );
+            add("client-delay", share, DELAY_SHARE_MAX, text);
+        }
+    }
+}
+
+fn schedule(plan: &Plan, outcome: &Outcome, add: Add) {
+    const SENT_MIN: f64 = 0.99;
+    const LATENESS_MAX_NS: u64 = 200_000;
+    const LATENESS_SHARE_MAX: f64 = 0.05;
+    const BACKLOG_MAX: f64 = 0.01;
+    let unsent: u64 = outcome.threads.iter().map(|thread| thread.ending.unsent).sum();
+    let due = outcome.total.counts.due + unsent;
+    if due == 0 {
+        return;
+    }
+    let sent_share = outcome.total.counts.sent as f64 / due as f64;
+    if sent_share < SENT_MIN {
+        let text = format!(
+            "only {} of the due requests were sent: the rate is above what server, connections \
+             or generator can do",
+            percent(sent_share)
+        );
+        add("schedule-missed", sent_share, SENT_MIN, text);
+    }
+    let times = &outcome.total.times;
+    if let (Some(late), Some(median)) =
+        (times.lateness.known_at_ns(0.99), times.response.known_at_ns(0.5))
+    {
+        if late > LATENESS_MAX_NS && late as f64 > LATENESS_SHARE_MAX * median as f64 {
+            let text = format!(
+                "requests were sent late by the generator itself: p99 {}; give it an idle core \
+                 (--pin) or more threads",
+                us(late as f64)
+            );
+            add("lateness", late as f64, LATENESS_MAX_NS as f64, text);
+        }
+    }
+    let left = outcome.unfinished().saturating_sub(plan.connections_max() as u64) as f64;
+    let backlog = left / due as f64;
+    if backlog > BACKLOG_MAX {
+        let text = format!(
+            "{} of the requests were still waiting at the end: the rate is above capacity, and \
+             the latencies are the length of the test",
+            percent(backlog)
+        );
+        add("backlog", backlog, BACKLOG_MAX, text);
+    }
+}
+
+fn laws(plan: &Plan, outcome: &Outcome, add: Add) {
+    const RESIDUAL_MAX: f64 = 0.05;
+    if let Some(little) = little(plan, outcome) {
+        // connections that are being opened are users who wait elsewhere
+        if little.residual.abs() > RESIDUAL_MAX && !plan.close {
+            let text = format!(
+                "Little's law is off by {}: {} connections, but rate x mean time = {:.1}; \
+                 connections were missing or answers waited in the generator",
+                percent(little.residual),
+                little.n,
+                little.n * (1.0 + little.residual)
+            );
+            add("little", little.residual, RESIDUAL_MAX, text);
+        }
+    }
+    const PROBE_OFF_MAX: f64 = 0.2;
+    let Some(probe) = &outcome.probe else { return };
+    for quantile in [0.5, 0.99] {
+        let own = probe.times.service.known_at_ns(quantile);
+        let load = outcome.total.times.service.known_at_ns(quantile);
+        if let (Some(own), Some(load)) = (own, load) {
+            let off = own as f64 / load.max(1) as f64 - 1.0;
+            if off.abs() > PROBE_OFF_MAX {
+                let text = format!(
+                    "the probe's p{} is {} and the load's {}: what the load reports is not what a \
+                     bystander sees",
+                    quantile * 100.0,
+                    us(own as f64),
+                    us(load as f64)
+                );
+                add("probe-differs", off, PROBE_OFF_MAX, text);
+            }
+        }
+    }
+}
+
+fn errors(outcome: &Outcome, add: Add) {
+    let counts = &outcome.total.counts;
+    let errors = &counts.errors;
+    let malformed = errors.malformed.iter().sum::<u64>();
+    let cause = || outcome.total.notes.first().map_or(String::new(), |note| format!(" ({note})"));
+    let table = [
+        ("connect-errors", errors.connect(), "connections failed; is the server's backlog or the number of source ports (--source) too small?"),
+        ("read-errors", errors.read, "answers were cut off; the server closes connections or fails"),
+        ("write-errors", errors.write, "requests could not be written; the server closes connections"),
+        ("timeouts", errors.timeout, "requests had no answer in time; --timeout sets the time, their ages are in the figures as lower bounds"),
+        ("malformed", malformed, "answers were malformed; the first bytes are among the notes of --json"),
+        ("short-bodies", errors.short_body, "answers were shorter than the first one to the same request; does the page vary, or does the server cut it?"),
+    ];
+    for (id, count, advice) in table {
+        if count > 0 {
+            add(id, count as f64, 0.0, format!("{count} {advice}{}", cause()));
+        }
+    }
+    const NON_2XX_MAX: f64 = 0.001;
+    let failed = counts.status_unless(|code| (200..300).contains(&code)) as f64;
+    let share = failed / counts.completed.max(1) as f64;
+    if share > NON_2XX_MAX {
+        let text = format!("{} of the answers have a status other than 2xx; they count as answers in every figure", percent(share));
+        add("non-2xx", share, NON_2XX_MAX, text);
+    }
+}
+
+fn samples(plan: &Plan, outcome: &Outcome, add: Add) {
+    let times = &outcome.total.times;
+    let latency = if plan.open.is_some() { &times.response } else { &times.service };
+    const SAMPLES_MIN: f64 = 1000.0;
+    if (latency.count() as f64) < SAMPLES_MIN {
+        let text = format!(
+            "only {} samples: the 99th percentile needs {SAMPLES_MIN}; run longer",
+            latency.count()
+        );
+        add("few-samples", latency.count() as f64, SAMPLES_MIN, text);
+    }
+    let oldest_ns = outcome.threads.iter().map(|t| t.ending.oldest_ns).max().unwrap_or(0) as f64;
+    let usual_ns = latency.max_ns() as f64;
+    if plan.open.is_none() && oldest_ns > usual_ns && oldest_ns > 100e6 {
+        let text = format!(
+            "a request in flight at the end was {:.1} s old, longer than any that was answered; \
+             it is in no figure",
+            oldest_ns / 1e9
+        );
+        add("in-flight", oldest_ns, usual_ns, text);
+    }
+    let missing: usize =
+        outcome.threads.iter().map(|t| t.ending.wanted.saturating_sub(t.ending.open)).sum();
+    const MISSING_MAX: f64 = 0.01;
+    let share = missing as f64 / plan.connections_max().max(1) as f64;
+    if share > MISSING_MAX && !plan.close {
+        let text = format!("{missing} connections were not open at the end");
+        add("connections", share, MISSING_MAX, text);
+    }
+    drift(outcome, add);
+}
+
+/// Compares the last quarter of the window with the third.
+fn drift(outcome: &Outcome, add: Add) {
+    const DRIFT_MAX: f64 = 0.05;
+    const SECONDS_MIN: usize = 8;
+    let rates: Vec<f64> = outcome
+        .seconds
+        .iter()
+        .filter(|second| second.phase == Phase::Measured && second.length_ns > 500_000_000)
+        .map(|second| second.completed as f64 * 1e9 / second.length_ns as f64)
+        .collect();
+    if rates.len() < SECONDS_MIN || outcome.steps.len() > 1 {
+        return;
+    }
+    let quarter = rates.len() / 4;
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    let last = mean(&rates[rates.len() - quarter..]);
+    let third = mean(&rates[rates.len() - 2 * quarter..rates.len() - quarter]);
+    let drift = last / third.max(1e-9) - 1.0;
+    if drift.abs() > DRIFT_MAX {
+        let text = format!(
+            "the rate of the last quarter is {} off the third: not settled; warm up or run longer",
+            percent(drift)
+        );
+        add("drift", drift, DRIFT_MAX, text);
+    }
+}

@@ -1,0 +1,226 @@
+//! Opening, closing and giving up on connections.
+
+use super::exchange::Failure;
+use super::{Connection, Doing, Worker};
+use crate::sys::clock::monotonic_ns;
+use crate::sys::epoll::Ready;
+use crate::sys::socket::{self, Address, Connect, Fd};
+use crate::transport::Transport;
+use load_http1::Parser;
+use std::cmp::Reverse;
+use std::io::{self, ErrorKind};
+
+/// Connects under way at once; more would only fill the server's backlog.
+const CONNECTING_MAX: usize = 256;
+/// First wait before opening again after a failure; it doubles.
+const BACKOFF_MIN_NS: u64 = 1_000_000;
+/// Longest such wait.
+const BACKOFF_MAX_NS: u64 = 100_000_000;
+
+/// What epoll gives back for a connection.
+pub(super) fn token(index: usize, generation: u32) -> u64 {
+    u64::from(generation) << 32 | index as u64
+}
+
+impl<T: Transport> Worker<'_, T> {
+    /// From now on so many connections shall be open.
+    pub(super) fn want(&mut self, wanted: usize, now: u64) {
+        let before = self.wanted;
+        self.wanted = wanted;
+        for index in before..wanted {
+            if self.connections[index].doing == Doing::Closed {
+                self.open(index, now);
+            }
+        }
+        // those that are too many close when they become idle
+        for index in wanted..before {
+            if self.connections[index].doing == Doing::Idle {
+                self.close(index);
+            }
+        }
+    }
+
+    /// Starts to open a connection, or queues it behind those under way.
+    pub(super) fn open(&mut self, index: usize, now: u64) {
+        if index >= self.wanted || self.stopped {
+            return;
+        }
+        if self.connecting >= CONNECTING_MAX {
+            self.connect_queue.push_back(index as u32);
+            return;
+        }
+        self.connections[index].sent_ns = now;
+        match self.start_connect(index) {
+            Ok(Connect::Pending) => {
+                self.connecting += 1;
+                self.connections[index].doing = Doing::Connecting;
+            }
+            Ok(Connect::Connected) => {
+                self.established(index, now);
+            }
+            Err(error) => self.connect_failed(index, &error, now),
+        }
+    }
+
+    fn start_connect(&mut self, index: usize) -> io::Result<Connect> {
+        let target = usize::from(self.connections[index].target);
+        let session = self.transport.begin(target)?;
+        let fd = socket::open(&self.addresses[target])?;
+        let connection = &mut self.connections[index];
+        connection.fd = fd;
+        connection.session = Some(session);
+        let inet = matches!(self.plan.targets[target].address, Address::Inet(_));
+        let result = self.prepare_and_connect(fd, target, inet);
+        let registered = result.and_then(|connect| {
+            let token = token(index, self.connections[index].generation);
+            self.epoll.add(fd, token).map(|()| connect)
+        });
+        if registered.is_err() {
+            self.close(index);
+        }
+        registered
+    }
+
+    fn prepare_and_connect(&mut self, fd: Fd, target: usize, inet: bool) -> io::Result<Connect> {
+        if inet {
+            socket::set_no_delay(fd)?;
+            if !self.plan.sources.is_empty() {
+                let source = self.plan.sources[self.sources_used % self.plan.sources.len()];
+                self.sources_used += 1;
+                socket::bind_source(fd, source)?;
+            }
+        }
+        if self.plan.abort {
+            socket::set_abort(fd)?;
+        }
+        socket::connect(fd, &self.addresses[target])
+    }
+
+    /// A connect has ended; the time after it.
+    pub(super) fn connect_ended(&mut self, index: usize, ready: Ready) -> u64 {
+        let now = monotonic_ns();
+        if ready.ended() {
+            if let Some(error) = socket::take_error(self.connections[index].fd) {
+                self.connect_failed(index, &error, now);
+                return now;
+            }
+        }
+        self.leave_connecting(index);
+        self.established(index, now);
+        now
+    }
+
+    fn leave_connecting(&mut self, index: usize) {
+        if self.connections[index].doing == Doing::Connecting {
+            self.connections[index].doing = Doing::Closed;
+            self.connecting -= 1;
+            if let Some(next) = self.connect_queue.pop_front() {
+                self.open(next as usize, monotonic_ns());
+            }
+        }
+    }
+
+    fn established(&mut self, index: usize, now: u64) {
+        let connection = &mut self.connections[index];
+        let took_ns = now - connection.sent_ns;
+        self.recorder.now.counts.connects += 1;
+        self.recorder.now.times.connect.record(took_ns);
+        let token = token(index, connection.generation);
+        let _ = self.epoll.want_room(connection.fd, token, false);
+        if T::HANDSHAKES {
+            connection.doing = Doing::Handshaking;
+            connection.sent_ns = now;
+            self.shake_hands(index);
+        } else {
+            connection.doing = Doing::Idle;
+            self.offer(index, now);
+        }
+    }
+
+    /// Goes on with a TLS handshake; the time after it.
+    pub(super) fn shake_hands(&mut self, index: usize) -> u64 {
+        let connection = &mut self.connections[index];
+        let Some(session) = connection.session.as_mut() else { return monotonic_ns() };
+        let result = self.transport.handshake(session, connection.fd);
+        let now = monotonic_ns();
+        match result {
+            Ok(false) => {}
+            Ok(true) => {
+                self.recorder.now.times.tls.record(now - connection.sent_ns);
+                connection.doing = Doing::Idle;
+                self.offer(index, now);
+            }
+            Err(error) => self.connect_failed(index, &error, now),
+        }
+        now
+    }
+
+    fn connect_failed(&mut self, index: usize, error: &io::Error, now: u64) {
+        let errors = &mut self.recorder.now.counts.errors;
+        match (error.kind(), error.raw_os_error()) {
+            (ErrorKind::ConnectionRefused, _) => errors.connect_refused += 1,
+            (ErrorKind::TimedOut, _) => errors.connect_timeout += 1,
+            (_, Some(libc::EADDRNOTAVAIL)) => errors.connect_no_port += 1,
+            _ => errors.connect_other += 1,
+        }
+        self.recorder.note(|| format!("connect: {error}"));
+        self.connections[index].failures = self.connections[index].failures.saturating_add(1);
+        self.close(index);
+        self.reopen_later(index, now);
+    }
+
+    /// Closes a connection; what is still reported of it is ignored.
+    pub(super) fn close(&mut self, index: usize) {
+        self.set_not_busy_or_connecting(index);
+        let connection = &mut self.connections[index];
+        if connection.fd >= 0 {
+            socket::close(connection.fd);
+        }
+        connection.fd = -1;
+        connection.generation = connection.generation.wrapping_add(1);
+        connection.in_flight = 0;
+        connection.wants_room = false;
+        connection.parser = Parser::default();
+        connection.spill = Vec::new();
+        connection.outbox = Vec::new();
+        connection.session = None;
+    }
+
+    fn set_not_busy_or_connecting(&mut self, index: usize) {
+        self.leave_connecting(index);
+        self.set_not_busy(index, Doing::Closed);
+    }
+
+    /// Closes and opens again at once: the server had ended the connection in good order.
+    pub(super) fn reopen(&mut self, index: usize, now: u64) {
+        self.close(index);
+        self.open(index, now);
+    }
+
+    /// Opens again after a wait that grows with the failures in a row.
+    pub(super) fn reopen_later(&mut self, index: usize, now: u64) {
+        let connection: &Connection<T::Session> = &self.connections[index];
+        let doublings = u32::from(connection.failures.saturating_sub(1)).min(16);
+        let wait_ns = (BACKOFF_MIN_NS << doublings).min(BACKOFF_MAX_NS);
+        let at_ns = now + wait_ns;
+        self.timers.push(Reverse((at_ns, index as u32, connection.generation)));
+        self.next_check_ns = self.next_check_ns.min(at_ns);
+    }
+
+    /// Gives up on requests and connects that have waited too long.
+    pub(super) fn scan_timeouts(&mut self, now: u64) {
+        for index in 0..self.connections.len() {
+            let connection = &self.connections[index];
+            if now.saturating_sub(connection.sent_ns) <= self.plan.timeout_ns {
+                continue;
+            }
+            match connection.doing {
+                Doing::Busy => self.fail(index, Failure::Timeout, now),
+                Doing::Connecting | Doing::Handshaking => {
+                    self.connect_failed(index, &ErrorKind::TimedOut.into(), now);
+                }
+                Doing::Closed | Doing::Idle | Doing::Delayed => {}
+            }
+        }
+    }
+}

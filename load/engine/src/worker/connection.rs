@@ -1,0 +1,81 @@
+//! The state of one connection; small, because there may be a hundred thousand.
+
+use crate::sys::socket::Fd;
+use load_http1::Parser;
+
+/// What a connection is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// No socket; a timer or a later step opens it.
+    Closed,
+    /// Waiting for the connect to end.
+    Connecting,
+    /// Waiting for the TLS handshake.
+    Handshaking,
+    /// Ready for a request.
+    Idle,
+    /// Waiting for its delay to pass (scripts).
+    Delayed,
+    /// Waiting for answers.
+    Busy,
+}
+
+/// One connection and the requests on it.
+pub struct Connection<S> {
+    /// Its socket, if it is open.
+    pub fd: Fd,
+    /// Counts reopenings, so that events of an old socket are known as such.
+    pub generation: u32,
+    /// What it is doing.
+    pub doing: Doing,
+    /// Whether reports of room are wanted (level triggering).
+    pub wants_room: bool,
+    /// Failures to connect in a row.
+    pub failures: u8,
+    /// Number of its target.
+    pub target: u16,
+    /// Answers that are still to come.
+    pub in_flight: u16,
+    /// The request that was sent last, within its target.
+    pub request: u32,
+    /// Where its next request stands in the target's order.
+    pub cursor: u32,
+    /// When the batch in flight was due.
+    pub due_ns: u64,
+    /// When it was written, or when connecting began.
+    pub sent_ns: u64,
+    /// When it became idle.
+    pub idle_ns: u64,
+    /// The answer being read.
+    pub parser: Parser,
+    /// Bytes of an answer that cannot be parsed yet.
+    pub spill: Vec<u8>,
+    /// Bytes of a request that found no room yet.
+    pub outbox: Vec<u8>,
+    /// The session of its transport.
+    pub session: Option<S>,
+}
+
+impl<S> Connection<S> {
+    /// A closed connection to a target.
+    pub fn new(target: usize) -> Self {
+        Connection {
+            fd: -1,
+            generation: 0,
+            doing: Doing::Closed,
+            wants_room: false,
+            failures: 0,
+            target: target as u16,
+            in_flight: 0,
+            request: 0,
+            cursor: 0,
+            due_ns: 0,
+            sent_ns: 0,
+            idle_ns: 0,
+            parser: Parser::default(),
+            spill: Vec::new(),
+            outbox: Vec::new(),
+            session: None,
+        }
+    }
+}

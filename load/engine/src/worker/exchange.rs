@@ -1,0 +1,412 @@
+//! Requests out, answers in: the hot path.
+
+use super::{Doing, Worker, UNKNOWN};
+use crate::sys::clock::monotonic_ns;
+use crate::sys::epoll::Ready;
+use crate::transport::Transport;
+use load_http1::{Done, Ignore, Malformed, Progress};
+use std::io::{self, ErrorKind};
+
+/// Of so many answers one takes the full path although the template knows it.
+const AUDIT_EVERY: u32 = 1024;
+/// Bytes of a malformed answer that are shown.
+const SHOWN_BYTES: usize = 64;
+
+/// Why a request on a connection failed.
+pub(super) enum Failure {
+    Read(io::Error),
+    /// Closed by the server before an answer began.
+    Closed,
+    Write(io::Error),
+    Timeout,
+    Malformed(Malformed),
+}
+
+impl<T: Transport> Worker<'_, T> {
+    /// Handles one event; the time after it.
+    #[inline]
+    pub(super) fn handle(&mut self, token: u64, ready: Ready, woken_ns: u64) -> u64 {
+        let (index, generation) = (token as u32 as usize, (token >> 32) as u32);
+        let connection = &self.connections[index];
+        if connection.generation != generation {
+            return woken_ns;
+        }
+        match connection.doing {
+            Doing::Busy => {
+                if !connection.outbox.is_empty() && ready.writable() {
+                    self.send_rest(index);
+                }
+                if ready.readable() && self.connections[index].generation == generation {
+                    return self.receive(index, ready.ended(), woken_ns);
+                }
+                woken_ns
+            }
+            Doing::Idle | Doing::Delayed if ready.readable() => {
+                self.receive(index, ready.ended(), woken_ns)
+            }
+            Doing::Connecting if ready.writable() => self.connect_ended(index, ready),
+            Doing::Handshaking => self.shake_hands(index),
+            _ => woken_ns,
+        }
+    }
+
+    /// Reads what has come on a connection; the time of the last read.
+    fn receive(&mut self, index: usize, ended: bool, woken_ns: u64) -> u64 {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let generation = self.connections[index].generation;
+        let mut now = woken_ns;
+        loop {
+            let connection = &mut self.connections[index];
+            let Some(session) = connection.session.as_mut() else { break };
+            let result = self.transport.read(session, connection.fd, &mut buffer);
+            match result {
+                Ok(0) => {
+                    now = monotonic_ns();
+                    self.end_of_stream(index, now);
+                    break;
+                }
+                Ok(length) => {
+                    now = monotonic_ns();
+                    self.take(index, &buffer[..length], ended, now, woken_ns);
+                    let emptied = T::SHORT_READ_EMPTIES && length < buffer.len() && !ended;
+                    if emptied || self.connections[index].generation != generation {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    now = monotonic_ns();
+                    self.broken_off(index, error, now);
+                    break;
+                }
+            }
+        }
+        self.buffer = buffer;
+        now
+    }
+
+    /// Takes the bytes of one read.
+    #[inline]
+    fn take(&mut self, index: usize, bytes: &[u8], ended: bool, now: u64, woken_ns: u64) {
+        self.recorder.now.counts.bytes_in += bytes.len() as u64;
+        let mut rest = bytes;
+        loop {
+            let connection = &mut self.connections[index];
+            let simple = self.template_usable
+                && connection.in_flight > 0
+                && connection.parser.at_start()
+                && connection.spill.is_empty();
+            if !simple || self.answers_until_audit == 0 {
+                break;
+            }
+            let Some((head_bytes, done)) = self.template.recognise(rest) else { break };
+            let total = head_bytes as u64 + done.body_bytes;
+            if (rest.len() as u64) < total {
+                let here = (rest.len() - head_bytes) as u64;
+                let left = done.body_bytes - here;
+                connection.parser.resume_body(Done { body_bytes: here, ..done }, left);
+                return;
+            }
+            rest = &rest[total as usize..];
+            self.answers_until_audit -= 1;
+            if self.answers_until_audit % 16 == 0 {
+                self.recorder.now.times.client_delay.record(now - woken_ns);
+            }
+            let generation = connection.generation;
+            self.complete(index, done, ended, now);
+            if rest.is_empty() || self.connections[index].generation != generation {
+                return;
+            }
+        }
+        self.take_carefully(index, rest, ended, now);
+    }
+
+    /// The full path: any answer, cut anywhere.
+    #[cold]
+    fn take_carefully(&mut self, index: usize, bytes: &[u8], ended: bool, now: u64) {
+        let connection = &mut self.connections[index];
+        let generation = connection.generation;
+        let mut kept = std::mem::take(&mut connection.spill);
+        let input = if kept.is_empty() {
+            bytes
+        } else {
+            kept.extend_from_slice(bytes);
+            &kept
+        };
+        let mut used = 0;
+        while used < input.len() {
+            match self.parse(index, &input[used..]) {
+                Ok(Progress::More(more)) => {
+                    used += more;
+                    break;
+                }
+                Ok(Progress::Done(more, done)) => {
+                    used += more;
+                    self.complete(index, done, ended, now);
+                    if self.connections[index].generation != generation {
+                        return;
+                    }
+                }
+                Err(class) => {
+                    self.show(class, &input[used..]);
+                    self.fail(index, Failure::Malformed(class), now);
+                    return;
+                }
+            }
+        }
+        self.connections[index].spill.extend_from_slice(&input[used..]);
+    }
+
+    fn parse(&mut self, index: usize, input: &[u8]) -> Result<Progress, Malformed> {
+        let connection = &mut self.connections[index];
+        if connection.in_flight == 0 {
+            return Err(Malformed::Unasked);
+        }
+        let audit = self.answers_until_audit == 0;
+        let expected = if audit { self.template.recognise(input) } else { None };
+        self.answers_until_audit = AUDIT_EVERY;
+        let no_body = {
+            let target = &self.plan.targets[usize::from(connection.target)];
+            target.requests[connection.request as usize].head_only
+        };
+        let template = &mut self.template;
+        let mut heads = 0;
+        let progress = connection.parser.feed(input, no_body, &mut Ignore, &mut |head, bytes| {
+            heads += 1;
+            template.learn(head, bytes);
+        })?;
+        if let (Some((_, expected)), Progress::Done(_, done)) = (expected, progress) {
+            if expected != done && heads > 0 {
+                self.template_usable = false;
+                self.recorder.note(|| "an answer was misread by the fast path; it is off now".into());
+            }
+        }
+        Ok(progress)
+    }
+
+    /// An answer is complete.
+    #[inline]
+    fn complete(&mut self, index: usize, done: Done, ended: bool, now: u64) {
+        if self.recorder.is_over(now) {
+            self.rotate(now);
+        }
+        let connection = &mut self.connections[index];
+        connection.in_flight -= 1;
+        let last = connection.in_flight == 0;
+        let interval = &mut *self.recorder.now;
+        interval.counts.completed += 1;
+        interval.counts.status[usize::from(done.status.min(999))] += 1;
+        interval.counts.tolerated += u64::from(done.tolerated);
+        if last || !self.plan.batch_latency {
+            if self.schedule.is_none() {
+                interval.times.service.record(now - connection.sent_ns);
+            } else if connection.due_ns >= self.window_start_ns || !interval_counts(interval.phase) {
+                interval.times.service.record(now - connection.sent_ns);
+                interval.times.response.record(now - connection.due_ns);
+            }
+        }
+        let request = connection.request as usize;
+        let expected = &mut self.lengths[usize::from(connection.target)][request];
+        if *expected != done.body_bytes && done.status < 300 {
+            if *expected == UNKNOWN {
+                *expected = done.body_bytes;
+            } else if done.body_bytes < *expected {
+                interval.counts.errors.short_body += 1;
+            }
+        }
+        connection.failures = 0;
+        if !done.keep_alive {
+            if !last {
+                self.fail(index, Failure::Closed, now);
+            } else {
+                self.set_not_busy(index, Doing::Idle);
+                self.reopen(index, now);
+            }
+        } else if last {
+            self.set_not_busy(index, Doing::Idle);
+            if !ended {
+                self.offer(index, now);
+            }
+        }
+    }
+
+    /// A connection is ready for a request.
+    #[inline]
+    pub(super) fn offer(&mut self, index: usize, now: u64) {
+        if index >= self.wanted {
+            self.close(index);
+            return;
+        }
+        let connection = &mut self.connections[index];
+        connection.idle_ns = now;
+        if self.schedule.is_some() {
+            let generation = connection.generation;
+            self.idle.push_back((index as u32, generation));
+        } else if self.running && !self.stopped {
+            self.send(index, now, now);
+        }
+    }
+
+    pub(super) fn set_not_busy(&mut self, index: usize, doing: Doing) {
+        let connection = &mut self.connections[index];
+        if connection.doing == Doing::Busy {
+            self.busy -= 1;
+        }
+        connection.doing = doing;
+    }
+
+    /// Writes the next request of a connection.
+    #[inline]
+    pub(super) fn send(&mut self, index: usize, due_ns: u64, now: u64) {
+        let connection = &mut self.connections[index];
+        let target = &self.plan.targets[usize::from(connection.target)];
+        let request = target.order[connection.cursor as usize];
+        connection.cursor += 1;
+        if connection.cursor as usize == target.order.len() {
+            connection.cursor = 0;
+        }
+        connection.request = request;
+        connection.due_ns = due_ns;
+        connection.sent_ns = now;
+        connection.in_flight = self.plan.depth as u16;
+        connection.doing = Doing::Busy;
+        self.busy += 1;
+        self.recorder.now.counts.sent += self.plan.depth as u64;
+        self.write(index, &target.requests[request as usize].bytes, now);
+    }
+
+    /// Writes bytes; what finds no room waits for it.
+    #[inline]
+    fn write(&mut self, index: usize, bytes: &[u8], now: u64) {
+        let connection = &mut self.connections[index];
+        let Some(session) = connection.session.as_mut() else { return };
+        let written = match self.transport.write(session, connection.fd, bytes) {
+            Ok(written) => written,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            Err(error) => {
+                self.fail(index, Failure::Write(error), now);
+                return;
+            }
+        };
+        self.recorder.now.counts.bytes_out += written as u64;
+        if written < bytes.len() {
+            self.keep_rest(index, &bytes[written..]);
+        }
+    }
+
+    #[cold]
+    fn keep_rest(&mut self, index: usize, rest: &[u8]) {
+        let connection = &mut self.connections[index];
+        connection.outbox = rest.to_vec();
+        connection.wants_room = true;
+        let token = super::connecting::token(index, connection.generation);
+        // a failure shows as a timeout of this request
+        let _ = self.epoll.want_room(connection.fd, token, true);
+    }
+
+    /// There is room again.
+    #[cold]
+    fn send_rest(&mut self, index: usize) {
+        let rest = std::mem::take(&mut self.connections[index].outbox);
+        self.write(index, &rest, monotonic_ns());
+        let connection = &mut self.connections[index];
+        if connection.outbox.is_empty() && connection.wants_room {
+            connection.wants_room = false;
+            let token = super::connecting::token(index, connection.generation);
+            let _ = self.epoll.want_room(connection.fd, token, false);
+        }
+    }
+
+    /// The server has closed its side.
+    #[cold]
+    fn end_of_stream(&mut self, index: usize, now: u64) {
+        let connection = &mut self.connections[index];
+        if connection.in_flight == 0 {
+            // an idle connection may be closed at any time
+            self.reopen(index, now);
+            return;
+        }
+        let begun = !connection.parser.at_start() || !connection.spill.is_empty();
+        match connection.parser.end_of_stream() {
+            Ok(done) => self.complete(index, Done { keep_alive: false, ..done }, true, now),
+            Err(class) if begun => {
+                let start = std::mem::take(&mut connection.spill);
+                self.show(class, &start);
+                self.fail(index, Failure::Malformed(class), now);
+            }
+            Err(_) => self.fail(index, Failure::Closed, now),
+        }
+    }
+
+    #[cold]
+    fn broken_off(&mut self, index: usize, error: io::Error, now: u64) {
+        if self.connections[index].in_flight == 0 {
+            self.reopen(index, now);
+        } else {
+            self.fail(index, Failure::Read(error), now);
+        }
+    }
+
+    /// A request on a connection has failed: counted, closed, opened again a little later.
+    #[cold]
+    pub(super) fn fail(&mut self, index: usize, failure: Failure, now: u64) {
+        if self.running && self.recorder.is_over(now) {
+            self.rotate(now);
+        }
+        let errors = &mut self.recorder.now.counts.errors;
+        let text = match failure {
+            Failure::Read(error) => {
+                errors.read += 1;
+                format!("read: {error}")
+            }
+            Failure::Closed => {
+                errors.read += 1;
+                "read: closed by the server before the answer".to_string()
+            }
+            Failure::Write(error) => {
+                errors.write += 1;
+                format!("write: {error}")
+            }
+            Failure::Timeout => {
+                errors.timeout += 1;
+                self.censor(index, now);
+                "no answer in time".to_string()
+            }
+            Failure::Malformed(class) => {
+                errors.malformed[class as usize] += 1;
+                format!("malformed answer: {}", class.name())
+            }
+        };
+        self.recorder.note(|| text);
+        self.connections[index].failures = self.connections[index].failures.saturating_add(1);
+        self.close(index);
+        self.reopen_later(index, now);
+    }
+
+    /// Enters a request that was given up with its age.
+    fn censor(&mut self, index: usize, now: u64) {
+        let connection = &self.connections[index];
+        let times = &mut self.recorder.now.times;
+        let service_ns = now - connection.sent_ns;
+        if self.schedule.is_none() {
+            times.service.record(service_ns);
+            times.censored.record(service_ns);
+        } else if connection.due_ns >= self.window_start_ns {
+            times.service.record(service_ns);
+            times.response.record(now - connection.due_ns);
+            times.censored.record(now - connection.due_ns);
+        }
+    }
+
+    fn show(&mut self, class: Malformed, bytes: &[u8]) {
+        let shown = bytes[..bytes.len().min(SHOWN_BYTES)].escape_ascii().to_string();
+        self.recorder.note(|| format!("{}: \"{shown}\"", class.name()));
+    }
+}
+
+/// Whether latencies of this phase are only those of requests that were due in the window.
+fn interval_counts(phase: crate::interval::Phase) -> bool {
+    use crate::interval::Phase;
+    matches!(phase, Phase::Measured | Phase::Drain)
+}

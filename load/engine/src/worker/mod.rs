@@ -1,0 +1,418 @@
+//! One sending thread: its loop, and when things happen in it.
+//!
+//! ```text
+//! wait for events (until the next due time or the next check)
+//! each event: read → parse → record → in closed loop write the next request at once
+//! pace: while a request is due and a connection is idle, write it
+//! check, ten times a second: ends of intervals, timeouts, reopenings, the end of the run
+//! ```
+//! [`exchange`] holds the requests and answers, [`connecting`] the opening and closing.
+
+mod connecting;
+mod connection;
+mod exchange;
+mod recorder;
+
+pub use recorder::{CpuMark, Finished, Recorder};
+
+use crate::interval::Phase;
+use crate::latency::Latency;
+use crate::plan::{Late, Plan, Wait};
+use crate::schedule::Schedule;
+use crate::sys::clock::monotonic_ns;
+use crate::sys::epoll::{Epoll, Events};
+use crate::sys::signal::stop_wanted;
+use crate::sys::socket::{close, RawAddress};
+use crate::transport::Transport;
+use connection::{Connection, Doing};
+use load_http1::Template;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::io;
+
+/// Bytes that one read takes at most.
+const READ_BYTES: usize = 64 * 1024;
+/// Longest time between two checks.
+const CHECK_NS: u64 = 100_000_000;
+/// Hybrid waiting polls for so long before a due time; a wake-up takes less.
+const POLL_BEFORE_DUE_NS: u64 = 60_000;
+/// A length that no answer has yet told.
+const UNKNOWN: u64 = u64::MAX;
+
+/// What a thread knows at the end beyond its intervals.
+#[derive(Clone, Debug, Default)]
+pub struct Ending {
+    /// Requests in flight or due and unsent when the run ended.
+    pub unfinished: u64,
+    /// Among them those that were never sent.
+    pub unsent: u64,
+    /// Age of the oldest request in flight.
+    pub oldest_ns: u64,
+    /// Ages of the unfinished requests of an open loop.
+    pub censored: Latency,
+    /// CPU time when the measured window began and ended.
+    pub window_cpu: [CpuMark; 2],
+    /// Time spent polling for a due time within the window; CPU that was not needed.
+    pub polling_ns: u64,
+    /// When the thread stopped, monotonic.
+    pub stopped_ns: u64,
+    /// Connections that were open at the end.
+    pub open: usize,
+    /// Connections that should have been.
+    pub wanted: usize,
+}
+
+/// One sending thread.
+pub struct Worker<'p, T: Transport> {
+    plan: &'p Plan,
+    number: usize,
+    transport: T,
+    epoll: Epoll,
+    events: Events,
+    buffer: Vec<u8>,
+    connections: Vec<Connection<T::Session>>,
+    addresses: Vec<RawAddress>,
+    /// Body length of the first answer to each request of each target.
+    lengths: Vec<Vec<u64>>,
+    template: Template,
+    template_usable: bool,
+    recorder: Recorder,
+    schedule: Option<Schedule>,
+    /// When the next request is due; the end of time if none is.
+    due_ns: u64,
+    /// Connections that wait for work, the longest waiting first, with their generation.
+    idle: VecDeque<(u32, u32)>,
+    /// Connections to open or to send on later: time, number, generation.
+    timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// Connects under way, and those that wait because these are many.
+    connecting: usize,
+    connect_queue: VecDeque<u32>,
+    /// Connections that this stage wants open.
+    wanted: usize,
+    busy: usize,
+    base_ns: u64,
+    window_start_ns: u64,
+    running: bool,
+    stopped: bool,
+    next_check_ns: u64,
+    next_timeout_scan_ns: u64,
+    sources_used: usize,
+    answers_until_audit: u32,
+    polling_ns: u64,
+}
+
+impl<'p, T: Transport> Worker<'p, T> {
+    /// Thread `number` of the plan; opens nothing yet.
+    pub fn new(
+        plan: &'p Plan,
+        number: usize,
+        transport: T,
+        recorder: Recorder,
+    ) -> io::Result<Worker<'p, T>> {
+        let own = plan.share(plan.connections_max(), number);
+        let targets = plan.targets.len();
+        // dealt so that targets have equal numbers over all threads
+        let connections = (0..own)
+            .map(|index| Connection::new((index * plan.threads + number) % targets))
+            .collect();
+        let addresses: io::Result<Vec<_>> =
+            plan.targets.iter().map(|target| target.address.raw()).collect();
+        let lengths = plan.targets.iter().map(|t| vec![UNKNOWN; t.requests.len()]).collect();
+        let requests = || plan.targets.iter().flat_map(|target| &target.requests);
+        // the same head means another length after HEAD than after GET
+        let mixed = requests().any(|r| r.head_only) && requests().any(|r| !r.head_only);
+        Ok(Worker {
+            plan,
+            number,
+            transport,
+            epoll: Epoll::open(plan.trigger)?,
+            events: Events::default(),
+            buffer: vec![0; READ_BYTES],
+            connections,
+            addresses: addresses?,
+            lengths,
+            template: Template::default(),
+            template_usable: !mixed,
+            recorder,
+            schedule: plan.curve().map(|curve| match &plan.open {
+                Some(open) if open.poisson => {
+                    Schedule::poisson(curve, number, plan.threads, open.seed)
+                }
+                _ => Schedule::even(curve, number, plan.threads),
+            }),
+            due_ns: u64::MAX,
+            idle: VecDeque::new(),
+            timers: BinaryHeap::new(),
+            connecting: 0,
+            connect_queue: VecDeque::new(),
+            wanted: 0,
+            busy: 0,
+            base_ns: 0,
+            window_start_ns: 0,
+            running: false,
+            stopped: false,
+            next_check_ns: 0,
+            next_timeout_scan_ns: 0,
+            sources_used: 0,
+            answers_until_audit: 0,
+            polling_ns: 0,
+        })
+    }
+
+    /// Opens the first connections and waits until each is ready or has failed once.
+    pub fn connect(&mut self) {
+        let now = monotonic_ns();
+        let first = self.plan.steps.first().map_or(0, |step| step.connections);
+        self.recorder.now.start_ns = now;
+        self.next_check_ns = now + CHECK_NS;
+        self.want(self.plan.share(first, self.number), now);
+        let deadline_ns = now + self.plan.timeout_ns;
+        loop {
+            let now = monotonic_ns();
+            if self.settled() || now >= deadline_ns || stop_wanted() {
+                break;
+            }
+            self.turn((deadline_ns - now).min(CHECK_NS));
+        }
+    }
+
+    fn settled(&self) -> bool {
+        self.connections[..self.wanted]
+            .iter()
+            .all(|c| c.failures > 0 || matches!(c.doing, Doing::Idle | Doing::Busy))
+    }
+
+    /// Runs the load from `base_ns` (monotonic) to its end.
+    pub fn run(mut self, base_ns: u64) -> Ending {
+        self.start(base_ns);
+        while !self.stopped {
+            let timeout_ns = self.waiting_time(monotonic_ns());
+            self.turn(timeout_ns);
+        }
+        self.end()
+    }
+
+    fn start(&mut self, base_ns: u64) {
+        self.base_ns = base_ns;
+        self.window_start_ns = base_ns + self.plan.warmup_ns;
+        self.recorder.begin(base_ns, self.plan.stages());
+        self.running = true;
+        self.set_due();
+        let now = monotonic_ns();
+        for index in 0..self.wanted {
+            if self.connections[index].doing == Doing::Idle {
+                self.offer(index, now);
+            }
+        }
+        self.next_check_ns = 0;
+    }
+
+    /// One pass: waits, handles what came, sends what is due, checks.
+    fn turn(&mut self, timeout_ns: u64) {
+        let before_ns = if timeout_ns == 0 { monotonic_ns() } else { 0 };
+        let count = self.epoll.wait(&mut self.events, timeout_ns);
+        let mut now = monotonic_ns();
+        if count == 0 && timeout_ns == 0 && !self.recorder.draining() {
+            self.polling_ns += now - before_ns;
+        }
+        let woken_ns = now;
+        for event in 0..count {
+            let (token, ready) = self.events.get(event);
+            now = self.handle(token, ready, woken_ns);
+            if self.due_ns <= now {
+                self.pace(now);
+            }
+        }
+        if self.due_ns <= now {
+            self.pace(now);
+        }
+        if now >= self.next_check_ns {
+            self.check(now);
+        }
+        if self.recorder.draining() && self.busy == 0 && self.due_ns == u64::MAX {
+            self.stopped = true;
+        }
+    }
+
+    /// How long the next wait may last.
+    fn waiting_time(&mut self, now: u64) -> u64 {
+        let until_check = self.next_check_ns.saturating_sub(now);
+        if self.due_ns == u64::MAX || self.idle.is_empty() {
+            return until_check;
+        }
+        let until_due = self.due_ns.saturating_sub(now);
+        let sleep = match self.plan.wait {
+            Wait::Sleep => until_due,
+            Wait::Hybrid => until_due.saturating_sub(POLL_BEFORE_DUE_NS),
+            Wait::Spin => 0,
+        };
+        sleep.min(until_check)
+    }
+
+    /// Sends what is due, as long as connections are free.
+    fn pace(&mut self, mut now: u64) {
+        let depth = self.plan.depth as u64;
+        while self.due_ns <= now && self.running {
+            if self.recorder.is_over(now) {
+                self.rotate(now);
+                continue;
+            }
+            let Some(index) = self.next_idle() else {
+                if self.plan.open.as_ref().is_none_or(|open| open.late == Late::Queue) {
+                    return;
+                }
+                self.recorder.now.counts.due += depth;
+                self.recorder.now.counts.dropped += depth;
+                self.advance();
+                continue;
+            };
+            let due_ns = self.due_ns;
+            self.advance();
+            self.recorder.now.counts.due += depth;
+            let idle_ns = self.connections[index].idle_ns;
+            self.recorder.now.times.lateness.record(now - idle_ns.max(due_ns));
+            if idle_ns > due_ns {
+                self.recorder.now.times.queue.record(idle_ns - due_ns);
+            }
+            self.send(index, due_ns, now);
+            now = monotonic_ns();
+        }
+    }
+
+    /// The connection that has been idle for longest.
+    fn next_idle(&mut self) -> Option<usize> {
+        while let Some((index, generation)) = self.idle.pop_front() {
+            let connection = &self.connections[index as usize];
+            if connection.generation == generation && connection.doing == Doing::Idle {
+                return Some(index as usize);
+            }
+        }
+        None
+    }
+
+    fn advance(&mut self) {
+        if let Some(schedule) = &mut self.schedule {
+            schedule.advance();
+        }
+        self.set_due();
+    }
+
+    fn set_due(&mut self) {
+        let next = self.schedule.as_mut().and_then(Schedule::next_ns);
+        self.due_ns = next.map_or(u64::MAX, |offset_ns| self.base_ns + offset_ns);
+    }
+
+    /// Everything that has its time: called when `next_check_ns` has come.
+    fn check(&mut self, now: u64) {
+        if self.running && self.recorder.is_over(now) {
+            self.rotate(now);
+        }
+        self.recorder.sample_rate(now);
+        self.ring(now);
+        if now >= self.next_timeout_scan_ns {
+            self.scan_timeouts(now);
+            self.next_timeout_scan_ns = now + (self.plan.timeout_ns / 8).clamp(1_000_000, CHECK_NS);
+        }
+        let drain_over = self.recorder.draining()
+            && (self.schedule.is_none()
+                || now >= self.base_ns + self.plan.warmup_ns + self.plan.duration_ns() + self.plan.drain_ns);
+        if drain_over || (self.running && stop_wanted()) {
+            self.stopped = true;
+        }
+        let timer = self.timers.peek().map_or(u64::MAX, |Reverse((at_ns, _, _))| *at_ns);
+        self.next_check_ns = (now + CHECK_NS)
+            .min(self.next_timeout_scan_ns)
+            .min(self.recorder.now.end_ns)
+            .min(timer);
+    }
+
+    /// Begins the interval that `now` lies in, and the stage if there is a new one.
+    pub(super) fn rotate(&mut self, now: u64) {
+        let before = self.recorder.now.phase;
+        self.recorder.rotate(now);
+        let after = self.recorder.now.phase;
+        if before == Phase::Warmup && after != Phase::Warmup {
+            // what the warm-up left unsent is not the window's
+            let window_ns = self.plan.warmup_ns as f64;
+            if let Some(schedule) = &mut self.schedule {
+                schedule.skip_until(window_ns);
+            }
+            self.set_due();
+            self.polling_ns = 0;
+        }
+        if let Some(stage) = self.recorder.stage() {
+            let wanted = self.plan.share(stage.connections, self.number);
+            if wanted != self.wanted {
+                self.want(wanted, now);
+            }
+        } else if self.schedule.is_none() {
+            self.stopped = true;
+        }
+    }
+
+    /// Handles timers that have come.
+    fn ring(&mut self, now: u64) {
+        while let Some(&Reverse((at_ns, index, generation))) = self.timers.peek() {
+            if at_ns > now {
+                break;
+            }
+            self.timers.pop();
+            let connection = &self.connections[index as usize];
+            if connection.generation != generation {
+                continue;
+            }
+            match connection.doing {
+                Doing::Closed => self.open(index as usize, now),
+                Doing::Delayed => self.send(index as usize, now, now),
+                _ => {}
+            }
+        }
+    }
+
+    fn end(mut self) -> Ending {
+        let now = monotonic_ns();
+        let mut ending = Ending {
+            polling_ns: self.polling_ns,
+            stopped_ns: now,
+            wanted: self.wanted,
+            ..Ending::default()
+        };
+        for connection in &self.connections {
+            if connection.fd >= 0 {
+                ending.open += 1;
+                close(connection.fd);
+            }
+            if connection.doing == Doing::Busy {
+                let in_flight = u64::from(connection.in_flight);
+                ending.unfinished += in_flight;
+                ending.oldest_ns = ending.oldest_ns.max(now - connection.sent_ns);
+                if self.schedule.is_some() && connection.due_ns >= self.window_start_ns {
+                    ending.censored.record_many(now - connection.due_ns, in_flight);
+                }
+            }
+        }
+        self.censor_unsent(now, &mut ending);
+        self.recorder.finish(now);
+        ending.window_cpu = self.recorder.window_cpu;
+        ending
+    }
+
+    /// Enters requests that were due and never sent with their ages, in bulk if they are many.
+    fn censor_unsent(&mut self, now: u64, ending: &mut Ending) {
+        const POINTS: u64 = 10_000;
+        let Some(schedule) = &self.schedule else { return };
+        let end_ns = now.min(self.window_start_ns + self.plan.duration_ns());
+        let unsent = schedule.left_until((end_ns - self.base_ns.min(end_ns)) as f64);
+        let depth = self.plan.depth as u64;
+        let points = unsent.min(POINTS);
+        for point in 0..points {
+            // the batches [from, to) have about the age of the one in their middle
+            let (from, to) = (unsent * point / points, unsent * (point + 1) / points);
+            let Some(due_ns) = schedule.ahead_ns((from + to) / 2) else { break };
+            let age_ns = now.saturating_sub(self.base_ns + due_ns);
+            ending.censored.record_many(age_ns, (to - from) * depth);
+        }
+        ending.unsent = unsent * depth;
+        ending.unfinished += unsent * depth;
+    }
+}

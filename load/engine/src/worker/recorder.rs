@@ -1,0 +1,177 @@
+//! Keeps the current interval of a thread and hands over the finished ones.
+
+use crate::interval::{Interval, Phase};
+use crate::plan::Stage;
+use crate::sys::clock::{process_cpu, thread_cpu, CpuTime, SECOND_NS};
+use std::sync::mpsc::{Receiver, Sender};
+
+/// Notes of one kind are kept so often; the counts say the rest.
+const NOTES_MAX: usize = 8;
+/// Stretch over which answers per second are sampled, as wrk does it.
+const RATE_STRETCH_NS: u64 = 100_000_000;
+
+/// CPU time of a thread and of the process at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuMark {
+    /// Of the calling thread.
+    pub thread: CpuTime,
+    /// Of the whole process.
+    pub process: CpuTime,
+}
+
+impl CpuMark {
+    fn now() -> CpuMark {
+        CpuMark { thread: thread_cpu(), process: process_cpu() }
+    }
+}
+
+/// The measuring side of a thread.
+pub struct Recorder {
+    /// The interval that is being filled.
+    pub now: Box<Interval>,
+    stages: Vec<Stage>,
+    stage: usize,
+    base_ns: u64,
+    /// CPU time when the measured window began and ended.
+    pub window_cpu: [CpuMark; 2],
+    rate_start_ns: u64,
+    rate_completed: u64,
+    source: usize,
+    finished: Sender<Finished>,
+    spare: Receiver<Box<Interval>>,
+}
+
+/// A finished interval and the number of the thread that it comes from.
+pub type Finished = (usize, Box<Interval>);
+
+impl Recorder {
+    /// A recorder that sends intervals to `finished` and takes empty ones from `spare`.
+    pub fn new(
+        source: usize,
+        finished: Sender<Finished>,
+        spare: Receiver<Box<Interval>>,
+    ) -> Recorder {
+        let now = Box::new(Interval { end_ns: u64::MAX, ..Interval::default() });
+        Recorder {
+            now,
+            stages: Vec::new(),
+            stage: 0,
+            base_ns: 0,
+            window_cpu: [CpuMark::default(); 2],
+            rate_start_ns: u64::MAX,
+            rate_completed: 0,
+            source,
+            finished,
+            spare,
+        }
+    }
+
+    /// The load begins at `base_ns` and goes through `stages`.
+    pub fn begin(&mut self, base_ns: u64, stages: Vec<Stage>) {
+        self.base_ns = base_ns;
+        self.stages = stages;
+        self.stage = 0;
+        self.turn(base_ns);
+        self.rate_start_ns = base_ns;
+    }
+
+    /// The stage that is running; `None` in the drain.
+    pub fn stage(&self) -> Option<Stage> {
+        self.stages.get(self.stage).copied()
+    }
+
+    /// Whether the measured window is over.
+    pub fn draining(&self) -> bool {
+        self.now.phase == Phase::Drain
+    }
+
+    /// Whether `now_ns` lies behind the current interval.
+    #[inline]
+    pub fn is_over(&self, now_ns: u64) -> bool {
+        now_ns >= self.now.end_ns
+    }
+
+    /// Goes on to the interval in which `now_ns` lies.
+    pub fn rotate(&mut self, now_ns: u64) {
+        while self.now.end_ns <= now_ns {
+            let end_ns = self.now.end_ns;
+            let over = self.stage().is_none_or(|stage| self.base_ns + stage.end_ns <= end_ns);
+            if over {
+                self.stage += 1;
+            }
+            self.turn(end_ns);
+        }
+    }
+
+    /// Ends the current interval here; the next one begins.
+    fn turn(&mut self, start_ns: u64) {
+        let phase_before = self.now.phase;
+        let mut next = self.spare.try_recv().unwrap_or_default();
+        match self.stage() {
+            Some(stage) => {
+                next.phase = stage.phase;
+                next.step = stage.step;
+                next.end_ns = (start_ns + SECOND_NS).min(self.base_ns + stage.end_ns);
+            }
+            None => {
+                next.phase = Phase::Drain;
+                next.step = self.now.step;
+                next.end_ns = u64::MAX;
+            }
+        }
+        next.start_ns = start_ns;
+        if next.phase != phase_before {
+            self.mark_cpu(next.phase);
+        }
+        let mut finished = std::mem::replace(&mut self.now, next);
+        finished.end_ns = start_ns;
+        // the receiver only goes away when the process ends
+        let _ = self.finished.send((self.source, finished));
+        self.rate_completed = 0;
+        self.rate_start_ns = start_ns;
+    }
+
+    fn mark_cpu(&mut self, phase: Phase) {
+        match phase {
+            Phase::Measured => self.window_cpu[0] = CpuMark::now(),
+            Phase::Drain => self.window_cpu[1] = CpuMark::now(),
+            Phase::Setup | Phase::Warmup => {}
+        }
+    }
+
+    /// The run ends here; everything is handed over.
+    pub fn finish(&mut self, now_ns: u64) {
+        if matches!(self.now.phase, Phase::Measured) {
+            self.window_cpu[1] = CpuMark::now();
+        }
+        self.sample_rate(now_ns);
+        let mut finished = std::mem::take(&mut self.now);
+        finished.end_ns = now_ns;
+        let _ = self.finished.send((self.source, finished));
+    }
+
+    /// Notes answers per second since the last sample.
+    pub fn sample_rate(&mut self, now_ns: u64) {
+        let elapsed_ns = now_ns.saturating_sub(self.rate_start_ns);
+        if elapsed_ns < RATE_STRETCH_NS {
+            return;
+        }
+        let completed = self.now.counts.completed.saturating_sub(self.rate_completed);
+        // like wrk: a stretch without answers is merged into the next one
+        if completed > 0 {
+            self.now.rates.push(completed as f64 * SECOND_NS as f64 / elapsed_ns as f64);
+            self.rate_start_ns = now_ns;
+            self.rate_completed = self.now.counts.completed;
+        }
+    }
+
+    /// Keeps a sentence about something notable, unless there are several already.
+    pub fn note(&mut self, text: impl FnOnce() -> String) {
+        if self.now.notes.len() < NOTES_MAX {
+            let text = text();
+            if !self.now.notes.contains(&text) {
+                self.now.notes.push(text);
+            }
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! One response after the other out of a stream of bytes, resumable at any of them.
+//!
+//! The reader holds no buffer. What it does not consume (a head or a line whose end is missing)
+//! the caller keeps and hands in again with more behind it.
+
+use crate::chunked::Chunked;
+use crate::head::{self, Framing, Head, Malformed};
+
+/// Receives the fields and the body of a response, for scripts that want to see them.
+pub trait Sink {
+    /// A header field or trailer, the name as received.
+    fn header(&mut self, _name: &[u8], _value: &[u8]) {}
+    /// A piece of the body.
+    fn body(&mut self, _piece: &[u8]) {}
+}
+
+/// A sink for callers that only count.
+pub struct Ignore;
+
+impl Sink for Ignore {}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Head,
+    Fixed(u64),
+    Chunked(Chunked),
+    UntilClose,
+}
+
+/// A complete response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// Status code.
+    pub status: u16,
+    /// Whether the connection may carry another request.
+    pub keep_alive: bool,
+    /// Length of the body.
+    pub body_bytes: u64,
+    /// A form was met that is tolerated but not correct.
+    pub tolerated: bool,
+}
+
+/// How far a call came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The response is not complete; so many bytes were used up.
+    More(usize),
+    /// The response is complete; so many bytes were used up.
+    Done(usize, Done),
+}
+
+/// Reads the responses of one connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Parser {
+    state: State,
+    done: Done,
+}
+
+impl Default for Parser {
+    fn default() -> Self {
+        let done = Done {
+            status: 0,
+            keep_alive: true,
+            body_bytes: 0,
+            tolerated: false,
+        };
+        Parser {
+            state: State::Head,
+            done,
+        }
+    }
+}
+
+impl Parser {
+    /// Whether the next byte begins a response.
+    #[inline]
+    pub fn at_start(&self) -> bool {
+        self.state == State::Head
+    }
+
+    /// Enters a response whose head was recognised elsewhere (by the template) and of whose body
+    /// `left` bytes are still to come.
+    pub fn resume_body(&mut self, done: Done, left: u64) {
+        self.done = done;
+        self.state = State::Fixed(left);
+    }
+
+    /// Reads on. `no_body` says that the response answers a HEAD request.
+    /// `seen` learns of every complete head and its bytes.
+    pub fn feed(
+        &mut self,
+        input: &[u8],
+        no_body: bool,
+        sink: &mut impl Sink,
+        seen: &mut dyn FnMut(&Head, &[u8]),
+    ) -> Result<Progress, Malformed> {
+        let mut consumed = 0;
+        while self.state == State::Head {
+            let rest = &input[consumed..];
+            if rest.is_empty() {
+                return Ok(Progress::More(consumed));
+            }
+            let parsed = head::parse(rest, no_body, &mut |name, value| sink.header(name, value))?;
+            let Some(head) = parsed else {
+                return Ok(Progress::More(consumed));
+            };
+            consumed += head.len;
+            if head.status == 101 {
+                return Err(Malformed::Upgrade);
+            }
+            if head.status >= 200 {
+                seen(&head, &rest[..head.len]);
+                if self.enter_body(&head) {
+                    return Ok(Progress::Done(consumed, self.finish()));
+                }
+            }
+        }
+        self.feed_body(input, consumed, sink)
+    }
+
+    /// The server has closed: right for a body that lasts until then, wrong inside anything else.
+    pub fn end_of_stream(&mut self) -> Result<Done, Malformed> {
+        match self.state {
+            State::UntilClose => Ok(self.finish()),
+            _ => Err(Malformed::EarlyEof),
+        }
+    }
+
+    /// Takes over what the head says; true if there is no body to wait for.
+    fn enter_body(&mut self, head: &Head) -> bool {
+        self.done = Done {
+            status: head.status,
+            keep_alive: head.keep_alive,
+            body_bytes: 0,
+            tolerated: head.tolerated,
+        };
+        self.state = match head.framing {
+            Framing::None | Framing::Length(0) => return true,
+            Framing::Length(length) => State::Fixed(length),
+            Framing::Chunked => State::Chunked(Chunked::Size),
+            Framing::UntilClose => State::UntilClose,
+        };
+        false
+    }
+
+    fn feed_body(
+        &mut self,
+        input: &[u8],
+        mut consumed: usize,
+        sink: &mut impl Sink,
+    ) -> Result<Progress, Malformed> {
+        let rest = &input[consumed..];
+        match &mut self.state {
+            State::Head => {}
+            State::Fixed(left) => {
+                let used = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
+                sink.body(&rest[..used]);
+                *left -= used as u64;
+                self.done.body_bytes += used as u64;
+                consumed += used;
+                if *left == 0 {
+                    return Ok(Progress::Done(consumed, self.finish()));
+                }
+            }
+            State::Chunked(chunked) => {
+                let fed = chunked.feed(rest, sink)?;
+                self.done.body_bytes += fed.body_bytes;
+                consumed += fed.consumed;
+                if fed.ended {
+                    return Ok(Progress::Done(consumed, self.finish()));
+                }
+            }
+            State::UntilClose => {
+                sink.body(rest);
+                self.done.body_bytes += rest.len() as u64;
+                consumed += rest.len();
+            }
+        }
+        Ok(Progress::More(consumed))
+    }
+
+    fn finish(&mut self) -> Done {
+        self.state = State::Head;
+        self.done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    /// Feeds `text` in two pieces, keeping what is not consumed, as a connection does.
+    fn in_pieces(text: &[u8], cut: usize) -> Result<Vec<Done>, Malformed> {
+        let mut parser = Parser::default();
+        let mut kept: Vec<u8> = Vec::new();
+        let mut answers = Vec::new();
+        for piece in [&text[..cut], &text[cut..]] {
+            kept.extend_from_slice(piece);
+            loop {
+                let step = parser.feed(&kept, false, &mut Ignore, &mut |_, _| {})?;
+                let (Progress::More(used) | Progress::Done(used, _)) = step;
+                kept.drain(..used);
+                match step {
+                    Progress::Done(_, done) => answers.push(done),
+                    Progress::More(_) => break,
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    #[test]
+    fn every_split_point_gives_the_same_answers() {
+        let text =
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello\
+            HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nT: x\r\n\r\n\
+            HTTP/1.1 204 None\r\n\r\n";
+        for cut in 0..=text.len() {
+            let answers = in_pieces(text, cut).expect("well formed");
+            let short: Vec<_> = answers.iter().map(|d| (d.status, d.body_bytes)).collect();
+            assert_eq!(short, [(200, 5), (404, 3), (204, 0)], "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_stream_ends_only_an_open_body() {
+        let mut parser = Parser::default();
+        let head = b"HTTP/1.1 200 OK\r\n\r\nabc";
+        parser
+            .feed(head, false, &mut Ignore, &mut |_, _| {})
+            .expect("well formed");
+        assert_eq!(parser.end_of_stream().map(|done| done.body_bytes), Ok(3));
+        let mut parser = Parser::default();
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc";
+        parser
+            .feed(head, false, &mut Ignore, &mut |_, _| {})
+            .expect("well formed");
+        assert_eq!(parser.end_of_stream(), Err(Malformed::EarlyEof));
+    }
+
+    #[test]
+    fn switching_protocols_is_an_error() {
+        assert_eq!(
+            in_pieces(b"HTTP/1.1 101 Up\r\n\r\n", 0),
+            Err(Malformed::Upgrade)
+        );
+    }
+
+    #[test]
+    fn a_sink_sees_fields_trailers_and_body() {
+        #[derive(Default)]
+        struct Keep(Vec<u8>);
+        impl Sink for Keep {
+            fn header(&mut self, name: &[u8], value: &[u8]) {
+                self.0.extend_from_slice(name);
+                self.0.push(b'=');
+                self.0.extend_from_slice(value);
+                self.0.push(b' ');
+            }
+            fn body(&mut self, piece: &[u8]) {
+                self.0.extend_from_slice(piece);
+            }
+        }
+        let text =
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\nT: x\r\n\r\n";
+        let mut keep = Keep::default();
+        let step = Parser::default().feed(text, false, &mut keep, &mut |_, _| {});
+        assert!(matches!(step, Ok(Progress::Done(..))));
+        assert_eq!(keep.0, b"Transfer-Encoding=chunked abT=x ");
+    }
+}

@@ -1,0 +1,162 @@
+//! The parts of a URL that a request needs, split as wrk splits them.
+
+use alloc::string::{String, ToString};
+
+/// A URL in its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// `http`, `https`, or `unix` (ours: the host is then a socket path).
+    pub scheme: String,
+    /// Host name or address, without brackets; for `unix` the path of the socket.
+    pub host: String,
+    /// Port as typed, if any.
+    pub port: Option<String>,
+    /// Everything from the path on, query and fragment included; at least `/`.
+    pub path: String,
+}
+
+impl Url {
+    /// Splits `text`; `None` if scheme or host are missing or the port is no number.
+    pub fn parse(text: &str) -> Option<Url> {
+        let (scheme, rest) = text.split_once("://")?;
+        if scheme.is_empty() || text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+            return None;
+        }
+        if scheme == "unix" {
+            return Url::parse_unix(rest);
+        }
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        let authority = authority
+            .rsplit_once('@')
+            .map_or(authority, |(_, host)| host);
+        let (host, port) = split_port(authority)?;
+        if host.is_empty() {
+            return None;
+        }
+        let path = if path.starts_with('/') {
+            path.to_string()
+        } else {
+            "/".to_string() + path
+        };
+        Some(Url {
+            scheme: scheme.to_string(),
+            host: host.to_string(),
+            port,
+            path,
+        })
+    }
+
+    /// `unix:///run/app.sock:/path`: the request path follows the last `:/`.
+    fn parse_unix(rest: &str) -> Option<Url> {
+        let (socket, path) = match rest.rfind(":/") {
+            Some(at) => (&rest[..at], &rest[at + 1..]),
+            None => (rest, "/"),
+        };
+        if !socket.starts_with('/') {
+            return None;
+        }
+        let (scheme, host) = ("unix".to_string(), socket.to_string());
+        Some(Url {
+            scheme,
+            host,
+            port: None,
+            path: path.to_string(),
+        })
+    }
+
+    /// The value of the Host header: `[v6]` in brackets, the port if one was typed.
+    pub fn host_header(&self) -> String {
+        if self.scheme == "unix" {
+            return "localhost".to_string();
+        }
+        let mut text = if self.host.contains(':') {
+            String::from("[") + &self.host + "]"
+        } else {
+            self.host.clone()
+        };
+        if let Some(port) = &self.port {
+            text.push(':');
+            text.push_str(port);
+        }
+        text
+    }
+
+    /// The port to connect to.
+    pub fn port_number(&self) -> u16 {
+        let default = if self.is_tls() { 443 } else { 80 };
+        self.port
+            .as_ref()
+            .and_then(|port| port.parse().ok())
+            .unwrap_or(default)
+    }
+
+    /// Whether the connection is encrypted.
+    pub fn is_tls(&self) -> bool {
+        self.scheme.starts_with("https")
+    }
+}
+
+fn split_port(authority: &str) -> Option<(&str, Option<String>)> {
+    let (host, port) = if let Some(inner) = authority.strip_prefix('[') {
+        let (host, after) = inner.split_once(']')?;
+        (host, after.strip_prefix(':'))
+    } else {
+        match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        }
+    };
+    let port = port.filter(|text| !text.is_empty());
+    if port.is_some_and(|text| text.parse::<u16>().is_err()) {
+        return None;
+    }
+    Some((host, port.map(ToString::to_string)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(text: &str) -> (String, u16, String, String) {
+        let url = Url::parse(text).expect("a URL");
+        (
+            url.host.clone(),
+            url.port_number(),
+            url.path.clone(),
+            url.host_header(),
+        )
+    }
+
+    #[test]
+    fn splits_hosts_ports_and_paths() {
+        let own = |a: &str, b, c: &str, d: &str| (a.into(), b, c.into(), d.into());
+        assert_eq!(parts("http://h"), own("h", 80, "/", "h"));
+        assert_eq!(parts("http://h:81/a?b#c"), own("h", 81, "/a?b#c", "h:81"));
+        assert_eq!(parts("https://u:p@h/x"), own("h", 443, "/x", "h"));
+        assert_eq!(
+            parts("http://[::1]:8080/"),
+            own("::1", 8080, "/", "[::1]:8080")
+        );
+        assert_eq!(parts("http://h?q"), own("h", 80, "/?q", "h"));
+        assert_eq!(
+            parts("unix:///run/a.sock:/p"),
+            own("/run/a.sock", 80, "/p", "localhost")
+        );
+    }
+
+    #[test]
+    fn refuses_what_is_no_url() {
+        for text in [
+            "",
+            "h",
+            "http://",
+            "http:///x",
+            "://h",
+            "http://h:x/",
+            "http://a b/",
+        ] {
+            assert_eq!(Url::parse(text), None, "{text:?}");
+        }
+    }
+}
