@@ -403,7 +403,7 @@ def _metrics(axes: dict, rps: float, bottleneck: str, rng: random.Random) -> dic
     load = 0.99 if bottleneck == "client" else 0.62
     size = axes.get("payload", 1000)
     return {
-        "rps": rps, "rps[0]": rps, "throughput": rps * size * 8,
+        "rps": rps, "rps[0]": rps, "throughput": rps * size * 8e-9,
         "latency.mean": mean_us, "latency.p50": mean_us * 0.93, "latency.p75": mean_us * 1.1,
         "latency.p90": mean_us * 1.4, "latency.p99": mean_us * 2.2,
         "latency.p99_9": mean_us * 4.1, "latency.max": mean_us * 9,

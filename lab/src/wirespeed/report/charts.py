@@ -31,6 +31,8 @@ OVER_TIME = (
     "gc.pause_ms",
 )
 SHARED = "Instances share cores."
+LOG_FROM = 30  # latencies that differ by more stand on a logarithmic axis
+REACH_MIN = 4.0  # %: the least that the axis of the trials in time order shows
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,24 @@ def _sheet_chart(summary: Summary, sheet: Sheet, metric: str, *, hold: bool) -> 
     highest = max(p.y for line in lines for p in line.points)
     if not hold and highest <= 0:
         return None
-    shown = wording.measure(metric, highest)
+    shown = _measure(sheet, metric, highest)
     lines = [_scaled(line, shown.scale) for line in lines]
     title = f"{sheet.title}: {shown.head} by {x_label}"
-    svg = plot.line_chart(lines, Labels(title, x_label, shown.head), is_thin=not hold)
+    is_log = metric.startswith("latency.") and _spans_decades(lines)
+    labels = Labels(title, x_label, shown.head + (" (log)" if is_log else ""))
+    svg = plot.line_chart(lines, labels, is_thin=not hold, is_log=is_log)
     return Chart(svg, _caption(sheet, shown, hold))
+
+
+def _spans_decades(lines: Sequence[Series]) -> bool:
+    """Whether small figures would vanish at the foot of a linear axis."""
+    values = [p.y for line in lines for p in line.points]
+    return min(values) > 0 and max(values) / min(values) > LOG_FROM
+
+
+def _measure(sheet: Sheet, metric: str, highest: float) -> wording.Measure:
+    is_ms = len(sheet.metrics) > 1 and wording.is_long(highest)
+    return wording.measure(metric, sheet.units.get(metric, ""), is_ms=is_ms)
 
 
 def _caption(sheet: Sheet, shown: wording.Measure, hold: bool) -> str:
@@ -164,26 +179,45 @@ def trials_over_time(summary: Summary) -> Chart | None:
                 marks.setdefault(cell.axes.get(axis or ""), []).append(point)
             elif point:
                 crosses.append(point)
+    every = [point for points in (*marks.values(), crosses) for point in points]
+    if not marks:
+        return None
+    reach = _reach(every)
     lines = [
-        Series(str(name) if axis else metric, colour(summary, axis or "", name), tuple(points))
+        Series(
+            str(name) if axis else metric, colour(summary, axis or "", name), _cut(points, reach)
+        )
         for name, points in marks.items()
     ]
-    if not lines:
-        return None
     lines.sort(key=lambda line: line.colour)
+    canary = _canary(summary, first, reach)
     labels = Labels("Every trial in time order", "minutes since the first trial",
                     f"{wording.measure(metric).label}, % from the cell's median")  # fmt: skip
-    svg = plot.strip_chart(lines, crosses, _canary(summary, first), labels)
-    return Chart(svg, _time_caption(bool(crosses), _canary(summary, first) is not None))
+    svg = plot.strip_chart(lines, _cut(crosses, reach), canary, labels)
+    beyond = sum(abs(point.y) > reach for point in every)
+    return Chart(svg, _time_caption(bool(crosses), canary is not None, reach, beyond))
 
 
-def _time_caption(has_crosses: bool, has_canary: bool) -> str:
+def _time_caption(has_crosses: bool, has_canary: bool, cut: float, beyond: int) -> str:
     parts = ["Each mark is one trial. Were marks of one colour to drift, a gain would be in doubt."]
     if has_crosses:
         parts.append("Crosses are invalid trials, which count nowhere.")
     if has_canary:
         parts.append("Thin line: fixed work beside each trial (canary); up is a slower machine.")
+    if beyond:
+        trials = wording.count(beyond, "trial")
+        parts.append(f"{trials} beyond ±{cut:.0f} %, drawn at the edge.")
     return " ".join(parts)
+
+
+def _reach(points: Sequence[Point]) -> float:
+    """How far the axis goes: most trials, not the single far one."""
+    sizes = sorted(abs(p.y) for p in points)
+    return max(REACH_MIN, 1.5 * sizes[int(0.95 * (len(sizes) - 1))])
+
+
+def _cut(points: Sequence[Point], reach: float) -> tuple[Point, ...]:
+    return tuple(Point(p.x, min(max(p.y, -reach), reach)) for p in points)
 
 
 def _deviation(trial: Trial, metric: str, middle: float | None, first: float) -> Point | None:
@@ -193,7 +227,7 @@ def _deviation(trial: Trial, metric: str, middle: float | None, first: float) ->
     return Point((trial.t_start - first) / 60, (value / middle - 1) * 100)
 
 
-def _canary(summary: Summary, first: float) -> Series | None:
+def _canary(summary: Summary, first: float, reach: float) -> Series | None:
     times = [
         (trial.t_start, (trial.canary.before_ms + trial.canary.after_ms) / 2)
         for trial in summary.valid
@@ -202,8 +236,8 @@ def _canary(summary: Summary, first: float) -> Series | None:
     if len(times) < 2:
         return None
     middle = median(ms for _, ms in times)
-    points = (Point((t - first) / 60, (ms / middle - 1) * 100) for t, ms in times)
-    return Series("canary", 5, tuple(points), is_marked=False)
+    points = [Point((t - first) / 60, (ms / middle - 1) * 100) for t, ms in times]
+    return Series("canary", 5, _cut(points, reach), is_marked=False)
 
 
 def resources_over_time(summary: Summary) -> tuple[list[Chart], str]:
@@ -216,14 +250,15 @@ def resources_over_time(summary: Summary) -> tuple[list[Chart], str]:
     charts = []
     for metric in OVER_TIME:
         lines = []
-        for i, (name, found) in enumerate(samples.items()):
+        for name, found in samples.items():
             points = tuple(
                 Point((sample.t_ns - found[0].t_ns) / 1e9, sample.values[metric])
                 for sample in found
                 if sample.values.get(metric) is not None
             )
             if len(points) > 1:
-                lines.append(Series(name, i % SERIES_MAX, points, is_marked=False))
+                shade = colour(summary, contender_axis(summary) or "", name)
+                lines.append(Series(name, shade, points, is_marked=False))
         chart = _time_chart(metric, lines)
         if chart:
             charts.append(chart)
@@ -278,7 +313,7 @@ def write_chart(run_dir: Path, out: Path, table: int | None = None) -> Path:
     lines, x_label = series(summary, sheet, metric)
     if not lines:
         raise ResultsError(f"{run_dir}: table {sheet.number} has no measured cell to draw")
-    shown = wording.measure(metric)
+    shown = _measure(sheet, metric, 0.0)
     facts = summary.run.facts
     machine = [str(facts.get("cpu_model", "")), f"{facts.get('cores', '?')} cores"]
     repeats = max(len(p.repeats) for line in lines for p in line.points)

@@ -132,10 +132,10 @@ def _facts(summary: Summary, level: int) -> dict[str, Any]:
         "unmeasured": story.unmeasured(summary),
         "invalid": [_invalid_row(trial) for trial in summary.invalid[:INVALID_MAX]],
         "invalid_hidden": max(0, len(summary.invalid) - INVALID_MAX),
-        "facts": sorted(run.facts.items()),
+        "facts": [(name.replace("_mib", ", MiB"), run.facts[name]) for name in sorted(run.facts)],
         "commands": commands(summary),
         "recipe": _text(summary.run_dir / "recipe.toml"),
-        "site": _text(summary.run_dir / "site.toml"),
+        "site": _text(summary.run_dir / "site.toml") or _text(summary.run_dir / "site.json"),
         "repeat": repeat_command(summary),
         "bottleneck_key": BOTTLENECK_KEY,
         "data": _data(summary),
@@ -144,7 +144,7 @@ def _facts(summary: Summary, level: int) -> dict[str, Any]:
 
 def _sentence(text: str) -> tuple[str, str]:
     """A sentence of the front: what it is about, and the rest."""
-    head, mark, rest = text.partition(": ")
+    head, mark, rest = text.replace(" %", "\u00a0%").partition(": ")
     return (f"{head}:", rest) if mark else ("", text)
 
 

@@ -89,15 +89,19 @@ class Labels:
     captions: tuple[str, ...] = field(default=())
 
 
-def line_chart(series: Sequence[Series], labels: Labels, *, is_thin: bool = False) -> str:
+def line_chart(
+    series: Sequence[Series], labels: Labels, *, is_thin: bool = False, is_log: bool = False
+) -> str:
     """Lines over an axis of numbers, or marks over an axis of names, with every repeat."""
     positions, x_of, is_numeric = _x_axis(series)
     height = [y for s in series for p in s.points for y in (p.y, *p.repeats)]
     legend, legend_height = _legend(series)
     lift = legend_height + sum(18 for _ in labels.captions)
-    frame = Frame(lambda v: v, _y_scale(height, TOP - 14 + lift, HEIGHT - BOTTOM + lift),
-                  top=TOP - 14 + lift, bottom=HEIGHT - BOTTOM + lift)  # fmt: skip
-    body = [*_y_axis(frame, height, labels.y), *_x_ticks(frame, positions, x_of, labels.x)]
+    top, foot = TOP - 14 + lift, HEIGHT - BOTTOM + lift
+    y_of = _log_scale(height, top, foot) if is_log else _y_scale(height, top, foot)
+    frame = Frame(lambda v: v, y_of, top=top, bottom=foot)
+    marks = decades(height) if is_log else ticks_above(max(height, default=1.0))
+    body = [*_grid(frame, marks, labels.y, compact), *_x_ticks(frame, positions, x_of, labels.x)]
     for s in series:
         body.append(_line(s, frame, x_of, is_numeric))
     bottom = frame.bottom + BOTTOM
@@ -225,6 +229,19 @@ def _is_geometric(numbers: Sequence[float]) -> bool:
 def _y_scale(values: Sequence[float], top: float, bottom: float) -> Callable[[float], float]:
     highest = ticks_above(max(values, default=1.0))[-1] or 1.0
     return lambda v: bottom - v / highest * (bottom - top)
+
+
+def _log_scale(values: Sequence[float], top: float, bottom: float) -> Callable[[float], float]:
+    marks = decades(values)
+    low, high = math.log(marks[0]), math.log(marks[-1])
+    return lambda v: bottom - (math.log(max(v, marks[0])) - low) / (high - low) * (bottom - top)
+
+
+def decades(values: Sequence[float]) -> list[float]:
+    """Powers of ten around the values."""
+    positive = [v for v in values if v > 0]
+    first, last = math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive)))
+    return [10.0**power for power in range(first, max(last, first + 1) + 1)]
 
 
 def ticks_above(highest: float) -> list[float]:

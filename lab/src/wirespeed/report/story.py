@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from wirespeed.report import wording
+from wirespeed.report import given, wording
 from wirespeed.results.statistics import CONFIDENCE
 from wirespeed.results.summary import (
     LITTLE_RESIDUAL_MAX,
@@ -217,12 +217,26 @@ def method(summary: Summary) -> str:
         "blocked": "blocks: one stack after the other",
     }.get(plan.order, plan.order)
     return (
-        f"Every cell was planned {plan.repeat} times, each time with a fresh server, in {order}. "
-        f"A trial warms up for {duration_for_people(plan.warmup_s)} and measures for "
-        f"{duration_for_people(plan.duration_s)}. A figure is the median of its valid trials. "
+        f"Every cell was planned {plan.repeat} times, {_life(summary)}, in {order}. "
+        f"A trial warms up for {_time(plan.warmup_s)} and measures for {_time(plan.duration_s)}. "
+        "A figure is the median of its valid trials. "
         "Beside the ratio of the medians stands the Hodges-Lehmann gain with an exact interval "
         f"that covers at least {CONFIDENCE:.0%}; a verdict needs four trials on each side."
     )
+
+
+def _time(seconds: float) -> str:
+    return duration_for_people(seconds) if seconds >= 60 else f"{seconds:.3g} s"
+
+
+def _life(summary: Summary) -> str:
+    restart = given.restart(summary.run_dir)
+    if restart == "trial":
+        return "each time with a fresh server"
+    if restart == "ramp":
+        return "each time in a fresh server that walks the whole ramp"
+    axes = wording.listed(restart.split("+"))
+    return f"each time in another server's life; one life ({axes}) walks the other axes"
 
 
 def _some(places: Iterable[str], most: int = 4) -> str:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import csv
 import io
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wirespeed.report import published, wording
+from wirespeed.report import given, published, wording
 from wirespeed.report.published import HEAD, Document, Figure
 from wirespeed.results import store
 from wirespeed.results.model import Trial
@@ -74,7 +73,8 @@ class Source:
     def figure(self, cell: Cell, metric: str) -> Figure | None:
         merged: dict[str, Any] = {}
         for axis, value in cell.axes.items():
-            merged.update(self.variables.get(axis, {}).get(str(value), {}))
+            found = self.variables.get(axis, {}).get(str(value), {})
+            merged.update(found if isinstance(found, dict) else {})
         return self.document.figure(metric, cell.axes, merged, self.stacks, self.scale)
 
 
@@ -84,7 +84,7 @@ def source(summary: Summary, sheet: Sheet) -> Source | None:
     document = published.read(str(spec.get("file", ""))) if isinstance(spec, dict) else None
     if document is None or not isinstance(spec, dict):
         return None
-    variables = _axis_variables(summary.run_dir)
+    variables = given.axis_variables(summary.run_dir)
     scale = float(spec.get("scale", 1.0))
     return Source(document, spec.get("stacks", {}), scale, variables)
 
@@ -106,7 +106,9 @@ def grid(summary: Summary, sheet: Sheet) -> Grid:
 
 
 def _columns(sheet: Sheet, beside: Source | None) -> list[Column]:
-    ours = [Column(OURS, label) for label in _value_heads(sheet, beside)]
+    unit = _measure(sheet, sheet.metrics[0], beside).unit if len(sheet.metrics) == 1 else ""
+    ours = f"{OURS}, {unit}" if unit else OURS
+    own = [Column(ours, label) for label in _value_heads(sheet, beside)]
     gains = []
     for contender in _contenders(sheet):
         gains += [Column(wording.over_text(sheet), str(contender))]
@@ -115,7 +117,7 @@ def _columns(sheet: Sheet, beside: Source | None) -> list[Column]:
     if beside:
         theirs = [Column(HEAD, label) for label in _published_heads(sheet, beside)]
         theirs += [Column(HEAD, f"{name} gain") for name in _published_contenders(sheet, beside)]
-    return ours + sorted(gains, key=lambda column: column.group == "verdict") + theirs
+    return own + sorted(gains, key=lambda column: column.group == "verdict") + theirs
 
 
 def _value_heads(sheet: Sheet, beside: Source | None) -> list[str]:
@@ -134,9 +136,12 @@ def _published_heads(sheet: Sheet, beside: Source) -> list[str]:
 
 
 def _measure(sheet: Sheet, metric: str, beside: Source | None) -> wording.Measure:
+    """Published latencies are in ms; a table with a column for each metric chooses for each."""
+    if beside and metric.startswith("latency."):
+        return wording.measure(metric, sheet.units.get(metric, ""), is_ms=True)
     medians = [cell.median(metric) or 0.0 for cell in sheet.cells.values()]
-    units = "ms" if beside and metric.startswith("latency.") else ""
-    return wording.measure(metric, max(medians, default=0.0), units)
+    is_ms = len(sheet.metrics) > 1 and wording.is_long(max(medians, default=0.0))
+    return wording.measure(metric, sheet.units.get(metric, ""), is_ms=is_ms)
 
 
 def _published_units(sheet: Sheet, beside: Source) -> dict[str, str]:
@@ -219,7 +224,7 @@ VERDICT_KINDS = {
 def verdict_entry(gain: Gain) -> Entry:
     """The verdict with its interval and the reason for it."""
     found = gain.found
-    parts = [gain.verdict.reason]
+    parts = [gain.verdict.reason + wording.more_rounds(gain)]
     if found and found.coverage:
         parts.append(
             f"interval {wording.interval(found)}, covers {found.coverage:.1%}, "
@@ -313,18 +318,6 @@ def _printed_gain(sheet: Sheet, row: tuple[Any, ...], name: Any, beside: Source)
     return beside.document.gain(figure.table, row[0], beside.stacks.get(str(name), str(name)))
 
 
-def _axis_variables(run_dir: Path) -> dict[str, dict[str, Any]]:
-    """[axis.x] of the recipe: the variables that a value of an axis carries."""
-    path = run_dir / "recipe.toml"
-    if not path.is_file():
-        return {}
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8")).get("axis", {})
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def write(run_dir: Path) -> None:
     """Writes tables.md, results.csv and verdict.json below the run's derived/."""
     write_files(load(run_dir))
@@ -359,7 +352,7 @@ def grid_markdown(table: Grid) -> str:
 
 
 def _markdown_head(column: Column) -> str:
-    return column.label if column.group == OURS else f"{column.label}<br>{column.group}"
+    return column.label if column.group.startswith(OURS) else f"{column.label}<br>{column.group}"
 
 
 def _markdown_row(cells: list[str]) -> str:

@@ -22,7 +22,6 @@ STYLES = {
     "state": "dim",
     "published": "cyan",
 }
-GROUP_NAMES = {"verdict": "verdict", OURS: ""}
 
 
 def show(run_dir: Path, console: Console) -> None:
@@ -62,7 +61,7 @@ def _table(grid: Grid, width: int) -> Table:
 
 
 def _head(column: Column) -> str:
-    group = GROUP_NAMES.get(column.group, column.group)
+    group = column.group.removeprefix(OURS).removeprefix(", ")
     return f"{column.label}\n{group}" if group else column.label
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wirespeed.results.statistics import Comparison
 from wirespeed.results.summary import Cell, Gain, Sheet
@@ -42,7 +42,7 @@ class Measure:
 
 MEASURES = {
     "rps": Measure("requests/s"),
-    "throughput": Measure("throughput", "Gb/s"),
+    "throughput": Measure("throughput", "B/s"),
     "server.cpu": Measure("server CPU", "cores"),
     "load.cpu": Measure("load CPU", "cores"),
     "origin.cpu": Measure("origin CPU", "cores"),
@@ -59,21 +59,25 @@ MEASURES = {
     "runqueue": Measure("run queue", "tasks"),
     "gc.pause_ms": Measure("GC pauses", "ms"),
     "gc.count": Measure("GC runs"),
-    "gc.throughput": Measure("GC throughput"),
+    "gc.throughput": Measure("GC throughput", "%"),
 }
-LATENCY_UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"))
 LATENCY_MS_FROM_US = 5_000.0  # medians from 5 ms on are shown in ms
 
 
-def measure(metric: str, largest: float | None = None, units: str = "") -> Measure:
-    """The name and unit of a metric; `largest` decides between µs and ms for latencies."""
+def measure(metric: str, unit: str = "", *, is_ms: bool = False) -> Measure:
+    """The name and unit of a metric; `unit` is the recipe's, latencies are stored in µs."""
     if metric.startswith("latency."):
         quantile = metric.removeprefix("latency.").replace("_", ".")
-        is_ms = units == "ms" or (largest is not None and largest >= LATENCY_MS_FROM_US)
         return Measure(f"latency {quantile}", *(("ms", 1e-3) if is_ms else ("µs", 1.0)))
     if metric.startswith("cpu."):
         return Measure(f"core {metric[4:]} busy", "share")
-    return MEASURES.get(metric, Measure(metric.replace("_", " ")))
+    known = MEASURES.get(metric, Measure(metric.replace("_", " ")))
+    return replace(known, unit=unit) if unit else known
+
+
+def is_long(latency_us: float) -> bool:
+    """Whether a latency is better told in ms."""
+    return latency_us >= LATENCY_MS_FROM_US
 
 
 def number(value: float | None) -> str:
@@ -130,7 +134,7 @@ def verdict(gain: Gain) -> str:
     figure = f"{gain.verdict.bound} {signed(gain.found.gain)}".strip()
     if word == "not comparable" and not gain.verdict.bound:
         return f"({figure}) {word}"
-    return f"{figure} {word}{more_rounds(gain)}"
+    return f"{figure} {word}"
 
 
 def more_rounds(gain: Gain) -> str:

@@ -139,17 +139,18 @@ def geometric_mean(ratios: Sequence[float]) -> float:
 def odd_even_floor(cells: Sequence[Sequence[float]]) -> float | None:
     """The noise floor from the baseline itself: its odd rounds against its even ones.
 
-    Nothing differs between the two halves, so what they differ by is noise. A half
-    has fewer trials than a cell; the difference is scaled to two whole cells.
+    Nothing differs between the two halves, so what they differ by is noise. A half has
+    fewer trials than a cell; the difference is scaled to two whole cells, and the root
+    mean square over the cells is taken, so that one bad cell raises the floor.
     """
-    ratios = []
+    squares = []
     for values in cells:
         odd, even = values[0::2], values[1::2]
         if len(values) < TRIALS_MIN or min(values) <= 0:
             continue
-        scale = math.sqrt((2 / len(values)) / (1 / len(odd) + 1 / len(even)))
-        ratios.append(abs(math.log(median(odd) / median(even))) * scale)
-    return math.expm1(median(ratios)) if ratios else None
+        scale = (2 / len(values)) / (1 / len(odd) + 1 / len(even))
+        squares.append(math.log(median(odd) / median(even)) ** 2 * scale)
+    return math.expm1(math.sqrt(math.fsum(squares) / len(squares))) if squares else None
 
 
 def rank_correlation(xs: Sequence[float], ys: Sequence[float]) -> float | None:

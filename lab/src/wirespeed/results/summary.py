@@ -126,6 +126,7 @@ class Sheet:
     columns: tuple[Any, ...]
     metrics: tuple[str, ...]
     cells: Mapping[Slot, Cell]
+    units: Mapping[str, str] = field(default_factory=dict)  # those that the recipe names
     gains: Mapping[Slot, Gain] = field(default_factory=dict)
 
     @property
@@ -314,8 +315,9 @@ def _sheet(run: Run, number: int, spec: Mapping[str, Any], fixed: Axes, cells: l
     }
     metrics = tuple(_listed(spec.get("values") or spec.get("value") or "rps"))
     title = _title(spec, fixed, metrics, row_axes)
+    units = {str(metric["name"]): str(metric.get("unit") or "") for metric in run.metrics}
     return Sheet(
-        number, spec, title, fixed, row_axes, column_axis, rows, columns, metrics, slots
+        number, spec, title, fixed, row_axes, column_axis, rows, columns, metrics, slots, units
     )  # fmt: skip
 
 
