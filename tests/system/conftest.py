@@ -1,65 +1,15 @@
-"""Runs the front door as a user would, in a runs folder of its own, and checks what is left behind."""
+"""Fixtures of every system test: a front door, and the check that nothing is left behind."""
 
 import os
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 120
-
-
-class FrontDoor:
-    """`./wirespeed` in a working directory of the test's own."""
-
-    def __init__(self, folder):
-        self.folder = folder
-
-    def __call__(self, *words, expect=0):
-        done = subprocess.run([ROOT / "wirespeed", *words], cwd=self.folder, capture_output=True,
-                              text=True, timeout=PATIENCE_S * 3, stdin=subprocess.DEVNULL)
-        assert done.returncode == expect, f"{words} → {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done
-
-    def start(self, *words):
-        """Starts it in a session of its own; the caller ends it."""
-        return subprocess.Popen([ROOT / "wirespeed", *words], cwd=self.folder, text=True,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, start_new_session=True)
+from frontdoor import FrontDoor, marked_processes, wait_until
 
 
 @pytest.fixture
 def wirespeed(tmp_path):
     return FrontDoor(tmp_path)
-
-
-def wait_until(condition, what, seconds=PATIENCE_S):
-    """Polls a condition; fails with what was awaited."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"waited {seconds} s for {what}")
-
-
-def marked_processes(run_id=""):
-    """Processes that carry the lab's mark in their environment: pid → command line."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            environment = (entry / "environ").read_bytes()
-            if f"WIRESPEED_RUN={run_id}".encode() in environment:
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
-        except OSError:
-            continue
-    return found
 
 
 @pytest.fixture(autouse=True)
@@ -69,8 +19,3 @@ def nothing_is_left_behind():
     yield
     wait_until(lambda: not marked_processes(), "the run's processes to be gone", 20)
     assert (set(os.listdir("/dev/shm")), Path("/proc/mounts").read_text()) == before
-
-
-def interrupt(process, sign=signal.SIGINT):
-    """Sends what a terminal sends on Ctrl-C: the signal to the whole foreground group."""
-    os.killpg(process.pid, sign)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import ROOT, wait_until
+from frontdoor import ROOT, wait_until
 
 
 def test_help_names_every_command(wirespeed):
