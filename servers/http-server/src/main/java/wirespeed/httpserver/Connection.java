@@ -54,6 +54,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
     private FileSender file;
     private boolean isFlushDue;
     private boolean hasInputEnded;
+    private boolean isOutputShut;
     private boolean isAutoRead = true;
     private int lingeredBytes;
 
@@ -106,7 +107,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
     public void userEventTriggered(ChannelHandlerContext ctx, Object event) {
         if (event instanceof ChannelInputShutdownEvent) {
             hasInputEnded = true;
-            if (state == State.LINGERING) {
+            if (isOutputShut) {
                 ctx.close();
             } else if (state == State.OPEN && isAutoRead) {
                 closeWhenWritten();
@@ -298,8 +299,10 @@ final class Connection extends ChannelInboundHandlerAdapter {
     }
 
     private void shutOutput(Future<? super Void> written) {
-        if (written.isSuccess() && !hasInputEnded) {
-            ((DuplexChannel) context.channel()).shutdownOutput();
+        if (written.isSuccess() && !hasInputEnded
+                && context.channel() instanceof DuplexChannel duplex) {
+            isOutputShut = true;
+            duplex.shutdownOutput();
         } else {
             context.close();
         }

@@ -119,6 +119,12 @@ final class Folder implements Content {
         }
     }
 
+    @Override
+    public void close() {
+        entries.values().forEach(entry -> drop(entry, null));
+        entries.clear();
+    }
+
     private void forget(Key key) {
         Entry old = entries.remove(key);
         if (old != null) {

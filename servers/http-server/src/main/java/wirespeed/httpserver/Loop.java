@@ -38,19 +38,22 @@ final class Loop {
     /** Sets date and clock, now and at the begin of each second. */
     void tick() {
         Instant now = Instant.now();
-        nowS = System.nanoTime() / 1_000_000_000;
         responses.date(now);
-        for (Connection each = first; each != null;) {
-            Connection next = each.next;
-            if (each.deadlineS <= nowS) {
-                each.expire();
-            }
-            each = next;
-        }
+        advance(System.nanoTime() / 1_000_000_000);
         long left = 1000 - now.toEpochMilli() % 1000;
         if (!executor.isShuttingDown()) {
             executor.schedule(this::tick, left, TimeUnit.MILLISECONDS);
         }
+    }
+
+    /** Sets the clock and ends what took too long by it. */
+    void advance(long toS) {
+        nowS = toS;
+        each(connection -> {
+            if (connection.deadlineS <= nowS) {
+                connection.expire();
+            }
+        });
     }
 
     /** Memory for the bytes of one read, valid until the next call. */

@@ -17,4 +17,9 @@ final class Payload implements Content {
     public Resource find(byte[] bytes, int from, int to, long nowS) {
         return resource;
     }
+
+    @Override
+    public void close() {
+        resource.body().release();
+    }
 }

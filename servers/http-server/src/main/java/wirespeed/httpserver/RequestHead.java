@@ -80,11 +80,12 @@ final class RequestHead {
         }
         int lineFrom = at;
         int outcome = requestLine();
-        if (outcome <= 0) {
-            return outcome == INCOMPLETE && end - lineFrom > LINE_BYTES_MAX ? -414 : outcome;
-        }
+        // Where reading stopped: at the end of the line, at what is wrong, or of the bytes.
         if (at - lineFrom > LINE_BYTES_MAX) {
             return -414;
+        }
+        if (outcome <= 0) {
+            return outcome;
         }
         fieldsFrom = at;
         while (at < end && bytes[at] != Bytes.CR) {

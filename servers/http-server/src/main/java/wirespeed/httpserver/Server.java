@@ -14,6 +14,7 @@ import io.netty.util.concurrent.Future;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
@@ -50,6 +51,7 @@ final class Server {
             server.listen();
         } catch (Exception failure) {
             server.endGroups();
+            server.loops.values().forEach(loop -> loop.content.close());
             throw new IOException("cannot listen on " + settings.host() + ":" + settings.port()
                     + ": " + Transport.reason(failure)
                     + "; choose another --host or --port, or end the program that holds it",
@@ -60,6 +62,11 @@ final class Server {
 
     int port() {
         return ((InetSocketAddress) listener.localAddress()).getPort();
+    }
+
+    /** The loops that serve; their state belongs to their threads. */
+    Collection<Loop> loops() {
+        return loops.values();
     }
 
     String description() {
@@ -76,6 +83,7 @@ final class Server {
         loops.values().forEach(loop -> ends.add(loop.stop()));
         ends.forEach(Future::awaitUninterruptibly);
         endGroups();
+        loops.values().forEach(loop -> loop.content.close());
     }
 
     private void listen() throws InterruptedException {
