@@ -56,6 +56,15 @@ final class Loop {
         });
     }
 
+    /** When the next connection would end if nothing came. */
+    long soonestDeadlineS() {
+        long soonest = Long.MAX_VALUE;
+        for (Connection each = first; each != null; each = each.next) {
+            soonest = Math.min(soonest, each.deadlineS);
+        }
+        return soonest;
+    }
+
     /** Memory for the bytes of one read, valid until the next call. */
     byte[] scratch(int bytes) {
         if (bytes > scratch.length) {

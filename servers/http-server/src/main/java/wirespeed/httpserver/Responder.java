@@ -87,7 +87,7 @@ final class Responder {
         loop.responses.head(out, answer.status(), answer.fields(), answer.bytes(), ending);
         if (sender != null) {
             connection.send(sender);
-        } else {
+        } else if (copied > 0) {
             out.writeBytes(found.body(), (int) answer.from(), copied);
         }
     }

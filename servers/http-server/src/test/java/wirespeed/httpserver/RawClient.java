@@ -77,6 +77,11 @@ final class RawClient implements AutoCloseable {
         return all;
     }
 
+    /** Counts what still comes. */
+    int drain() throws IOException {
+        return in.readAllBytes().length;
+    }
+
     private Response read(boolean isHeadOnly) throws IOException {
         ByteArrayOutputStream head = new ByteArrayOutputStream();
         String text = "";
