@@ -1,0 +1,118 @@
+//! Connections on their way from `connect` to `accept`, without the kernel and without a lock.
+//!
+//! The client writes slot numbers; any holder of the listener takes them. What decides is the
+//! slot, not the queue: a holder owns the connection when it has turned the server end's QUEUED
+//! into its own bit. The queue's head is then moved by whoever gets there first, so a holder may
+//! die at any point without leaving a connection in between.
+
+use core::sync::atomic::Ordering;
+
+use crate::layout::{ConnectQueue, QUEUED, SLOTS_MAX};
+use crate::segment::Segment;
+
+impl ConnectQueue {
+    /// Connections that nobody has accepted yet, about; 0 also when the cursors are forged.
+    #[inline]
+    pub fn waiting(&self) -> usize {
+        let head = self.head.0.load(Ordering::SeqCst);
+        let waiting = self.tail.0.load(Ordering::SeqCst).wrapping_sub(head);
+        if waiting <= SLOTS_MAX as u64 { waiting as usize } else { 0 }
+    }
+
+    /// Appends; only the client's process does, one thread at a time. False when full.
+    pub fn push(&self, slot: usize) -> bool {
+        let tail = self.tail.0.load(Ordering::Relaxed);
+        if self.waiting() >= SLOTS_MAX {
+            return false;
+        }
+        self.entries[tail as usize % SLOTS_MAX].store(slot as u32, Ordering::Relaxed);
+        self.tail.0.store(tail.wrapping_add(1), Ordering::SeqCst);
+        true
+    }
+}
+
+/// Takes the oldest waiting connection for the server process with index `process`.
+pub fn take(segment: &Segment, process: usize) -> Option<usize> {
+    let queue = segment.queue();
+    // Bounded, because a forged queue could go round for ever.
+    for _ in 0..SLOTS_MAX {
+        if queue.waiting() == 0 {
+            return None;
+        }
+        let head = queue.head.0.load(Ordering::SeqCst);
+        let slot = queue.entries[head as usize % SLOTS_MAX].load(Ordering::Relaxed) as usize;
+        let slot = segment.clamp(slot);
+        let holders = &segment.slot(slot).meta.holders[1];
+        let mine = 1u32 << process;
+        let won = holders.compare_exchange(QUEUED, mine, Ordering::SeqCst, Ordering::Relaxed);
+        let next = head.wrapping_add(1);
+        let _ = queue.head.0.compare_exchange(head, next, Ordering::SeqCst, Ordering::Relaxed);
+        if won.is_ok() {
+            return Some(slot);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queued(segment: &Segment, slot: usize) {
+        segment.slot(slot).meta.holders[1].store(QUEUED, Ordering::SeqCst);
+        assert!(segment.queue().push(slot));
+    }
+
+    #[test]
+    fn each_connection_is_taken_once_and_in_order() {
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        for slot in [5, 3, 60] {
+            queued(&segment, slot);
+        }
+        let taken: Vec<_> = std::iter::from_fn(|| take(&segment, 0)).collect();
+        assert_eq!(taken, [5, 3, 60]);
+        assert_eq!(segment.slot(3).meta.holders[1].load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn holders_share_the_connections_without_loss() {
+        let segment = Segment::create(1, 16_384, 4096).expect("memory");
+        let taken = std::sync::Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for process in 0..3 {
+                let (segment, taken) = (&segment, &taken);
+                scope.spawn(move || loop {
+                    let found = take(segment, process);
+                    let mut taken = taken.lock().expect("no panic");
+                    taken.extend(found);
+                    if taken.len() == 5000 {
+                        return;
+                    }
+                    drop(taken);
+                    if found.is_none() {
+                        std::thread::yield_now();
+                    }
+                });
+            }
+            for slot in 0..5000 {
+                queued(&segment, slot);
+            }
+        });
+        let mut taken = taken.into_inner().expect("no panic");
+        taken.sort_unstable();
+        assert!(taken.iter().copied().eq(0..5000));
+    }
+
+    #[test]
+    fn a_forged_queue_ends_with_nothing() {
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        let queue = segment.queue();
+        for entry in &queue.entries {
+            entry.store(u32::MAX, Ordering::Relaxed);
+        }
+        queue.tail.0.store(10_000, Ordering::SeqCst);
+        assert_eq!(take(&segment, 0), None);
+        queue.tail.0.store(u64::MAX / 2, Ordering::SeqCst);
+        assert_eq!(take(&segment, 0), None);
+    }
+}

@@ -1,0 +1,172 @@
+//! Which listening sockets the kernel would give a connection to: asked of the kernel itself.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use crate::address::canonical;
+use crate::link::Owned;
+use crate::sys::{self, Result};
+
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const NETLINK_SOCK_DIAG: i32 = 4;
+const LISTEN_STATE: u32 = 1 << 10;
+const V6ONLY_ATTRIBUTE: u16 = 11;
+
+/// A listening TCP socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listener {
+    /// Of its socket file.
+    pub inode: u64,
+    /// Of whoever made it.
+    pub uid: u32,
+    /// Bound address, not canonical.
+    pub ip: IpAddr,
+    /// Whether it takes IPv6 only.
+    pub v6_only: bool,
+    /// Whether it is bound to one interface.
+    pub is_bound_to_device: bool,
+}
+
+/// The listeners that share a connection to `target`, best match first by the kernel's own rules:
+/// the exact address before the wildcard, IPv4 before a dual-stack wildcard.
+pub fn listeners(target: SocketAddr) -> Result<Vec<Listener>> {
+    let socket = Owned(sys::socket(
+        libc::AF_NETLINK,
+        libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
+        NETLINK_SOCK_DIAG,
+    )? as i32);
+    let mut found = Vec::new();
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        query(&socket, family, target.port(), &mut found)?;
+    }
+    let best = found.iter().map(|one| rank(one, target.ip())).max().unwrap_or(0);
+    found.retain(|one| best > 0 && rank(one, target.ip()) == best);
+    Ok(found)
+}
+
+/// 0: not for this target.
+fn rank(one: &Listener, target: IpAddr) -> u32 {
+    let own = match one.ip {
+        IpAddr::V6(ip) => canonical(ip),
+        v4 => v4,
+    };
+    if own == target {
+        return 3;
+    }
+    match (one.ip, target) {
+        (IpAddr::V4(ip), IpAddr::V4(_)) if ip.is_unspecified() => 2,
+        (IpAddr::V6(ip), IpAddr::V6(_)) if ip.is_unspecified() => 2,
+        (IpAddr::V6(ip), IpAddr::V4(_)) if ip.is_unspecified() && !one.v6_only => 1,
+        _ => 0,
+    }
+}
+
+fn query(socket: &Owned, family: i32, port: u16, found: &mut Vec<Listener>) -> Result<()> {
+    let mut request = [0u8; 72];
+    request[..4].copy_from_slice(&72u32.to_ne_bytes());
+    request[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+    request[6..8].copy_from_slice(&flags.to_ne_bytes());
+    request[16] = family as u8;
+    request[17] = libc::IPPROTO_TCP as u8;
+    request[20..24].copy_from_slice(&LISTEN_STATE.to_ne_bytes());
+    request[24..26].copy_from_slice(&port.to_be_bytes());
+    sys::write(socket.0, &request)?;
+    let mut answer = vec![0u8; 32_768];
+    loop {
+        let count = sys::read(socket.0, &mut answer)?;
+        if read_messages(&answer[..count], port, found)? {
+            return Ok(());
+        }
+    }
+}
+
+/// True at the last message.
+fn read_messages(bytes: &[u8], port: u16, found: &mut Vec<Listener>) -> Result<bool> {
+    let mut rest = bytes;
+    while rest.len() >= 16 {
+        let length = u32_at(rest, 0) as usize;
+        let kind = i32::from(u16::from_ne_bytes([rest[4], rest[5]]));
+        if length < 16 || length > rest.len() {
+            return Err(libc::EPROTO);
+        }
+        match kind {
+            libc::NLMSG_DONE => return Ok(true),
+            libc::NLMSG_ERROR => return Err(-(u32_at(rest, 16) as i32)),
+            _ => found.extend(read_listener(&rest[16..length], port)),
+        }
+        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
+    }
+    Ok(false)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).map_or(0, |b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]))
+}
+
+fn read_listener(bytes: &[u8], port: u16) -> Option<Listener> {
+    let fixed = bytes.get(..72)?;
+    if u16::from_be_bytes([fixed[4], fixed[5]]) != port {
+        return None;
+    }
+    let octets: [u8; 16] = fixed[8..24].try_into().ok()?;
+    let ip = match i32::from(fixed[0]) {
+        libc::AF_INET => IpAddr::from([octets[0], octets[1], octets[2], octets[3]]),
+        _ => IpAddr::V6(Ipv6Addr::from(octets)),
+    };
+    Some(Listener {
+        inode: u64::from(u32_at(fixed, 68)),
+        uid: u32_at(fixed, 64),
+        ip,
+        v6_only: attribute(&bytes[72..], V6ONLY_ATTRIBUTE).is_some_and(|value| value != 0),
+        is_bound_to_device: u32_at(fixed, 40) != 0,
+    })
+}
+
+fn attribute(bytes: &[u8], wanted: u16) -> Option<u8> {
+    let mut rest = bytes;
+    while rest.len() >= 4 {
+        let length = usize::from(u16::from_ne_bytes([rest[0], rest[1]]));
+        if length < 4 || length > rest.len() {
+            return None;
+        }
+        if u16::from_ne_bytes([rest[2], rest[3]]) == wanted {
+            return rest[4..length].first().copied();
+        }
+        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::fd::AsRawFd;
+
+    fn inode(listener: &TcpListener) -> u64 {
+        sys::fstat(listener.as_raw_fd()).expect("open").st_ino
+    }
+
+    #[test]
+    fn the_exact_address_beats_the_wildcard() {
+        let wild = TcpListener::bind("0.0.0.0:0").expect("a port");
+        let port = wild.local_addr().expect("bound").port();
+        let found = listeners(SocketAddr::from(([127, 0, 0, 1], port))).expect("an answer");
+        assert_eq!(found.iter().map(|one| one.inode).collect::<Vec<_>>(), [inode(&wild)]);
+        assert_eq!(found[0].uid, sys::geteuid().expect("a number") as u32);
+        let exact = TcpListener::bind("127.0.0.2:0").expect("a port");
+        let address = exact.local_addr().expect("bound");
+        let found = listeners(address).expect("an answer");
+        assert_eq!(found.iter().map(|one| one.inode).collect::<Vec<_>>(), [inode(&exact)]);
+        let elsewhere = SocketAddr::from(([127, 0, 0, 3], address.port()));
+        assert!(listeners(elsewhere).expect("an answer").is_empty());
+    }
+
+    #[test]
+    fn a_dual_stack_wildcard_takes_ipv4() {
+        let Ok(dual) = TcpListener::bind("[::]:0") else { return };
+        let port = dual.local_addr().expect("bound").port();
+        let found = listeners(SocketAddr::from(([127, 0, 0, 1], port))).expect("an answer");
+        assert_eq!(found.first().map(|one| one.inode), Some(inode(&dual)));
+    }
+}

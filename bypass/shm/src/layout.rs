@@ -1,0 +1,176 @@
+//! What lies where in a segment: the memory that one client process shares with the holders of
+//! one listener.
+//!
+//! ```text
+//! 0        Header          who, how many slots, how large the rings are
+//! 4096     ConnectQueue    client ──slot numbers──► whoever holds the listener
+//!          Lanes           64 for each side: doorbells of one waiting place (an epoll set)
+//!          Slots           1 KiB each: cursors, ends, names of one connection
+//!          rings           two of `ring_bytes` for each slot, client→server first
+//! ```
+//!
+//! Rules. Offsets only, no pointers. Every word may be changed by the other side at any moment:
+//! it is loaded once, checked, then used. Sides: 0 is the client, 1 the server; direction d is
+//! written by side d. A field's line is written by one side in ordinary traffic.
+
+use core::mem::size_of;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::address::SharedAddress;
+
+/// First word of every segment; the digits are the version of this layout.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x01\0");
+/// Slots of a segment: bounded by the doorbell's two levels.
+pub const SLOTS_MAX: usize = 16_384;
+/// Waiting places of one side of a segment.
+pub const LANES: usize = 64;
+/// Processes of one side that may hold ends of a segment; the top bit of the mask is QUEUED.
+pub const PROCESSES: usize = 31;
+/// In `holders`: the connection waits to be accepted.
+pub const QUEUED: u32 = 1 << 31;
+/// Smallest and largest ring.
+pub const RING_BYTES_MIN: usize = 4096;
+/// See above.
+pub const RING_BYTES_MAX: usize = 262_144;
+
+/// In `ends`: no more bytes after the tail.
+pub const FIN: u32 = 1;
+/// In `ends`: the connection was reset by this direction's writer.
+pub const RST: u32 = 2;
+/// In `ends`: this direction's writer has closed its socket, it reads no more either.
+pub const CLOSED: u32 = 4;
+
+/// The words of the two sides, each on its own pair of cache lines.
+#[repr(C, align(128))]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// Names the segment among all of a process.
+    pub id: AtomicU64,
+    /// Process number of the client that made it.
+    pub client: AtomicU64,
+    /// Slots that exist.
+    pub slots: AtomicU32,
+    /// Size of one ring.
+    pub ring_bytes: AtomicU32,
+    /// Lanes of each side that were ever taken: the others need not be looked at.
+    pub lanes_used: [AtomicU32; 2],
+    /// Processes of each side.
+    pub processes: [[AtomicU64; PROCESSES]; 2],
+}
+
+/// Where one side's cursor lives.
+#[repr(C, align(128))]
+pub struct Line(pub AtomicU64);
+
+/// Slot numbers on their way to the listener.
+#[repr(C)]
+pub struct ConnectQueue {
+    /// Written by the client.
+    pub tail: Line,
+    /// Advanced by whoever accepts.
+    pub head: Line,
+    /// Slot numbers.
+    pub entries: [AtomicU32; SLOTS_MAX],
+}
+
+/// Doorbells of one waiting place, with the word that says whether it sleeps.
+#[repr(C, align(128))]
+pub struct Lane {
+    /// Process number of the owner, 0 when free.
+    pub owner: AtomicU64,
+    /// Waker to ring, by number within the owner.
+    pub waker: AtomicU32,
+    /// 1 while the owner sleeps.
+    pub sleeping: AtomicU32,
+    /// Whether new connections are to wake it: 0 no, 1 yes, 2 as one of several.
+    pub listening: AtomicU32,
+    /// Which words of `words` are worth a look.
+    pub summary: Summary,
+    /// One bit for each slot.
+    pub words: [AtomicU64; SLOTS_MAX / 64],
+}
+
+/// The upper level of the doorbell.
+#[repr(C, align(128))]
+pub struct Summary(pub [AtomicU64; SLOTS_MAX / 64 / 64]);
+
+/// Written by the side that writes the direction's bytes.
+#[repr(C, align(128))]
+pub struct ProducerLine {
+    /// Bytes ever written.
+    pub tail: AtomicU64,
+    /// The head as last seen.
+    pub head_seen: AtomicU64,
+    /// [`FIN`], [`RST`], [`CLOSED`].
+    pub ends: AtomicU32,
+    /// The writer waits for space.
+    pub want_space: AtomicU32,
+    /// Holds the thread that writes.
+    pub lock: AtomicU32,
+    /// Position of the urgent byte plus one, 0 when none was sent.
+    pub urgent: AtomicU64,
+}
+
+/// Written by the side that reads the direction's bytes.
+#[repr(C, align(128))]
+pub struct ConsumerLine {
+    /// Bytes ever read.
+    pub head: AtomicU64,
+    /// The tail as last seen.
+    pub tail_seen: AtomicU64,
+    /// Holds the thread that reads.
+    pub lock: AtomicU32,
+}
+
+/// Who holds the two ends, and where they wait.
+#[repr(C, align(128))]
+pub struct Meta {
+    /// Bit of every process that holds the side's end.
+    pub holders: [AtomicU32; 2],
+    /// Lane of the side's waiting place plus one, 0 for none.
+    pub lane: [AtomicU32; 2],
+    /// Thread that waits for bytes: process index and waker, 0 for none.
+    pub sleeper_read: [AtomicU64; 2],
+    /// Thread that waits for space.
+    pub sleeper_write: [AtomicU64; 2],
+}
+
+/// The two addresses.
+#[repr(C, align(128))]
+pub struct Names {
+    /// The client's, then the server's.
+    pub of: [SharedAddress; 2],
+}
+
+/// One connection.
+#[repr(C, align(1024))]
+pub struct Slot {
+    /// By direction.
+    pub producer: [ProducerLine; 2],
+    /// By direction.
+    pub consumer: [ConsumerLine; 2],
+    /// See [`Meta`].
+    pub meta: Meta,
+    /// See [`Names`].
+    pub names: Names,
+}
+
+/// Offset of the connect queue.
+pub const QUEUE_AT: usize = 4096;
+/// Offset of the lanes, client's first.
+pub const LANES_AT: usize = QUEUE_AT + size_of::<ConnectQueue>();
+/// Offset of the slots.
+pub const SLOTS_AT: usize = (LANES_AT + 2 * LANES * size_of::<Lane>()).next_multiple_of(4096);
+
+/// Offset of the rings.
+pub fn rings_at(slots: usize) -> usize {
+    (SLOTS_AT + slots * size_of::<Slot>()).next_multiple_of(4096)
+}
+
+/// Bytes of a segment.
+pub fn segment_bytes(slots: usize, ring_bytes: usize) -> usize {
+    rings_at(slots) + slots * 2 * ring_bytes
+}
+
+const _: () = assert!(size_of::<Header>() <= QUEUE_AT && size_of::<Slot>() == 1024);

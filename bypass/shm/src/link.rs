@@ -1,0 +1,224 @@
+//! How two processes meet: doors with abstract names, and short messages with descriptors.
+//!
+//! A link is a connected pair of sequenced-packet sockets, one in each process. It carries a few
+//! messages and is then kept open for what its end means: the other process is gone.
+
+use crate::sys::{self, Result};
+use crate::waker::Name;
+
+/// Version of the conversation; others are refused, and the connection goes to the kernel.
+pub const VERSION: u64 = 1;
+/// Descriptors in one message.
+pub const FDS_MAX: usize = 2;
+const WORDS: usize = 6;
+
+/// What is said; numbers only, descriptors travel beside them.
+#[allow(missing_docs, reason = "the variants say what their numbers are")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Message {
+    /// Client to a listener's door, with a segment.
+    Greet { version: u64, client: u64 },
+    /// The answer, with a duplicate of the listening socket as proof.
+    Welcome { process: u64, backlog: u64 },
+    /// The answer when it cannot be.
+    Refuse { reason: u64 },
+    /// A holder that has taken a segment, to the client's door.
+    Adopted { segment: u64, side: u64, index: u64 },
+    /// One holder to another's door, with a segment of the listener `inode`.
+    Forward { inode: u64 },
+    /// A new holder asks the others for the segments of listener `inode`.
+    Share { inode: u64, process: u64 },
+    /// A process that holds the listener but not its door asks for the door and the hub.
+    Join { inode: u64, version: u64 },
+}
+
+impl Message {
+    fn words(self) -> [u64; WORDS] {
+        match self {
+            Self::Greet { version, client } => [1, version, client, 0, 0, 0],
+            Self::Welcome { process, backlog } => [2, process, backlog, 0, 0, 0],
+            Self::Refuse { reason } => [3, reason, 0, 0, 0, 0],
+            Self::Adopted { segment, side, index } => [4, segment, side, index, 0, 0],
+            Self::Forward { inode } => [5, inode, 0, 0, 0, 0],
+            Self::Share { inode, process } => [6, inode, process, 0, 0, 0],
+            Self::Join { inode, version } => [7, inode, version, 0, 0, 0],
+        }
+    }
+
+    fn from_words(words: [u64; WORDS]) -> Option<Self> {
+        let [kind, a, b, c, ..] = words;
+        Some(match kind {
+            1 => Self::Greet { version: a, client: b },
+            2 => Self::Welcome { process: a, backlog: b },
+            3 => Self::Refuse { reason: a },
+            4 => Self::Adopted { segment: a, side: b, index: c },
+            5 => Self::Forward { inode: a },
+            6 => Self::Share { inode: a, process: b },
+            7 => Self::Join { inode: a, version: b },
+            _ => return None,
+        })
+    }
+}
+
+/// A socket of ours, closed when dropped.
+#[derive(Debug)]
+pub struct Owned(pub i32);
+
+impl Owned {
+    /// Gives the descriptor away.
+    pub fn into_raw(self) -> i32 {
+        let fd = self.0;
+        core::mem::forget(self);
+        fd
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let _ = sys::close(self.0);
+    }
+}
+
+const KIND: i32 = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+
+/// Opens a door under `name`.
+pub fn open_door(name: &Name) -> Result<Owned> {
+    let door = Owned(sys::move_high(sys::socket(libc::AF_UNIX, KIND, 0)? as i32)?);
+    sys::bind(door.0, name.bytes())?;
+    sys::listen(door.0, 1024)?;
+    Ok(door)
+}
+
+/// Knocks; the queue of a door that nobody serves fills up, then this fails with EAGAIN.
+pub fn knock(name: &Name) -> Result<Owned> {
+    let link = Owned(sys::move_high(sys::socket(libc::AF_UNIX, KIND, 0)? as i32)?);
+    sys::connect(link.0, name.bytes())?;
+    Ok(link)
+}
+
+/// Takes whoever knocks.
+pub fn answer(door: i32) -> Result<Owned> {
+    let fd = sys::accept(door, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)?;
+    Ok(Owned(sys::move_high(fd)?))
+}
+
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+/// Sends a message with descriptors.
+pub fn send(link: i32, message: Message, fds: &[i32]) -> Result<()> {
+    let words = message.words();
+    let mut piece = libc::iovec {
+        iov_base: words.as_ptr().cast_mut().cast(),
+        iov_len: size_of_val(&words),
+    };
+    let mut control = Control([0; 64]);
+    // SAFETY: all zero is a valid header without anything.
+    let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
+    header.msg_iov = &mut piece;
+    header.msg_iovlen = 1;
+    if !fds.is_empty() && fds.len() <= FDS_MAX {
+        let length = 16 + 4 * fds.len();
+        control.0[..8].copy_from_slice(&length.to_ne_bytes());
+        control.0[8..12].copy_from_slice(&libc::SOL_SOCKET.to_ne_bytes());
+        control.0[12..16].copy_from_slice(&libc::SCM_RIGHTS.to_ne_bytes());
+        for (index, fd) in fds.iter().enumerate() {
+            control.0[16 + 4 * index..][..4].copy_from_slice(&fd.to_ne_bytes());
+        }
+        header.msg_control = control.0.as_mut_ptr().cast();
+        header.msg_controllen = length.next_multiple_of(8);
+    }
+    let flags = (libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) as usize;
+    let arguments = [link as usize, &header as *const _ as usize, flags, 0, 0, 0];
+    // SAFETY: the header points at words and control, which live on this frame.
+    sys::check(unsafe { sys::raw(libc::SYS_sendmsg, arguments) })?;
+    Ok(())
+}
+
+/// Receives one message with its descriptors; EAGAIN when there is none, EPIPE at the end.
+pub fn receive(link: i32) -> Result<(Message, Vec<Owned>)> {
+    let mut words = [0u64; WORDS];
+    let mut piece =
+        libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: size_of_val(&words) };
+    let mut control = Control([0; 64]);
+    // SAFETY: all zero is a valid header without anything.
+    let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
+    header.msg_iov = &mut piece;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = control.0.len();
+    let flags = (libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT) as usize;
+    let arguments = [link as usize, &mut header as *mut _ as usize, flags, 0, 0, 0];
+    // SAFETY: the header points at words and control, which live on this frame.
+    let count = sys::check(unsafe { sys::raw(libc::SYS_recvmsg, arguments) })?;
+    let fds = received_fds(&control.0[..header.msg_controllen.min(64)]);
+    if count == 0 {
+        return Err(libc::EPIPE);
+    }
+    let message = (count == size_of_val(&words)).then(|| Message::from_words(words)).flatten();
+    message.map(|message| (message, fds)).ok_or(libc::EPROTO)
+}
+
+fn received_fds(control: &[u8]) -> Vec<Owned> {
+    let mut rest = control;
+    let mut found = Vec::new();
+    while rest.len() >= 16 {
+        let length = usize::from_ne_bytes(rest[..8].try_into().unwrap_or_default());
+        let is_rights = rest[8..12] == libc::SOL_SOCKET.to_ne_bytes()
+            && rest[12..16] == libc::SCM_RIGHTS.to_ne_bytes();
+        if length < 16 || length > rest.len() {
+            break;
+        }
+        if is_rights {
+            for number in rest[16..length].chunks_exact(4) {
+                found.push(Owned(i32::from_ne_bytes(number.try_into().unwrap_or([255; 4]))));
+            }
+        }
+        rest = &rest[length.next_multiple_of(8).min(rest.len())..];
+    }
+    found
+}
+
+/// Receives, waiting up to `wait_ms`.
+pub fn receive_within(link: i32, wait_ms: u64) -> Result<(Message, Vec<Owned>)> {
+    let mut fds = [libc::pollfd { fd: link, events: libc::POLLIN, revents: 0 }];
+    let wait = core::time::Duration::from_millis(wait_ms);
+    if sys::poll(&mut fds, Some(wait), None)? == 0 {
+        return Err(libc::ETIMEDOUT);
+    }
+    receive(link)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_carry_descriptors_and_the_end_is_seen() {
+        let name = Name::of_process(sys::random());
+        let door = open_door(&name).expect("a door");
+        let link = knock(&name).expect("open");
+        let other = answer(door.0).expect("somebody knocked");
+        let message = Message::Greet { version: VERSION, client: 9 };
+        send(link.0, message, &[door.0, link.0]).expect("sent");
+        let (got, fds) = receive(other.0).expect("received");
+        assert_eq!((got, fds.len()), (message, 2));
+        let inode = |fd| sys::fstat(fd).expect("open").st_ino;
+        assert_eq!(inode(fds[0].0), inode(door.0));
+        assert_eq!(receive(other.0).err(), Some(libc::EAGAIN));
+        drop((fds, link));
+        assert_eq!(receive(other.0).err(), Some(libc::EPIPE));
+    }
+
+    #[test]
+    fn a_message_of_another_shape_is_refused() {
+        let name = Name::of_process(sys::random());
+        let door = open_door(&name).expect("a door");
+        let link = knock(&name).expect("open");
+        let other = answer(door.0).expect("somebody knocked");
+        for bytes in [&[1u8; 3][..], &[255; 48], &[0; 48], &[7; 200]] {
+            sys::write(link.0, bytes).expect("sent");
+            assert_eq!(receive(other.0).err(), Some(libc::EPROTO));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Memory that several processes map: sealed files without a name, passed by descriptor.
+
+use core::ffi::CStr;
+use core::ptr::NonNull;
+
+use crate::sys::{self, Result};
+
+const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// A mapping that is undone when dropped; the descriptor stays open with it.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    length: usize,
+    fd: i32,
+}
+
+// SAFETY: a mapping is memory without owner; all access goes through atomics and checked copies.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Makes a zeroed file of `length` bytes that can never change its size.
+    pub fn create(name: &CStr, length: usize) -> Result<Self> {
+        let fd = sys::move_high(sys::memfd_create(name)?)?;
+        let sized = sys::ftruncate(fd, length)
+            .and_then(|_| sys::fcntl(fd, libc::F_ADD_SEALS, SEALS as usize));
+        match sized {
+            Ok(_) => Self::map(fd, length, true),
+            Err(error) => {
+                let _ = sys::close(fd);
+                Err(error)
+            }
+        }
+    }
+
+    /// Maps what a peer passed: only if the peer can no longer change its size.
+    pub fn adopt(fd: i32) -> Result<Self> {
+        let adopted = Self::check_seals(fd)
+            .and_then(|()| sys::fstat(fd))
+            .and_then(|stat| usize::try_from(stat.st_size).map_err(|_| libc::EPROTO));
+        match adopted {
+            Ok(length) => Self::map(fd, length, true),
+            Err(error) => {
+                let _ = sys::close(fd);
+                Err(error)
+            }
+        }
+    }
+
+    /// Maps a file for looking only; a file that shrinks is refused by its seals.
+    pub fn view(fd: i32) -> Result<Self> {
+        Self::check_seals(fd)?;
+        let length = sys::fstat(fd)?.st_size as usize;
+        Self::map(fd, length, false)
+    }
+
+    fn check_seals(fd: i32) -> Result<()> {
+        let seals = sys::fcntl(fd, libc::F_GET_SEALS, 0)? as i32;
+        if seals & SEALS == SEALS { Ok(()) } else { Err(libc::EPROTO) }
+    }
+
+    fn map(fd: i32, length: usize, writable: bool) -> Result<Self> {
+        let access = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+        let arguments = [0, length, access as usize, flags as usize, fd as usize, 0];
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs no other memory.
+        let mapped = sys::check(unsafe { sys::raw(libc::SYS_mmap, arguments) });
+        let base = mapped.and_then(|at| NonNull::new(at as *mut u8).ok_or(libc::ENOMEM));
+        match base {
+            Ok(base) => Ok(Self { base, length, fd }),
+            Err(error) => {
+                let _ = sys::close(fd);
+                Err(error)
+            }
+        }
+    }
+
+    /// The descriptor, for passing on.
+    pub fn fd(&self) -> i32 {
+        self.fd
+    }
+
+    /// Bytes mapped.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether nothing is mapped.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// A structure of atomics inside the mapping.
+    ///
+    /// # Safety
+    /// `T` must consist of atomics only, for which every bit pattern is valid.
+    ///
+    /// # Panics
+    /// When the place is outside the mapping or not aligned: offsets are computed, never received.
+    pub unsafe fn at<T>(&self, offset: usize) -> &T {
+        let end = offset.checked_add(size_of::<T>());
+        assert!(end.is_some_and(|end| end <= self.length), "inside the mapping");
+        assert!(offset.is_multiple_of(align_of::<T>()), "aligned");
+        // SAFETY: in bounds and aligned as just checked; atomics may be shared with anybody.
+        unsafe { &*self.base.as_ptr().add(offset).cast::<T>() }
+    }
+
+    /// Address of `length` bytes at `offset`, for copies.
+    ///
+    /// # Panics
+    /// When they are outside the mapping.
+    pub fn bytes_at(&self, offset: usize, length: usize) -> *mut u8 {
+        let end = offset.checked_add(length);
+        assert!(end.is_some_and(|end| end <= self.length), "inside the mapping");
+        // SAFETY: in bounds as just checked.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    /// Gives the pages of a page-aligned range back; they read as zero afterwards.
+    pub fn release(&self, offset: usize, length: usize) {
+        let at = self.bytes_at(offset, length) as usize;
+        // SAFETY: the range lies inside this mapping.
+        let _ = unsafe {
+            sys::raw(libc::SYS_madvise, [at, length, libc::MADV_REMOVE as usize, 0, 0, 0])
+        };
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let at = self.base.as_ptr() as usize;
+        // SAFETY: this mapping is ours and nobody borrows from it any more.
+        let _ = unsafe { sys::raw(libc::SYS_munmap, [at, self.length, 0, 0, 0, 0]) };
+        let _ = sys::close(self.fd);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_could_shrink_is_refused() {
+        let fd = sys::memfd_create(c"unsealed").expect("memfd");
+        sys::ftruncate(fd, 8192).expect("size");
+        assert_eq!(Mapping::adopt(fd).err(), Some(libc::EPROTO));
+    }
+
+    #[test]
+    fn two_mappings_of_one_file_are_the_same_memory() {
+        use core::sync::atomic::{AtomicU64, Ordering};
+        let first = Mapping::create(c"sealed", 8192).expect("memory");
+        let second = Mapping::adopt(sys::dup(first.fd()).expect("dup") as i32).expect("memory");
+        // SAFETY: an atomic.
+        unsafe { first.at::<AtomicU64>(4096) }.store(7, Ordering::Relaxed);
+        // SAFETY: an atomic.
+        assert_eq!(unsafe { second.at::<AtomicU64>(4096) }.load(Ordering::Relaxed), 7);
+    }
+}

@@ -1,0 +1,222 @@
+//! One direction of a connection: bytes from one producer to one consumer.
+//!
+//! Cursors count bytes and never wrap in practice; a byte's place is its number modulo the size.
+//! The peer can write every cursor: `used` is computed from values loaded once and refused when
+//! it exceeds the size, so a copy never leaves the ring whatever the peer does.
+
+use core::sync::atomic::{fence, Ordering};
+
+use crate::layout::{ConsumerLine, ProducerLine};
+
+/// The cursors contradict each other: the peer does not keep the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Broken;
+
+/// The program's buffers of one call, consumed from the front.
+#[derive(Debug)]
+pub struct Pieces<'a> {
+    rest: &'a [libc::iovec],
+    offset: usize,
+    left: usize,
+}
+
+impl<'a> Pieces<'a> {
+    /// Takes the buffers of a call; None when their sum does not fit, which is EINVAL.
+    ///
+    /// # Safety
+    /// Each buffer must be readable (to push) or writable (to pop) for its length.
+    pub unsafe fn new(pieces: &'a [libc::iovec]) -> Option<Self> {
+        let mut left = 0usize;
+        for piece in pieces {
+            left = left.checked_add(piece.iov_len).filter(|sum| *sum <= isize::MAX as usize)?;
+        }
+        Some(Self { rest: pieces, offset: 0, left })
+    }
+
+    /// Bytes left.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Takes up to `limit` bytes that lie together.
+    fn take(&mut self, limit: usize) -> (*mut u8, usize) {
+        while let Some(piece) = self.rest.first() {
+            let have = piece.iov_len - self.offset;
+            if have == 0 {
+                self.rest = &self.rest[1..];
+                self.offset = 0;
+                continue;
+            }
+            let length = have.min(limit);
+            let at = piece.iov_base.cast::<u8>().wrapping_add(self.offset);
+            self.offset += length;
+            self.left -= length;
+            return (at, length);
+        }
+        (core::ptr::null_mut(), 0)
+    }
+}
+
+/// A direction, seen by either side.
+#[derive(Clone, Copy)]
+pub struct Ring<'a> {
+    producer: &'a ProducerLine,
+    consumer: &'a ConsumerLine,
+    bytes: *mut u8,
+    size: usize,
+}
+
+impl<'a> Ring<'a> {
+    /// # Safety
+    /// `bytes` must be mapped, writable and shared for `size` bytes, a power of two.
+    pub unsafe fn new(
+        producer: &'a ProducerLine,
+        consumer: &'a ConsumerLine,
+        bytes: *mut u8,
+        size: usize,
+    ) -> Self {
+        Self { producer, consumer, bytes, size }
+    }
+
+    /// Empties the ring for a new connection.
+    pub fn reset(&self) {
+        for word in [&self.producer.tail, &self.producer.head_seen, &self.producer.urgent] {
+            word.store(0, Ordering::Relaxed);
+        }
+        for word in [&self.producer.ends, &self.producer.want_space, &self.producer.lock] {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.consumer.head.store(0, Ordering::Relaxed);
+        self.consumer.tail_seen.store(0, Ordering::Relaxed);
+        self.consumer.lock.store(0, Ordering::Relaxed);
+    }
+
+    /// Bytes the ring can hold.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    fn used(&self, tail: u64, head: u64) -> Result<usize, Broken> {
+        let used = tail.wrapping_sub(head);
+        if used <= self.size as u64 { Ok(used as usize) } else { Err(Broken) }
+    }
+
+    /// Free bytes by what is known; looks at the consumer only when fewer than `wanted`.
+    pub fn space(&self, wanted: usize) -> Result<usize, Broken> {
+        let tail = self.producer.tail.load(Ordering::Relaxed);
+        let seen = self.producer.head_seen.load(Ordering::Relaxed);
+        let space = self.size - self.used(tail, seen)?;
+        if space >= wanted {
+            return Ok(space);
+        }
+        let head = self.consumer.head.load(Ordering::Acquire);
+        self.producer.head_seen.store(head, Ordering::Relaxed);
+        Ok(self.size - self.used(tail, head)?)
+    }
+
+    /// Asks the consumer to ring when it has made room; the caller looks at the space once more.
+    pub fn want_space(&self) {
+        self.producer.want_space.store(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Bytes queued by what is known; looks at the producer only when fewer than `wanted`.
+    pub fn available(&self, wanted: usize) -> Result<usize, Broken> {
+        let head = self.consumer.head.load(Ordering::Relaxed);
+        let seen = self.consumer.tail_seen.load(Ordering::Relaxed);
+        let available = self.used(seen, head)?;
+        if available >= wanted {
+            return Ok(available);
+        }
+        let tail = self.producer.tail.load(Ordering::Acquire);
+        self.consumer.tail_seen.store(tail, Ordering::Relaxed);
+        self.used(tail, head)
+    }
+
+    /// Copies as much as fits; returns how much.
+    pub fn push(&self, from: &mut Pieces) -> Result<usize, Broken> {
+        let wanted = from.left().min(self.size);
+        let count = self.space(wanted)?.min(wanted);
+        let tail = self.producer.tail.load(Ordering::Relaxed);
+        self.copy(tail, count, from, Copy::In);
+        self.producer.tail.store(tail.wrapping_add(count as u64), Ordering::Release);
+        Ok(count)
+    }
+
+    /// Where the next bytes go, for a producer that fills the ring itself, e.g. from a file: at
+    /// most `limit` bytes that lie together.
+    pub fn hole(&self, limit: usize) -> Result<(*mut u8, usize), Broken> {
+        let space = self.space(limit.min(self.size))?;
+        let at = self.producer.tail.load(Ordering::Relaxed) as usize & (self.size - 1);
+        Ok((self.bytes.wrapping_add(at), space.min(limit).min(self.size - at)))
+    }
+
+    /// Publishes `count` bytes that were put into the [`hole`](Self::hole).
+    pub fn filled(&self, count: usize) {
+        let tail = self.producer.tail.load(Ordering::Relaxed);
+        self.producer.tail.store(tail.wrapping_add(count as u64), Ordering::Release);
+    }
+
+    /// Copies out and frees; returns how much.
+    pub fn pop(&self, to: &mut Pieces) -> Result<usize, Broken> {
+        let count = self.peek(to, 0)?;
+        self.discard(count);
+        Ok(count)
+    }
+
+    /// Copies out and keeps, beginning `skip` bytes after the first.
+    pub fn peek(&self, to: &mut Pieces, skip: usize) -> Result<usize, Broken> {
+        let available = self.available(to.left().saturating_add(skip))?;
+        let count = available.saturating_sub(skip).min(to.left());
+        let head = self.consumer.head.load(Ordering::Relaxed).wrapping_add(skip as u64);
+        self.copy(head, count, to, Copy::Out);
+        Ok(count)
+    }
+
+    /// Frees `count` bytes that [`available`](Self::available) has shown.
+    pub fn discard(&self, count: usize) {
+        let head = self.consumer.head.load(Ordering::Relaxed);
+        self.consumer.head.store(head.wrapping_add(count as u64), Ordering::Release);
+    }
+
+    /// Whether the producer waits for the room just made; asked once it is worth a wake.
+    pub fn is_space_wanted(&self) -> bool {
+        fence(Ordering::SeqCst);
+        if self.producer.want_space.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let head = self.consumer.head.load(Ordering::Relaxed);
+        let used = self.used(self.producer.tail.load(Ordering::Relaxed), head).unwrap_or(0);
+        self.size - used >= self.size / 3
+            && self.producer.want_space.swap(0, Ordering::SeqCst) != 0
+    }
+
+    fn copy(&self, cursor: u64, count: usize, pieces: &mut Pieces, way: Copy) {
+        let mut done = 0;
+        while done < count {
+            let at = (cursor as usize).wrapping_add(done) & (self.size - 1);
+            let (user, length) = pieces.take((count - done).min(self.size - at));
+            if length == 0 {
+                return;
+            }
+            let ring = self.bytes.wrapping_add(at);
+            let (from, to) = match way {
+                Copy::In => (user.cast_const(), ring),
+                Copy::Out => (ring.cast_const(), user),
+            };
+            // SAFETY: `at + length` is at most the ring's size, the program vouches for its
+            // buffer, and a program has no buffer inside a ring.
+            unsafe { core::ptr::copy_nonoverlapping(from, to, length) };
+            done += length;
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Copy {
+    In,
+    Out,
+}
+
+#[cfg(test)]
+mod tests;

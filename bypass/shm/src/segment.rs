@@ -1,0 +1,205 @@
+//! A segment as its users see it: typed places, indices already checked.
+
+use core::sync::atomic::Ordering;
+
+use crate::layout::{
+    rings_at, segment_bytes, ConnectQueue, Header, Lane, Slot, LANES, LANES_AT, MAGIC, PROCESSES,
+    QUEUE_AT, RING_BYTES_MAX, RING_BYTES_MIN, SLOTS_AT, SLOTS_MAX,
+};
+use crate::memory::Mapping;
+use crate::ring::Ring;
+use crate::sys::{self, Result};
+
+/// Memory shared by one client process and the holders of one listener.
+#[derive(Debug)]
+pub struct Segment {
+    memory: Mapping,
+    id: u64,
+    client: u64,
+    slots: usize,
+    ring_bytes: usize,
+}
+
+impl Segment {
+    /// Makes one for process `client`; `slots` and `ring_bytes` are powers of two in bounds.
+    pub fn create(client: u64, slots: usize, ring_bytes: usize) -> Result<Self> {
+        check_sizes(slots, ring_bytes)?;
+        let memory = Mapping::create(c"wirespeed-segment", segment_bytes(slots, ring_bytes))?;
+        let segment = Self { memory, id: sys::random(), client, slots, ring_bytes };
+        let header = segment.header();
+        header.id.store(segment.id, Ordering::Relaxed);
+        header.client.store(client, Ordering::Relaxed);
+        header.slots.store(slots as u32, Ordering::Relaxed);
+        header.ring_bytes.store(ring_bytes as u32, Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
+        Ok(segment)
+    }
+
+    /// Takes what a peer passed; the sizes are read once, checked against the file and kept.
+    pub fn adopt(fd: i32) -> Result<Self> {
+        let memory = Mapping::adopt(fd)?;
+        if memory.len() < SLOTS_AT {
+            return Err(libc::EPROTO);
+        }
+        // SAFETY: a header is atomics only.
+        let header: &Header = unsafe { memory.at(0) };
+        if header.magic.load(Ordering::Acquire) != MAGIC {
+            return Err(libc::EPROTO);
+        }
+        let slots = header.slots.load(Ordering::Relaxed) as usize;
+        let ring_bytes = header.ring_bytes.load(Ordering::Relaxed) as usize;
+        check_sizes(slots, ring_bytes)?;
+        if memory.len() != segment_bytes(slots, ring_bytes) {
+            return Err(libc::EPROTO);
+        }
+        let id = header.id.load(Ordering::Relaxed);
+        let client = header.client.load(Ordering::Relaxed);
+        Ok(Self { memory, id, client, slots, ring_bytes })
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The process that connects through it.
+    pub fn client(&self) -> u64 {
+        self.client
+    }
+
+    /// The descriptor, for passing on.
+    pub fn fd(&self) -> i32 {
+        self.memory.fd()
+    }
+
+    /// How many connections fit.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// An index from outside, made safe.
+    pub fn clamp(&self, slot: usize) -> usize {
+        slot & (self.slots - 1)
+    }
+
+    /// See [`Header`].
+    pub fn header(&self) -> &Header {
+        // SAFETY: a header is atomics only.
+        unsafe { self.memory.at(0) }
+    }
+
+    /// See [`ConnectQueue`].
+    #[inline]
+    pub fn queue(&self) -> &ConnectQueue {
+        // SAFETY: a queue is atomics only.
+        unsafe { self.memory.at(QUEUE_AT) }
+    }
+
+    /// Lane `index` of `side`.
+    #[inline]
+    pub fn lane(&self, side: usize, index: usize) -> &Lane {
+        let number = (side & 1) * LANES + index % LANES;
+        // SAFETY: a lane is atomics only.
+        unsafe { self.memory.at(LANES_AT + number * size_of::<Lane>()) }
+    }
+
+    /// Connection `index`.
+    #[inline]
+    pub fn slot(&self, index: usize) -> &Slot {
+        // SAFETY: a slot is atomics only.
+        unsafe { self.memory.at(SLOTS_AT + self.clamp(index) * size_of::<Slot>()) }
+    }
+
+    /// The bytes that `side` sends on connection `index`.
+    #[inline]
+    pub fn ring(&self, index: usize, side: usize) -> Ring<'_> {
+        let (index, side) = (self.clamp(index), side & 1);
+        let slot = self.slot(index);
+        let at = rings_at(self.slots) + (index * 2 + side) * self.ring_bytes;
+        let bytes = self.memory.bytes_at(at, self.ring_bytes);
+        // SAFETY: the ring's memory is mapped as long as `self`, which the result borrows.
+        unsafe { Ring::new(&slot.producer[side], &slot.consumer[side], bytes, self.ring_bytes) }
+    }
+
+    /// Prepares a free slot for a new connection.
+    pub fn reset(&self, index: usize) {
+        let meta = &self.slot(index).meta;
+        for side in 0..2 {
+            self.ring(index, side).reset();
+            meta.holders[side].store(0, Ordering::Relaxed);
+            meta.lane[side].store(0, Ordering::Relaxed);
+            meta.sleeper_read[side].store(0, Ordering::Relaxed);
+            meta.sleeper_write[side].store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives the pages of a slot's rings back.
+    pub fn release(&self, index: usize) {
+        let at = rings_at(self.slots) + self.clamp(index) * 2 * self.ring_bytes;
+        self.memory.release(at, 2 * self.ring_bytes);
+    }
+
+    /// Enters process `number` among those of `side`; None when there are too many.
+    pub fn enter(&self, side: usize, number: u64) -> Option<usize> {
+        let places = &self.header().processes[side & 1];
+        places.iter().position(|place| {
+            place.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        })
+    }
+
+    /// The number of process `index` of `side`, 0 when there is none.
+    pub fn process(&self, side: usize, index: usize) -> u64 {
+        self.header().processes[side & 1][index % PROCESSES].load(Ordering::SeqCst)
+    }
+
+    /// Takes a lane of `side` for process `owner`.
+    pub fn claim_lane(&self, side: usize, owner: u64, waker: u32) -> Option<usize> {
+        let index = (0..LANES).find(|index| self.lane(side, *index).claim(owner, waker))?;
+        self.header().lanes_used[side & 1].fetch_max(index as u32 + 1, Ordering::SeqCst);
+        Some(index)
+    }
+
+    /// Removes a process of `side` that is gone: its place and its lanes.
+    pub fn leave(&self, side: usize, index: usize) {
+        let number = self.process(side, index);
+        for lane in (0..LANES).map(|lane| self.lane(side, lane)) {
+            if number != 0 && lane.owner.load(Ordering::SeqCst) == number {
+                lane.free();
+            }
+        }
+        self.header().processes[side & 1][index % PROCESSES].store(0, Ordering::SeqCst);
+    }
+}
+
+fn check_sizes(slots: usize, ring_bytes: usize) -> Result<()> {
+    let slots_fit = slots.is_power_of_two() && slots <= SLOTS_MAX;
+    let rings_fit = (RING_BYTES_MIN..=RING_BYTES_MAX).contains(&ring_bytes);
+    if slots_fit && rings_fit && ring_bytes.is_power_of_two() { Ok(()) } else { Err(libc::EPROTO) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_that_lies_about_sizes_is_refused() {
+        let lies: [(u32, u32); 5] = [(0, 4096), (63, 4096), (128, 4096), (64, 5000), (1 << 30, 8)];
+        for (slots, ring_bytes) in lies {
+            let segment = Segment::create(1, 64, 4096).expect("memory");
+            segment.header().slots.store(slots, Ordering::Relaxed);
+            segment.header().ring_bytes.store(ring_bytes, Ordering::Relaxed);
+            let passed = sys::dup(segment.fd()).expect("dup") as i32;
+            assert_eq!(Segment::adopt(passed).err(), Some(libc::EPROTO), "{slots} {ring_bytes}");
+        }
+    }
+
+    #[test]
+    fn a_dead_process_leaves_its_lanes() {
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        let index = segment.enter(1, 77).expect("room");
+        let lane = segment.claim_lane(1, 77, 5).expect("room");
+        segment.leave(1, index);
+        assert_eq!(segment.process(1, index), 0);
+        assert_eq!(segment.claim_lane(1, 78, 6), Some(lane));
+    }
+}

@@ -1,0 +1,403 @@
+//! What a process says about itself: one sealed page file that `bypass stat` maps read-only.
+//!
+//! Found as `/proc/PID/fd/N -> /memfd:wirespeed-stats (deleted)`: the rights are those of /proc,
+//! and nothing is left when the process ends. Each thread counts in its own stripe, so counting
+//! is a load and a store; readers add the stripes up.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::address::SharedAddress;
+use crate::memory::Mapping;
+use crate::{clock, sys};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"WSstat\x01\0");
+/// Threads that count alone; further ones share the last stripe.
+pub const STRIPES: usize = 64;
+const ROWS: usize = 16_384;
+const TEXT_BYTES: usize = 64;
+
+macro_rules! names {
+    ($(#[$meta:meta])* $kind:ident, $list:ident: $($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum $kind { $($(#[$doc])* $variant),* }
+        /// Names, in the order of the page.
+        pub const $list: &[&str] = &[$($name),*];
+    };
+}
+
+names! {
+    /// What is counted.
+    Counter, COUNTERS:
+    /// Connections made through shared memory.
+    ConnectsShm = "connects_shm",
+    /// Connections left to the kernel.
+    ConnectsKernel = "connects_kernel",
+    /// Connections accepted through shared memory.
+    AcceptsShm = "accepts_shm",
+    /// Connections accepted from the kernel.
+    AcceptsKernel = "accepts_kernel",
+    /// Accelerated connections closed.
+    Closes = "closes",
+    /// Bytes read through shared memory.
+    BytesIn = "bytes_in_shm",
+    /// Bytes written through shared memory.
+    BytesOut = "bytes_out_shm",
+    /// Calls that read bytes.
+    Reads = "reads",
+    /// Calls that wrote bytes.
+    Writes = "writes",
+    /// Waits that spun.
+    Spins = "spins",
+    /// Nanoseconds spun.
+    SpinNs = "spin_ns",
+    /// Waits that slept in the kernel.
+    Sleeps = "sleeps",
+    /// Sleepers that we woke.
+    Wakes = "wakes",
+    /// Looks at the kernel's part of a set.
+    KernelPolls = "kernel_polls",
+    /// Writes that found the ring full.
+    RingFull = "ring_full",
+    /// Descriptors taken from the pool.
+    PoolHits = "pool_hits",
+    /// Descriptors that the kernel had to make.
+    PoolMisses = "pool_misses",
+    /// Connections reset.
+    Resets = "resets",
+    /// Processes that went away with connections open.
+    PeerDeaths = "peer_deaths",
+}
+
+names! {
+    /// Why a connection or socket was left to the kernel.
+    Reason, REASONS:
+    /// Nobody accelerated holds the listener.
+    NoHolder = "no-holder",
+    /// The address is not of this host.
+    NotLocal = "not-local",
+    /// The listener belongs to another user.
+    OtherUser = "other-user",
+    /// The kernel does not tell who listens.
+    Sandbox = "sandbox",
+    /// A socket option that shared memory cannot honour.
+    Option = "option",
+    /// The listener is bound to an interface.
+    BoundToDevice = "bound-to-device",
+    /// Too many connections, processes or waiting places.
+    Limit = "limit",
+    /// The accept queue was full.
+    BacklogFull = "backlog-full",
+    /// The door of the listener is another's.
+    NameSquatted = "name-squatted",
+    /// The other side speaks another version.
+    Version = "version",
+    /// Switched off by an option.
+    SwitchedOff = "switched-off",
+    /// The process uses io_uring.
+    IoUring = "io_uring",
+    /// Wrapped by stdio before it was connected.
+    Stdio = "stdio",
+    /// Connection data in the opening, or an unusual form of connect.
+    FastOpen = "fast-open",
+    /// The holder did not answer in time.
+    NoAnswer = "no-answer",
+    /// Handed over by exec or SCM_RIGHTS.
+    PassedFd = "passed-fd",
+    /// The peer broke the rules of the segment.
+    PeerProtocol = "peer-protocol",
+}
+
+const COUNTER_WORDS: usize = 32;
+const REASON_WORDS: usize = 32;
+
+#[repr(C, align(128))]
+struct Stripe {
+    counters: [AtomicU64; COUNTER_WORDS],
+}
+
+/// One socket.
+#[repr(C, align(128))]
+pub struct Row {
+    /// Descriptor plus one, 0 when the row is free.
+    pub fd: AtomicU32,
+    /// 1 client, 2 server, 3 listener.
+    pub role: AtomicU32,
+    /// 1 shared memory, 2 kernel.
+    pub path: AtomicU32,
+    /// 1 open, 2 half closed by us, 3 by the peer, 4 reset.
+    pub state: AtomicU32,
+    /// Bytes received.
+    pub bytes_in: AtomicU64,
+    /// Bytes sent.
+    pub bytes_out: AtomicU64,
+    /// Ours.
+    pub local: SharedAddress,
+    /// The other's.
+    pub peer: SharedAddress,
+}
+
+#[repr(C, align(4096))]
+struct Page {
+    magic: AtomicU64,
+    pid: AtomicU32,
+    uid: AtomicU32,
+    started_unix_ns: AtomicU64,
+    stripes_taken: AtomicU32,
+    rows_used: AtomicU32,
+    texts: [[AtomicU32; TEXT_BYTES / 4]; 3],
+    reasons: [AtomicU64; REASON_WORDS],
+    stripes: [Stripe; STRIPES],
+    rows: [Row; ROWS],
+}
+
+/// The writer's side.
+#[derive(Debug)]
+pub struct Stats {
+    memory: Mapping,
+}
+
+impl Stats {
+    /// Makes the page of this process.
+    pub fn create(profile: &str, cluster: &str, command: &str) -> sys::Result<Self> {
+        let memory = Mapping::create(c"wirespeed-stats", size_of::<Page>())?;
+        let stats = Self { memory };
+        let page = stats.page();
+        page.pid.store(sys::getpid()? as u32, Ordering::Relaxed);
+        page.uid.store(sys::geteuid()? as u32, Ordering::Relaxed);
+        page.started_unix_ns.store(clock::unix_ns(), Ordering::Relaxed);
+        for (place, text) in page.texts.iter().zip([profile, cluster, command]) {
+            store_text(place, text);
+        }
+        page.magic.store(MAGIC, Ordering::Release);
+        Ok(stats)
+    }
+
+    fn page(&self) -> &Page {
+        // SAFETY: the page is atomics only.
+        unsafe { self.memory.at(0) }
+    }
+
+    /// A stripe for the calling thread to count in.
+    pub fn take_stripe(&self) -> usize {
+        let taken = self.page().stripes_taken.fetch_add(1, Ordering::Relaxed) as usize;
+        taken.min(STRIPES - 1)
+    }
+
+    /// Adds in the caller's own stripe.
+    #[inline]
+    pub fn add(&self, stripe: usize, counter: Counter, amount: u64) {
+        let word = &self.page().stripes[stripe % STRIPES].counters[counter as usize];
+        if stripe >= STRIPES - 1 {
+            word.fetch_add(amount, Ordering::Relaxed);
+        } else {
+            word.store(word.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a fallback.
+    pub fn fall_back(&self, reason: Reason) {
+        self.page().reasons[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The row of socket object `index`; None beyond the page.
+    pub fn row(&self, index: usize) -> Option<&Row> {
+        self.page().rows_used.fetch_max((index.min(ROWS - 1) + 1) as u32, Ordering::Relaxed);
+        self.page().rows.get(index)
+    }
+
+    /// The row of socket object `index`, for counting only.
+    #[inline]
+    pub fn row_quick(&self, index: usize) -> Option<&Row> {
+        self.page().rows.get(index)
+    }
+}
+
+fn store_text(place: &[AtomicU32; TEXT_BYTES / 4], text: &str) {
+    let mut bytes = [0u8; TEXT_BYTES];
+    let cut = (0..=text.len().min(TEXT_BYTES)).rev().find(|end| text.is_char_boundary(*end));
+    let text = &text.as_bytes()[..cut.unwrap_or(0)];
+    bytes[..text.len()].copy_from_slice(text);
+    for (word, four) in place.iter().zip(bytes.chunks_exact(4)) {
+        let four = [four[0], four[1], four[2], four[3]];
+        word.store(u32::from_ne_bytes(four), Ordering::Relaxed);
+    }
+}
+
+fn load_text(place: &[AtomicU32; TEXT_BYTES / 4]) -> String {
+    let bytes: Vec<u8> =
+        place.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// Who the process is.
+#[derive(Debug, Clone)]
+pub struct Header {
+    /// Process id, in its own namespace.
+    pub pid: u32,
+    /// Effective user when the page was made.
+    pub uid: u32,
+    /// When the page was made.
+    pub started_unix_ns: u64,
+    /// Names given to `--profile`.
+    pub profile: String,
+    /// EF_CLUSTER_NAME.
+    pub cluster: String,
+    /// Short command name.
+    pub command: String,
+}
+
+/// One socket.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    /// Its descriptor.
+    pub fd: i32,
+    /// client, server or listener.
+    pub role: &'static str,
+    /// shm or kernel.
+    pub path: &'static str,
+    /// Our address.
+    pub local: String,
+    /// The peer's address, empty for a listener.
+    pub peer: String,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+    /// open, half-closed, peer-closed or reset.
+    pub state: &'static str,
+}
+
+/// The reader's side.
+#[derive(Debug)]
+pub struct View {
+    memory: Mapping,
+}
+
+impl View {
+    /// The page of a process; None when it has none.
+    pub fn open(pid: u32) -> io::Result<Option<Self>> {
+        for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
+            let path = entry?.path();
+            let Ok(target) = std::fs::read_link(&path) else { continue };
+            if !target.to_string_lossy().starts_with("/memfd:wirespeed-stats") {
+                continue;
+            }
+            let file = std::os::fd::IntoRawFd::into_raw_fd(std::fs::File::open(&path)?);
+            let memory = Mapping::view(file).map_err(io::Error::from_raw_os_error)?;
+            let view = Self { memory };
+            if view.memory.len() >= size_of::<Page>()
+                && view.page().magic.load(Ordering::Acquire) == MAGIC
+                && view.page().pid.load(Ordering::Relaxed) != 0
+            {
+                return Ok(Some(view));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The pages of all processes that we may look into.
+    pub fn list() -> Vec<(u32, Self)> {
+        let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+        let mut pids: Vec<u32> =
+            entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+        pids.sort_unstable();
+        pids.into_iter().filter_map(|pid| Some((pid, Self::open(pid).ok()??))).collect()
+    }
+
+    fn page(&self) -> &Page {
+        // SAFETY: the page is atomics only.
+        unsafe { self.memory.at(0) }
+    }
+
+    /// Who it is.
+    pub fn header(&self) -> Header {
+        let page = self.page();
+        Header {
+            pid: page.pid.load(Ordering::Relaxed),
+            uid: page.uid.load(Ordering::Relaxed),
+            started_unix_ns: page.started_unix_ns.load(Ordering::Relaxed),
+            profile: load_text(&page.texts[0]),
+            cluster: load_text(&page.texts[1]),
+            command: load_text(&page.texts[2]),
+        }
+    }
+
+    /// Sums of all threads, in the order of [`COUNTERS`].
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let sum = |index: usize| {
+            let words = self.page().stripes.iter().map(|stripe| &stripe.counters[index]);
+            words.fold(0u64, |sum, word| sum.wrapping_add(word.load(Ordering::Relaxed)))
+        };
+        COUNTERS.iter().enumerate().map(|(index, name)| (*name, sum(index))).collect()
+    }
+
+    /// Reasons that occurred, with how often.
+    pub fn fallbacks(&self) -> Vec<(&'static str, u64)> {
+        let counts = self.page().reasons.iter().map(|word| word.load(Ordering::Relaxed));
+        REASONS.iter().copied().zip(counts).filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Sockets that exist now.
+    pub fn connections(&self) -> Vec<Connection> {
+        let used = self.page().rows_used.load(Ordering::Relaxed) as usize;
+        self.page().rows.iter().take(used).filter_map(read_row).collect()
+    }
+}
+
+fn read_row(row: &Row) -> Option<Connection> {
+    let fd = row.fd.load(Ordering::Acquire).checked_sub(1)?;
+    let (role, has_peer) = match row.role.load(Ordering::Relaxed) {
+        1 => ("client", true),
+        2 => ("server", true),
+        _ => ("listener", false),
+    };
+    Some(Connection {
+        fd: fd as i32,
+        role,
+        path: if row.path.load(Ordering::Relaxed) == 1 { "shm" } else { "kernel" },
+        local: row.local.load().to_string(),
+        peer: if has_peer { row.peer.load().to_string() } else { String::new() },
+        bytes_in: row.bytes_in.load(Ordering::Relaxed),
+        bytes_out: row.bytes_out.load(Ordering::Relaxed),
+        state: match row.state.load(Ordering::Relaxed) {
+            1 => "open",
+            2 => "half-closed",
+            3 => "peer-closed",
+            _ => "reset",
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_finds_what_was_counted() {
+        let stats = Stats::create("wrk", "", "test").expect("memory");
+        let (first, second) = (stats.take_stripe(), stats.take_stripe());
+        stats.add(first, Counter::BytesIn, 5);
+        stats.add(second, Counter::BytesIn, 7);
+        stats.add(STRIPES, Counter::BytesIn, 1);
+        stats.fall_back(Reason::OtherUser);
+        let row = stats.row(3).expect("room");
+        row.role.store(1, Ordering::Relaxed);
+        row.local.store("127.0.0.1:5".parse().expect("an address"));
+        row.fd.store(10, Ordering::Release);
+        let view = View::open(std::process::id()).expect("readable").expect("a page");
+        assert_eq!(view.header().profile, "wrk");
+        assert!(view.counters().contains(&("bytes_in_shm", 13)));
+        assert_eq!(view.fallbacks(), [("other-user", 1)]);
+        let found = view.connections();
+        assert_eq!((found[0].fd, found[0].local.as_str()), (9, "127.0.0.1:5"));
+    }
+
+    #[test]
+    fn names_fit_the_page() {
+        assert!(COUNTERS.len() <= COUNTER_WORDS && REASONS.len() <= REASON_WORDS);
+    }
+}

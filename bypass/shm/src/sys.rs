@@ -1,0 +1,339 @@
+//! System calls by number: no libc function is called, because libc's are the hooked ones, and
+//! errno, which belongs to the program, is not touched.
+
+use core::arch::asm;
+
+/// A kernel error number, positive.
+pub type Errno = i32;
+/// What a system call says.
+pub type Result<T> = core::result::Result<T, Errno>;
+
+/// Enters the kernel.
+///
+/// # Safety
+/// The arguments must be what system call `number` demands.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub unsafe fn raw(number: i64, arguments: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the caller vouches for the arguments; rcx and r11 are what the instruction spoils.
+    unsafe {
+        asm!("syscall", inlateout("rax") number as isize => result,
+            in("rdi") arguments[0], in("rsi") arguments[1], in("rdx") arguments[2],
+            in("r10") arguments[3], in("r8") arguments[4], in("r9") arguments[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result
+}
+
+/// Enters the kernel.
+///
+/// # Safety
+/// The arguments must be what system call `number` demands.
+#[cfg(target_arch = "aarch64")]
+#[inline]
+pub unsafe fn raw(number: i64, arguments: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the caller vouches for the arguments.
+    unsafe {
+        asm!("svc 0", in("x8") number, inlateout("x0") arguments[0] as isize => result,
+            in("x1") arguments[1], in("x2") arguments[2], in("x3") arguments[3],
+            in("x4") arguments[4], in("x5") arguments[5], options(nostack));
+    }
+    result
+}
+
+/// Splits the kernel's answer into value and error.
+pub fn check(result: isize) -> Result<usize> {
+    if (-4095..0).contains(&result) {
+        return Err(-result as Errno);
+    }
+    Ok(result as usize)
+}
+
+/// # Safety
+/// As [`raw`].
+#[inline]
+unsafe fn call(number: i64, a: [usize; 6]) -> Result<usize> {
+    // SAFETY: the caller vouches for the arguments.
+    check(unsafe { raw(number, a) })
+}
+
+macro_rules! plain {
+    ($($(#[$meta:meta])* $name:ident = $number:ident ($($arg:ident: $type:ty),*);)*) => {$(
+        $(#[$meta])*
+        pub fn $name($($arg: $type),*) -> Result<usize> {
+            let given = [$($arg as usize),*];
+            let mut all = [0usize; 6];
+            all[..given.len()].copy_from_slice(&given);
+            // SAFETY: this call takes numbers only; it reads and writes no memory of ours.
+            unsafe { call(libc::$number, all) }
+        }
+    )*};
+}
+
+plain! {
+    /// close(2).
+    close = SYS_close(fd: i32);
+    /// dup(2).
+    dup = SYS_dup(fd: i32);
+    /// socket(2).
+    socket = SYS_socket(family: i32, kind: i32, protocol: i32);
+    /// fcntl(2) with a number.
+    fcntl = SYS_fcntl(fd: i32, command: i32, argument: usize);
+    /// listen(2).
+    listen = SYS_listen(fd: i32, backlog: i32);
+    /// ftruncate(2).
+    ftruncate = SYS_ftruncate(fd: i32, length: usize);
+    /// getpid(2).
+    getpid = SYS_getpid();
+    /// gettid(2).
+    gettid = SYS_gettid();
+    /// geteuid(2).
+    geteuid = SYS_geteuid();
+    /// tgkill(2).
+    tgkill = SYS_tgkill(group: i32, thread: i32, signal: i32);
+    /// epoll_create1(2).
+    epoll_create1 = SYS_epoll_create1(flags: i32);
+    /// eventfd2(2).
+    eventfd = SYS_eventfd2(initial: u32, flags: i32);
+    /// sched_yield(2).
+    sched_yield = SYS_sched_yield();
+    /// shutdown(2).
+    shutdown = SYS_shutdown(fd: i32, how: i32);
+}
+
+/// Whether the thread with this number exists in our process-id namespace.
+pub fn thread_exists(thread: i32) -> bool {
+    // SAFETY: signal 0 is only a question.
+    unsafe { call(libc::SYS_tkill, [thread as usize, 0, 0, 0, 0, 0]) != Err(libc::ESRCH) }
+}
+
+/// A new descriptor of `fd`, close-on-exec, out of the way of the program's numbers.
+pub fn move_high(fd: i32) -> Result<i32> {
+    let moved = fcntl(fd, libc::F_DUPFD_CLOEXEC, high_base());
+    match moved {
+        Ok(high) => {
+            let _ = close(fd);
+            Ok(high as i32)
+        }
+        Err(_) => {
+            fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC as usize)?;
+            Ok(fd)
+        }
+    }
+}
+
+/// Low enough to keep the kernel's descriptor table small, high enough to be out of the way.
+fn high_base() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let place = &mut limit as *mut libc::rlimit as usize;
+    let arguments = [0, libc::RLIMIT_NOFILE as usize, 0, place, 0, 0];
+    // SAFETY: the kernel fills one rlimit, which lives on this stack frame.
+    let _ = unsafe { call(libc::SYS_prlimit64, arguments) };
+    let soft = (limit.rlim_cur as usize).clamp(64, 8192);
+    soft - soft / 8
+}
+
+/// memfd_create(2), close-on-exec, sealable; `name` ends with NUL.
+pub fn memfd_create(name: &core::ffi::CStr) -> Result<i32> {
+    let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
+    // SAFETY: the name is a C string that outlives the call.
+    unsafe { call(libc::SYS_memfd_create, [name.as_ptr() as usize, flags, 0, 0, 0, 0]) }
+        .map(|fd| fd as i32)
+}
+
+/// fstat(2).
+pub fn fstat(fd: i32) -> Result<libc::stat> {
+    // SAFETY: all zero is a valid stat.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    let place = &mut stat as *mut libc::stat as usize;
+    // SAFETY: the kernel fills one stat, which lives on this stack frame.
+    unsafe { call(libc::SYS_fstat, [fd as usize, place, 0, 0, 0, 0]) }?;
+    Ok(stat)
+}
+
+/// getrandom(2) of one word that is not 0.
+pub fn random() -> u64 {
+    loop {
+        let mut word = 0u64;
+        // SAFETY: the kernel fills the word on this stack frame.
+        let _ = unsafe { call(libc::SYS_getrandom, [&mut word as *mut u64 as usize, 8, 0, 0, 0, 0]) };
+        if word != 0 {
+            return word;
+        }
+    }
+}
+
+/// write(2) of bytes.
+pub fn write(fd: i32, bytes: &[u8]) -> Result<usize> {
+    // SAFETY: the slice is readable for its length.
+    unsafe { call(libc::SYS_write, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) }
+}
+
+/// read(2) into a slice.
+pub fn read(fd: i32, bytes: &mut [u8]) -> Result<usize> {
+    // SAFETY: the slice is writable for its length.
+    unsafe { call(libc::SYS_read, [fd as usize, bytes.as_mut_ptr() as usize, bytes.len(), 0, 0, 0]) }
+}
+
+/// Opens a file for reading; `path` ends with NUL.
+pub fn open(path: &core::ffi::CStr, flags: i32) -> Result<i32> {
+    let flags = (flags | libc::O_CLOEXEC) as usize;
+    let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags, 0, 0, 0];
+    // SAFETY: the path is a C string that outlives the call.
+    unsafe { call(libc::SYS_openat, arguments) }.map(|fd| fd as i32)
+}
+
+/// getsockopt(2) of one int.
+pub fn option_int(fd: i32, level: i32, name: i32) -> Result<i32> {
+    let mut value = 0i32;
+    let mut length = 4u32;
+    let (at, len) = (&mut value as *mut i32 as usize, &mut length as *mut u32 as usize);
+    // SAFETY: the kernel writes at most 4 bytes of value and the length, both on this frame.
+    unsafe { call(libc::SYS_getsockopt, [fd as usize, level as usize, name as usize, at, len, 0]) }?;
+    Ok(value)
+}
+
+/// setsockopt(2) of one int.
+pub fn set_option_int(fd: i32, level: i32, name: i32, value: i32) -> Result<usize> {
+    let at = &value as *const i32 as usize;
+    // SAFETY: the kernel reads 4 bytes of this frame.
+    unsafe { call(libc::SYS_setsockopt, [fd as usize, level as usize, name as usize, at, 4, 0]) }
+}
+
+/// setsockopt(2) of bytes.
+pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Result<usize> {
+    let (at, length) = (value.as_ptr() as usize, value.len());
+    // SAFETY: the slice is readable for its length.
+    unsafe {
+        call(libc::SYS_setsockopt, [fd as usize, level as usize, name as usize, at, length, 0])
+    }
+}
+
+/// Credentials of the other end of a Unix socket.
+pub fn peer_credentials(fd: i32) -> Result<libc::ucred> {
+    let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = core::mem::size_of::<libc::ucred>() as u32;
+    let (at, len) = (&mut found as *mut libc::ucred as usize, &mut length as *mut u32 as usize);
+    let (level, name) = (libc::SOL_SOCKET as usize, libc::SO_PEERCRED as usize);
+    // SAFETY: the kernel writes one ucred and the length, both on this frame.
+    unsafe { call(libc::SYS_getsockopt, [fd as usize, level, name, at, len, 0]) }?;
+    Ok(found)
+}
+
+/// Bytes of a socket address as the kernel has it.
+#[derive(Clone, Copy)]
+pub struct NameBytes {
+    /// The bytes; `length` of them count.
+    pub bytes: [u8; 128],
+    /// How many count.
+    pub length: u32,
+}
+
+/// getsockname(2) into bytes.
+pub fn socket_name(fd: i32) -> Result<NameBytes> {
+    let mut name = NameBytes { bytes: [0; 128], length: 128 };
+    let (at, len) = (name.bytes.as_mut_ptr() as usize, &mut name.length as *mut u32 as usize);
+    // SAFETY: the kernel writes at most 128 bytes and the length, both on this frame.
+    unsafe { call(libc::SYS_getsockname, [fd as usize, at, len, 0, 0, 0]) }?;
+    name.length = name.length.min(128);
+    Ok(name)
+}
+
+/// bind(2) and connect(2) with address bytes.
+pub fn bind(fd: i32, address: &[u8]) -> Result<usize> {
+    let (at, length) = (address.as_ptr() as usize, address.len());
+    // SAFETY: the slice is readable for its length.
+    unsafe { call(libc::SYS_bind, [fd as usize, at, length, 0, 0, 0]) }
+}
+
+/// connect(2).
+pub fn connect(fd: i32, address: &[u8]) -> Result<usize> {
+    let (at, length) = (address.as_ptr() as usize, address.len());
+    // SAFETY: the slice is readable for its length.
+    unsafe { call(libc::SYS_connect, [fd as usize, at, length, 0, 0, 0]) }
+}
+
+/// accept4(2) without the address.
+pub fn accept(fd: i32, flags: i32) -> Result<i32> {
+    // SAFETY: null address and length mean that nothing is written.
+    unsafe { call(libc::SYS_accept4, [fd as usize, 0, 0, flags as usize, 0, 0]) }.map(|fd| fd as i32)
+}
+
+/// sendto(2) with an address.
+pub fn send_to(fd: i32, bytes: &[u8], flags: i32, address: &[u8]) -> Result<usize> {
+    let (at, length) = (bytes.as_ptr() as usize, bytes.len());
+    let (to, to_length) = (address.as_ptr() as usize, address.len());
+    // SAFETY: both slices are readable for their lengths.
+    unsafe { call(libc::SYS_sendto, [fd as usize, at, length, flags as usize, to, to_length]) }
+}
+
+/// recv(2).
+pub fn receive(fd: i32, bytes: &mut [u8], flags: i32) -> Result<usize> {
+    let (at, length) = (bytes.as_mut_ptr() as usize, bytes.len());
+    // SAFETY: the slice is writable for its length; no address is asked for.
+    unsafe { call(libc::SYS_recvfrom, [fd as usize, at, length, flags as usize, 0, 0]) }
+}
+
+/// epoll_ctl(2).
+pub fn epoll_control(set: i32, command: i32, fd: i32, events: u32, data: u64) -> Result<usize> {
+    let event = libc::epoll_event { events, u64: data };
+    let at = &event as *const libc::epoll_event as usize;
+    // SAFETY: the kernel reads one event of this frame.
+    unsafe { call(libc::SYS_epoll_ctl, [set as usize, command as usize, fd as usize, at, 0, 0]) }
+}
+
+/// epoll_pwait2(2), falling back to nothing: waits up to `timeout` (None: for ever).
+pub fn epoll_wait(
+    set: i32,
+    events: &mut [libc::epoll_event],
+    timeout: Option<core::time::Duration>,
+    mask: Option<u64>,
+) -> Result<usize> {
+    let time = timeout.map(timespec);
+    let at = events.as_mut_ptr() as usize;
+    let time_at = time.as_ref().map_or(0, |t| t as *const libc::timespec as usize);
+    let mask_at = mask.as_ref().map_or(0, |m| m as *const u64 as usize);
+    // SAFETY: the kernel fills at most events.len() events; time and mask live on this frame.
+    unsafe { call(libc::SYS_epoll_pwait2, [set as usize, at, events.len(), time_at, mask_at, 8]) }
+}
+
+/// ppoll(2): waits up to `timeout` (None: for ever) under `mask` (None: the present one).
+pub fn poll(
+    fds: &mut [libc::pollfd],
+    timeout: Option<core::time::Duration>,
+    mask: Option<u64>,
+) -> Result<usize> {
+    let mut time = timeout.map(timespec);
+    let at = fds.as_mut_ptr() as usize;
+    let time_at = time.as_mut().map_or(0, |t| t as *mut libc::timespec as usize);
+    let mask_at = mask.as_ref().map_or(0, |m| m as *const u64 as usize);
+    // SAFETY: the kernel reads and writes fds.len() entries and the time on this frame.
+    unsafe { call(libc::SYS_ppoll, [at, fds.len(), time_at, mask_at, 8, 0]) }
+}
+
+fn timespec(time: core::time::Duration) -> libc::timespec {
+    let seconds = time.as_secs().min(i64::MAX as u64) as i64;
+    libc::timespec { tv_sec: seconds, tv_nsec: i64::from(time.subsec_nanos()) }
+}
+
+/// Swaps the thread's signal mask and returns the former one.
+pub fn swap_signal_mask(mask: u64) -> u64 {
+    let mut former = 0u64;
+    let (new, old) = (&mask as *const u64 as usize, &mut former as *mut u64 as usize);
+    // SAFETY: both masks are 8 bytes on this frame.
+    let _ = unsafe {
+        call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, new, old, 8, 0, 0])
+    };
+    former
+}
+
+/// pread(2) of a file into memory given as address and length.
+///
+/// # Safety
+/// `at` must be writable for `length` bytes.
+pub unsafe fn pread(fd: i32, at: *mut u8, length: usize, offset: i64) -> Result<usize> {
+    // SAFETY: the caller vouches for the memory.
+    unsafe { call(libc::SYS_pread64, [fd as usize, at as usize, length, offset as usize, 0, 0]) }
+}

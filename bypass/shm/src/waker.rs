@@ -1,0 +1,135 @@
+//! Waking a sleeper of another process by name: nothing has to be passed beforehand.
+//!
+//! A waker is a datagram socket with an abstract name made of its process's random number and its
+//! own. The sleeper has it in its poll set; a datagram without meaning wakes it. Abstract names
+//! belong to a network namespace, as ports do, and vanish with the process.
+
+use crate::sys::{self, Result};
+
+/// The receiving end.
+#[derive(Debug)]
+pub struct Waker {
+    fd: i32,
+    number: u32,
+}
+
+impl Waker {
+    /// Waker `number` of process `process`.
+    pub fn create(process: u64, number: u32) -> Result<Self> {
+        let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        let fd = sys::move_high(sys::socket(libc::AF_UNIX, kind, 0)? as i32)?;
+        let waker = Self { fd, number };
+        sys::bind(fd, Name::of_waker(process, number).bytes())?;
+        Ok(waker)
+    }
+
+    /// The descriptor to poll for reading.
+    pub fn fd(&self) -> i32 {
+        self.fd
+    }
+
+    /// Its number within the process.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Takes one wake; what else came keeps the descriptor readable.
+    pub fn take(&self) -> bool {
+        sys::receive(self.fd, &mut [0; 8], libc::MSG_DONTWAIT).is_ok()
+    }
+
+    /// Takes all wakes.
+    pub fn drain(&self) {
+        while self.take() {}
+    }
+}
+
+impl Drop for Waker {
+    fn drop(&mut self) {
+        let _ = sys::close(self.fd);
+    }
+}
+
+/// A socket to ring others with.
+pub fn sender() -> Result<i32> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    sys::move_high(sys::socket(libc::AF_UNIX, kind, 0)? as i32)
+}
+
+/// Rings waker `number` of `process`; a full queue means that it is ringing already.
+pub fn wake(sender: i32, process: u64, number: u32) {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let _ = sys::send_to(sender, &[1], flags, Name::of_waker(process, number).bytes());
+}
+
+/// An abstract Unix socket address.
+pub struct Name {
+    bytes: [u8; 64],
+    length: usize,
+}
+
+impl Name {
+    /// Of a waker.
+    pub fn of_waker(process: u64, number: u32) -> Self {
+        Self::new(b"wirespeed/w/", process, Some(number))
+    }
+
+    /// Of a process's door.
+    pub fn of_process(process: u64) -> Self {
+        Self::new(b"wirespeed/p/", process, None)
+    }
+
+    /// Of the door of a listening socket, by inode.
+    pub fn of_listener(inode: u64) -> Self {
+        Self::new(b"wirespeed/l/", inode, None)
+    }
+
+    fn new(prefix: &[u8; 12], number: u64, second: Option<u32>) -> Self {
+        let mut name = Self { bytes: [0; 64], length: 3 };
+        name.bytes[..2].copy_from_slice(&(libc::AF_UNIX as u16).to_ne_bytes());
+        name.append(prefix);
+        name.append_hex(number);
+        if let Some(second) = second {
+            name.append(b"/");
+            name.append_hex(u64::from(second));
+        }
+        name
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        self.bytes[self.length..][..bytes.len()].copy_from_slice(bytes);
+        self.length += bytes.len();
+    }
+
+    fn append_hex(&mut self, number: u64) {
+        for nibble in (0..16).rev().map(|index| (number >> (index * 4)) as usize & 15) {
+            self.append(&[b"0123456789abcdef"[nibble]]);
+        }
+    }
+
+    /// As bind and connect take it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wake_arrives_and_many_do_no_harm() {
+        let process = sys::random();
+        let waker = Waker::create(process, 7).expect("a socket");
+        let sender = sender().expect("a socket");
+        for _ in 0..1000 {
+            wake(sender, process, 7);
+        }
+        assert!(waker.take());
+        waker.drain();
+        assert!(!waker.take());
+        wake(sender, process, 8);
+        assert!(!waker.take());
+        let _ = sys::close(sender);
+    }
+}
