@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from __future__ import annotations
+
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import wirespeed
 from wirespeed.errors import InputError, WirespeedError
 
-EXIT_INTERRUPTED = 130  # the shell's own convention for Ctrl-C
+if TYPE_CHECKING:
+    from wirespeed.runner.plan import Wishes
 
 app = typer.Typer(
     name="wirespeed",
@@ -56,6 +59,13 @@ FitOption = Annotated[
 SeedOption = Annotated[
     int | None, typer.Option("--seed", min=0, help="Repeat the order of a former run.")
 ]
+NoiseOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-noise",
+        help="Keep trials that other programs disturbed; they are noted instead of repeated.",
+    ),
+]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's path or name, or latest.")]
 
 
@@ -82,14 +92,21 @@ def runs_folder(given: Path | None) -> Path:
     return given or Path(os.environ.get("WIRESPEED_RUNS", place.root() / "runs"))
 
 
-def wishes(only: str, repeat: int | None, budget: str, fit: str, seed: int | None):  # type: ignore[no-untyped-def]
+def wishes(
+    only: str,
+    repeat: int | None,
+    budget: str,
+    fit: str,
+    seed: int | None,
+    accept_noise: bool = False,
+) -> Wishes:
     from wirespeed import units
     from wirespeed.runner.plan import FIT_MODES, Wishes
 
     if fit not in FIT_MODES:
         raise InputError(f"--fit is one of {', '.join(FIT_MODES)}, not {fit!r}")
     budget_s = units.duration_s(budget) if budget else None
-    return Wishes(only=only, repeat=repeat, budget_s=budget_s, fit=fit, seed=seed)
+    return Wishes(only, repeat, budget_s, fit, seed, accept_noise)
 
 
 @app.callback(invoke_without_command=True)
@@ -123,6 +140,7 @@ def run(
     force: Annotated[
         bool, typer.Option("--force", help="Resume although the machine has changed.")
     ] = False,
+    accept_noise: NoiseOption = False,
     runs: RunsOption = None,
 ) -> None:
     """Measure a recipe: every cell, repeated, in an order that drift cannot fake."""
@@ -132,9 +150,10 @@ def run(
         raise InputError("run wants a RECIPE or --resume RUN; `wirespeed list` names the recipes")
     folder = runs_folder(runs)
     if resume:
-        code = command.resume(resume, folder, force)
+        code = command.resume(resume, folder, force, accept_noise)
     else:
-        code = command.measure(recipe, site, wishes(only, repeat, budget, fit, seed), folder)
+        wanted = wishes(only, repeat, budget, fit, seed, accept_noise)
+        code = command.measure(recipe, site, wanted, folder)
     raise typer.Exit(code)
 
 

@@ -27,11 +27,11 @@ def measure(recipe: str, site: str, wishes: Wishes, runs: Path) -> int:
     return _shown(lambda display: session.start(origin, wishes, runs, display), runs)
 
 
-def resume(name: str, runs: Path, force: bool) -> int:
+def resume(name: str, runs: Path, force: bool, accept_noise: bool) -> int:
     run_dir = store.find_run(runs, name)
     if store.read_run(run_dir).state == "done":
         raise InputError(f"{run_dir.name} is complete; `wirespeed report {run_dir.name}` shows it")
-    return _shown(lambda display: session.resume(run_dir, display, force), runs)
+    return _shown(lambda display: session.resume(run_dir, display, force, accept_noise), runs)
 
 
 def report(name: str, runs: Path) -> None:
@@ -80,8 +80,13 @@ def _shown(run: Callable[[Display], tuple[Path, list[Trial]]], runs: Path) -> in
             f"wirespeed: {len(invalid)} trials stayed invalid: {'; '.join(list(reasons)[:3])}",
             soft_wrap=True,
         )
-        return EXIT_FAILED
-    return 0
+    return EXIT_FAILED if has_failed(run_dir, invalid) else 0
+
+
+def has_failed(run_dir: Path, invalid: list[Trial]) -> bool:
+    """A trial that gave no figures, or a cell that is left without a valid one."""
+    valid = {trial.cell for trial in store.read_trials(run_dir) if trial.valid}
+    return any(not trial.metrics or trial.cell not in valid for trial in invalid)
 
 
 def _as_interrupt(_number: int, _frame: FrameType | None) -> None:

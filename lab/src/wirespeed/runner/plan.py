@@ -16,10 +16,10 @@ from wirespeed.runner.budget import Times
 from wirespeed.runner.cells import PlannedCell, check_lives, planned_cells
 
 # What a trial costs beside its own phases, measured on a 2-core guest (docs/method.md).
-START_S = {"jvm": 0.9}
+START_S = {"jvm": 0.7}
 START_OTHER_S = 0.15
 STOP_S = 0.15
-TRIAL_S = 0.35
+TRIAL_S = 0.17
 WARMUP_OTHER_S = 0.6  # servers without a compiler need one short window
 FIT_MODES = ("strict", "share", "pairs")
 STEP_WARMUP_S = 0.25  # before each window: connections open, buffers fill
@@ -35,6 +35,7 @@ class Wishes:
     budget_s: float | None = None
     fit: str = "strict"
     seed: int | None = None
+    accept_noise: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Schedule:
     seed: int
     fit: str
     seconds: float
+    accept_noise: bool = False
 
     @property
     def trials(self) -> int:
@@ -99,7 +101,7 @@ def arrange(recipe: Recipe, place: Place, cells: list[PlannedCell], wishes: Wish
     timed = replace(place, duration_s=times.duration_s, warmup_s=times.warmup_s)
     return Schedule(
         recipe, timed, cells, lives, times, repeat, thinned, seed, wishes.fit,
-        guess.seconds(cells, times),
+        guess.seconds(cells, times), wishes.accept_noise,
     )  # fmt: skip
 
 

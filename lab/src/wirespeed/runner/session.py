@@ -85,13 +85,15 @@ def start(origin: Source, wishes: Wishes, runs: Path, watcher: Watcher) -> tuple
         return run_dir, execute.execute(run_dir, schedule, host, watcher, run)
 
 
-def resume(run_dir: Path, watcher: Watcher, force: bool) -> tuple[Path, list[Trial]]:
+def resume(
+    run_dir: Path, watcher: Watcher, force: bool, accept_noise: bool = False
+) -> tuple[Path, list[Trial]]:
     """Goes on with a run: finished trials stay, the rest of the plan is measured."""
     run = store.read_run(run_dir)
     if execute.is_held(run_dir):
         raise ResultsError(f"{run_dir.name} is still running; wait for it or stop it")
     origin = _source_of(run_dir, run)
-    schedule = _schedule_of(run_dir, run, origin)
+    schedule = replace(_schedule_of(run_dir, run, origin), accept_noise=accept_noise)
     build(origin.root, cells.needs(schedule.recipe, schedule.place, schedule.cells))
     with machine_of(run.run_id) as host:
         host.ask("clean_up_at_end", folders=[str(execute.scratch_folder(run_dir.name))])

@@ -126,6 +126,7 @@ class _Record:
             canary_median_ms=memory.median_ms(),
             common_share=measured.length_ns / max(lengths) if lengths and max(lengths) else 1.0,
             shared_cores=self.order.planned.shared_cores,
+            accept_noise=self.life.schedule.accept_noise,
         )
 
     def _trial(self, measured: Window, usage: Usage | None, verdict: Verdict) -> Trial:

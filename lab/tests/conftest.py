@@ -1,0 +1,166 @@
+"""Shared fixtures: a fake checkout with fake programs, and the lab's command run against it."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+FAKES = Path(__file__).parent / "fakes"
+PATIENCE_S = 60.0  # a loaded two-core machine
+
+RECIPE = """
+wirespeed = 1
+name = "{name}"
+axes = {{ connections = {connections} }}
+plan = {{ repeat = {repeat}, warmup = "{warmup}", duration = "{duration}", restart = "{restart}" }}
+
+[[process]]
+name = "app"
+role = "server"
+port = {{ base = {port} }}
+argv = ["{python}", "{server}", "--port", "{{port}}"{server_options}]
+ready = {{ http = "http://{{server.addr}}:{{port}}/", length = {length}, within = "{within}" }}
+[[process]]
+name = "gen"
+role = "load"
+tool = "load"
+argv = ["-c", "{{connections}}", "-d", "{{duration}}", "http://{{server.addr}}:{{app.port}}/"]
+[[metric]]
+name = "rps"
+from = "gen"
+[[table]]
+rows = "connections"
+value = "rps"
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@dataclass
+class Checkout:
+    """A checkout of fakes: its recipes run against a real server and generator in Python."""
+
+    root: Path
+    runs: Path
+    environment: dict
+
+    def recipe(self, name="story", server_options=(), **changes):
+        values = {
+            "name": name,
+            "connections": [1, 2, 3],
+            "repeat": 1,
+            "warmup": "0s",
+            "duration": "200ms",
+            "restart": "trial",
+            "port": free_port(),
+            "length": 16,
+            "within": "20s",
+            "python": sys.executable,
+            "server": FAKES / "server.py",
+            "server_options": "".join(f', "{word}"' for word in server_options),
+        } | changes
+        path = self.root / "recipes" / f"{name}.toml"
+        path.write_text(RECIPE.format(**values))
+        return path
+
+    def start(self, *arguments):
+        command = [
+            sys.executable,
+            "-m",
+            "wirespeed",
+            *map(str, arguments),
+            "--runs",
+            str(self.runs),
+        ]
+        # Stories are told on busy machines; that noise repeats a trial is tested without a machine.
+        command += ["--accept-noise"] if arguments[0] == "run" else []
+        return subprocess.Popen(
+            command,
+            env=self.environment,
+            cwd=self.root,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def call(self, *arguments):
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, out, err
+
+    @property
+    def latest(self):
+        return (self.runs / "latest").resolve()
+
+    def run_json(self):
+        return json.loads((self.latest / "run.json").read_text())
+
+    def trials(self):
+        return [json.loads(p.read_text()) for p in sorted(self.latest.glob("trials/*/trial.json"))]
+
+    def wait_for_trials(self, count, process):
+        """Waits until so many trials are on the disk while the lab still runs."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            assert process.poll() is None, process.communicate()
+            if len(list(self.runs.glob("latest/trials/*/trial.json"))) >= count:
+                return
+            time.sleep(0.01)
+        raise AssertionError("no trial was finished in time")
+
+    def left_behind(self, pid):
+        """What a lab with this process id has left: processes, cgroups, scratch folders."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                environment = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
+            except OSError:
+                continue
+            if f"WIRESPEED_RUN={pid}-".encode() in environment:
+                found.append((entry / "cmdline").read_bytes())
+        for tree in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
+            found += Path(tree).glob(f"**/wirespeed-{pid}-*")
+        if self.runs.joinpath("latest").exists():
+            found += Path("/dev/shm").glob(f"wirespeed-{self.latest.name}")
+        return found
+
+    def nothing_left(self, pid):
+        """Gives the agent the second it may take after a kill -9 of its lab."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self.left_behind(pid) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return not self.left_behind(pid)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    root = tmp_path / "checkout"
+    (root / "recipes").mkdir(parents=True)
+    program = root / "target" / "release" / "wirespeed-load"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!{sys.executable}\n" + (FAKES / "load.py").read_text())
+    program.chmod(0o755)
+    environment = {
+        **os.environ,
+        "WIRESPEED_ROOT": str(root),
+        # Tests measure nothing, so they need not wait for a run that does.
+        "WIRESPEED_LOCK": str(tmp_path / "lock"),
+        "COLUMNS": "200",
+    }
+    return Checkout(root, tmp_path / "runs", environment)
+
+
+@pytest.fixture
+def interrupt():
+    return lambda process: process.send_signal(signal.SIGINT)

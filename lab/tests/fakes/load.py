@@ -1,0 +1,101 @@
+"""A small real load generator that writes the JSON of wirespeed-load: one thread, few requests.
+
+It makes a request now and then for the planned time, so that stories are about the lab and not
+about speed. `WIRESPEED_FAKE_RPS` sets the rate that it reports, `WIRESPEED_FAKE_EXIT` its exit code.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+import urllib.request
+
+PAUSE_S = 0.02
+
+
+def seconds(text):
+    return float(text[:-2]) / 1000 if text.endswith("ms") else float(text.rstrip("s"))
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("-c", type=int, default=1)
+parser.add_argument("-t", type=int, default=1)
+parser.add_argument("-d", type=seconds, default=1.0)
+parser.add_argument("--warmup", type=seconds, default=0.0)
+parser.add_argument("--pin", default="")
+parser.add_argument("--json")
+parser.add_argument("--start-at", type=float, default=0.0)
+parser.add_argument("--latency", action="store_true")
+parser.add_argument("url")
+options = parser.parse_args()
+
+if "WIRESPEED_FAKE_EXIT" in os.environ:
+    print("the fake generator fails as it was told", file=sys.stderr)
+    sys.exit(int(os.environ["WIRESPEED_FAKE_EXIT"]))
+time.sleep(max(0.0, options.start_at - time.time()))
+end = time.time() + options.warmup + options.d
+completed = errors = strange = received = 0
+while time.time() < end:
+    try:
+        with urllib.request.urlopen(options.url, timeout=5) as answer:
+            received += len(answer.read())
+            completed += 1
+    except urllib.error.HTTPError:
+        completed += 1
+        strange += 1
+    except OSError:
+        errors += 1
+    time.sleep(PAUSE_S)
+rps = float(os.environ.get("WIRESPEED_FAKE_RPS", completed / options.d))
+mean_ns = options.c / rps * 1e9 if rps else 0
+latency = {
+    "unit": "ns",
+    "count": completed,
+    "min": mean_ns,
+    "max": mean_ns,
+    "mean": mean_ns,
+    "stdev": 0,
+    "quantiles": {"0.5": mean_ns, "0.99": None},
+    "hdr_v2": None,
+}
+result = {
+    "schema": "wirespeed-load/1",
+    "tool": "fake",
+    "argv": sys.argv,
+    "plan": {
+        "mode": "closed",
+        "rate_rps": None,
+        "connections": options.c,
+        "depth": 1,
+        "threads": options.t,
+        "duration_s": options.d,
+        "warmup_s": options.warmup,
+    },
+    "window": {"start_unix_ns": int((end - options.d) * 1e9), "length_ns": int(options.d * 1e9)},
+    "totals": {
+        "due": None,
+        "sent": completed,
+        "completed": completed,
+        "dropped": 0,
+        "unfinished": 0,
+        "status": {"200": completed},
+        "non_2xx": strange,
+        "bytes_in": received,
+        "bytes_out": 0,
+        "connects": options.c,
+    },
+    "rps": rps,
+    "bytes_per_second": received / options.d,
+    "errors": {"connect": {}, "read": 0, "write": 0, "timeout": 0, "total": errors},
+    "latency": {"service": latency, "response": None, "connect": None, "lateness": None},
+    "steps": [],
+    "seconds": [],
+    "threads": [{"core": None, "user_ns": 0, "sys_ns": 0, "busy": 0.1, "completed": completed}],
+    "cpu": {"user_ns": 0, "sys_ns": 0},
+    "little": {"n": options.c, "x_rps": rps, "mean_ns": mean_ns, "residual": 0.0},
+    "warnings": [],
+}
+with open(options.json + ".new", "w") as file:
+    json.dump(result, file)
+os.replace(options.json + ".new", options.json)

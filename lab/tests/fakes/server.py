@@ -1,0 +1,62 @@
+"""A small real HTTP server that can misbehave on request: the system under test of the stories."""
+
+import argparse
+import os
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--port", type=int, required=True)
+parser.add_argument("--payload", type=int, default=16)
+parser.add_argument("--status", type=int, default=200)
+parser.add_argument("--silent", action="store_true", help="listen, but never answer")
+parser.add_argument(
+    "--die-after", type=int, default=0, help="exit with code 3 after so many requests"
+)
+parser.add_argument("--ignore-term", action="store_true")
+parser.add_argument("--fork", action="store_true", help="leave a child in a session of its own")
+options = parser.parse_args()
+served = 0
+lock = threading.Lock()
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        global served
+        with lock:
+            served += 1
+            if options.die_after and served > options.die_after:
+                print("the fake server dies as it was told", file=sys.stderr, flush=True)
+                os._exit(3)
+        if options.silent:
+            time.sleep(60)
+        self.send_response(options.status)
+        self.send_header("Content-Length", str(options.payload))
+        self.end_headers()
+        self.wfile.write(b"x" * options.payload)
+
+    def log_message(self, *_):
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+
+if options.ignore_term:
+    import signal
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if options.fork and os.fork() == 0:
+    os.setsid()
+    time.sleep(600)
+try:
+    Server(("127.0.0.1", options.port), Handler).serve_forever()
+except OSError as error:
+    print(f"cannot listen on port {options.port}: {error.strerror}", file=sys.stderr)
+    sys.exit(1)

@@ -1,0 +1,97 @@
+"""The placeholder language: what it can say, and that it can say nothing else."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wirespeed.recipe.expression import ExpressionError, Names, arguments_of, value_of
+
+VALUES = {
+    ("payload",): 128,
+    ("count",): 3,
+    ("i",): 1,
+    ("stack",): "kernel",
+    ("test", "close"): True,
+    ("test", "open"): None,
+    ("jvm",): ["-Xms2g", "{heap}"],
+    ("heap",): "-Xmx{payload}m",
+    ("circle",): "{circle}",
+    ("http", 1, "port"): 8082,
+}
+
+
+def lookup(path):
+    if path not in VALUES:
+        raise ExpressionError(f"no {path}")
+    return VALUES[path]
+
+
+NAMES = Names(lookup, lambda kind, name: f"<{kind} {name}>")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("plain", "plain"),
+        ("{payload}", 128),
+        ("{payload} bytes", "128 bytes"),
+        ("{{literal}}", "{literal}"),
+        ("{payload / count}", 42),
+        ("{payload * 2 + 1}", 257),
+        ("{2 + 3 * (4 - 1)}", 11),
+        ("{-i + 1}", 0),
+        ("{payload % 10}", 8),
+        ("{7.0 / 2}", 3.5),
+        ("http://x:{http[i].port}/{payload}", "http://x:8082/128"),
+        ("192.168.0.{100 + i}/24", "192.168.0.101/24"),
+        ("{asset:http-server}", "<asset http-server>"),
+        ("{template:nginx.conf}", "<template nginx.conf>"),
+        ("{heap}", "-Xmx128m"),
+        ("{test.close ? Connection: close}", "Connection: close"),
+        ("{test.open ? yes : no}", "no"),
+    ],
+)
+def test_values(text, value):
+    assert value_of(text, NAMES) == value
+
+
+def test_lists_are_spliced_and_nothing_is_left_out():
+    argv = ["java", "{jvm}", "{test.open ? -H}", "{test.close ? -k}", "{payload}"]
+    assert arguments_of(argv, NAMES) == ["java", "-Xms2g", "-Xmx128m", "-k", "128"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "without"),
+        ("}", "without"),
+        ("{}", "a name or a number is missing"),
+        ("{payload +}", "a name or a number is missing"),
+        ("{(payload}", r"'\)' is missing"),
+        ("{http[1.port}", "'] is missing|']' is missing"),
+        ("{payload payload}", "not expected"),
+        ("{payload; import os}", "not part of the placeholder language"),
+        ("{payload == 1}", "not part of the placeholder language"),
+        ("{open('x')}", "no .*open"),
+        ("{circle}", "refers to itself"),
+        ("text {jvm}", "must stand alone"),
+        ("{stack + 1}", "is not a number"),
+        ("{payload / 0}", "division by zero"),
+    ],
+)
+def test_what_it_cannot_say_is_an_error(text, problem):
+    with pytest.raises(ExpressionError, match=problem):
+        value_of(text, NAMES)
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_value_or_an_expression_error(text):
+    try:
+        value_of(text, NAMES)
+    except ExpressionError:
+        pass
+
+
+@given(st.integers(0, 10**6), st.integers(1, 10**4), st.integers(0, 99))
+def test_arithmetic_is_that_of_whole_numbers(a, b, c):
+    assert value_of(f"{{{a} / {b} + {c} * 2}}", NAMES) == a // b + c * 2

@@ -1,0 +1,155 @@
+"""The table of mistakes: what is wrong in a recipe, and the one line that the user reads."""
+
+import subprocess
+import sys
+
+import pytest
+
+from wirespeed.errors import RecipeError
+from wirespeed.recipe import read
+
+GOOD = """
+wirespeed = 1
+name = "good"
+[axes]
+payload = [16, 128]
+stack = ["kernel", "balanced"]
+[axis.payload]
+16 = { file = "small" }
+[plan]
+repeat = 5
+duration = "10s"
+baseline = { stack = "kernel" }
+[stacks.kernel]
+[stacks.balanced]
+provider = "auto"
+[[process]]
+name = "app"
+role = "server"
+port = { base = 8000 }
+argv = ["./app", "--port", "{port}"]
+stack = "{stack}"
+ready = { http = "http://{server.addr}:{port}/" }
+[[process]]
+name = "gen"
+role = "load"
+tool = "load"
+argv = ["-c", "{payload}", "http://{server.addr}:{app.port}/"]
+[[metric]]
+name = "rps"
+from = "gen"
+[[table]]
+rows = "payload"
+columns = "stack"
+value = "rps"
+gain = { over = "kernel" }
+"""
+
+MISTAKES = [
+    # what is written wrong: (right text, wrong text, the line)
+    ('duration = "10s"', 'duratoin = "10s"', "plan.duratoin: unknown key; did you mean 'duration'?"),
+    ('duration = "10s"', "duration = 10", "plan.duration: '10' has no unit"),
+    ('duration = "10s"', 'duration = "10 sec"', "plan.duration: '10 sec' has the unknown unit 'sec'"),
+    ('duration = "10s"', 'duration = "0"', "plan.duration: is zero"),
+    ("repeat = 5", "repeat = 0", "plan.repeat: 0 is out of range; it must be at least 1"),
+    ("repeat = 5", 'repeat = "five"', "plan.repeat: 'five' is wrong here; it must be a whole number"),
+    ("repeat = 5", 'order = "random"', "plan.order: 'random' is not one of 'interleaved' or 'blocked'"),
+    ("repeat = 5", 'restart = "conections"', "plan.restart: 'conections' is no axis"),
+    ('stack = "kernel" }', 'stak = "kernel" }', "plan.baseline.stak: 'stak' is no axis; did you mean"),
+    ('stack = "kernel" }', 'stack = "kernal" }', "'kernal' is no value of axis stack; did you mean 'kernel'"),
+    ("wirespeed = 1", "wirespeed = 2", "wirespeed: 2 is not one of 1"),
+    ("wirespeed = 1", "", "wirespeed: is missing"),
+    ('name = "good"', 'name = "1 bad name"', "name: '1 bad name' is not a name"),
+    ("payload = [16, 128]", "payload = []", "axes.payload: is empty"),
+    ("payload = [16, 128]", "payload = 16", "axes.payload: 16 is wrong here; it must be a list or a table"),
+    ("payload = [16, 128]", "payload = [16, 16]", "axes.payload: has the same value twice"),
+    ("payload = [16, 128]", "payload = { rampe = [1] }", "axes.payload"),
+    ("[axis.payload]", "[axis.paylod]", "axis.paylod: 'paylod' is no axis; did you mean 'payload'?"),
+    ('provider = "auto"', 'provider = "dpdk"', "stacks.balanced.provider: 'dpdk' is not one of"),
+    ('stack = "{stack}"', 'stack = "fast"', "process.app.stack: 'fast' is no stack"),
+    ('role = "server"', 'role = "client"', "process[0].role: 'client' is not one of"),
+    ('role = "server"', 'role = "load"', "process: no process has role = \"server\""),
+    ('name = "gen"', 'name = "app"', "process[1].name: 'app' is taken by another process"),
+    ("port = { base = 8000 }", "port = { base = 70000 }", "process[0].port.base: 70000 is out of range"),
+    ("port = { base = 8000 }", "port = { bse = 1 }", "process[0].port.bse: unknown key; did you mean 'base'?"),
+    ("port = { base = 8000 }", "limits = { files = 1 }", "process[0].limits.files"),
+    ('argv = ["./app", "--port", "{port}"]', "argv = []", "process[0].argv: [] is wrong here; it must be a list"),
+    ('argv = ["./app", "--port", "{port}"]', "argv = \"./app\"", "process[0].argv: './app' is wrong here"),
+    ('from = "gen"', 'from = "gne"', "metric[0].from: 'gne' is no process with role load; did you mean 'gen'?"),
+    ('tool = "load"', 'tool = "ab"', "process[1].tool: 'ab' is not one of"),
+    ('tool = "load"', "", "metric[0].from: 'gen' gives no figures"),
+    ('rows = "payload"', 'rows = "pay"', "table[0].rows: 'pay' is no axis"),
+    ('value = "rps"', 'value = "rpm"', "table[0].value: 'rpm' is no metric; did you mean 'rps'?"),
+    ('over = "kernel"', 'over = "kernle"', "table[0].gain.over: 'kernle' is no value of axis stack"),
+    ('columns = "stack"', "", "table[0].gain: a gain compares columns"),
+    ("[plan]", "[plan", "not TOML:"),
+]  # fmt: skip
+
+# Placeholders are filled when the plan is made, for every cell, before anything starts.
+PLACEHOLDERS = [
+    ('"{port}"]', '"{prot}"]', "process.app.argv: there is no 'prot' here"),
+    ('"{port}"]', '"{port"]', "process.app.argv: a '{' without '}'"),
+    ('"{port}"]', '"port}"]', "process.app.argv: a '}' without '{'"),
+    ('"{port}"]', '"{port; rm}"]', "';' is not part of the placeholder language"),
+    ('"{port}"]', '"{port()}"]', "process.app.argv"),
+    ('"{port}"]', '"{__import__}"]', "there is no '__import__' here"),
+    ('"{port}"]', '"{1 / 0}"]', "division by zero"),
+    ('"{port}"]', '"{stack * 2}"]', "'kernel' is not a number"),
+    ('"{port}"]', '"{gen.port}"]', "there is no 'gen.port'"),
+    ('"{port}"]', '"{asset:nothing}"]', "there is no asset 'nothing'"),
+    (
+        'role = "server"',
+        'role = "server"\ncount = "{payload / 1000}"',
+        "process.app.count: 0 is not a count",
+    ),
+    ('stack = "{stack}"', 'stack = "{payload}"', "there is no [stacks.16]"),
+]
+
+
+def written(tmp_path, right, wrong, text=GOOD):
+    assert right in text
+    path = tmp_path / "r.toml"
+    path.write_text(text.replace(right, wrong, 1))
+    return path
+
+
+def test_the_good_recipe_is_good(tmp_path):
+    path = tmp_path / "r.toml"
+    path.write_text(GOOD)
+    assert read.read(path).name == "good"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "line"), MISTAKES, ids=[m[1] or f"no {m[0]}" for m in MISTAKES]
+)
+def test_a_mistake_is_one_line_with_file_and_key(tmp_path, right, wrong, line):
+    with pytest.raises(RecipeError) as caught:
+        read.read(written(tmp_path, right, wrong))
+    message = str(caught.value)
+    assert message.startswith("r.toml: ")
+    assert line in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(("right", "wrong", "line"), PLACEHOLDERS, ids=[m[1] for m in PLACEHOLDERS])
+def test_a_bad_placeholder_is_one_line_before_anything_starts(tmp_path, right, wrong, line):
+    from wirespeed.recipe.model import Site
+    from wirespeed.runner import place, plan
+
+    path = written(tmp_path, right, wrong)
+    recipe = read.read(path)
+    with pytest.raises(RecipeError) as caught:
+        plan.make(recipe, place.local(recipe, path, Site(), tmp_path), plan.Wishes(fit="share"))
+    message = str(caught.value)
+    assert message.startswith("r.toml: process.app.")
+    assert line in message
+    assert "\n" not in message
+
+
+def test_the_command_prints_the_line_and_leaves_with_2(tmp_path):
+    path = written(tmp_path, "repeat = 5", "repeats = 5")
+    command = [sys.executable, "-m", "wirespeed", "run", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == "wirespeed: r.toml: plan.repeats: unknown key; did you mean 'repeat'?\n"
+    assert done.stdout == ""

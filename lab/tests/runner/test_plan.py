@@ -1,0 +1,198 @@
+"""Plans: no cell is dropped, rounds are whole, budgets are kept, order is fair."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wirespeed.errors import InputError, RecipeError
+from wirespeed.recipe import read
+from wirespeed.recipe.model import Recipe, Site
+from wirespeed.recipe.resolve import Place
+from wirespeed.runner import fit, plan
+
+RECIPES = Path(__file__).resolve().parents[3] / "recipes"
+
+
+def recipe_of(axes, **plan_keys):
+    return Recipe.model_validate(
+        {
+            "wirespeed": 1,
+            "name": "planned",
+            "axes": axes,
+            "plan": {"duration": "10s", "warmup": "2s", **plan_keys},
+            "stacks": {"kernel": {}, "other": {}},
+            "process": [
+                {"name": "app", "role": "server", "argv": ["./app"], "pin": {}},
+                {"name": "gen", "role": "load", "tool": "load", "argv": ["x"], "pin": {}},
+            ],
+        }
+    )
+
+
+def place_of(recipe, cores=2):
+    roles = fit.role_cores(recipe, Site(), list(range(cores)))
+    addresses = {role: "127.0.0.1" for role in ("server", "load", "origin")}
+    return Place(Path("/nowhere"), Path("r.toml"), addresses, roles)
+
+
+def made(recipe, cores=2, **wishes):
+    return plan.make(recipe, place_of(recipe, cores), plan.Wishes(seed=1, **wishes))
+
+
+AXES = st.dictionaries(
+    st.sampled_from(["payload", "connections", "instances"]),
+    st.lists(st.integers(1, 1000), min_size=1, max_size=6, unique=True).map(sorted),
+    min_size=1,
+    max_size=3,
+)
+
+
+@settings(deadline=None)
+@given(AXES, st.integers(1, 7), st.integers(0, 1000), st.sampled_from(["interleaved", "blocked"]))
+def test_every_cell_is_measured_once_a_round(axes, repeat, seed, order):
+    recipe = recipe_of({**axes, "stack": ["kernel", "other"]}, repeat=repeat, order=order)
+    schedule = plan.make(recipe, place_of(recipe), plan.Wishes(seed=seed))
+    lines = [line for line in schedule.lines() if line.state == "planned"]
+    assert Counter(line.cell for line in lines) == {c.cell.id: repeat for c in schedule.cells}
+    assert len({line.key for line in lines}) == len(lines)
+    assert [line.position for line in lines] == list(range(1, len(lines) + 1))
+    assert schedule.trials == len(lines)
+
+
+@settings(deadline=None)
+@given(AXES, st.floats(60, 3600))
+def test_a_budget_is_kept_or_refused(axes, budget_s):
+    recipe = recipe_of(axes)
+    try:
+        schedule = made(recipe, budget_s=budget_s)
+    except InputError as error:
+        assert "too short" in str(error)
+        return
+    assert schedule.seconds <= budget_s
+    assert schedule.repeat == 5
+    assert schedule.times.duration_s >= 1.0
+    assert len(schedule.cells) == len(made(recipe).cells)
+    thinned = [cell for cell in schedule.cells if cell.state == "thinned"]
+    for name, values in axes.items():
+        gone = {c.cell.axes[name] for c in thinned} - {
+            c.cell.axes[name] for c in schedule.cells if c.is_measured
+        }
+        assert values[0] not in gone and values[-1] not in gone
+    assert bool(thinned) == any("not measured" in sentence for sentence in schedule.thinned)
+
+
+def test_the_same_seed_gives_the_same_order():
+    recipe = recipe_of({"payload": [1, 2, 3, 4, 5], "stack": ["kernel", "other"]})
+    assert made(recipe).lines() == made(recipe).lines()
+
+
+def test_interleaving_keeps_what_is_compared_together():
+    recipe = recipe_of(
+        {"payload": [1, 2, 3, 4], "stack": ["kernel", "other"]}, baseline={"stack": "kernel"}
+    )
+    lines = made(recipe).lines()
+    for first, second in zip(lines[::2], lines[1::2], strict=True):
+        assert first.axes["payload"] == second.axes["payload"]
+        assert {first.axes["stack"], second.axes["stack"]} == {"kernel", "other"}
+    firsts = Counter(line.axes["stack"] for line in lines[::2])
+    assert len(firsts) == 2
+
+
+def test_blocked_measures_the_baseline_first():
+    recipe = recipe_of(
+        {"payload": [1, 2], "stack": ["other", "kernel"]},
+        baseline={"stack": "kernel"},
+        order="blocked",
+    )
+    stacks = [line.axes["stack"] for line in made(recipe).lines()]
+    assert stacks == ["kernel"] * 10 + ["other"] * 10
+
+
+def test_a_ramp_is_walked_in_order_in_one_life():
+    recipe = recipe_of(
+        {"stack": ["kernel", "other"], "connections": {"ramp": [3, 1, 2]}}, restart="ramp"
+    )
+    schedule = made(recipe)
+    assert len(schedule.lives) == 10
+    for life in schedule.lives:
+        assert [cell.cell.axes["connections"] for cell in life.cells] == [3, 1, 2]
+
+
+def test_a_life_that_would_need_two_servers_is_refused():
+    recipe = recipe_of({"payload": [1, 2]}, restart="ramp")
+    recipe.process[0].argv.append("{payload}")
+    recipe = recipe.model_copy(update={"plan": recipe.plan.model_copy(update={"restart": "stack"})})
+    recipe = recipe.model_copy(update={"axes": {**recipe.axes, "stack": ["kernel"]}})
+    with pytest.raises(RecipeError, match="keeps one server for cells that start it differently"):
+        made(recipe)
+
+
+def test_only_keeps_the_rest_as_shown_cells():
+    recipe = recipe_of({"payload": [1, 2, 3], "stack": ["kernel", "other"]})
+    schedule = made(recipe, only="payload=1,3,stack=other")
+    assert len(schedule.cells) == 6
+    measured = [cell.cell.axes for cell in schedule.cells if cell.is_measured]
+    assert measured == [{"payload": 1, "stack": "other"}, {"payload": 3, "stack": "other"}]
+
+
+@pytest.mark.parametrize(
+    ("only", "message"),
+    [("paylod=1", "no axis 'paylod'"), ("payload=9", "no value '9'"), ("7", "no axis '7'")],
+)
+def test_a_wrong_only_says_what_there_is(only, message):
+    with pytest.raises(InputError, match=message):
+        made(recipe_of({"payload": [1, 2]}), only=only)
+
+
+def test_instances_that_do_not_fit_are_kept_and_shown():
+    recipe = recipe_of({"instances": [1, 4]})
+    process = recipe.process[0].model_copy(update={"count": "{instances}"})
+    recipe = recipe.model_copy(update={"process": [process, recipe.process[1]]})
+    one, four = made(recipe).cells
+    assert one.is_measured
+    assert (four.state, four.reason) == (
+        "does-not-fit",
+        "4 × app, but the server has 1 core here (--fit share lets them share)",
+    )
+    shared = made(recipe, fit="share").cells[1]
+    assert shared.is_measured and shared.shared_cores
+    assert shared.cores["app-3"] == [0] and shared.cores["gen-0"] == [1]
+
+
+def test_pairs_put_a_server_and_a_generator_on_one_core():
+    recipe = recipe_of({"instances": [1, 2, 4]})
+    processes = [p.model_copy(update={"count": "{instances}"}) for p in recipe.process]
+    recipe = recipe.model_copy(update={"process": processes})
+    cells = made(recipe, fit="pairs").cells
+    assert cells[1].cores == {"app-0": [0], "app-1": [1], "gen-0": [0], "gen-1": [1]}
+    assert cells[1].shared_cores
+    assert cells[2].state == "does-not-fit"
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("cores", [1, 2, 4, 64])
+def test_every_shipped_recipe_can_be_planned_on_any_machine(path, cores):
+    recipe = read.read(path)
+    roles = fit.role_cores(recipe, Site(), list(range(cores)))
+    addresses = {role: "127.0.0.1" for role in ("server", "load", "origin")}
+    root = RECIPES.parent
+    schedule = plan.make(recipe, Place(root, path, addresses, roles), plan.Wishes(seed=1))
+    assert len(schedule.cells) == len({cell.cell.id for cell in schedule.cells})
+    assert all(cell.is_measured or cell.reason for cell in schedule.cells)
+
+
+def test_quickstart_takes_less_than_three_minutes_on_two_cores():
+    recipe = read.read(RECIPES / "quickstart.toml")
+    recipe_place = Place(
+        RECIPES.parent,
+        RECIPES / "quickstart.toml",
+        {role: "127.0.0.1" for role in ("server", "load", "origin")},
+        fit.role_cores(recipe, Site(), [0, 1]),
+    )
+    schedule = plan.make(recipe, recipe_place, plan.Wishes(seed=1))
+    assert schedule.seconds < 180
+    assert os.path.exists(RECIPES / "templates" / "nginx-webserver.conf.j2")

@@ -1,0 +1,244 @@
+"""What goes wrong in a run, one story a test: one clear line, nothing left, finished trials kept."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+def one_line(err, part):
+    """The line of the lab's own that tells the story."""
+    lines = [line for line in err.splitlines() if part in line]
+    assert len(lines) == 1, err
+    return lines[0]
+
+
+def test_a_run_measures_every_cell_and_leaves_nothing(checkout):
+    process = checkout.start("run", checkout.recipe(repeat=2))
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert checkout.run_json()["state"] == "done"
+    trials = checkout.trials()
+    assert len(trials) == 6
+    assert all(trial["metrics"]["rps"] > 0 for trial in trials)
+    assert (checkout.latest / "derived" / "report.html").exists()
+    assert checkout.nothing_left(process.pid)
+
+
+def test_ctrl_c_in_a_trial_keeps_what_is_finished_and_resume_completes(checkout, interrupt):
+    recipe = checkout.recipe(duration="700ms", server_options=["--fork"])
+    process = checkout.start("run", recipe)
+    checkout.wait_for_trials(1, process)
+    interrupt(process)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    line = one_line(err, "stopped")
+    assert "1 finished trials are kept" in line or "2 finished trials are kept" in line
+    assert checkout.nothing_left(process.pid)
+    assert checkout.run_json()["state"] == "interrupted"
+    before = {trial["key"]: trial["t_start"] for trial in checkout.trials()}
+    folders = [p for p in checkout.latest.glob("trials/*") if not (p / "trial.json").exists()]
+    assert folders == []
+    code, _, err = checkout.call("run", "--resume", checkout.latest.name)
+    assert code == 0, err
+    after = {trial["key"]: trial["t_start"] for trial in checkout.trials()}
+    assert len(after) == 3
+    assert all(after[key] == start for key, start in before.items())
+
+
+def test_kill_9_of_the_lab_leaves_no_process_and_recover_tidies_up(checkout):
+    recipe = checkout.recipe(duration="700ms", server_options=["--fork"])
+    process = checkout.start("run", recipe)
+    checkout.wait_for_trials(1, process)
+    process.kill()
+    process.communicate(timeout=60)
+    assert checkout.nothing_left(process.pid)
+    assert checkout.run_json()["state"] == "running"
+    name = checkout.latest.name
+    code, out, _ = checkout.call("recover")
+    assert code == 0
+    assert f"run {name} was cut off; go on with: wirespeed run --resume {name}" in out
+    assert checkout.run_json()["state"] == "interrupted"
+    code, _, err = checkout.call("run", "--resume", "latest")
+    assert code == 0, err
+    assert len(checkout.trials()) == 3
+
+
+def test_a_run_that_was_killed_is_mentioned_by_the_next(checkout):
+    recipe = checkout.recipe(duration="500ms")
+    process = checkout.start("run", recipe)
+    checkout.wait_for_trials(1, process)
+    process.kill()
+    process.communicate(timeout=60)
+    name = checkout.latest.name
+    assert checkout.nothing_left(process.pid)
+    code, _, err = checkout.call("run", recipe, "--only", "connections=1")
+    assert code == 0, err
+    assert f"the run {name} was cut off" in one_line(err, "cut off")
+
+
+def test_a_server_that_dies_in_every_trial_is_invalid_and_the_run_goes_on(checkout):
+    recipe = checkout.recipe(connections=[1, 2], server_options=["--die-after", "3"])
+    process = checkout.start("run", recipe)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    line = one_line(err, "stayed invalid")
+    assert "app-0 died (exit code 3): the fake server dies as it was told" in line
+    trials = checkout.trials()
+    assert [trial["valid"] for trial in trials] == [False, False]
+    assert all(trial["attempt"] == 3 for trial in trials)
+    assert checkout.nothing_left(process.pid)
+
+
+def test_a_server_that_never_becomes_ready_ends_the_run_with_what_it_said(checkout):
+    recipe = checkout.recipe(server_options=["--status", "503"], within="1s")
+    process = checkout.start("run", recipe)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "status 503, wanted 200" in one_line(err, "never became ready")
+    assert checkout.run_json()["state"] == "failed"
+    assert checkout.nothing_left(process.pid)
+
+
+def test_a_server_that_listens_but_never_answers_is_not_ready(checkout):
+    recipe = checkout.recipe(server_options=["--silent"], within="1s")
+    code, _, err = checkout.call("run", recipe)
+    assert code == 1
+    assert "timed out" in one_line(err, "never became ready")
+
+
+def test_a_server_with_the_wrong_payload_is_not_ready(checkout):
+    recipe = checkout.recipe(server_options=["--payload", "15"], within="1s")
+    code, _, err = checkout.call("run", recipe)
+    assert code == 1
+    assert "a body of 15 bytes, wanted 16" in one_line(err, "never became ready")
+
+
+def test_a_port_in_use_is_named_with_the_remedy(checkout):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, _, err = checkout.call("run", checkout.recipe(port=port))
+    assert code == 1
+    assert "Address already in use" in one_line(err, f"needs port {port}")
+
+
+def test_a_server_program_that_does_not_exist_is_named(checkout):
+    code, _, err = checkout.call("run", checkout.recipe(python="/nowhere/python"))
+    assert code == 1
+    one_line(err, "there is no program /nowhere/python")
+
+
+def test_a_generator_that_fails_is_told_with_its_last_words(checkout):
+    checkout.environment["WIRESPEED_FAKE_EXIT"] = "1"
+    code, _, err = checkout.call("run", checkout.recipe(connections=[1]))
+    assert code == 1
+    assert "the fake generator fails as it was told" in one_line(err, "stayed invalid")
+
+
+def test_a_server_that_ignores_term_is_killed_and_that_is_said(checkout):
+    recipe = checkout.recipe(connections=[1], server_options=["--ignore-term"])
+    process = checkout.start("run", recipe)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    one_line(err, "app-0 did not heed TERM")
+    assert checkout.nothing_left(process.pid)
+
+
+def test_two_runs_on_one_machine_exclude_each_other(checkout, interrupt):
+    process = checkout.start("run", checkout.recipe(duration="2s"))
+    deadline_trials = checkout.recipe(name="other")
+    checkout_runs = checkout.runs
+    while not list(checkout_runs.glob("*/trials")):
+        assert process.poll() is None
+    code, _, err = checkout.call("run", deadline_trials)
+    interrupt(process)
+    process.communicate(timeout=60)
+    assert code == 1
+    one_line(err, "is measuring on this machine")
+
+
+def test_without_cgroups_nothing_is_left_either(checkout, interrupt):
+    checkout.environment["WIRESPEED_NO_CGROUPS"] = "1"
+    process = checkout.start("run", checkout.recipe(duration="500ms", server_options=["--fork"]))
+    checkout.wait_for_trials(1, process)
+    process.kill()
+    process.communicate(timeout=60)
+    assert checkout.nothing_left(process.pid)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small tmpfs needs root")
+def test_a_full_disk_ends_the_run_and_resume_completes_it(checkout, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", small], check=True)
+    try:
+        checkout.runs = small / "runs"
+        process = checkout.start("run", checkout.recipe(duration="300ms", connections=[1, 2, 3, 4]))
+        checkout.wait_for_trials(1, process)
+        filler = small / "filler"
+        fill(filler)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 1
+        one_line(err, "the disk is full")
+        assert checkout.nothing_left(process.pid)
+        kept = len(checkout.trials())
+        assert kept >= 1
+        filler.unlink()
+        code, _, err = checkout.call("run", "--resume", "latest")
+        assert code == 0, err
+        assert len(checkout.trials()) == 4
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+
+
+def fill(path: Path):
+    """Takes every block that is left."""
+    with open(path, "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+
+
+def test_term_ends_a_run_like_ctrl_c(checkout):
+    process = checkout.start("run", checkout.recipe(duration="700ms"))
+    checkout.wait_for_trials(1, process)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    one_line(err, "stopped")
+    assert checkout.nothing_left(process.pid)
+
+
+def test_a_run_on_another_machine_is_not_resumed(checkout, interrupt):
+    process = checkout.start("run", checkout.recipe(duration="700ms"))
+    checkout.wait_for_trials(1, process)
+    interrupt(process)
+    process.communicate(timeout=60)
+    path = checkout.latest / "run.json"
+    path.write_text(path.read_text().replace('"kernel": "', '"kernel": "other-'))
+    code, _, err = checkout.call("run", "--resume", "latest")
+    assert code == 2
+    one_line(err, "this machine differs")
+    code, _, err = checkout.call("run", "--resume", "latest", "--force")
+    assert code == 0, err
+
+
+def test_a_complete_run_is_not_resumed(checkout):
+    assert checkout.call("run", checkout.recipe(connections=[1]))[0] == 0
+    code, _, err = checkout.call("run", "--resume", "latest")
+    assert code == 2
+    one_line(err, "is complete")
+
+
+def test_the_scratch_folder_is_memory_where_there_is_some(checkout):
+    assert checkout.call("run", checkout.recipe(connections=[1]))[0] == 0
+    assert not list(Path("/dev/shm").glob(f"wirespeed-{checkout.latest.name}"))
+    shutil.rmtree(checkout.runs)
