@@ -1,0 +1,88 @@
+"""pair: TLS over a connection, blocking and with asyncio, with a certificate made for the test."""
+
+import asyncio
+import os
+import socket
+import ssl
+import subprocess
+import tempfile
+
+from channel import ROLE, digest, hear, meet, run_roles, say, stream, tell
+
+FOLDER = os.path.join(tempfile.gettempdir(), f"contract-tls-{os.getuid()}")
+KEY, CERTIFICATE = (os.path.join(FOLDER, name) for name in ("key.pem", "certificate.pem"))
+
+
+def make_certificate():
+    os.makedirs(FOLDER, mode=0o700, exist_ok=True)
+    if not os.path.exists(CERTIFICATE):
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650",
+                        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
+                        "-keyout", KEY, "-out", CERTIFICATE + ".new"],
+                       check=True, capture_output=True)
+        os.rename(CERTIFICATE + ".new", CERTIFICATE)
+
+
+def server():
+    make_certificate()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(CERTIFICATE, KEY)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        tell(listening.getsockname()[1])
+        connection, _ = listening.accept()
+        with context.wrap_socket(connection, server_side=True) as secure:
+            data = b""
+            while len(data) < 500_000:
+                data += secure.recv(16384)
+            say(secure.version(), len(data), digest(data))
+            secure.sendall(data[::-1])
+            secure.unwrap()
+    meet()
+    asyncio.run(serve_streams(context))
+
+
+async def serve_streams(context):
+    finished = asyncio.Event()
+
+    async def serve(reader, writer):
+        data = await reader.readexactly(300_000)
+        writer.write(digest(data).encode())
+        await writer.drain()
+        writer.close()
+        finished.set()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    tell(listening.sockets[0].getsockname()[1])
+    await asyncio.wait_for(finished.wait(), 50)
+    listening.close()
+    say("streams served")
+
+
+def client():
+    port = hear()
+    context = ssl.create_default_context(cafile=CERTIFICATE)
+    data = stream(500_000)
+    with socket.create_connection(("localhost", port)) as raw:
+        with context.wrap_socket(raw, server_hostname="localhost") as secure:
+            secure.sendall(data)
+            answer = b""
+            while len(answer) < len(data):
+                answer += secure.recv(16384)
+            say(answer == data[::-1], secure.cipher()[1])
+            say(secure.recv(1))
+            secure.unwrap()
+    meet()
+    asyncio.run(use_streams(context))
+
+
+async def use_streams(context):
+    port = hear()
+    reader, writer = await asyncio.open_connection("localhost", port, ssl=context)
+    writer.write(stream(300_000, 2))
+    await writer.drain()
+    say(await reader.read(-1) == digest(stream(300_000, 2)).encode())
+    writer.close()
+
+
+assert ROLE in ("server", "client")
+run_roles(server, client)

@@ -1,0 +1,35 @@
+/* pair: splice from a socket to a pipe and from a pipe to a socket; tee between pipes. */
+#include "contract.h"
+
+static void server(void) {
+    int fd = serve_one(), pipes[2];
+    need(pipe(pipes) == 0, "pipe");
+    need(write(pipes[1], "through a pipe", 14) == 14, "write");
+    result("pipe to socket", splice(pipes[0], NULL, fd, NULL, 14, 0));
+    meet();
+    wait_for(fd, POLLIN);
+    result("socket to pipe", splice(fd, NULL, pipes[1], NULL, 4, 0));
+    result("socket to pipe", splice(fd, NULL, pipes[1], NULL, 1000, 0));
+    char buffer[32] = "";
+    read_all(pipes[0], buffer, 8);
+    say("read %s", buffer);
+    set_nonblocking(fd);
+    result("nothing there", splice(fd, NULL, pipes[1], NULL, 4, 0));
+    off64_t offset = 0;
+    result("with an offset", splice(fd, &offset, pipes[1], NULL, 4, 0));
+    result("socket to socket", splice(fd, NULL, fd, NULL, 4, 0));
+    meet();
+    wait_for(fd, POLLRDHUP);
+    result("at the end", splice(fd, NULL, pipes[1], NULL, 4, 0));
+}
+
+static void client(void) {
+    int fd = dial();
+    char buffer[32] = "";
+    read_all(fd, buffer, 14);
+    say("read %s", buffer);
+    write_all(fd, "12345678", 8);
+    meet();
+    meet();
+    close(fd);
+}
