@@ -46,6 +46,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
     private long requestEndNs;
     private boolean isKept;
     private boolean hasInputEnded;
+    private boolean isStalled;
 
     Connection(Loop loop) {
         this.loop = loop;
@@ -88,7 +89,8 @@ final class Connection extends ChannelInboundHandlerAdapter {
     public void userEventTriggered(ChannelHandlerContext ctx, Object event) {
         if (event instanceof ChannelInputShutdownEvent) {
             hasInputEnded = true;
-            if (state == State.READING || state == State.ENDED) {
+            closeIfOver();
+            if (isStalled) {
                 ctx.close();
             }
         }
@@ -104,8 +106,10 @@ final class Connection extends ChannelInboundHandlerAdapter {
     }
 
     void closeIfIdle() {
-        if (state == State.READING && pending.length == 0 || state == State.ENDED) {
+        if (isStalled) {
             context.close();
+        } else if (pending.length == 0) {
+            closeIfOver();
         }
     }
 
@@ -158,7 +162,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
 
     private void respond(long nowNs) {
         loop.answered(nowNs - requestEndNs);
-        isKept = request.isKeepAlive && !loop.isStopping && !hasInputEnded;
+        isKept = request.isKeepAlive && !loop.isStopping;
         ByteBuf whole = loop.responses.compose(context.alloc(), request, number, fault, isKept);
         if (fault == Fault.DRIP) {
             state = State.SENDING;
@@ -174,6 +178,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
             last(whole);
         } else if (fault.isStall()) {
             state = State.ENDED;
+            isStalled = true;
             context.writeAndFlush(whole, context.voidPromise());
         } else if (fault.isClose() || !isKept) {
             last(whole);
@@ -225,7 +230,8 @@ final class Connection extends ChannelInboundHandlerAdapter {
 
     private void closeIfOver() {
         if (state == State.READING && (hasInputEnded || loop.isStopping)) {
-            context.close();
+            // What was written before may still be on its way.
+            last(Unpooled.EMPTY_BUFFER);
         }
     }
 

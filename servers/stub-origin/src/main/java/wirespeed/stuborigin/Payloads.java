@@ -38,6 +38,16 @@ final class Payloads {
         return (inChunks ? chunked : blocks)[(int) (number % blocks.length)];
     }
 
+    /** Gives the memory back. */
+    void release() {
+        for (ByteBuf block : blocks) {
+            block.release();
+        }
+        for (ByteBuf block : chunked) {
+            block.release();
+        }
+    }
+
     private static ByteBuf chunks(byte[] bytes, int chunkBytes) {
         ByteBuf out = Unpooled.directBuffer(bytes.length + 16 * (bytes.length / chunkBytes + 2));
         for (int at = 0; at < bytes.length; at += chunkBytes) {

@@ -33,6 +33,7 @@ final class Server {
     private final EventLoopGroup acceptor;
     private final EventLoopGroup workers;
     private final Map<EventLoop, Loop> loops = new IdentityHashMap<>();
+    private final Payloads payloads;
     private Channel listener;
 
     private Server(Settings settings) throws IOException {
@@ -40,7 +41,7 @@ final class Server {
         workers = group(settings.threads());
         // A gateway's connections are opened once and kept: one loop can accept and serve.
         acceptor = settings.threads() == 1 ? workers : group(1);
-        Payloads payloads = new Payloads(settings.payloadBytes(), settings.chunkBytes(),
+        payloads = new Payloads(settings.payloadBytes(), settings.chunkBytes(),
                 settings.seed());
         Recorder recorder = settings.record() == null ? null : new Recorder(settings.record());
         SplittableRandom random = new SplittableRandom(settings.seed());
@@ -127,5 +128,6 @@ final class Server {
         acceptor.shutdownGracefully(0, GROUP_STOP_MS_MAX, TimeUnit.MILLISECONDS);
         workers.terminationFuture().awaitUninterruptibly(GROUP_STOP_MS_MAX);
         acceptor.terminationFuture().awaitUninterruptibly(GROUP_STOP_MS_MAX);
+        payloads.release();
     }
 }
