@@ -12,7 +12,7 @@ import pytest
 from report.make_run import KINDS, make_run
 from rich.console import Console
 
-from wirespeed.errors import ResultsError
+from wirespeed.errors import ResultsError, StorageError
 from wirespeed.report import charts, page, plot, story, tables, terminal, wording
 from wirespeed.results.summary import load
 
@@ -102,6 +102,15 @@ def test_shared_cores_are_said_on_every_chart(tmp_path):
     assert all(charts.SHARED in chart.caption for chart in drawn)
 
 
+def test_pairs_are_said_on_every_chart(tmp_path):
+    kind = KINDS["netty"]()
+    kind.fit = "pairs"
+    summary = load(make_run(kind, tmp_path))
+    drawn = [chart for sheet in summary.sheets for chart in charts.sheet_charts(summary, sheet)]
+    assert drawn
+    assert all(charts.PAIRS in chart.caption for chart in drawn)
+
+
 def test_every_chart_is_well_formed_and_inside_its_box(text):
     drawings = re.findall(r"<svg.*?</svg>", text, re.S)
     assert drawings
@@ -155,6 +164,22 @@ def test_the_terminal_shows_each_table_and_fits(run):
     for sheet in load(run).sheets:
         assert sheet.title in shown
     assert all(len(line) <= 100 for line in shown.splitlines())
+
+
+def test_a_narrow_terminal_says_what_it_leaves_out(tmp_path):
+    out = io.StringIO()
+    run = make_run(KINDS["netty"](), tmp_path)
+    terminal.show(run, Console(file=out, width=60, color_system=None))
+    assert "more columns in tables.md and report.html" in out.getvalue()
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
+    run = make_run(KINDS["zuul"](), tmp_path)
+    (run / "derived").write_text("in the way")
+    with pytest.raises(StorageError, match=r"cannot write .*tables\.md"):
+        tables.write(run)
+    with pytest.raises(StorageError, match=r"cannot write .*report\.html"):
+        page.write(run)
 
 
 def test_the_front_names_best_and_worst_and_counts_all(tmp_path):

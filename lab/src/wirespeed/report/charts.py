@@ -31,6 +31,7 @@ OVER_TIME = (
     "gc.pause_ms",
 )
 SHARED = "Instances share cores."
+PAIRS = "Pairs: one server and one generator share each core."
 LOG_FROM = 30  # latencies that differ by more stand on a logarithmic axis
 REACH_MIN = 4.0  # %: the least that the axis of the trials in time order shows
 
@@ -73,7 +74,7 @@ def _sheet_chart(summary: Summary, sheet: Sheet, metric: str, *, hold: bool) -> 
     is_log = metric.startswith("latency.") and _spans_decades(lines)
     labels = Labels(title, x_label, shown.head + (" (log)" if is_log else ""))
     svg = plot.line_chart(lines, labels, is_thin=not hold, is_log=is_log)
-    return Chart(svg, _caption(sheet, shown, hold))
+    return Chart(svg, _caption(summary, sheet, shown, hold))
 
 
 def _spans_decades(lines: Sequence[Series]) -> bool:
@@ -87,16 +88,22 @@ def _measure(sheet: Sheet, metric: str, highest: float) -> wording.Measure:
     return wording.measure(metric, sheet.units.get(metric, ""), is_ms=is_ms)
 
 
-def _caption(sheet: Sheet, shown: wording.Measure, hold: bool) -> str:
+def _caption(summary: Summary, sheet: Sheet, shown: wording.Measure, hold: bool) -> str:
+    sharing = _sharing(summary, sheet)
     if not hold:
-        return SHARED if sheet.shares_cores else ""
+        return sharing
     parts = [f"{shown.head[:1].upper()}{shown.head[1:]}: medians; small dots: every valid trial."]
     missing = sum(not cell.trials for cell in sheet.cells.values())
     if missing:
         parts.append(f"{wording.count(missing, 'cell')} without a figure: see the table.")
-    if sheet.shares_cores:
-        parts.append(SHARED)
-    return " ".join(parts)
+    return " ".join([*parts, sharing]).rstrip()
+
+
+def _sharing(summary: Summary, sheet: Sheet) -> str:
+    """What must be said below every chart of cells that do not have their cores to themselves."""
+    if summary.run.fit == "pairs":
+        return PAIRS
+    return SHARED if sheet.shares_cores else ""
 
 
 def series(
@@ -317,10 +324,11 @@ def write_chart(run_dir: Path, out: Path, table: int | None = None) -> Path:
     facts = summary.run.facts
     machine = [str(facts.get("cpu_model", "")), f"{facts.get('cores', '?')} cores"]
     repeats = max(len(p.repeats) for line in lines for p in line.points)
+    sharing = _sharing(summary, sheet)
     captions = (
         sheet.title,
         f"median of {repeats}, dots: every trial, {summary.run.started[:10]}"
-        + (f". {SHARED}" if sheet.shares_cores else ""),
+        + (f". {sharing}" if sharing else ""),
         ", ".join(part for part in machine if part),
     )
     labels = Labels(sheet.title, x_label, shown.head, captions)

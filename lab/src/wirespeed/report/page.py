@@ -75,8 +75,7 @@ class Bars:
 def write(run_dir: Path) -> Path:
     """Writes derived/report.html of a run and returns its path."""
     path = run_dir / "derived" / "report.html"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(html(load(run_dir)), encoding="utf-8")
+    tables.save(path, html(load(run_dir)))
     return path
 
 

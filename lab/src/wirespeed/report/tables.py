@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wirespeed.errors import StorageError
 from wirespeed.report import given, published, wording
 from wirespeed.report.published import HEAD, Document, Figure
 from wirespeed.results import store
@@ -112,12 +113,13 @@ def _columns(sheet: Sheet, beside: Source | None) -> list[Column]:
     gains = []
     for contender in _contenders(sheet):
         gains += [Column(wording.over_text(sheet), str(contender))]
-        gains += [Column("verdict", str(contender))]
+        gains += [Column(wording.verdict_text(sheet), str(contender))]
     theirs = []
     if beside:
         theirs = [Column(HEAD, label) for label in _published_heads(sheet, beside)]
         theirs += [Column(HEAD, f"{name} gain") for name in _published_contenders(sheet, beside)]
-    return own + sorted(gains, key=lambda column: column.group == "verdict") + theirs
+    verdicts_last = sorted(gains, key=lambda column: column.group == wording.verdict_text(sheet))
+    return own + verdicts_last + theirs
 
 
 def _value_heads(sheet: Sheet, beside: Source | None) -> list[str]:
@@ -326,10 +328,24 @@ def write(run_dir: Path) -> None:
 def write_files(summary: Summary) -> None:
     """The same from a summary that is already there."""
     derived = summary.run_dir / "derived"
-    derived.mkdir(exist_ok=True)
-    (derived / "tables.md").write_text(markdown(summary), encoding="utf-8")
-    (derived / "results.csv").write_text(results_csv(summary), encoding="utf-8")
+    save(derived / "tables.md", markdown(summary))
+    save(derived / "results.csv", results_csv(summary))
     store.write_json(derived / "verdict.json", verdicts(summary))
+
+
+def save(path: Path, text: str) -> None:
+    """Writes a derived file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        remedy = error.strerror or str(error)
+        raise StorageError(
+            f"cannot write {path}: {remedy}; make room or allow it, then `wirespeed report "
+            f"{path.parent.parent.name}`"
+        ) from error
 
 
 def markdown(summary: Summary) -> str:

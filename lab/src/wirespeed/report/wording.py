@@ -156,7 +156,13 @@ def place(cell: Cell, without: Iterable[str] = ()) -> str:
 
 
 def over_text(sheet: Sheet) -> str:
+    """The head above gains as the documents print them: ratios of medians."""
     return f"gain over {sheet.over}"
+
+
+def verdict_text(sheet: Sheet) -> str:
+    """The head above the judged gains."""
+    return f"verdict against {sheet.over}"
 
 
 def count(number_of: int, thing: str, things: str = "") -> str:
