@@ -29,6 +29,7 @@ public final class Chain {
 
     private static final Filter[] NONE = {};
     private final Map<Phase, Filter[]> filters = new EnumMap<>(Phase.class);
+    private final FinishFilter[] finishers;
 
     /** A chain of these filters, whatever their order in the list. */
     public Chain(List<? extends Filter> all) {
@@ -37,6 +38,19 @@ public final class Chain {
                     .map(Filter.class::cast)
                     .sorted(Comparator.comparingInt(Filter::order).thenComparing(Filter::name))
                     .toArray(Filter[]::new));
+        }
+        finishers = all.stream().filter(FinishFilter.class::isInstance)
+                .map(FinishFilter.class::cast).toArray(FinishFilter[]::new);
+    }
+
+    /** Tells the filters that want to know; what they throw changes nothing any more. */
+    public void finished(Context context, int status, long nowNanos) {
+        for (FinishFilter filter : finishers) {
+            try {
+                filter.finished(context, status, nowNanos - context.startNanos());
+            } catch (RuntimeException tooLate) {
+                context.failure(tooLate);
+            }
         }
     }
 

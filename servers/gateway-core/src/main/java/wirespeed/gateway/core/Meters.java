@@ -52,6 +52,11 @@ public final class Meters {
         observe(own, Math.max(0, nanos - context.originNanos()));
     }
 
+    /** A message that was refused before it became an exchange. */
+    public void refused(Category category, int status) {
+        add(outcomes, category.ordinal() * STATUS_CLASSES + status / 100, 1);
+    }
+
     private void observe(AtomicLongArray histogram, long nanos) {
         long micros = nanos / 1000;
         int bucket = 0;

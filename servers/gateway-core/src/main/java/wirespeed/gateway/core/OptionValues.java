@@ -55,6 +55,11 @@ public final class OptionValues {
         return Math.toIntExact((Long) value(name));
     }
 
+    /** The value in its type's own form, for comparing. */
+    public Object raw(String name) {
+        return value(name);
+    }
+
     private Object value(String name) {
         Object value = given.get(name);
         if (value != null) {

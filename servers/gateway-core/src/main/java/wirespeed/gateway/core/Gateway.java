@@ -1,0 +1,82 @@
+// What a carrier needs to know while it runs.
+package wirespeed.gateway.core;
+
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/** The meeting point of carrier, configuration and admin port; one a process (or a test). */
+public final class Gateway {
+    /** State of one carrier thread for the admin port. */
+    public interface Pools {
+        /** Unused, used and waiting, per address, as a JSON object; may be slightly out of date. */
+        String describe();
+    }
+
+    private final Map<String, OptionValues> options;
+    private final Forwarding forwarding;
+    private final List<Meters> meters = new CopyOnWriteArrayList<>();
+    private final List<LoopWatch> watches = new CopyOnWriteArrayList<>();
+    private final List<Pools> pools = new CopyOnWriteArrayList<>();
+    private final AtomicInteger inFlight = new AtomicInteger();
+    private volatile Snapshot snapshot;
+    private volatile boolean isDraining;
+
+    /**
+     * A gateway that begins with this snapshot.
+     *
+     * @param options the tables that occur once, by section
+     */
+    public Gateway(Map<String, OptionValues> options, Forwarding forwarding, Snapshot snapshot) {
+        this.options = Map.copyOf(options);
+        this.forwarding = forwarding;
+        this.snapshot = snapshot;
+    }
+
+    /** The options of a table that occurs once; defaults when it was not given. */
+    public OptionValues options(String section) {
+        OptionValues values = options.get(section);
+        return values == null ? new OptionValues(section) : values;
+    }
+
+    public Forwarding forwarding() {
+        return forwarding;
+    }
+
+    /** What new exchanges begin on. */
+    public Snapshot snapshot() {
+        return snapshot;
+    }
+
+    /** One volatile write: every exchange sees the old configuration or the new one. */
+    public void swap(Snapshot next) {
+        snapshot = next;
+    }
+
+    public List<Meters> meters() {
+        return meters;
+    }
+
+    public List<LoopWatch> watches() {
+        return watches;
+    }
+
+    public List<Pools> pools() {
+        return pools;
+    }
+
+    /** Exchanges that are going on. */
+    public AtomicInteger inFlight() {
+        return inFlight;
+    }
+
+    /** Whether the process is about to stop. */
+    public boolean isDraining() {
+        return isDraining;
+    }
+
+    public void drain() {
+        isDraining = true;
+    }
+}

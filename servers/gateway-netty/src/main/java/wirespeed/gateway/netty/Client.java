@@ -1,0 +1,38 @@
+// The client's side of an exchange, whatever protocol version it speaks.
+package wirespeed.gateway.netty;
+
+import io.netty.buffer.ByteBuf;
+import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.Response;
+
+/** Called on the exchange's loop only. */
+interface Client {
+    /** Sends the response head of the exchange; the body follows with this framing. */
+    void sendHead(Exchange exchange, Framing framing);
+
+    /** Sends a piece of the body; takes it over. */
+    void sendBody(ByteBuf slice);
+
+    /** The response is complete. */
+    void sendEnd();
+
+    /** The head was sent and the rest will not come: the client must not take it for complete. */
+    void cut();
+
+    /** Tells the client to send the body it announced. */
+    void sendContinue();
+
+    /** Hands what was written to the socket. */
+    void flush();
+
+    boolean isWritable();
+
+    /** Stops or resumes reading the request body. */
+    void readBody(boolean isOn);
+
+    /** The head of a response that switches protocols; raw bytes follow both ways. */
+    void sendSwitch(Response response, String protocol);
+
+    /** How a body with this framing of the origin's is sent to this client. */
+    Framing clientFraming(Framing fromOrigin);
+}

@@ -1,0 +1,494 @@
+// The life of one request: filters, address, attempts, response.
+package wirespeed.gateway.netty;
+
+import io.netty.buffer.ByteBuf;
+import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Category;
+import wirespeed.gateway.core.Chain;
+import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.Forwarding;
+import wirespeed.gateway.core.Meters;
+import wirespeed.gateway.core.Phase;
+import wirespeed.gateway.core.Refusal;
+import wirespeed.gateway.core.Request;
+import wirespeed.gateway.core.Response;
+import wirespeed.gateway.core.Route;
+import wirespeed.gateway.core.Snapshot;
+import wirespeed.gateway.core.Step;
+
+/** Everything here happens on one loop; the client and the origin connection call in. */
+final class Exchange implements Chain.Done {
+    final Loop loop;
+    final Client client;
+    final Context context;
+    private final Snapshot snapshot;
+    private final Request request;
+    private final RequestBody body;
+    private final ResponseRelay relay;
+    private OriginConnection origin;
+    private Pool waitingIn;
+    private Phase phase = Phase.PRE;
+    private Address counted;
+    private int collectMax;
+    private boolean isPrepared;
+    private boolean isOver;
+    private boolean mustClose;
+    private long askedNanos;
+
+    Exchange(Loop loop, Client client, Request request) {
+        this.loop = loop;
+        this.client = client;
+        this.request = request;
+        this.snapshot = loop.gateway.snapshot();
+        this.context = new Context(snapshot, request, System.nanoTime());
+        this.body = new RequestBody(request);
+        this.relay = new ResponseRelay(this);
+    }
+
+    void start() {
+        snapshot.begin();
+        loop.meters.add(Meters.Count.REQUESTS_BEGUN, 1);
+        String shed = loop.shedder.reason();
+        loop.gateway.inFlight().incrementAndGet();
+        if (shed != null) {
+            context.category(Category.SHED);
+            answer(retryLater(503, shed));
+            return;
+        }
+        try {
+            loop.gateway.forwarding().accept(request);
+            checkBodySize(request.framing().length());
+        } catch (Refusal refusal) {
+            refuse(refusal);
+            return;
+        }
+        if (request.path().equals("*")) {
+            Response options = Response.of(204, java.nio.ByteBuffer.allocate(0));
+            options.headers().add("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+            answer(options);
+            return;
+        }
+        collectMax = request.framing().isEmpty() ? 0 : snapshot.chain().requestBodyBytesMax(context);
+        if (collectMax == 0) {
+            run(Phase.PRE);
+        } else if (request.expectsContinue()) {
+            client.sendContinue();
+        }
+    }
+
+    /** A response of the gateway that asks the client to come back. */
+    private static Response retryLater(int status, String reason) {
+        Response response = Response.of(status, "text/plain; charset=utf-8", reason + "\n");
+        response.headers().add("Retry-After", "1");
+        return response;
+    }
+
+    private void checkBodySize(long bytes) {
+        long max = snapshot.limits().bodyBytesMax();
+        if (max >= 0 && bytes > max) {
+            throw new Refusal(413, "request body is longer than " + max + " bytes");
+        }
+    }
+
+    private void run(Phase next) {
+        phase = next;
+        snapshot.chain().run(next, context, loop.executor, loop.watch, this);
+    }
+
+    @Override
+    public void accept(Context same, Step step) {
+        if (isOver) {
+            return;
+        }
+        if (step.isFailure()) {
+            filterFailed(step);
+        } else if (step.response() != null) {
+            answered(step.response());
+        } else {
+            passed();
+        }
+        if (!loop.executor.inEventLoop()) {
+            throw new IllegalStateException("an exchange went on outside its loop");
+        }
+        client.flush();
+        flushOrigin();
+    }
+
+    private void passed() {
+        switch (phase) {
+            case PRE -> route();
+            case ROUTE -> proxy();
+            default -> relay.sendResponse();
+        }
+    }
+
+    private void answered(Response response) {
+        if (phase == Phase.POST || phase == Phase.ERROR) {
+            context.response(response);
+            relay.sendResponse();
+        } else {
+            answer(response);
+        }
+    }
+
+    private void filterFailed(Step step) {
+        boolean isOurs = step.status() >= 500;
+        if (phase == Phase.ERROR) {
+            relay.sendResponse();
+            return;
+        }
+        fail(step.status(), isOurs ? Category.FILTER_ERROR : Category.LIMIT, step.cause());
+    }
+
+    /** A response that the gateway made; post filters see it too. */
+    private void answer(Response response) {
+        context.response(response);
+        run(Phase.POST);
+    }
+
+    private void route() {
+        Route route = snapshot.routes().find(request);
+        if (route == null) {
+            fail(404, Category.NO_ROUTE, null);
+            return;
+        }
+        context.route(route);
+        run(Phase.ROUTE);
+    }
+
+    private void proxy() {
+        if (!isPrepared) {
+            isPrepared = true;
+            loop.gateway.forwarding().prepare(request);
+            context.origin().countRequest();
+            if (request.body() != null) {
+                body.holdCollected(request);
+            }
+        }
+        ask(null, false);
+    }
+
+    private void ask(Address not, boolean needsFresh) {
+        Address address = context.origin().choose(context, not, Loop.nowMillis());
+        if (address == null) {
+            context.category(Category.NO_ADDRESS);
+            context.response(retryLater(503, "no address of the origin is usable"));
+            run(Phase.ERROR);
+            return;
+        }
+        context.attempt(address);
+        counted = address;
+        address.inFlight().incrementAndGet();
+        askedNanos = System.nanoTime();
+        if (!body.isComplete()) {
+            client.readBody(false);
+        }
+        waitingIn = loop.pool(context.origin(), address);
+        waitingIn.acquire(this, needsFresh);
+    }
+
+    /** Whether this exchange still wants a connection of that pool. */
+    boolean waitsIn(Pool pool) {
+        return waitingIn == pool && !isOver;
+    }
+
+    /** The pool has a connection. */
+    void connected(OriginConnection connection) {
+        waitingIn = null;
+        origin = connection;
+        origin.begin(this);
+        body.replay(origin);
+        if (body.isComplete()) {
+            origin.sendEnd();
+            return;
+        }
+        if (request.expectsContinue() && body.bytes() == 0) {
+            client.sendContinue();
+            client.flush();
+        }
+        client.readBody(true);
+    }
+
+    /** The pool has no connection. */
+    void refusedByPool(String reason) {
+        waitingIn = null;
+        uncount();
+        context.category(Category.LIMIT);
+        context.response(retryLater(503, reason));
+        run(Phase.ERROR);
+    }
+
+    /** A piece of the request body; taken over. */
+    void requestBody(ByteBuf slice) {
+        loop.meters.add(Meters.Count.REQUEST_BODY_BYTES, slice.readableBytes());
+        if (isOver || relay.isHeadSent() && origin == null) {
+            slice.release();
+            return;
+        }
+        long total = body.bytes() + slice.readableBytes();
+        long max = collectMax > 0 ? collectMax : snapshot.limits().bodyBytesMax();
+        if (max >= 0 && total > max) {
+            slice.release();
+            abandonOrigin();
+            refuse(new Refusal(413, "request body is longer than " + max + " bytes"));
+        } else if (origin == null) {
+            body.hold(slice);
+        } else {
+            body.pass(slice, origin);
+            if (!origin.isWritable()) {
+                client.readBody(false);
+            }
+        }
+    }
+
+    /** The request body is complete. */
+    void requestEnd() {
+        body.complete();
+        if (isOver) {
+            return;
+        }
+        if (collectMax > 0 && context.response() == null) {
+            loop.meters.add(Meters.Count.BODIES_COLLECTED, 1);
+            body.collectInto(request);
+            run(Phase.PRE);
+        } else if (origin != null) {
+            origin.sendEnd();
+        }
+    }
+
+    boolean isRequestSent() {
+        return body.isComplete();
+    }
+
+    /** The origin can take more of the request body. */
+    void originWritable() {
+        if (!body.isComplete()) {
+            client.readBody(true);
+        }
+    }
+
+    /** The client can take more of the response body. */
+    void clientWritable() {
+        if (origin != null) {
+            origin.read(true);
+        }
+    }
+
+    /** A final response head came from the origin. */
+    void responseHead(Response response) {
+        context.address().breaker().succeeded();
+        context.originNanos(System.nanoTime() - askedNanos);
+        try {
+            Forwarding.acceptResponse(response);
+        } catch (Refusal refusal) {
+            abandonOrigin();
+            originFailed(Category.ORIGIN_MALFORMED, refusal, Loss.AFTER_ANSWER);
+            return;
+        }
+        context.response(response);
+        context.origin().settings().persistence().bind(context);
+        body.release();
+        relay.head(response);
+    }
+
+    /** All that post filters need is there. */
+    void runPost() {
+        run(Phase.POST);
+    }
+
+    void responseBody(ByteBuf slice) {
+        relay.body(slice);
+    }
+
+    /** The origin's response is complete; the connection is no longer ours. */
+    void responseEnd(boolean wasRequestSent) {
+        origin = null;
+        context.originNanos(System.nanoTime() - askedNanos);
+        uncount();
+        // A final response before the request was sent: the rest of it has nowhere to go.
+        mustClose |= !wasRequestSent;
+        relay.end();
+    }
+
+    /** The origin wants to speak another protocol, as the client asked. */
+    boolean mayUpgrade() {
+        Route route = context.route();
+        return request.upgrade() != null && route != null && route.allowsUpgrade();
+    }
+
+    void switched(Response response) {
+        Forwarding.acceptResponse(response);
+        context.response(response);
+        client.sendSwitch(response, request.upgrade());
+        client.flush();
+    }
+
+    /** Raw bytes of the client after a switch. */
+    void tunnel(ByteBuf bytes) {
+        if (origin == null) {
+            bytes.release();
+            return;
+        }
+        origin.sendRaw(bytes);
+        if (!origin.isWritable()) {
+            client.readBody(false);
+        }
+    }
+
+    /** The other side of a switched connection has closed. */
+    void tunnelClosed() {
+        origin = null;
+        uncount();
+        over(101);
+        client.sendEnd();
+        client.flush();
+    }
+
+    /** How far an attempt had come when it was lost. */
+    enum Loss {
+        /** On a connection that was used before, without a byte of an answer: likely its end. */
+        STALE,
+        /** Without a byte of an answer. */
+        BEFORE_ANSWER,
+        AFTER_ANSWER
+    }
+
+    /** No response, or no more of it. */
+    void originFailed(Category category, Throwable cause, Loss loss) {
+        Address failed = context.address();
+        origin = null;
+        waitingIn = null;
+        uncount();
+        if (loss != Loss.STALE) {
+            failed.breaker().failed(Loop.nowMillis());
+        }
+        if (loss != Loss.AFTER_ANSWER && mayRetry(loss)) {
+            loop.meters.add(Meters.Count.RETRIES, 1);
+            ask(loss == Loss.STALE ? null : failed, true);
+            client.flush();
+            return;
+        }
+        int status = category == Category.ORIGIN_TIMEOUT ? 504 : 502;
+        fail(status, category, cause);
+        client.flush();
+    }
+
+    private boolean mayRetry(Loss loss) {
+        boolean hasOther = loss == Loss.STALE || context.origin().addresses().size() > 1;
+        return hasOther && request.isIdempotent() && body.isReplayable() && !isOver
+                && context.attempts() <= context.origin().settings().retries()
+                && context.origin().takesRetry();
+    }
+
+    private void refuse(Refusal refusal) {
+        mustClose = true;
+        fail(refusal.status(), Category.CLIENT_BAD, refusal);
+    }
+
+    /** The exchange has taken too long altogether. */
+    void timedOut() {
+        abandonOrigin();
+        fail(504, context.attempts() == 0 ? Category.FILTER_ERROR : Category.ORIGIN_TIMEOUT, null);
+        client.flush();
+    }
+
+    /** The client has stopped in the middle of its request body. */
+    void clientTooSlow() {
+        abandonOrigin();
+        mustClose = true;
+        fail(408, Category.CLIENT_BAD, null);
+        client.flush();
+    }
+
+    /** The body of an accepted head is malformed. */
+    void badBody(Refusal refusal) {
+        refuse(refusal);
+    }
+
+    void fail(int status, Category category, Throwable cause) {
+        context.category(category);
+        context.failure(cause);
+        if (relay.isHeadSent()) {
+            loop.meters.add(Meters.Count.LATE_FAILURES, 1);
+            client.cut();
+            over(context.response().status());
+            return;
+        }
+        relay.reset();
+        String reason = cause instanceof Refusal ? ": " + cause.getMessage() : "";
+        context.response(Response.of(status, "text/plain; charset=utf-8", status + " "
+                + wirespeed.gateway.core.StatusLine.reason(status) + reason + "\n"));
+        run(Phase.ERROR);
+    }
+
+    /** The client's connection is gone. */
+    void clientGone() {
+        if (isOver) {
+            return;
+        }
+        context.category(Category.CLIENT_GONE);
+        abandonOrigin();
+        over(relay.isHeadSent() ? context.response().status() : 0);
+    }
+
+    /** Takes the origin's connection away from this exchange; it cannot be used again. */
+    void abandonOrigin() {
+        if (waitingIn != null) {
+            waitingIn.cancel(this);
+            waitingIn = null;
+        }
+        if (origin != null) {
+            OriginConnection abandoned = origin;
+            origin = null;
+            abandoned.abandon();
+        }
+        uncount();
+    }
+
+    private void uncount() {
+        if (counted != null) {
+            counted.inFlight().decrementAndGet();
+            counted = null;
+        }
+    }
+
+    void pauseOrigin() {
+        if (origin != null) {
+            origin.read(false);
+        }
+    }
+
+    void flushOrigin() {
+        if (origin != null) {
+            origin.flush();
+        }
+    }
+
+    boolean mustClose() {
+        return mustClose || loop.gateway.isDraining();
+    }
+
+    boolean isOver() {
+        return isOver;
+    }
+
+    /** The client has everything. */
+    void completed(int status) {
+        over(status);
+        client.sendEnd();
+    }
+
+    private void over(int status) {
+        if (isOver) {
+            return;
+        }
+        isOver = true;
+        body.release();
+        relay.over(context.category() == Category.OK);
+        long now = System.nanoTime();
+        loop.meters.ended(context, status, now);
+        snapshot.chain().finished(context, status, now);
+        loop.gateway.inFlight().decrementAndGet();
+        snapshot.end();
+    }
+}

@@ -1,0 +1,327 @@
+// One request that came by HTTP/2, as the client's side of an exchange.
+package wirespeed.gateway.netty;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.handler.codec.http2.DefaultHttp2DataFrame;
+import io.netty.handler.codec.http2.DefaultHttp2Headers;
+import io.netty.handler.codec.http2.DefaultHttp2HeadersFrame;
+import io.netty.handler.codec.http2.DefaultHttp2ResetFrame;
+import io.netty.handler.codec.http2.Http2DataFrame;
+import io.netty.handler.codec.http2.Http2Error;
+import io.netty.handler.codec.http2.Http2Headers;
+import io.netty.handler.codec.http2.Http2HeadersFrame;
+import io.netty.handler.codec.http2.Http2ResetFrame;
+import io.netty.util.ReferenceCountUtil;
+import java.net.InetSocketAddress;
+import java.util.Locale;
+import java.util.Map;
+import wirespeed.gateway.core.Category;
+import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.Headers;
+import wirespeed.gateway.core.Limits;
+import wirespeed.gateway.core.Refusal;
+import wirespeed.gateway.core.Request;
+import wirespeed.gateway.core.RequestRules;
+import wirespeed.gateway.core.Response;
+
+/**
+ * The fields become a request by the rules that HTTP/1 requests obey, so nothing that HTTP/1 could
+ * not say reaches an origin (RFC 9113 §8.2, §8.3, §10.3).
+ */
+final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
+    private final Loop loop;
+    private final Timer timer = new Timer();
+    private ChannelHandlerContext stream;
+    private Exchange exchange;
+    private long declared = -1;
+    private long received;
+    private boolean isInputDone;
+    private boolean isDone;
+    private boolean isDirty;
+
+    Http2Stream(Loop loop) {
+        this.loop = loop;
+    }
+
+    private final class Timer extends Wheel.Entry {
+        @Override
+        void onTimeout(long nowMillis) {
+            if (exchange == null) {
+                stream.close();
+            } else if (!isInputDone && stream.channel().config().isAutoRead()) {
+                exchange.clientTooSlow();
+            } else {
+                exchange.timedOut();
+            }
+        }
+    }
+
+    @Override
+    public void handlerAdded(ChannelHandlerContext context) {
+        stream = context;
+        arm(loop.timeouts.headMillis());
+    }
+
+    private void arm(int millis) {
+        loop.wheel.arm(timer, Loop.nowMillis() + millis);
+    }
+
+    @Override
+    public void channelRead(ChannelHandlerContext context, Object frame) {
+        try {
+            if (frame instanceof Http2HeadersFrame headers) {
+                headers(headers);
+            } else if (frame instanceof Http2DataFrame data) {
+                data(data);
+            } else if (frame instanceof Http2ResetFrame) {
+                gone();
+            }
+        } catch (Refusal refusal) {
+            refused(refusal);
+        } finally {
+            ReferenceCountUtil.release(frame);
+        }
+    }
+
+    private void headers(Http2HeadersFrame frame) {
+        if (exchange != null) {
+            // Trailers are dropped; they end the body.
+            inputDone(frame.isEndStream());
+            return;
+        }
+        Request request = request(frame.headers(), !frame.isEndStream());
+        request.clientAddress(((InetSocketAddress) stream.channel().parent().remoteAddress())
+                .getAddress().getHostAddress());
+        request.scheme("https");
+        declared = request.framing().kind() == Framing.Kind.LENGTH
+                ? request.framing().length() : -1;
+        if (frame.isEndStream() && declared > 0) {
+            throw new Refusal(400, "Content-Length without a body");
+        }
+        isInputDone = frame.isEndStream();
+        arm(isInputDone ? loop.timeouts.exchangeMillis() : loop.timeouts.bodyIdleMillis());
+        exchange = new Exchange(loop, this, request);
+        exchange.start();
+        if (!isInputDone && request.framing().isEmpty()) {
+            declared = 0;
+        }
+    }
+
+    private Request request(Http2Headers fields, boolean hasBody) {
+        Limits limits = loop.gateway.snapshot().limits();
+        Headers headers = new Headers();
+        StringBuilder cookies = new StringBuilder();
+        for (Map.Entry<CharSequence, CharSequence> field : fields) {
+            String name = field.getKey().toString();
+            String value = field.getValue().toString();
+            if (name.startsWith(":")) {
+                continue;
+            }
+            if (!name.equals(name.toLowerCase(Locale.ROOT))) {
+                throw new Refusal(400, "upper-case header name in HTTP/2");
+            }
+            if (name.equals("cookie")) {
+                // RFC 9113 §8.2.3: crumbs are joined before HTTP/1.
+                cookies.append(cookies.length() == 0 ? "" : "; ").append(value);
+            } else {
+                add(headers, name, value, limits);
+            }
+        }
+        if (cookies.length() > 0) {
+            add(headers, "cookie", cookies.toString(), limits);
+        }
+        String authority = text(fields.authority(), headers.get("host"));
+        return RequestRules.fromFields(text(fields.method(), ""), text(fields.path(), ""),
+                authority, headers, hasBody);
+    }
+
+    private static void add(Headers headers, String name, String value, Limits limits) {
+        if (headers.size() >= limits.fieldsMax()) {
+            throw new Refusal(431, "more than " + limits.fieldsMax() + " header fields");
+        }
+        try {
+            headers.add(name, value);
+        } catch (IllegalArgumentException bad) {
+            throw new Refusal(400, bad.getMessage());
+        }
+    }
+
+    private static String text(CharSequence value, String otherwise) {
+        String text = value == null ? otherwise : value.toString();
+        if (text == null) {
+            throw new Refusal(400, "neither :authority nor Host");
+        }
+        return text;
+    }
+
+    private void data(Http2DataFrame frame) {
+        received += frame.content().readableBytes();
+        boolean isWrong = declared >= 0
+                && (received > declared || frame.isEndStream() && received != declared);
+        if (isWrong) {
+            throw new Refusal(400, "body differs from Content-Length");
+        }
+        if (exchange == null || isDone) {
+            return;
+        }
+        arm(loop.timeouts.bodyIdleMillis());
+        if (frame.content().isReadable()) {
+            exchange.requestBody(frame.content().retainedSlice());
+        }
+        inputDone(frame.isEndStream());
+    }
+
+    private void inputDone(boolean isEnd) {
+        if (isEnd && !isInputDone) {
+            isInputDone = true;
+            arm(loop.timeouts.exchangeMillis());
+            exchange.requestEnd();
+        }
+    }
+
+    private void refused(Refusal refusal) {
+        if (exchange != null && !exchange.isOver()) {
+            exchange.abandonOrigin();
+            exchange.badBody(refusal);
+            return;
+        }
+        loop.meters.refused(Category.CLIENT_BAD, refusal.status());
+        Http2Headers head = new DefaultHttp2Headers().status(String.valueOf(refusal.status()));
+        stream.writeAndFlush(new DefaultHttp2HeadersFrame(head, true));
+        isDone = true;
+        loop.wheel.disarm(timer);
+    }
+
+    @Override
+    public void channelReadComplete(ChannelHandlerContext context) {
+        flush();
+        if (exchange != null) {
+            exchange.flushOrigin();
+        }
+    }
+
+    @Override
+    public void sendHead(Exchange user, Framing framing) {
+        Response response = user.context.response();
+        Http2Headers head = new DefaultHttp2Headers(false)
+                .status(String.valueOf(response.status()));
+        response.headers().forEach((name, value) -> {
+            String lower = name.toLowerCase(Locale.ROOT);
+            boolean isOurs = lower.equals("content-length")
+                    && framing.kind() == Framing.Kind.LENGTH;
+            if (!isOurs && !isConnectionField(lower)) {
+                head.add(lower, value);
+            }
+        });
+        if (framing.kind() == Framing.Kind.LENGTH) {
+            head.set("content-length", String.valueOf(framing.length()));
+        }
+        if (response.isLocal()) {
+            head.set("date", loop.date());
+        }
+        write(new DefaultHttp2HeadersFrame(head, false));
+    }
+
+    private static boolean isConnectionField(String name) {
+        return switch (name) {
+            case "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade" ->
+                true;
+            default -> false;
+        };
+    }
+
+    private void write(Object frame) {
+        isDirty = true;
+        stream.write(frame);
+    }
+
+    @Override
+    public void sendBody(ByteBuf slice) {
+        write(new DefaultHttp2DataFrame(slice, false));
+    }
+
+    @Override
+    public void sendEnd() {
+        if (isDone) {
+            return;
+        }
+        isDone = true;
+        loop.wheel.disarm(timer);
+        write(new DefaultHttp2DataFrame(true));
+        if (!isInputDone) {
+            // RFC 9113 §8.1: the response is complete, the rest of the request is not needed.
+            write(new DefaultHttp2ResetFrame(Http2Error.NO_ERROR));
+        }
+    }
+
+    @Override
+    public void cut() {
+        isDone = true;
+        loop.wheel.disarm(timer);
+        stream.writeAndFlush(new DefaultHttp2ResetFrame(Http2Error.INTERNAL_ERROR));
+    }
+
+    @Override
+    public void sendContinue() {
+        stream.writeAndFlush(new DefaultHttp2HeadersFrame(
+                new DefaultHttp2Headers(false).status("100"), false));
+    }
+
+    @Override
+    public void flush() {
+        if (isDirty) {
+            isDirty = false;
+            stream.flush();
+        }
+    }
+
+    @Override
+    public boolean isWritable() {
+        return stream.channel().isWritable();
+    }
+
+    @Override
+    public void readBody(boolean isOn) {
+        if (stream.channel().config().isAutoRead() != isOn) {
+            stream.channel().config().setAutoRead(isOn);
+        }
+    }
+
+    @Override
+    public void sendSwitch(Response response, String protocol) {
+        throw new IllegalStateException("HTTP/2 requests carry no Upgrade");
+    }
+
+    @Override
+    public Framing clientFraming(Framing fromOrigin) {
+        return fromOrigin;
+    }
+
+    @Override
+    public void channelWritabilityChanged(ChannelHandlerContext context) {
+        if (exchange != null && isWritable()) {
+            exchange.clientWritable();
+        }
+    }
+
+    private void gone() {
+        loop.wheel.disarm(timer);
+        isDone = true;
+        if (exchange != null) {
+            exchange.clientGone();
+        }
+    }
+
+    @Override
+    public void channelInactive(ChannelHandlerContext context) {
+        gone();
+    }
+
+    @Override
+    public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
+        gone();
+        context.close();
+    }
+}

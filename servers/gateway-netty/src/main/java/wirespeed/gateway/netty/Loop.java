@@ -1,0 +1,122 @@
+// What one event loop owns: timers, counters, scratch memory and connections to origins.
+package wirespeed.gateway.netty;
+
+import io.netty.channel.EventLoop;
+import java.time.ZoneOffset;
+import java.time.ZonedDateTime;
+import java.time.format.DateTimeFormatter;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Gateway;
+import wirespeed.gateway.core.HeadSink;
+import wirespeed.gateway.core.LoopWatch;
+import wirespeed.gateway.core.Meters;
+import wirespeed.gateway.core.Origin;
+
+/** Touched by its own thread only, except where noted. */
+final class Loop {
+    final EventLoop executor;
+    final Gateway gateway;
+    final Transport transport;
+    final Timeouts timeouts;
+    final Meters meters = new Meters(false);
+    final HeadSink sink = new HeadSink();
+    final Shedder shedder;
+    final TlsContexts tls;
+    /** HTTP/1 connections of clients, for the drain. */
+    final Set<ClientConnection> clients =
+            java.util.Collections.newSetFromMap(new java.util.IdentityHashMap<>());
+    LoopWatch watch;
+    Wheel wheel;
+    private final Map<Address, Pool> pools = new HashMap<>();
+    private byte[] scratch = new byte[8192];
+    private String date = "";
+    private long dateSecond;
+
+    Loop(EventLoop executor, Gateway gateway, Transport transport, TlsContexts tls) {
+        this.executor = executor;
+        this.gateway = gateway;
+        this.transport = transport;
+        this.tls = tls;
+        this.timeouts = Timeouts.of(gateway.options("timeouts"));
+        this.shedder = new Shedder(gateway);
+        gateway.meters().add(meters);
+        gateway.pools().add(this::describePools);
+    }
+
+    /** To be called on the loop before it serves. */
+    void start() {
+        watch = new LoopWatch(Thread.currentThread());
+        gateway.watches().add(watch);
+        wheel = new Wheel(nowMillis());
+        executor.scheduleAtFixedRate(this::tick, Wheel.TICK_MILLIS, Wheel.TICK_MILLIS,
+                TimeUnit.MILLISECONDS);
+    }
+
+    private void tick() {
+        long now = nowMillis();
+        shedder.tick(now);
+        wheel.advance(now);
+        for (Pool pool : pools.values()) {
+            pool.tick(now);
+        }
+    }
+
+    static long nowMillis() {
+        return System.nanoTime() / 1_000_000;
+    }
+
+    /** Memory for a head of up to {@code length} bytes; valid until the next call. */
+    byte[] scratch(int length) {
+        if (scratch.length < length) {
+            scratch = new byte[Integer.highestOneBit(length) * 2];
+        }
+        return scratch;
+    }
+
+    /** The value of Date, rendered once a second. */
+    String date() {
+        long second = System.currentTimeMillis() / 1000;
+        if (second != dateSecond) {
+            dateSecond = second;
+            date = DateTimeFormatter.RFC_1123_DATE_TIME.format(ZonedDateTime.now(ZoneOffset.UTC));
+        }
+        return date;
+    }
+
+    Pool pool(Origin origin, Address address) {
+        Pool pool = pools.get(address);
+        if (pool == null) {
+            pool = new Pool(this, address);
+            pools.put(address, pool);
+        }
+        pool.settings(origin.settings());
+        return pool;
+    }
+
+    /** Called by the admin thread: figures may be slightly out of date, never inconsistent. */
+    private String describePools() {
+        try {
+            return executor.submit(this::renderPools).get(1, TimeUnit.SECONDS);
+        } catch (java.util.concurrent.ExecutionException | java.util.concurrent.TimeoutException e) {
+            return "{\"error\":\"the loop did not answer within a second\"}";
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            return "{}";
+        }
+    }
+
+    private String renderPools() {
+        StringBuilder json = new StringBuilder("{");
+        pools.forEach((address, pool) -> json.append(json.length() > 1 ? "," : "").append('"')
+                .append(address.id()).append("\":").append(pool.describe()));
+        return json.append('}').toString();
+    }
+
+    void closePools() {
+        pools.values().forEach(Pool::closeIdle);
+    }
+}

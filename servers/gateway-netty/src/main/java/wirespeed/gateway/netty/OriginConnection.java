@@ -1,0 +1,380 @@
+// One keep-alive connection to an address: sends requests, reads responses strictly.
+package wirespeed.gateway.netty;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.util.ReferenceCountUtil;
+import java.util.concurrent.ThreadLocalRandom;
+import wirespeed.gateway.core.Category;
+import wirespeed.gateway.core.Forwarding;
+import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.HeadCheck;
+import wirespeed.gateway.core.Limits;
+import wirespeed.gateway.core.Meters;
+import wirespeed.gateway.core.Refusal;
+import wirespeed.gateway.core.Response;
+
+/** Reading stays on while it is unused, so that a close or an unasked byte ends it at once. */
+final class OriginConnection extends ChannelInboundHandlerAdapter implements BodyReader.Sink {
+    private enum State { CONNECTING, UNUSED, HEAD, BODY, TUNNEL, CLOSED }
+
+    private static final int REQUESTS_MAX = 100_000;
+    private static final long AGE_MILLIS_MAX = 600_000;
+    private static final int INTERIM_MAX = 8;
+
+    private final Pool pool;
+    private final Loop loop;
+    private final OutBuffer out = new OutBuffer();
+    private final BodyReader reader = new BodyReader();
+    private final Timer timer = new Timer();
+    private ChannelHandlerContext channel;
+    private State state = State.CONNECTING;
+    private Exchange exchange;
+    private Client flushTarget;
+    private ByteBuf held;
+    private int scanned;
+    private int interims;
+    private int requests;
+    private boolean isRequestSent;
+    private boolean isResponseBegun;
+    private boolean isChunkedRequest;
+    private boolean keepAlive;
+    private long retireMillis;
+    private boolean isCounted = true;
+    Exchange firstUser;
+
+    OriginConnection(Pool pool, Loop loop) {
+        this.pool = pool;
+        this.loop = loop;
+    }
+
+    /** The wheel's handle: a connection has one deadline at a time. */
+    private final class Timer extends Wheel.Entry {
+        @Override
+        void onTimeout(long nowMillis) {
+            timedOut();
+        }
+    }
+
+    @Override
+    public void handlerAdded(ChannelHandlerContext context) {
+        channel = context;
+        out.attach(context);
+    }
+
+    /** The connection is established, and encrypted if it has to be. */
+    void established() {
+        state = State.UNUSED;
+        long jitter = ThreadLocalRandom.current().nextLong(AGE_MILLIS_MAX / 5);
+        retireMillis = Loop.nowMillis() + AGE_MILLIS_MAX * 9 / 10 + jitter;
+    }
+
+    /** Whether the pool still counts this connection as open. */
+    boolean isCounted() {
+        return isCounted;
+    }
+
+    void uncount() {
+        isCounted = false;
+    }
+
+    void startUnused(long nowMillis) {
+        loop.wheel.arm(timer, nowMillis + loop.timeouts.poolIdleMillis());
+    }
+
+    /** Sends the head of a request. */
+    void begin(Exchange user) {
+        exchange = user;
+        flushTarget = user.client;
+        state = State.HEAD;
+        interims = 0;
+        requests++;
+        isRequestSent = false;
+        isResponseBegun = false;
+        isChunkedRequest = user.context.request().framing().isChunked();
+        loop.sink.clear();
+        Forwarding.writeRequest(user.context, pool.address(), loop.sink);
+        out.head(loop.sink);
+        loop.wheel.arm(timer, Loop.nowMillis() + pool.settings().responseMillis());
+    }
+
+    void sendBody(ByteBuf slice) {
+        if (isChunkedRequest) {
+            out.chunk(slice);
+        } else {
+            out.body(slice);
+        }
+        loop.wheel.arm(timer, Loop.nowMillis() + pool.settings().responseMillis());
+    }
+
+    void sendEnd() {
+        if (isChunkedRequest) {
+            out.lastChunk();
+        }
+        isRequestSent = true;
+        out.flush();
+    }
+
+    void sendRaw(ByteBuf bytes) {
+        out.body(bytes);
+        out.flush();
+        armIdle();
+    }
+
+    void flush() {
+        if (state != State.CLOSED) {
+            out.flush();
+        }
+    }
+
+    boolean isWritable() {
+        return channel.channel().isWritable();
+    }
+
+    /** Stops or resumes reading the response. */
+    void read(boolean isOn) {
+        if (channel.channel().config().isAutoRead() != isOn) {
+            channel.channel().config().setAutoRead(isOn);
+        }
+    }
+
+    /** The exchange does not want the rest. */
+    void abandon() {
+        exchange = null;
+        // A complete response leaves a connection that others can use.
+        if (state != State.BODY || !reader.isDone()) {
+            close();
+        }
+    }
+
+    void close() {
+        state = State.CLOSED;
+        loop.wheel.disarm(timer);
+        channel.close();
+    }
+
+    @Override
+    public void channelRead(ChannelHandlerContext context, Object message) {
+        ByteBuf in = (ByteBuf) message;
+        try {
+            if (held != null) {
+                held.writeBytes(in);
+                in.release();
+                in = held;
+                held = null;
+            }
+            process(in);
+        } catch (Refusal refusal) {
+            fail(Category.ORIGIN_MALFORMED, refusal);
+        } finally {
+            if (in != held) {
+                in.release();
+            }
+        }
+    }
+
+    private void process(ByteBuf in) {
+        while (in.isReadable()) {
+            switch (state) {
+                case HEAD -> {
+                    if (!head(in)) {
+                        return;
+                    }
+                }
+                case BODY -> {
+                    armIdle();
+                    reader.read(in, this);
+                    endIfDone(in);
+                }
+                case TUNNEL -> {
+                    armIdle();
+                    exchange.client.sendBody(in.readRetainedSlice(in.readableBytes()));
+                    exchange.client.flush();
+                    if (!exchange.client.isWritable()) {
+                        read(false);
+                    }
+                }
+                case UNUSED -> {
+                    loop.meters.add(Meters.Count.UNSOLICITED, 1);
+                    pool.broken(this);
+                    close();
+                    return;
+                }
+                default -> {
+                    return;
+                }
+            }
+        }
+    }
+
+    /** Reads a response head; false when it is not complete. */
+    private boolean head(ByteBuf in) {
+        Limits limits = exchange.context.snapshot().limits();
+        isResponseBegun = true;
+        int length = Math.min(in.readableBytes(), limits.headBytesMax() + 1);
+        byte[] bytes = loop.scratch(length);
+        in.getBytes(in.readerIndex(), bytes, 0, length);
+        int end = HeadCheck.end(bytes, 0, length, scanned, limits);
+        if (end < 0) {
+            scanned = length;
+            hold(in);
+            return false;
+        }
+        scanned = 0;
+        in.skipBytes(end);
+        received(HeadCheck.response(bytes, 0, end, limits), in);
+        return true;
+    }
+
+    private void hold(ByteBuf in) {
+        // A buffer of which slices are in use elsewhere must not grow.
+        held = in.refCnt() == 1 ? in : in.copy();
+    }
+
+    private void received(Response response, ByteBuf in) {
+        if (response.status() == 101) {
+            switchProtocol(response);
+            return;
+        }
+        if (response.status() < 200) {
+            if (++interims > INTERIM_MAX) {
+                throw new Refusal(502, "more than " + INTERIM_MAX + " interim responses");
+            }
+            return;
+        }
+        keepAlive = response.keepAlive();
+        Framing framing = response.bodyFraming(exchange.context.request().method());
+        reader.begin(framing);
+        keepAlive &= framing.kind() != Framing.Kind.UNTIL_CLOSE;
+        state = State.BODY;
+        armIdle();
+        exchange.responseHead(response);
+        endIfDone(in);
+    }
+
+    private void switchProtocol(Response response) {
+        if (!exchange.mayUpgrade()) {
+            throw new Refusal(502, "101 that nobody asked for");
+        }
+        state = State.TUNNEL;
+        exchange.switched(response);
+    }
+
+    private void endIfDone(ByteBuf in) {
+        if (!reader.isDone() || state != State.BODY) {
+            return;
+        }
+        Exchange user = exchange;
+        exchange = null;
+        boolean wasSent = isRequestSent;
+        // A byte after the end would be taken for the answer to the next request.
+        if (keepAlive && wasSent && !in.isReadable() && requests < REQUESTS_MAX && isYoung()) {
+            state = State.UNUSED;
+            read(true);
+            pool.release(this);
+        } else {
+            if (in.isReadable()) {
+                loop.meters.add(Meters.Count.UNSOLICITED, 1);
+            }
+            close();
+        }
+        if (user != null) {
+            user.responseEnd(wasSent);
+        }
+    }
+
+    private boolean isYoung() {
+        return Loop.nowMillis() < retireMillis && !loop.gateway.isDraining();
+    }
+
+    @Override
+    public void body(ByteBuf slice) {
+        if (exchange == null) {
+            slice.release();
+        } else {
+            exchange.responseBody(slice);
+        }
+    }
+
+    private void armIdle() {
+        if (state != State.CLOSED) {
+            loop.wheel.arm(timer, Loop.nowMillis() + pool.settings().idleBodyMillis());
+        }
+    }
+
+    @Override
+    public void channelReadComplete(ChannelHandlerContext context) {
+        Client target = flushTarget;
+        if (target != null) {
+            if (exchange == null) {
+                flushTarget = null;
+            }
+            target.flush();
+        }
+    }
+
+    @Override
+    public void channelWritabilityChanged(ChannelHandlerContext context) {
+        if (exchange != null && isWritable()) {
+            exchange.originWritable();
+        }
+    }
+
+    @Override
+    public void channelInactive(ChannelHandlerContext context) {
+        out.discard();
+        ReferenceCountUtil.release(held);
+        held = null;
+        pool.closed(this);
+        State before = state;
+        state = State.CLOSED;
+        loop.wheel.disarm(timer);
+        Exchange user = exchange;
+        exchange = null;
+        if (user == null) {
+            return;
+        }
+        if (before == State.TUNNEL) {
+            user.tunnelClosed();
+        } else if (before == State.BODY && reader.endsWithClose()) {
+            user.responseEnd(isRequestSent);
+            user.client.flush();
+        } else {
+            Exchange.Loss loss = requests > 1 ? Exchange.Loss.STALE : Exchange.Loss.BEFORE_ANSWER;
+            user.originFailed(Category.ORIGIN_RESET, null,
+                    isResponseBegun ? Exchange.Loss.AFTER_ANSWER : loss);
+        }
+    }
+
+    @Override
+    public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
+        // Resets end in channelInactive; what is left are faults, which must not stay unseen.
+        if (!(cause instanceof java.io.IOException) && exchange != null) {
+            fail(Category.ORIGIN_MALFORMED, cause);
+        }
+        context.close();
+    }
+
+    private void timedOut() {
+        if (state == State.UNUSED) {
+            pool.broken(this);
+            close();
+        } else if (state == State.TUNNEL) {
+            // An idle WebSocket is no error; both sides are told by a close.
+            channel.close();
+        } else {
+            fail(Category.ORIGIN_TIMEOUT, null);
+        }
+    }
+
+    private void fail(Category category, Throwable cause) {
+        Exchange user = exchange;
+        exchange = null;
+        close();
+        if (user != null) {
+            user.originFailed(category, cause, isResponseBegun
+                    ? Exchange.Loss.AFTER_ANSWER : Exchange.Loss.BEFORE_ANSWER);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+// Connections of one loop to one address.
+package wirespeed.gateway.netty;
+
+import io.netty.bootstrap.Bootstrap;
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelFuture;
+import io.netty.channel.ChannelInitializer;
+import io.netty.channel.ChannelOption;
+import io.netty.channel.FixedRecvByteBufAllocator;
+import java.util.ArrayDeque;
+import java.util.Iterator;
+import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Category;
+import wirespeed.gateway.core.Meters;
+import wirespeed.gateway.core.Origin;
+
+/**
+ * Last in, first out: few connections stay warm and the surplus ages out. The limit counts over all
+ * loops and is touched only when a connection comes or goes.
+ */
+final class Pool {
+    private record Waiter(Exchange exchange, long deadlineMillis) {
+    }
+
+    private final Loop loop;
+    private final Address address;
+    private final ArrayDeque<OriginConnection> unused = new ArrayDeque<>();
+    private final ArrayDeque<Waiter> waiters = new ArrayDeque<>();
+    private final Bootstrap bootstrap;
+    private Origin.Settings settings;
+    private int open;
+
+    Pool(Loop loop, Address address) {
+        this.loop = loop;
+        this.address = address;
+        this.bootstrap = new Bootstrap().group(loop.executor)
+                .channel(loop.transport.socket())
+                .option(ChannelOption.TCP_NODELAY, true)
+                .option(ChannelOption.AUTO_CLOSE, true)
+                .option(ChannelOption.RECVBUF_ALLOCATOR, new FixedRecvByteBufAllocator(
+                        (int) loop.gateway.options("server").bytes("receive-buffer")));
+    }
+
+    Address address() {
+        return address;
+    }
+
+    /** The newest settings of the origin; a reload may have changed them. */
+    void settings(Origin.Settings newest) {
+        settings = newest;
+    }
+
+    Origin.Settings settings() {
+        return settings;
+    }
+
+    /** Calls the exchange back, at once or later, with a connection or a reason. */
+    void acquire(Exchange exchange, boolean needsFresh) {
+        OriginConnection connection = needsFresh ? null : unused.pollFirst();
+        if (connection != null) {
+            exchange.connected(connection);
+        } else if (mayConnect()) {
+            connect(exchange);
+        } else if (waiters.size() >= settings.waitersMax()) {
+            exchange.refusedByPool("too many requests wait for a connection to the origin");
+        } else {
+            waiters.add(new Waiter(exchange, Loop.nowMillis() + loop.timeouts.poolWaitMillis()));
+        }
+    }
+
+    void cancel(Exchange exchange) {
+        waiters.removeIf(waiter -> waiter.exchange() == exchange);
+    }
+
+    private boolean mayConnect() {
+        if (address.connections().incrementAndGet() <= settings.connectionsMax()) {
+            return true;
+        }
+        address.connections().decrementAndGet();
+        return false;
+    }
+
+    private void connect(Exchange exchange) {
+        OriginConnection connection = new OriginConnection(this, loop);
+        connection.firstUser = exchange;
+        open++;
+        loop.meters.add(Meters.Count.ORIGIN_CONNECTIONS_OPENED, 1);
+        loop.meters.add(Meters.Count.ORIGIN_CONNECTIONS_OPEN, 1);
+        Bootstrap own = bootstrap.clone()
+                .option(ChannelOption.CONNECT_TIMEOUT_MILLIS, settings.connectMillis())
+                .handler(new ChannelInitializer<>() {
+                    @Override
+                    protected void initChannel(Channel channel) {
+                        if (settings.tls()) {
+                            channel.pipeline().addLast(loop.tls.toOrigin(channel, address));
+                        }
+                        channel.pipeline().addLast(connection);
+                    }
+                });
+        own.connect(address.host(), address.port()).addListener((ChannelFuture future) -> {
+            if (!future.isSuccess()) {
+                refused(connection, future.cause());
+            } else if (settings.tls()) {
+                loop.tls.handshake(future.channel()).addListener(done -> {
+                    if (done.isSuccess()) {
+                        established(connection);
+                    } else {
+                        refused(connection, done.cause());
+                        future.channel().close();
+                    }
+                });
+            } else {
+                established(connection);
+            }
+        });
+    }
+
+    private void established(OriginConnection connection) {
+        connection.established();
+        Exchange user = connection.firstUser;
+        connection.firstUser = null;
+        if (user == null || !user.waitsIn(this)) {
+            release(connection);
+            return;
+        }
+        user.connected(connection);
+        connection.flush();
+    }
+
+    private void refused(OriginConnection connection, Throwable cause) {
+        Exchange user = connection.firstUser;
+        connection.firstUser = null;
+        closed(connection);
+        if (user != null && user.waitsIn(this)) {
+            user.originFailed(Category.CONNECT, cause, Exchange.Loss.BEFORE_ANSWER);
+        }
+    }
+
+    /** A connection has answered and may be used again. */
+    void release(OriginConnection connection) {
+        Waiter waiter = waiters.poll();
+        if (waiter != null) {
+            waiter.exchange().connected(connection);
+            connection.flush();
+            return;
+        }
+        connection.startUnused(Loop.nowMillis());
+        unused.addFirst(connection);
+    }
+
+    /** An unused connection can no longer be used. */
+    void broken(OriginConnection connection) {
+        unused.remove(connection);
+    }
+
+    /** A connection is gone, or never came; called once for each. */
+    void closed(OriginConnection connection) {
+        if (connection.isCounted()) {
+            connection.uncount();
+            unused.remove(connection);
+            open--;
+            address.connections().decrementAndGet();
+            loop.meters.add(Meters.Count.ORIGIN_CONNECTIONS_OPEN, -1);
+            serveWaiter();
+        }
+    }
+
+    private void serveWaiter() {
+        if (!waiters.isEmpty() && mayConnect()) {
+            connect(waiters.poll().exchange());
+        }
+    }
+
+    /** Other loops may have given up connections; and nobody waits for ever. */
+    void tick(long nowMillis) {
+        if (waiters.isEmpty()) {
+            return;
+        }
+        serveWaiter();
+        Iterator<Waiter> all = waiters.iterator();
+        ArrayDeque<Exchange> late = new ArrayDeque<>();
+        while (all.hasNext()) {
+            Waiter waiter = all.next();
+            if (waiter.deadlineMillis() > nowMillis) {
+                break;
+            }
+            all.remove();
+            late.add(waiter.exchange());
+        }
+        late.forEach(exchange -> {
+            exchange.refusedByPool("no connection to the origin became free in time");
+            exchange.client.flush();
+        });
+    }
+
+    void closeIdle() {
+        while (!unused.isEmpty()) {
+            unused.pollFirst().close();
+        }
+    }
+
+    String describe() {
+        return "{\"open\":" + open + ",\"unused\":" + unused.size() + ",\"waiting\":"
+                + waiters.size() + "}";
+    }
+}

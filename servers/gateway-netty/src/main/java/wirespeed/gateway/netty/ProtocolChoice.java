@@ -1,0 +1,31 @@
+// Takes the protocol that was agreed on during the TLS handshake.
+package wirespeed.gateway.netty;
+
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.handler.ssl.ApplicationProtocolNames;
+import io.netty.handler.ssl.ApplicationProtocolNegotiationHandler;
+
+/** HTTP/2 when the client offered it, else HTTP/1.1; there is no upgrade without TLS. */
+final class ProtocolChoice extends ApplicationProtocolNegotiationHandler {
+    private final Loop loop;
+
+    ProtocolChoice(Loop loop) {
+        super(ApplicationProtocolNames.HTTP_1_1);
+        this.loop = loop;
+    }
+
+    @Override
+    protected void configurePipeline(ChannelHandlerContext context, String protocol) {
+        if (ApplicationProtocolNames.HTTP_2.equals(protocol)) {
+            Http2Clients.install(context.pipeline(), loop);
+        } else {
+            context.pipeline().addLast(new ClientConnection(loop, true));
+        }
+    }
+
+    @Override
+    protected void handshakeFailure(ChannelHandlerContext context, Throwable cause) {
+        // Scanners and old clients; the counter of accepted connections shows them.
+        context.close();
+    }
+}

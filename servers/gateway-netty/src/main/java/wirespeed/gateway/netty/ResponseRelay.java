@@ -1,0 +1,165 @@
+// The response half of an exchange: held while filters decide, then passed through.
+package wirespeed.gateway.netty;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.Unpooled;
+import java.nio.ByteBuffer;
+import java.util.ArrayDeque;
+import wirespeed.gateway.core.BodyTap;
+import wirespeed.gateway.core.Category;
+import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.Meters;
+import wirespeed.gateway.core.Response;
+
+/** Bodies pass as slices; they are collected only when a post filter asked for that. */
+final class ResponseRelay {
+    private final Exchange exchange;
+    private final Context context;
+    private final Client client;
+    private ArrayDeque<ByteBuf> early;
+    private long earlyBytes;
+    private int collectMax;
+    private boolean isCollecting;
+    private boolean isHeadSent;
+    private boolean isEnded;
+
+    ResponseRelay(Exchange exchange) {
+        this.exchange = exchange;
+        this.context = exchange.context;
+        this.client = exchange.client;
+    }
+
+    boolean isHeadSent() {
+        return isHeadSent;
+    }
+
+    /** The head is there; post filters run now, or when the body they want is there too. */
+    void head(Response response) {
+        boolean hasBody = !response.bodyFraming(context.request().method()).isEmpty();
+        collectMax = hasBody ? context.snapshot().chain().responseBodyBytesMax(context) : 0;
+        isCollecting = collectMax > 0;
+        if (!isCollecting) {
+            exchange.runPost();
+        }
+    }
+
+    /** A piece of the origin's body; taken over. */
+    void body(ByteBuf slice) {
+        if (exchange.isOver()) {
+            slice.release();
+            return;
+        }
+        if (isHeadSent) {
+            pass(slice);
+            return;
+        }
+        if (early == null) {
+            early = new ArrayDeque<>(4);
+        }
+        early.add(slice);
+        earlyBytes += slice.readableBytes();
+        if (!isCollecting) {
+            exchange.pauseOrigin();
+        } else if (earlyBytes > collectMax) {
+            exchange.abandonOrigin();
+            exchange.fail(502, Category.LIMIT, new IllegalStateException(
+                    "response body is longer than the " + collectMax + " bytes a filter reads"));
+        }
+    }
+
+    private void pass(ByteBuf slice) {
+        int count = slice.readableBytes();
+        context.countResponseBytes(count);
+        exchange.loop.meters.add(Meters.Count.RESPONSE_BODY_BYTES, count);
+        BodyTap tap = context.tap();
+        if (tap != null) {
+            tap.chunk(slice.nioBuffer().asReadOnlyBuffer());
+        }
+        client.sendBody(slice);
+        if (!client.isWritable()) {
+            exchange.pauseOrigin();
+        }
+    }
+
+    /** The origin's response is complete. */
+    void end() {
+        isEnded = true;
+        if (isCollecting) {
+            isCollecting = false;
+            collect();
+            exchange.runPost();
+        } else if (isHeadSent && !exchange.isOver()) {
+            exchange.completed(context.response().status());
+        }
+    }
+
+    private void collect() {
+        exchange.loop.meters.add(Meters.Count.BODIES_COLLECTED, 1);
+        ByteBuffer whole = ByteBuffer.allocate((int) earlyBytes);
+        while (early != null && !early.isEmpty()) {
+            ByteBuf slice = early.poll();
+            slice.getBytes(slice.readerIndex(),
+                    whole.limit(whole.position() + slice.readableBytes()));
+            whole.limit(whole.capacity());
+            slice.release();
+        }
+        earlyBytes = 0;
+        context.response().body(whole.flip());
+    }
+
+    /** Sends what the filters agreed on. */
+    void sendResponse() {
+        Response response = context.response();
+        isHeadSent = true;
+        if (response.body() != null) {
+            // Whatever the origin still sends does not belong to this response.
+            exchange.abandonOrigin();
+            releaseEarly();
+            sendWhole(response);
+            return;
+        }
+        client.sendHead(exchange, client.clientFraming(
+                response.bodyFraming(context.request().method())));
+        while (early != null && !early.isEmpty()) {
+            pass(early.poll());
+        }
+        if (isEnded) {
+            exchange.completed(response.status());
+        } else if (client.isWritable()) {
+            exchange.clientWritable();
+        }
+    }
+
+    private void sendWhole(Response response) {
+        boolean hasBody = !response.bodyFraming(context.request().method()).isEmpty();
+        client.sendHead(exchange, hasBody ? response.framing()
+                : response.bodyFraming(context.request().method()));
+        if (hasBody) {
+            context.countResponseBytes(response.body().remaining());
+            client.sendBody(Unpooled.wrappedBuffer(response.body()));
+        }
+        exchange.completed(response.status());
+    }
+
+    /** Forgets a response that will not be sent. */
+    void reset() {
+        isCollecting = false;
+        releaseEarly();
+    }
+
+    void over(boolean isComplete) {
+        releaseEarly();
+        if (context.tap() != null) {
+            context.tap().end(isComplete && isEnded);
+            context.tap(null);
+        }
+    }
+
+    private void releaseEarly() {
+        while (early != null && !early.isEmpty()) {
+            early.poll().release();
+        }
+        earlyBytes = 0;
+    }
+}

@@ -1,0 +1,143 @@
+// Opens the sockets, spreads connections over the loops, and closes everything in order.
+package wirespeed.gateway.netty;
+
+import io.netty.bootstrap.ServerBootstrap;
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelInitializer;
+import io.netty.channel.ChannelOption;
+import io.netty.channel.EventLoop;
+import io.netty.channel.FixedRecvByteBufAllocator;
+import io.netty.channel.IoEventLoop;
+import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.WriteBufferWaterMark;
+import io.netty.channel.epoll.EpollChannelOption;
+import io.netty.channel.unix.UnixChannelOption;
+import io.netty.util.concurrent.DefaultThreadFactory;
+import java.net.InetSocketAddress;
+import java.util.ArrayList;
+import java.util.IdentityHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Gateway;
+import wirespeed.gateway.core.OptionValues;
+
+/**
+ * A thread of its own accepts, also on one core: a serving loop that accepts gives itself more
+ * connections than the others, and its clients wait.
+ */
+public final class Server implements AutoCloseable {
+    private final Gateway gateway;
+    private final OptionValues options;
+    private final Transport transport;
+    private final TlsContexts tls;
+    private final MultiThreadIoEventLoopGroup acceptors;
+    private final MultiThreadIoEventLoopGroup workers;
+    private final Map<EventLoop, Loop> loops = new IdentityHashMap<>();
+    private final List<Channel> listeners = new ArrayList<>();
+
+    /** Prepares loops; nothing listens yet. */
+    public Server(Gateway gateway) {
+        this.gateway = gateway;
+        options = gateway.options("server");
+        transport = Transport.of(options.text("transport"));
+        tls = new TlsContexts(gateway.options("tls"));
+        int threads = options.count("threads") == 0 ? Runtime.getRuntime().availableProcessors()
+                : options.count("threads");
+        acceptors = new MultiThreadIoEventLoopGroup(1,
+                new DefaultThreadFactory("gateway-accept", true), transport.handler());
+        workers = new MultiThreadIoEventLoopGroup(threads,
+                new DefaultThreadFactory("gateway-loop", true), transport.handler());
+        for (int i = 0; i < threads; i++) {
+            IoEventLoop executor = workers.next();
+            Loop loop = new Loop(executor, gateway, transport, tls);
+            loops.put(executor, loop);
+            executor.submit(loop::start).syncUninterruptibly();
+        }
+    }
+
+    /** Listens; the answer is the address, with the port that was taken. */
+    public InetSocketAddress start() {
+        Address wanted = Address.parse(options.text("listen"));
+        int sockets = options.isTrue("reuse-port") ? loops.size() : 1;
+        int port = wanted.port();
+        for (int i = 0; i < sockets; i++) {
+            Channel listener = bootstrap(sockets > 1)
+                    .bind(new InetSocketAddress(wanted.host(), port)).syncUninterruptibly()
+                    .channel();
+            listeners.add(listener);
+            port = ((InetSocketAddress) listener.localAddress()).getPort();
+        }
+        return (InetSocketAddress) listeners.get(0).localAddress();
+    }
+
+    private ServerBootstrap bootstrap(boolean isShared) {
+        ServerBootstrap bootstrap = new ServerBootstrap().group(acceptors, workers)
+                .channel(transport.server())
+                .option(ChannelOption.SO_BACKLOG, options.count("backlog"))
+                .option(ChannelOption.SO_REUSEADDR, true)
+                .childOption(ChannelOption.TCP_NODELAY, true)
+                .childOption(ChannelOption.ALLOW_HALF_CLOSURE, true)
+                .childOption(ChannelOption.WRITE_BUFFER_WATER_MARK,
+                        new WriteBufferWaterMark(32 * 1024, 64 * 1024))
+                .childOption(ChannelOption.RECVBUF_ALLOCATOR, new FixedRecvByteBufAllocator(
+                        (int) options.bytes("receive-buffer")))
+                .childHandler(new ChannelInitializer<>() {
+                    @Override
+                    protected void initChannel(Channel channel) {
+                        accept(channel);
+                    }
+                });
+        if (isShared) {
+            bootstrap.option(UnixChannelOption.SO_REUSEPORT, true);
+        }
+        if (options.isTrue("defer-accept") && transport.name().equals("epoll")) {
+            bootstrap.option(EpollChannelOption.TCP_DEFER_ACCEPT, 5);
+        }
+        return bootstrap;
+    }
+
+    private void accept(Channel channel) {
+        Loop loop = loops.get(channel.eventLoop());
+        if (tls.isOn()) {
+            channel.pipeline().addLast(tls.fromClient(channel)).addLast(new ProtocolChoice(loop));
+        } else {
+            channel.pipeline().addLast(new ClientConnection(loop, false));
+        }
+    }
+
+    public String transport() {
+        return transport.name();
+    }
+
+    public int threads() {
+        return loops.size();
+    }
+
+    /** Closes the listeners, lets exchanges end for up to {@code drainMillis}, then cuts the rest. */
+    public int stop(long drainMillis) {
+        gateway.drain();
+        listeners.forEach(listener -> listener.close().syncUninterruptibly());
+        onEachLoop(loop -> List.copyOf(loop.clients).forEach(ClientConnection::drain));
+        long end = System.nanoTime() + drainMillis * 1_000_000;
+        while (gateway.inFlight().get() > 0 && System.nanoTime() < end) {
+            java.util.concurrent.locks.LockSupport.parkNanos(10_000_000);
+        }
+        int cut = gateway.inFlight().get();
+        onEachLoop(Loop::closePools);
+        workers.shutdownGracefully(0, 2, TimeUnit.SECONDS).syncUninterruptibly();
+        acceptors.shutdownGracefully(0, 2, TimeUnit.SECONDS).syncUninterruptibly();
+        return cut;
+    }
+
+    private void onEachLoop(java.util.function.Consumer<Loop> action) {
+        loops.values().forEach(loop ->
+                loop.executor.submit(() -> action.accept(loop)).syncUninterruptibly());
+    }
+
+    @Override
+    public void close() {
+        stop(0);
+    }
+}

@@ -1,0 +1,225 @@
+// The admin port: what the gateway is doing, and changes to it.
+package wirespeed.gateway.runtime;
+
+import com.sun.net.httpserver.HttpExchange;
+import com.sun.net.httpserver.HttpServer;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.OptionValues;
+
+/** On its own address and thread, so that it answers when the loops do not. */
+final class AdminServer implements AutoCloseable {
+    private static final int BODY_BYTES_MAX = 1 << 20;
+
+    /** An answer of the admin port. */
+    private record Answer(int status, String type, String body, String tag) {
+        static Answer json(int status, String body) {
+            return new Answer(status, "application/json", body + "\n", null);
+        }
+
+        static Answer text(int status, String body) {
+            return new Answer(status, "text/plain; charset=utf-8", body + "\n", null);
+        }
+    }
+
+    private final GatewayRuntime runtime;
+    private final ConfigStore store;
+    private final MetricsPage metrics;
+    private final String token;
+    private final HttpServer server;
+    private final ExecutorService thread = Executors.newSingleThreadExecutor(task -> {
+        Thread admin = new Thread(task, "admin");
+        admin.setDaemon(true);
+        return admin;
+    });
+
+    AdminServer(GatewayRuntime runtime, ConfigStore store, OptionValues options) {
+        this.runtime = runtime;
+        this.store = store;
+        this.metrics = new MetricsPage(runtime);
+        this.token = options.text("token");
+        Address wanted = Address.parse(options.text("listen"));
+        try {
+            InetAddress host = InetAddress.getByName(wanted.host());
+            if (!host.isLoopbackAddress() && token.isEmpty()) {
+                throw new ConfigError("admin.listen: " + wanted.id()
+                        + " is no loopback address; set admin.token");
+            }
+            server = HttpServer.create(new InetSocketAddress(host, wanted.port()), 16);
+        } catch (IOException e) {
+            throw new ConfigError("admin.listen: " + wanted.id() + ": " + e.getMessage());
+        }
+        server.setExecutor(thread);
+        server.createContext("/", this::handle);
+    }
+
+    void start() {
+        server.start();
+    }
+
+    InetSocketAddress address() {
+        return server.getAddress();
+    }
+
+    private void handle(HttpExchange exchange) throws IOException {
+        Answer answer;
+        try {
+            answer = isAllowed(exchange) ? answer(exchange)
+                    : Answer.text(401, "write Authorization: Bearer and the token");
+        } catch (NotReloadable refused) {
+            answer = Answer.text(409, refused.getMessage());
+        } catch (ConfigError | IllegalArgumentException refused) {
+            answer = Answer.text(422, refused.getMessage());
+        } catch (java.nio.file.NoSuchFileException missing) {
+            answer = Answer.text(404, missing.getMessage());
+        } catch (IOException | RuntimeException failed) {
+            answer = Answer.text(500, failed.toString());
+        }
+        byte[] body = answer.body().getBytes(StandardCharsets.UTF_8);
+        exchange.getResponseHeaders().set("Content-Type", answer.type());
+        if (answer.tag() != null) {
+            exchange.getResponseHeaders().set("ETag", answer.tag());
+        }
+        boolean isHead = exchange.getRequestMethod().equals("HEAD");
+        exchange.sendResponseHeaders(answer.status(), isHead ? -1 : body.length);
+        if (!isHead) {
+            exchange.getResponseBody().write(body);
+        }
+        exchange.close();
+    }
+
+    private boolean isAllowed(HttpExchange exchange) {
+        if (token.isEmpty()) {
+            return true;
+        }
+        String given = exchange.getRequestHeaders().getFirst("Authorization");
+        return given != null && MessageDigest.isEqual(given.getBytes(StandardCharsets.UTF_8),
+                ("Bearer " + token).getBytes(StandardCharsets.UTF_8));
+    }
+
+    private Answer answer(HttpExchange exchange) throws IOException {
+        String path = exchange.getRequestURI().getPath();
+        String method = exchange.getRequestMethod();
+        boolean isRead = method.equals("GET") || method.equals("HEAD");
+        if (path.equals("/config")) {
+            return isRead ? config() : replace(exchange, null);
+        }
+        if (path.startsWith("/config/rollback/") && method.equals("POST")) {
+            return replace(exchange, store.older(Integer.parseInt(path.substring(17))));
+        }
+        if (path.startsWith("/origins/")) {
+            return method.equals("PATCH") ? address(exchange, path)
+                    : Answer.text(405, "PATCH /origins/NAME/addresses/HOST:PORT");
+        }
+        if (path.startsWith("/loggers/") && method.equals("PUT")) {
+            return logLevel(exchange, path.substring(9));
+        }
+        return isRead ? view(path) : Answer.text(405, method + " is not for " + path);
+    }
+
+    private Answer view(String path) {
+        AdminViews views = new AdminViews(runtime);
+        return switch (path) {
+            case "/metrics" -> new Answer(200, "text/plain; version=0.0.4; charset=utf-8",
+                    metrics.scrape(), null);
+            case "/health" -> Answer.json(200, views.health());
+            case "/ready" -> runtime.gateway().isDraining() ? Answer.text(503, "draining")
+                    : Answer.text(200, "ready");
+            case "/routes" -> Answer.json(200, views.routes());
+            case "/origins" -> Answer.json(200, views.origins());
+            case "/filters" -> Answer.json(200, views.filters());
+            case "/pools" -> Answer.json(200, views.pools());
+            case "/loggers" -> Answer.json(200, views.loggers());
+            default -> Answer.text(404, "there are /config /routes /origins /filters /pools"
+                    + " /health /ready /metrics /loggers");
+        };
+    }
+
+    private Answer config() {
+        return new Answer(200, "application/toml", store.text(), store.tag());
+    }
+
+    /** Nobody overwrites a change that he has not seen. */
+    private Answer replace(HttpExchange exchange, String older) throws IOException {
+        String method = exchange.getRequestMethod();
+        if (!method.equals("PUT") && older == null) {
+            return Answer.text(405, "GET or PUT /config");
+        }
+        String expected = exchange.getRequestHeaders().getFirst("If-Match");
+        if (expected == null) {
+            return Answer.text(428, "write If-Match with the ETag of GET /config");
+        }
+        String next = older == null ? body(exchange) : older;
+        synchronized (store) {
+            if (!expected.equals(store.tag())) {
+                return Answer.text(412, "the configuration has changed; its ETag is "
+                        + store.tag());
+            }
+            String before = store.text();
+            runtime.apply(store.check(next));
+            try {
+                store.keep(next);
+            } catch (IOException notKept) {
+                // What is not on the disk would be lost at the next start: it does not count.
+                runtime.apply(store.check(before));
+                throw notKept;
+            }
+        }
+        return new Answer(200, "text/plain; charset=utf-8", "snapshot "
+                + runtime.gateway().snapshot().version() + "\n", store.tag());
+    }
+
+    private static String body(HttpExchange exchange) throws IOException {
+        byte[] bytes = exchange.getRequestBody().readNBytes(BODY_BYTES_MAX + 1);
+        if (bytes.length > BODY_BYTES_MAX) {
+            throw new IllegalArgumentException("body is longer than " + BODY_BYTES_MAX + " bytes");
+        }
+        return new String(bytes, StandardCharsets.UTF_8);
+    }
+
+    private Answer address(HttpExchange exchange, String path) throws IOException {
+        String[] parts = path.split("/");
+        boolean isAddress = parts.length == 5 && parts[3].equals("addresses")
+                && runtime.gateway().snapshot().origins().containsKey(parts[2]);
+        Address address = isAddress ? runtime.gateway().snapshot().origins().get(parts[2])
+                .addresses().stream().filter(a -> a.id().equals(parts[4])).findFirst().orElse(null)
+                : null;
+        if (address == null) {
+            return Answer.text(404, "no such address; see /origins");
+        }
+        for (String change : body(exchange).trim().split("[\\s,&]+")) {
+            change(address, change);
+        }
+        return Answer.json(200, new AdminViews(runtime).address(address));
+    }
+
+    private static void change(Address address, String change) {
+        if (change.matches("state=(up|down|drain)")) {
+            address.administration(Address.Administration.valueOf(
+                    change.substring(6).toUpperCase(java.util.Locale.ROOT)));
+        } else if (change.matches("weight=\\d{1,4}")) {
+            address.weight(Integer.parseInt(change.substring(7)));
+        } else {
+            throw new IllegalArgumentException("\"" + change
+                    + "\" is neither state=up|down|drain nor weight=N");
+        }
+    }
+
+    private Answer logLevel(HttpExchange exchange, String name) throws IOException {
+        java.util.logging.Logger.getLogger(name).setLevel(
+                java.util.logging.Level.parse(body(exchange).trim()));
+        return Answer.text(200, name);
+    }
+
+    @Override
+    public void close() {
+        server.stop(0);
+        thread.shutdownNow();
+    }
+}

@@ -1,0 +1,115 @@
+// The configuration file: read, replaced without a moment in between, and kept in generations.
+package wirespeed.gateway.runtime;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.HexFormat;
+import java.util.Map;
+
+/** Without a file (flags only) changes are kept in memory until the end of the process. */
+public final class ConfigStore {
+    private static final int GENERATIONS = 10;
+
+    private final Path file;
+    private final Map<String, String> environment;
+    private final Map<String, Object> flags;
+    private String text;
+
+    /**
+     * A store.
+     *
+     * @param file the TOML file, or null
+     * @param text its content, or what the flags stand for
+     */
+    public ConfigStore(Path file, String text, Map<String, String> environment,
+            Map<String, Object> flags) {
+        this.file = file;
+        this.text = text;
+        this.environment = environment;
+        this.flags = flags;
+    }
+
+    synchronized String text() {
+        return text;
+    }
+
+    /** Names the content; needed to change it. */
+    synchronized String tag() {
+        return tag(text);
+    }
+
+    private static String tag(String text) {
+        try {
+            return '"' + HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256")
+                    .digest(text.getBytes(StandardCharsets.UTF_8)), 0, 8) + '"';
+        } catch (NoSuchAlgorithmException e) {
+            throw new IllegalStateException("every Java platform has SHA-256", e);
+        }
+    }
+
+    /** Checks a text as the configuration that this process would read. */
+    Config check(String candidate) {
+        return ConfigReader.read(candidate, file == null ? "configuration"
+                : file.getFileName().toString(), environment, flags);
+    }
+
+    /** Writes the text so that a crash leaves the old file or the new one. */
+    synchronized void keep(String next) throws IOException {
+        if (file != null) {
+            rotate();
+            Path temporary = file.resolveSibling(file.getFileName() + ".new");
+            try (FileChannel channel = FileChannel.open(temporary, StandardOpenOption.CREATE,
+                    StandardOpenOption.WRITE, StandardOpenOption.TRUNCATE_EXISTING)) {
+                ByteBuffer bytes = ByteBuffer.wrap(next.getBytes(StandardCharsets.UTF_8));
+                while (bytes.hasRemaining()) {
+                    channel.write(bytes);
+                }
+                channel.force(true);
+            }
+            Files.move(temporary, file, StandardCopyOption.ATOMIC_MOVE,
+                    StandardCopyOption.REPLACE_EXISTING);
+            syncFolder();
+        }
+        text = next;
+    }
+
+    private void syncFolder() throws IOException {
+        Path folder = file.toAbsolutePath().getParent();
+        try (FileChannel channel = FileChannel.open(folder, StandardOpenOption.READ)) {
+            channel.force(true);
+        }
+    }
+
+    private void rotate() throws IOException {
+        for (int i = GENERATIONS - 1; i >= 1; i--) {
+            Path from = generation(i);
+            if (Files.exists(from)) {
+                Files.move(from, generation(i + 1), StandardCopyOption.REPLACE_EXISTING);
+            }
+        }
+        if (Files.exists(file)) {
+            Files.copy(file, generation(1), StandardCopyOption.REPLACE_EXISTING);
+        }
+    }
+
+    private Path generation(int number) {
+        return file.resolveSibling(file.getFileName() + "." + number);
+    }
+
+    /** The text of an older generation, 1 for the one before the present. */
+    String older(int number) throws IOException {
+        if (file == null || number < 1 || number > GENERATIONS
+                || !Files.exists(generation(number))) {
+            throw new java.nio.file.NoSuchFileException("there is no generation " + number);
+        }
+        return Files.readString(generation(number));
+    }
+}

@@ -1,0 +1,194 @@
+// Ties configuration, filters, checks, watch and admin to one gateway.
+package wirespeed.gateway.runtime;
+
+import java.security.SecureRandom;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import wirespeed.gateway.core.Filter;
+import wirespeed.gateway.core.Forwarding;
+import wirespeed.gateway.core.Gateway;
+import wirespeed.gateway.core.OptionValues;
+import wirespeed.gateway.core.Phase;
+import wirespeed.gateway.core.Snapshot;
+
+/**
+ * Snapshots are built here and nowhere else, one at a time: by a new configuration, and by changed
+ * filters in the folder.
+ */
+public final class GatewayRuntime implements AutoCloseable {
+    private static final System.Logger LOG = System.getLogger("wirespeed.gateway");
+
+    /** A snapshot that exchanges may still use, with what is closed after them. */
+    private record Old(Snapshot snapshot, List<Filter> filters) {
+    }
+
+    private final SnapshotBuilder builder = new SnapshotBuilder();
+    private final List<Old> old = new CopyOnWriteArrayList<>();
+    private final FilterFolder folder;
+    private final HealthChecker checker = new HealthChecker();
+    private final LoopWatchDog watchDog;
+    private final Gateway gateway;
+    private AdminServer admin;
+    private Config config;
+    private List<Filter> shipped;
+
+    /** A runtime with its first snapshot; nothing listens and no thread runs yet. */
+    public GatewayRuntime(Config config) {
+        this.config = config;
+        OptionValues server = config.table("server");
+        folder = new FilterFolder(config.table("filters").text("folder"), this::foldersFilters);
+        folder.loadNow();
+        shipped = ShippedFilters.of(config.filters());
+        Snapshot first = builder.build(config, filters(shipped));
+        gateway = new Gateway(config.single(), new Forwarding(viaName(server),
+                server.isTrue("trust-forwarded")), first);
+        watchDog = new LoopWatchDog(gateway);
+    }
+
+    private static String viaName(OptionValues server) {
+        String name = server.text("via-name");
+        return name.isEmpty() ? "wirespeed-" + Integer.toHexString(
+                new SecureRandom().nextInt() & 0xffffff | 0x1000000).substring(1) : name;
+    }
+
+    private List<Filter> filters(List<Filter> fromConfig) {
+        List<Filter> all = new ArrayList<>(fromConfig);
+        all.addAll(folder.filters());
+        return all;
+    }
+
+    public Gateway gateway() {
+        return gateway;
+    }
+
+    /** Starts checks, watches and the admin port. */
+    public void start() {
+        folder.start();
+        checker.update(gateway.snapshot().origins().values());
+        watchDog.start();
+    }
+
+    /** Opens the admin port on its own address, if one is configured. */
+    public void startAdmin(ConfigStore store) {
+        OptionValues options = config.table("admin");
+        if (!options.text("listen").isEmpty()) {
+            admin = new AdminServer(this, store, options);
+            admin.start();
+        }
+    }
+
+    /** The address of the admin port, or null. */
+    public java.net.InetSocketAddress adminAddress() {
+        return admin == null ? null : admin.address();
+    }
+
+    synchronized Config config() {
+        return config;
+    }
+
+    /** Checks a configuration completely and makes it current; exchanges end on the old one. */
+    synchronized void apply(Config next) {
+        notReloadable(next);
+        List<Filter> fresh = ShippedFilters.of(next.filters());
+        Snapshot snapshot;
+        try {
+            snapshot = builder.build(next, filters(fresh));
+        } catch (RuntimeException refused) {
+            fresh.forEach(GatewayRuntime::close);
+            throw refused;
+        }
+        swap(snapshot, shipped);
+        shipped = fresh;
+        config = next;
+        checker.update(snapshot.origins().values());
+    }
+
+    /** Options that hold a socket or a thread need a restart. */
+    private void notReloadable(Config next) {
+        List<String> mistakes = new ArrayList<>();
+        for (wirespeed.gateway.core.Option option : wirespeed.gateway.core.OptionTable.all()) {
+            boolean isFixed = !option.reloadable() || option.section().equals("cache")
+                    || option.section().equals("filters");
+            if (isFixed && next.single().containsKey(option.section())
+                    && !String.valueOf(value(config, option)).equals(
+                            String.valueOf(value(next, option)))) {
+                mistakes.add(option.key() + " cannot change without a restart");
+            }
+        }
+        if (!mistakes.isEmpty()) {
+            throw new NotReloadable(mistakes);
+        }
+    }
+
+    private static Object value(Config config, wirespeed.gateway.core.Option option) {
+        return config.table(option.section()).raw(option.name());
+    }
+
+    /** Called by the folder's thread when filters were added, changed or removed. */
+    private synchronized void foldersFilters(List<Filter> dropped) {
+        swap(builder.build(config, filters(shipped)), dropped);
+    }
+
+    private void swap(Snapshot next, List<Filter> dropped) {
+        Snapshot before = gateway.snapshot();
+        gateway.swap(next);
+        old.add(new Old(before, dropped));
+        closeUnused();
+    }
+
+    /** Closes what no exchange can reach any more; called regularly. */
+    void closeUnused() {
+        for (Old candidate : old) {
+            // An old snapshot is only unused for good when all older ones are, too.
+            if (!candidate.snapshot().isUnused()) {
+                return;
+            }
+            if (old.remove(candidate)) {
+                candidate.filters().forEach(GatewayRuntime::close);
+            }
+        }
+    }
+
+    /** How many snapshots besides the current one may still be in use. */
+    int oldSnapshots() {
+        return old.size();
+    }
+
+    private static void close(Filter filter) {
+        try {
+            filter.close();
+        } catch (RuntimeException failed) {
+            LOG.log(System.Logger.Level.WARNING, "filter " + filter.name()
+                    + " failed to close: " + failed);
+        }
+    }
+
+    SnapshotBuilder builder() {
+        return builder;
+    }
+
+    FilterFolder folder() {
+        return folder;
+    }
+
+    /** The filters of a phase as the admin port shows them. */
+    List<Filter> filters(Phase phase) {
+        return gateway.snapshot().chain().filters(phase);
+    }
+
+    LoopWatchDog watchDog() {
+        return watchDog;
+    }
+
+    @Override
+    public void close() {
+        folder.close();
+        checker.close();
+        watchDog.close();
+        if (admin != null) {
+            admin.close();
+        }
+        shipped.forEach(GatewayRuntime::close);
+    }
+}

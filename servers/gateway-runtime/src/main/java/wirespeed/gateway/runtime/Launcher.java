@@ -1,0 +1,196 @@
+// The command line of both carriers.
+package wirespeed.gateway.runtime;
+
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import wirespeed.gateway.core.Gateway;
+import wirespeed.gateway.core.OptionPage;
+import wirespeed.gateway.core.OptionValues;
+
+/** Reads flags, starts a carrier, and stops it when the process is asked to end. */
+public final class Launcher {
+    /** What a carrier offers. */
+    public interface Carrier {
+        /** Listens; the answer is the address with the port that was taken. */
+        InetSocketAddress start();
+
+        /** Stops; the answer is how many exchanges were cut. */
+        int stop(long drainMillis);
+
+        /** One line about how it runs. */
+        String describe();
+    }
+
+    /** Makes a carrier for a gateway. */
+    public interface Factory {
+        Carrier make(Gateway gateway);
+    }
+
+    private static final int BAD_INPUT = 2;
+    private final String name;
+    private final Map<String, String> shortcuts = new LinkedHashMap<>();
+    private final Map<String, Object> flags = new LinkedHashMap<>();
+    private final List<String> origins = new ArrayList<>();
+    private String configFile;
+
+    private Launcher(String name, Map<String, String> own) {
+        this.name = name;
+        shortcuts.put("--listen", "server.listen");
+        shortcuts.put("--transport", "server.transport");
+        shortcuts.put("--threads", "server.threads");
+        shortcuts.put("--admin", "admin.listen");
+        shortcuts.put("--filters", "filters.folder");
+        shortcuts.putAll(own);
+    }
+
+    /**
+     * Runs until SIGTERM; the answer is the exit code.
+     *
+     * @param own flags of this carrier, "--flag" to "section.name"
+     */
+    public static int run(String name, String[] arguments, Map<String, String> own,
+            Factory factory) {
+        Launcher launcher = new Launcher(name, own);
+        try {
+            if (List.of(arguments).contains("--help")) {
+                System.out.print(launcher.help());
+                return 0;
+            }
+            launcher.parse(arguments);
+            return launcher.serve(factory);
+        } catch (ConfigError | IllegalArgumentException bad) {
+            System.err.println(name + ": " + bad.getMessage());
+            return BAD_INPUT;
+        } catch (Exception failed) {
+            // Netty throws a refused bind as it is, without declaring it.
+            System.err.println(name + ": " + failed.getMessage());
+            return 1;
+        }
+    }
+
+    private String help() {
+        StringBuilder help = new StringBuilder("usage: " + name + " [--config FILE]"
+                + " [--origin HOST:PORT…] [FLAGS]\n\n"
+                + "  --config FILE    TOML file with options, origins, routes and filters\n"
+                + "  --origin ADDR    an address behind one route for everything; repeatable\n"
+                + "  --set KEY=VALUE  any option below\n");
+        shortcuts.forEach((flag, key) -> help.append(String.format("  %-16s %s%n", flag, key)));
+        return help.append("\nOptions (also as WIRESPEED_GATEWAY_… in the environment):\n")
+                .append(OptionPage.help(List.of("server", "limits", "timeouts", "tls", "admin",
+                        "cache", "filters", "tomcat"))).toString();
+    }
+
+    private void parse(String[] arguments) {
+        for (int i = 0; i < arguments.length; i++) {
+            String flag = arguments[i];
+            int equals = flag.indexOf('=');
+            String value;
+            if (flag.startsWith("--") && equals > 0) {
+                value = flag.substring(equals + 1);
+                flag = flag.substring(0, equals);
+            } else if (i + 1 < arguments.length) {
+                value = arguments[++i];
+            } else {
+                throw new ConfigError(flag + " needs a value; see --help");
+            }
+            take(flag, value);
+        }
+    }
+
+    private void take(String flag, String value) {
+        if (flag.equals("--config")) {
+            configFile = value;
+        } else if (flag.equals("--origin")) {
+            origins.add(value);
+        } else if (flag.equals("--set")) {
+            int equals = value.indexOf('=');
+            if (equals < 0) {
+                throw new ConfigError("--set " + value + " is no KEY=VALUE");
+            }
+            flags.put(value.substring(0, equals), value.substring(equals + 1));
+        } else if (shortcuts.containsKey(flag)) {
+            flags.put(shortcuts.get(flag), value);
+        } else {
+            throw new ConfigError("no flag " + flag + "; see --help");
+        }
+    }
+
+    private ConfigStore store() {
+        if (configFile != null && !origins.isEmpty()) {
+            throw new ConfigError("--origin and --config exclude each other");
+        }
+        Path file = configFile == null ? null : Path.of(configFile);
+        try {
+            String text = file == null ? fromFlags() : Files.readString(file);
+            return new ConfigStore(file, text, System.getenv(), flags);
+        } catch (IOException e) {
+            throw new ConfigError("--config " + configFile + " cannot be read: " + e);
+        }
+    }
+
+    private String fromFlags() {
+        if (origins.isEmpty()) {
+            throw new ConfigError("no origin; write --origin HOST:PORT or --config FILE");
+        }
+        StringBuilder text = new StringBuilder("[origins.origin]\naddresses = [");
+        for (String origin : origins) {
+            text.append('"').append(origin.replaceAll("[\"\\\\]", "")).append("\", ");
+        }
+        return text.append("]\n").toString();
+    }
+
+    private int serve(Factory factory) {
+        ConfigStore store = store();
+        Config config = store.check(store.text());
+        try (GatewayRuntime runtime = new GatewayRuntime(config)) {
+            Carrier carrier = factory.make(runtime.gateway());
+            runtime.start();
+            InetSocketAddress address = carrier.start();
+            runtime.startAdmin(store);
+            System.out.println(name + " listens on " + address.getHostString() + ":"
+                    + address.getPort() + " (" + carrier.describe() + ")"
+                    + (runtime.adminAddress() == null ? "" : ", admin on "
+                    + runtime.adminAddress().getHostString() + ":"
+                    + runtime.adminAddress().getPort()));
+            System.out.flush();
+            awaitSignal(runtime, carrier, config.table("server"));
+        }
+        return 0;
+    }
+
+    /** The hook holds the JVM until the drain is over. */
+    private void awaitSignal(GatewayRuntime runtime, Carrier carrier, OptionValues server) {
+        CountDownLatch stopped = new CountDownLatch(1);
+        Thread hook = new Thread(() -> {
+            runtime.gateway().drain();
+            pause(server.millis("drain-delay"));
+            int cut = carrier.stop(server.millis("drain"));
+            if (cut > 0) {
+                System.err.println(name + ": " + cut + " exchanges were cut after "
+                        + server.millis("drain") + " ms");
+            }
+            stopped.countDown();
+            // Exit code 0 for a stop that was asked for: without this it would be 143.
+            Runtime.getRuntime().halt(0);
+        }, "stop");
+        Runtime.getRuntime().addShutdownHook(hook);
+        try {
+            stopped.await();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private static void pause(long millis) {
+        if (millis > 0) {
+            java.util.concurrent.locks.LockSupport.parkNanos(millis * 1_000_000);
+        }
+    }
+}

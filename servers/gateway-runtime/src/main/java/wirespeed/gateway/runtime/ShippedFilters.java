@@ -1,0 +1,248 @@
+// The filters that come with the gateway, made from their tables in the configuration.
+package wirespeed.gateway.runtime;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.regex.PatternSyntaxException;
+import wirespeed.gateway.core.Authority;
+import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.Filter;
+import wirespeed.gateway.core.Headers;
+import wirespeed.gateway.core.OptionValues;
+import wirespeed.gateway.core.Phase;
+import wirespeed.gateway.core.Request;
+import wirespeed.gateway.core.Response;
+import wirespeed.gateway.core.Step;
+
+/** Routing itself is no filter: it is what happens between the phases pre and route. */
+final class ShippedFilters {
+    private ShippedFilters() {
+    }
+
+    /** One filter a table; a table for both directions gives two. */
+    static List<Filter> of(List<OptionValues> tables) {
+        List<Filter> filters = new ArrayList<>();
+        List<String> mistakes = new ArrayList<>();
+        int number = 0;
+        for (OptionValues values : tables) {
+            number++;
+            try {
+                filters.addAll(make(values, number));
+            } catch (PatternSyntaxException bad) {
+                mistakes.add("filter " + number + ": pattern: " + bad.getDescription());
+            } catch (IllegalArgumentException bad) {
+                mistakes.add("filter " + number + ": " + bad.getMessage());
+            }
+        }
+        if (!mistakes.isEmpty()) {
+            throw new ConfigError(mistakes);
+        }
+        return filters;
+    }
+
+    private static List<Filter> make(OptionValues values, int number) {
+        String type = values.text("type");
+        String name = values.text("name").isEmpty() ? type + "-" + number : values.text("name");
+        Scope scope = new Scope(name, values.count("order"), values.text("prefix"),
+                values.text("host"));
+        return switch (type) {
+            case "headers" -> List.of(new RequestHeaders(scope, values),
+                    new ResponseHeaders(scope, values));
+            case "redirect" -> List.of(new Redirect(scope, values));
+            case "rewrite" -> List.of(new Rewrite(scope, values));
+            case "rate-limit" -> List.of(new RateLimit(scope, values.text("key"),
+                    values.count("rate"), values.count("burst"), System::nanoTime));
+            case "access-log" -> List.of(new AccessLog(scope, values.text("file")));
+            case "debug" -> List.of(new Debug(scope));
+            case "static-response" -> List.of(new StaticResponse(scope, values));
+            default -> throw new IllegalArgumentException("type is missing; write type ="
+                    + " \"headers\", \"redirect\", …");
+        };
+    }
+
+    /** For which requests a filter is. */
+    record Scope(String name, int order, String prefix, String host) {
+        boolean covers(Context context) {
+            Request request = context.request();
+            if (!host.isEmpty() && (request.host() == null
+                    || !host.equalsIgnoreCase(Authority.name(request.host())))) {
+                return false;
+            }
+            return prefix.equals("/") || request.path().startsWith(prefix)
+                    && (request.path().length() == prefix.length() || prefix.endsWith("/")
+                    || request.path().charAt(prefix.length()) == '/');
+        }
+    }
+
+    /** What all shipped filters have in common. */
+    abstract static class Scoped implements Filter {
+        final Scope scope;
+        private final Phase phase;
+
+        Scoped(Scope scope, Phase phase) {
+            this.scope = scope;
+            this.phase = phase;
+        }
+
+        @Override
+        public Phase phase() {
+            return phase;
+        }
+
+        @Override
+        public int order() {
+            return scope.order();
+        }
+
+        @Override
+        public String name() {
+            return scope.name();
+        }
+
+        @Override
+        public boolean shouldFilter(Context context) {
+            return scope.covers(context);
+        }
+    }
+
+    private static final class RequestHeaders extends Scoped {
+        private final OptionValues values;
+
+        RequestHeaders(Scope scope, OptionValues values) {
+            super(new Scope(scope.name() + ".request", scope.order(), scope.prefix(),
+                    scope.host()), Phase.PRE);
+            this.values = values;
+            checkNames(values, "request-set");
+        }
+
+        @Override
+        public Step apply(Context context) {
+            change(context.request().headers(), values.texts("request-remove"),
+                    values.table("request-set"));
+            return Step.NEXT;
+        }
+    }
+
+    private static final class ResponseHeaders extends Scoped {
+        private final OptionValues values;
+
+        ResponseHeaders(Scope scope, OptionValues values) {
+            super(new Scope(scope.name() + ".response", scope.order(), scope.prefix(),
+                    scope.host()), Phase.POST);
+            this.values = values;
+            checkNames(values, "response-set");
+        }
+
+        @Override
+        public Step apply(Context context) {
+            change(context.response().headers(), values.texts("response-remove"),
+                    values.table("response-set"));
+            return Step.NEXT;
+        }
+    }
+
+    private static void checkNames(OptionValues values, String option) {
+        values.table(option).forEach(new Headers()::add);
+    }
+
+    private static void change(Headers headers, List<String> removed,
+            java.util.Map<String, String> set) {
+        removed.forEach(headers::remove);
+        set.forEach(headers::set);
+    }
+
+    private static final class Redirect extends Scoped {
+        private final Pattern pattern;
+        private final String replacement;
+        private final int status;
+
+        Redirect(Scope scope, OptionValues values) {
+            super(scope, Phase.PRE);
+            pattern = Pattern.compile(values.text("pattern"));
+            replacement = values.text("replacement");
+            status = values.count("status") == 0 ? 302 : values.count("status");
+            if (replacement.isEmpty() || status < 300 || status > 308) {
+                throw new IllegalArgumentException(
+                        "redirect needs replacement, and a status between 300 and 308");
+            }
+        }
+
+        @Override
+        public Step apply(Context context) {
+            Request request = context.request();
+            Matcher matcher = pattern.matcher(request.path());
+            if (!matcher.find()) {
+                return Step.NEXT;
+            }
+            Response response = Response.of(status, java.nio.ByteBuffer.allocate(0));
+            response.headers().add("Location", matcher.replaceFirst(replacement)
+                    + (request.query() == null ? "" : "?" + request.query()));
+            return Step.respond(response);
+        }
+    }
+
+    private static final class Rewrite extends Scoped {
+        private final Pattern pattern;
+        private final String replacement;
+
+        Rewrite(Scope scope, OptionValues values) {
+            super(scope, Phase.PRE);
+            pattern = Pattern.compile(values.text("pattern"));
+            replacement = values.text("replacement");
+        }
+
+        @Override
+        public Step apply(Context context) {
+            Request request = context.request();
+            Matcher matcher = pattern.matcher(request.path());
+            if (matcher.find()) {
+                request.path(wirespeed.gateway.core.TargetPath.normalise(
+                        matcher.replaceFirst(replacement)), request.query());
+            }
+            return Step.NEXT;
+        }
+    }
+
+    private static final class StaticResponse extends Scoped {
+        private final int status;
+        private final String contentType;
+        private final byte[] body;
+
+        StaticResponse(Scope scope, OptionValues values) {
+            super(scope, Phase.PRE);
+            status = values.count("status") == 0 ? 200 : values.count("status");
+            if (status < 200) {
+                throw new IllegalArgumentException("static-response needs a status from 200 on");
+            }
+            contentType = values.text("content-type");
+            body = values.text("body").getBytes(java.nio.charset.StandardCharsets.UTF_8);
+        }
+
+        @Override
+        public Step apply(Context context) {
+            Response response = Response.of(status, java.nio.ByteBuffer.wrap(body));
+            response.headers().add("Content-Type", contentType);
+            return Step.respond(response);
+        }
+    }
+
+    /** Says in the response what was decided about the request. */
+    private static final class Debug extends Scoped {
+        Debug(Scope scope) {
+            super(scope, Phase.POST);
+        }
+
+        @Override
+        public Step apply(Context context) {
+            context.response().headers().set("X-Wirespeed-Debug", "id=" + context.id()
+                    + "; route=" + (context.route() == null ? "-" : context.route().name())
+                    + "; origin=" + (context.origin() == null ? "-" : context.origin().name())
+                    + "; address=" + (context.address() == null ? "-" : context.address().id())
+                    + "; attempts=" + context.attempts() + "; snapshot="
+                    + context.snapshot().version());
+            return Step.NEXT;
+        }
+    }
+}

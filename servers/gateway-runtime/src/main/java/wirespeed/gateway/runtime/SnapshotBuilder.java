@@ -1,0 +1,182 @@
+// Turns checked options into what they mean: origins, routes, filters.
+package wirespeed.gateway.runtime;
+
+import java.security.SecureRandom;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Balancer;
+import wirespeed.gateway.core.Chain;
+import wirespeed.gateway.core.Filter;
+import wirespeed.gateway.core.HealthCheck;
+import wirespeed.gateway.core.Limits;
+import wirespeed.gateway.core.OptionValues;
+import wirespeed.gateway.core.Origin;
+import wirespeed.gateway.core.Persistence;
+import wirespeed.gateway.core.Route;
+import wirespeed.gateway.core.RouteTable;
+import wirespeed.gateway.core.Snapshot;
+
+/**
+ * Addresses are taken over from snapshot to snapshot, so that health, load and connections outlive
+ * a change. Cross-checks (a route to an origin that there is not) happen here.
+ */
+final class SnapshotBuilder {
+    private final Map<String, Address> addresses = new ConcurrentHashMap<>();
+    private final byte[] randomKey = new byte[32];
+    private long version;
+
+    SnapshotBuilder() {
+        new SecureRandom().nextBytes(randomKey);
+    }
+
+    /** A snapshot of this configuration with these filters. */
+    synchronized Snapshot build(Config config, List<Filter> filters) {
+        List<String> mistakes = new ArrayList<>();
+        Map<String, Origin> origins = new LinkedHashMap<>();
+        Map<String, Address> used = new HashMap<>();
+        config.origins().forEach((name, values) -> {
+            try {
+                origins.put(name, origin(name, values, used));
+            } catch (IllegalArgumentException bad) {
+                mistakes.add("origins." + name + ": " + bad.getMessage());
+            }
+        });
+        List<Route> routes = new ArrayList<>();
+        for (OptionValues values : config.routes()) {
+            try {
+                routes.add(route(routes.size() + 1, values, origins));
+            } catch (IllegalArgumentException bad) {
+                mistakes.add("route " + (routes.size() + 1) + ": " + bad.getMessage());
+            }
+        }
+        if (config.routes().isEmpty() && origins.size() == 1) {
+            routes.add(Route.toAll("all", origins.values().iterator().next()));
+        }
+        uniqueNames(filters, mistakes);
+        if (!mistakes.isEmpty()) {
+            throw new ConfigError(mistakes);
+        }
+        addresses.putAll(used);
+        return new Snapshot(++version, new Chain(filters), new RouteTable(routes), origins,
+                limits(config.table("limits")));
+    }
+
+    private static void uniqueNames(List<Filter> filters, List<String> mistakes) {
+        Set<String> names = new HashSet<>();
+        for (Filter filter : filters) {
+            if (!names.add(filter.name())) {
+                mistakes.add("two filters have the name " + filter.name());
+            }
+        }
+    }
+
+    private static Limits limits(OptionValues values) {
+        return new Limits((int) values.bytes("line"), (int) values.bytes("head"),
+                values.count("fields"), values.bytes("body"));
+    }
+
+    private Origin origin(String name, OptionValues values, Map<String, Address> used) {
+        List<Address> list = new ArrayList<>();
+        for (String text : values.texts("addresses")) {
+            list.add(address(text, used));
+        }
+        if (list.isEmpty()) {
+            throw new IllegalArgumentException("addresses is empty; write addresses ="
+                    + " [\"host:port\"]");
+        }
+        Origin.Settings settings = new Origin.Settings(values.millis("connect"),
+                values.millis("response"), values.millis("body-idle"), values.count("connections"),
+                values.count("waiters"), values.count("retries"), values.isTrue("preserve-host"),
+                values.isTrue("tls"), values.text("hash-key"), persistence(values),
+                check(values));
+        return new Origin(name, list, Balancer.Method.parse(values.text("balance")), settings);
+    }
+
+    /** Reads "host:port", "host:port*3" and "host:port backup". */
+    private Address address(String text, Map<String, Address> used) {
+        boolean isBackup = text.endsWith(" backup");
+        String rest = isBackup ? text.substring(0, text.length() - 7).trim() : text.trim();
+        int star = rest.indexOf('*');
+        int weight = star < 0 ? 1 : weight(rest.substring(star + 1));
+        Address parsed = Address.parse(star < 0 ? rest : rest.substring(0, star));
+        Address address = addresses.getOrDefault(parsed.id(), parsed);
+        address = used.getOrDefault(parsed.id(), address);
+        address.weight(weight);
+        address.backup(isBackup);
+        used.put(address.id(), address);
+        return address;
+    }
+
+    private static int weight(String text) {
+        if (!text.matches("\\d{1,4}")) {
+            throw new IllegalArgumentException("\"" + text + "\" is no weight");
+        }
+        return Integer.parseInt(text);
+    }
+
+    private Persistence persistence(OptionValues values) {
+        String key = values.text("persistence-key");
+        byte[] secret = key.isEmpty() ? randomKey
+                : key.getBytes(java.nio.charset.StandardCharsets.UTF_8);
+        return switch (values.text("persistence")) {
+            case "cookie" -> new Persistence(Persistence.Kind.COOKIE,
+                    values.text("persistence-name"), secret);
+            case "header" -> new Persistence(Persistence.Kind.HEADER,
+                    values.text("persistence-name"), secret);
+            default -> Persistence.NONE;
+        };
+    }
+
+    private static HealthCheck check(OptionValues values) {
+        if (values.text("check-path").isEmpty()) {
+            return null;
+        }
+        String status = values.text("check-status");
+        if (!status.matches("\\d{3}(-\\d{3})?")) {
+            throw new IllegalArgumentException("check-status \"" + status
+                    + "\" is neither a status nor a range such as 200-399");
+        }
+        int min = Integer.parseInt(status.substring(0, 3));
+        int max = Integer.parseInt(status.substring(status.length() - 3));
+        return new HealthCheck(values.text("check-path"), values.millis("check-interval"),
+                values.millis("check-timeout"), values.count("check-rise"),
+                values.count("check-fall"), min, max, values.text("check-body"));
+    }
+
+    private static Route route(int number, OptionValues values, Map<String, Origin> origins) {
+        String prefix = values.text("prefix");
+        if (!prefix.startsWith("/")) {
+            throw new IllegalArgumentException("prefix \"" + prefix + "\" does not begin with /");
+        }
+        List<Route.Target> targets = new ArrayList<>();
+        for (String text : values.texts("origins")) {
+            int star = text.indexOf('*');
+            String name = star < 0 ? text : text.substring(0, star);
+            Origin origin = origins.get(name);
+            if (origin == null) {
+                throw new IllegalArgumentException("no origin \"" + name + "\"; there are "
+                        + String.join(", ", origins.keySet()));
+            }
+            targets.add(new Route.Target(origin, star < 0 ? 1 : weight(text.substring(star + 1))));
+        }
+        if (targets.isEmpty()) {
+            throw new IllegalArgumentException("origins is empty");
+        }
+        String name = values.text("name").isEmpty() ? "route-" + number : values.text("name");
+        return new Route(name, values.text("host"), prefix, values.texts("methods"),
+                values.table("headers"), targets, values.isTrue("strip-prefix"),
+                values.isTrue("upgrade"));
+    }
+
+    /** The address with this id that a snapshot used, or null. */
+    Address find(String id) {
+        return addresses.get(id);
+    }
+}
