@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use bypass_options::{table, Origin, State};
+use bypass_shm::stats::View;
 
 use crate::failure::{print, Failure};
 use crate::probe;
@@ -19,6 +20,7 @@ pub(crate) fn report(plan: &Plan) -> Result<ExitCode, Failure> {
     obstacles += programs(&mut text, plan);
     obstacles += machine(&mut text);
     options(&mut text, plan);
+    listeners(&mut text);
     notes(&mut text, plan);
     obstacles += verdict(&mut text, plan, obstacles);
     print(&text)?;
@@ -77,19 +79,62 @@ fn options(text: &mut String, plan: &Plan) {
         &plan.profiles
     };
     let _ = writeln!(text, "options ({profiles}; bypass options lists all)");
+    let mut inert = Vec::new();
     for option in table::all() {
         let (value, origin) = plan.resolved.value(option);
-        if origin == Origin::Default {
-            continue;
+        match (origin, option.state) {
+            (Origin::Default, _) => {}
+            (origin, State::Implemented(what)) => {
+                let _ = writeln!(
+                    text,
+                    "  {}={value}  [{}]  {what}",
+                    option.name,
+                    short(&origin)
+                );
+            }
+            (_, State::Inert(_)) => inert.push(option.name),
         }
-        let here = match option.state {
-            State::Implemented(what) => what.to_owned(),
-            State::Inert(why) => format!("inert: {why}"),
-        };
-        let _ = writeln!(text, "  {}={value}  [{origin}]  {here}", option.name);
+    }
+    if !inert.is_empty() {
+        let names = inert.join(" ");
+        let _ = writeln!(
+            text,
+            "  set, but changing nothing here (bypass options NAME): {names}"
+        );
     }
     for name in plan.resolved.ignored.iter().chain(&plan.overruled) {
         let _ = writeln!(text, "  {name} of the environment does not count");
+    }
+}
+
+/// A place without its folders: the name of a profile says enough.
+fn short(origin: &Origin) -> String {
+    let place = origin.to_string();
+    place.rsplit('/').next().unwrap_or(&place).to_owned()
+}
+
+/// Ports that accelerated processes of ours listen on now.
+fn listeners(text: &mut String) {
+    text.push_str("listeners that accelerated programs reach over shared memory now\n");
+    let mut count = 0;
+    for (pid, view) in View::list() {
+        for socket in view
+            .connections()
+            .iter()
+            .filter(|socket| socket.role == "listener")
+        {
+            let command = view.header().command;
+            let _ = writeln!(
+                text,
+                "  {}  {} (pid {pid})",
+                socket.local,
+                command.escape_debug()
+            );
+            count += 1;
+        }
+    }
+    if count == 0 {
+        text.push_str("  none; a server is reached once it was started by bypass run, too\n");
     }
 }
 

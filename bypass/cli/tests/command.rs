@@ -1,0 +1,277 @@
+//! The command as people and scripts use it, with an empty library in place of the real one.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A folder with the command, a library that does nothing, and profiles.
+struct Bench {
+    folder: PathBuf,
+}
+
+impl Bench {
+    fn new(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(folder.join("profiles")).expect("a folder");
+        std::fs::copy(env!("CARGO_BIN_EXE_bypass"), folder.join("bypass")).expect("a copy");
+        let bench = Self { folder };
+        bench.write("nothing.c", "");
+        bench.compile(&["-shared", "-o", "libbypass_preload.so", "nothing.c"]);
+        bench.write(
+            "profiles/test.opf",
+            "onload_set EF_POLL_USEC 20\nonload_set EF_UDP 0\n",
+        );
+        bench
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.join(name);
+        std::fs::write(&path, text).expect("written");
+        path
+    }
+
+    fn compile(&self, words: &[&str]) {
+        let status = Command::new("cc")
+            .args(words)
+            .current_dir(&self.folder)
+            .status();
+        assert!(status.expect("cc").success(), "cc {words:?}");
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(self.folder.join("bypass"));
+        command.args(words).current_dir(&self.folder);
+        for (name, _) in std::env::vars() {
+            if name.starts_with("EF_") || name.starts_with("UV_") || name == "LD_PRELOAD" {
+                command.env_remove(name);
+            }
+        }
+        command
+            .env("WIRESPEED_ROOT", &self.folder)
+            .env("HOME", &self.folder);
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().expect("it starts")
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn refusal(output: &Output, code: i32) -> String {
+    let line = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{line}");
+    assert_eq!(line.lines().count(), 1, "one line: {line}");
+    line
+}
+
+#[test]
+fn a_profile_and_the_library_reach_the_program_and_the_environment_wins() {
+    let bench = Bench::new("export");
+    let words = ["run", "--profile=test", "--", "sh", "-c", "env"];
+    let output = bench
+        .command(&words)
+        .env("EF_UDP", "1")
+        .output()
+        .expect("it starts");
+    let environment = text(&output.stdout);
+    let library = bench.folder.join("libbypass_preload.so");
+    for line in [
+        "EF_POLL_USEC=20".to_owned(),
+        "EF_UDP=1".to_owned(),
+        "WIRESPEED_BYPASS_PROFILE=test".to_owned(),
+        format!("LD_PRELOAD={}", library.display()),
+    ] {
+        assert!(
+            environment.lines().any(|found| found == line),
+            "{line} in\n{environment}"
+        );
+    }
+}
+
+#[test]
+fn forced_profiles_and_load_env_0_keep_the_environment_out() {
+    let bench = Bench::new("force");
+    let words = ["run", "--force-profiles", "-p", "test", "sh", "-c", "env"];
+    let output = bench
+        .command(&words)
+        .env("EF_UDP", "1")
+        .output()
+        .expect("it starts");
+    assert!(text(&output.stdout).lines().any(|line| line == "EF_UDP=0"));
+    let output = bench
+        .command(&["run", "sh", "-c", "env"])
+        .env("EF_LOAD_ENV", "0")
+        .env("EF_POLL_USEC", "7")
+        .output()
+        .expect("it starts");
+    assert!(!text(&output.stdout).contains("EF_POLL_USEC"));
+}
+
+#[test]
+fn another_preloaded_library_is_kept_behind_ours() {
+    let bench = Bench::new("others");
+    bench.compile(&["-shared", "-o", "other.so", "nothing.c"]);
+    let other = bench.folder.join("other.so").display().to_string();
+    let output = bench
+        .command(&["run", "sh", "-c", "echo $LD_PRELOAD"])
+        .env("LD_PRELOAD", &other)
+        .output()
+        .expect("it starts");
+    assert!(text(&output.stdout)
+        .trim()
+        .ends_with(&format!("libbypass_preload.so:{other}")));
+}
+
+#[test]
+fn exit_code_and_signal_are_the_programs_own() {
+    let bench = Bench::new("exit");
+    assert_eq!(
+        bench
+            .run(&["run", "--", "sh", "-c", "exit 7"])
+            .status
+            .code(),
+        Some(7)
+    );
+    let killed = bench
+        .run(&["run", "--", "sh", "-c", "kill -TERM $$"])
+        .status;
+    assert_eq!(killed.signal(), Some(15));
+    let output = bench.run(&["run", "--", "sh", "-c", "echo $PPID"]);
+    assert_eq!(text(&output.stdout).trim(), std::process::id().to_string());
+}
+
+#[test]
+fn static_set_uid_and_foreign_programs_are_refused_in_one_line() {
+    let bench = Bench::new("refuse");
+    bench.write("main.c", "int main(void) { return 0; }\n");
+    bench.compile(&["-static", "-o", "static", "main.c"]);
+    bench.compile(&["-o", "dynamic", "main.c"]);
+    let output = bench.run(&["run", "--", "./static"]);
+    assert!(refusal(&output, 2).contains("statically linked"));
+    let path = bench.folder.join("dynamic");
+    assert_eq!(
+        bench.run(&["run", "--", "./dynamic"]).status.code(),
+        Some(0)
+    );
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755)).expect("set-uid");
+    assert!(refusal(&bench.run(&["run", "--", "./dynamic"]), 2).contains("set-uid"));
+    let output = bench.run(&["run", "--", "taskset", "-c", "0", "./static"]);
+    assert!(refusal(&output, 2).contains("statically linked"));
+    let script = bench.write(
+        "script",
+        &format!("#!{}\n", bench.folder.join("static").display()),
+    );
+    std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    assert!(refusal(&bench.run(&["run", "./script"]), 2).contains("statically linked"));
+}
+
+#[test]
+fn missing_programs_have_the_shells_exit_codes() {
+    let bench = Bench::new("missing");
+    assert!(refusal(&bench.run(&["run", "no-such-program"]), 127).contains("not found in PATH"));
+    refusal(&bench.run(&["run", "./no-such-program"]), 127);
+    bench.write("plain", "text");
+    refusal(&bench.run(&["run", "./plain"]), 126);
+}
+
+#[test]
+fn bad_input_is_one_line_that_names_the_nearest() {
+    let bench = Bench::new("input");
+    bench.write("profiles/bad.opf", "# why\nonload_set EF_POL_USEC 1\n");
+    let line = refusal(&bench.run(&["run", "-p", "bad", "true"]), 2);
+    assert!(
+        line.contains("bad.opf:2: EF_POL_USEC: no such option; nearest: EF_POLL_USEC"),
+        "{line}"
+    );
+    assert!(refusal(&bench.run(&["run", "-p", "none", "true"]), 2).contains("there are bad, test"));
+    let output = bench
+        .command(&["run", "true"])
+        .env("EF_UL_EPOL", "3")
+        .output()
+        .expect("it starts");
+    assert!(refusal(&output, 2).contains("nearest: EF_UL_EPOLL"));
+    refusal(&bench.run(&["run"]), 2);
+    refusal(&bench.run(&["run", "--no-such", "true"]), 2);
+    refusal(&bench.run(&["no-such"]), 2);
+    refusal(&bench.run(&["stat", "--no-such"]), 2);
+    refusal(&bench.run(&["options", "EF_POL_USEC"]), 2);
+}
+
+#[test]
+fn node_is_told_to_leave_io_uring_alone() {
+    let bench = Bench::new("node");
+    bench.write("main.c", "#include <stdio.h>\n#include <stdlib.h>\nint main(void) { puts(getenv(\"UV_USE_IO_URING\")); return 0; }\n");
+    bench.compile(&["-o", "node", "main.c"]);
+    let output = bench.run(&["run", "./node"]);
+    assert_eq!(text(&output.stdout), "0\n");
+    assert!(text(&output.stderr).contains("UV_USE_IO_URING=0"));
+}
+
+#[test]
+fn check_says_what_would_happen_and_starts_nothing() {
+    let bench = Bench::new("check");
+    let words = [
+        "run",
+        "--check",
+        "-p",
+        "test",
+        "--",
+        "sh",
+        "-c",
+        "touch started",
+    ];
+    let output = bench.run(&words);
+    let report = text(&output.stdout);
+    assert!(report.contains("can be accelerated"), "{report}");
+    assert!(report.contains("EF_POLL_USEC=20  [test.opf:1]"), "{report}");
+    assert!(!bench.folder.join("started").exists());
+    bench.write("main.c", "int main(void) { return 0; }\n");
+    bench.compile(&["-static", "-o", "static", "main.c"]);
+    let output = bench.run(&["run", "--check", "./static"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stdout).contains("nothing is accelerated"));
+}
+
+#[test]
+fn a_missing_library_is_said_with_the_way_to_build_it() {
+    let bench = Bench::new("library");
+    std::fs::remove_file(bench.folder.join("libbypass_preload.so")).expect("removed");
+    assert!(refusal(&bench.run(&["run", "true"]), 1).contains("./wirespeed build bypass"));
+}
+
+#[test]
+fn every_command_has_help_on_standard_output() {
+    let bench = Bench::new("help");
+    for words in [
+        &["--help"][..],
+        &[],
+        &["run", "--help"],
+        &["stat", "--help"],
+        &["options", "-h"],
+    ] {
+        let output = bench.run(words);
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        assert!(
+            text(&output.stdout).starts_with("usage: bypass"),
+            "{words:?}"
+        );
+    }
+}
+
+#[test]
+fn stat_without_such_a_process_is_a_failure_and_json_is_one_document() {
+    let bench = Bench::new("stat");
+    let own = std::process::id().to_string();
+    assert!(refusal(&bench.run(&["stat", &own]), 1).contains("is not accelerated"));
+    let json = text(&bench.run(&["stat", "--json"]).stdout);
+    assert!(
+        json.starts_with("{\"schema\":\"bypass-stat/1\",") && json.ends_with("]}\n"),
+        "{json}"
+    );
+}
