@@ -52,7 +52,7 @@ def _cells(schedule: Schedule) -> Table:
     table.add_column("state", overflow="fold")
     for planned in schedule.cells[:CELLS_SHOWN_MAX]:
         values = [str(planned.cell.axes[name]) for name in names]
-        state = planned.state if not planned.reason else f"{planned.state}: {planned.reason}"
+        state = planned.reason or planned.state
         table.add_row(*values, _pins(planned.cores), escape(state))
     if len(schedule.cells) > CELLS_SHOWN_MAX:
         table.add_row(f"… {len(schedule.cells) - CELLS_SHOWN_MAX} more")

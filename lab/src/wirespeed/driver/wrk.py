@@ -6,8 +6,10 @@ adjusted by its own correction (it adds samples it never took), which the page s
 
 from __future__ import annotations
 
+import math
 import re
 
+from wirespeed import units
 from wirespeed.driver.base import Command, Figures, Instance, Latency, LoadRun, Window
 from wirespeed.errors import ProcessError
 
@@ -18,7 +20,16 @@ _VALUE = r"([\d.]+)(us|ms|s|m|h)"
 
 def command(instance: Instance) -> Command:
     latency = [] if "--latency" in instance.argv else ["--latency"]
-    return Command(["wrk", *latency, *instance.argv])
+    return Command(["wrk", *latency, *whole_seconds(instance.argv)])
+
+
+def whole_seconds(argv: list[str]) -> list[str]:
+    """wrk reads no fractions: a duration is rounded up."""
+    result = list(argv)
+    for number, word in enumerate(argv[:-1]):
+        if word in ("-d", "--duration"):
+            result[number + 1] = f"{math.ceil(units.duration_s(argv[number + 1]))}s"
+    return result
 
 
 def read(instance: Instance, run: LoadRun, text: str, started_unix_ns: int) -> Figures:

@@ -221,9 +221,7 @@ def become_child(message, cgroup, mark, parent):
         os.sched_setaffinity(0, message["cores"])
     yield "limits"
     for name, value in message.get("limits", {}).items():
-        limit = getattr(resource, "RLIMIT_" + name.upper())
-        hard = max(value, resource.getrlimit(limit)[1])
-        resource.setrlimit(limit, (value, hard))
+        raise_limit(getattr(resource, "RLIMIT_" + name.upper()), value)
     yield "output"
     for number, path in ((1, message["stdout"]), (2, message["stderr"])):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -238,3 +236,12 @@ def become_child(message, cgroup, mark, parent):
     environment["WIRESPEED_RUN"] = mark
     yield "exec"
     os.execvpe(message["argv"][0], message["argv"], environment)
+
+
+def raise_limit(limit, value):
+    """As much as was asked for, or as much as this user may have."""
+    hard = resource.getrlimit(limit)[1]
+    try:
+        resource.setrlimit(limit, (value, max(value, hard)))
+    except (ValueError, OSError):
+        resource.setrlimit(limit, (min(value, hard), hard))

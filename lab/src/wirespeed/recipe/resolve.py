@@ -183,7 +183,15 @@ class Resolver:
             "run": {"dir": self.place.run_dir, "tmp": self.place.run_tmp},
             "address": self._address(process.role),
             "limits": dict(process.limits),
+            **self._origin(),
         }
+
+    def _origin(self) -> dict[str, str]:
+        """`origin` in templates: where the first origin process listens."""
+        for process in self.recipe.process:
+            if process.role == "origin" and process.port:
+                return {"origin": f"{self._address('origin')}:{self._port(process, 0)}"}
+        return {}
 
     def _files(self, asset: Asset, number: int) -> FileSet:
         key = f"asset[{number}]"

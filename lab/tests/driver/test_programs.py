@@ -1,0 +1,115 @@
+"""What is really started: NGINX's configuration, a JVM's log, and the stack around a program."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from wirespeed.driver import jvm, nginx, stack
+from wirespeed.driver.base import Command
+from wirespeed.errors import RecipeError
+from wirespeed.recipe.model import Stack
+from wirespeed.recipe.resolve import Instance, jvm_options
+
+TEMPLATE = Path(__file__).resolve().parents[3] / "servers" / "nginx" / "nginx.conf"
+
+
+def instance(argv, workers=2, template=None, tool="nginx"):
+    variables = {"workers": workers, "address": "127.0.0.1", "port": 8080,
+                 "run": {"tmp": "/scratch", "dir": "/trial"}, "limits": {}}  # fmt: skip
+    return Instance("web", 0, "server", tool, argv, [1, 3], 8080, "", {}, {}, None, variables,
+                    template or {})  # fmt: skip
+
+
+def test_nginx_workers_get_one_core_each(tmp_path):
+    shutil.copy(TEMPLATE, tmp_path / "nginx.conf.j2")
+    web = instance(["nginx", "-c", f"{tmp_path}/nginx.conf"], template={"nginx.conf": "nginx.conf.j2"})
+    nginx.command(web, tmp_path / "recipe.toml", tmp_path)
+    text = (tmp_path / "nginx.conf").read_text()
+    assert "worker_processes 2;" in text
+    assert "worker_cpu_affinity 10 1000;" in text
+    assert "listen 127.0.0.1:8080" in text
+    assert "{{" not in text
+
+
+def test_a_template_with_an_unknown_name_is_an_error_of_the_recipe(tmp_path):
+    (tmp_path / "t").write_text("{{ nothing }}")
+    web = instance(["nginx", "-c", f"{tmp_path}/nginx.conf"], template={"nginx.conf": "t"})
+    with pytest.raises(RecipeError, match=r"process\.web\.template\.nginx\.conf.*nothing"):
+        nginx.command(web, tmp_path / "recipe.toml", tmp_path)
+
+
+def test_a_template_that_is_not_there_is_named(tmp_path):
+    web = instance(["nginx", "-c", f"{tmp_path}/nginx.conf"], template={"nginx.conf": "gone.j2"})
+    with pytest.raises(RecipeError, match="No such file"):
+        nginx.command(web, tmp_path / "recipe.toml", tmp_path)
+
+
+def test_a_jvm_logs_its_collections_beside_the_trial(tmp_path):
+    server = instance(["java", "-jar", "x.jar"], tool="jvm")
+    assert jvm.command(server, tmp_path).argv[1].startswith(f"-Xlog:gc:file={tmp_path}/gc.log:")
+    assert jvm.gc_log(server, tmp_path) == tmp_path / "gc.log"
+
+
+def test_a_recipe_that_logs_collections_itself_is_left_alone(tmp_path):
+    server = instance(["java", "-Xlog:gc*:file=/own/gc.log", "-jar", "x.jar"], tool="jvm")
+    assert jvm.command(server, tmp_path).argv == server.argv
+    assert jvm.gc_log(server, tmp_path) == Path("/own/gc.log")
+
+
+def test_jvm_options_depend_on_the_version(tmp_path):
+    (tmp_path / "jvm.options").write_text("# why\n-Xms64m  # heap\n24+: --new\n\n-Xmx64m\n")
+    assert jvm_options(tmp_path, 17) == ["-Xms64m", "-Xmx64m"]
+    assert jvm_options(tmp_path, 24) == ["-Xms64m", "--new", "-Xmx64m"]
+
+
+def checkout(tmp_path, programs=True, profile=True):
+    (tmp_path / "target" / "release").mkdir(parents=True)
+    (tmp_path / "profiles").mkdir()
+    for name in ("bypass", "libbypass_preload.so") if programs else ():
+        (tmp_path / "target" / "release" / name).touch()
+    if profile:
+        (tmp_path / "profiles" / "fast.opf").touch()
+    return tmp_path
+
+
+FAST = Stack(provider="auto", profile="fast", env={"EF_X": "1"})
+
+
+@pytest.fixture
+def no_onload(monkeypatch):
+    monkeypatch.setattr(stack.shutil, "which", lambda name: None)
+
+
+def test_the_kernel_adds_nothing(tmp_path):
+    command = Command(["app"])
+    assert stack.wrap(tmp_path, Stack(), command) == command
+    assert stack.wrap(tmp_path, None, command) == command
+
+
+def test_bypass_is_put_in_front(tmp_path, no_onload):
+    root = checkout(tmp_path)
+    wrapped = stack.wrap(root, FAST, Command(["app", "-x"], {"A": "b"}))
+    bypass = f"{root}/target/release/bypass"
+    assert wrapped.argv == [bypass, "run", "--profile=fast", "--", "app", "-x"]
+    assert wrapped.env == {"A": "b", "EF_X": "1"}
+
+
+def test_onload_is_preferred_where_it_is_installed(tmp_path, monkeypatch):
+    monkeypatch.setattr(stack.shutil, "which", lambda name: "/usr/bin/onload")
+    wrapped = stack.wrap(checkout(tmp_path), FAST, Command(["app"]))
+    assert wrapped.argv == ["onload", "--profile=fast", "app"]
+
+
+@pytest.mark.parametrize(
+    ("programs", "profile", "wanted", "problem"),
+    [
+        (False, True, FAST, "bypass is not built"),
+        (True, False, FAST, "there is no profiles/fast.opf"),
+        (True, True, Stack(provider="onload"), "onload is not installed"),
+        (True, True, FAST, ""),
+    ],
+)
+def test_why_a_stack_cannot_run_here(tmp_path, no_onload, programs, profile, wanted, problem):
+    root = checkout(tmp_path, programs, profile)
+    assert stack.provider(root, wanted).problem == problem

@@ -1,0 +1,129 @@
+"""The host agent over its pipe: nothing survives, samples are real, one run a machine."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from wirespeed.errors import BusyError, HostError
+from wirespeed.host import local
+
+SPAWNS = "setsid sleep 500 & sleep 500 & exec sleep 500"
+PATIENCE_S = 30.0
+
+
+def sleepers(mark):
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            environment = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
+        except OSError:
+            continue
+        if f"WIRESPEED_RUN={mark}".encode() in environment:
+            found.append(int(entry.name))
+    return found
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return condition()
+
+
+@pytest.fixture(params=[True, False], ids=["cgroups", "no-cgroups"])
+def host(request, tmp_path):
+    mark = f"{os.getpid()}-{tmp_path.name}"
+    agent = local.start(mark, cgroups=request.param)
+    agent.mark = mark
+    yield agent
+    agent.close()
+
+
+def spawn(host, tmp_path, name="app", argv=("sh", "-c", SPAWNS), **more):
+    return host.ask("spawn", name=name, argv=list(argv), stdout=str(tmp_path / "out"),
+                    stderr=str(tmp_path / "err"), cwd=str(tmp_path), **more)
+
+
+def test_a_stop_ends_a_process_with_all_it_forked(host, tmp_path):
+    spawn(host, tmp_path)
+    assert wait_until(lambda: len(sleepers(host.mark)) == 3)
+    answer = host.ask("stop", names=["app"], grace_s=3)
+    assert answer == {"killed": [], "left": []}
+    host.close()
+    assert sleepers(host.mark) == []
+
+
+def test_the_end_of_stdin_ends_everything(host, tmp_path):
+    spawn(host, tmp_path)
+    assert wait_until(lambda: len(sleepers(host.mark)) == 3)
+    host.close()
+    assert sleepers(host.mark) == []
+    for tree in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
+        assert not list(Path(tree).glob(f"wirespeed-{host.mark}"))
+
+
+def test_a_process_that_ignores_term_is_killed_and_named(host, tmp_path):
+    trap = "import signal, time; signal.signal(15, signal.SIG_IGN); print('set', flush=True); time.sleep(500)"
+    spawn(host, tmp_path, argv=(sys.executable, "-c", trap))
+    assert wait_until(lambda: (tmp_path / "out").exists() and (tmp_path / "out").read_text())
+    assert host.ask("stop", names=["app"], grace_s=0.05)["killed"] == ["app"]
+    assert host.exits["app"] == -9
+
+
+def test_an_exit_code_is_reported(host, tmp_path):
+    spawn(host, tmp_path, argv=("sh", "-c", "exit 7"))
+    assert host.wait_exit(["app"], PATIENCE_S) == "app"
+    assert host.exits["app"] == 7
+
+
+def test_a_program_that_does_not_exist_is_refused(host, tmp_path):
+    with pytest.raises(HostError, match="there is no program /no/such"):
+        spawn(host, tmp_path, argv=("/no/such",))
+
+
+def test_a_process_is_pinned_and_limited_before_it_starts(host, tmp_path):
+    core = host.info["cores"][-1]
+    script = "import os, resource as r; print(sorted(os.sched_getaffinity(0)), r.getrlimit(r.RLIMIT_NOFILE)[0])"
+    spawn(host, tmp_path, argv=(sys.executable, "-c", script), cores=[core], limits={"nofile": 123})
+    assert host.wait_exit(["app"], PATIENCE_S)
+    assert (tmp_path / "out").read_text() == f"[{core}] 123\n"
+
+
+def test_samples_count_the_cpu_of_a_process(host, tmp_path):
+    spawn(host, tmp_path, argv=(sys.executable, "-c", "while True: pass"))
+    host.ask("sample_start", names=["app"], every_s=0.05, instants=[time.time() + 0.12])
+    assert wait_until(lambda: host.ask("state", name="app")["cpu_us"] > 100_000)
+    samples = host.ask("sample_stop")
+    used = [sample["process"]["app"][0] for sample in samples]
+    assert len(samples) >= 3
+    assert used == sorted(used) and used[-1] > used[0]
+    assert all(sample["text"]["/proc/stat"].startswith("cpu ") for sample in samples)
+    host.ask("stop", names=["app"], grace_s=0)
+
+
+def test_the_canary_takes_time(host):
+    assert host.ask("canary", core=host.info["cores"][0])["ms"] > 0.1
+
+
+def test_folders_go_away_with_the_agent(host, tmp_path):
+    folder = tmp_path / "scratch"
+    (folder / "deep").mkdir(parents=True)
+    host.ask("clean_up_at_end", folders=[str(folder)])
+    host.close()
+    assert not folder.exists()
+
+
+def test_a_lock_is_held_until_the_agent_ends(host, tmp_path, monkeypatch):
+    monkeypatch.setenv("WIRESPEED_LOCK", str(tmp_path / "lock"))
+    local.lock(host, "first")
+    other = local.start(f"{host.mark}-other")
+    try:
+        with pytest.raises(BusyError, match="first is measuring"):
+            local.lock(other, "second")
+        host.close()
+        local.lock(other, "second")
+    finally:
+        other.close()

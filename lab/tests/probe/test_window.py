@@ -1,0 +1,96 @@
+"""Resource figures are those of the window and of nothing else."""
+
+import pytest
+
+from wirespeed.probe import window
+from wirespeed.probe.parse import snapshot
+from wirespeed.probe.window import Part
+
+S = 1_000_000_000
+PARTS = [Part("app-0", "server", (0,)), Part("gen-0", "load", (1,))]
+
+
+def raw(t_s, idle0, idle1, app_us, gen_us, switches=0, lo_bytes=0, steal0=0):
+    return {
+        "t_ns": int(t_s * S),
+        "text": {
+            "/proc/stat": f"cpu  0 0 0 0 0 0 0 0\ncpu0 0 0 0 {idle0} 0 0 0 {steal0} 0 0\n"
+            f"cpu1 0 0 0 {idle1} 0 0 0 0 0 0\nctxt {switches}\nprocs_running 3\n",
+            "/proc/loadavg": "1.50 1.00 0.50 2/100 1234",
+            "/proc/net/dev": "Inter-|\n face |\n"
+            f"    lo: {lo_bytes} 1 0 0 0 0 0 0 {lo_bytes} 1 0 0 0 0 0 0\n"
+            "  eth0: 100 1 0 0 0 0 0 0 200 1 0 0 0 0 0 0\n",
+            "/proc/meminfo": "MemTotal: 2048 kB\nMemAvailable: 1024 kB\n",
+            "/proc/pressure/cpu": "some avg10=0 avg60=0 avg300=0 total=5000\n",
+        },
+        "process": {"app-0": [app_us, 10 * 2**20], "gen-0": [gen_us, 2**20]},
+    }
+
+
+def test_a_busy_server_and_a_half_idle_generator():
+    # One second: core 0 idle for 0 ticks, core 1 for 50 of 100.
+    samples = [raw(0, 0, 0, 0, 0), raw(1, 0, 50, 1_000_000, 500_000, switches=700, lo_bytes=10**6)]
+    usage = window.of_window(samples, 0, S, PARTS)
+    assert usage.values["server.cpu"] == pytest.approx(1.0)
+    assert usage.values["load.cpu"] == pytest.approx(0.5)
+    assert usage.values["cpu.0"] == pytest.approx(1.0)
+    assert usage.values["cpu.1"] == pytest.approx(0.5)
+    assert usage.values["context_switches"] == pytest.approx(700)
+    assert usage.values["network_mbps"] == pytest.approx(8.0)
+    assert usage.values["server.rss_mib"] == 10
+    assert usage.values["memory_mib"] == 1
+    assert usage.foreign == {0: 0.0, 1: 0.0}
+
+
+def test_work_outside_the_window_does_not_count():
+    samples = [
+        raw(0, 0, 0, 0, 0),
+        raw(1, 100, 100, 0, 0),  # a second of idling before the window
+        raw(2, 100, 200, 1_000_000, 0),
+        raw(3, 200, 300, 1_000_000, 0),
+    ]
+    assert window.of_window(samples, S, S, PARTS).values["server.cpu"] == pytest.approx(1.0)
+    whole = window.of_window(samples, 0, 3 * S, PARTS)
+    assert whole.values["server.cpu"] == pytest.approx(1 / 3)
+
+
+def test_an_edge_between_two_samples_is_a_straight_line():
+    samples = [raw(0, 0, 0, 0, 0), raw(1, 0, 100, 1_000_000, 0), raw(2, 100, 200, 1_000_000, 0)]
+    usage = window.of_window(samples, S // 2, S, PARTS)
+    assert usage.values["server.cpu"] == pytest.approx(0.5)
+    assert usage.values["cpu.0"] == pytest.approx(0.5)
+
+
+def test_time_of_others_on_our_core_is_foreign():
+    samples = [raw(0, 0, 0, 0, 0), raw(1, 0, 100, 700_000, 0)]
+    usage = window.of_window(samples, 0, S, PARTS)
+    assert usage.foreign[0] == pytest.approx(0.3)
+    assert usage.foreign[1] == pytest.approx(0.0)
+
+
+def test_processes_that_share_a_core_are_not_foreign_to_each_other():
+    shared = [Part("app-0", "server", (0,)), Part("gen-0", "load", (0,))]
+    samples = [raw(0, 0, 0, 0, 0), raw(1, 0, 100, 600_000, 400_000)]
+    assert window.of_window(samples, 0, S, shared).foreign == {0: pytest.approx(0.0)}
+
+
+def test_steal_is_the_worst_of_our_cores():
+    samples = [raw(0, 0, 0, 0, 0), raw(1, 0, 100, 900_000, 0, steal0=10)]
+    assert window.of_window(samples, 0, S, PARTS).values["steal"] == pytest.approx(0.1)
+
+
+def test_without_samples_nothing_is_said():
+    assert window.of_window([], 0, S, PARTS) is None
+
+
+def test_a_series_has_one_row_for_each_interval_inside_the_window():
+    samples = [raw(t, 0, 0, t * 500_000, 0) for t in range(6)]
+    rows = window.series(samples, S, 3 * S, PARTS)
+    assert [t_ns // S for t_ns, _ in rows] == [2, 3, 4]
+    assert all(values["server.cpu"] == pytest.approx(0.5) for _, values in rows)
+
+
+def test_a_kernel_without_pressure_files_is_read_too():
+    sample = raw(0, 0, 0, 0, 0)
+    del sample["text"]["/proc/pressure/cpu"]
+    assert snapshot(sample).pressure_us == 0.0

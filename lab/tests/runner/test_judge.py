@@ -1,0 +1,103 @@
+"""Verdicts on a trial: what makes it invalid, what is only noted, and who was the bottleneck."""
+
+from dataclasses import replace
+
+import pytest
+
+from wirespeed.driver.base import Figures, Window
+from wirespeed.probe.window import Part, Usage
+from wirespeed.results.model import Canary
+from wirespeed.runner.judge import Evidence, judge
+
+PARTS = [Part("app-0", "server", (0,)), Part("gen-0", "load", (1,))]
+FIGURES = Figures(
+    rps=1000.0,
+    bytes_per_second=1e5,
+    window=Window(0, 10**9),
+    completed=1000,
+    errors=0,
+    non_2xx=0,
+    timeouts=0,
+    connections=10,
+    closed_loop=True,
+    little_residual=0.0,
+    busiest_thread=0.5,
+)
+
+
+def usage(server=0.99, load=0.5, foreign=0.0, steal=0.0):
+    values = {"cpu.0": server, "cpu.1": load, "steal": steal}
+    return Usage(values, {"app-0": server, "gen-0": load}, {}, {0: foreign, 1: 0.0}, 0.001, 1.0)
+
+
+def evidence(**changes):
+    base = Evidence({"gen-0": FIGURES}, usage(), PARTS, None, None, 1.0, False)
+    return replace(base, **changes)
+
+
+def test_a_quiet_trial_with_a_full_server_is_valid_and_about_the_server():
+    verdict = judge(evidence())
+    assert verdict.is_valid and not verdict.notes
+    assert verdict.bottleneck == "server"
+
+
+@pytest.mark.parametrize(
+    ("changed", "bottleneck"),
+    [
+        ({"usage": usage(server=0.7, load=0.99)}, "client"),
+        ({"usage": usage(server=0.99, load=0.99)}, "server"),
+        ({"usage": usage(server=0.5, load=0.5)}, "concurrency"),
+        ({"usage": None}, "unknown"),
+        ({"shared_cores": True}, "unknown"),
+        ({"usage": usage(0.5, 0.5), "figures": {"gen-0": replace(FIGURES, little_residual=-0.4)}}, "unknown"),
+        ({"usage": usage(0.5, 0.5), "figures": {"gen-0": replace(FIGURES, closed_loop=False)}}, "unknown"),
+        ({"usage": usage(0.5, 0.5), "figures": {"gen-0": replace(FIGURES, busiest_thread=0.99)}}, "client"),
+    ],
+)  # fmt: skip
+def test_who_was_at_its_limit(changed, bottleneck):
+    assert judge(evidence(**changed)).bottleneck == bottleneck
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"figures": {"gen-0": replace(FIGURES, errors=2)}}, "2 errors in 1000 requests"),
+        ({"figures": {"gen-0": replace(FIGURES, non_2xx=1)}}, "1 answers were not 2xx"),
+        ({"figures": {"gen-0": replace(FIGURES, completed=0)}}, "no request was completed"),
+        ({"usage": usage(foreign=0.1)}, "other programs used 10.0% of core 0"),
+        ({"usage": usage(steal=0.05)}, "steal"),
+        ({"canary": Canary(10.0, 14.0), "canary_median_ms": 10.0}, "40% slower"),
+    ],
+)
+def test_what_makes_a_trial_invalid(changed, reason):
+    verdict = judge(evidence(**changed))
+    assert not verdict.is_valid
+    assert reason in verdict.reasons[0]
+
+
+def test_noise_that_is_accepted_is_a_note():
+    verdict = judge(evidence(usage=usage(foreign=0.1), accept_noise=True))
+    assert verdict.is_valid
+    assert "other programs" in verdict.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "note"),
+    [
+        ({"figures": {"gen-0": replace(FIGURES, little_residual=0.07)}}, "Little's law is off by +7%"),
+        ({"figures": {"gen-0": replace(FIGURES, due=1000, sent=900)}}, "only 90% of the intended"),
+        ({"canary": Canary(10.0, 11.0), "canary_median_ms": 10.0}, "10% slower"),
+        ({"common_share": 0.5}, "ran together for 50%"),
+        ({"figures": {"gen-0": replace(FIGURES, warnings=["lateness is high"])}}, "lateness is high"),
+    ],
+)  # fmt: skip
+def test_what_is_only_told(changed, note):
+    verdict = judge(evidence(**changed))
+    assert verdict.is_valid
+    assert any(note in one for one in verdict.notes)
+
+
+def test_one_tick_of_the_clock_is_not_noise():
+    # A window of 100 ms: two ticks are 20 % of it, and say nothing.
+    coarse = replace(usage(foreign=0.15), foreign_error=0.2)
+    assert judge(evidence(usage=coarse)).is_valid

@@ -1,0 +1,96 @@
+"""Metrics: sums, merged histograms, quantiles that are shown only with samples behind them."""
+
+import pytest
+from hdrh.histogram import HdrHistogram
+
+from wirespeed.driver.base import Figures, Latency, Window
+from wirespeed.recipe.model import Metric
+from wirespeed.runner import metrics
+from wirespeed.runner.warm import is_stable
+
+
+def histogram(values_ns):
+    histogram = HdrHistogram(1, 3_600_000_000_000, 3)
+    for value in values_ns:
+        histogram.record_value(value)
+    return Latency(
+        mean_ns=sum(values_ns) / len(values_ns),
+        max_ns=max(values_ns),
+        count=len(values_ns),
+        hdr=histogram.encode().decode(),
+    )
+
+
+def figures(rps=100.0, bytes_per_second=1e6, latency=None, window=(0, 10**9)):
+    return Figures(
+        rps, bytes_per_second, Window(*window), 100, 0, 0, 0, 10, True, latency=latency or {}
+    )
+
+
+def metric(**keys):
+    return Metric.model_validate({"name": "m", "from": "gen", **keys})
+
+
+def test_rates_are_summed_and_kept_apart():
+    flat = metrics.combined([metric()], {"gen": [figures(100.0), figures(50.0)]})
+    assert flat == {"m": 150.0, "m[0]": 100.0, "m[1]": 50.0}
+
+
+def test_throughput_is_decimal_gigabits():
+    wanted = metric(field="bytes_per_second", unit="Gb/s")
+    assert metrics.combined([wanted], {"gen": [figures(bytes_per_second=1.25e9)]}) == {"m": 10.0}
+
+
+def test_histograms_are_merged_not_averaged():
+    fast = histogram([1_000_000] * 99 + [2_000_000])
+    slow = histogram([9_000_000] * 100)
+    flat = metrics.combined(
+        [metric(combine="histogram", quantiles=["mean", 0.5, 0.75, "max"])],
+        {"gen": [figures(latency={"service": fast}), figures(latency={"service": slow})]},
+    )
+    assert flat["m.mean"] == pytest.approx((99 * 1000 + 2000 + 100 * 9000) / 200)
+    assert flat["m.p75"] == pytest.approx(9000, rel=1e-3)
+    assert flat["m.p50"] == pytest.approx(2000, rel=1e-3)
+    assert flat["m.max"] == 9000
+
+
+def test_a_quantile_without_enough_samples_is_no_figure():
+    flat = metrics.combined(
+        [metric(combine="histogram", quantiles=[0.9, 0.99, 0.999])],
+        {"gen": [figures(latency={"service": histogram([1000] * 1000)})]},
+    )
+    assert flat["m.p90"] is not None and flat["m.p99"] is not None
+    assert flat["m.p99_9"] is None
+
+
+def test_texts_of_several_generators_cannot_be_merged():
+    text = Latency(1e6, 2e6, 1000, {0.5: 1e6})
+    one = metrics.combined(
+        [metric(combine="histogram", quantiles=["mean", 0.5])],
+        {"gen": [figures(latency={"service": text})]},
+    )
+    assert one == {"m.mean": 1000.0, "m.p50": 1000.0}
+    two = metrics.combined(
+        [metric(combine="histogram", quantiles=["mean", 0.5])],
+        {"gen": [figures(latency={"service": text})] * 2},
+    )
+    assert two == {"m.mean": None, "m.p50": None}
+
+
+def test_the_common_window_is_where_all_generators_measured():
+    both = {"a": figures(window=(0, 10)), "b": figures(window=(4, 10))}
+    assert metrics.common_window(both) == Window(4, 6)
+
+
+@pytest.mark.parametrize(
+    ("rates", "stable"),
+    [
+        ([], False),
+        ([100, 100], False),
+        ([50, 100, 101, 100], True),
+        ([100, 101, 110], False),
+        ([0, 0, 0], False),
+    ],
+)
+def test_warm_is_three_windows_that_agree(rates, stable):
+    assert is_stable(rates) == stable
