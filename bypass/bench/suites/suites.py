@@ -1,0 +1,209 @@
+"""Runs test suites that others wrote, on the kernel and accelerated, and lists what differs.
+
+    python3 suites.py --bypass target/release/bypass [SUITE …] [--markdown FILE] [--json FILE]
+
+A test counts as different when it passes on the kernel, twice, and not when accelerated, twice.
+Packages come from PyPI into a virtual environment below --work. Standard library only.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+import curl_matrix
+import datastores
+
+HERE = Path(__file__).resolve().parent
+MINUTES_MAX_OF_MODULE = 8
+RESTARTS_MAX = 12
+
+CPYTHON = ("test.test_socket", "test.test_selectors", "test.test_ssl", "test.test_socketserver",
+           "test.test_httplib", "test.test_httpservers", "test.test_epoll", "test.test_poll",
+           "test.test_select", "test.test_ftplib", "test.test_poplib", "test.test_smtplib",
+           "test.test_telnetlib", "test.test_asyncio")
+TORNADO = tuple(f"tornado.test.{name}_test" for name in (
+    "iostream", "tcpserver", "tcpclient", "httpserver", "simple_httpclient", "httpclient",
+    "http1connection", "netutil", "websocket", "ioloop", "asyncio", "process"))
+GEVENT = tuple(f"gevent.tests.test__{name}" for name in (
+    "socket", "socket_close", "socket_ex", "socket_send_memoryview", "socket_timeout",
+    "socket_errors", "socketpair", "server", "server_pywsgi", "pywsgi", "select", "selectors",
+    "makefile_ref", "greenness", "os", "close_backend_fd"))
+TWISTED = ("twisted.test.test_tcp", "twisted.internet.test.test_tcp", "twisted.test.test_iutils")
+
+
+class Runner:
+    """Knows how to start a command on the kernel or accelerated."""
+
+    def __init__(self, bypass, profile, work):
+        self.bypass, self.profile, self.work = Path(bypass).resolve(), profile, work
+        self._environment = None
+
+    def command(self, words, accelerated):
+        if not accelerated:
+            return [str(word) for word in words]
+        profile = ["-p", self.profile] if self.profile else []
+        return [str(self.bypass), "run", *profile, "--", *(str(word) for word in words)]
+
+    def python(self):
+        """An interpreter with the packages of the suites; made on first use."""
+        if self._environment is None:
+            folder = self.work / "venv"
+            if not (folder / "ready").exists():
+                say("installing tornado, twisted, gevent, redis, pymemcache, pytest …")
+                venv.create(folder, with_pip=True)
+                subprocess.run([folder / "bin" / "pip", "install", "-q", "tornado", "twisted",
+                                "gevent", "redis", "pymemcache", "pytest"], check=True)
+                (folder / "ready").touch()
+            self._environment = folder / "bin" / "python"
+        return self._environment
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def record(runner, python, module, accelerated, only=None):
+    """Test id → outcome of one module; a hanging or crashing test is "hung" or "crashed"."""
+    outcomes, texts = {}, {}
+    ends = time.monotonic() + MINUTES_MAX_OF_MODULE * 60
+    with tempfile.TemporaryDirectory(dir=runner.work) as folder:
+        out, choice = Path(folder) / "out.jsonl", Path(folder) / "choice.json"
+        for _ in range(RESTARTS_MAX):
+            out.write_text("")
+            choice.write_text(json.dumps({"skip": list(outcomes), "only": only}))
+            words = [python, HERE / "record.py", module, out, choice]
+            ended = _run(runner.command(words, accelerated), folder, ends)
+            finished = _read(out, outcomes, texts, ended)
+            if finished or time.monotonic() > ends:
+                break
+    return outcomes, texts
+
+
+def _run(command, folder, ends):
+    log = open(Path(folder) / "log.txt", "wb")
+    process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log,
+                               stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        return process.wait(max(1, ends - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.wait()
+        return None
+
+
+def _read(out, outcomes, texts, ended):
+    last = None
+    for line in out.read_text().splitlines():
+        entry = json.loads(line)
+        name, outcome = entry["test"], entry["outcome"]
+        if outcome == "finished":
+            return True
+        if outcome == "began":
+            last = name
+        elif outcomes.get(name) != "failed":
+            outcomes[name] = outcome
+            texts[name] = entry["text"]
+    if last is None:
+        return True  # nothing began: the module does not load, and will not the next time
+    if last not in outcomes:
+        outcomes[last] = "hung" if ended in (None, 1) else f"crashed ({ended})"
+    return False
+
+
+def compare_unittest(runner, python, modules):
+    """One row a module: counts, and the tests that differ twice."""
+    rows = []
+    for module in modules:
+        say(f"{module} …")
+        kernel, _ = record(runner, python, module, False)
+        ours, texts = record(runner, python, module, True)
+        good = {name for name, outcome in kernel.items() if outcome == "passed"}
+        suspects = sorted(name for name in good if ours.get(name, "missing") != "passed")
+        if suspects:
+            kernel_again, _ = record(runner, python, module, False, suspects)
+            again, texts_again = record(runner, python, module, True, suspects)
+            suspects = [name for name in suspects
+                        if kernel_again.get(name) == "passed" and again.get(name) != "passed"]
+            texts.update(texts_again)
+        rows.append({"suite": module, "tests": len(kernel), "passed_kernel": len(good),
+                     "different": [{"test": name, "outcome": ours.get(name, "missing"),
+                                    "text": _last_line(texts.get(name, ""))}
+                                   for name in suspects]})
+        say(f"  {len(good)} of {len(kernel)} pass on the kernel, {len(suspects)} differ")
+    return rows
+
+
+def _last_line(text):
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return lines[-1][:200] if lines else ""
+
+
+def cpython(runner):
+    python = Path(sysconfig.get_path("stdlib"), "test", "test_socket.py")
+    if not python.exists():
+        raise SystemExit("suites: this Python has no test package; "
+                         "install it with: apt-get install libpython3-testsuite")
+    return compare_unittest(runner, sys.executable, CPYTHON)
+
+
+SUITES = {
+    "cpython": cpython,
+    "tornado": lambda runner: compare_unittest(runner, runner.python(), TORNADO),
+    "twisted": lambda runner: compare_unittest(runner, runner.python(), TWISTED),
+    "gevent": lambda runner: compare_unittest(runner, runner.python(), GEVENT),
+    "curl": curl_matrix.compare,
+    "redis": datastores.redis,
+    "memcached": datastores.memcached,
+}
+
+
+def markdown(rows):
+    lines = ["| suite | tests | pass on the kernel | differ accelerated |", "|---|---|---|---|"]
+    for row in rows:
+        lines.append(f"| {row['suite']} | {row['tests']} | {row['passed_kernel']} | "
+                     f"{len(row['different'])} |")
+    for row in rows:
+        for entry in row["different"]:
+            text = entry["text"].replace("|", "\\|")
+            lines.append(f"\n- `{entry['test']}`: {entry['outcome']}: {text}")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
+    parser.add_argument("--bypass", default="target/release/bypass")
+    parser.add_argument("--profile", default="", help="a profile for the accelerated runs")
+    parser.add_argument("--module", action="append", help="only these modules of the suite")
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "bypass-suites")
+    parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    for name in options.suites:
+        if name not in SUITES:
+            parser.error(f"there is no suite {name!r}; there are {', '.join(SUITES)}")
+    options.work.mkdir(parents=True, exist_ok=True)
+    runner = Runner(options.bypass, options.profile, options.work)
+    if options.module:
+        python = sys.executable if options.suites == ["cpython"] else runner.python()
+        rows = compare_unittest(runner, python, options.module)
+    else:
+        rows = [row for name in options.suites or SUITES for row in SUITES[name](runner)]
+    text = markdown(rows)
+    print(text, end="")
+    if options.markdown:
+        options.markdown.write_text(text)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1))
+    return 1 if any(row["different"] for row in rows) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
