@@ -48,7 +48,47 @@ pub fn report(plan: &Plan, outcome: &Outcome, parts: Parts) -> String {
         distribution(&mut text, latency, &times.censored);
     }
     totals(&mut text, outcome);
+    steps(&mut text, plan, outcome);
+    probe(&mut text, outcome);
     text
+}
+
+/// One line for each step of a ramp.
+fn steps(text: &mut String, plan: &Plan, outcome: &Outcome) {
+    if plan.steps.len() < 2 {
+        return;
+    }
+    let _ = writeln!(text, "\n  Step  Connections  Requests/sec       p50       p99       Max");
+    for (number, (step, interval)) in plan.steps.iter().zip(&outcome.steps).enumerate() {
+        let times = &interval.times;
+        let latency = if plan.open.is_some() { &times.response } else { &times.service };
+        let length_ns = interval.end_ns.saturating_sub(interval.start_ns).max(1) as f64;
+        let rps = interval.counts.completed as f64 * 1e9 / length_ns;
+        let value = |ns: u64| padded(&time_us(ns as f64 / 1e3), 10);
+        let _ = writeln!(
+            text,
+            "  {number:>4}  {:>11}  {rps:>12.2}{}{}{}",
+            step.connections,
+            value(latency.at_ns(0.5)),
+            value(latency.at_ns(0.99)),
+            value(latency.max_ns())
+        );
+    }
+}
+
+/// What a bystander saw.
+fn probe(text: &mut String, outcome: &Outcome) {
+    let Some(probe) = &outcome.probe else { return };
+    let latency = &probe.times.response;
+    let _ = writeln!(
+        text,
+        "\n  Probe: {} requests, p50 {}, p99 {}, max {}, errors {}",
+        probe.counts.completed,
+        time_us(latency.at_ns(0.5) as f64 / 1e3),
+        time_us(latency.at_ns(0.99) as f64 / 1e3),
+        time_us(latency.max_ns() as f64 / 1e3),
+        probe.counts.errors.total()
+    );
 }
 
 fn row(text: &mut String, name: &str, cells: [String; 3], within: f64) {

@@ -3,20 +3,21 @@
 mod help;
 mod human;
 mod json;
+mod measure;
+mod merge;
 mod options;
+mod series;
 mod setup;
 mod spectrum;
+mod targets;
 mod units;
+mod values;
 
-use load_engine::plan::Plan;
-use load_engine::run::{run, Outcome};
+use load_engine::sink::Sink;
 use load_engine::sys::signal;
-use load_engine::transport::Plain;
-use load_engine::warnings::{self, Warning};
-use options::Typed;
-use setup::Refusal;
-use std::path::Path;
+use measure::Face;
 use std::process::ExitCode;
+use values::{usage, Refusal};
 
 /// A measurement failed.
 const FAILED: u8 = 1;
@@ -25,67 +26,76 @@ const BAD_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
-    match start(&arguments) {
+    let face = Face::of(arguments.first().map_or("", String::as_str));
+    match start(&arguments, face) {
         Ok(code) => ExitCode::from(code),
-        Err(Refusal::Usage(text)) => {
-            eprintln!("wirespeed-load: {text}");
-            ExitCode::from(BAD_USAGE)
+        Err(refusal) => ExitCode::from(refuse(refusal, face)),
+    }
+}
+
+/// Says why nothing was measured. As wrk the usage goes to standard output and the code is 1.
+fn refuse(refusal: Refusal, face: Face) -> u8 {
+    match refusal {
+        Refusal::Absent(text) => {
+            eprintln!("{}{text}", if face == Face::Own { "wirespeed-load: " } else { "" });
+            FAILED
         }
-        Err(Refusal::Target(text)) => {
+        Refusal::Usage(text) if face == Face::Own => {
             eprintln!("wirespeed-load: {text}");
-            ExitCode::from(FAILED)
+            BAD_USAGE
+        }
+        Refusal::Usage(text) => {
+            eprintln!("{text}");
+            if !text.starts_with("invalid URL") {
+                print!("{}", help::help());
+            }
+            FAILED
         }
     }
 }
 
-fn start(arguments: &[String]) -> Result<u8, Refusal> {
-    let typed = options::parse(&arguments[1..]).map_err(Refusal::Usage)?;
-    if typed.has("help") || typed.has("version") {
-        print!("{}", if typed.has("help") { help::help() } else { help::version() });
-        return Ok(0);
+fn start(arguments: &[String], face: Face) -> Result<u8, Refusal> {
+    let typed = options::parse(arguments.get(1..).unwrap_or_default()).map_err(Refusal::Usage)?;
+    if typed.has("version") {
+        print!("{}", help::version());
+        if typed.words.is_empty() {
+            return Ok(if face == Face::Own { 0 } else { FAILED });
+        }
     }
-    if let Some(text) = page_or_completion(&typed)? {
-        print!("{text}");
-        return Ok(0);
+    if typed.has("help") {
+        print!("{}", help::help());
+        return Ok(if face == Face::Own { 0 } else { FAILED });
     }
-    let plan = setup::plan(&typed)?;
-    let connections = plan.connections_max().to_string();
-    print!("{}", human::banner(&plan, &typed.words[0], &connections));
-    signal::watch();
-    let outcome = run(&plan, &|| Plain, &mut |_| {})
-        .map_err(|error| Refusal::Target(format!("cannot run: {error}")))?;
-    let found = warnings::find(&plan, &outcome);
-    finish(&typed, &plan, &outcome, &found, arguments)
-}
-
-/// The words that print something about the options instead of running.
-fn page_or_completion(typed: &Typed) -> Result<Option<String>, Refusal> {
     let words: Vec<&str> = typed.words.iter().map(String::as_str).collect();
-    match words[..] {
-        ["options-page"] => Ok(Some(help::page())),
-        ["completion", shell] => help::completion(shell).map(Some).ok_or_else(|| {
-            Refusal::Usage(format!("completion: '{shell}' is none of bash, zsh, fish"))
-        }),
-        _ => Ok(None),
+    match words.first().copied() {
+        Some("merge") => merge::merge(&typed.words[1..], typed.last("json")).map(|()| 0),
+        Some("sink") => sink(&words[1..]).map(|()| 0),
+        Some("completion") => completion(&words[1..]).map(|()| 0),
+        Some("options-page") => {
+            print!("{}", help::page());
+            Ok(0)
+        }
+        _ => measure::measure(&typed, arguments, face),
     }
 }
 
-fn finish(
-    typed: &Typed,
-    plan: &Plan,
-    outcome: &Outcome,
-    found: &[Warning],
-    arguments: &[String],
-) -> Result<u8, Refusal> {
-    let parts = human::Parts { latency: typed.has("latency"), uncorrected: false };
-    print!("{}", human::report(plan, outcome, parts));
-    for warning in found {
-        eprintln!("warning: {}", warning.text);
+fn completion(words: &[&str]) -> Result<(), Refusal> {
+    match words.first().and_then(|shell| help::completion(shell)) {
+        Some(text) => {
+            print!("{text}");
+            Ok(())
+        }
+        None => usage("completion: say bash, zsh or fish"),
     }
-    if let Some(path) = typed.last("json") {
-        let document = json::document(plan, outcome, found, arguments);
-        json::write(Path::new(path), &document)
-            .map_err(|error| Refusal::Target(format!("--json: cannot write {path}: {error}")))?;
-    }
-    Ok(0)
+}
+
+/// A null server until a signal comes.
+fn sink(words: &[&str]) -> Result<(), Refusal> {
+    let address = words.first().copied().unwrap_or("127.0.0.1:0");
+    signal::watch();
+    let sink = Sink::start(address)
+        .map_err(|error| Refusal::Absent(format!("sink: cannot listen on {address}: {error}")))?;
+    println!("listening on http://{}/", sink.address());
+    sink.wait();
+    Ok(())
 }

@@ -11,6 +11,8 @@ pub mod plan;
 pub mod random;
 pub mod run;
 pub mod schedule;
+pub mod script;
+pub mod sink;
 pub mod sys;
 pub mod transport;
 pub mod warnings;

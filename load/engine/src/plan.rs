@@ -198,10 +198,10 @@ impl Plan {
         stages
     }
 
-    /// The curve of batches over warm-up and window; `None` in closed loop.
-    pub fn curve(&self) -> Option<Curve> {
+    /// The curve of batches of `depth` requests over warm-up and window; `None` in closed loop.
+    pub fn curve(&self, depth: usize) -> Option<Curve> {
         let open = self.open.as_ref()?;
-        let depth = self.depth as f64;
+        let depth = depth as f64;
         let first_rps = open.stretches.first().map_or(0.0, |stretch| stretch.from_rps);
         let warmup =
             Stretch { length_ns: self.warmup_ns, from_rps: first_rps, to_rps: first_rps };

@@ -2,6 +2,7 @@
 
 use crate::interval::{Interval, Phase};
 use crate::plan::Plan;
+use crate::script::{Command, Script, ScriptMain, Shape, ThreadScript};
 use crate::sys::affinity;
 use crate::sys::clock::{monotonic_ns, realtime_ns, CpuTime, SECOND_NS};
 use crate::transport::Transport;
@@ -10,7 +11,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Condvar, Mutex};
-use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 /// Time between "all threads are ready" and the common start.
@@ -121,6 +121,18 @@ impl Gate {
         }
     }
 
+    /// Called by a thread that has failed: the others shall not wait for it.
+    fn count_as_ready(&self) {
+        self.lock().ready += 1;
+        self.changed.notify_all();
+    }
+
+    /// There will be no run: nobody shall wait for it.
+    fn abandon(&self) {
+        self.lock().base_ns = Some(0);
+        self.changed.notify_all();
+    }
+
     /// Waits until `threads` threads are ready, then sets the moment.
     fn open(&self, threads: usize, moment: impl FnOnce() -> u64) -> u64 {
         let mut state = self.lock();
@@ -134,65 +146,151 @@ impl Gate {
     }
 }
 
-/// Runs `plan`. `transports` makes the transport of each thread; `observe` sees every second.
+/// Runs `plan`. `transports` makes the transport of each thread; `observe` sees every second;
+/// `after` sees the outcome while the threads still are there for the script's `done`.
 pub fn run<T: Transport>(
     plan: &Plan,
+    script: Option<&ScriptMain>,
     transports: &(dyn Fn() -> T + Sync),
     observe: &mut dyn FnMut(&Second),
-) -> io::Result<Outcome> {
+    after: &mut dyn FnMut(&Outcome),
+) -> io::Result<()> {
     let probe_plan = plan.probe.as_ref().map(|probe| probe.plan(plan));
     let gate = Gate::default();
+    let common = Common { gate: &gate, script: script.map(|main| &main.script), transports };
     std::thread::scope(|scope| {
         let (finished, intervals) = channel();
+        let (ended, endings) = channel();
         let start = |plan, number, source| {
             let (give_back, spare) = channel();
+            let (commands, asked) = channel();
             let recorder = Recorder::new(source, finished.clone(), spare);
-            (spawn(scope, plan, number, transports, recorder, &gate), give_back)
+            let thread = Thread { plan, number, source, recorder, asked, ended: ended.clone() };
+            scope.spawn(move || thread.run(common));
+            (commands, give_back)
         };
-        let mut started: Vec<_> =
-            (0..plan.threads).map(|number| start(plan, number, number)).collect();
-        if let Some(probe_plan) = &probe_plan {
-            started.push(start(probe_plan, 0, plan.threads));
+        let load = (0..plan.threads).map(|number| start(plan, number, number));
+        let (mut commands, mut give_back): (Vec<_>, Vec<_>) = load.unzip();
+        if let Some(main) = script {
+            match main.set_up(&commands) {
+                Ok(shape) => proceed(&commands, shape),
+                Err(fault) => {
+                    gate.abandon();
+                    // dropping the commands ends the threads
+                    return Err(io::Error::other(fault));
+                }
+            }
         }
-        drop(finished);
-        let base_ns = gate.open(started.len(), || moment(plan));
-        let (handles, give_back): (Vec<_>, Vec<_>) = started.into_iter().unzip();
+        if let Some(probe_plan) = &probe_plan {
+            let probe = start(probe_plan, 0, plan.threads);
+            commands.push(probe.0);
+            give_back.push(probe.1);
+        }
+        drop((finished, ended));
+        let base_ns = gate.open(commands.len(), || moment(plan));
         let mut sum = Sum::new(plan, base_ns);
         sum.collect(&intervals, &give_back, observe);
-        let endings: Result<Vec<Ending>, io::Error> = handles.into_iter().map(join).collect();
-        Ok(sum.outcome(endings?))
+        let outcome = sum.outcome(in_order(&endings, commands.len())?)?;
+        after(&outcome);
+        proceed(&commands, Shape::default());
+        Ok(())
     })
 }
 
-fn spawn<'scope, 'env, T: Transport>(
-    scope: &'scope Scope<'scope, 'env>,
-    plan: &'env Plan,
+fn proceed(threads: &[Sender<Command>], shape: Shape) {
+    for commands in threads {
+        // a thread without a script does not listen
+        let _ = commands.send(Command::Proceed(shape));
+    }
+}
+
+/// What all threads are given.
+struct Common<'a, T> {
+    gate: &'a Gate,
+    script: Option<&'a Script>,
+    transports: &'a (dyn Fn() -> T + Sync),
+}
+
+impl<T> Clone for Common<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Common<'_, T> {}
+
+/// How a thread of a number ended.
+type Ended = (usize, io::Result<Ending>);
+
+/// What one thread is given.
+struct Thread<'a> {
+    plan: &'a Plan,
     number: usize,
-    transports: &'env (dyn Fn() -> T + Sync),
+    source: usize,
     recorder: Recorder,
-    gate: &'scope Gate,
-) -> ScopedJoinHandle<'scope, io::Result<Ending>> {
-    scope.spawn(move || {
+    asked: Receiver<Command>,
+    ended: Sender<Ended>,
+}
+
+impl Thread<'_> {
+    fn run<T: Transport>(self, common: Common<T>) {
         affinity::exact_timers();
-        let pinned = plan.pins.get(number).map_or(Ok(()), |&core| affinity::pin(core));
-        let worker = pinned.and_then(|()| Worker::new(plan, number, transports(), recorder));
-        let mut worker = match worker {
-            Ok(worker) => worker,
+        let Thread { plan, number, source, recorder, asked, ended } = self;
+        // the probe (whose source is not its number) sends the plain request
+        let script = common.script.filter(|_| source == number);
+        let prepared = prepare(plan, number, recorder, script, &asked, common.transports);
+        let (ending, script) = match prepared {
+            Ok(mut worker) => {
+                worker.connect();
+                let base_ns = common.gate.wait_for_start();
+                std::thread::sleep(Duration::from_nanos(base_ns.saturating_sub(monotonic_ns())));
+                let (ending, script) = worker.run(base_ns);
+                (Ok(ending), script)
+            }
             Err(error) => {
-                gate.wait_for_start();
-                return Err(error);
+                common.gate.count_as_ready();
+                (Err(error), None)
             }
         };
-        worker.connect();
-        let base_ns = gate.wait_for_start();
-        let now = monotonic_ns();
-        std::thread::sleep(Duration::from_nanos(base_ns.saturating_sub(now)));
-        Ok(worker.run(base_ns))
-    })
+        // nobody listens after a failure of another thread
+        let _ = ended.send((source, ending));
+        if let Some(mut script) = script {
+            script.serve(&asked);
+        }
+    }
 }
 
-fn join(handle: ScopedJoinHandle<'_, io::Result<Ending>>) -> io::Result<Ending> {
-    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+fn prepare<'p, T: Transport>(
+    plan: &'p Plan,
+    number: usize,
+    recorder: Recorder,
+    script: Option<&Script>,
+    asked: &Receiver<Command>,
+    transports: &(dyn Fn() -> T + Sync),
+) -> io::Result<Worker<'p, T>> {
+    if let Some(&core) = plan.pins.get(number) {
+        affinity::pin(core)?;
+    }
+    let script = script
+        .map(|script| {
+            let mut script = ThreadScript::open(script).map_err(io::Error::other)?;
+            if script.serve(asked) {
+                Ok(script)
+            } else {
+                Err(io::Error::other("the run was given up"))
+            }
+        })
+        .transpose()?;
+    Worker::new(plan, number, transports(), recorder, script)
+}
+
+/// The endings of all threads by number, or the first failure.
+fn in_order(endings: &Receiver<Ended>, threads: usize) -> io::Result<Vec<Ending>> {
+    let mut ordered: Vec<Option<Ending>> = vec![None; threads];
+    for (source, ending) in endings.iter().take(threads) {
+        ordered[source] = Some(ending?);
+    }
+    Ok(ordered.into_iter().flatten().collect())
 }
 
 /// The moment of the start, on the monotonic clock.
@@ -323,7 +421,10 @@ impl<'p> Sum<'p> {
         observe(&Second { interval, offset_ns });
     }
 
-    fn outcome(mut self, mut endings: Vec<Ending>) -> Outcome {
+    fn outcome(mut self, mut endings: Vec<Ending>) -> io::Result<Outcome> {
+        if let Some(fault) = endings.iter_mut().find_map(|ending| ending.fault.take()) {
+            return Err(io::Error::other(fault));
+        }
         if let (Some(probe), true) = (&mut self.outcome.probe, endings.len() > self.plan.threads) {
             if let Some(ending) = endings.pop() {
                 probe.times.response.add(&ending.censored);
@@ -349,7 +450,7 @@ impl<'p> Sum<'p> {
             });
         }
         self.outcome.seconds.sort_by_key(|second| second.offset_ns);
-        self.outcome
+        Ok(self.outcome)
     }
 }
 

@@ -8,6 +8,7 @@
 pub mod affinity;
 pub mod clock;
 pub mod epoll;
+pub mod lua;
 pub mod signal;
 pub mod socket;
 

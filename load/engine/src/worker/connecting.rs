@@ -69,7 +69,7 @@ impl<T: Transport> Worker<'_, T> {
         let connection = &mut self.connections[index];
         connection.fd = fd;
         connection.session = Some(session);
-        let inet = matches!(self.plan.targets[target].address, Address::Inet(_));
+        let inet = matches!(self.targets[target].address, Address::Inet(_));
         let result = self.prepare_and_connect(fd, target, inet);
         let registered = result.and_then(|connect| {
             let token = token(index, self.connections[index].generation);
@@ -183,6 +183,7 @@ impl<T: Transport> Worker<'_, T> {
         connection.parser = Parser::default();
         connection.spill = Vec::new();
         connection.outbox = Vec::new();
+        connection.answer = None;
         connection.session = None;
     }
 

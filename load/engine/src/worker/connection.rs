@@ -1,5 +1,6 @@
 //! The state of one connection; small, because there may be a hundred thousand.
 
+use crate::script::Answer;
 use crate::sys::socket::Fd;
 use load_http1::Parser;
 
@@ -52,6 +53,10 @@ pub struct Connection<S> {
     pub spill: Vec<u8>,
     /// Bytes of a request that found no room yet.
     pub outbox: Vec<u8>,
+    /// The requests in flight are HEAD requests, whose answers have no body.
+    pub head_only: bool,
+    /// What a script shall see of the answer being read.
+    pub answer: Option<Box<Answer>>,
     /// The session of its transport.
     pub session: Option<S>,
 }
@@ -75,6 +80,8 @@ impl<S> Connection<S> {
             parser: Parser::default(),
             spill: Vec::new(),
             outbox: Vec::new(),
+            head_only: false,
+            answer: None,
             session: None,
         }
     }

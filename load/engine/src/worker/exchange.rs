@@ -1,10 +1,12 @@
 //! Requests out, answers in: the hot path.
 
 use super::{Doing, Worker, UNKNOWN};
+use crate::script::Answer;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
 use crate::transport::Transport;
-use load_http1::{Done, Ignore, Malformed, Progress};
+use load_http1::{Done, Head, Ignore, Malformed, Progress};
+use std::cmp::Reverse;
 use std::io::{self, ErrorKind};
 
 /// Of so many answers one takes the full path although the template knows it.
@@ -33,7 +35,7 @@ impl<T: Transport> Worker<'_, T> {
         }
         match connection.doing {
             Doing::Busy => {
-                if !connection.outbox.is_empty() && ready.writable() {
+                if ready.writable() && (T::HANDSHAKES || !connection.outbox.is_empty()) {
                     self.send_rest(index);
                 }
                 if ready.readable() && self.connections[index].generation == generation {
@@ -143,6 +145,7 @@ impl<T: Transport> Worker<'_, T> {
                 }
                 Ok(Progress::Done(more, done)) => {
                     used += more;
+                    self.show_script(index, done);
                     self.complete(index, done, ended, now);
                     if self.connections[index].generation != generation {
                         return;
@@ -166,16 +169,20 @@ impl<T: Transport> Worker<'_, T> {
         let audit = self.answers_until_audit == 0;
         let expected = if audit { self.template.recognise(input) } else { None };
         self.answers_until_audit = AUDIT_EVERY;
-        let no_body = {
-            let target = &self.plan.targets[usize::from(connection.target)];
-            target.requests[connection.request as usize].head_only
-        };
         let template = &mut self.template;
         let mut heads = 0;
-        let progress = connection.parser.feed(input, no_body, &mut Ignore, &mut |head, bytes| {
+        let mut learn = |head: &Head, bytes: &[u8]| {
             heads += 1;
             template.learn(head, bytes);
-        })?;
+        };
+        let (parser, head_only) = (&mut connection.parser, connection.head_only);
+        let wanted = self.script.as_ref().is_some_and(|script| script.shape.wants_answers);
+        let progress = if wanted {
+            let answer = connection.answer.get_or_insert_default();
+            parser.feed(input, head_only, &mut **answer, &mut learn)?
+        } else {
+            parser.feed(input, head_only, &mut Ignore, &mut learn)?
+        };
         if let (Some((_, expected)), Progress::Done(_, done)) = (expected, progress) {
             if expected != done && heads > 0 {
                 self.template_usable = false;
@@ -183,6 +190,19 @@ impl<T: Transport> Worker<'_, T> {
             }
         }
         Ok(progress)
+    }
+
+    /// Shows a complete answer to the script that wants to see it.
+    fn show_script(&mut self, index: usize, done: Done) {
+        let Some(script) = &mut self.script else { return };
+        if !script.shape.wants_answers {
+            return;
+        }
+        let answer: Answer = self.connections[index].answer.take().map(|boxed| *boxed).unwrap_or_default();
+        if let Err(fault) = script.answer(done.status, answer) {
+            self.fault.get_or_insert(fault);
+        }
+        self.stopped |= script.stopped() || self.fault.is_some();
     }
 
     /// An answer is complete.
@@ -206,13 +226,14 @@ impl<T: Transport> Worker<'_, T> {
                 interval.times.response.record(now - connection.due_ns);
             }
         }
-        let request = connection.request as usize;
-        let expected = &mut self.lengths[usize::from(connection.target)][request];
-        if *expected != done.body_bytes && done.status < 300 {
-            if *expected == UNKNOWN {
-                *expected = done.body_bytes;
-            } else if done.body_bytes < *expected {
-                interval.counts.errors.short_body += 1;
+        let lengths = &mut self.lengths[usize::from(connection.target)];
+        if let Some(expected) = lengths.get_mut(connection.request as usize) {
+            if *expected != done.body_bytes && done.status < 300 {
+                if *expected == UNKNOWN {
+                    *expected = done.body_bytes;
+                } else if done.body_bytes < *expected && self.template_usable {
+                    interval.counts.errors.short_body += 1;
+                }
             }
         }
         connection.failures = 0;
@@ -244,8 +265,35 @@ impl<T: Transport> Worker<'_, T> {
             let generation = connection.generation;
             self.idle.push_back((index as u32, generation));
         } else if self.running && !self.stopped {
-            self.send(index, now, now);
+            if self.script.as_ref().is_some_and(|script| script.shape.delays) {
+                self.send_later(index, now);
+            } else {
+                self.send(index, now, now);
+            }
         }
+    }
+
+    /// Asks the script how long the next request shall wait.
+    #[cold]
+    fn send_later(&mut self, index: usize, now: u64) {
+        let Some(script) = &mut self.script else { return };
+        match script.delay_ns() {
+            Ok(delay_ns) => {
+                let connection = &mut self.connections[index];
+                connection.doing = Doing::Delayed;
+                let at_ns = now + delay_ns;
+                self.timers.push(Reverse((at_ns, index as u32, connection.generation)));
+                self.next_check_ns = self.next_check_ns.min(at_ns);
+            }
+            Err(fault) => self.give_up(fault),
+        }
+    }
+
+    /// The script has failed: the run is over.
+    #[cold]
+    fn give_up(&mut self, fault: String) {
+        self.fault.get_or_insert(fault);
+        self.stopped = true;
     }
 
     pub(super) fn set_not_busy(&mut self, index: usize, doing: Doing) {
@@ -260,38 +308,69 @@ impl<T: Transport> Worker<'_, T> {
     #[inline]
     pub(super) fn send(&mut self, index: usize, due_ns: u64, now: u64) {
         let connection = &mut self.connections[index];
-        let target = &self.plan.targets[usize::from(connection.target)];
-        let request = target.order[connection.cursor as usize];
+        connection.due_ns = due_ns;
+        connection.sent_ns = now;
+        connection.in_flight = self.depth as u16;
+        connection.doing = Doing::Busy;
+        self.busy += 1;
+        self.recorder.now.counts.sent += self.depth as u64;
+        if self.script.as_ref().is_some_and(|script| script.shape.dynamic) {
+            self.send_scripted(index, now);
+            return;
+        }
+        let target = &self.targets[usize::from(connection.target)];
+        let number = target.order[connection.cursor as usize];
         connection.cursor += 1;
         if connection.cursor as usize == target.order.len() {
             connection.cursor = 0;
         }
-        connection.request = request;
-        connection.due_ns = due_ns;
-        connection.sent_ns = now;
-        connection.in_flight = self.plan.depth as u16;
-        connection.doing = Doing::Busy;
-        self.busy += 1;
-        self.recorder.now.counts.sent += self.plan.depth as u64;
-        self.write(index, &target.requests[request as usize].bytes, now);
+        connection.request = number;
+        let request = &target.requests[number as usize];
+        connection.head_only = request.head_only;
+        let Some(session) = connection.session.as_mut() else { return };
+        let written = self.transport.write(session, connection.fd, &request.bytes);
+        if let Ok(length) = written {
+            self.recorder.now.counts.bytes_out += length as u64;
+            if length == request.bytes.len() {
+                return;
+            }
+        }
+        let bytes = request.bytes.clone();
+        self.not_all_written(index, written, &bytes, now);
+    }
+
+    /// Writes a request that the script makes now.
+    fn send_scripted(&mut self, index: usize, now: u64) {
+        let Some(script) = &mut self.script else { return };
+        match script.request() {
+            Ok(bytes) => {
+                self.connections[index].head_only = bytes.starts_with(b"HEAD ");
+                self.write(index, &bytes, now);
+            }
+            Err(fault) => self.give_up(fault),
+        }
     }
 
     /// Writes bytes; what finds no room waits for it.
-    #[inline]
     fn write(&mut self, index: usize, bytes: &[u8], now: u64) {
         let connection = &mut self.connections[index];
         let Some(session) = connection.session.as_mut() else { return };
-        let written = match self.transport.write(session, connection.fd, bytes) {
-            Ok(written) => written,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
-            Err(error) => {
-                self.fail(index, Failure::Write(error), now);
+        let written = self.transport.write(session, connection.fd, bytes);
+        if let Ok(length) = written {
+            self.recorder.now.counts.bytes_out += length as u64;
+            if length == bytes.len() {
                 return;
             }
-        };
-        self.recorder.now.counts.bytes_out += written as u64;
-        if written < bytes.len() {
-            self.keep_rest(index, &bytes[written..]);
+        }
+        self.not_all_written(index, written, bytes, now);
+    }
+
+    #[cold]
+    fn not_all_written(&mut self, index: usize, written: io::Result<usize>, bytes: &[u8], now: u64) {
+        match written {
+            Ok(length) => self.keep_rest(index, &bytes[length..]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.keep_rest(index, bytes),
+            Err(error) => self.fail(index, Failure::Write(error), now),
         }
     }
 
@@ -308,8 +387,17 @@ impl<T: Transport> Worker<'_, T> {
     /// There is room again.
     #[cold]
     fn send_rest(&mut self, index: usize) {
-        let rest = std::mem::take(&mut self.connections[index].outbox);
-        self.write(index, &rest, monotonic_ns());
+        let connection = &mut self.connections[index];
+        let rest = std::mem::take(&mut connection.outbox);
+        if let (true, Some(session)) = (T::HANDSHAKES, connection.session.as_mut()) {
+            if let Err(error) = self.transport.flush(session, connection.fd) {
+                self.fail(index, Failure::Write(error), monotonic_ns());
+                return;
+            }
+        }
+        if !rest.is_empty() {
+            self.write(index, &rest, monotonic_ns());
+        }
         let connection = &mut self.connections[index];
         if connection.outbox.is_empty() && connection.wants_room {
             connection.wants_room = false;
@@ -329,7 +417,10 @@ impl<T: Transport> Worker<'_, T> {
         }
         let begun = !connection.parser.at_start() || !connection.spill.is_empty();
         match connection.parser.end_of_stream() {
-            Ok(done) => self.complete(index, Done { keep_alive: false, ..done }, true, now),
+            Ok(done) => {
+                self.show_script(index, done);
+                self.complete(index, Done { keep_alive: false, ..done }, true, now);
+            }
             Err(class) if begun => {
                 let start = std::mem::take(&mut connection.spill);
                 self.show(class, &start);

@@ -17,8 +17,9 @@ pub use recorder::{CpuMark, Finished, Recorder};
 
 use crate::interval::Phase;
 use crate::latency::Latency;
-use crate::plan::{Late, Plan, Wait};
+use crate::plan::{Late, Plan, Rendered, Target, Wait};
 use crate::schedule::Schedule;
+use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::{Epoll, Events};
 use crate::sys::signal::stop_wanted;
@@ -60,6 +61,39 @@ pub struct Ending {
     pub open: usize,
     /// Connections that should have been.
     pub wanted: usize,
+    /// Why the script ended the run.
+    pub fault: Option<String>,
+}
+
+/// Takes over what a script says about address and request.
+fn adopt(script: &mut ThreadScript, targets: &mut Vec<Target>) -> io::Result<()> {
+    targets.truncate(1);
+    let Some(target) = targets.first_mut() else { return Ok(()) };
+    if let Some(address) = &script.address {
+        target.address = address.clone();
+    }
+    if !script.shape.dynamic {
+        let bytes = script.request().map_err(io::Error::other)?;
+        let head_only = bytes.starts_with(b"HEAD ");
+        target.requests = vec![Rendered { bytes, head_only }];
+        target.order = vec![0];
+    }
+    Ok(())
+}
+
+/// The same head means another length after HEAD than after GET.
+fn same_meaning(targets: &[Target]) -> bool {
+    let requests = || targets.iter().flat_map(|target| &target.requests);
+    !(requests().any(|r| r.head_only) && requests().any(|r| !r.head_only))
+}
+
+fn schedule(plan: &Plan, number: usize, depth: usize) -> Option<Schedule> {
+    let (curve, open) = (plan.curve(depth)?, plan.open.as_ref()?);
+    Some(if open.poisson {
+        Schedule::poisson(curve, number, plan.threads, open.seed)
+    } else {
+        Schedule::even(curve, number, plan.threads)
+    })
 }
 
 /// One sending thread.
@@ -71,7 +105,13 @@ pub struct Worker<'p, T: Transport> {
     events: Events,
     buffer: Vec<u8>,
     connections: Vec<Connection<T::Session>>,
+    targets: Vec<Target>,
     addresses: Vec<RawAddress>,
+    script: Option<ThreadScript>,
+    /// Requests of one batch.
+    depth: usize,
+    /// Why the script ended the run.
+    fault: Option<String>,
     /// Body length of the first answer to each request of each target.
     lengths: Vec<Vec<u64>>,
     template: Template,
@@ -108,19 +148,25 @@ impl<'p, T: Transport> Worker<'p, T> {
         number: usize,
         transport: T,
         recorder: Recorder,
+        script: Option<ThreadScript>,
     ) -> io::Result<Worker<'p, T>> {
+        let mut targets = plan.targets.clone();
+        let mut script = script;
+        if let Some(script) = &mut script {
+            adopt(script, &mut targets)?;
+        }
+        let shape = script.as_ref().map(|script| script.shape);
+        let depth = shape.map_or(plan.depth, |shape| shape.depth);
         let own = plan.share(plan.connections_max(), number);
-        let targets = plan.targets.len();
         // dealt so that targets have equal numbers over all threads
         let connections = (0..own)
-            .map(|index| Connection::new((index * plan.threads + number) % targets))
+            .map(|index| Connection::new((index * plan.threads + number) % targets.len()))
             .collect();
         let addresses: io::Result<Vec<_>> =
-            plan.targets.iter().map(|target| target.address.raw()).collect();
-        let lengths = plan.targets.iter().map(|t| vec![UNKNOWN; t.requests.len()]).collect();
-        let requests = || plan.targets.iter().flat_map(|target| &target.requests);
-        // the same head means another length after HEAD than after GET
-        let mixed = requests().any(|r| r.head_only) && requests().any(|r| !r.head_only);
+            targets.iter().map(|target| target.address.raw()).collect();
+        let lengths = targets.iter().map(|t| vec![UNKNOWN; t.requests.len()]).collect();
+        let template_usable = same_meaning(&targets)
+            && shape.is_none_or(|shape| !shape.wants_answers && !shape.dynamic);
         Ok(Worker {
             plan,
             number,
@@ -131,15 +177,14 @@ impl<'p, T: Transport> Worker<'p, T> {
             connections,
             addresses: addresses?,
             lengths,
+            targets,
+            script,
+            depth,
+            fault: None,
             template: Template::default(),
-            template_usable: !mixed,
+            template_usable,
             recorder,
-            schedule: plan.curve().map(|curve| match &plan.open {
-                Some(open) if open.poisson => {
-                    Schedule::poisson(curve, number, plan.threads, open.seed)
-                }
-                _ => Schedule::even(curve, number, plan.threads),
-            }),
+            schedule: schedule(plan, number, depth),
             due_ns: u64::MAX,
             idle: VecDeque::new(),
             timers: BinaryHeap::new(),
@@ -182,8 +227,8 @@ impl<'p, T: Transport> Worker<'p, T> {
             .all(|c| c.failures > 0 || matches!(c.doing, Doing::Idle | Doing::Busy))
     }
 
-    /// Runs the load from `base_ns` (monotonic) to its end.
-    pub fn run(mut self, base_ns: u64) -> Ending {
+    /// Runs the load from `base_ns` (monotonic) to its end; gives the script back.
+    pub fn run(mut self, base_ns: u64) -> (Ending, Option<ThreadScript>) {
         self.start(base_ns);
         while !self.stopped {
             let timeout_ns = self.waiting_time(monotonic_ns());
@@ -251,7 +296,7 @@ impl<'p, T: Transport> Worker<'p, T> {
 
     /// Sends what is due, as long as connections are free.
     fn pace(&mut self, mut now: u64) {
-        let depth = self.plan.depth as u64;
+        let depth = self.depth as u64;
         while self.due_ns <= now && self.running {
             if self.recorder.is_over(now) {
                 self.rotate(now);
@@ -369,12 +414,13 @@ impl<'p, T: Transport> Worker<'p, T> {
         }
     }
 
-    fn end(mut self) -> Ending {
+    fn end(mut self) -> (Ending, Option<ThreadScript>) {
         let now = monotonic_ns();
         let mut ending = Ending {
             polling_ns: self.polling_ns,
             stopped_ns: now,
             wanted: self.wanted,
+            fault: self.fault.take(),
             ..Ending::default()
         };
         for connection in &self.connections {
@@ -394,7 +440,7 @@ impl<'p, T: Transport> Worker<'p, T> {
         self.censor_unsent(now, &mut ending);
         self.recorder.finish(now);
         ending.window_cpu = self.recorder.window_cpu;
-        ending
+        (ending, self.script)
     }
 
     /// Enters requests that were due and never sent with their ages, in bulk if they are many.
@@ -403,7 +449,7 @@ impl<'p, T: Transport> Worker<'p, T> {
         let Some(schedule) = &self.schedule else { return };
         let end_ns = now.min(self.window_start_ns + self.plan.duration_ns());
         let unsent = schedule.left_until((end_ns - self.base_ns.min(end_ns)) as f64);
-        let depth = self.plan.depth as u64;
+        let depth = self.depth as u64;
         let points = unsent.min(POINTS);
         for point in 0..points {
             // the batches [from, to) have about the age of the one in their middle

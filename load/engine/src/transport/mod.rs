@@ -1,6 +1,10 @@
 //! The bytes of a connection: as they are, or encrypted. Chosen once for a run, so the plain way
 //! pays nothing for the other.
 
+mod tls;
+
+pub use tls::Tls;
+
 use crate::sys::socket::{self, Fd};
 use std::io;
 

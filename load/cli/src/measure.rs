@@ -1,0 +1,203 @@
+//! One measurement from its plan to its outputs.
+
+use crate::human::{self, Parts};
+use crate::json;
+use crate::options::Typed;
+use crate::series::{Live, Series};
+use crate::setup;
+use crate::spectrum;
+use crate::values::{choice, usage, Refusal};
+use crate::targets::Common;
+use load_engine::plan::Plan;
+use load_engine::run::{run, Outcome, Second};
+use load_engine::sink::Sink;
+use load_engine::sys::lua::flush_output;
+use load_engine::sys::signal;
+use load_engine::script::{Script, ScriptMain};
+use load_engine::sys::epoll::Trigger;
+use load_engine::transport::{Plain, Tls, Transport};
+use load_engine::warnings::{self, Warning};
+use std::path::Path;
+
+/// Whose manners the program has, by the name it was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Face {
+    /// Its own.
+    Own,
+    /// wrk's.
+    Wrk,
+    /// wrk2's: a rate is required.
+    Wrk2,
+}
+
+impl Face {
+    /// By the path of the program.
+    pub fn of(program: &str) -> Face {
+        match program.rsplit('/').next() {
+            Some("wrk") => Face::Wrk,
+            Some("wrk2") => Face::Wrk2,
+            _ => Face::Own,
+        }
+    }
+}
+
+/// Measures; the exit code.
+pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Refusal> {
+    if face == Face::Wrk2 && !typed.has("rate") {
+        return usage("Throughput MUST be specified with the --rate or -R option");
+    }
+    let live = [("auto", Live::Auto), ("always", Live::Always), ("never", Live::Never)];
+    let live = choice(typed, "live", &live)?;
+    let mut words = typed.words.clone();
+    let _sink = if typed.has("sink") { Some(start_sink(&mut words)?) } else { None };
+    let script_arguments = split_off_arguments(typed, &mut words);
+    let plan = setup::plan(typed, &words)?;
+    let script = script(typed, script_arguments, face)?;
+    print!("{}", human::banner(&plan, &plan.targets[0].url, &connections(&plan)));
+    signal::watch();
+    let mut series = Series::new(&plan, live, typed.has("hlog"));
+    let run = Run { typed, arguments, plan: &plan, script: script.as_ref() };
+    if plan.targets.iter().all(|target| target.tls_name.is_none()) {
+        return run.measure(&|| Plain, &mut series);
+    }
+    if plan.trigger == Trigger::Level {
+        return usage("--epoll: level is not for https");
+    }
+    // tried once here, so that the threads cannot fail
+    Tls::new(&plan.targets).map_err(Refusal::Usage)?;
+    let tls = || Tls::new(&plan.targets).expect("it could be made before");
+    run.measure(&tls, &mut series)
+}
+
+/// With a script the words after the URL are the script's.
+fn split_off_arguments(typed: &Typed, words: &mut Vec<String>) -> Vec<String> {
+    if !typed.has("script") {
+        return Vec::new();
+    }
+    let mut arguments = words.clone();
+    arguments.extend(typed.rest.iter().cloned());
+    words.truncate(1);
+    arguments
+}
+
+fn script(typed: &Typed, arguments: Vec<String>, face: Face) -> Result<Option<ScriptMain>, Refusal> {
+    let Some(file) = typed.last("script") else { return Ok(None) };
+    let text = match std::fs::read(file) {
+        Ok(text) => text,
+        // as wrk: said, and gone on without
+        Err(error) if face != Face::Own => {
+            eprintln!("{file}: {error}");
+            Vec::new()
+        }
+        Err(error) => return usage(format!("--script: cannot read {file}: {error}")),
+    };
+    let url = load_http1::url::Url::parse(&arguments[0]);
+    let Some(url) = url else { return usage(format!("invalid URL: {}", arguments[0])) };
+    let common = Common::read(typed, 1)?;
+    let open_loop = typed.has("rate");
+    let Common { method, headers, body, .. } = common;
+    let file = file.to_string();
+    let script = Script { file, text, arguments, url, method, headers, body, open_loop };
+    let main = ScriptMain::open(script).map_err(Refusal::Absent)?;
+    if let Some(fault) = &main.fault {
+        eprintln!("{fault}");
+    }
+    Ok(Some(main))
+}
+
+/// What a run and its outputs need to know.
+struct Run<'a> {
+    typed: &'a Typed,
+    arguments: &'a [String],
+    plan: &'a Plan,
+    script: Option<&'a ScriptMain>,
+}
+
+impl Run<'_> {
+    fn measure<T: Transport>(
+        &self,
+        transports: &(dyn Fn() -> T + Sync),
+        series: &mut Series,
+    ) -> Result<u8, Refusal> {
+        let mut result = Ok(0);
+        // both closures use the series, one during the run and one after it
+        let series = std::cell::RefCell::new(series);
+        let mut after = |outcome: &Outcome| result = self.finish(outcome, &mut series.borrow_mut());
+        let mut observe = |second: &Second| series.borrow_mut().take(second);
+        run(self.plan, self.script, transports, &mut observe, &mut after)
+            .map_err(|error| Refusal::Absent(error.to_string()))?;
+        result
+    }
+
+    fn finish(&self, outcome: &Outcome, series: &mut Series) -> Result<u8, Refusal> {
+        let (typed, plan) = (self.typed, self.plan);
+        series.end();
+        flush_output();
+        let found = warnings::find(plan, outcome);
+        print!("{}", human::report(plan, outcome, parts(typed)));
+        if let Some(script) = self.script {
+            script.done(outcome).map_err(Refusal::Absent)?;
+        }
+        for warning in &found {
+            eprintln!("warning: {}", warning.text);
+        }
+        write_files(typed, plan, outcome, &found, series, self.arguments)?;
+        Ok(u8::from(typed.has("strict") && !found.is_empty()))
+    }
+}
+
+fn start_sink(words: &mut Vec<String>) -> Result<Sink, Refusal> {
+    if !words.is_empty() {
+        return usage("--sink: takes the place of the URL; leave the URL out");
+    }
+    let sink = Sink::start("127.0.0.1:0")
+        .map_err(|error| Refusal::Absent(format!("--sink: cannot listen: {error}")))?;
+    words.push(format!("http://{}/", sink.address()));
+    Ok(sink)
+}
+
+/// As typed: one number, or from the first step to the last.
+fn connections(plan: &Plan) -> String {
+    let first = plan.steps.first().map_or(0, |step| step.connections);
+    let last = plan.steps.last().map_or(0, |step| step.connections);
+    if first == last {
+        first.to_string()
+    } else {
+        format!("{first}..{last}")
+    }
+}
+
+fn parts(typed: &Typed) -> Parts {
+    let uncorrected = typed.has("u_latency");
+    Parts { latency: typed.has("latency") || uncorrected, uncorrected }
+}
+
+fn write_files(
+    typed: &Typed,
+    plan: &Plan,
+    outcome: &Outcome,
+    found: &[Warning],
+    series: &Series,
+    arguments: &[String],
+) -> Result<(), Refusal> {
+    let unwritten = |name: &str, path: &str, error: std::io::Error| {
+        Refusal::Absent(format!("--{name}: cannot write {path}: {error}"))
+    };
+    let times = &outcome.total.times;
+    let latency = if plan.open.is_some() { &times.response } else { &times.service };
+    if let Some(path) = typed.last("json") {
+        let document = json::document(plan, outcome, found, arguments);
+        json::write(Path::new(path), &document).map_err(|error| unwritten("json", path, error))?;
+    }
+    let texts = [
+        ("csv", series.csv.clone()),
+        ("hlog", series.hlog_file(outcome.window_start_unix_ns)),
+        ("hgrm", spectrum::table(latency)),
+    ];
+    for (name, text) in texts {
+        if let Some(path) = typed.last(name) {
+            std::fs::write(path, text).map_err(|error| unwritten(name, path, error))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! What is written second by second: the live line, the CSV file, the HdrHistogram log.
+
+use crate::json::encoded;
+use crate::units::{metric, time_us};
+use load_engine::interval::Phase;
+use load_engine::plan::Plan;
+use load_engine::run::Second;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+
+/// Whether the live line is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Live {
+    /// If standard error is a terminal.
+    Auto,
+    /// Yes.
+    Always,
+    /// No.
+    Never,
+}
+
+/// Collects what the files shall hold while the run goes on.
+pub struct Series {
+    live: bool,
+    open: bool,
+    total_ns: u64,
+    shown: bool,
+    /// Lines of the CSV file.
+    pub csv: String,
+    /// Lines of the HdrHistogram log, without its head.
+    pub hlog: String,
+    keep_hlog: bool,
+}
+
+impl Series {
+    /// Nothing yet.
+    pub fn new(plan: &Plan, live: Live, keep_hlog: bool) -> Series {
+        let terminal = std::io::stderr().is_terminal();
+        Series {
+            live: live == Live::Always || (live == Live::Auto && terminal),
+            open: plan.open.is_some(),
+            total_ns: plan.duration_ns(),
+            shown: false,
+            csv: String::from(
+                "t_s,length_s,phase,step,completed,rps,p50_us,p99_us,max_us,errors\n",
+            ),
+            hlog: String::new(),
+            keep_hlog,
+        }
+    }
+
+    /// Takes one second.
+    pub fn take(&mut self, second: &Second) {
+        let interval = &second.interval;
+        let times = if self.open { &interval.times.response } else { &interval.times.service };
+        let length_s = (interval.end_ns - interval.start_ns) as f64 / 1e9;
+        let completed = interval.counts.completed;
+        let rps = completed as f64 / length_s.max(1e-9);
+        let errors = interval.counts.errors.total();
+        let us = |quantile| times.at_ns(quantile) as f64 / 1e3;
+        let phase = if interval.phase == Phase::Warmup { "warmup" } else { "measured" };
+        let _ = writeln!(
+            self.csv,
+            "{:.3},{length_s:.3},{phase},{},{completed},{rps:.1},{:.1},{:.1},{:.1},{errors}",
+            second.offset_ns as f64 / 1e9,
+            interval.step,
+            us(0.5),
+            us(0.99),
+            times.max_ns() as f64 / 1e3,
+        );
+        if self.keep_hlog && interval.phase == Phase::Measured {
+            self.log(second, length_s);
+        }
+        if self.live {
+            let left_ns = self.total_ns as i64 - second.offset_ns;
+            let left_s = (left_ns as f64 / 1e9 - length_s).max(0.0);
+            let (p50, p99) = (time_us(us(0.5)), time_us(us(0.99)));
+            eprint!(
+                "\r{phase:<8} {:>9}/s  p50 {p50:>9}  p99 {p99:>9}  errors {errors}  {left_s:.0} s left \x1b[K",
+                metric(rps)
+            );
+            // a terminal that is gone is no reason to stop
+            let _ = std::io::stderr().flush();
+            self.shown = true;
+        }
+    }
+
+    fn log(&mut self, second: &Second, length_s: f64) {
+        for (tag, latency) in second.interval.times.named() {
+            if (tag == "service" || tag == "response") && !latency.is_empty() {
+                let start_s = second.offset_ns as f64 / 1e9;
+                let max_ms = latency.max_ns() as f64 / 1e6;
+                let histogram = encoded(latency);
+                let _ = writeln!(
+                    self.hlog,
+                    "Tag={tag},{start_s:.3},{length_s:.3},{max_ms:.3},{histogram}"
+                );
+            }
+        }
+    }
+
+    /// Removes the live line.
+    pub fn end(&mut self) {
+        if self.shown {
+            eprint!("\r\x1b[K");
+            self.shown = false;
+        }
+    }
+
+    /// The whole log file for a window that began at `start_unix_ns`.
+    pub fn hlog_file(&self, start_unix_ns: u64) -> String {
+        let start_s = start_unix_ns as f64 / 1e9;
+        format!(
+            "#[Logged with wirespeed-load {}]\n#[Histogram log format version 1.3]\n\
+             #[StartTime: {start_s:.3} (seconds since epoch)]\n#[MaxValueDivisor: 1000000.0]\n\
+             \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n{}",
+            env!("CARGO_PKG_VERSION"),
+            self.hlog
+        )
+    }
+}

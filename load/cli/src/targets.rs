@@ -1,0 +1,240 @@
+//! Where requests go and what they ask: URLs, header fields, bodies, weights.
+
+use crate::options::Typed;
+use crate::values::{usage, Refusal};
+use load_engine::plan::{weighted_order, Rendered, Target};
+use load_engine::sys::socket::Address;
+use load_http1::request::Request;
+use load_http1::url::Url;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// Longest test of whether a target takes connections.
+const TEST_CONNECT: Duration = Duration::from_secs(5);
+/// Most requests until an order repeats.
+const WEIGHTS_MAX: u64 = 1_000_000;
+
+/// What all requests have in common.
+#[derive(Debug)]
+pub struct Common {
+    /// Method.
+    pub method: String,
+    /// Header fields.
+    pub headers: Vec<(String, String)>,
+    /// Body, if there is one.
+    pub body: Option<Vec<u8>>,
+    /// Copies of each request in a batch.
+    pub depth: usize,
+}
+
+/// A URL and how often it is asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    text: String,
+    url: Url,
+    weight: u32,
+}
+
+impl Common {
+    /// Reads the options that shape requests.
+    pub fn read(typed: &Typed, depth: usize) -> Result<Common, Refusal> {
+        let body = match (typed.last("body"), typed.last("body-file")) {
+            (Some(_), Some(_)) => return usage("--body and --body-file exclude each other"),
+            (Some(text), None) => Some(text.as_bytes().to_vec()),
+            (None, Some(path)) => Some(std::fs::read(path).map_err(|error| {
+                Refusal::Usage(format!("--body-file: cannot read {path}: {error}"))
+            })?),
+            (None, None) => None,
+        };
+        let method = typed.last("method").unwrap_or(if body.is_some() { "POST" } else { "GET" });
+        if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-') {
+            return usage(format!("--method: '{method}' is no method such as GET"));
+        }
+        Ok(Common { method: method.to_string(), headers: headers(typed)?, body, depth })
+    }
+
+    /// Whether the fields ask for one request per connection.
+    pub fn asks_to_close(&self) -> bool {
+        self.headers.iter().any(|(name, value)| {
+            name.eq_ignore_ascii_case("connection") && value.trim().eq_ignore_ascii_case("close")
+        })
+    }
+
+    fn render(&self, url: &Url) -> Rendered {
+        let request = Request {
+            method: &self.method,
+            path: &url.path,
+            host: &url.host_header(),
+            headers: &self.headers,
+            body: self.body.as_deref(),
+        };
+        Rendered {
+            bytes: request.render().repeat(self.depth),
+            head_only: self.method == "HEAD",
+        }
+    }
+}
+
+fn headers(typed: &Typed) -> Result<Vec<(String, String)>, Refusal> {
+    let mut fields = Vec::new();
+    for text in typed.all("header") {
+        match text.split_once(':') {
+            Some((name, value)) if !name.is_empty() && !text.contains(['\r', '\n']) => {
+                fields.push((name.to_string(), value.trim_start().to_string()));
+            }
+            _ => return usage(format!("--header: '{text}' is no field such as 'Name: value'")),
+        }
+    }
+    Ok(fields)
+}
+
+/// The targets of a run: one for each server, each with its requests.
+pub fn targets(typed: &Typed, words: &[String], common: &Common) -> Result<Vec<Target>, Refusal> {
+    let mut lines: Vec<Line> = Vec::new();
+    for word in words {
+        lines.push(Line { text: word.clone(), url: parse_url(word)?, weight: 1 });
+    }
+    if let Some(path) = typed.last("urls") {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Refusal::Usage(format!("--urls: cannot read {path}: {error}")))?;
+        let base = lines.first().map(|line| line.url.clone());
+        let listed = read_lines(&text, base.as_ref())
+            .map_err(|fault| Refusal::Usage(format!("--urls: {path}, {fault}")))?;
+        if base.is_some() {
+            // a URL beside the list only says which server the paths belong to
+            lines.clear();
+        }
+        lines.extend(listed);
+    }
+    if lines.is_empty() {
+        return usage("a URL is missing, such as http://127.0.0.1:8080/");
+    }
+    if lines.iter().map(|line| u64::from(line.weight)).sum::<u64>() > WEIGHTS_MAX {
+        return usage(format!("--urls: the weights add up to more than {WEIGHTS_MAX}"));
+    }
+    group(&lines, common)
+}
+
+fn parse_url(text: &str) -> Result<Url, Refusal> {
+    match Url::parse(text) {
+        Some(url) if matches!(url.scheme.as_str(), "http" | "https" | "unix") => Ok(url),
+        _ => usage(format!("invalid URL: {text}")),
+    }
+}
+
+fn read_lines(text: &str, base: Option<&Url>) -> Result<Vec<Line>, String> {
+    let mut lines = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.split(" #").next().unwrap_or_default().trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let fault = |what: &str| format!("line {}: {what}: {line}", number + 1);
+        let (weight, place) = match line.split_once(char::is_whitespace) {
+            Some((weight, place)) => {
+                let weight: u32 = weight.parse().map_err(|_| fault("the weight is no number"))?;
+                (weight, place.trim())
+            }
+            None => (1, line),
+        };
+        let url = match base {
+            Some(base) if place.starts_with('/') => {
+                Url { path: place.to_string(), ..base.clone() }
+            }
+            _ => parse_url(place).map_err(|_| fault("no URL (a path needs a URL beside --urls)"))?,
+        };
+        if weight > 0 {
+            lines.push(Line { text: place.to_string(), url, weight });
+        }
+    }
+    Ok(lines)
+}
+
+/// Puts URLs of the same server together.
+fn group(lines: &[Line], common: &Common) -> Result<Vec<Target>, Refusal> {
+    let same = |a: &Url, b: &Url| (&a.scheme, &a.host, &a.port) == (&b.scheme, &b.host, &b.port);
+    let mut groups: Vec<Vec<&Line>> = Vec::new();
+    for line in lines {
+        match groups.iter_mut().find(|group| same(&group[0].url, &line.url)) {
+            Some(group) => group.push(line),
+            None => groups.push(vec![line]),
+        }
+    }
+    if groups.len() > usize::from(u16::MAX) {
+        return usage("there are more than 65535 targets");
+    }
+    groups.into_iter().map(|group| target(&group, common)).collect()
+}
+
+fn target(lines: &[&Line], common: &Common) -> Result<Target, Refusal> {
+    let url = &lines[0].url;
+    let weights: Vec<u32> = lines.iter().map(|line| line.weight).collect();
+    Ok(Target {
+        url: lines[0].text.clone(),
+        address: resolve(url)?,
+        tls_name: url.is_tls().then(|| url.host.clone()),
+        requests: lines.iter().map(|line| common.render(&line.url)).collect(),
+        order: weighted_order(&weights),
+    })
+}
+
+/// The first address behind a URL that takes a connection.
+pub fn resolve(url: &Url) -> Result<Address, Refusal> {
+    let service = url.port.clone().unwrap_or_else(|| url.scheme.clone());
+    let refused = |reason: &dyn std::fmt::Display| {
+        Refusal::Absent(format!("unable to connect to {}:{service} {reason}", url.host))
+    };
+    if url.scheme == "unix" {
+        let path = std::path::PathBuf::from(&url.host);
+        UnixStream::connect(&path).map_err(|error| refused(&plain(&error)))?;
+        return Ok(Address::Unix(path));
+    }
+    let found = (url.host.as_str(), url.port_number()).to_socket_addrs();
+    let addresses = found.map_err(|error| {
+        Refusal::Absent(format!("unable to resolve {}:{service} {}", url.host, plain(&error)))
+    })?;
+    let mut last = None;
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, TEST_CONNECT) {
+            Ok(_) => return Ok(Address::Inet(address)),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.map_or_else(|| refused(&"no address"), |error| refused(&plain(&error))))
+}
+
+/// The text of an error without its number, as wrk prints it.
+fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_weights_comments_and_paths() {
+        let base = Url::parse("http://h:81/x").expect("a URL");
+        let text = "# list\n3 /a\n/b # often\n\n2 http://other/c\n0 /never\n";
+        let lines = read_lines(text, Some(&base)).expect("correct");
+        let short: Vec<_> =
+            lines.iter().map(|line| (line.weight, line.url.host.as_str(), line.url.path.as_str()));
+        assert_eq!(short.collect::<Vec<_>>(), [(3, "h", "/a"), (1, "h", "/b"), (2, "other", "/c")]);
+        assert_eq!(
+            read_lines("x /a", Some(&base)),
+            Err("line 1: the weight is no number: x /a".to_string())
+        );
+        assert!(read_lines("/a", None).is_err());
+    }
+
+    #[test]
+    fn a_batch_is_copies_of_one_request() {
+        let common =
+            Common { method: "HEAD".into(), headers: Vec::new(), body: None, depth: 2 };
+        let rendered = common.render(&Url::parse("http://h/x").expect("a URL"));
+        assert!(rendered.head_only);
+        assert_eq!(rendered.bytes, b"HEAD /x HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2));
+    }
+}

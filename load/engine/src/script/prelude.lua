@@ -1,0 +1,48 @@
+-- The table `wrk` as scripts know it. `lookup` and `connect` are added by the host.
+local wrk = { scheme = "http", host = "localhost", method = "GET", path = "/", headers = {} }
+
+-- Keeps the addresses that take a connection.
+function wrk.resolve(host, service)
+  local reachable = {}
+  for _, address in ipairs(wrk.lookup(host, service)) do
+    if wrk.connect(address) then
+      reachable[#reachable + 1] = address
+    end
+  end
+  wrk.addrs = reachable
+end
+
+-- Runs in the main state for each thread.
+function wrk.setup(thread)
+  thread.addr = wrk.addrs[1]
+  if type(setup) == "function" then setup(thread) end
+end
+
+local function host_field()
+  local name = wrk.host
+  if name:find(":", 1, true) then name = "[" .. name .. "]" end
+  return wrk.port and name .. ":" .. wrk.port or name
+end
+
+-- Runs in each thread's state before its first request.
+function wrk.init(args)
+  wrk.headers["Host"] = wrk.headers["Host"] or host_field()
+  if type(init) == "function" then init(args) end
+  local ready = wrk.format()
+  wrk.request = function() return ready end
+end
+
+-- The text of a request. Host and Content-Length are set in the table that was given.
+function wrk.format(method, path, headers, body)
+  headers = headers or wrk.headers
+  body = body or wrk.body
+  headers["Host"] = headers["Host"] or wrk.headers["Host"]
+  headers["Content-Length"] = body and #body
+  local text = (method or wrk.method) .. " " .. (path or wrk.path) .. " HTTP/1.1\r\n"
+  for name, value in pairs(headers) do
+    text = text .. name .. ": " .. tostring(value) .. "\r\n"
+  end
+  return text .. "\r\n" .. (body or "")
+end
+
+return wrk

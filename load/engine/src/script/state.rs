@@ -1,0 +1,120 @@
+//! A Lua state with the table `wrk` in it.
+
+use super::Script;
+use crate::sys::clock::monotonic_ns;
+use crate::sys::lua;
+use crate::sys::socket::Address;
+use mlua::{Function, Lua, MetaMethod, Table, UserData, UserDataMethods, Value};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// Longest wait of `wrk.connect`.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// An address as scripts see it.
+#[derive(Clone, Debug)]
+pub struct ScriptAddress(pub Address);
+
+impl UserData for ScriptAddress {
+    fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
+        methods.add_meta_method(MetaMethod::ToString, |_, this, ()| Ok(this.0.to_string()));
+    }
+}
+
+/// Opens a state and runs the script in it. A fault of the script's own text is returned beside
+/// the state: wrk prints it and goes on with what was defined before it.
+pub fn open(script: &Script) -> mlua::Result<(Lua, Option<String>)> {
+    let lua = lua::open();
+    let wrk: Table = lua.load(include_str!("prelude.lua")).set_name("=wrk").eval()?;
+    fill(&lua, &wrk, script)?;
+    lua.globals().set("wrk", wrk)?;
+    // the name makes messages begin with file and line, as those of wrk
+    let loaded = lua.load(&script.text[..]).set_name(format!("@{}", script.file)).exec();
+    let fault = loaded.err().map(|error| format!("{}: {}", script.file, message(&error)));
+    Ok((lua, fault))
+}
+
+fn fill(lua: &Lua, wrk: &Table, script: &Script) -> mlua::Result<()> {
+    let url = &script.url;
+    wrk.set("scheme", url.scheme.as_str())?;
+    wrk.set("host", url.host.as_str())?;
+    wrk.set("port", url.port.as_deref())?;
+    wrk.set("path", url.path.as_str())?;
+    wrk.set("method", script.method.as_str())?;
+    if let Some(body) = &script.body {
+        wrk.set("body", lua.create_string(body)?)?;
+    }
+    let headers: Table = wrk.get("headers")?;
+    for (name, value) in &script.headers {
+        headers.raw_set(name.as_str(), value.as_str())?;
+    }
+    wrk.set("lookup", lua.create_function(lookup)?)?;
+    wrk.set("connect", lua.create_function(connect)?)?;
+    wrk.set("time_us", lua.create_function(|_, ()| Ok((monotonic_ns() / 1000) as f64))?)
+}
+
+fn lookup(lua: &Lua, (host, service): (String, Value)) -> mlua::Result<Table> {
+    let service = match &service {
+        Value::String(text) => text.to_string_lossy(),
+        Value::Integer(number) => number.to_string(),
+        Value::Number(number) => number.to_string(),
+        _ => return Err(mlua::Error::runtime("wrk.lookup: the service is no name or number")),
+    };
+    let port = port_of(&service)
+        .ok_or_else(|| mlua::Error::runtime(format!("unable to resolve {host}:{service}")))?;
+    if host.starts_with('/') {
+        let address = ScriptAddress(Address::Unix(host.into()));
+        return lua.create_sequence_from([lua.create_userdata(address)?]);
+    }
+    let found = (host.as_str(), port).to_socket_addrs();
+    let found = found.map_err(|error| {
+        mlua::Error::runtime(format!("unable to resolve {host}:{service} {error}"))
+    })?;
+    let list = lua.create_table()?;
+    for address in found {
+        list.push(lua.create_userdata(ScriptAddress(Address::Inet(address)))?)?;
+    }
+    Ok(list)
+}
+
+/// A number, or a name that the system knows.
+fn port_of(service: &str) -> Option<u16> {
+    if let Ok(port) = service.parse() {
+        return Some(port);
+    }
+    match service {
+        "http" | "unix" => return Some(80),
+        "https" => return Some(443),
+        _ => {}
+    }
+    let known = std::fs::read_to_string("/etc/services").ok()?;
+    known.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        let name = words.next()?;
+        let port = words.next()?.strip_suffix("/tcp")?;
+        if name == service { port.parse().ok() } else { None }
+    })
+}
+
+fn connect(_: &Lua, address: mlua::UserDataRef<ScriptAddress>) -> mlua::Result<bool> {
+    Ok(match &address.0 {
+        Address::Inet(address) => TcpStream::connect_timeout(address, CONNECT_MAX).is_ok(),
+        Address::Unix(path) => UnixStream::connect(path).is_ok(),
+    })
+}
+
+/// A global function, if the script has defined it.
+pub fn function(lua: &Lua, name: &str) -> Option<Function> {
+    lua.globals().get::<Option<Function>>(name).ok().flatten()
+}
+
+/// The text of an error with its traceback.
+pub fn message(error: &mlua::Error) -> String {
+    match error {
+        mlua::Error::CallbackError { traceback, cause } => format!("{}\n{traceback}", message(cause)),
+        mlua::Error::RuntimeError(text) => text.clone(),
+        mlua::Error::SyntaxError { message, .. } => message.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,217 @@
+//! A script's state in a sending thread.
+
+use super::state::{function, message, open, ScriptAddress};
+use super::transfer::Transfer;
+use super::Script;
+use crate::sys::socket::Address;
+use load_http1::Sink;
+use mlua::{Function, Lua, Table, UserData, UserDataFields, UserDataMethods};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, Sender};
+
+/// What the main thread asks of a thread's state.
+pub enum Command {
+    /// Read a global.
+    Get(String, Sender<Result<Transfer, String>>),
+    /// Set a global.
+    Set(String, Transfer, Sender<Result<(), String>>),
+    /// End this thread's load when it runs, or at once if it does.
+    Stop,
+    /// Use this address.
+    Address(Address),
+    /// Run `init`.
+    Init(Sender<Result<(), String>>),
+    /// Render a request to look at, and say what the script defines.
+    Inspect(Sender<Result<Facts, String>>),
+    /// Go on with the run (first time) or end (second time).
+    Proceed(Shape),
+}
+
+/// What a script defines, and one of its requests.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// A request as the thread would send it.
+    pub request: Vec<u8>,
+    /// What it defines.
+    pub shape: Shape,
+}
+
+/// Decided on thread 1 for all threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shape {
+    /// Requests in one text.
+    pub depth: usize,
+    /// The request is another each time.
+    pub dynamic: bool,
+    /// `response` wants to see answers.
+    pub wants_answers: bool,
+    /// `delay` is asked before each request.
+    pub delays: bool,
+}
+
+/// The thread as its own script sees it: `wrk.thread`.
+struct Own {
+    address: Option<Address>,
+    stop: Rc<Cell<bool>>,
+}
+
+impl UserData for Own {
+    fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
+        fields.add_field_method_get("addr", |_, this| Ok(this.address.clone().map(ScriptAddress)));
+    }
+
+    fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
+        methods.add_method("stop", |_, this, ()| {
+            this.stop.set(true);
+            Ok(())
+        });
+        methods.add_method("get", |lua, _, name: String| lua.globals().get::<mlua::Value>(name));
+        methods.add_method("set", |lua, _, (name, value): (String, mlua::Value)| {
+            lua.globals().set(name, value)
+        });
+    }
+}
+
+/// Headers and body of an answer, for `response`.
+#[derive(Default)]
+pub struct Answer {
+    headers: Vec<(Vec<u8>, Vec<u8>)>,
+    body: Vec<u8>,
+}
+
+impl Sink for Answer {
+    fn header(&mut self, name: &[u8], value: &[u8]) {
+        self.headers.push((name.to_vec(), value.to_vec()));
+    }
+
+    fn body(&mut self, piece: &[u8]) {
+        self.body.extend_from_slice(piece);
+    }
+}
+
+/// The state and the functions that the run calls.
+pub struct ThreadScript {
+    lua: Lua,
+    arguments: Vec<String>,
+    stop: Rc<Cell<bool>>,
+    /// Where this thread sends, if `setup` has said so.
+    pub address: Option<Address>,
+    /// What was decided for all threads.
+    pub shape: Shape,
+    request: Option<Function>,
+    response: Option<Function>,
+    delay: Option<Function>,
+}
+
+impl ThreadScript {
+    /// Loads the script in a state of this thread.
+    pub fn open(script: &Script) -> Result<ThreadScript, String> {
+        // the main state has already told about a fault in the script's text
+        let (lua, _) = open(script).map_err(|error| message(&error))?;
+        Ok(ThreadScript {
+            lua,
+            arguments: script.arguments.clone(),
+            stop: Rc::default(),
+            address: None,
+            shape: Shape::default(),
+            request: None,
+            response: None,
+            delay: None,
+        })
+    }
+
+    /// Does what the main thread asks until it says to proceed; false if it is gone.
+    pub fn serve(&mut self, commands: &Receiver<Command>) -> bool {
+        for command in commands {
+            // an asker that is gone needs no answer
+            match command {
+                Command::Get(name, reply) => drop(reply.send(self.get(&name))),
+                Command::Set(name, value, reply) => drop(reply.send(self.set(&name, &value))),
+                Command::Stop => self.stop.set(true),
+                Command::Address(address) => self.address = Some(address),
+                Command::Init(reply) => drop(reply.send(self.init())),
+                Command::Inspect(reply) => drop(reply.send(self.inspect())),
+                Command::Proceed(shape) => {
+                    self.shape = shape;
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn get(&self, name: &str) -> Result<Transfer, String> {
+        let value = self.lua.globals().get::<mlua::Value>(name);
+        value.and_then(|value| Transfer::take(&value)).map_err(|error| message(&error))
+    }
+
+    fn set(&self, name: &str, value: &Transfer) -> Result<(), String> {
+        let set = value.give(&self.lua).and_then(|value| self.lua.globals().set(name, value));
+        set.map_err(|error| message(&error))
+    }
+
+    fn init(&mut self) -> Result<(), String> {
+        self.try_init().map_err(|error| message(&error))
+    }
+
+    fn try_init(&mut self) -> mlua::Result<()> {
+        let wrk: Table = self.lua.globals().get("wrk")?;
+        let own = Own { address: self.address.clone(), stop: Rc::clone(&self.stop) };
+        wrk.set("thread", own)?;
+        let arguments = self.lua.create_table()?;
+        for (index, argument) in self.arguments.iter().enumerate() {
+            arguments.raw_set(index, argument.as_str())?;
+        }
+        wrk.get::<Function>("init")?.call::<()>(arguments)?;
+        let ready: Function = wrk.get("request")?;
+        self.request = Some(function(&self.lua, "request").unwrap_or(ready));
+        self.response = function(&self.lua, "response");
+        self.delay = function(&self.lua, "delay");
+        Ok(())
+    }
+
+    fn inspect(&mut self) -> Result<Facts, String> {
+        let shape = Shape {
+            depth: 1,
+            dynamic: function(&self.lua, "request").is_some(),
+            wants_answers: self.response.is_some(),
+            delays: self.delay.is_some(),
+        };
+        Ok(Facts { request: self.request()?, shape })
+    }
+
+    /// The next request.
+    pub fn request(&mut self) -> Result<Vec<u8>, String> {
+        let Some(request) = &self.request else { return Err("there is no request".to_string()) };
+        let text = request.call::<mlua::String>(()).map_err(|error| message(&error))?;
+        let bytes = text.as_bytes().to_vec();
+        Ok(bytes)
+    }
+
+    /// Shows an answer to the script.
+    pub fn answer(&mut self, status: u16, answer: Answer) -> Result<(), String> {
+        let Some(response) = &self.response else { return Ok(()) };
+        self.show(response, status, &answer).map_err(|error| message(&error))
+    }
+
+    fn show(&self, response: &Function, status: u16, answer: &Answer) -> mlua::Result<()> {
+        let headers = self.lua.create_table()?;
+        for (name, value) in &answer.headers {
+            headers.raw_set(self.lua.create_string(name)?, self.lua.create_string(value)?)?;
+        }
+        response.call::<()>((status, headers, self.lua.create_string(&answer.body)?))
+    }
+
+    /// How long the next request shall wait.
+    pub fn delay_ns(&mut self) -> Result<u64, String> {
+        let Some(delay) = &self.delay else { return Ok(0) };
+        let ms = delay.call::<f64>(()).map_err(|error| message(&error))?;
+        Ok((ms.max(0.0) * 1e6) as u64)
+    }
+
+    /// Whether the script has ended this thread's load.
+    pub fn stopped(&self) -> bool {
+        self.stop.get()
+    }
+}
