@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from wirespeed.report import charts, plot, story, tables, wording
+from wirespeed.report import charts, heat, plot, story, tables, wording
 from wirespeed.report.charts import Chart
 from wirespeed.report.tables import Grid
 from wirespeed.results.model import Process, Trial
@@ -122,6 +122,7 @@ def _facts(summary: Summary, level: int) -> dict[str, Any]:
         "worst": lambda f: min(f.judged, key=story.merit) if f.judged else None,
         "metric_name": lambda metric: wording.measure(metric).label,
         "bars": gain_bars(summary),
+        "maps": heat.maps(summary),
         "shapes": tables.shapes(summary),
         "sections": [_section(summary, sheet, level) for sheet in summary.sheets],
         "is_reduced": level < DETAIL_LEVELS[0],

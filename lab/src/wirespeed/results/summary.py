@@ -302,7 +302,8 @@ def _each(run: Run, spec: Mapping[str, Any], cells: list[Cell]) -> tuple[str, ..
 def _sheet(run: Run, number: int, spec: Mapping[str, Any], fixed: Axes, cells: list[Cell]) -> Sheet:
     row_axes = tuple(_listed(spec.get("rows")))
     column_axis = spec.get("columns")
-    cells = sorted(cells, key=lambda cell: _order(run, cell.axes, row_axes))
+    placed = [*row_axes, *([column_axis] if column_axis else [])]
+    cells = sorted(cells, key=lambda cell: _order(run, cell.axes, placed))
     rows = tuple(dict.fromkeys(tuple(cell.axes.get(a) for a in row_axes) for cell in cells))
     seen = {str(cell.axes.get(column_axis)) for cell in cells} if column_axis else set()
     columns = tuple(v for v in run.axes.get(column_axis or "", []) if str(v) in seen) or (None,)
