@@ -27,7 +27,8 @@ def redis(runner):
 def memcached(runner):
     """pymemcache's integration tests."""
     server = ["memcached", "-l", "127.0.0.1", "-p", "{port}", "-u", "nobody", "-U", "0"]
-    return _compare(runner, "pymemcache", server, ["pymemcache/test"],
+    return _compare(runner, "pymemcache", server, ["pymemcache/test/test_integration.py",
+                                                      "pymemcache/test/test_utils.py"],
                     ["--server=127.0.0.1", "--port={port}"])
 
 
@@ -47,8 +48,8 @@ def _source(runner, package):
     folder = runner.work / f"{package}-source"
     if not folder.exists():
         python = runner.python()
-        subprocess.run([python, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:",
-                        "--no-build-isolation", "-d", folder, package], check=False)
+        subprocess.run([python, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", package,
+                        "-d", folder, package], check=False)
         for archive in folder.glob("*.tar.gz"):
             with tarfile.open(archive) as tar:
                 tar.extractall(folder, filter="data")
@@ -69,8 +70,8 @@ def _run(runner, source, server, tests, options, accelerated):
     report.unlink(missing_ok=True)
     try:
         _wait(port)
-        words = [runner.python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-x",
-                 "--maxfail=400", f"--junitxml={report}",
+        words = [runner.python(), "-m", "pytest", "-q", "-p", "no:cacheprovider",
+                 "-o", "addopts=", f"--junitxml={report}",
                  *(word.format(port=port) for word in options), *tests]
         subprocess.run(runner.command(words, accelerated), cwd=source, timeout=MINUTES_MAX * 60,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
