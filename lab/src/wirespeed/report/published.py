@@ -61,6 +61,7 @@ class Figure:
     text: str
     unit: str
     table: str
+    link_gbps: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Document:
     """One file of published figures, looked up by what identifies a figure."""
 
     name: str
-    figures: Mapping[tuple[str, ...], tuple[float, str, str]]
+    figures: Mapping[tuple[str, ...], tuple[float, str, str, str]]
 
     def figure(
         self,
@@ -88,8 +89,9 @@ class Document:
             key = (metric, _plain(payload), _link(axes.get("link")), _plain(count), who)
             found = self.figures.get(key)
             if found:
-                value, unit, table = found
-                return Figure(value * scale, self.style(metric).text(value * scale), unit, table)
+                value, unit, table, link = found
+                text = self.style(metric).text(value * scale)
+                return Figure(value * scale, text, unit, table, link)
         return None
 
     def gain(self, table: str, count: object, who: str) -> float | None:
@@ -126,18 +128,18 @@ def _read(path: Path) -> Document:
 
 def _keyed(
     rows: Iterable[Mapping[str, str]],
-) -> Iterable[tuple[tuple[str, ...], tuple[float, str, str]]]:
-    for row in rows:
+) -> Iterable[tuple[tuple[str, ...], tuple[float, str, str, str]]]:
+    for row in sorted(rows, key=lambda row: float(row.get("link_gbps") or 0)):
         count = row.get("instances_or_connections") or row.get("connections") or ""
         who = row.get("stack") or row.get("server") or ""
-        table = row.get("table", "")
-        found = (float(row["value"]), row["unit"], table)
+        table, link = row.get("table", ""), row.get("link_gbps", "")
+        found = (float(row["value"]), row["unit"], table, link)
         if row["metric"] == "gain_printed":
             yield ("gain_printed", table, count, who), found
             continue
-        payload, link = row.get("payload_bytes", ""), row.get("link_gbps", "")
+        payload = row.get("payload_bytes", "")
         yield (row["metric"], payload, link, count, who), found
-        # A document with one link only is also found by cells that name no link.
+        # A cell whose link has no rate (loopback) stands beside the fastest published link.
         yield (row["metric"], payload, "", count, who), found
 
 

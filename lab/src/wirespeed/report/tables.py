@@ -272,11 +272,18 @@ def _notes(summary: Summary, sheet: Sheet, beside: Source | None) -> tuple[str, 
             "2^20-byte megabytes a second times 8 / 1000."
         )
     if beside:
-        tables = sorted({figure.table for figure in _figures(sheet, beside) if figure.table})
-        names = [f"Table {name[1:]}" for name in tables if name[:1] == "T"]
-        if names:
-            notes.append(f"Published: {wording.listed(names)} of the document.")
+        notes += _document_note(_figures(sheet, beside), str(sheet.fixed.get("link", "")))
     return tuple(notes)
+
+
+def _document_note(figures: Sequence[Figure], link: str) -> list[str]:
+    """Which table of the document stands here, and over which link it was measured."""
+    names = [
+        f"Table {table[1:]}" + (f" ({gbps} GbE)" if link and gbps else "")
+        for table, gbps in sorted({(figure.table, figure.link_gbps) for figure in figures})
+        if table[:1] == "T"
+    ]
+    return [f"Published: {wording.listed(names)} of the document."] if names else []
 
 
 def _figures(sheet: Sheet, beside: Source) -> list[Figure]:
