@@ -28,7 +28,9 @@ JSON = {
 
 
 def instance(argv=(), cores=(1, 3)):
-    return Instance("gen", 0, "load", "load", list(argv), list(cores), None, "", {}, {}, None, {}, {})
+    return Instance(
+        "gen", 0, "load", "load", list(argv), list(cores), None, "", {}, {}, None, {}, {}
+    )
 
 
 def run_in(folder):

@@ -23,7 +23,9 @@ def instance(argv, workers=2, template=None, tool="nginx"):
 
 def test_nginx_workers_get_one_core_each(tmp_path):
     shutil.copy(TEMPLATE, tmp_path / "nginx.conf.j2")
-    web = instance(["nginx", "-c", f"{tmp_path}/nginx.conf"], template={"nginx.conf": "nginx.conf.j2"})
+    web = instance(
+        ["nginx", "-c", f"{tmp_path}/nginx.conf"], template={"nginx.conf": "nginx.conf.j2"}
+    )
     nginx.command(web, tmp_path / "recipe.toml", tmp_path)
     text = (tmp_path / "nginx.conf").read_text()
     assert "worker_processes 2;" in text

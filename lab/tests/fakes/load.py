@@ -1,7 +1,8 @@
 """A small real load generator that writes the JSON of wirespeed-load: one thread, few requests.
 
 It makes a request now and then for the planned time, so that stories are about the lab and not
-about speed. `WIRESPEED_FAKE_RPS` sets the rate that it reports, `WIRESPEED_FAKE_EXIT` its exit code.
+about speed. `WIRESPEED_FAKE_RPS` sets the rate that it reports,
+`WIRESPEED_FAKE_EXIT` its exit code.
 """
 
 import argparse

@@ -43,8 +43,15 @@ def host(request, tmp_path):
 
 
 def spawn(host, tmp_path, name="app", argv=("sh", "-c", SPAWNS), **more):
-    return host.ask("spawn", name=name, argv=list(argv), stdout=str(tmp_path / "out"),
-                    stderr=str(tmp_path / "err"), cwd=str(tmp_path), **more)
+    return host.ask(
+        "spawn",
+        name=name,
+        argv=list(argv),
+        stdout=str(tmp_path / "out"),
+        stderr=str(tmp_path / "err"),
+        cwd=str(tmp_path),
+        **more,
+    )
 
 
 def test_a_stop_ends_a_process_with_all_it_forked(host, tmp_path):
@@ -66,7 +73,10 @@ def test_the_end_of_stdin_ends_everything(host, tmp_path):
 
 
 def test_a_process_that_ignores_term_is_killed_and_named(host, tmp_path):
-    trap = "import signal, time; signal.signal(15, signal.SIG_IGN); print('set', flush=True); time.sleep(500)"
+    trap = (
+        "import signal, time; signal.signal(15, signal.SIG_IGN); "
+        "print('set', flush=True); time.sleep(500)"
+    )
     spawn(host, tmp_path, argv=(sys.executable, "-c", trap))
     assert wait_until(lambda: (tmp_path / "out").exists() and (tmp_path / "out").read_text())
     assert host.ask("stop", names=["app"], grace_s=0.05)["killed"] == ["app"]
@@ -86,7 +96,10 @@ def test_a_program_that_does_not_exist_is_refused(host, tmp_path):
 
 def test_a_process_is_pinned_and_limited_before_it_starts(host, tmp_path):
     core = host.info["cores"][-1]
-    script = "import os, resource as r; print(sorted(os.sched_getaffinity(0)), r.getrlimit(r.RLIMIT_NOFILE)[0])"
+    script = (
+        "import os, resource as r; "
+        "print(sorted(os.sched_getaffinity(0)), r.getrlimit(r.RLIMIT_NOFILE)[0])"
+    )
     spawn(host, tmp_path, argv=(sys.executable, "-c", script), cores=[core], limits={"nofile": 123})
     assert host.wait_exit(["app"], PATIENCE_S)
     assert (tmp_path / "out").read_text() == f"[{core}] 123\n"

@@ -1,4 +1,5 @@
 """The table of mistakes: what is wrong in a recipe, and the one line that the user reads."""
+# ruff: noqa: E501 - a table reads best with one row a line
 
 import subprocess
 import sys
@@ -57,6 +58,7 @@ MISTAKES = [
     ("repeat = 5", 'restart = "conections"', "plan.restart: 'conections' is no axis"),
     ('stack = "kernel" }', 'stak = "kernel" }', "plan.baseline.stak: 'stak' is no axis; did you mean"),
     ('stack = "kernel" }', 'stack = "kernal" }', "'kernal' is no value of axis stack; did you mean 'kernel'"),
+    ("repeat = 5", "skip = [{ payload = 17 }]", "plan.skip[0].payload: 17 is no value of axis payload"),
     ("wirespeed = 1", "wirespeed = 2", "wirespeed: 2 is not one of 1"),
     ("wirespeed = 1", "", "wirespeed: is missing"),
     ('name = "good"', 'name = "1 bad name"', "name: '1 bad name' is not a name"),

@@ -1,4 +1,5 @@
 """Verdicts on a trial: what makes it invalid, what is only noted, and who was the bottleneck."""
+# ruff: noqa: E501 - a table reads best with one row a line
 
 from dataclasses import replace
 
@@ -66,6 +67,7 @@ def test_who_was_at_its_limit(changed, bottleneck):
         ({"figures": {"gen-0": replace(FIGURES, completed=0)}}, "no request was completed"),
         ({"usage": usage(foreign=0.1)}, "other programs used 10.0% of core 0"),
         ({"usage": usage(steal=0.05)}, "steal"),
+        ({"fell_back": "all 5 connections used the kernel"}, "used the kernel"),
         ({"canary": Canary(10.0, 14.0), "canary_median_ms": 10.0}, "40% slower"),
     ],
 )

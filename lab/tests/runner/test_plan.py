@@ -138,6 +138,15 @@ def test_only_keeps_the_rest_as_shown_cells():
     assert measured == [{"payload": 1, "stack": "other"}, {"payload": 3, "stack": "other"}]
 
 
+def test_what_the_recipe_skips_is_shown_as_left_out():
+    recipe = recipe_of(
+        {"payload": [1, 2], "stack": ["kernel", "other"]},
+        skip=[{"payload": 2, "stack": "other"}],
+    )
+    states = [cell.reason for cell in made(recipe).cells]
+    assert states == ["", "", "", "left out by the recipe"]
+
+
 @pytest.mark.parametrize(
     ("only", "message"),
     [("paylod=1", "no axis 'paylod'"), ("payload=9", "no value '9'"), ("7", "no axis '7'")],

@@ -1,4 +1,4 @@
-"""What goes wrong in a run, one story a test: one clear line, nothing left, finished trials kept."""
+"""What goes wrong in a run: one clear line, nothing left, finished trials kept."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ def one_line(err, part):
 
 def test_a_run_measures_every_cell_and_leaves_nothing(checkout):
     process = checkout.start("run", checkout.recipe(repeat=2))
-    out, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert checkout.run_json()["state"] == "done"
     trials = checkout.trials()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -53,7 +51,7 @@ FitOption = Annotated[
     typer.Option(
         "--fit",
         metavar="MODE",
-        help="strict: one core a process; share: cores are shared; pairs: server and generator share one.",
+        help="strict: a core each; share: cores are shared; pairs: server and generator share.",
     ),
 ]
 SeedOption = Annotated[

@@ -7,29 +7,26 @@ from pathlib import Path
 
 from wirespeed.driver import jvm, load, nginx, stack, wrk
 from wirespeed.driver.base import Command, Figures, Instance, LoadRun
-from wirespeed.recipe.model import Stack
 
 
-def for_server(
-    root: Path, recipe_file: Path, instance: Instance, under: Stack | None, folder: Path
-) -> Command:
+def for_server(root: Path, recipe_file: Path, instance: Instance, folder: Path) -> Command:
     """A server's or origin's command; a program without a driver is started as it was written."""
     made = Command(instance.argv)
     if instance.tool == "jvm":
         made = jvm.command(instance, folder)
     elif instance.template:
         made = nginx.command(instance, recipe_file, folder)
-    return stack.wrap(root, under, replace(made, env={**made.env, **instance.env}))
+    return stack.wrap(root, instance.under, replace(made, env={**made.env, **instance.env}))
 
 
-def for_load(root: Path, instance: Instance, under: Stack | None, run: LoadRun) -> Command:
+def for_load(root: Path, instance: Instance, run: LoadRun) -> Command:
     if instance.tool == "load":
         made = load.command(root, instance, run)
     elif instance.tool == "wrk":
         made = wrk.command(instance)
     else:
         made = Command(instance.argv)
-    return stack.wrap(root, under, replace(made, env={**made.env, **instance.env}))
+    return stack.wrap(root, instance.under, replace(made, env={**made.env, **instance.env}))
 
 
 def figures_of(

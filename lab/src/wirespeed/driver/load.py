@@ -1,4 +1,4 @@
-"""wirespeed-load: its command line and its JSON (schema wirespeed-load/1). Only the JSON is read."""
+"""wirespeed-load: its command line, and its JSON, which is all that is read of it."""
 
 from __future__ import annotations
 

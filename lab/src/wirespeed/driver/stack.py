@@ -1,4 +1,4 @@
-"""The stack under a process: the kernel, Onload where it is installed, or this repository's bypass."""
+"""The stack under a process: the kernel, Onload where installed, or this repository's bypass."""
 
 from __future__ import annotations
 

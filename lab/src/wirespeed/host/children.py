@@ -34,7 +34,7 @@ def write_text(path, text):
 
 
 class Cgroups:
-    """One cgroup v2 folder a run and one below it a process; also on v1 hosts with a unified tree."""
+    """A cgroup v2 folder a run, one below it a process; also in the unified tree of v1 hosts."""
 
     def __init__(self, mark):
         self.root = None
@@ -188,7 +188,7 @@ def spawn(message, cgroup, mark):
     if pid == 0:
         step = "start"
         try:
-            for step in become_child(message, cgroup, mark, parent):
+            for step in become_child(message, cgroup, mark, parent):  # noqa: B007
                 pass
         except OSError as error:
             os.write(report_write, json.dumps([step, error.errno, error.strerror]).encode())

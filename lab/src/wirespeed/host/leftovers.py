@@ -40,8 +40,8 @@ def remove_cgroups() -> list[str]:
             if _is_lab_alive(folder.name.removeprefix("wirespeed-")):
                 continue
             for inner in [path for path in folder.iterdir() if path.is_dir()]:
-                remove_folder(str(inner))
-            remove_folder(str(folder))
+                remove_folder(str(inner))  # type: ignore[no-untyped-call]
+            remove_folder(str(folder))  # type: ignore[no-untyped-call]
             removed.append(str(folder))
     return removed
 

@@ -59,7 +59,7 @@ class Sampler:
             self.samples.append(self.read())
         while self.instants and self.instants[0] <= now:
             self.instants.pop(0)
-        self.due = min([now + self.every_s] + self.instants[:1])
+        self.due = min([now + self.every_s, *self.instants[:1]])
 
     def read(self):
         text = {path: pread(fd) for path, fd in self.files.items()}

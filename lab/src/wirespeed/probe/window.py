@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from wirespeed.probe.parse import TICKS_PER_S, Snapshot, snapshot
@@ -55,7 +56,7 @@ def series(
     shots = [snapshot(entry) for entry in raw]
     inside = [shot for shot in shots if start_ns <= shot.t_ns <= start_ns + length_ns]
     rows = []
-    for before, after in zip(inside, inside[1:], strict=False):
+    for before, after in pairwise(inside):
         if (after.t_ns - before.t_ns) / 1e9 > EDGE_S:
             rows.append((after.t_ns, _usage(before, after, [after], parts).values))
     return rows

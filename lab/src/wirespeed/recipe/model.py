@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -21,7 +20,6 @@ from wirespeed.errors import UnitError
 
 Scalar = str | int | float | bool
 REPEAT_MAX = 1000  # a repeat beyond this is a typing error
-SCHEDULE = ("interleaved", "blocked")
 
 
 def _seconds(value: Any) -> float:
@@ -62,6 +60,7 @@ class Plan(Strict):
     duration: Seconds = 10.0
     cooldown: Seconds = 0.0
     restart: str = "trial"
+    skip: list[dict[Name, Scalar]] = []
 
 
 class Stack(Strict):
@@ -116,14 +115,24 @@ class Namespace(Strict):
     addr: str
 
 
-def _texts(value: list[Any]) -> list[str]:
-    return [item if isinstance(item, str) else str(item) for item in value]
+def _texts(value: Any) -> Any:
+    """Numbers in a command line are texts; `["-c", 50]` is what a user means."""
+    if not isinstance(value, list):
+        return value
+    plain = (int, float)
+    return [
+        str(item) if isinstance(item, plain) and not isinstance(item, bool) else item
+        for item in value
+    ]
+
+
+LimitName = Literal["nofile", "memlock", "nproc", "core"]
 
 
 class Process(Strict):
     name: Name
     role: Literal["server", "load", "origin"]
-    argv: Annotated[list[Scalar], AfterValidator(_texts)] = Field(min_length=1)
+    argv: Annotated[list[str], BeforeValidator(_texts)] = Field(min_length=1)
     count: str | int = 1
     pin: Pin | None = None
     port: Port | None = None
@@ -131,7 +140,7 @@ class Process(Strict):
     stack: str = ""
     tool: Literal["load", "wrk", "nginx", "jvm", "command"] | None = None
     template: dict[str, str] = {}
-    limits: dict[Literal["nofile", "memlock", "nproc", "core"], int] = {}
+    limits: dict[LimitName, int] = {}
     env: dict[str, str] = {}
     ready: Ready | None = None
 
@@ -201,7 +210,7 @@ class Recipe(Strict):
     method: str = ""
     axes: dict[Name, list[Scalar] | Ramp] = {}
     axis: dict[Name, dict[str, dict[str, Any]]] = {}
-    plan: Plan = Plan()
+    plan: Plan = Field(default_factory=lambda: Plan.model_validate({}))
     stacks: dict[Name, Stack] = {}
     asset: list[Asset] = []
     process: list[Process] = Field(min_length=1)

@@ -154,7 +154,7 @@ def _wanted(problem: Any) -> str:
         "model_type": "a table", "int_from_float": "a whole number",
         "too_short": "a list with at least one entry",
     }  # fmt: skip
-    return kinds.get(problem["type"], problem["msg"])
+    return kinds.get(problem["type"], str(problem["msg"]))
 
 
 class _Checks:
@@ -208,6 +208,9 @@ class _Checks:
         plan = self.recipe.plan
         for name, value in plan.baseline.items():
             self._axis_value(f"plan.baseline.{name}", name, value)
+        for number, values in enumerate(plan.skip):
+            for name, value in values.items():
+                self._axis_value(f"plan.skip[{number}].{name}", name, value)
         if plan.duration <= 0:
             self._fail("plan.duration", "is zero; a measured window has a length")
         if plan.restart not in ("trial", "ramp"):

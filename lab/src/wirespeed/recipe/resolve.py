@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from wirespeed import units
 from wirespeed.errors import RecipeError
 from wirespeed.recipe.expression import NOTHING, ExpressionError, Names, arguments_of, value_of
-from wirespeed.recipe.model import Asset, Process, Recipe, Site
+from wirespeed.recipe.model import Asset, Process, Recipe, Site, Stack
 from wirespeed.recipe.sweep import Cell
 
 # Names of {asset:…} that are programs of this repository.
@@ -60,6 +60,7 @@ class Instance:
     ready: Check | None
     variables: dict[str, Any]  # for the process's templates
     template: dict[str, str]
+    under: Stack | None = None  # what `stack` names, with its profile filled in
 
     @property
     def label(self) -> str:
@@ -108,8 +109,10 @@ class Resolver:
             for index in range(self.count(process))
         ]
 
-    def stacks(self) -> set[str]:
-        return {self._stack(process) for process in self.recipe.process} - {""}
+    def stacks(self) -> list[Stack]:
+        """Every stack that a process of this cell runs on."""
+        found = [self._under(process, 0) for process in self.recipe.process]
+        return [stack for stack in found if stack is not None]
 
     def files(self) -> list[FileSet]:
         return [self._files(asset, number) for number, asset in enumerate(self.recipe.asset)]
@@ -150,17 +153,18 @@ class Resolver:
             port=self._port(process, index),
             stack=self._stack(process),
             env={k: str(self._fill(f"{key}.env.{k}", v, names)) for k, v in process.env.items()},
-            limits=dict(process.limits),
+            limits={str(name): value for name, value in process.limits.items()},
             ready=self._check(process, names),
             variables=self._variables(process, index, cores),
             template=process.template,
+            under=self._under(process, index),
         )
 
     def _check(self, process: Process, names: Names) -> Check | None:
         if not process.ready:
             return None
         key = f"process.{process.name}.ready"
-        length = process.ready.length
+        length: Any = process.ready.length
         if isinstance(length, str):
             length = self._fill(f"{key}.length", length, names)
         return Check(
@@ -217,6 +221,15 @@ class Resolver:
             known = ", ".join(self.recipe.stacks) or "none"
             self._fail(key, f"there is no [stacks.{name}]; stacks: {known}")
         return name
+
+    def _under(self, process: Process, index: int) -> Stack | None:
+        name = self._stack(process)
+        if not name:
+            return None
+        stack = self.recipe.stacks[name]
+        names = self._names(process, index, {})
+        profile = self._fill(f"stacks.{name}.profile", stack.profile, names)
+        return stack.model_copy(update={"profile": str(profile)})
 
     def _port(self, process: Process, index: int) -> int | None:
         if not process.port:
@@ -355,7 +368,7 @@ class Resolver:
         except ExpressionError as error:
             self._fail(key, str(error))
 
-    def _fail(self, key: str, problem: str) -> Any:
+    def _fail(self, key: str, problem: str) -> NoReturn:
         raise RecipeError(self.file.name, key, problem)
 
 

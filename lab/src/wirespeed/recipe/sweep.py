@@ -54,7 +54,7 @@ def parse_only(text: str, recipe: Recipe) -> dict[str, list[Any]]:
         if name not in values:
             axes = ", ".join(values) or "none"
             raise InputError(f"--only: the recipe has no axis {name or piece!r}; its axes: {axes}")
-        known = {value: value for value in recipe.axis.get(name, {})}
+        known: dict[str, Any] = {value: value for value in recipe.axis.get(name, {})}
         known |= {_as_text(value): value for value in values[name]}
         if piece not in known:
             raise InputError(

@@ -98,7 +98,7 @@ def _redundant(recipe: Recipe, cells: list[PlannedCell]) -> tuple[str, Any] | No
         present = {cell.cell.axes[name] for cell in cells if cell.is_measured}
         values = [value for value in recipe.axis_values()[name] if value in present]
         for low, value, high in zip(values, values[1:], values[2:], strict=False):
-            gap = math.log((high + 1) / (low + 1))
+            gap = math.log((float(high) + 1) / (float(low) + 1))
             if best is None or (-len(values), gap) < (best[0], best[1]):
                 best = (-len(values), gap, name, value)
     return (best[2], best[3]) if best else None
@@ -122,9 +122,9 @@ def _said(
     sentences = []
     if after.duration_s < before.duration_s or after.warmup_s < before.warmup_s:
         sentences.append(
-            f"To keep the budget of {budget}, the measured window is {after.duration_s:g} s instead of "
-            f"{before.duration_s:g} s and the warm-up at most {after.warmup_s:g} s instead of "
-            f"{before.warmup_s:g} s."
+            f"To keep the budget of {budget}, the measured window is {after.duration_s:g} s "
+            f"instead of {before.duration_s:g} s and the warm-up at most {after.warmup_s:g} s "
+            f"instead of {before.warmup_s:g} s."
         )
     for name in dict.fromkeys(name for name, _ in left_out):
         values = [str(value) for axis, value in left_out if axis == name]

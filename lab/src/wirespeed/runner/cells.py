@@ -1,4 +1,4 @@
-"""The cells of a run with their state: to be measured, or kept and shown with the reason why not."""
+"""The cells of a run: to be measured, or kept and shown with the reason why not."""
 
 from __future__ import annotations
 
@@ -39,6 +39,9 @@ def planned_cells(
         if any(cell.axes[name] not in values for name, values in wanted.items()):
             result.append(PlannedCell(cell, "thinned", "left out by --only"))
             continue
+        if any(cell.matches(values) for values in recipe.plan.skip):
+            result.append(PlannedCell(cell, "thinned", "left out by the recipe"))
+            continue
         result.append(_judged(recipe, cell, place, fit_mode))
     return result
 
@@ -51,8 +54,8 @@ def _judged(recipe: Recipe, cell: sweep.Cell, place: Place, fit_mode: str) -> Pl
     fitted = fit.fit(resolver, place.role_cores, fit_mode)
     if fitted.problem:
         return PlannedCell(cell, "does-not-fit", fitted.problem)
-    for name in sorted(resolver.stacks()):
-        problem = stack.provider(place.root, recipe.stacks[name]).problem
+    for one in resolver.stacks():
+        problem = stack.provider(place.root, one).problem
         if problem:
             return PlannedCell(cell, "not-runnable", f"not runnable here: {problem}")
     resolver.instances(fitted.cores)  # every placeholder of every cell, before anything starts
@@ -76,7 +79,7 @@ def needs(recipe: Recipe, place: Place, cells: list[PlannedCell]) -> list[str]:
         if planned.is_measured:
             found |= resolver.needs()
         if planned.state != "thinned" and planned.state != "does-not-fit":
-            stacks = [recipe.stacks[name] for name in resolver.stacks()]
+            stacks = resolver.stacks()
             wants = any(stack.provider(place.root, one).name == "bypass" for one in stacks)
             if wants and stack.can_build(place.root):
                 found.add("bypass")
@@ -117,7 +120,7 @@ def check_lives(recipe: Recipe, place: Place, lives: list[list[PlannedCell]], fi
                 raise RecipeError(
                     file.name,
                     "plan.restart",
-                    f"{recipe.plan.restart!r} keeps one server for cells that start it differently; "
-                    "add the axis that its argv uses, or write trial",
+                    f"{recipe.plan.restart!r} keeps one server for cells that start it "
+                    "differently; add the axis that its argv uses, or write trial",
                 )
             first = started

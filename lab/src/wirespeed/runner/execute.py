@@ -1,4 +1,4 @@
-"""Runs a schedule: lives in their order, trials in each, retries, and an end that leaves nothing."""
+"""Runs a schedule: lives in order, trials in each, retries, and an end that leaves nothing."""
 
 from __future__ import annotations
 
@@ -175,7 +175,8 @@ class Runner:
         """A program that fails on a full disk names many reasons; the disk is the one to tell."""
         if shutil.disk_usage(self.run_dir).free < DISK_FREE_BYTES_MIN:
             return StorageError(
-                f"cannot write {self.run_dir}: the disk is full; free some space and go on with --resume"
+                f"cannot write {self.run_dir}: the disk is full; "
+                "free some space and go on with --resume"
             )
         return error
 

@@ -52,7 +52,7 @@ def _process(
     if pin is None or pin.cores == "all":
         return Fitted({f"{process.name}-{index}": list(cores) for index in range(count)})
     if isinstance(pin.cores, list):
-        missing = [core for core in pin.cores if core not in sum(_all(resolver), [])]
+        missing = [core for core in pin.cores if core not in _all(resolver)]
         if missing:
             return Fitted(
                 problem=f"{process.name} is pinned to core {missing[0]}, not on this machine"
@@ -72,8 +72,8 @@ def _process(
     return Fitted(named, shared=dealt.shared)
 
 
-def _all(resolver: Resolver) -> list[list[int]]:
-    return list(resolver.place.role_cores.values())
+def _all(resolver: Resolver) -> set[int]:
+    return {core for cores in resolver.place.role_cores.values() for core in cores}
 
 
 def _problem(resolver: Resolver, process: Process, count: int, per: int, have: int) -> str:

@@ -67,8 +67,7 @@ def generate(
 
 def _start(life: Life, instance: Any, run: LoadRun) -> Started:
     schedule = life.schedule
-    under = schedule.recipe.stacks.get(instance.stack)
-    made = command.for_load(schedule.place.root, instance, under, run)
+    made = command.for_load(schedule.place.root, instance, run)
     address = schedule.place.addresses["load"]
     return start.start(life.host, instance, made.argv, made.env, run.folder, address)
 

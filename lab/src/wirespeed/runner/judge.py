@@ -1,4 +1,4 @@
-"""Judges a measured trial: is it valid, and what was the bottleneck? Rules and reasons: method.md."""
+"""Judges a measured trial: is it valid, and who was the bottleneck? docs/method.md explains."""
 
 from __future__ import annotations
 
@@ -45,11 +45,12 @@ class Evidence:
     canary_median_ms: float | None
     common_share: float  # of the longest window that all generators have in common
     shared_cores: bool
+    fell_back: str = ""  # how the stack under test was not really used
     accept_noise: bool = False  # tell of it instead of repeating the trial
 
 
 def judge(evidence: Evidence) -> Verdict:
-    reasons = _errors(evidence)
+    reasons = _errors(evidence) + ([evidence.fell_back] if evidence.fell_back else [])
     notes = [*_little(evidence), *_open_loop(evidence)]
     noise = [*_noise(evidence), *_canary(evidence, CANARY_INVALID)]
     if evidence.accept_noise:

@@ -60,9 +60,8 @@ class Life:
         for instance in self.resolver(self.planned).instances(self.planned.cores):
             if instance.role != role:
                 continue
-            under = schedule.recipe.stacks.get(instance.stack)
             made = command.for_server(
-                schedule.place.root, schedule.place.recipe_file, instance, under, self.folder
+                schedule.place.root, schedule.place.recipe_file, instance, self.folder
             )
             address = schedule.place.addresses[role]
             self.started_s[instance.label] = time.time()

@@ -22,13 +22,15 @@ from wirespeed.process.start import SEARCH_PATH
 from wirespeed.recipe import read, sweep
 from wirespeed.recipe import site as sites
 from wirespeed.recipe.model import Recipe, Site
-from wirespeed.recipe.resolve import Resolver
+from wirespeed.recipe.resolve import Place, Resolver
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, RunPlan, Trial
 from wirespeed.runner import cells, execute, fit, order, place
 from wirespeed.runner import plan as plans
+from wirespeed.runner.budget import Times
 from wirespeed.runner.build import build
 from wirespeed.runner.cells import PlannedCell
+from wirespeed.runner.files import scratch_folder
 from wirespeed.runner.plan import Schedule, Wishes
 from wirespeed.runner.watcher import Watcher
 
@@ -74,7 +76,7 @@ def start(origin: Source, wishes: Wishes, runs: Path, watcher: Watcher) -> tuple
     _refuse_nothing(schedule)
     with machine_of(f"{schedule.recipe.name} (process {os.getpid()})") as host:
         run_dir = store.create(runs, schedule.recipe.name)
-        host.ask("clean_up_at_end", folders=[str(execute.scratch_folder(run_dir.name))])
+        host.ask("clean_up_at_end", folders=[str(scratch_folder(run_dir.name))])
         run = _describe(origin, schedule, run_dir, host)
         shutil.copy(origin.recipe_file, run_dir / "recipe.toml")
         store.write_json(run_dir / "site.json", origin.site.model_dump())
@@ -96,7 +98,7 @@ def resume(
     schedule = replace(_schedule_of(run_dir, run, origin), accept_noise=accept_noise)
     build(origin.root, cells.needs(schedule.recipe, schedule.place, schedule.cells))
     with machine_of(run.run_id) as host:
-        host.ask("clean_up_at_end", folders=[str(execute.scratch_folder(run_dir.name))])
+        host.ask("clean_up_at_end", folders=[str(scratch_folder(run_dir.name))])
         _same_machine(run, host, force)
         store.append_event(run_dir, "resumed", pid=os.getpid(), forced=force)
         store.point_latest(run_dir)
@@ -184,9 +186,7 @@ def _schedule_of(run_dir: Path, run: Run, origin: Source) -> Schedule:
     lines = store.read_plan(run_dir)
     recipe = plans.with_values(origin.recipe, run.axes)
     where = place.local(recipe, origin.recipe_file, origin.site, origin.root)
-    times = plans.Times(
-        recipe.plan.settle, run.plan.warmup_s, run.plan.duration_s, run.plan.cooldown_s
-    )
+    times = Times(recipe.plan.settle, run.plan.warmup_s, run.plan.duration_s, run.plan.cooldown_s)
     where = replace(where, duration_s=times.duration_s, warmup_s=times.warmup_s)
     known = {line.cell: _cell_of(line, recipe, where, run.fit) for line in lines}
     lives: dict[int, order.Life] = {}
@@ -203,7 +203,7 @@ def _schedule_of(run_dir: Path, run: Run, origin: Source) -> Schedule:
     )  # fmt: skip
 
 
-def _cell_of(line: PlannedTrial, recipe: Recipe, where: place.Place, mode: str) -> PlannedCell:
+def _cell_of(line: PlannedTrial, recipe: Recipe, where: Place, mode: str) -> PlannedCell:
     one = sweep.Cell(line.cell, line.axes)
     if line.state != "planned":
         return PlannedCell(one, line.state, line.reason)

@@ -15,7 +15,7 @@ from wirespeed.probe.window import Part, Usage
 from wirespeed.process.start import Started
 from wirespeed.results import store
 from wirespeed.results.model import Canary, PlannedTrial, Process, Sample, Trial, Window
-from wirespeed.runner import metrics
+from wirespeed.runner import metrics, proof
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.generate import Generated, generate
 from wirespeed.runner.judge import Evidence, Verdict, judge
@@ -57,6 +57,7 @@ def measure(life: Life, order: Order, memory: Memory) -> Trial:
     try:
         if order.is_first_of_life:
             warmup = warm(life, order.planned, order.folder)
+        before = proof.served(life)
         done = generate(
             life,
             order.planned,
@@ -65,10 +66,12 @@ def measure(life: Life, order: Order, memory: Memory) -> Trial:
             min(times.warmup_s, STEP_WARMUP_S),
             beat_s(life, times.duration_s),
         )
+        fell_back = proof.problem(before, proof.served(life))
     finally:
         life.host.ask("release_idle")
     after_ms = canary(life)
-    return _Record(life, order, done, _canary_of(before_ms, after_ms), warmup).make(memory)
+    seen = _canary_of(before_ms, after_ms)
+    return _Record(life, order, done, seen, warmup, fell_back).make(memory)
 
 
 def beat_s(life: Life, duration_s: float) -> float:
@@ -96,9 +99,10 @@ class _Record:
         done: Generated,
         canary_seen: Canary | None,
         warmup: list[float],
+        fell_back: str,
     ) -> None:
         self.life, self.order, self.done = life, order, done
-        self.canary, self.warmup = canary_seen, warmup
+        self.canary, self.warmup, self.fell_back = canary_seen, warmup, fell_back
         self.everyone: list[Started] = [*life.running, *done.started]
         self.parts = [
             Part(s.label, s.instance.role, tuple(s.instance.cores)) for s in self.everyone
@@ -117,16 +121,17 @@ class _Record:
         return trial
 
     def _evidence(self, measured: Window, usage: Usage | None, memory: Memory) -> Evidence:
-        lengths = [f.window.length_ns for f in self.done.figures.values()]
+        longest = max((f.window.length_ns for f in self.done.figures.values()), default=0)
         return Evidence(
             figures=self.done.figures,
             usage=usage,
             parts=self.parts,
             canary=self.canary,
             canary_median_ms=memory.median_ms(),
-            common_share=measured.length_ns / max(lengths) if lengths and max(lengths) else 1.0,
+            common_share=measured.length_ns / longest if longest else 1.0,
             shared_cores=self.order.planned.shared_cores,
             accept_noise=self.life.schedule.accept_noise,
+            fell_back=self.fell_back,
         )
 
     def _trial(self, measured: Window, usage: Usage | None, verdict: Verdict) -> Trial:

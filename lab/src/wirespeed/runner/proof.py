@@ -1,0 +1,33 @@
+"""Proof that a trial ran on the stack it names: connections counted before and after the window."""
+
+from __future__ import annotations
+
+from wirespeed.driver import bypass, stack
+from wirespeed.driver.bypass import Served
+from wirespeed.runner.life import Life
+
+
+def servers_on_bypass(life: Life) -> list[str]:
+    """Labels of the servers that should serve past the kernel in this life."""
+    root = life.schedule.place.root
+    return [
+        started.label
+        for started in life.running
+        if started.instance.role == "server"
+        and stack.provider(root, started.instance.under).name == "bypass"
+    ]
+
+
+def served(life: Life) -> Served | None:
+    """None when no server of this life is accelerated by bypass."""
+    labels = servers_on_bypass(life)
+    if not labels:
+        return None
+    pids = {pid for label in labels for pid in life.host.ask("state", name=label)["members"]}
+    return bypass.served(life.schedule.place.root, pids)
+
+
+def problem(before: Served | None, after: Served | None) -> str:
+    if before is None or after is None:
+        return ""
+    return after.since(before).problem()

@@ -1,0 +1,44 @@
+"""A server that should be accelerated must have served past the kernel."""
+
+import pytest
+
+from wirespeed.driver import bypass
+from wirespeed.driver.bypass import Served
+from wirespeed.errors import ProcessError
+
+
+def stat(*rows):
+    processes = [
+        {"pid": pid, "counters": {"accepts_shm": shm, "accepts_kernel": kernel}}
+        for pid, shm, kernel in rows
+    ]
+    return {"schema": "bypass-stat/1", "processes": processes}
+
+
+def test_only_our_processes_count():
+    found = bypass.counted(stat((1, 10, 2), (2, 20, 0), (3, 99, 99)), {1, 2})
+    assert found == Served(processes=2, shm=30, kernel=2)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        (Served(1, 5, 1), Served(1, 105, 1), ""),
+        (Served(1, 5, 1), Served(1, 5, 101), "all 100 connections used the kernel"),
+        (Served(1, 5, 1), Served(1, 95, 11), "10 of 100 connections used the kernel"),
+        (Served(0, 0, 0), Served(0, 0, 0), "does not list it"),
+    ],
+)
+def test_a_stack_that_fell_back_is_found(before, after, problem):
+    found = after.since(before).problem()
+    assert problem in found if problem else not found
+
+
+def test_another_schema_is_refused_with_the_remedy():
+    with pytest.raises(ProcessError, match="wirespeed build bypass"):
+        bypass.counted({"schema": "bypass-stat/2"}, {1})
+
+
+def test_a_program_that_gives_no_answer_is_one_line(tmp_path):
+    with pytest.raises(ProcessError, match="gave no answer"):
+        bypass.served(tmp_path, {1})
