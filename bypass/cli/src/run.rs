@@ -235,12 +235,9 @@ impl Plan {
     }
 }
 
+/// A launcher above us has not applied our profile: its mark says nothing here.
 fn variables() -> impl Iterator<Item = (String, String)> {
-    let text = |word: OsString| word.to_string_lossy().into_owned();
-    // A launcher above us has not applied our profile: its mark says nothing here.
-    std::env::vars_os()
-        .map(move |(name, value)| (text(name), text(value)))
-        .filter(|(name, _)| name != PROFILE_VARIABLE)
+    bypass_options::environment().filter(|(name, _)| name != PROFILE_VARIABLE)
 }
 
 /// The EF_ variables that the profile sets too; EF_LOAD_ENV stays in the environment's hands.

@@ -15,5 +15,5 @@ pub mod table;
 
 pub use definition::{Definition, Group, Kind, State, Value};
 pub use nearest::{nearest, unknown_option};
-pub use resolve::{Origin, Resolved, PROFILE_VARIABLE};
+pub use resolve::{environment, Origin, Resolved, PROFILE_VARIABLE};
 pub use settings::Settings;

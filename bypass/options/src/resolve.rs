@@ -153,6 +153,12 @@ impl Resolved {
     }
 }
 
+/// The variables of this process that are text; `std::env::vars` would panic at the others.
+pub fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
 /// The EF_ variables, and whether a launcher has applied a profile already.
 fn options_of(
     environment: impl Iterator<Item = (String, String)>,
