@@ -1,1 +1,15 @@
 //! libc in front, user-level stack or kernel behind.
+//!
+//! Each hook is one question (is this descriptor the kernel's?) and one operation of the stack.
+//! [`outcome`] alone turns results into return values and errno; [`real`] finds libc's own
+//! functions. Nothing here keeps state but [`signals`], which counts handlers for those who wait.
+//!
+//! A panic in an `extern "C"` function aborts; it never unwinds into C.
+#![allow(clippy::missing_safety_doc, reason = "the contract of each hook is its man page")]
+#![allow(missing_docs, reason = "the hooks are documented by their man pages")]
+
+mod hooks;
+mod outcome;
+mod real;
+mod signals;
+mod start;

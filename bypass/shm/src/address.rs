@@ -56,6 +56,11 @@ pub struct SharedAddress {
 }
 
 impl SharedAddress {
+    /// 0.0.0.0:0.
+    pub const fn new() -> Self {
+        Self { kind_and_port: AtomicU64::new(0), high: AtomicU64::new(0), low: AtomicU64::new(0) }
+    }
+
     /// Stores; the reader must be told by another, ordered, store.
     pub fn store(&self, address: SocketAddr) {
         let (kind, bits) = match address.ip() {

@@ -24,10 +24,12 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x01\0");
 pub const SLOTS_MAX: usize = 16_384;
 /// Waiting places of one side of a segment.
 pub const LANES: usize = 64;
-/// Processes of one side that may hold ends of a segment; the top bit of the mask is QUEUED.
-pub const PROCESSES: usize = 31;
+/// Processes of one side that may hold ends of a segment; the mask's two top bits are these:
+pub const PROCESSES: usize = 30;
 /// In `holders`: the connection waits to be accepted.
 pub const QUEUED: u32 = 1 << 31;
+/// In `holders`: the last holder is writing the end.
+pub const CLOSING: u32 = 1 << 30;
 /// Smallest and largest ring.
 pub const RING_BYTES_MIN: usize = 4096;
 /// See above.

@@ -38,6 +38,17 @@ impl<'a> Pieces<'a> {
         self.left
     }
 
+    /// Passes over up to `count` bytes.
+    pub fn skip(&mut self, mut count: usize) {
+        while count > 0 {
+            let (_, taken) = self.take(count);
+            if taken == 0 {
+                return;
+            }
+            count -= taken;
+        }
+    }
+
     /// Takes up to `limit` bytes that lie together.
     fn take(&mut self, limit: usize) -> (*mut u8, usize) {
         while let Some(piece) = self.rest.first() {

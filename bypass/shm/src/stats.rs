@@ -175,6 +175,11 @@ impl Stats {
         Ok(stats)
     }
 
+    /// The page's descriptor.
+    pub fn fd(&self) -> i32 {
+        self.memory.fd()
+    }
+
     fn page(&self) -> &Page {
         // SAFETY: the page is atomics only.
         unsafe { self.memory.at(0) }

@@ -337,3 +337,10 @@ pub unsafe fn pread(fd: i32, at: *mut u8, length: usize, offset: i64) -> Result<
     // SAFETY: the caller vouches for the memory.
     unsafe { call(libc::SYS_pread64, [fd as usize, at as usize, length, offset as usize, 0, 0]) }
 }
+
+/// lseek(2).
+pub fn seek(fd: i32, offset: i64, whence: i32) -> Result<i64> {
+    // SAFETY: this call takes numbers only.
+    unsafe { call(libc::SYS_lseek, [fd as usize, offset as usize, whence as usize, 0, 0, 0]) }
+        .map(|at| at as i64)
+}

@@ -1,0 +1,368 @@
+//! Reading and writing.
+
+use core::ffi::{c_int, c_uint, c_void};
+
+use bypass_shm::ring::Pieces;
+use bypass_stack::{sendfile as stack_sendfile, stream, table, Outcome};
+use libc::{iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
+
+use crate::outcome::{fail, finish, set_errno};
+use crate::real;
+
+/// UIO_MAXIOV of the kernel.
+const PIECES_MAX: usize = 1024;
+
+fn one(at: *const c_void, length: size_t) -> [iovec; 1] {
+    // The kernel moves no more than this in one call either.
+    [iovec { iov_base: at.cast_mut(), iov_len: length.min(0x7fff_f000) }]
+}
+
+#[inline(always)]
+unsafe fn get(fd: c_int, at: *mut c_void, length: size_t, flags: c_int) -> Outcome {
+    let piece = one(at, length);
+    // SAFETY: the caller promises a writable buffer.
+    match unsafe { Pieces::new(&piece) } {
+        Some(mut pieces) => stream::read(fd, &mut pieces, flags),
+        None => Outcome::Error(libc::EINVAL),
+    }
+}
+
+#[inline(always)]
+unsafe fn put(fd: c_int, at: *const c_void, length: size_t, flags: c_int) -> Outcome {
+    let piece = one(at, length);
+    // SAFETY: the caller promises a readable buffer; writing only reads it.
+    match unsafe { Pieces::new(&piece) } {
+        Some(mut pieces) => stream::write(fd, &mut pieces, flags),
+        None => Outcome::Error(libc::EINVAL),
+    }
+}
+
+unsafe fn many<'a>(pieces: *const iovec, count: usize) -> Option<Pieces<'a>> {
+    if count > PIECES_MAX || (pieces.is_null() && count > 0) {
+        return None;
+    }
+    if count == 0 {
+        // SAFETY: no buffer at all.
+        return unsafe { Pieces::new(&[]) };
+    }
+    // SAFETY: the caller promises an array of that many buffers.
+    let slice = unsafe { core::slice::from_raw_parts(pieces, count) };
+    // SAFETY: and that each may be used for its length.
+    unsafe { Pieces::new(slice) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn read(fd: c_int, at: *mut c_void, length: size_t) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::read()(fd, at, length) };
+    if table::is_kernel(fd) {
+        return kernel();
+    }
+    // SAFETY: the caller's buffer.
+    finish(unsafe { get(fd, at, length, 0) }, kernel)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn write(fd: c_int, at: *const c_void, length: size_t) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::write()(fd, at, length) };
+    if table::is_kernel(fd) {
+        return kernel();
+    }
+    // SAFETY: the caller's buffer.
+    finish(unsafe { put(fd, at, length, 0) }, kernel)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn recv(fd: c_int, at: *mut c_void, length: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::recv()(fd, at, length, flags) };
+    if table::is_kernel(fd) {
+        return kernel();
+    }
+    // SAFETY: the caller's buffer.
+    finish(unsafe { get(fd, at, length, flags) }, kernel)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn send(fd: c_int, at: *const c_void, length: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::send()(fd, at, length, flags) };
+    if table::is_kernel(fd) {
+        return kernel();
+    }
+    // SAFETY: the caller's buffer.
+    finish(unsafe { put(fd, at, length, flags) }, kernel)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn recvfrom(
+    fd: c_int,
+    at: *mut c_void,
+    length: size_t,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_length: *mut socklen_t,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::recvfrom()(fd, at, length, flags, address, address_length) };
+    if table::is_kernel(fd) {
+        return kernel();
+    }
+    // SAFETY: the caller's buffer.
+    finish(unsafe { get(fd, at, length, flags) }, kernel)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn sendto(
+    fd: c_int,
+    at: *const c_void,
+    length: size_t,
+    flags: c_int,
+    address: *const sockaddr,
+    address_length: socklen_t,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::sendto()(fd, at, length, flags, address, address_length) };
+    if table::is_kernel(fd) {
+        return kernel();
+    }
+    // SAFETY: the caller's buffer.
+    finish(unsafe { put(fd, at, length, flags) }, kernel)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn readv(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::readv()(fd, pieces, count) };
+    if table::is_kernel(fd) {
+        return kernel();
+    }
+    // SAFETY: the caller's buffers.
+    match unsafe { many(pieces, count as usize) } {
+        Some(mut pieces) => finish(stream::read(fd, &mut pieces, 0), kernel),
+        None => fail(libc::EINVAL) as ssize_t,
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn writev(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::writev()(fd, pieces, count) };
+    if table::is_kernel(fd) {
+        return kernel();
+    }
+    // SAFETY: the caller's buffers.
+    match unsafe { many(pieces, count as usize) } {
+        Some(mut pieces) => finish(stream::write(fd, &mut pieces, 0), kernel),
+        None => fail(libc::EINVAL) as ssize_t,
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::recvmsg()(fd, message, flags) };
+    if table::is_kernel(fd) {
+        return kernel();
+    }
+    // SAFETY: null or a header, by recvmsg(2).
+    let Some(header) = (unsafe { message.as_mut() }) else {
+        return fail(libc::EFAULT) as ssize_t;
+    };
+    // SAFETY: the header's buffers are the caller's.
+    let Some(mut pieces) = (unsafe { many(header.msg_iov, header.msg_iovlen) }) else {
+        return fail(libc::EMSGSIZE) as ssize_t;
+    };
+    let result = finish(stream::read(fd, &mut pieces, flags), kernel);
+    if result >= 0 && !table::is_kernel(fd) {
+        header.msg_namelen = 0;
+        header.msg_controllen = 0;
+        header.msg_flags = 0;
+    }
+    result
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::sendmsg()(fd, message, flags) };
+    if table::is_kernel(fd) {
+        return kernel();
+    }
+    // SAFETY: null or a header, by sendmsg(2).
+    let Some(header) = (unsafe { message.as_ref() }) else {
+        return fail(libc::EFAULT) as ssize_t;
+    };
+    // SAFETY: the header's buffers are the caller's.
+    match unsafe { many(header.msg_iov, header.msg_iovlen) } {
+        Some(mut pieces) => finish(stream::write(fd, &mut pieces, flags), kernel),
+        None => fail(libc::EMSGSIZE) as ssize_t,
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn recvmmsg(
+    fd: c_int,
+    messages: *mut libc::mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    timeout: *mut libc::timespec,
+) -> c_int {
+    if table::is_kernel(fd) {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::recvmmsg()(fd, messages, count, flags, timeout) };
+    }
+    each_message(messages, count, |header| {
+        // SAFETY: a header of the caller's array.
+        unsafe { recvmsg(fd, header, flags) }
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn sendmmsg(
+    fd: c_int,
+    messages: *mut libc::mmsghdr,
+    count: c_uint,
+    flags: c_int,
+) -> c_int {
+    if table::is_kernel(fd) {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::sendmmsg()(fd, messages, count, flags) };
+    }
+    each_message(messages, count, |header| {
+        // SAFETY: a header of the caller's array.
+        unsafe { sendmsg(fd, header, flags) }
+    })
+}
+
+fn each_message(
+    messages: *mut libc::mmsghdr,
+    count: c_uint,
+    mut work: impl FnMut(*mut msghdr) -> ssize_t,
+) -> c_int {
+    for index in 0..count.min(PIECES_MAX as c_uint) {
+        // SAFETY: the caller promises an array of `count` messages.
+        let message = unsafe { &mut *messages.add(index as usize) };
+        match work(&mut message.msg_hdr) {
+            moved if moved >= 0 => message.msg_len = moved as c_uint,
+            _ if index > 0 => return index as c_int,
+            _ => return -1,
+        }
+    }
+    count as c_int
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn sendfile(
+    out: c_int,
+    file: c_int,
+    offset: *mut off_t,
+    count: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::sendfile()(out, file, offset, count) };
+    if table::is_kernel(out) {
+        // From a connection of ours into something else: as the kernel says of sockets.
+        return if table::is_kernel(file) { kernel() } else { fail(libc::EINVAL) as ssize_t };
+    }
+    // SAFETY: null or an offset, by sendfile(2).
+    let place = unsafe { offset.as_mut() };
+    let start = match place.as_deref() {
+        Some(start) => *start,
+        None => match stack_sendfile::position(file) {
+            Ok(start) => start,
+            Err(_) => return fail(libc::EINVAL) as ssize_t,
+        },
+    };
+    let outcome = stack_sendfile::send(out, file, start, count);
+    let moved = match outcome {
+        Outcome::Done(moved) => moved as off_t,
+        other => return finish(other, kernel),
+    };
+    match place {
+        Some(place) => *place = start + moved,
+        None => drop(stack_sendfile::set_position(file, start + moved)),
+    }
+    moved as ssize_t
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn sendfile64(
+    out: c_int,
+    file: c_int,
+    offset: *mut off_t,
+    count: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's arguments; off_t has 64 bits here.
+    unsafe { sendfile(out, file, offset, count) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn splice(
+    from: c_int,
+    from_offset: *mut off_t,
+    to: c_int,
+    to_offset: *mut off_t,
+    length: size_t,
+    flags: c_uint,
+) -> ssize_t {
+    if table::is_kernel(from) && table::is_kernel(to) {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::splice()(from, from_offset, to, to_offset, length, flags) };
+    }
+    // Callers fall back to read and write.
+    set_errno(libc::EINVAL);
+    -1
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn pread(fd: c_int, at: *mut c_void, length: size_t, offset: off_t) -> ssize_t {
+    if table::is_kernel(fd) {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::pread()(fd, at, length, offset) };
+    }
+    fail(libc::ESPIPE) as ssize_t
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn __read_chk(fd: c_int, at: *mut c_void, length: size_t, room: size_t) -> ssize_t {
+    check_room(length, room);
+    // SAFETY: the caller's buffer has room.
+    unsafe { read(fd, at, length) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn __recv_chk(
+    fd: c_int,
+    at: *mut c_void,
+    length: size_t,
+    room: size_t,
+    flags: c_int,
+) -> ssize_t {
+    check_room(length, room);
+    // SAFETY: the caller's buffer has room.
+    unsafe { recv(fd, at, length, flags) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn __recvfrom_chk(
+    fd: c_int,
+    at: *mut c_void,
+    length: size_t,
+    room: size_t,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_length: *mut socklen_t,
+) -> ssize_t {
+    check_room(length, room);
+    // SAFETY: the caller's buffer has room.
+    unsafe { recvfrom(fd, at, length, flags, address, address_length) }
+}
+
+/// What a fortified program expects of a call that would overrun its buffer.
+fn check_room(length: size_t, room: size_t) {
+    if length > room {
+        std::process::abort();
+    }
+}

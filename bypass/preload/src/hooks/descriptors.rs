@@ -1,0 +1,197 @@
+//! Descriptors: close, dup, fcntl, ioctl, close_range, fdopen.
+
+use core::ffi::{c_char, c_int, c_uint, c_void};
+
+use bypass_shm::stats::Reason;
+use bypass_stack::{descriptors, options, table};
+use libc::FILE;
+
+use crate::outcome::{fail, finish, set_errno};
+use crate::real;
+
+#[no_mangle]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    // SAFETY: numbers only.
+    let kernel = || unsafe { real::close()(fd) };
+    if table::is_kernel(fd) {
+        return kernel();
+    }
+    finish(descriptors::close(fd), || kernel() as isize) as c_int
+}
+
+/// After the kernel has duplicated `fd`.
+fn shared(fd: c_int, made: c_int) -> c_int {
+    if made >= 0 && !table::is_kernel(fd) {
+        descriptors::duplicated(fd, made);
+    }
+    made
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    if descriptors::is_hidden(fd) {
+        return fail(libc::EBADF);
+    }
+    // SAFETY: numbers only.
+    shared(fd, unsafe { real::dup()(fd) })
+}
+
+/// dup2 and dup3: `make` is the real call.
+fn duplicate_to(fd: c_int, new: c_int, make: impl FnOnce() -> c_int) -> c_int {
+    if descriptors::is_hidden(fd) {
+        return fail(libc::EBADF);
+    }
+    if fd == new || (table::is_kernel(fd) && table::is_kernel(new)) {
+        return make();
+    }
+    // A descriptor that is not open must leave `new` as it is.
+    if bypass_shm::sys::fcntl(fd, libc::F_GETFD, 0).is_err() {
+        return fail(libc::EBADF);
+    }
+    if !descriptors::clear(new) {
+        return fail(libc::EBUSY);
+    }
+    shared(fd, make())
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn dup2(fd: c_int, new: c_int) -> c_int {
+    // SAFETY: numbers only.
+    duplicate_to(fd, new, || unsafe { real::dup2()(fd, new) })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
+    // SAFETY: numbers only.
+    duplicate_to(fd, new, || unsafe { real::dup3()(fd, new, flags) })
+}
+
+fn control(fd: c_int, command: c_int, argument: usize, kernel: impl Fn() -> c_int) -> c_int {
+    if table::is_kernel(fd) {
+        return kernel();
+    }
+    if command == libc::F_DUPFD || command == libc::F_DUPFD_CLOEXEC {
+        if descriptors::is_hidden(fd) {
+            return fail(libc::EBADF);
+        }
+        return shared(fd, kernel());
+    }
+    finish(options::fcntl(fd, command, argument), || kernel() as isize) as c_int
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the caller's arguments; the third is in the same register whatever its type.
+    control(fd, command, argument, || unsafe { real::fcntl()(fd, command, argument) })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: as fcntl.
+    control(fd, command, argument, || unsafe { real::fcntl64()(fd, command, argument) })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: u64, argument: usize) -> c_int {
+    // SAFETY: the caller's arguments; the third is in the same register whatever its type.
+    let kernel = || unsafe { real::ioctl()(fd, request, argument) };
+    if table::is_kernel(fd) {
+        return kernel();
+    }
+    let takes_int = matches!(request, libc::FIONBIO | libc::FIONREAD | libc::TIOCOUTQ);
+    let place = argument as *mut c_int;
+    if takes_int && place.is_null() {
+        return fail(libc::EFAULT);
+    }
+    // SAFETY: these requests take a pointer to an int.
+    let value = if takes_int { unsafe { *place } } else { 0 };
+    match options::ioctl(fd, request, value) {
+        Ok(answer) => {
+            if request == libc::FIONREAD || request == libc::TIOCOUTQ {
+                // SAFETY: as above.
+                unsafe { *place = answer };
+            }
+            0
+        }
+        Err(outcome) => finish(outcome, || kernel() as isize) as c_int,
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    // SAFETY: numbers only.
+    let kernel = |first, last| unsafe { real::close_range()(first, last, flags) };
+    if first > last {
+        return fail(libc::EINVAL);
+    }
+    // With CLOEXEC nothing is closed now, and our shadows are close-on-exec anyway.
+    if flags != 0 || !bypass_stack::process::is_started() {
+        return kernel(first, last);
+    }
+    let mut result = 0;
+    descriptors::close_range(first, last, |from, to| {
+        if kernel(from, to) != 0 {
+            result = -1;
+        }
+    });
+    result
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn closefrom(first: c_int) {
+    // SAFETY: numbers only.
+    unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
+}
+
+#[repr(C)]
+struct CookieFunctions {
+    read: extern "C" fn(*mut c_void, *mut c_char, usize) -> isize,
+    write: extern "C" fn(*mut c_void, *const c_char, usize) -> isize,
+    seek: Option<extern "C" fn(*mut c_void, *mut i64, c_int) -> c_int>,
+    close: extern "C" fn(*mut c_void) -> c_int,
+}
+
+extern "C" {
+    fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: CookieFunctions) -> *mut FILE;
+}
+
+extern "C" fn cookie_read(cookie: *mut c_void, at: *mut c_char, length: usize) -> isize {
+    // SAFETY: stdio gives a writable buffer.
+    unsafe { super::data::read(cookie as usize as c_int, at.cast(), length) }
+}
+
+extern "C" fn cookie_write(cookie: *mut c_void, at: *const c_char, length: usize) -> isize {
+    // SAFETY: stdio gives a readable buffer.
+    let written = unsafe { super::data::write(cookie as usize as c_int, at.cast(), length) };
+    written.max(0)
+}
+
+extern "C" fn cookie_close(cookie: *mut c_void) -> c_int {
+    // SAFETY: numbers only.
+    unsafe { close(cookie as usize as c_int) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+    match table::get(fd).kind() {
+        table::Kind::Connected => {
+            let functions = CookieFunctions {
+                read: cookie_read,
+                write: cookie_write,
+                seek: None,
+                close: cookie_close,
+            };
+            // SAFETY: the mode is the caller's; the cookie is a number.
+            return unsafe { fopencookie(fd as usize as *mut c_void, mode, functions) };
+        }
+        table::Kind::Unbound => options::leave_to_kernel(fd, Reason::Stdio),
+        table::Kind::Pooled | table::Kind::Internal => {
+            set_errno(libc::EBADF);
+            return core::ptr::null_mut();
+        }
+        _ => {}
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { real::fdopen()(fd, mode) }
+}
+

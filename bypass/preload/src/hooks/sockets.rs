@@ -1,0 +1,181 @@
+//! Making sockets, their names and options.
+
+use core::ffi::{c_int, c_void};
+
+use bypass_stack::{connect as stack_connect, descriptors, listener, options, stream, table, Outcome};
+use libc::{sockaddr, socklen_t};
+
+use crate::outcome::{fail, finish};
+use crate::real;
+
+#[no_mangle]
+pub unsafe extern "C" fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int {
+    finish(descriptors::socket(family, kind, protocol), || {
+        // SAFETY: the caller's arguments.
+        unsafe { real::socket()(family, kind, protocol) as isize }
+    }) as c_int
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+    finish(descriptors::bind(fd), || {
+        // SAFETY: the caller's arguments.
+        unsafe { real::bind()(fd, address, length) as isize }
+    }) as c_int
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    finish(listener::listen(fd, backlog), || {
+        // SAFETY: the caller's arguments.
+        unsafe { real::listen()(fd, backlog) as isize }
+    }) as c_int
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::connect()(fd, address, length) };
+    if table::is_kernel(fd) {
+        return kernel();
+    }
+    if address.is_null() {
+        return fail(libc::EFAULT);
+    }
+    // SAFETY: connect(2) promises `length` readable bytes; more than any address are not looked at.
+    let bytes = unsafe { core::slice::from_raw_parts(address.cast::<u8>(), (length as usize).min(128)) };
+    finish(stack_connect::connect(fd, bytes), || kernel() as isize) as c_int
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn accept4(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    if table::is_kernel(fd) {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::accept4()(fd, address, length, flags) };
+    }
+    let new = finish(listener::accept(fd, flags), || {
+        // SAFETY: the caller's arguments.
+        unsafe { real::accept4()(fd, address, length, flags) as isize }
+    }) as c_int;
+    if new >= 0 && !address.is_null() && !length.is_null() {
+        // SAFETY: accept(2) promises a writable address of that length.
+        unsafe { getpeername(new, address, length) };
+    }
+    new
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    if table::is_kernel(fd) {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::accept()(fd, address, length) };
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { accept4(fd, address, length, 0) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    // SAFETY: numbers only.
+    let kernel = || unsafe { real::shutdown()(fd, how) };
+    match table::get(fd).kind() {
+        table::Kind::Kernel => kernel(),
+        // A listener or an unconnected socket: the shadow knows the answer.
+        table::Kind::Listener | table::Kind::Unbound => kernel(),
+        _ => finish(stream::shutdown(fd, how), || kernel() as isize) as c_int,
+    }
+}
+
+unsafe fn give_name(
+    name: Result<([u8; 28], usize), Outcome>,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
+    let (bytes, count) = match name {
+        Ok(name) => name,
+        Err(outcome) => return finish(outcome, || real() as isize) as c_int,
+    };
+    if address.is_null() || length.is_null() {
+        return fail(libc::EFAULT);
+    }
+    // SAFETY: the man page promises a readable length.
+    let room = unsafe { *length } as usize;
+    // SAFETY: and an address of that many writable bytes.
+    unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), address.cast(), count.min(room)) };
+    // SAFETY: and a writable length.
+    unsafe { *length = count as socklen_t };
+    0
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::getsockname()(fd, address, length) };
+    if table::is_kernel(fd) {
+        return kernel();
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { give_name(options::name(fd, false), address, length, kernel) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::getpeername()(fd, address, length) };
+    if table::is_kernel(fd) {
+        return kernel();
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { give_name(options::name(fd, true), address, length, kernel) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    length: socklen_t,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::setsockopt()(fd, level, name, value, length) };
+    if table::is_kernel(fd) || value.is_null() {
+        return kernel();
+    }
+    // SAFETY: setsockopt(2) promises `length` readable bytes.
+    let bytes = unsafe { core::slice::from_raw_parts(value.cast::<u8>(), (length as usize).min(4096)) };
+    finish(options::set(fd, level, name, bytes), || kernel() as isize) as c_int
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    length: *mut socklen_t,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::getsockopt()(fd, level, name, value, length) };
+    if table::is_kernel(fd) || value.is_null() || length.is_null() {
+        return kernel();
+    }
+    match options::get(fd, level, name) {
+        Ok(bytes) => {
+            // SAFETY: getsockopt(2) promises a readable length.
+            let count = bytes.len().min(unsafe { *length } as usize);
+            // SAFETY: and a value of that many writable bytes.
+            unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), count) };
+            // SAFETY: and a writable length.
+            unsafe { *length = count as socklen_t };
+            0
+        }
+        Err(outcome) => finish(outcome, || kernel() as isize) as c_int,
+    }
+}

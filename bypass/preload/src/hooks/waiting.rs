@@ -1,0 +1,300 @@
+//! epoll, poll and select.
+
+use core::ffi::{c_int, c_long};
+use core::time::Duration;
+
+use bypass_stack::poll::{self as stack_poll, Sets};
+use bypass_stack::{descriptors, epoll, table, Outcome};
+use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
+
+use crate::outcome::{fail, finish};
+use crate::real;
+
+#[no_mangle]
+pub unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
+    finish(descriptors::epoll_create(flags), || {
+        // SAFETY: numbers only.
+        unsafe { real::epoll_create1()(flags) as isize }
+    }) as c_int
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
+    if size <= 0 {
+        return fail(libc::EINVAL);
+    }
+    // SAFETY: numbers only.
+    unsafe { epoll_create1(0) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn epoll_ctl(
+    set: c_int,
+    command: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::epoll_ctl()(set, command, fd, event) };
+    if table::is_kernel(set) {
+        return kernel();
+    }
+    // SAFETY: null or an event, by epoll_ctl(2).
+    let event = unsafe { event.as_ref() }.copied();
+    finish(epoll::control(set, command, fd, event), || kernel() as isize) as c_int
+}
+
+fn of_millis(timeout: c_int) -> Option<Duration> {
+    u64::try_from(timeout).ok().map(Duration::from_millis)
+}
+
+/// None: for ever. Err: not a time.
+unsafe fn of_timespec(time: *const timespec) -> Result<Option<Duration>, c_int> {
+    // SAFETY: null or a time, by the man pages.
+    let Some(time) = (unsafe { time.as_ref() }) else { return Ok(None) };
+    if time.tv_sec < 0 || !(0..1_000_000_000).contains(&time.tv_nsec) {
+        return Err(libc::EINVAL);
+    }
+    Ok(Some(Duration::new(time.tv_sec as u64, time.tv_nsec as u32)))
+}
+
+/// The kernel's signal set: the first 64 bits of libc's.
+unsafe fn of_mask(mask: *const sigset_t) -> Option<u64> {
+    // SAFETY: null or a set, which is at least 8 bytes long and aligned.
+    unsafe { mask.cast::<u64>().as_ref() }.copied()
+}
+
+unsafe fn wait(
+    set: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: Option<Duration>,
+    mask: Option<u64>,
+) -> Outcome {
+    if count <= 0 {
+        return Outcome::Error(libc::EINVAL);
+    }
+    if events.is_null() {
+        return Outcome::Error(libc::EFAULT);
+    }
+    // SAFETY: epoll_wait(2) promises room for that many events.
+    let events = unsafe { core::slice::from_raw_parts_mut(events, count as usize) };
+    epoll::wait(set, events, timeout, mask)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn epoll_wait(
+    set: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: c_int,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::epoll_wait()(set, events, count, timeout) };
+    if table::is_kernel(set) {
+        return kernel();
+    }
+    // SAFETY: the caller's events.
+    let outcome = unsafe { wait(set, events, count, of_millis(timeout), None) };
+    finish(outcome, || kernel() as isize) as c_int
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn epoll_pwait(
+    set: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::epoll_pwait()(set, events, count, timeout, mask) };
+    if table::is_kernel(set) {
+        return kernel();
+    }
+    // SAFETY: the caller's events and mask.
+    let outcome = unsafe { wait(set, events, count, of_millis(timeout), of_mask(mask)) };
+    finish(outcome, || kernel() as isize) as c_int
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn epoll_pwait2(
+    set: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    let kernel = || unsafe { real::epoll_pwait2()(set, events, count, timeout, mask) };
+    if table::is_kernel(set) {
+        return kernel();
+    }
+    // SAFETY: the caller's time.
+    let timeout = match unsafe { of_timespec(timeout) } {
+        Ok(timeout) => timeout,
+        Err(error) => return fail(error),
+    };
+    // SAFETY: the caller's events and mask.
+    let outcome = unsafe { wait(set, events, count, timeout, of_mask(mask)) };
+    finish(outcome, || kernel() as isize) as c_int
+}
+
+unsafe fn slice<'a>(fds: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
+    if fds.is_null() || count == 0 {
+        return &mut [];
+    }
+    // SAFETY: poll(2) promises that many entries.
+    unsafe { core::slice::from_raw_parts_mut(fds, count as usize) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    // SAFETY: the caller's entries.
+    let entries = unsafe { slice(fds, count) };
+    if !stack_poll::is_ours(entries) {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::poll()(fds, count, timeout) };
+    }
+    finish(stack_poll::poll(entries, of_millis(timeout), None), || -1) as c_int
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn ppoll(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the caller's entries.
+    let entries = unsafe { slice(fds, count) };
+    if !stack_poll::is_ours(entries) {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::ppoll()(fds, count, timeout, mask) };
+    }
+    // SAFETY: the caller's time and mask.
+    match unsafe { of_timespec(timeout) } {
+        // SAFETY: as above.
+        Ok(timeout) => {
+            // SAFETY: the caller's mask.
+            let mask = unsafe { of_mask(mask) };
+            finish(stack_poll::poll(entries, timeout, mask), || -1) as c_int
+        }
+        Err(error) => fail(error),
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn __poll_chk(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: c_int,
+    room: libc::size_t,
+) -> c_int {
+    if room / size_of::<pollfd>() < count as usize {
+        std::process::abort();
+    }
+    // SAFETY: the caller's entries.
+    unsafe { poll(fds, count, timeout) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn __ppoll_chk(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    room: libc::size_t,
+) -> c_int {
+    if room / size_of::<pollfd>() < count as usize {
+        std::process::abort();
+    }
+    // SAFETY: the caller's entries.
+    unsafe { ppoll(fds, count, timeout, mask) }
+}
+
+unsafe fn words<'a>(set: *mut fd_set, count: usize) -> Option<&'a mut [u64]> {
+    if set.is_null() {
+        return None;
+    }
+    // SAFETY: select(2) promises that the set has `count` bits, in words of 64.
+    Some(unsafe { core::slice::from_raw_parts_mut(set.cast::<u64>(), count.div_ceil(64)) })
+}
+
+/// None when no descriptor of ours is in the sets: the real select is to be called.
+unsafe fn select_ours(
+    count: c_int,
+    sets: [*mut fd_set; 3],
+    timeout: Option<Duration>,
+    mask: Option<u64>,
+) -> Option<c_int> {
+    let count = usize::try_from(count).ok()?;
+    // SAFETY: the caller's sets.
+    let of = sets.map(|set| unsafe { words(set, count) });
+    let mut sets = Sets { of };
+    let mut fds = sets.to_poll(count);
+    if !stack_poll::is_ours(&fds) {
+        return None;
+    }
+    Some(match stack_poll::poll(&mut fds, timeout, mask) {
+        Outcome::Done(_) => match sets.from_poll(&fds) {
+            Ok(found) => found as c_int,
+            Err(error) => fail(error),
+        },
+        Outcome::Error(error) => fail(error),
+        Outcome::Kernel => return None,
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn select(
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *mut timeval,
+) -> c_int {
+    // SAFETY: null or a time, by select(2).
+    let time = unsafe { timeout.as_mut() };
+    let wait = time.as_deref().map(|time| {
+        let micros = (time.tv_sec as u64).saturating_mul(1_000_000) + time.tv_usec as u64;
+        Duration::from_micros(micros)
+    });
+    let start = std::time::Instant::now();
+    // SAFETY: the caller's sets.
+    match unsafe { select_ours(count, [read, write, except], wait, None) } {
+        Some(result) => {
+            // Linux says how much was left.
+            if let (Some(time), Some(wait)) = (time, wait) {
+                let left = wait.saturating_sub(start.elapsed());
+                time.tv_sec = left.as_secs() as c_long;
+                time.tv_usec = c_long::from(left.subsec_micros());
+            }
+            result
+        }
+        // SAFETY: the caller's arguments.
+        None => unsafe { real::select()(count, read, write, except, timeout) },
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn pselect(
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the caller's time.
+    let wait = match unsafe { of_timespec(timeout) } {
+        Ok(wait) => wait,
+        Err(error) => return fail(error),
+    };
+    // SAFETY: the caller's sets and mask.
+    match unsafe { select_ours(count, [read, write, except], wait, of_mask(mask)) } {
+        Some(result) => result,
+        // SAFETY: the caller's arguments.
+        None => unsafe { real::pselect()(count, read, write, except, timeout, mask) },
+    }
+}

@@ -1,0 +1,89 @@
+//! libc's own functions: found when first needed, also before our constructor has run.
+
+use core::ffi::{c_char, c_int, c_long, c_uint, c_void, CStr};
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::{
+    epoll_event, fd_set, iovec, msghdr, nfds_t, off_t, pid_t, pollfd, size_t, sigaction,
+    sigset_t, sockaddr, socklen_t, ssize_t, timespec, timeval, FILE,
+};
+
+/// Finds the next definition of a symbol after ours.
+#[cold]
+fn find(name: &CStr, place: &AtomicPtr<c_void>) -> *mut c_void {
+    // SAFETY: the name is a C string; RTLD_NEXT needs no handle.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    if found.is_null() {
+        // A libc without this function cannot have a program that calls it.
+        std::process::abort();
+    }
+    place.store(found, Ordering::Release);
+    found
+}
+
+macro_rules! real {
+    ($($name:ident = $symbol:literal: fn($($arg:ty),*) -> $result:ty;)*) => {$(
+        #[inline(always)]
+        pub fn $name() -> unsafe extern "C" fn($($arg),*) -> $result {
+            static PLACE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+            let mut found = PLACE.load(Ordering::Acquire);
+            if found.is_null() {
+                found = find($symbol, &PLACE);
+            }
+            // SAFETY: the symbol has this signature, by its man page.
+            unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> $result>(found) }
+        }
+    )*};
+}
+
+real! {
+    socket = c"socket": fn(c_int, c_int, c_int) -> c_int;
+    bind = c"bind": fn(c_int, *const sockaddr, socklen_t) -> c_int;
+    listen = c"listen": fn(c_int, c_int) -> c_int;
+    accept4 = c"accept4": fn(c_int, *mut sockaddr, *mut socklen_t, c_int) -> c_int;
+    accept = c"accept": fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
+    connect = c"connect": fn(c_int, *const sockaddr, socklen_t) -> c_int;
+    shutdown = c"shutdown": fn(c_int, c_int) -> c_int;
+    getsockname = c"getsockname": fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
+    getpeername = c"getpeername": fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
+    getsockopt = c"getsockopt": fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int;
+    setsockopt = c"setsockopt": fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int;
+    read = c"read": fn(c_int, *mut c_void, size_t) -> ssize_t;
+    write = c"write": fn(c_int, *const c_void, size_t) -> ssize_t;
+    readv = c"readv": fn(c_int, *const iovec, c_int) -> ssize_t;
+    writev = c"writev": fn(c_int, *const iovec, c_int) -> ssize_t;
+    recv = c"recv": fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
+    send = c"send": fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
+    recvfrom = c"recvfrom": fn(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t;
+    sendto = c"sendto": fn(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t;
+    recvmsg = c"recvmsg": fn(c_int, *mut msghdr, c_int) -> ssize_t;
+    sendmsg = c"sendmsg": fn(c_int, *const msghdr, c_int) -> ssize_t;
+    recvmmsg = c"recvmmsg": fn(c_int, *mut libc::mmsghdr, c_uint, c_int, *mut timespec) -> c_int;
+    sendmmsg = c"sendmmsg": fn(c_int, *mut libc::mmsghdr, c_uint, c_int) -> c_int;
+    sendfile = c"sendfile": fn(c_int, c_int, *mut off_t, size_t) -> ssize_t;
+    splice = c"splice": fn(c_int, *mut off_t, c_int, *mut off_t, size_t, c_uint) -> ssize_t;
+    epoll_create1 = c"epoll_create1": fn(c_int) -> c_int;
+    epoll_ctl = c"epoll_ctl": fn(c_int, c_int, c_int, *mut epoll_event) -> c_int;
+    epoll_wait = c"epoll_wait": fn(c_int, *mut epoll_event, c_int, c_int) -> c_int;
+    epoll_pwait = c"epoll_pwait": fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int;
+    epoll_pwait2 = c"epoll_pwait2": fn(c_int, *mut epoll_event, c_int, *const timespec, *const sigset_t) -> c_int;
+    poll = c"poll": fn(*mut pollfd, nfds_t, c_int) -> c_int;
+    ppoll = c"ppoll": fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int;
+    select = c"select": fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int;
+    pselect = c"pselect": fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *const timespec, *const sigset_t) -> c_int;
+    close = c"close": fn(c_int) -> c_int;
+    dup = c"dup": fn(c_int) -> c_int;
+    dup2 = c"dup2": fn(c_int, c_int) -> c_int;
+    dup3 = c"dup3": fn(c_int, c_int, c_int) -> c_int;
+    fcntl = c"fcntl": fn(c_int, c_int, usize) -> c_int;
+    fcntl64 = c"fcntl64": fn(c_int, c_int, usize) -> c_int;
+    ioctl = c"ioctl": fn(c_int, u64, usize) -> c_int;
+    close_range = c"close_range": fn(c_uint, c_uint, c_int) -> c_int;
+    fdopen = c"fdopen": fn(c_int, *const c_char) -> *mut FILE;
+    fork = c"fork": fn() -> pid_t;
+    execve = c"execve": fn(*const c_char, *const *const c_char, *const *const c_char) -> c_int;
+    sigaction_real = c"sigaction": fn(c_int, *const sigaction, *mut sigaction) -> c_int;
+    syscall = c"syscall": fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
+    pread = c"pread": fn(c_int, *mut c_void, size_t, off_t) -> ssize_t;
+}
+

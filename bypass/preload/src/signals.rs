@@ -1,0 +1,104 @@
+//! Signal handlers are wrapped, so that a thread which spins learns that one has run.
+//!
+//! Handlers of faults are left alone: the JVM and crash reporters look at them closely.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+
+use crate::outcome::fail;
+use crate::real;
+
+const SIGNALS: usize = 65;
+static HANDLERS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(0) }; SIGNALS];
+static FLAGS: [AtomicI32; SIGNALS] = [const { AtomicI32::new(0) }; SIGNALS];
+
+fn is_wrapped(signal: c_int) -> bool {
+    let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+    // 32 and 33 are libc's own.
+    (1..SIGNALS as c_int).contains(&signal) && !faults.contains(&signal) && !(32..34).contains(&signal)
+}
+
+extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let index = signal as usize % SIGNALS;
+    let flags = FLAGS[index].load(Ordering::Acquire);
+    let thread = bypass_stack::thread();
+    thread.signals.fetch_add(1, Ordering::Relaxed);
+    if flags & libc::SA_RESTART == 0 {
+        thread.interrupts.fetch_add(1, Ordering::Relaxed);
+    }
+    let handler = HANDLERS[index].load(Ordering::Acquire);
+    if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
+        return;
+    }
+    if flags & libc::SA_SIGINFO != 0 {
+        type Full = extern "C" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void);
+        // SAFETY: the program gave a function of this signature with SA_SIGINFO.
+        let handler = unsafe { core::mem::transmute::<usize, Full>(handler) };
+        handler(signal, info, context);
+    } else {
+        // SAFETY: the program gave a function of this signature.
+        let handler = unsafe { core::mem::transmute::<usize, extern "C" fn(c_int)>(handler) };
+        handler(signal);
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    if !is_wrapped(signal) {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::sigaction_real()(signal, new, old) };
+    }
+    let index = signal as usize;
+    let (old_handler, old_flags) =
+        (HANDLERS[index].load(Ordering::Acquire), FLAGS[index].load(Ordering::Acquire));
+    // SAFETY: null or readable, by sigaction(2).
+    let wanted = unsafe { new.as_ref() }.copied();
+    let mut wrapped = wanted;
+    if let Some(wrapped) = &mut wrapped {
+        let handler = wrapped.sa_sigaction;
+        if handler != libc::SIG_DFL && handler != libc::SIG_IGN {
+            HANDLERS[index].store(handler, Ordering::Release);
+            FLAGS[index].store(wrapped.sa_flags, Ordering::Release);
+            wrapped.sa_sigaction = handle as *const () as usize;
+            wrapped.sa_flags |= libc::SA_SIGINFO;
+        }
+    }
+    let place = wrapped.as_ref().map_or(core::ptr::null(), |wrapped| wrapped as *const _);
+    // SAFETY: a copy of the caller's arguments.
+    let result = unsafe { real::sigaction_real()(signal, place, old) };
+    if result != 0 {
+        HANDLERS[index].store(old_handler, Ordering::Release);
+        FLAGS[index].store(old_flags, Ordering::Release);
+        return result;
+    }
+    // SAFETY: null or writable, by sigaction(2).
+    if let Some(old) = unsafe { old.as_mut() } {
+        if old.sa_sigaction == handle as *const () as usize {
+            old.sa_sigaction = old_handler;
+            old.sa_flags = (old.sa_flags & !libc::SA_SIGINFO) | (old_flags & libc::SA_SIGINFO);
+        }
+    }
+    result
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
+    // SAFETY: all zero is a valid sigaction.
+    let mut new: libc::sigaction = unsafe { core::mem::zeroed() };
+    new.sa_sigaction = handler;
+    new.sa_flags = libc::SA_RESTART;
+    // SAFETY: as above.
+    let mut old: libc::sigaction = unsafe { core::mem::zeroed() };
+    if !(1..SIGNALS as c_int).contains(&signal) {
+        return fail(libc::EINVAL) as usize;
+    }
+    // SAFETY: both live on this frame.
+    match unsafe { sigaction(signal, &new, &mut old) } {
+        0 => old.sa_sigaction,
+        _ => libc::SIG_ERR,
+    }
+}

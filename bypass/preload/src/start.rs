@@ -1,0 +1,37 @@
+//! What happens when the library is loaded, and around fork.
+
+use std::cell::RefCell;
+
+use bypass_stack::fork::{self, Prepared};
+use bypass_stack::{handover, process};
+
+/// Run by the loader after libc is ready.
+#[used]
+#[link_section = ".init_array"]
+static START: extern "C" fn() = start;
+
+extern "C" fn start() {
+    process::read_environment();
+    crate::hooks::process::remember_environment();
+    // SAFETY: the three handlers are functions of this library, which is never unloaded.
+    unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
+    handover::adopt_inherited();
+}
+
+thread_local! {
+    static PREPARED: RefCell<Option<Prepared>> = const { RefCell::new(None) };
+}
+
+extern "C" fn before_fork() {
+    let prepared = fork::prepare();
+    let _ = PREPARED.try_with(|place| place.replace(prepared));
+}
+
+extern "C" fn in_parent() {
+    let _ = PREPARED.try_with(RefCell::take);
+}
+
+extern "C" fn in_child() {
+    let prepared = PREPARED.try_with(RefCell::take).ok().flatten();
+    fork::child(prepared);
+}

@@ -1,0 +1,311 @@
+//! connect(2): decides between shared memory and the kernel, once and for the whole connection.
+//!
+//! The kernel says which listening sockets an address means (sock_diag); we ask only who holds
+//! them, and the holder proves it by passing a duplicate of that very socket.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use bypass_shm::clock::now_ns;
+use bypass_shm::layout::{QUEUED, SLOTS_MAX};
+use bypass_shm::link::{self, Message, VERSION};
+use bypass_shm::segment::Segment;
+use bypass_shm::stats::{Counter, Reason};
+use bypass_shm::waker::Name;
+use bypass_shm::{address, diag, sys as kernel};
+
+use crate::peer::{self, Peer};
+use crate::sockets::{self, Socket};
+use crate::table::{self, Entry, Kind};
+use crate::{listener, options, process, service, Outcome};
+
+/// How long "nobody" is believed.
+const NEGATIVE_NS: u64 = 50_000_000;
+/// How long the kernel's choice of listeners is believed.
+const POSITIVE_NS: u64 = 1_000_000_000;
+/// How long a holder may take to answer its door.
+const ANSWER_MS: u64 = 1000;
+/// Addresses remembered; more are asked about each time.
+const TARGETS_MAX: usize = 4096;
+
+struct Target {
+    checked_ns: u64,
+    inodes: Vec<u64>,
+    /// One for each listening socket of the address; those that are not ours have a reason.
+    peers: Vec<Result<Arc<Peer>, Reason>>,
+    turn: usize,
+}
+
+static TARGETS: OnceLock<Mutex<HashMap<SocketAddr, Target>>> = OnceLock::new();
+static PORT: AtomicU32 = AtomicU32::new(0);
+
+fn targets() -> &'static Mutex<HashMap<SocketAddr, Target>> {
+    TARGETS.get_or_init(Mutex::default)
+}
+
+/// Locks the addresses across a fork.
+pub fn hold() -> impl Sized {
+    targets().lock().ok()
+}
+
+/// In a forked child: it meets the holders itself.
+pub fn forget() {
+    if let Ok(mut targets) = targets().lock() {
+        targets.clear();
+    }
+}
+
+/// connect(2) with the program's address bytes.
+pub fn connect(fd: i32, bytes: &[u8]) -> Outcome {
+    let entry = table::get(fd);
+    let socket = sockets::get(entry.index());
+    match entry.kind() {
+        Kind::Unbound => {}
+        Kind::Connected if socket.has(sockets::CONNECTING) => {
+            socket.set(sockets::CONNECTING, false);
+            return Outcome::Done(0);
+        }
+        Kind::Connected | Kind::Listener => return Outcome::Error(libc::EISCONN),
+        Kind::Pooled | Kind::Internal => return Outcome::Error(libc::EBADF),
+        Kind::Epoll | Kind::Kernel => return Outcome::Kernel,
+    }
+    let made = destination(socket, bytes)
+        .and_then(|target| Ok((decide(target)?, target)))
+        .and_then(|(peer, target)| establish(fd, entry, &peer, target));
+    match made {
+        Ok(()) if socket.has(sockets::NONBLOCK) => {
+            socket.set(sockets::CONNECTING, true);
+            Outcome::Error(libc::EINPROGRESS)
+        }
+        Ok(()) => Outcome::Done(0),
+        Err(reason) => {
+            process::count(Counter::ConnectsKernel, 1);
+            options::leave_to_kernel(fd, reason);
+            Outcome::Kernel
+        }
+    }
+}
+
+/// The address, if it is one that shared memory could reach.
+fn destination(socket: &Socket, bytes: &[u8]) -> Result<SocketAddr, Reason> {
+    if !process::settings().tcp_client_loopback {
+        return Err(Reason::SwitchedOff);
+    }
+    if socket.has(sockets::KERNEL_ONLY) {
+        return Err(Reason::Option);
+    }
+    let target = address::from_bytes(bytes).ok_or(Reason::NotLocal)?;
+    let family = i32::from(u16::from_ne_bytes([bytes[0], bytes[1]]));
+    if family != socket.family.load(Ordering::Relaxed) || target.port() == 0 {
+        return Err(Reason::NotLocal);
+    }
+    // The kernel takes the wildcard as the loopback address.
+    Ok(match target.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, target.port()).into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => (Ipv6Addr::LOCALHOST, target.port()).into(),
+        _ => target,
+    })
+}
+
+fn decide(target: SocketAddr) -> Result<Arc<Peer>, Reason> {
+    let mut targets = targets().lock().map_err(|_| Reason::Limit)?;
+    let now = now_ns();
+    if let Some(found) = targets.get_mut(&target).filter(|found| found.is_fresh(now)) {
+        return found.pick();
+    }
+    let inodes = match ask_kernel(target) {
+        Ok(inodes) => inodes,
+        Err(reason) => {
+            remember(&mut targets, target, Target::negative(now, reason));
+            return Err(reason);
+        }
+    };
+    if let Some(known) = targets.get_mut(&target) {
+        if known.inodes == inodes && known.is_whole() {
+            known.checked_ns = now;
+            return known.pick();
+        }
+    }
+    let peers: Vec<_> = inodes.iter().map(|inode| meet(*inode)).collect();
+    let mut fresh = Target { checked_ns: now_ns(), inodes, peers, turn: 0 };
+    let picked = fresh.pick();
+    remember(&mut targets, target, fresh);
+    picked
+}
+
+fn remember(targets: &mut HashMap<SocketAddr, Target>, target: SocketAddr, what: Target) {
+    if targets.len() >= TARGETS_MAX {
+        targets.clear();
+    }
+    targets.insert(target, what);
+}
+
+impl Target {
+    fn negative(now: u64, reason: Reason) -> Self {
+        Self { checked_ns: now, inodes: Vec::new(), peers: vec![Err(reason)], turn: 0 }
+    }
+
+    fn is_whole(&self) -> bool {
+        !self.peers.is_empty()
+            && self.peers.iter().all(|peer| {
+                peer.as_ref().is_ok_and(|peer| !peer.is_stale.load(Ordering::Relaxed))
+            })
+    }
+
+    fn is_fresh(&self, now: u64) -> bool {
+        let life_ns = if self.is_whole() { POSITIVE_NS } else { NEGATIVE_NS };
+        let has_stale = self
+            .peers
+            .iter()
+            .any(|peer| peer.as_ref().is_ok_and(|peer| peer.is_stale.load(Ordering::Relaxed)));
+        now.saturating_sub(self.checked_ns) < life_ns && !has_stale
+    }
+
+    fn pick(&mut self) -> Result<Arc<Peer>, Reason> {
+        self.turn = self.turn.wrapping_add(1);
+        match self.peers.get(self.turn % self.peers.len().max(1)) {
+            Some(Ok(peer)) => Ok(peer.clone()),
+            Some(Err(reason)) => Err(*reason),
+            None => Err(Reason::NoHolder),
+        }
+    }
+}
+
+fn ask_kernel(target: SocketAddr) -> Result<Vec<u64>, Reason> {
+    if service::uses_io_uring() {
+        return Err(Reason::IoUring);
+    }
+    if !is_local(target.ip()) {
+        return Err(Reason::NotLocal);
+    }
+    let found = diag::listeners(target).map_err(|_| Reason::Sandbox)?;
+    if found.iter().any(|one| one.is_bound_to_device) {
+        return Err(Reason::BoundToDevice);
+    }
+    let own = kernel::geteuid().unwrap_or(usize::MAX) as u32;
+    if found.iter().any(|one| one.uid != own) {
+        return Err(Reason::OtherUser);
+    }
+    if found.is_empty() {
+        return Err(Reason::NoHolder);
+    }
+    Ok(found.iter().map(|one| one.inode).collect())
+}
+
+/// Whether the address is this host's: the kernel lets a socket be bound to it.
+fn is_local(ip: IpAddr) -> bool {
+    if ip.is_loopback() {
+        return true;
+    }
+    let family = if ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    let Ok(probe) = kernel::socket(family, kind, 0) else { return false };
+    let mut bytes = [0u8; 28];
+    let length = address::to_bytes(SocketAddr::new(ip, 0), family, &mut bytes);
+    let is_local = kernel::bind(probe as i32, &bytes[..length]).is_ok();
+    let _ = kernel::close(probe as i32);
+    is_local
+}
+
+/// A segment shared with the holders of listening socket `inode`.
+fn meet(inode: u64) -> Result<Arc<Peer>, Reason> {
+    let known = peer::all().into_iter().find(|peer| {
+        peer.side == 0 && peer.inode == inode && !peer.is_stale.load(Ordering::Relaxed)
+    });
+    if let Some(peer) = known {
+        return Ok(peer);
+    }
+    let door = link::knock(&Name::of_listener(inode)).map_err(|error| match error {
+        libc::ECONNREFUSED => Reason::NoHolder,
+        libc::EAGAIN => Reason::NoAnswer,
+        _ => Reason::Sandbox,
+    })?;
+    service::start().map_err(|_| Reason::Sandbox)?;
+    let slots = process::settings().max_endpoints.next_power_of_two().clamp(1024, SLOTS_MAX);
+    let number = process::number();
+    let segment =
+        Segment::create(number, slots, process::ring_bytes()).map_err(|_| Reason::Limit)?;
+    let peer = Peer::join(segment, 0, inode).ok_or(Reason::Limit)?;
+    let greeted = greet(door.0, &peer, inode);
+    if let Err(reason) = greeted {
+        peer::forget(&peer);
+        return Err(reason);
+    }
+    service::add_link(door, service::Role::Greeting(peer.clone()));
+    Ok(peer)
+}
+
+fn greet(door: i32, peer: &Peer, inode: u64) -> Result<(), Reason> {
+    let hello = Message::Greet { version: VERSION, client: process::number() };
+    link::send(door, hello, &[peer.segment.fd()]).map_err(|_| Reason::NoAnswer)?;
+    let (answer, fds) = loop {
+        match link::receive_within(door, ANSWER_MS) {
+            Err(libc::EINTR) => {}
+            other => break other.map_err(|_| Reason::NoAnswer)?,
+        }
+    };
+    match (answer, fds.first()) {
+        (Message::Welcome { .. }, Some(proof)) => match kernel::fstat(proof.0) {
+            Ok(stat) if stat.st_ino == inode => Ok(()),
+            _ => Err(Reason::NameSquatted),
+        },
+        (Message::Refuse { reason }, _) if reason == Reason::Version as u64 => Err(Reason::Version),
+        (Message::Refuse { .. }, _) => Err(Reason::OtherUser),
+        _ => Err(Reason::NameSquatted),
+    }
+}
+
+fn establish(fd: i32, entry: Entry, peer: &Arc<Peer>, target: SocketAddr) -> Result<(), Reason> {
+    let index = entry.index();
+    let socket = sockets::get(index);
+    let local = local_address(fd, socket, target);
+    let slot = peer.take_slot().ok_or(Reason::Limit)?;
+    peer.segment.reset(slot);
+    let place = peer.segment.slot(slot);
+    place.names.of[0].store(local);
+    place.names.of[1].store(target);
+    place.meta.holders[0].store(peer.bit(), Ordering::SeqCst);
+    place.meta.holders[1].store(QUEUED, Ordering::SeqCst);
+    socket.local.store(local);
+    socket.remote.store(target);
+    listener::attach(fd, index, peer, slot);
+    if !peer.offer(slot) {
+        table::set(fd, entry);
+        peer.set_socket(slot, None);
+        drop(socket.peer.take());
+        place.meta.holders[1].store(0, Ordering::SeqCst);
+        place.meta.holders[0].store(0, Ordering::SeqCst);
+        peer.return_slot(slot);
+        return Err(Reason::BacklogFull);
+    }
+    peer::ring_listeners(&peer.segment);
+    process::count(Counter::ConnectsShm, 1);
+    crate::epoll::connected(index);
+    Ok(())
+}
+
+fn local_address(fd: i32, socket: &Socket, target: SocketAddr) -> SocketAddr {
+    if socket.has(sockets::BOUND) {
+        if let Some(bound) = options::kernel_name(fd) {
+            if !bound.ip().is_unspecified() {
+                return bound;
+            }
+            return SocketAddr::new(source(target.ip()), bound.port());
+        }
+    }
+    // Any odd number of the range: names in logs, without meaning for the data.
+    let step = PORT.fetch_add(1, Ordering::Relaxed);
+    let start = process::number() as u32 % 14_000;
+    let port = 32_769 + 2 * ((start + step) % 14_000);
+    SocketAddr::new(source(target.ip()), port as u16)
+}
+
+/// The address that the kernel would send from.
+fn source(target: IpAddr) -> IpAddr {
+    match target {
+        IpAddr::V4(ip) if ip.is_loopback() => Ipv4Addr::LOCALHOST.into(),
+        other => other,
+    }
+}

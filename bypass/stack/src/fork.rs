@@ -1,0 +1,124 @@
+//! fork: the child holds every connection too, and says so before it exists.
+//!
+//! The parent takes a place and the bits for the child, so that no end looks abandoned at any
+//! moment; it holds all locks across the fork, so that the child finds none taken.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex};
+
+use core::sync::atomic::Ordering;
+
+use bypass_shm::layout::{CLOSING, QUEUED};
+use bypass_shm::link::Owned;
+use bypass_shm::sys as kernel;
+
+use crate::peer::{self, Peer};
+use crate::table::{self, Entry};
+use crate::{connect, epoll, listener, pool, process, service, sockets, stream, wait};
+
+/// What the parent has prepared.
+pub struct Prepared {
+    number: u64,
+    places: Vec<(Arc<Peer>, Option<usize>)>,
+    #[allow(dead_code, reason = "held, not read")]
+    locks: Vec<Box<dyn Any>>,
+}
+
+/// Links of a child to the other sides, until its service watches them.
+static LINKS: Mutex<Vec<(Owned, Arc<Peer>)>> = Mutex::new(Vec::new());
+
+/// In the parent, before.
+pub fn prepare() -> Option<Prepared> {
+    if !process::is_started() {
+        return None;
+    }
+    pool::empty();
+    let number = kernel::random() | 1;
+    let places = peer::all().into_iter().map(|peer| (peer.clone(), enter(&peer, number))).collect();
+    let locks: Vec<Box<dyn Any>> = vec![
+        Box::new(service::hold()),
+        Box::new(connect::hold()),
+        Box::new(listener::hold()),
+        Box::new(epoll::hold()),
+        Box::new(sockets::hold()),
+        Box::new(peer::hold()),
+        Box::new(wait::hold()),
+    ];
+    Some(Prepared { number, places, locks })
+}
+
+/// Takes a place for the child at every end that we hold.
+fn enter(peer: &Arc<Peer>, number: u64) -> Option<usize> {
+    let slots: Vec<usize> = peer.occupied().collect();
+    if slots.is_empty() && peer.side == 0 {
+        return None;
+    }
+    let index = peer.segment.enter(peer.side, number)?;
+    for slot in slots {
+        let holders = &peer.segment.slot(slot).meta.holders[peer.side];
+        let add = |now: u32| {
+            (now & (QUEUED | CLOSING) == 0 && now & peer.bit() != 0).then_some(now | 1 << index)
+        };
+        let _ = holders.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
+    }
+    Some(index)
+}
+
+/// In the child: it is another process now.
+pub fn child(prepared: Option<Prepared>) {
+    let Some(Prepared { number, places, locks }) = prepared else {
+        crate::thread().forget();
+        return;
+    };
+    drop(locks);
+    process::become_child(number);
+    service::forget();
+    wait::forget();
+    connect::forget();
+    epoll::orphan();
+    for (peer, index) in places {
+        match index {
+            Some(index) => {
+                peer.become_process(index);
+                greet_others(&peer, index);
+            }
+            None => abandon(&peer),
+        }
+    }
+}
+
+fn greet_others(peer: &Arc<Peer>, index: usize) {
+    for link in service::knock_participants(peer, index) {
+        table::hide(link.0);
+        if let Ok(mut links) = LINKS.lock() {
+            links.push((link, peer.clone()));
+        }
+    }
+}
+
+/// There was no place for the child: the connections stay the parent's alone.
+fn abandon(peer: &Arc<Peer>) {
+    for slot in peer.occupied() {
+        let Some(index) = peer.socket(slot) else { continue };
+        peer.set_socket(slot, None);
+        epoll::forget(index);
+        stream::retire(sockets::get(index).peer.take());
+    }
+    peer.is_stale.store(true, Ordering::SeqCst);
+    for fd in 0..table::NUMBERS_MAX.min(65_536) as i32 {
+        let entry = table::get(fd);
+        if entry.kind() == table::Kind::Connected && stream::of_socket(entry.index()).is_none() {
+            table::set(fd, Entry::KERNEL);
+        }
+    }
+}
+
+/// Whether a child's links wait for its service.
+pub fn has_links() -> bool {
+    LINKS.lock().is_ok_and(|links| !links.is_empty())
+}
+
+/// Gives the links to the service.
+pub fn take_links() -> Vec<(Owned, Arc<Peer>)> {
+    LINKS.lock().map(|mut links| std::mem::take(&mut *links)).unwrap_or_default()
+}

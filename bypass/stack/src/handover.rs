@@ -1,0 +1,79 @@
+//! Listeners that survive exec, or that another process passed: the new image asks the holders to
+//! let it in. The proof is the listening socket itself.
+
+use std::sync::Arc;
+
+use bypass_shm::link::{self, Message, Owned, VERSION};
+use bypass_shm::memory::Mapping;
+use bypass_shm::sys as kernel;
+use bypass_shm::waker::Name;
+
+use crate::listener::{self, Listener};
+use crate::sockets;
+use crate::table::{self, Entry, Kind};
+use crate::process;
+
+/// How long a holder may take to answer.
+const ANSWER_MS: u64 = 500;
+
+/// At the start of a program: takes part in the listeners that it has inherited.
+pub fn adopt_inherited() {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
+    let is_socket = |entry: &std::fs::DirEntry| {
+        std::fs::read_link(entry.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
+    };
+    let fds: Vec<i32> = entries
+        .flatten()
+        .filter(is_socket)
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    for fd in fds.into_iter().filter(|fd| is_listener(*fd)) {
+        let _ = adopt(fd);
+    }
+}
+
+fn is_listener(fd: i32) -> bool {
+    let is = |name, wanted: &[i32]| {
+        kernel::option_int(fd, libc::SOL_SOCKET, name).is_ok_and(|value| wanted.contains(&value))
+    };
+    is(libc::SO_DOMAIN, &[libc::AF_INET, libc::AF_INET6])
+        && is(libc::SO_PROTOCOL, &[libc::IPPROTO_TCP])
+        && is(libc::SO_ACCEPTCONN, &[1])
+}
+
+fn adopt(fd: i32) -> Option<()> {
+    let settings = process::settings();
+    if settings.dont_accelerate || !settings.tcp_server_loopback {
+        return None;
+    }
+    let stat = kernel::fstat(fd).ok()?;
+    let caller = link::knock(&Name::of_listener(stat.st_ino)).ok()?;
+    let ask = Message::Join { inode: stat.st_ino, version: VERSION };
+    link::send(caller.0, ask, &[fd]).ok()?;
+    let (answer, mut fds) = link::receive_within(caller.0, ANSWER_MS).ok()?;
+    let Message::Welcome { backlog, .. } = answer else { return None };
+    let hub = Mapping::adopt(kernel::move_high(fds.pop()?.into_raw()).ok()?).ok()?;
+    let door = Owned(kernel::move_high(fds.pop()?.into_raw()).ok()?);
+    let family = kernel::option_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN).ok()?;
+    let index = sockets::allocate(family, sockets::BOUND | sockets::DIRTY)?;
+    let socket = sockets::get(index);
+    let flags = kernel::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) as i32;
+    // Listeners of ours are non-blocking underneath; programs that inherit them set what they want.
+    socket.set(sockets::NONBLOCK, flags & libc::O_NONBLOCK != 0);
+    let number =
+        listener::enter(fd, stat.st_ino, stat.st_uid, backlog as u32, door, hub).ok()?;
+    socket.listener.store(number as u32, core::sync::atomic::Ordering::Relaxed);
+    table::set(fd, Entry::new(Kind::Listener, index, socket.life()));
+    Some(())
+}
+
+/// Lets a process in that shows a descriptor of the same listening socket.
+pub fn admit(listener: &Arc<Listener>, caller: i32, proof: Option<Owned>) {
+    let shown = proof.and_then(|proof| kernel::fstat(proof.0).ok());
+    if shown.is_none_or(|stat| stat.st_ino != listener.inode) {
+        return;
+    }
+    let backlog = u64::from(listener.backlog.load(core::sync::atomic::Ordering::Relaxed));
+    let welcome = Message::Welcome { process: process::number(), backlog };
+    let _ = link::send(caller, welcome, &[listener.door, listener.hub_fd()]);
+}

@@ -1,0 +1,298 @@
+//! Names and options of sockets: the common ones are kept here, the rest is the shadow's.
+
+use core::sync::atomic::Ordering;
+use std::net::SocketAddr;
+
+use bypass_shm::stats::Reason;
+use bypass_shm::{address, sys as kernel};
+
+use crate::sockets::{self, Socket};
+use crate::stream;
+use crate::table::{self, Entry, Kind};
+use crate::{epoll, process, Outcome};
+
+/// Options that shared memory cannot honour: with them the connection is the kernel's.
+const DEMAND_KERNEL: &[(i32, i32)] = &[
+    (libc::SOL_SOCKET, libc::SO_BINDTODEVICE),
+    (libc::SOL_SOCKET, libc::SO_MARK),
+    (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER),
+    (libc::SOL_SOCKET, libc::SO_ATTACH_BPF),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
+    (libc::SOL_SOCKET, libc::SO_OOBINLINE),
+    (libc::SOL_IP, libc::IP_TRANSPARENT),
+    (libc::SOL_IPV6, libc::IPV6_TRANSPARENT),
+    (libc::SOL_TCP, libc::TCP_FASTOPEN),
+    (libc::SOL_TCP, libc::TCP_FASTOPEN_CONNECT),
+    (libc::SOL_TCP, libc::TCP_MD5SIG),
+    (libc::SOL_TCP, libc::TCP_REPAIR),
+    (libc::SOL_TCP, libc::TCP_ULP),
+];
+
+/// Switches that are only remembered.
+const SWITCHES: &[(i32, i32, u32)] = &[
+    (libc::SOL_SOCKET, libc::SO_KEEPALIVE, sockets::KEEPALIVE),
+    (libc::SOL_TCP, libc::TCP_NODELAY, sockets::NODELAY),
+    (libc::SOL_TCP, libc::TCP_CORK, sockets::CORK),
+    (libc::SOL_TCP, libc::TCP_QUICKACK, sockets::QUICKACK),
+];
+
+/// The address that the kernel knows a descriptor by.
+pub fn kernel_name(fd: i32) -> Option<SocketAddr> {
+    let name = kernel::socket_name(fd).ok()?;
+    address::from_bytes(&name.bytes[..name.length as usize])
+}
+
+/// Gives the shadow what was only remembered.
+pub fn apply(fd: i32, socket: &Socket) {
+    for (level, name, flag) in SWITCHES {
+        if socket.has(*flag) {
+            let _ = kernel::set_option_int(fd, *level, *name, 1);
+        }
+    }
+    if socket.has(sockets::LINGER) {
+        let seconds = socket.linger_s.load(Ordering::Relaxed) as i32;
+        let mut value = [0u8; 8];
+        value[..4].copy_from_slice(&1i32.to_ne_bytes());
+        value[4..].copy_from_slice(&seconds.to_ne_bytes());
+        let _ = kernel::set_option(fd, libc::SOL_SOCKET, libc::SO_LINGER, &value);
+    }
+    for (name, word) in [
+        (libc::SO_RCVTIMEO, &socket.receive_timeout_ns),
+        (libc::SO_SNDTIMEO, &socket.send_timeout_ns),
+    ] {
+        let ns = word.load(Ordering::Relaxed);
+        if ns > 0 {
+            let _ = kernel::set_option(fd, libc::SOL_SOCKET, name, &timeval_bytes(ns));
+        }
+    }
+    let nonblock = if socket.has(sockets::NONBLOCK) { libc::O_NONBLOCK } else { 0 };
+    let _ = kernel::fcntl(fd, libc::F_SETFL, (libc::O_RDWR | nonblock) as usize);
+    let cloexec = if socket.has(sockets::CLOEXEC) { libc::FD_CLOEXEC } else { 0 };
+    let _ = kernel::fcntl(fd, libc::F_SETFD, cloexec as usize);
+}
+
+/// Makes a socket the kernel's, before it is connected.
+pub fn leave_to_kernel(fd: i32, reason: Reason) {
+    process::fall_back(reason);
+    let entry = table::get(fd);
+    let index = entry.index();
+    let socket = sockets::get(index);
+    apply(fd, socket);
+    epoll::move_to_kernel(index);
+    if table::replace(fd, entry, Entry::KERNEL)
+        && socket.descriptors.fetch_sub(1, Ordering::AcqRel) == 1
+    {
+        sockets::free(index);
+    }
+}
+
+fn timeval_bytes(ns: u64) -> [u8; 16] {
+    let mut bytes = [0u8; 16];
+    bytes[..8].copy_from_slice(&(ns / 1_000_000_000).to_ne_bytes());
+    bytes[8..].copy_from_slice(&(ns % 1_000_000_000 / 1000).to_ne_bytes());
+    bytes
+}
+
+fn int(value: &[u8]) -> Option<i32> {
+    Some(i32::from_ne_bytes(value.get(..4)?.try_into().ok()?))
+}
+
+fn object(fd: i32) -> Result<(&'static Socket, Kind), Outcome> {
+    let entry = table::get(fd);
+    match entry.kind() {
+        Kind::Unbound | Kind::Connected | Kind::Listener => {
+            Ok((sockets::get(entry.index()), entry.kind()))
+        }
+        Kind::Pooled | Kind::Internal => Err(Outcome::Error(libc::EBADF)),
+        Kind::Epoll | Kind::Kernel => Err(Outcome::Kernel),
+    }
+}
+
+/// setsockopt(2).
+pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
+    let (socket, kind) = match object(fd) {
+        Ok(found) => found,
+        Err(outcome) => return outcome,
+    };
+    if kind == Kind::Listener {
+        remember(socket, level, name, value);
+        return Outcome::Kernel;
+    }
+    if remember(socket, level, name, value) {
+        return Outcome::Done(0);
+    }
+    if DEMAND_KERNEL.contains(&(level, name)) {
+        socket.set(sockets::KERNEL_ONLY, true);
+    }
+    socket.set(sockets::DIRTY, true);
+    Outcome::Kernel
+}
+
+/// Keeps an option that needs no kernel; false when it is another, or malformed.
+fn remember(socket: &Socket, level: i32, name: i32, value: &[u8]) -> bool {
+    if let Some((_, _, flag)) = SWITCHES.iter().find(|(l, n, _)| (*l, *n) == (level, name)) {
+        return int(value).map(|on| socket.set(*flag, on != 0)).is_some();
+    }
+    if level != libc::SOL_SOCKET {
+        return false;
+    }
+    match name {
+        libc::SO_LINGER => {
+            let (Some(on), Some(seconds)) = (int(value), value.get(4..).and_then(int)) else {
+                return false;
+            };
+            socket.linger_s.store(seconds.max(0) as u32, Ordering::Relaxed);
+            socket.set(sockets::LINGER, on != 0);
+            true
+        }
+        libc::SO_RCVTIMEO | libc::SO_SNDTIMEO => {
+            let Some(ns) = timeval_ns(value) else { return false };
+            let is_receive = name == libc::SO_RCVTIMEO;
+            let word =
+                if is_receive { &socket.receive_timeout_ns } else { &socket.send_timeout_ns };
+            word.store(ns, Ordering::Relaxed);
+            true
+        }
+        _ => false,
+    }
+}
+
+fn timeval_ns(value: &[u8]) -> Option<u64> {
+    let seconds = i64::from_ne_bytes(value.get(..8)?.try_into().ok()?);
+    let micros = i64::from_ne_bytes(value.get(8..16)?.try_into().ok()?);
+    ((0..1_000_000).contains(&micros) && seconds >= 0)
+        .then(|| (seconds as u64).saturating_mul(1_000_000_000).saturating_add(micros as u64 * 1000))
+}
+
+/// getsockopt(2): the value's bytes, or the kernel's answer.
+pub fn get(fd: i32, level: i32, name: i32) -> Result<Vec<u8>, Outcome> {
+    let (socket, kind) = object(fd)?;
+    if let Some((_, _, flag)) = SWITCHES.iter().find(|(l, n, _)| (*l, *n) == (level, name)) {
+        return Ok(i32::from(socket.has(*flag)).to_ne_bytes().to_vec());
+    }
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_ERROR) if kind == Kind::Connected => {
+            Ok(pending_error(fd).to_ne_bytes().to_vec())
+        }
+        (libc::SOL_SOCKET, libc::SO_LINGER) => {
+            let mut bytes = i32::from(socket.has(sockets::LINGER)).to_ne_bytes().to_vec();
+            bytes.extend(socket.linger_s.load(Ordering::Relaxed).to_ne_bytes());
+            Ok(bytes)
+        }
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => {
+            Ok(timeval_bytes(socket.receive_timeout_ns.load(Ordering::Relaxed)).to_vec())
+        }
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => {
+            Ok(timeval_bytes(socket.send_timeout_ns.load(Ordering::Relaxed)).to_vec())
+        }
+        (libc::SOL_TCP, libc::TCP_INFO) if kind == Kind::Connected => Ok(tcp_info(fd)),
+        _ => Err(Outcome::Kernel),
+    }
+}
+
+fn pending_error(fd: i32) -> i32 {
+    let Ok(stream) = stream::find(fd) else { return 0 };
+    stream.socket.set(sockets::CONNECTING, false);
+    let is_reset = stream.inbound_ends() & bypass_shm::layout::RST != 0;
+    if is_reset && !stream.socket.has(sockets::RESET_TOLD) {
+        stream.socket.set(sockets::RESET_TOLD, true);
+        return libc::ECONNRESET;
+    }
+    0
+}
+
+/// State, segment size and times as a loopback connection has them; the rest is 0.
+fn tcp_info(fd: i32) -> Vec<u8> {
+    const ESTABLISHED: u8 = 1;
+    const CLOSE_WAIT: u8 = 8;
+    const LOOPBACK_MSS: u32 = 65_483;
+    let mut bytes = vec![0u8; 104];
+    let ends = stream::find(fd).map_or(0, |stream| stream.inbound_ends());
+    bytes[0] = if ends == 0 { ESTABLISHED } else { CLOSE_WAIT };
+    for (at, value) in [(16, LOOPBACK_MSS), (20, LOOPBACK_MSS), (68, 1), (72, 1), (80, 10)] {
+        bytes[at..at + 4].copy_from_slice(&u32::to_ne_bytes(value));
+    }
+    bytes
+}
+
+/// getsockname(2) and getpeername(2): address bytes and their number.
+pub fn name(fd: i32, is_peer: bool) -> Result<([u8; 28], usize), Outcome> {
+    let (socket, kind) = object(fd)?;
+    let mut bytes = [0u8; 28];
+    match kind {
+        Kind::Connected => {
+            if is_peer && stream::find(fd).is_ok_and(|stream| is_over(&stream)) {
+                return Err(Outcome::Error(libc::ENOTCONN));
+            }
+            let address = if is_peer { &socket.remote } else { &socket.local };
+            let family = socket.family.load(Ordering::Relaxed);
+            let length = address::to_bytes(address.load(), family, &mut bytes);
+            Ok((bytes, length))
+        }
+        _ if is_peer => Err(Outcome::Error(libc::ENOTCONN)),
+        _ => Err(Outcome::Kernel),
+    }
+}
+
+/// Reset, or ended in both directions.
+fn is_over(stream: &stream::Stream) -> bool {
+    let ends = stream.inbound_ends();
+    ends & bypass_shm::layout::RST != 0 || (ends != 0 && stream.socket.has(sockets::SHUT_WRITE))
+}
+
+/// fcntl(2) of the commands that concern a socket's flags.
+pub fn fcntl(fd: i32, command: i32, argument: usize) -> Outcome {
+    let (socket, kind) = match object(fd) {
+        Ok(found) => found,
+        Err(outcome) => return outcome,
+    };
+    let flag = |flag, value| if socket.has(flag) { value } else { 0 };
+    match command {
+        libc::F_GETFL => {
+            let flags = libc::O_RDWR | flag(sockets::NONBLOCK, libc::O_NONBLOCK);
+            Outcome::Done(flags as isize)
+        }
+        libc::F_SETFL => {
+            let wanted = argument as i32;
+            socket.set(sockets::NONBLOCK, wanted & libc::O_NONBLOCK != 0);
+            if wanted & libc::O_ASYNC != 0 {
+                socket.set(sockets::DIRTY | sockets::KERNEL_ONLY, true);
+                return Outcome::Kernel;
+            }
+            Outcome::Done(0)
+        }
+        libc::F_GETFD => Outcome::Done(flag(sockets::CLOEXEC, libc::FD_CLOEXEC) as isize),
+        libc::F_SETFD => {
+            socket.set(sockets::CLOEXEC, argument as i32 & libc::FD_CLOEXEC != 0);
+            if kind == Kind::Listener { Outcome::Kernel } else { Outcome::Done(0) }
+        }
+        _ => Outcome::Kernel,
+    }
+}
+
+/// What ioctl(2) of one int does, for the requests that concern streams.
+pub fn ioctl(fd: i32, request: u64, value: i32) -> Result<i32, Outcome> {
+    let (socket, kind) = object(fd)?;
+    match request {
+        libc::FIONBIO => {
+            socket.set(sockets::NONBLOCK, value != 0);
+            Ok(0)
+        }
+        libc::FIOCLEX | libc::FIONCLEX => {
+            socket.set(sockets::CLOEXEC, request == libc::FIOCLEX);
+            if kind == Kind::Listener { Err(Outcome::Kernel) } else { Ok(0) }
+        }
+        libc::FIONREAD | libc::TIOCOUTQ if kind == Kind::Connected => {
+            let stream = stream::find(fd)?;
+            let count = if request == libc::FIONREAD {
+                stream::readable_bytes(&stream)
+            } else {
+                stream::unsent_bytes(&stream)
+            };
+            Ok(count as i32)
+        }
+        _ => Err(Outcome::Kernel),
+    }
+}

@@ -1,0 +1,316 @@
+//! A segment as this process takes part in it: which of our sockets live in which slot, and what
+//! happens to them when the other side's processes end.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use bypass_shm::clock::now_ns;
+use bypass_shm::doorbell::Sleeper;
+use bypass_shm::layout::{Slot, CLOSED, CLOSING, FIN, QUEUED, RST};
+use bypass_shm::segment::Segment;
+use bypass_shm::stats::Counter;
+
+use crate::{process, table};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Peer {
+    /// The memory.
+    pub segment: Segment,
+    /// 0: we connect through it, 1: we accept from it.
+    pub side: usize,
+    /// Inode of the listening socket.
+    pub inode: u64,
+    /// Our index among the side's processes.
+    process: AtomicUsize,
+    /// By slot: number of our socket plus one.
+    sockets: Box<[AtomicU32]>,
+    /// The client's process has ended, or (for a client) the listener has gone.
+    pub is_stale: AtomicBool,
+    slots: Mutex<Slots>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    free: Vec<u32>,
+    next: usize,
+    /// Closed by us, perhaps still open at the other side; oldest first.
+    lingering: VecDeque<u32>,
+}
+
+static PEERS: Mutex<Vec<Arc<Peer>>> = Mutex::new(Vec::new());
+
+impl Peer {
+    /// Takes part in `segment`; None when too many processes do already.
+    pub fn join(segment: Segment, side: usize, inode: u64) -> Option<Arc<Self>> {
+        let index = segment.enter(side, process::number())?;
+        table::hide(segment.fd());
+        let sockets = (0..segment.slots()).map(|_| AtomicU32::new(0)).collect();
+        let peer = Arc::new(Self {
+            segment,
+            side,
+            inode,
+            process: AtomicUsize::new(index),
+            sockets,
+            is_stale: AtomicBool::new(false),
+            slots: Mutex::default(),
+        });
+        PEERS.lock().ok()?.push(peer.clone());
+        Some(peer)
+    }
+
+    /// Our index among the side's processes.
+    #[inline]
+    pub fn process_index(&self) -> usize {
+        self.process.load(Ordering::Relaxed)
+    }
+
+    /// In a forked child: the place that the parent took for it.
+    pub fn become_process(&self, index: usize) {
+        self.process.store(index, Ordering::Relaxed);
+    }
+
+    /// Our bit among the holders.
+    #[inline]
+    pub fn bit(&self) -> u32 {
+        1 << self.process_index()
+    }
+
+    /// The socket that lives in `slot`.
+    #[inline]
+    pub fn socket(&self, slot: usize) -> Option<usize> {
+        let word = self.sockets.get(slot)?.load(Ordering::Acquire);
+        (word as usize).checked_sub(1)
+    }
+
+    /// Says which socket lives in `slot`.
+    pub fn set_socket(&self, slot: usize, socket: Option<usize>) {
+        let word = socket.map_or(0, |index| index as u32 + 1);
+        self.sockets[self.segment.clamp(slot)].store(word, Ordering::Release);
+    }
+
+    /// Slots where sockets of ours live.
+    pub fn occupied(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.sockets.len()).filter(|slot| self.socket(*slot).is_some())
+    }
+
+    /// Offers a prepared slot to the listener; false when its queue is full.
+    pub fn offer(&self, slot: usize) -> bool {
+        let Ok(_one_at_a_time) = self.slots.lock() else { return false };
+        self.segment.queue().push(slot)
+    }
+
+    /// A free slot for a new connection (clients only).
+    pub fn take_slot(&self) -> Option<usize> {
+        let mut slots = self.slots.lock().ok()?;
+        for _ in 0..slots.lingering.len().min(4) {
+            let slot = slots.lingering.pop_front()?;
+            if self.is_over(slot as usize) {
+                slots.free.push(slot);
+            } else {
+                slots.lingering.push_back(slot);
+            }
+        }
+        match slots.free.pop() {
+            Some(slot) => Some(slot as usize),
+            None if slots.next < self.segment.slots() => {
+                slots.next += 1;
+                Some(slots.next - 1)
+            }
+            None => None,
+        }
+    }
+
+    /// Gives a slot back that we have closed or never used.
+    pub fn return_slot(&self, slot: usize) {
+        if let Ok(mut slots) = self.slots.lock() {
+            if self.is_over(slot) {
+                slots.free.push(slot as u32);
+            } else {
+                slots.lingering.push_back(slot as u32);
+            }
+        }
+    }
+
+    fn is_over(&self, slot: usize) -> bool {
+        let meta = &self.segment.slot(slot).meta;
+        meta.holders.iter().all(|holders| holders.load(Ordering::SeqCst) == 0)
+    }
+
+    /// Tells the other side that bytes (or an end) have come, or that there is room.
+    #[inline]
+    pub fn ring(&self, slot: usize, what: Bell) {
+        ring_side(&self.segment, slot, 1 - self.side, what);
+    }
+
+    /// Tells our own waiting places, after an end that the other side could not write itself.
+    pub fn ring_ourselves(&self, slot: usize) {
+        ring_side(&self.segment, slot, self.side, Bell::Bytes);
+        ring_side(&self.segment, slot, self.side, Bell::Room);
+    }
+
+    /// Gives up our end of `slot`; the last holder writes `ends` before anybody can reuse it.
+    pub fn let_go(&self, slot: usize, ends: u32) {
+        let place = self.segment.slot(slot);
+        if drop_holder(place, self.side, self.bit(), ends) {
+            self.ring(slot, Bell::Bytes);
+            self.ring(slot, Bell::Room);
+            place.meta.holders[self.side].store(0, Ordering::SeqCst);
+        }
+        if self.side == 0 {
+            self.return_slot(slot);
+        }
+    }
+
+    /// Process `index` of the other side has ended: what it alone held is over.
+    pub fn bury(&self, index: usize) {
+        let other = 1 - self.side;
+        process::count(Counter::PeerDeaths, 1);
+        for slot in self.occupied() {
+            let place = self.segment.slot(slot);
+            let unread = self.segment.ring(slot, self.side).available(usize::MAX).unwrap_or(1);
+            let ends = if unread > 0 { RST } else { FIN };
+            if drop_holder(place, other, 1 << index, ends) {
+                place.meta.holders[other].store(0, Ordering::SeqCst);
+            }
+            self.ring_ourselves(slot);
+        }
+        self.segment.leave(other, index);
+    }
+
+    /// The listener is gone for good: connections that nobody accepted are reset.
+    pub fn reset_unaccepted(&self) {
+        for slot in self.occupied() {
+            let place = self.segment.slot(slot);
+            let holders = &place.meta.holders[1];
+            let took = holders.compare_exchange(QUEUED, 0, Ordering::SeqCst, Ordering::Relaxed);
+            if took.is_ok() {
+                place.producer[1].ends.fetch_or(RST | CLOSED, Ordering::SeqCst);
+                self.ring_ourselves(slot);
+            }
+        }
+    }
+}
+
+/// Takes `bit` away; true when it was the last, which has then written `ends` and must store 0.
+fn drop_holder(place: &Slot, side: usize, bit: u32, ends: u32) -> bool {
+    let holders = &place.meta.holders[side];
+    let mut now = holders.load(Ordering::SeqCst);
+    loop {
+        if now & bit == 0 || now & QUEUED != 0 {
+            return false;
+        }
+        let next = if now == bit { CLOSING } else { now & !bit };
+        match holders.compare_exchange(now, next, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) if next == CLOSING => break,
+            Ok(_) => return false,
+            Err(other) => now = other,
+        }
+    }
+    place.producer[side].ends.fetch_or(ends | CLOSED, Ordering::SeqCst);
+    true
+}
+
+/// What is to be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bell {
+    /// Bytes or an end.
+    Bytes,
+    /// Space.
+    Room,
+}
+
+#[inline]
+fn ring_side(segment: &Segment, slot: usize, side: usize, what: Bell) {
+    let meta = &segment.slot(slot).meta;
+    let lane = meta.lane[side].load(Ordering::Relaxed);
+    if lane == 0 {
+        core::sync::atomic::fence(Ordering::SeqCst);
+    } else {
+        let lane = segment.lane(side, lane as usize - 1);
+        if lane.ring(slot) {
+            let waker = lane.waker.load(Ordering::SeqCst);
+            process::wake(lane.owner.load(Ordering::SeqCst), waker);
+        }
+    }
+    let place = match what {
+        Bell::Bytes => &meta.sleeper_read[side],
+        Bell::Room => &meta.sleeper_write[side],
+    };
+    if let Some(sleeper) = Sleeper::take(place) {
+        process::wake(segment.process(side, sleeper.process as usize), sleeper.waker);
+    }
+}
+
+/// Wakes whoever waits for connections of this segment.
+pub fn ring_listeners(segment: &Segment) {
+    let used = segment.header().lanes_used[1].load(Ordering::SeqCst) as usize;
+    for index in 0..used.min(bypass_shm::layout::LANES) {
+        let lane = segment.lane(1, index);
+        let listening = lane.listening.load(Ordering::SeqCst);
+        if listening != 0 && lane.take_sleeper() {
+            let waker = lane.waker.load(Ordering::SeqCst);
+            process::wake(lane.owner.load(Ordering::SeqCst), waker);
+            if listening == 2 {
+                return;
+            }
+        }
+    }
+}
+
+/// All segments that this process takes part in.
+pub fn all() -> Vec<Arc<Peer>> {
+    PEERS.lock().map(|peers| peers.clone()).unwrap_or_default()
+}
+
+/// The one with number `id` in which we are on `side`.
+pub fn find(id: u64, side: usize) -> Option<Arc<Peer>> {
+    let peers = PEERS.lock().ok()?;
+    peers.iter().find(|peer| peer.segment.id() == id && peer.side == side).cloned()
+}
+
+/// Segments whose last user is gone, with the time when that was.
+static GRAVES: Mutex<Vec<(u64, Arc<Peer>)>> = Mutex::new(Vec::new());
+/// An operation that does not sleep is over long before.
+const GRACE_NS: u64 = 10_000_000_000;
+
+/// Forgets a segment; its memory goes with the last socket in it.
+pub fn forget(peer: &Arc<Peer>) {
+    if let Ok(mut peers) = PEERS.lock() {
+        peers.retain(|one| !Arc::ptr_eq(one, peer));
+    }
+    if let Ok(mut graves) = GRAVES.lock() {
+        graves.push((now_ns(), peer.clone()));
+    }
+}
+
+/// Lets a reference go; the last one only after a while, for those who look without one.
+pub fn retire(peer: Arc<Peer>) {
+    if Arc::strong_count(&peer) > 1 {
+        return;
+    }
+    if let Ok(mut graves) = GRAVES.lock() {
+        graves.push((now_ns(), peer));
+    }
+}
+
+/// Unmaps what has rested long enough; true when something still rests.
+pub fn clean_graves() -> bool {
+    let now = now_ns();
+    let Ok(mut graves) = GRAVES.lock() else { return false };
+    graves.retain(|(since, _)| now - since < GRACE_NS);
+    !graves.is_empty()
+}
+
+/// Locks the lists across a fork.
+pub fn hold() -> impl Sized {
+    (PEERS.lock().ok(), GRAVES.lock().ok())
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.segment.leave(self.side, self.process_index());
+        table::show(self.segment.fd());
+    }
+}

@@ -1,0 +1,83 @@
+//! Descriptors that are kept for the next socket: a connection then costs no system call.
+//!
+//! Only clean shadows are kept: as socket(2) made them, close-on-exec, never bound.
+
+use std::sync::Mutex;
+
+use bypass_shm::stats::Counter;
+use bypass_shm::sys as kernel;
+
+use crate::table::{self, Entry, Kind};
+use crate::{process, sockets};
+
+/// When EF_SOCKET_CACHE_MAX does not say.
+const DEFAULT_MAX: usize = 1024;
+
+static POOL: [Mutex<Vec<i32>>; 2] = [const { Mutex::new(Vec::new()) }; 2];
+
+fn shelf(family: i32) -> &'static Mutex<Vec<i32>> {
+    &POOL[usize::from(family == libc::AF_INET6)]
+}
+
+fn capacity() -> usize {
+    match process::settings().socket_cache_max {
+        0 => DEFAULT_MAX,
+        max => max,
+    }
+}
+
+/// A clean TCP socket of `family`, from the pool or from the kernel.
+pub fn take(family: i32) -> Result<i32, i32> {
+    if let Some(fd) = shelf(family).lock().ok().and_then(|mut shelf| shelf.pop()) {
+        process::count(Counter::PoolHits, 1);
+        return Ok(fd);
+    }
+    process::count(Counter::PoolMisses, 1);
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    match kernel::socket(family, kind, 0) {
+        Err(libc::EMFILE | libc::ENFILE) if empty() > 0 => kernel::socket(family, kind, 0),
+        other => other,
+    }
+    .map(|fd| fd as i32)
+}
+
+/// Keeps or closes the shadow of a socket that the program has closed; its entry is `Pooled`.
+pub fn give(fd: i32, family: i32, flags: u32) {
+    let is_clean = flags & (sockets::DIRTY | sockets::BOUND) == 0;
+    if is_clean {
+        if let Ok(mut shelf) = shelf(family).lock() {
+            if shelf.len() < capacity() {
+                shelf.push(fd);
+                return;
+            }
+        }
+    }
+    table::set(fd, Entry::KERNEL);
+    let _ = kernel::close(fd);
+}
+
+/// Closes what is kept; says how many.
+pub fn empty() -> usize {
+    let mut closed = 0;
+    for shelf in &POOL {
+        let fds = shelf.lock().map(|mut shelf| std::mem::take(&mut *shelf)).unwrap_or_default();
+        for fd in fds {
+            if table::get(fd).kind() == Kind::Pooled {
+                table::set(fd, Entry::KERNEL);
+                let _ = kernel::close(fd);
+                closed += 1;
+            }
+        }
+    }
+    closed
+}
+
+/// Takes a particular number out of the pool, because dup2 or the like is about to use it.
+pub fn remove(fd: i32) {
+    for shelf in &POOL {
+        if let Ok(mut shelf) = shelf.lock() {
+            shelf.retain(|kept| *kept != fd);
+        }
+    }
+    table::set(fd, Entry::KERNEL);
+}

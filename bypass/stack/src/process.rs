@@ -1,0 +1,132 @@
+//! What there is once in a process: its number, its settings, its statistics.
+
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::OnceLock;
+
+use bypass_options::{Resolved, Settings, PROFILE_VARIABLE};
+use bypass_shm::stats::{Counter, Reason, Stats};
+use bypass_shm::{sys as kernel, waker};
+
+use crate::sys::{thread, Leaked};
+use crate::table;
+
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+static WAKERS: AtomicU32 = AtomicU32::new(1);
+static SENDER: AtomicI32 = AtomicI32::new(-1);
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+static PROFILE: OnceLock<String> = OnceLock::new();
+static STATS: Leaked<Stats> = Leaked::new();
+const RING_BYTES_VARIABLE: &str = "WIRESPEED_RING_BYTES";
+static RING_BYTES: OnceLock<usize> = OnceLock::new();
+
+/// Reads the environment; at the start, because programs such as nginx forget it later.
+pub fn read_environment() {
+    let resolved = Resolved::from_environment(std::env::vars());
+    for complaint in &resolved.complaints {
+        let _ = kernel::write(2, format!("bypass: {complaint}\n").as_bytes());
+    }
+    let _ = PROFILE.set(std::env::var(PROFILE_VARIABLE).unwrap_or_default());
+    let bytes = std::env::var(RING_BYTES_VARIABLE).ok().and_then(|text| text.parse().ok());
+    let _ = RING_BYTES.set(bytes.filter(|n: &usize| n.is_power_of_two()).unwrap_or(16_384));
+    let _ = SETTINGS.set(Settings::from(&resolved));
+}
+
+/// What the options say.
+pub fn settings() -> &'static Settings {
+    SETTINGS.get_or_init(Settings::default)
+}
+
+/// Size of one direction's ring.
+pub fn ring_bytes() -> usize {
+    let (min, max) = (bypass_shm::layout::RING_BYTES_MIN, bypass_shm::layout::RING_BYTES_MAX);
+    RING_BYTES.get().copied().unwrap_or(16_384).clamp(min, max)
+}
+
+/// Whether anything accelerated was ever made here.
+pub fn is_started() -> bool {
+    NUMBER.load(Ordering::Acquire) != 0
+}
+
+/// The process's random number; made with its page of statistics when first asked for.
+pub fn number() -> u64 {
+    match NUMBER.load(Ordering::Acquire) {
+        0 => start(),
+        number => number,
+    }
+}
+
+fn start() -> u64 {
+    start_as(kernel::random() | 1)
+}
+
+#[cold]
+fn start_as(fresh: u64) -> u64 {
+    if let Err(other) = NUMBER.compare_exchange(0, fresh, Ordering::AcqRel, Ordering::Acquire) {
+        return other;
+    }
+    if let Ok(sender) = waker::sender() {
+        table::hide(sender);
+        SENDER.store(sender, Ordering::Release);
+    }
+    let profile = PROFILE.get().map_or("", String::as_str);
+    if let Ok(stats) = Stats::create(profile, &settings().cluster_name, &command()) {
+        table::hide(stats.fd());
+        STATS.put(stats);
+    }
+    fresh
+}
+
+fn command() -> String {
+    let mut bytes = [0u8; 64];
+    let count = kernel::open(c"/proc/self/comm", libc::O_RDONLY).and_then(|fd| {
+        let count = kernel::read(fd, &mut bytes);
+        let _ = kernel::close(fd);
+        count
+    });
+    String::from_utf8_lossy(&bytes[..count.unwrap_or(0)]).trim().to_owned()
+}
+
+/// In a forked child: another process, which shares nothing of this yet.
+pub fn become_child(number: u64) {
+    let sender = SENDER.swap(-1, Ordering::AcqRel);
+    if sender >= 0 {
+        table::show(sender);
+        let _ = kernel::close(sender);
+    }
+    thread().forget();
+    NUMBER.store(0, Ordering::Release);
+    start_as(number);
+}
+
+/// A waker number that this process has not used.
+pub fn next_waker() -> u32 {
+    WAKERS.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff
+}
+
+/// Wakes a sleeper of any process.
+#[cold]
+pub fn wake(process: u64, waker_number: u32) {
+    count(Counter::Wakes, 1);
+    waker::wake(SENDER.load(Ordering::Acquire), process, waker_number);
+}
+
+/// Adds to a counter.
+#[inline]
+pub fn count(counter: Counter, amount: u64) {
+    if let Some(stats) = STATS.get() {
+        stats.add(thread().stripe(|| stats.take_stripe()), counter, amount);
+    }
+}
+
+/// Counts a fallback to the kernel.
+pub fn fall_back(reason: Reason) {
+    if let Some(stats) = STATS.get() {
+        stats.fall_back(reason);
+    }
+}
+
+/// The page of statistics.
+#[inline]
+pub fn stats() -> Option<&'static Stats> {
+    STATS.get()
+}

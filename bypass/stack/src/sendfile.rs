@@ -1,0 +1,79 @@
+//! sendfile(2) into a connection: the file is read straight into the ring.
+
+use bypass_shm::sys as kernel;
+
+use crate::stream::{self, broken_pipe};
+use crate::wait::{Deadline, For};
+use crate::{sockets, Outcome};
+
+/// Most that one call moves, as in the kernel.
+const CALL_BYTES_MAX: usize = 0x7fff_f000;
+
+/// Sends up to `count` bytes of `file` from `offset` on; returns how many were sent.
+pub fn send(socket: i32, file: i32, offset: i64, count: usize) -> Outcome {
+    let wanted = count.min(CALL_BYTES_MAX);
+    let mut done = 0usize;
+    while done < wanted {
+        let stream = match stream::find(socket) {
+            Ok(stream) => stream,
+            Err(outcome) => return if done > 0 { Outcome::Done(done as isize) } else { outcome },
+        };
+        let at = offset + done as i64;
+        let attempt = stream.writing(|| fill(&stream, file, at, wanted - done));
+        let error = match attempt {
+            Ok(Filled::Bytes(count)) => {
+                done += count;
+                continue;
+            }
+            Ok(Filled::End) => break,
+            Ok(Filled::Full) if stream.socket.has(sockets::NONBLOCK) => libc::EAGAIN,
+            Ok(Filled::Full) => match stream.block(For::Room, Deadline::after(None)) {
+                Ok(()) => continue,
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        return if done > 0 { Outcome::Done(done as isize) } else { broken_pipe(error, 0) };
+    }
+    Outcome::Done(done as isize)
+}
+
+enum Filled {
+    Bytes(usize),
+    Full,
+    End,
+}
+
+/// Reads into free ring space under the writer's lock.
+fn fill(stream: &stream::Stream, file: i32, offset: i64, wanted: usize) -> Result<Filled, i32> {
+    if stream.check_writable()?.is_some() {
+        return Ok(Filled::Bytes(wanted));
+    }
+    let ring = stream.outbound();
+    let broken = |_| libc::ECONNRESET;
+    let (mut at, mut room) = ring.hole(wanted).map_err(broken)?;
+    if room == 0 {
+        ring.want_space();
+        (at, room) = ring.hole(wanted).map_err(broken)?;
+    }
+    if room == 0 {
+        return Ok(Filled::Full);
+    }
+    let count = crate::sys::read_file(file, at, room, offset)?;
+    if count == 0 {
+        return Ok(Filled::End);
+    }
+    ring.filled(count);
+    stream.publish(count);
+    Ok(Filled::Bytes(count))
+}
+
+/// The position of a file, for calls without an offset.
+pub fn position(file: i32) -> Result<i64, i32> {
+    kernel::seek(file, 0, libc::SEEK_CUR)
+}
+
+/// Moves the position of a file.
+pub fn set_position(file: i32, offset: i64) -> Result<i64, i32> {
+    kernel::seek(file, offset, libc::SEEK_SET)
+}

@@ -1,0 +1,385 @@
+//! The one thread of ours in a process: answers doors, passes segments on, notices deaths.
+//!
+//! It sleeps in the kernel unless somebody knocks or a link ends. Started with the first listener
+//! or the first greeting, and again in a forked child when that does something accelerated.
+
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use core::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use bypass_shm::link::{self, Message, Owned, VERSION};
+use bypass_shm::segment::Segment;
+use bypass_shm::stats::Reason;
+use bypass_shm::sys as kernel;
+use bypass_shm::waker::Name;
+
+use crate::listener::{self, Listener};
+use crate::peer::{self, Peer};
+use crate::{process, table};
+
+/// What a descriptor of the thread is.
+#[derive(Debug, Clone)]
+pub enum Role {
+    /// This process's own door.
+    OwnDoor,
+    /// The door of a listener.
+    Door(usize),
+    /// Somebody at the own door who has not spoken.
+    Stranger,
+    /// Somebody at the door of a listener who has not spoken.
+    Caller(usize),
+    /// Our greeting of a listener's holder, who lives while it lasts.
+    Greeting(Arc<Peer>),
+    /// A client that has greeted us at the door of the listener with this inode.
+    Greeted(u64),
+    /// Our word to the other side's process that we take part.
+    Adopted(Arc<Peer>),
+    /// Process `index` of the other side of this segment.
+    Participant(Arc<Peer>, usize),
+}
+
+static SET: AtomicI32 = AtomicI32::new(-1);
+static IS_RUNNING: AtomicBool = AtomicBool::new(false);
+static ROLES: OnceLock<Mutex<HashMap<i32, Role>>> = OnceLock::new();
+static STARTING: Mutex<()> = Mutex::new(());
+/// Between cleanings while something rests in its grave.
+const CLEANING: Duration = Duration::from_secs(5);
+
+fn roles() -> &'static Mutex<HashMap<i32, Role>> {
+    ROLES.get_or_init(Mutex::default)
+}
+
+/// Locks the roles across a fork.
+pub fn hold() -> impl Sized {
+    (STARTING.lock().ok(), roles().lock().ok())
+}
+
+/// Starts the thread unless it runs.
+pub fn start() -> Result<(), i32> {
+    if IS_RUNNING.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    let _one_at_a_time = STARTING.lock().map_err(|_| libc::EAGAIN)?;
+    if IS_RUNNING.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    let set = kernel::move_high(kernel::epoll_create1(libc::EPOLL_CLOEXEC)? as i32)?;
+    table::hide(set);
+    SET.store(set, Ordering::Release);
+    let door = link::open_door(&Name::of_process(process::number()))?;
+    table::hide(door.0);
+    add(door.into_raw(), Role::OwnDoor);
+    let all_signals = u64::MAX;
+    let former = kernel::swap_signal_mask(all_signals);
+    let builder = std::thread::Builder::new().name("bypass".to_owned()).stack_size(256 * 1024);
+    let thread = builder.spawn(move || run(set));
+    kernel::swap_signal_mask(former);
+    thread.map_err(|_| libc::EAGAIN)?;
+    IS_RUNNING.store(true, Ordering::Release);
+    rejoin();
+    Ok(())
+}
+
+/// After a fork: the inherited listeners are answered here too, and what clients the other
+/// holders know becomes known here.
+fn rejoin() {
+    for (link, peer) in crate::fork::take_links() {
+        add_link(link, Role::Adopted(peer));
+    }
+    for (number, listener) in listener::all().into_iter().enumerate() {
+        listener.register();
+        add(listener.door, Role::Door(number));
+        let process = process::number();
+        listener.tell_others(Message::Share { inode: listener.inode, process }, &[]);
+    }
+}
+
+/// Starts the thread in a forked child that has listeners; cheap otherwise.
+#[inline]
+pub fn ensure() {
+    if IS_RUNNING.load(Ordering::Relaxed) || !process::is_started() {
+        return;
+    }
+    if !listener::all().is_empty() || crate::fork::has_links() {
+        let _ = start();
+    }
+}
+
+/// In a forked child: the thread, its set and its links are the parent's.
+pub fn forget() {
+    IS_RUNNING.store(false, Ordering::Release);
+    let set = SET.swap(-1, Ordering::AcqRel);
+    if set >= 0 {
+        table::show(set);
+        let _ = kernel::close(set);
+    }
+    let taken = roles().lock().map(|mut roles| std::mem::take(&mut *roles)).unwrap_or_default();
+    for (fd, role) in taken {
+        if !matches!(role, Role::Door(_)) {
+            table::show(fd);
+            let _ = kernel::close(fd);
+        }
+    }
+}
+
+/// Watches a descriptor.
+pub fn add(fd: i32, role: Role) {
+    table::hide(fd);
+    if let Ok(mut roles) = roles().lock() {
+        roles.insert(fd, role);
+    }
+    let events = libc::EPOLLIN as u32;
+    let set = SET.load(Ordering::Acquire);
+    let _ = kernel::epoll_control(set, libc::EPOLL_CTL_ADD, fd, events, fd as u64);
+}
+
+/// Watches a link and owns it.
+pub fn add_link(link: Owned, role: Role) {
+    add(link.into_raw(), role);
+}
+
+fn remove(fd: i32) -> Option<Role> {
+    let role = roles().lock().ok()?.remove(&fd);
+    if role.is_some() {
+        table::show(fd);
+        let _ = kernel::close(fd);
+    }
+    role
+}
+
+/// A listener is closed here: its door, and the links of those who greeted us at it, which makes
+/// them look for another holder.
+pub fn close_door(door: i32, inode: u64) {
+    let greeted: Vec<i32> = roles()
+        .lock()
+        .map(|roles| {
+            let is_of = |role: &Role| matches!(role, Role::Greeted(of) if *of == inode);
+            roles.iter().filter(|(_, role)| is_of(role)).map(|(fd, _)| *fd).collect()
+        })
+        .unwrap_or_default();
+    for fd in greeted {
+        remove(fd);
+    }
+    if remove(door).is_none() {
+        table::show(door);
+        let _ = kernel::close(door);
+    }
+}
+
+fn run(set: i32) {
+    crate::thread().inside.store(1, Ordering::Relaxed);
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
+    let mut is_cleaning = false;
+    loop {
+        let wait = is_cleaning.then_some(CLEANING);
+        let count = match kernel::epoll_wait(set, &mut events, wait, None) {
+            Ok(count) => count,
+            Err(libc::EINTR) => 0,
+            Err(_) => return,
+        };
+        for event in &events[..count] {
+            serve(event.u64 as i32);
+        }
+        is_cleaning = peer::clean_graves();
+    }
+}
+
+fn serve(fd: i32) {
+    let role = roles().lock().ok().and_then(|roles| roles.get(&fd).cloned());
+    match role {
+        Some(Role::OwnDoor) => open(fd, &Role::Stranger),
+        Some(Role::Door(number)) => open(fd, &Role::Caller(number)),
+        Some(role) => match link::receive(fd) {
+            Ok((message, fds)) => hear(fd, &role, message, fds),
+            Err(libc::EAGAIN | libc::EINTR) => {}
+            Err(libc::EPROTO) => drop(remove(fd)),
+            Err(_) => {
+                if let Some(role) = remove(fd) {
+                    ended(role);
+                }
+            }
+        },
+        None => {}
+    }
+}
+
+fn open(door: i32, role: &Role) {
+    while let Ok(link) = link::answer(door) {
+        add_link(link, role.clone());
+    }
+}
+
+fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) {
+    match (role, message) {
+        (Role::Caller(number), Message::Greet { version, .. }) => {
+            let answer = listener::get(*number).map(|l| greeted(&l, fd, version, fds.pop()));
+            match answer {
+                Some(Ok(inode)) => set_role(fd, Role::Greeted(inode)),
+                Some(Err(reason)) => {
+                    let _ = link::send(fd, Message::Refuse { reason: reason as u64 }, &[]);
+                    remove(fd);
+                }
+                None => drop(remove(fd)),
+            }
+        }
+        (Role::Caller(number), Message::Join { inode, version }) => {
+            let listener = listener::get(*number);
+            if let Some(listener) = listener.filter(|l| l.inode == inode && version == VERSION) {
+                crate::handover::admit(&listener, fd, fds.pop());
+            }
+            remove(fd);
+        }
+        (Role::Stranger, Message::Adopted { segment, side, index }) => {
+            let own_side = 1 - (side as usize & 1);
+            match peer::find(segment, own_side) {
+                Some(peer) => set_role(fd, Role::Participant(peer, index as usize)),
+                None => drop(remove(fd)),
+            }
+        }
+        (Role::Stranger, Message::Forward { inode }) if is_trusted(fd, inode) => {
+            forwarded(inode, fds.pop());
+            remove(fd);
+        }
+        (Role::Stranger, Message::Share { inode, process }) if is_trusted(fd, inode) => {
+            share(inode, process);
+            remove(fd);
+        }
+        _ => drop(remove(fd)),
+    }
+}
+
+fn set_role(fd: i32, role: Role) {
+    if let Ok(mut roles) = roles().lock() {
+        roles.insert(fd, role);
+    }
+}
+
+fn greeted(
+    listener: &Arc<Listener>,
+    link: i32,
+    version: u64,
+    fd: Option<Owned>,
+) -> Result<u64, Reason> {
+    if version != VERSION {
+        return Err(Reason::Version);
+    }
+    let client = kernel::peer_credentials(link).map_err(|_| Reason::Sandbox)?;
+    if client.uid != listener.uid {
+        return Err(Reason::OtherUser);
+    }
+    let segment = take_segment(fd).ok_or(Reason::PeerProtocol)?;
+    let peer = listener.adopt(segment).ok_or(Reason::Limit)?;
+    listener.tell_others(Message::Forward { inode: listener.inode }, &[peer.segment.fd()]);
+    let backlog = u64::from(listener.backlog.load(Ordering::Relaxed));
+    let welcome = Message::Welcome { process: process::number(), backlog };
+    let proof = listener.fd.load(Ordering::Relaxed);
+    link::send(link, welcome, &[proof]).map_err(|_| Reason::NoAnswer)?;
+    Ok(listener.inode)
+}
+
+fn take_segment(fd: Option<Owned>) -> Option<Segment> {
+    let high = kernel::move_high(fd?.into_raw()).ok()?;
+    Segment::adopt(high).ok()
+}
+
+/// Another holder gives us a client's segment. It comes from a process of the listener's owner or
+/// of its children; one that is not sealed, or not ours to accept from, is of no use to anybody.
+fn forwarded(inode: u64, fd: Option<Owned>) {
+    let Some(segment) = take_segment(fd) else { return };
+    if let Some(listener) = listener::all().iter().find(|listener| listener.inode == inode) {
+        listener.adopt(segment);
+    }
+}
+
+/// Segments are passed among processes of the listener's owner and of our own user only.
+fn is_trusted(link: i32, inode: u64) -> bool {
+    let Ok(caller) = kernel::peer_credentials(link) else { return false };
+    let own = kernel::geteuid().unwrap_or(usize::MAX) as u32;
+    let owns = |listener: &Arc<Listener>| listener.inode == inode && listener.uid == caller.uid;
+    caller.uid == own || listener::all().iter().any(owns)
+}
+
+fn share(inode: u64, asking: u64) {
+    for listener in listener::all().iter().filter(|listener| listener.inode == inode) {
+        for peer in listener.peers() {
+            if let Ok(link) = link::knock(&Name::of_process(asking)) {
+                let _ = link::send(link.0, Message::Forward { inode }, &[peer.segment.fd()]);
+            }
+        }
+    }
+}
+
+/// Tells the other side's processes that `number` (place `index` of our side) takes part; the link
+/// is kept, because its end is how they learn of our death.
+pub fn say_adopted(peer: &Arc<Peer>, index: usize, _number: u64) {
+    for link in knock_participants(peer, index) {
+        add_link(link, Role::Adopted(peer.clone()));
+    }
+}
+
+/// Links to all processes of the other side.
+pub fn knock_participants(peer: &Peer, index: usize) -> Vec<Owned> {
+    let segment = &peer.segment;
+    let message =
+        Message::Adopted { segment: segment.id(), side: peer.side as u64, index: index as u64 };
+    let mut links = Vec::new();
+    for other in 0..bypass_shm::layout::PROCESSES {
+        let number = segment.process(1 - peer.side, other);
+        if number == 0 {
+            continue;
+        }
+        let Ok(link) = link::knock(&Name::of_process(number)) else { continue };
+        if link::send(link.0, message, &[]).is_ok() {
+            links.push(link);
+        }
+    }
+    links
+}
+
+fn ended(role: Role) {
+    match role {
+        Role::Greeting(peer) => holder_ended(&peer),
+        Role::Adopted(peer) if peer.side == 1 => client_ended(&peer),
+        Role::Participant(peer, index) => peer.bury(index),
+        _ => {}
+    }
+}
+
+/// The holder that we greeted is gone. If nobody answers the door any more, nobody will accept.
+fn holder_ended(peer: &Arc<Peer>) {
+    peer.is_stale.store(true, Ordering::SeqCst);
+    if link::knock(&Name::of_listener(peer.inode)).is_err() {
+        peer.reset_unaccepted();
+    }
+    if peer.occupied().next().is_none() {
+        peer::forget(peer);
+    }
+}
+
+fn client_ended(peer: &Arc<Peer>) {
+    peer.is_stale.store(true, Ordering::SeqCst);
+    for index in 0..bypass_shm::layout::PROCESSES {
+        let number = peer.segment.process(0, index);
+        // Forked children of the client may live on; they are found at their own doors.
+        if number != 0 && link::knock(&Name::of_process(number)).is_err() {
+            peer.bury(index);
+        }
+    }
+    let is_alone = (0..bypass_shm::layout::PROCESSES).all(|i| peer.segment.process(0, i) == 0);
+    if !is_alone {
+        return;
+    }
+    for listener in listener::all().iter().filter(|listener| listener.inode == peer.inode) {
+        listener.forget(peer);
+    }
+    peer::forget(peer);
+}
+
+/// Whether this process has an io_uring: what it submits there cannot be seen.
+pub fn uses_io_uring() -> bool {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return false };
+    entries.flatten().any(|entry| {
+        std::fs::read_link(entry.path()).is_ok_and(|to| to.as_os_str() == "anon_inode:[io_uring]")
+    })
+}

@@ -1,0 +1,182 @@
+//! The objects behind TCP descriptors, in a fixed arena: memory that is never unmapped, so a late
+//! look at a closed socket is harmless and finds another generation.
+
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::Mutex;
+
+use bypass_shm::address::SharedAddress;
+
+use crate::sys::PeerPlace;
+
+/// Sockets of a process; more are left to the kernel.
+pub const SOCKETS_MAX: usize = 65_536;
+
+/// O_NONBLOCK is set.
+pub const NONBLOCK: u32 = 1;
+/// FD_CLOEXEC is set.
+pub const CLOEXEC: u32 = 1 << 1;
+/// TCP_NODELAY is set.
+pub const NODELAY: u32 = 1 << 2;
+/// SO_KEEPALIVE is set.
+pub const KEEPALIVE: u32 = 1 << 3;
+/// SO_LINGER is on.
+pub const LINGER: u32 = 1 << 4;
+/// The shadow is no longer as socket(2) made it.
+pub const DIRTY: u32 = 1 << 5;
+/// The shadow is bound: the program chose the local address.
+pub const BOUND: u32 = 1 << 6;
+/// An option demands the kernel.
+pub const KERNEL_ONLY: u32 = 1 << 7;
+/// shutdown(SHUT_RD) was called.
+pub const SHUT_READ: u32 = 1 << 8;
+/// shutdown(SHUT_WR) was called.
+pub const SHUT_WRITE: u32 = 1 << 9;
+/// Bytes were written to a peer that had closed: what follows is EPIPE.
+pub const WROTE_TO_CLOSED: u32 = 1 << 10;
+/// ECONNRESET was told once.
+pub const RESET_TOLD: u32 = 1 << 11;
+/// TCP_CORK is set.
+pub const CORK: u32 = 1 << 12;
+/// connect() was called and the program has not asked for the result.
+pub const CONNECTING: u32 = 1 << 13;
+/// TCP_QUICKACK was set.
+pub const QUICKACK: u32 = 1 << 14;
+
+/// One socket.
+#[repr(align(128))]
+pub struct Socket {
+    /// Which life this is; entries of the table carry it too.
+    pub generation: AtomicU32,
+    /// Descriptors of this process that mean it.
+    pub descriptors: AtomicU32,
+    /// See the constants.
+    pub flags: AtomicU32,
+    /// AF_INET or AF_INET6.
+    pub family: AtomicI32,
+    /// Side of the segment: 0 client, 1 server.
+    pub side: AtomicU32,
+    /// Slot in the segment.
+    pub slot: AtomicU32,
+    /// Listener number for a listening socket.
+    pub listener: AtomicU32,
+    /// SO_LINGER's seconds.
+    pub linger_s: AtomicU32,
+    /// SO_RCVTIMEO, 0 for none.
+    pub receive_timeout_ns: AtomicU64,
+    /// SO_SNDTIMEO, 0 for none.
+    pub send_timeout_ns: AtomicU64,
+    /// Set and member that watch it: set number plus one above member number; 0 for none.
+    pub watch: AtomicU64,
+    /// Sets that watch it besides.
+    pub other_watches: AtomicU32,
+    /// The segment.
+    pub peer: PeerPlace,
+    /// Our address.
+    pub local: SharedAddress,
+    /// The other's address.
+    pub remote: SharedAddress,
+}
+
+impl Socket {
+    const fn new() -> Self {
+        Self {
+            generation: AtomicU32::new(0),
+            descriptors: AtomicU32::new(0),
+            flags: AtomicU32::new(0),
+            family: AtomicI32::new(0),
+            side: AtomicU32::new(0),
+            slot: AtomicU32::new(0),
+            listener: AtomicU32::new(0),
+            linger_s: AtomicU32::new(0),
+            receive_timeout_ns: AtomicU64::new(0),
+            send_timeout_ns: AtomicU64::new(0),
+            watch: AtomicU64::new(0),
+            other_watches: AtomicU32::new(0),
+            peer: PeerPlace::new(),
+            local: SharedAddress::new(),
+            remote: SharedAddress::new(),
+        }
+    }
+
+    /// Whether a flag is set.
+    #[inline]
+    pub fn has(&self, flag: u32) -> bool {
+        self.flags.load(Ordering::Relaxed) & flag != 0
+    }
+
+    /// Sets or clears a flag.
+    pub fn set(&self, flag: u32, on: bool) {
+        if on {
+            self.flags.fetch_or(flag, Ordering::Relaxed);
+        } else {
+            self.flags.fetch_and(!flag, Ordering::Relaxed);
+        }
+    }
+
+    /// The generation as table entries carry it.
+    pub fn life(&self) -> u32 {
+        self.generation.load(Ordering::Acquire) & 0xff_ffff
+    }
+}
+
+static SOCKETS: [Socket; SOCKETS_MAX] = [const { Socket::new() }; SOCKETS_MAX];
+
+struct Free {
+    numbers: Vec<u32>,
+    next: usize,
+}
+
+static FREE: Mutex<Free> = Mutex::new(Free { numbers: Vec::new(), next: 0 });
+
+/// Socket `index`.
+#[inline]
+pub fn get(index: usize) -> &'static Socket {
+    &SOCKETS[index % SOCKETS_MAX]
+}
+
+/// A new object; None when there are too many.
+pub fn allocate(family: i32, flags: u32) -> Option<usize> {
+    let mut free = FREE.lock().ok()?;
+    let index = match free.numbers.pop() {
+        Some(index) => index as usize,
+        None if free.next < SOCKETS_MAX => {
+            free.next += 1;
+            free.next - 1
+        }
+        None => return None,
+    };
+    drop(free);
+    let socket = get(index);
+    socket.flags.store(flags, Ordering::Relaxed);
+    socket.family.store(family, Ordering::Relaxed);
+    socket.descriptors.store(1, Ordering::Relaxed);
+    for word in [&socket.receive_timeout_ns, &socket.send_timeout_ns, &socket.watch] {
+        word.store(0, Ordering::Relaxed);
+    }
+    socket.linger_s.store(0, Ordering::Relaxed);
+    socket.other_watches.store(0, Ordering::Relaxed);
+    Some(index)
+}
+
+/// Gives an object back; whoever still has its number finds another generation.
+pub fn free(index: usize) {
+    get(index).generation.fetch_add(1, Ordering::AcqRel);
+    if let Ok(mut free) = FREE.lock() {
+        free.numbers.push(index as u32);
+    }
+}
+
+/// Calls `visit` with every object that is in use.
+pub fn each(mut visit: impl FnMut(usize, &'static Socket)) {
+    let used = FREE.lock().map_or(0, |free| free.next);
+    for index in 0..used {
+        if get(index).descriptors.load(Ordering::Acquire) > 0 {
+            visit(index, get(index));
+        }
+    }
+}
+
+/// Locks the arena across a fork.
+pub fn hold() -> impl Sized {
+    FREE.lock().ok()
+}

@@ -1,0 +1,105 @@
+//! What each descriptor number is: one word, one load.
+//!
+//! A number in use is always an open kernel descriptor too (the shadow), so limits, `select` and
+//! `/proc/self/fd` stay true. Changes are compare-and-swap: of two closers one wins.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Numbers beyond are left to the kernel.
+pub const NUMBERS_MAX: usize = 1 << 20;
+
+static TABLE: [AtomicU64; NUMBERS_MAX] = [const { AtomicU64::new(0) }; NUMBERS_MAX];
+
+/// What a number is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// The kernel's.
+    Kernel = 0,
+    /// A TCP socket without connection.
+    Unbound = 1,
+    /// A listening TCP socket.
+    Listener = 2,
+    /// A connection in shared memory.
+    Connected = 3,
+    /// An epoll set.
+    Epoll = 4,
+    /// Kept for the next socket; closed for the program.
+    Pooled = 5,
+    /// Ours; does not exist for the program.
+    Internal = 6,
+}
+
+/// A word of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry(u64);
+
+impl Entry {
+    /// The kernel's.
+    pub const KERNEL: Self = Self(0);
+
+    /// An entry for object `index`.
+    pub fn new(kind: Kind, index: usize, generation: u32) -> Self {
+        Self(kind as u64 | (u64::from(generation & 0xff_ffff)) << 8 | (index as u64) << 32)
+    }
+
+    /// What it is.
+    #[inline]
+    pub fn kind(self) -> Kind {
+        match self.0 as u8 {
+            1 => Kind::Unbound,
+            2 => Kind::Listener,
+            3 => Kind::Connected,
+            4 => Kind::Epoll,
+            5 => Kind::Pooled,
+            6 => Kind::Internal,
+            _ => Kind::Kernel,
+        }
+    }
+
+    /// Which object.
+    #[inline]
+    pub fn index(self) -> usize {
+        (self.0 >> 32) as usize
+    }
+
+    /// Which life of the object.
+    #[inline]
+    pub fn generation(self) -> u32 {
+        (self.0 >> 8) as u32 & 0xff_ffff
+    }
+}
+
+/// Whether the kernel is meant: the question of every hook.
+#[inline(always)]
+pub fn is_kernel(fd: i32) -> bool {
+    TABLE.get(fd as usize).is_none_or(|word| word.load(Ordering::Relaxed) == 0)
+}
+
+/// What `fd` is.
+#[inline]
+pub fn get(fd: i32) -> Entry {
+    TABLE.get(fd as usize).map_or(Entry::KERNEL, |word| Entry(word.load(Ordering::Acquire)))
+}
+
+/// Makes `fd` something else, whatever it was; false when the number is too large.
+pub fn set(fd: i32, entry: Entry) -> bool {
+    TABLE.get(fd as usize).map(|word| word.store(entry.0, Ordering::Release)).is_some()
+}
+
+/// Makes `fd` something else if it still is `from`.
+pub fn replace(fd: i32, from: Entry, to: Entry) -> bool {
+    TABLE.get(fd as usize).is_some_and(|word| {
+        word.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    })
+}
+
+/// Marks a descriptor of ours: the program can neither close nor use it.
+pub fn hide(fd: i32) {
+    set(fd, Entry::new(Kind::Internal, 0, 0));
+}
+
+/// The opposite of [`hide`], before our own close.
+pub fn show(fd: i32) {
+    set(fd, Entry::KERNEL);
+}

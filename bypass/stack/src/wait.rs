@@ -1,0 +1,182 @@
+//! Waiting of one thread: spin as the options say, then sleep on a waker and on kernel objects.
+
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use std::sync::Mutex;
+
+use bypass_shm::clock::now_ns;
+use bypass_shm::doorbell::Sleeper;
+use bypass_shm::stats::Counter;
+use bypass_shm::sys as kernel;
+use bypass_shm::waker::Waker;
+
+use crate::peer::Peer;
+use crate::sys::thread;
+use crate::{process, table};
+
+/// Wakers that no thread uses now.
+static IDLE: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
+/// Longest sleep when another thread sits in the place where we would be woken.
+const CROWDED: Duration = Duration::from_millis(1);
+
+/// A waker for the length of one call.
+pub struct Borrowed(Option<Waker>);
+
+impl Borrowed {
+    /// Takes one that is not ringing.
+    pub fn take() -> Result<Self, i32> {
+        let idle = IDLE.lock().ok().and_then(|mut idle| idle.pop());
+        let waker = match idle {
+            Some(waker) => waker,
+            None => {
+                let waker = Waker::create(process::number(), process::next_waker())?;
+                table::hide(waker.fd());
+                waker
+            }
+        };
+        waker.drain();
+        Ok(Self(Some(waker)))
+    }
+
+    /// Its descriptor.
+    pub fn fd(&self) -> i32 {
+        self.0.as_ref().map_or(-1, Waker::fd)
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.0.as_ref().map_or(0, Waker::number)
+    }
+
+    /// How peers find us in a segment.
+    pub fn sleeper(&self, peer: &Peer) -> Sleeper {
+        Sleeper { process: peer.process_index() as u32, waker: self.number() }
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if let (Some(waker), Ok(mut idle)) = (self.0.take(), IDLE.lock()) {
+            idle.push(waker);
+        }
+    }
+}
+
+/// In a forked child: the wakers are the parent's.
+pub fn forget() {
+    if let Ok(mut idle) = IDLE.lock() {
+        for waker in idle.drain(..) {
+            table::show(waker.fd());
+        }
+    }
+}
+
+/// Locks the wakers across a fork.
+pub fn hold() -> Option<std::sync::MutexGuard<'static, Vec<Waker>>> {
+    IDLE.lock().ok()
+}
+
+/// When a wait ends at the latest.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadline {
+    at_ns: Option<u64>,
+}
+
+impl Deadline {
+    /// From now; None: never.
+    pub fn after(wait: Option<Duration>) -> Self {
+        let wait_ns = wait.map(|wait| u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX));
+        Self { at_ns: wait_ns.map(|ns| now_ns().saturating_add(ns)) }
+    }
+
+    /// Time left; Some(0) when it is over, None when it never is.
+    pub fn left(self) -> Option<Duration> {
+        self.at_ns.map(|at| Duration::from_nanos(at.saturating_sub(now_ns())))
+    }
+
+    /// Whether it has passed at `now`.
+    pub fn is_over(self, now: u64) -> bool {
+        self.at_ns.is_some_and(|at| now >= at)
+    }
+}
+
+/// The shorter of a time left and a bound.
+pub fn shorter(left: Option<Duration>, bound: Option<Duration>) -> Option<Duration> {
+    match (left, bound) {
+        (Some(left), Some(bound)) => Some(left.min(bound)),
+        (left, bound) => left.or(bound),
+    }
+}
+
+/// Counts the signals whose handlers have run in this thread.
+pub fn signals() -> u32 {
+    thread().signals.load(Ordering::Relaxed)
+}
+
+/// Counts those without SA_RESTART.
+pub fn interrupts() -> u32 {
+    thread().interrupts.load(Ordering::Relaxed)
+}
+
+/// Spins up to `spin_ns` while nothing is ready; true when something is.
+pub fn spin(spin_ns: u64, deadline: Deadline, mut is_ready: impl FnMut() -> bool) -> bool {
+    if spin_ns == 0 {
+        return false;
+    }
+    let (start, before) = (now_ns(), signals());
+    process::count(Counter::Spins, 1);
+    let mut rounds = 0u32;
+    let found = loop {
+        if is_ready() {
+            break true;
+        }
+        core::hint::spin_loop();
+        rounds += 1;
+        if rounds.is_multiple_of(16) {
+            let now = now_ns();
+            if now - start > spin_ns || deadline.is_over(now) || signals() != before {
+                break false;
+            }
+        }
+    };
+    process::count(Counter::SpinNs, now_ns() - start);
+    found
+}
+
+/// What a blocked call waits for on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum For {
+    /// Bytes or their end.
+    Bytes,
+    /// Space.
+    Room,
+}
+
+/// Sleeps until the peer rings or the deadline passes. `is_ready` looks without the sleeper's
+/// registration being missed. The socket must not be locked by the caller.
+pub fn sleep_on(
+    peer: &Peer,
+    slot: usize,
+    what: For,
+    deadline: Deadline,
+    mut is_ready: impl FnMut() -> bool,
+) -> Result<(), i32> {
+    let waker = Borrowed::take()?;
+    let meta = &peer.segment.slot(slot).meta;
+    let place = match what {
+        For::Bytes => &meta.sleeper_read[peer.side],
+        For::Room => &meta.sleeper_write[peer.side],
+    };
+    let sleeper = waker.sleeper(peer);
+    let bound = (!sleeper.register(place)).then_some(CROWDED);
+    core::sync::atomic::fence(Ordering::SeqCst);
+    let result = if is_ready() { Ok(0) } else { sleep(&waker, shorter(deadline.left(), bound)) };
+    sleeper.withdraw(place);
+    result.map(|_| ())
+}
+
+fn sleep(waker: &Borrowed, wait: Option<Duration>) -> Result<usize, i32> {
+    process::count(Counter::Sleeps, 1);
+    let mut fds = [libc::pollfd { fd: waker.fd(), events: libc::POLLIN, revents: 0 }];
+    kernel::poll(&mut fds, wait, None)
+}
