@@ -117,9 +117,10 @@ def test_every_chart_is_well_formed_and_inside_its_box(text):
     for drawing in drawings:
         root = ElementTree.fromstring(drawing)
         width, height = (float(v) for v in root.get("viewBox").split()[2:])
-        for mark in root.iter("circle"):
-            assert 0 <= float(mark.get("cx")) <= width
-            assert 0 <= float(mark.get("cy")) <= height
+        for path in root.iter("path"):
+            for x, y in re.findall(r"M(-?[\d.]+) (-?[\d.]+)", path.get("d")):
+                assert 0 <= float(x) <= width
+                assert 0 <= float(y) <= height
         assert "nan" not in drawing.lower()
 
 
@@ -206,6 +207,14 @@ def test_a_page_with_too_much_in_it_drops_resource_charts_first(tmp_path, monkey
     reduced = page.html(summary)
     assert len(reduced) < len(full)
     assert "left out to keep this page small" in reduced
+
+
+def test_the_whole_nginx_cookbook_measured_in_full_is_one_small_page(tmp_path):
+    kind = KINDS["nginx"]()
+    kind.state = lambda axes: ("planned", "")
+    summary = load(make_run(kind, tmp_path))
+    assert len(summary.measured) == 432
+    assert len(page.html(summary).encode()) < page.PAGE_BYTES_MAX
 
 
 def test_an_unfinished_run_has_a_page_that_says_so(tmp_path):

@@ -33,6 +33,7 @@ OVER_TIME = (
 SHARED = "Instances share cores."
 PAIRS = "Pairs: one server and one generator share each core."
 LOG_FROM = 30  # latencies that differ by more stand on a logarithmic axis
+CANARY_POINTS_MAX = 300  # finer than that cannot be seen
 REACH_MIN = 4.0  # %: the least that the axis of the trials in time order shows
 
 
@@ -243,7 +244,8 @@ def _canary(summary: Summary, first: float, reach: float) -> Series | None:
     if len(times) < 2:
         return None
     middle = median(ms for _, ms in times)
-    points = [Point((t - first) / 60, (ms / middle - 1) * 100) for t, ms in times]
+    step = -(-len(times) // CANARY_POINTS_MAX)
+    points = [Point((t - first) / 60, (ms / middle - 1) * 100) for t, ms in times[::step]]
     return Series("canary", 5, _cut(points, reach), is_marked=False)
 
 

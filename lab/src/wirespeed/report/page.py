@@ -1,14 +1,14 @@
 """The report as one HTML file that opens from a mail: no script is needed, nothing is loaded.
 
 Everything is drawn once from the Summary; when the page would be larger than PAGE_BYTES_MAX
-the parts with the least to say (resource charts of each table) give way, and the page says so.
+the parts with the least to say give way (Detail), and the page says so.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,30 @@ from wirespeed.results.model import Process, Trial
 from wirespeed.results.summary import Family, Gain, Sheet, Summary, load, scaling
 
 PAGE_BYTES_MAX = 400_000  # opens from a mail, and on a phone
-BARS_MAX = 60  # more comparisons of one kind than this are shown by their ends
 INVALID_MAX = 60
-COMMAND_BYTES_MAX = 60_000
-DETAIL_LEVELS = (4, 2, 0)  # resource charts a table, tried from rich to bare
 
 BOTTLENECK_KEY = (
     "Letters under a chart name what held the cell back: S the server, C the load generator "
     "(client), L the link, N too few connections, ? unknown."
+)
+
+
+@dataclass(frozen=True)
+class Detail:
+    """How much a page holds beside its tables and charts, which are always whole."""
+
+    resources: int  # resource charts a table
+    bars: int  # comparisons of one kind in the list
+    has_notes: bool  # every repeat in the tooltip of its median
+    has_data: bool  # medians and verdicts as JSON, for programs
+    command_bytes: int
+
+
+DETAILS = (  # tried from rich to bare
+    Detail(4, 60, True, True, 60_000),
+    Detail(2, 60, True, True, 30_000),
+    Detail(0, 40, True, False, 20_000),
+    Detail(0, 10, False, False, 5_000),
 )
 
 
@@ -82,14 +98,14 @@ def write(run_dir: Path) -> Path:
 def html(summary: Summary) -> str:
     """The whole page."""
     text = ""
-    for level in DETAIL_LEVELS:
-        text = _render(summary, level)
+    for detail in DETAILS:
+        text = _render(summary, detail)
         if len(text.encode()) <= PAGE_BYTES_MAX:
             break
     return text
 
 
-def _render(summary: Summary, level: int) -> str:
+def _render(summary: Summary, detail: Detail) -> str:
     environment = Environment(
         loader=PackageLoader("wirespeed.report"),
         autoescape=select_autoescape(default=True),
@@ -99,10 +115,10 @@ def _render(summary: Summary, level: int) -> str:
     )
     environment.filters["drawn"] = Markup  # our own SVG, whose texts plot.py has escaped
     environment.filters["number"] = wording.number
-    return environment.get_template("report.html.j2").render(_facts(summary, level))
+    return environment.get_template("report.html.j2").render(_facts(summary, detail))
 
 
-def _facts(summary: Summary, level: int) -> dict[str, Any]:
+def _facts(summary: Summary, detail: Detail) -> dict[str, Any]:
     run = summary.run
     over_time, which = charts.resources_over_time(summary)
     return {
@@ -121,11 +137,11 @@ def _facts(summary: Summary, level: int) -> dict[str, Any]:
         "best": lambda f: max(f.judged, key=story.merit) if f.judged else None,
         "worst": lambda f: min(f.judged, key=story.merit) if f.judged else None,
         "metric_name": lambda metric: wording.measure(metric).label,
-        "bars": gain_bars(summary),
+        "bars": gain_bars(summary, detail.bars),
         "maps": heat.maps(summary),
         "shapes": tables.shapes(summary),
-        "sections": [_section(summary, sheet, level) for sheet in summary.sheets],
-        "is_reduced": level < DETAIL_LEVELS[0],
+        "sections": [_section(summary, sheet, detail) for sheet in summary.sheets],
+        "is_reduced": detail is not DETAILS[0],
         "strip": charts.trials_over_time(summary),
         "over_time": over_time,
         "over_time_cell": which,
@@ -133,12 +149,12 @@ def _facts(summary: Summary, level: int) -> dict[str, Any]:
         "invalid": [_invalid_row(trial) for trial in summary.invalid[:INVALID_MAX]],
         "invalid_hidden": max(0, len(summary.invalid) - INVALID_MAX),
         "facts": [(name.replace("_mib", ", MiB"), run.facts[name]) for name in sorted(run.facts)],
-        "commands": commands(summary),
+        "commands": commands(summary, detail.command_bytes),
         "recipe": _text(summary.run_dir / "recipe.toml"),
         "site": _text(summary.run_dir / "site.toml") or _text(summary.run_dir / "site.json"),
         "repeat": repeat_command(summary),
         "bottleneck_key": BOTTLENECK_KEY,
-        "data": _data(summary),
+        "data": _data(summary) if detail.has_data else "{}",
     }
 
 
@@ -168,18 +184,27 @@ def _tiles(summary: Summary) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def _section(summary: Summary, sheet: Sheet, level: int) -> Section:
+def _section(summary: Summary, sheet: Sheet, detail: Detail) -> Section:
     measured = any(cell.trials for cell in sheet.cells.values())
-    resources = charts.resource_charts(summary, sheet) if level else []
+    resources = charts.resource_charts(summary, sheet) if detail.resources else []
+    grid = tables.grid(summary, sheet)
     return Section(
         anchor=f"table-{sheet.number}",
         sheet=sheet,
-        grid=tables.grid(summary, sheet),
+        grid=grid if detail.has_notes else _without_notes(grid),
         is_measured=measured,
         charts=charts.sheet_charts(summary, sheet) if measured else [],
-        resources=resources[:level] if measured else [],
+        resources=resources[: detail.resources] if measured else [],
         scaling=_scaling_rows(sheet),
     )
+
+
+def _without_notes(grid: Grid) -> Grid:
+    rows = tuple(
+        (labels, tuple(replace(entry, note="") for entry in entries))
+        for labels, entries in grid.rows
+    )
+    return replace(grid, rows=rows)
 
 
 def _scaling_rows(sheet: Sheet) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -192,21 +217,21 @@ def _scaling_rows(sheet: Sheet) -> list[tuple[str, list[tuple[str, str]]]]:
     return rows
 
 
-def gain_bars(summary: Summary) -> list[Bars]:
+def gain_bars(summary: Summary, most: int) -> list[Bars]:
     """Every comparison with its bar: by family, best first."""
     gains = [gain for gain in summary.gains if gain.found]
     ends = [0.0]
     for found in (gain.found for gain in gains if gain.found):
         ends += [found.gain, found.low or 0.0, found.high or 0.0]
     reach = (min(ends), max(ends) or 0.1)
-    return [_family_bars(summary, family, reach) for family in summary.families]
+    return [_family_bars(family, reach, most, summary) for family in summary.families]
 
 
-def _family_bars(summary: Summary, family: Family, reach: tuple[float, float]) -> Bars:
+def _family_bars(family: Family, reach: tuple[float, float], most: int, summary: Summary) -> Bars:
     gains = sorted((g for g in family.gains if g.found), key=story.merit, reverse=True)
-    hidden = max(0, len(gains) - BARS_MAX)
+    hidden = max(0, len(gains) - most)
     if hidden:
-        gains = gains[: BARS_MAX // 2] + gains[-BARS_MAX // 2 :]
+        gains = gains[: most // 2] + gains[-(most // 2) :]
     name = f"{family.contender} against {family.over}, {wording.measure(family.metric).label}"
     return Bars(name, [_bar(summary, gain, reach) for gain in gains], hidden)
 
@@ -230,13 +255,13 @@ def _invalid_row(trial: Trial) -> tuple[int, str, str]:
     return trial.position, place, "; ".join(trial.reasons)
 
 
-def commands(summary: Summary) -> tuple[list[tuple[str, list[str]]], int]:
+def commands(summary: Summary, bytes_max: int) -> tuple[list[tuple[str, list[str]]], int]:
     """The command lines of each measured cell, and how many cells found no room."""
     found, size = [], 0
     for cell in summary.measured:
         lines = _cell_commands(cell.trials[0].processes)
         size += sum(map(len, lines))
-        if size > COMMAND_BYTES_MAX:
+        if size > bytes_max:
             break
         found.append((wording.place(cell), lines))
     return found, len(summary.measured) - len(found)
@@ -270,7 +295,7 @@ def _text(path: Path) -> str:
 def _data(summary: Summary) -> str:
     """What programs may read from the page: the run, its medians and its verdicts."""
     cells = [
-        {"axes": cell.axes, "state": cell.state, "values": cell.values(summary.primary)}
+        {"axes": cell.axes, "state": cell.state, "median": cell.median(summary.primary)}
         for cell in summary.cells
     ]
     plain = {**tables.verdicts(summary), "metric": summary.primary, "cells": cells}

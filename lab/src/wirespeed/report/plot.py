@@ -7,7 +7,7 @@ the units of the view box; a chart is as wide as a phone shows legibly, the page
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
@@ -19,6 +19,7 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 14, 44, 40
 CHAR = 6.4  # mean width of a letter of 12 units; only used to lay out legends
 SERIES_MAX = 6
 STRIP_ROW = 15
+MARKS_MAX = 150  # more trials of a series than this are dots in the strip
 
 STYLE = """
 .chart text{font:12px system-ui,sans-serif;fill:var(--ink-2)}
@@ -30,12 +31,11 @@ STYLE = """
 .chart .s3{--c:var(--s3)}.chart .s4{--c:var(--s4)}.chart .s5{--c:var(--s5)}
 .chart polyline{fill:none;stroke:var(--c);stroke-width:2;stroke-linejoin:round}
 .chart.thin polyline,.chart .thin polyline{stroke-width:1.5}
-.chart .dot{fill:var(--c);opacity:.45}
+.chart .dot{fill:none;stroke:var(--c);stroke-width:4.6;stroke-linecap:round;opacity:.45}
 .chart .mark{fill:var(--c);stroke:var(--paper);stroke-width:1}
 .chart .cross{stroke:var(--bad);stroke-width:1.5}
 .chart .server{fill:var(--s0)}.chart .client{fill:var(--bad)}.chart .link{fill:var(--s4)}
-.chart .concurrency{fill:var(--s5)}.chart .unknown{fill:var(--line)}
-.chart .unknown+.letter{fill:var(--ink-2)}
+.chart .concurrency{fill:var(--s5)}.chart .unknown{fill:var(--ink-2)}
 """
 LIGHT = (
     "--paper:#fff;--panel:#f6f7f9;--ink:#1b2129;--ink-2:#566070;--line:#dde1e7;--bad:#c62828;"
@@ -137,7 +137,8 @@ def strip_chart(series: Sequence[Series], crosses: Sequence[Point], line: Series
     if line:
         body.append(_path(line, frame.x, frame.y))
     for s in series:
-        marks = "".join(_mark(s.colour, frame.x(float(p.x)), frame.y(p.y), 3.2) for p in s.points)
+        places = [(frame.x(float(p.x)), frame.y(p.y)) for p in s.points]
+        marks = _marks(s.colour, places, 3.2) if len(places) <= MARKS_MAX else _dots(places)
         body.append(f'<g class="s{s.colour}">{marks}</g>')
     body += [_cross(frame.x(float(p.x)), frame.y(p.y)) for p in crosses]
     return _svg(labels.title, bottom + BOTTOM, [legend, *body], True)
@@ -301,12 +302,8 @@ def _x_title(frame: Frame, label: str) -> str:
 def _line(s: Series, frame: Frame, x_of: Callable[[float | str], float], is_numeric: bool) -> str:
     ordered = sorted(s.points, key=lambda p: x_of(p.x))
     aside = 0.0 if is_numeric else (s.colour - 1.5) * 7
-    dots = "".join(
-        f'<circle class="dot" cx="{x_of(p.x) + aside:.1f}" cy="{frame.y(y):.1f}" r="2.3"/>'
-        for p in ordered
-        for y in p.repeats
-    )
-    marks = "".join(_mark(s.colour, x_of(p.x) + aside, frame.y(p.y), 4.2) for p in ordered)
+    dots = _dots((x_of(p.x) + aside, frame.y(y)) for p in ordered for y in p.repeats)
+    marks = _marks(s.colour, ((x_of(p.x) + aside, frame.y(p.y)) for p in ordered), 4.2)
     line = ""
     if is_numeric and len(ordered) > 1:
         path = " ".join(f"{x_of(p.x):.1f},{frame.y(p.y):.1f}" for p in ordered)
@@ -319,26 +316,28 @@ def _path(s: Series, x: Callable[[float], float], y: Callable[[float], float]) -
     return f'<g class="s{s.colour} thin"><polyline points="{path}"/></g>'
 
 
-def _mark(colour: int, x: float, y: float, r: float) -> str:
+def _marks(colour: int, places: Iterable[tuple[float, float]], r: float) -> str:
+    """All marks of a series as one path, which is a quarter of the bytes of single shapes."""
+    return f'<path class="mark" d="{"".join(_outline(colour, x, y, r) for x, y in places)}"/>'
+
+
+def _outline(colour: int, x: float, y: float, r: float) -> str:
     """Each series has its own shape, so that colour is never the only difference."""
     shape = colour % 4
     if shape == 0:
-        return f'<circle class="mark" cx="{x:.1f}" cy="{y:.1f}" r="{r}"/>'
+        return f"M{x - r:.1f} {y:.1f}a{r} {r} 0 1 0 {2 * r:g} 0a{r} {r} 0 1 0 {-2 * r:g} 0z"
     if shape == 1:
-        return (
-            f'<rect class="mark" x="{x - r * 0.9:.1f}" y="{y - r * 0.9:.1f}" '
-            f'width="{r * 1.8:.1f}" height="{r * 1.8:.1f}"/>'
-        )
-    up, down = r * 1.2, r * (1.2 if shape == 3 else 0.8)
+        side = r * 1.8
+        return f"M{x - side / 2:.1f} {y - side / 2:.1f}h{side:.3g}v{side:.3g}h{-side:.3g}z"
+    up = r * 1.2
     if shape == 2:
-        return (
-            f'<path class="mark" d="M{x:.1f} {y - up:.1f}l{r * 1.15:.1f} {up + down:.1f}'
-            f'h{-r * 2.3:.1f}z"/>'
-        )
-    return (
-        f'<path class="mark" d="M{x:.1f} {y - up:.1f}l{up:.1f} {up:.1f}l{-up:.1f} {up:.1f}'
-        f'l{-up:.1f} {-up:.1f}z"/>'
-    )
+        return f"M{x:.1f} {y - up:.1f}l{r * 1.15:.3g} {r * 2:.3g}h{-r * 2.3:.3g}z"
+    return f"M{x:.1f} {y - up:.1f}l{up:.3g} {up:.3g} {-up:.3g} {up:.3g} {-up:.3g} {-up:.3g}z"
+
+
+def _dots(places: Iterable[tuple[float, float]]) -> str:
+    """Every repeat as a round dot: points of no length with round ends."""
+    return f'<path class="dot" d="{"".join(f"M{x:.0f} {y:.0f}h0" for x, y in places)}"/>'
 
 
 def _cross(x: float, y: float) -> str:
@@ -354,7 +353,7 @@ def _legend(series: Sequence[Series]) -> tuple[str, float]:
         wide = 14 + len(s.name) * CHAR + 16
         if x + wide > WIDTH and x > 4:
             x, y = 4.0, y + 17
-        mark = _mark(s.colour, x + 4, y, 4.2)
+        mark = _marks(s.colour, [(x + 4, y)], 4.2)
         if not s.is_marked:
             mark = f'<polyline points="{x - 3:.1f},{y} {x + 9:.1f},{y}"/>'
         parts.append(
@@ -370,18 +369,21 @@ LETTERS = {"server": "S", "client": "C", "link": "L", "concurrency": "N", "unkno
 
 def _held_strip(series: Sequence[Series], x_of: Callable[[float | str], float], top: float) -> str:
     """What held each cell back: one row a series, a letter as well as a colour."""
-    parts = []
+    boxes: dict[str, list[str]] = {}
+    rows = []
     for row, s in enumerate(series):
         y = top + row * STRIP_ROW
-        parts.append(f'<g class="s{s.colour}">{_mark(s.colour, LEFT - 12, y + 6, 3.4)}</g>')
+        rows.append(f'<g class="s{s.colour}">{_marks(s.colour, [(LEFT - 12, y + 6)], 3.4)}</g>')
         for p in s.points:
-            x, letter = x_of(p.x), LETTERS.get(p.held_by, "?")
-            parts.append(
-                f'<rect class="{p.held_by or "unknown"}" x="{x - 8:.1f}" y="{y}" width="16" '
-                f'height="12" rx="2"/><text class="letter" x="{x:.1f}" y="{y + 9.2:.1f}" '
-                f'text-anchor="middle">{letter}</text>'
-            )
-    return "".join(parts)
+            kind = p.held_by if p.held_by in LETTERS else "unknown"
+            boxes.setdefault(kind, []).append(f"M{x_of(p.x) - 8:.1f} {y}h16v12h-16z")
+        xs = " ".join(f"{x_of(p.x):.1f}" for p in s.points)
+        letters = "".join(LETTERS.get(p.held_by, "?") for p in s.points)
+        rows.append(
+            f'<text class="letter" x="{xs}" y="{y + 9.2:.1f}" text-anchor="middle">{letters}</text>'
+        )
+    drawn = (f'<path class="{kind}" d="{"".join(paths)}"/>' for kind, paths in boxes.items())
+    return "".join([*drawn, *rows])
 
 
 def _captions(labels: Labels) -> str:
