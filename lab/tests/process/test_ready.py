@@ -1,0 +1,50 @@
+"""Readiness is a real answer: status and length are looked at."""
+
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from wirespeed.process.ready import request
+from wirespeed.recipe.resolve import Check
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        status = int(self.path.strip("/").partition("?")[0] or 200)
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(b"four")
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def address():
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("path", "length", "answered", "problem"),
+    [
+        ("/200", 4, True, ""),
+        ("/200?x=1", None, True, ""),
+        ("/503", 4, True, "status 503, wanted 200"),
+        ("/200", 5, True, "a body of 4 bytes, wanted 5"),
+    ],
+)
+def test_an_answer_is_judged(address, path, length, answered, problem):
+    assert request(Check(address + path, 200, length, 1.0)) == (answered, problem)
+
+
+def test_a_closed_port_is_no_answer():
+    answered, problem = request(Check("http://127.0.0.1:1/", 200, None, 1.0))
+    assert not answered
+    assert "refused" in problem

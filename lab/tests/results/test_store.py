@@ -1,0 +1,109 @@
+"""The run directory: whole files or none, torn lines left out, runs found by any clear name."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wirespeed.errors import ResultsError, StorageError
+from wirespeed.results import store
+from wirespeed.results.model import Canary, PlannedTrial, Process, Run, Sample, Trial, Window
+
+TRIAL = Trial(
+    key="k",
+    cell="c",
+    round=1,
+    position=3,
+    axes={"payload": 16},
+    window=Window(1, 2),
+    canary=Canary(1.0, 2.0),
+    metrics={"rps": 1.5, "latency.p99": None},
+    processes=[Process("app", 0, "server", ["./app"], [0], 42)],
+)
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    return store.create(tmp_path / "runs", "demo")
+
+
+def test_what_is_written_reads_back(run_dir):
+    run = Run(run_id=run_dir.name, recipe="demo", axes={"payload": [16]})
+    store.write_run(run_dir, run)
+    assert store.read_run(run_dir) == run
+    plan = [PlannedTrial(1, 1, "c", "k", {"payload": 16}, life=1)]
+    store.write_plan(run_dir, plan)
+    assert store.read_plan(run_dir) == plan
+    folder = store.trial_dir(run_dir, 3, "k")
+    folder.mkdir()
+    store.write_trial(folder, TRIAL)
+    assert store.read_trials(run_dir) == [TRIAL]
+    samples = [Sample(5, {"cpu.0": 0.5})]
+    store.write_samples(folder, samples)
+    assert store.read_samples(folder) == samples
+
+
+def test_latest_points_at_the_newest_run(tmp_path, run_dir):
+    assert (tmp_path / "runs" / "latest").resolve() == run_dir
+    second = store.create(tmp_path / "runs", "demo")
+    assert (tmp_path / "runs" / "latest").resolve() == second
+
+
+def test_a_torn_last_line_of_the_journal_is_left_out(run_dir):
+    store.append_event(run_dir, "created")
+    with open(run_dir / "journal.jsonl", "a") as file:
+        file.write('{"t": 1, "ev')
+    assert [event["event"] for event in store.read_events(run_dir)] == ["created"]
+
+
+def test_a_trial_is_not_there_until_it_is_whole(run_dir):
+    folder = store.trial_dir(run_dir, 1, "k")
+    folder.mkdir()
+    with pytest.raises(ValueError):
+        store.write_json(folder / "trial.json", {"rps": float("nan")})
+    assert store.read_trials(run_dir) == []
+
+
+def test_another_format_is_refused_with_the_remedy(run_dir):
+    (run_dir / "run.json").write_text(json.dumps({"format": 99, "run_id": "x", "recipe": "y"}))
+    with pytest.raises(ResultsError, match="use the version that wrote it"):
+        store.read_run(run_dir)
+
+
+def test_fields_of_a_newer_writer_are_ignored(run_dir):
+    run = Run(run_id="x", recipe="y").to_json() | {"mood": "good"}
+    store.write_json(run_dir / "run.json", run)
+    assert store.read_run(run_dir).recipe == "y"
+
+
+def test_a_run_is_found_by_path_name_part_and_latest(tmp_path, run_dir):
+    store.write_run(run_dir, Run(run_id=run_dir.name, recipe="demo"))
+    runs = tmp_path / "runs"
+    for name in (str(run_dir), run_dir.name, run_dir.name[-4:], "latest"):
+        assert store.find_run(runs, name) == run_dir
+    with pytest.raises(ResultsError, match="there is no run 'nowhere'"):
+        store.find_run(runs, "nowhere")
+    other = store.create(runs, "demo")
+    store.write_run(other, Run(run_id=other.name, recipe="demo"))
+    with pytest.raises(ResultsError, match="fits 2 runs"):
+        store.find_run(runs, "demo")
+
+
+def test_a_full_disk_says_so():
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full")
+    full = Path("/dev/full")
+    with pytest.raises(StorageError, match="the disk is full"), store._storage(full):
+        full.write_text("x")
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=8), st.none() | st.floats(allow_nan=False, allow_infinity=False)
+    )
+)
+def test_any_metrics_survive_json(metrics):
+    trial = Trial("k", "c", 1, 1, metrics=metrics)
+    assert Trial.from_json(json.loads(json.dumps(trial.to_json()))) == trial
