@@ -54,7 +54,7 @@ class Contender:
                        "--root", folder, "--transport", transport]
         self.process = subprocess.Popen(["taskset", "-c", str(core), *command],
                                         stdout=subprocess.DEVNULL)
-        self.rps, self.cpu_us, self.share = [], [], []
+        self.rps, self.cpu_us, self.user_share, self.share = [], [], [], []
 
     def wait(self, path):
         for _ in range(100):
@@ -68,11 +68,12 @@ class Contender:
         pids = [self.process.pid]
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
             pids += [int(pid) for pid in (task / "children").read_text().split()]
-        total = 0
+        user = system = 0
         for pid in pids:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            total += int(fields[11]) + int(fields[12])
-        return total * TICK_S
+            user += int(fields[11])
+            system += int(fields[12])
+        return user * TICK_S, system * TICK_S
 
     def load(self, options, seconds, keep):
         before = self.cpu_s()
@@ -80,7 +81,8 @@ class Contender:
             ["taskset", "-c", str(options.load_core), "wrk", "-t1", f"-c{options.connections}",
              f"-d{seconds}s", *options.wrk, f"http://127.0.0.1:{self.port}/{options.payload}"],
             capture_output=True, text=True, check=True).stdout
-        cpu = self.cpu_s() - before
+        user, system = (after - first for after, first in zip(self.cpu_s(), before))
+        cpu = user + system
         count, taken = re.search(r"(\d+) requests in ([\d.]+)s", text).groups()
         bad = re.search(r"Non-2xx.*|Socket errors.*", text)
         if bad:
@@ -88,6 +90,7 @@ class Contender:
         if keep:
             self.rps.append(int(count) / float(taken))
             self.cpu_us.append(cpu / int(count) * 1e6)
+            self.user_share.append(user / cpu)
             self.share.append(cpu / float(taken))
 
 
@@ -131,13 +134,15 @@ def report(contenders, options):
     base = contenders[0]
     print(f"{options.payload} B, {options.connections} connections, {options.rounds} rounds of "
           f"{options.seconds} s; ratios to {base.name}, round by round")
-    print("| server | requests/s (median) | ratio | CPU µs/request | ratio | share of its core |")
-    print("|---|---|---|---|---|---|")
+    print("| server | requests/s (median) | ratio | CPU µs/request | ratio | of it user "
+          "| share of its core |")
+    print("|---|---|---|---|---|---|---|")
     for each in contenders:
         rate = statistics.median(a / b for a, b in zip(each.rps, base.rps))
         cpu = statistics.median(a / b for a, b in zip(each.cpu_us, base.cpu_us))
         print(f"| {each.name} | {statistics.median(each.rps):,.0f} | {rate:.2f} "
               f"| {statistics.median(each.cpu_us):.2f} | {cpu:.2f} "
+              f"| {statistics.median(each.user_share):.0%} "
               f"| {statistics.median(each.share):.2f} |")
 
 

@@ -39,14 +39,21 @@ public final class Main {
                     + "; --transport nio always is");
         }
         Server server = Server.start(settings);
-        System.out.println("http-server: " + server.description());
         // A shutdown hook cannot choose the exit code: the JVM would end with 143.
+        Runnable stop = () -> {
+            server.stop();
+            System.exit(0);
+        };
         for (String name : new String[] {"TERM", "INT"}) {
-            Signal.handle(new Signal(name), signal -> new Thread(() -> {
-                server.stop();
-                System.exit(0);
-            }, "stop").start());
+            Signal.handle(new Signal(name), signal -> {
+                Thread thread = new Thread(stop, "stop");
+                // It would inherit the signal thread's kind, and the JVM would end before it does.
+                thread.setDaemon(false);
+                thread.start();
+            });
         }
+        // Printed last: who reads it may send a signal at once.
+        System.out.println("http-server: " + server.description());
     }
 
     private static void fail(int code, String message) {
