@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
 
-from wirespeed.report.wording import compact
+from wirespeed.report.wording import MINUS, compact
 
 WIDTH, HEIGHT = 480, 270
 LEFT, RIGHT, TOP, BOTTOM = 46, 14, 44, 40
@@ -127,7 +127,7 @@ def strip_chart(series: Sequence[Series], crosses: Sequence[Point], line: Series
         lambda v: LEFT + 6 + v / span * (WIDTH - RIGHT - LEFT - 12),
         lambda v: top + (reach - v) / (2 * reach) * (bottom - top), top=top, bottom=bottom,
     )  # fmt: skip
-    body = [*_grid(frame, ticks(-reach, reach), labels.y, lambda v: f"{v:+.3g}" if v else "0")]
+    body = [*_grid(frame, ticks(-reach, reach), labels.y, _signed_tick)]
     inside = [tick for tick in ticks(0, span) if tick <= span]
     body += [
         f'<text x="{frame.x(tick):.1f}" y="{bottom + 16}" text-anchor="middle">{tick:g}</text>'
@@ -183,6 +183,10 @@ def gain_bar(low: float | None, gain: float, high: float | None, reach: tuple[fl
         f'<svg class="bar" viewBox="0 0 {width:g} 18" aria-hidden="true" '
         f'preserveAspectRatio="none">{"".join(parts)}</svg>'
     )
+
+
+def _signed_tick(value: float) -> str:
+    return f"{value:+.3g}".replace("-", MINUS) if value else "0"
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
