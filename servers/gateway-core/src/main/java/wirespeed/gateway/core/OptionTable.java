@@ -153,7 +153,7 @@ public final class OptionTable {
         d.duration("response", "20s", 1, HOUR, "From the request's end to the response head; then"
                 + " 504.");
         d.duration("body-idle", "30s", 1, HOUR, "Between two pieces of a response body.");
-        d.count("connections", 1024, 1, 1_000_000, "Per address.");
+        d.count("connections", 4096, 1, 1_000_000, "Per address, over all loops.");
         d.count("waiters", 1000, 0, 1_000_000, "Requests that wait for a connection, a loop.");
         d.count("retries", 1, 0, 10, "On other addresses, for idempotent requests.");
         d.bool("preserve-host", true, "Send the client's Host and not the address.");

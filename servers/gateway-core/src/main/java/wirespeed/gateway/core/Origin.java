@@ -24,7 +24,7 @@ public final class Origin {
     public record Settings(int connectMillis, int responseMillis, int idleBodyMillis,
             int connectionsMax, int waitersMax, int retries, boolean preserveHost, boolean tls,
             String hashKey, Persistence persistence, HealthCheck check) {
-        public static final Settings DEFAULT = new Settings(1000, 20_000, 30_000, 1024, 1000, 1,
+        public static final Settings DEFAULT = new Settings(1000, 20_000, 30_000, 4096, 1000, 1,
                 true, false, "client", Persistence.NONE, null);
     }
 

@@ -58,6 +58,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     private long dropped;
     private boolean isProcessing;
     private boolean isInputShut;
+    private boolean isShut;
     private boolean keepAlive;
     private boolean isChunked;
 
@@ -209,7 +210,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         exchange = null;
         arm(loop.timeouts.keepAliveMillis());
         if (isInputShut) {
-            close();
+            linger();
         }
     }
 
@@ -271,10 +272,6 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         exchange = null;
         keepAlive = false;
         out.flush();
-        if (isInputShut) {
-            close();
-            return;
-        }
         arm(loop.timeouts.exchangeMillis());
         channel.channel().config().setAutoRead(true);
         // Shutting down drops what is not written yet, so it waits for the last byte.
@@ -285,11 +282,12 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         if (state == State.CLOSED) {
             return;
         }
-        if (isTls) {
-            channel.close();
+        if (isTls || isInputShut) {
+            close();
             return;
         }
         arm(LINGER_MILLIS);
+        isShut = true;
         ((DuplexChannel) channel.channel()).shutdownOutput();
     }
 
@@ -298,7 +296,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
             state = State.CLOSED;
             loop.wheel.disarm(timer);
             out.flush();
-            channel.channel().close();
+            channel.close();
         }
     }
 
@@ -306,7 +304,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     void drain() {
         keepAlive = false;
         if (state == State.HEAD && held == null) {
-            close();
+            linger();
         }
     }
 
@@ -489,7 +487,9 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         if (state == State.BODY || state == State.TUNNEL) {
             channelGone();
             close();
-        } else if (state != State.RESPONSE) {
+        } else if (state == State.HEAD || state == State.DROP) {
+            close();
+        } else if (state == State.LINGER && isShut) {
             close();
         }
     }

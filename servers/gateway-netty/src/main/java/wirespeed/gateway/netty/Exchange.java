@@ -31,6 +31,7 @@ final class Exchange implements Chain.Done {
     private Address counted;
     private int collectMax;
     private boolean isPrepared;
+    private boolean isRunning;
     private boolean isOver;
     private boolean mustClose;
     private long askedNanos;
@@ -92,7 +93,12 @@ final class Exchange implements Chain.Done {
 
     private void run(Phase next) {
         phase = next;
+        boolean isOutermost = !isRunning;
+        isRunning = true;
         snapshot.chain().run(next, context, loop.executor, loop.watch, this);
+        if (isOutermost) {
+            isRunning = false;
+        }
     }
 
     @Override
@@ -107,11 +113,12 @@ final class Exchange implements Chain.Done {
         } else {
             passed();
         }
-        if (!loop.executor.inEventLoop()) {
-            throw new IllegalStateException("an exchange went on outside its loop");
+        if (!isRunning) {
+            // Resumed later, outside of a read: nobody else flushes. Within a read, flushing here
+            // would tear head and body apart.
+            client.flush();
+            flushOrigin();
         }
-        client.flush();
-        flushOrigin();
     }
 
     private void passed() {
@@ -374,8 +381,14 @@ final class Exchange implements Chain.Done {
     }
 
     private boolean mayRetry(Loss loss) {
-        boolean hasOther = loss == Loss.STALE || context.origin().addresses().size() > 1;
-        return hasOther && request.isIdempotent() && body.isReplayable() && !isOver
+        if (isOver || !request.isIdempotent() || !body.isReplayable()) {
+            return false;
+        }
+        if (loss == Loss.STALE && context.attempts() == 1) {
+            // The origin has not seen this request: trying again costs it nothing.
+            return true;
+        }
+        return context.origin().addresses().size() > 1
                 && context.attempts() <= context.origin().settings().retries()
                 && context.origin().takesRetry();
     }

@@ -15,7 +15,8 @@ public final class Main {
         System.exit(Launcher.run("gateway-netty", arguments, Map.of(), Main::carrier));
     }
 
-    private static Launcher.Carrier carrier(Gateway gateway) {
+    /** Makes this carrier for a gateway; tests use it, too. */
+    public static Launcher.Carrier carrier(Gateway gateway) {
         Server server = new Server(gateway);
         return new Launcher.Carrier() {
             @Override

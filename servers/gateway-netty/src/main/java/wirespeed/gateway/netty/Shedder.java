@@ -7,12 +7,14 @@ import wirespeed.gateway.core.OptionValues;
 
 /** Too many exchanges, a loop that is late, or direct memory that runs out. One a loop. */
 final class Shedder {
+    private static final int LATE_TICKS = 3;
+
     private final Gateway gateway;
     private final int inFlightMax;
     private final int lagMillisMax;
     private final long directBytesMax;
     private long lastTickMillis;
-    private boolean isLate;
+    private int lateTicks;
     private boolean isFull;
 
     Shedder(Gateway gateway) {
@@ -28,13 +30,14 @@ final class Shedder {
     void tick(long nowMillis) {
         long lag = lastTickMillis == 0 ? 0 : nowMillis - lastTickMillis - Wheel.TICK_MILLIS;
         lastTickMillis = nowMillis;
-        isLate = lag > lagMillisMax;
+        // One late tick is a pause of the machine; three in a row are too much work.
+        lateTicks = lag > lagMillisMax ? lateTicks + 1 : 0;
         isFull = PlatformDependent.usedDirectMemory() > directBytesMax;
     }
 
     /** Why a new exchange must be refused, or null. */
     String reason() {
-        if (isLate) {
+        if (lateTicks >= LATE_TICKS) {
             return "event loop is late";
         }
         if (isFull) {

@@ -17,6 +17,12 @@ import wirespeed.gateway.core.OptionValues;
 final class AdminServer implements AutoCloseable {
     private static final int BODY_BYTES_MAX = 1 << 20;
 
+    static {
+        // The JDK's server writes head and body apart; without this each answer waits 40 ms for
+        // the other side's delayed acknowledgement.
+        System.setProperty("sun.net.httpserver.nodelay", "true");
+    }
+
     /** An answer of the admin port. */
     private record Answer(int status, String type, String body, String tag) {
         static Answer json(int status, String body) {
@@ -117,6 +123,9 @@ final class AdminServer implements AutoCloseable {
             return method.equals("PATCH") ? address(exchange, path)
                     : Answer.text(405, "PATCH /origins/NAME/addresses/HOST:PORT");
         }
+        if (path.equals("/cache") && method.equals("DELETE")) {
+            return purge(exchange);
+        }
         if (path.startsWith("/loggers/") && method.equals("PUT")) {
             return logLevel(exchange, path.substring(9));
         }
@@ -137,7 +146,7 @@ final class AdminServer implements AutoCloseable {
             case "/pools" -> Answer.json(200, views.pools());
             case "/loggers" -> Answer.json(200, views.loggers());
             default -> Answer.text(404, "there are /config /routes /origins /filters /pools"
-                    + " /health /ready /metrics /loggers");
+                    + " /health /ready /metrics /loggers /cache");
         };
     }
 
@@ -209,6 +218,15 @@ final class AdminServer implements AutoCloseable {
             throw new IllegalArgumentException("\"" + change
                     + "\" is neither state=up|down|drain nor weight=N");
         }
+    }
+
+    private Answer purge(HttpExchange exchange) {
+        if (runtime.cache() == null) {
+            return Answer.text(404, "cache.enabled is false");
+        }
+        String prefix = exchange.getRequestURI().getQuery();
+        return Answer.text(200, runtime.cache().purge(prefix == null ? "" : prefix)
+                + " responses dropped");
     }
 
     private Answer logLevel(HttpExchange exchange, String name) throws IOException {

@@ -29,6 +29,7 @@ public final class GatewayRuntime implements AutoCloseable {
     private final HealthChecker checker = new HealthChecker();
     private final LoopWatchDog watchDog;
     private final Gateway gateway;
+    private final ContentCache cache;
     private AdminServer admin;
     private Config config;
     private List<Filter> shipped;
@@ -37,6 +38,8 @@ public final class GatewayRuntime implements AutoCloseable {
     public GatewayRuntime(Config config) {
         this.config = config;
         OptionValues server = config.table("server");
+        cache = config.table("cache").isTrue("enabled") ? new ContentCache(config.table("cache"))
+                : null;
         folder = new FilterFolder(config.table("filters").text("folder"), this::foldersFilters);
         folder.loadNow();
         shipped = ShippedFilters.of(config.filters());
@@ -55,6 +58,9 @@ public final class GatewayRuntime implements AutoCloseable {
     private List<Filter> filters(List<Filter> fromConfig) {
         List<Filter> all = new ArrayList<>(fromConfig);
         all.addAll(folder.filters());
+        if (cache != null) {
+            all.addAll(cache.filters());
+        }
         return all;
     }
 
@@ -170,6 +176,10 @@ public final class GatewayRuntime implements AutoCloseable {
 
     FilterFolder folder() {
         return folder;
+    }
+
+    ContentCache cache() {
+        return cache;
     }
 
     /** The filters of a phase as the admin port shows them. */

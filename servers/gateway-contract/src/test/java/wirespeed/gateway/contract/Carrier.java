@@ -1,0 +1,39 @@
+// A running gateway under test.
+package wirespeed.gateway.contract;
+
+import java.net.InetSocketAddress;
+import java.util.HashMap;
+import java.util.Map;
+import wirespeed.gateway.runtime.Config;
+import wirespeed.gateway.runtime.ConfigReader;
+import wirespeed.gateway.runtime.ConfigStore;
+import wirespeed.gateway.runtime.GatewayRuntime;
+import wirespeed.gateway.runtime.Launcher;
+
+/** Configured by the same text that a user would write. */
+final class Carrier implements AutoCloseable {
+    final GatewayRuntime runtime;
+    final InetSocketAddress address;
+    final Launcher.Carrier carrier;
+
+    Carrier(Launcher.Factory factory, Map<String, Object> own, String toml) {
+        Map<String, Object> flags = new HashMap<>(own);
+        flags.put("server.listen", "127.0.0.1:0");
+        Config config = ConfigReader.read(toml, "test.toml", Map.of(), flags);
+        runtime = new GatewayRuntime(config);
+        carrier = factory.make(runtime.gateway());
+        runtime.start();
+        address = carrier.start();
+        runtime.startAdmin(new ConfigStore(null, toml, Map.of(), flags));
+    }
+
+    RawClient client() throws java.io.IOException {
+        return new RawClient(address);
+    }
+
+    @Override
+    public void close() {
+        carrier.stop(0);
+        runtime.close();
+    }
+}

@@ -1,0 +1,341 @@
+// Balancing, cache, WebSocket, filters at run time and the admin port, on every carrier.
+package wirespeed.gateway.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.runtime.Launcher;
+
+abstract class FeatureContract {
+    RecordingOrigin origin;
+    private final List<AutoCloseable> opened = new ArrayList<>();
+    private final HttpClient http = HttpClient.newHttpClient();
+    @TempDir
+    Path folder;
+
+    abstract Launcher.Factory factory();
+
+    abstract Map<String, Object> options();
+
+    @BeforeEach
+    void open() throws IOException {
+        origin = new RecordingOrigin();
+        opened.add(origin);
+    }
+
+    @AfterEach
+    void close() throws Exception {
+        for (int i = opened.size() - 1; i >= 0; i--) {
+            opened.get(i).close();
+        }
+    }
+
+    private String origins(String more) {
+        return "[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n" + more;
+    }
+
+    private Carrier gateway(String toml) {
+        Carrier gateway = new Carrier(factory(), options(), toml);
+        opened.add(gateway);
+        return gateway;
+    }
+
+    private RawClient client(Carrier gateway) throws IOException {
+        RawClient client = gateway.client();
+        opened.add(client);
+        return client;
+    }
+
+    private void filter(String name, String header) throws IOException {
+        boolean isGroovy = name.endsWith(".groovy");
+        String source = """
+                import wirespeed.gateway.core.*;
+                public class Marks implements Filter {
+                    public Phase phase() { return Phase.POST; }
+                    public int order() { return 5; }
+                    public String name() { return "NAME"; }
+                    public Step apply(Context context) {
+                        context.response().headers().set("X-Mark", "VALUE");
+                        return Step.NEXT;
+                    }
+                }
+                """.replace("VALUE", header).replace("NAME", name);
+        Path temporary = Files.writeString(folder.resolve("." + name + ".tmp"),
+                isGroovy ? source.replace(";", "") : source);
+        Files.move(temporary, folder.resolve(name), StandardCopyOption.ATOMIC_MOVE,
+                StandardCopyOption.REPLACE_EXISTING);
+    }
+
+    private String markOf(RawClient client) throws IOException {
+        RawClient.Answer answer = client.get("/");
+        assertEquals(200, answer.status());
+        return answer.header("X-Mark");
+    }
+
+    private void awaitMark(RawClient client, String mark) throws IOException {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (!String.valueOf(markOf(client)).equals(mark)) {
+            assertTrue(System.nanoTime() < end, "the filter was not swapped within a minute");
+        }
+    }
+
+    @Test
+    void filters_are_swapped_while_requests_pass() throws IOException {
+        filter("Marks.java", "one");
+        Carrier gateway = gateway(origins("[filters]\nfolder = \"" + folder + "\"\n"));
+        RawClient client = client(gateway);
+        assertEquals("one", markOf(client));
+        filter("Marks.java", "two");
+        awaitMark(client, "two");
+        Files.writeString(folder.resolve("Marks.java"), "class Broken {");
+        long before = gateway.runtime.gateway().snapshot().version();
+        filter("Other.groovy", "three");
+        awaitMark(client, "three");
+        assertNotEquals(before, gateway.runtime.gateway().snapshot().version());
+        Files.delete(folder.resolve("Other.groovy"));
+        awaitMark(client, "two");
+    }
+
+    @Test
+    void swaps_under_load_lose_no_request() throws Exception {
+        // Other work on this machine may hold the loops up; that is not what is tested.
+        Carrier gateway = gateway(marked("v0"));
+        AtomicBoolean isOver = new AtomicBoolean();
+        AtomicInteger answered = new AtomicInteger();
+        AtomicInteger failed = new AtomicInteger();
+        List<Thread> threads = new ArrayList<>();
+        for (int i = 0; i < 2; i++) {
+            Thread thread = new Thread(() -> {
+                try (RawClient own = gateway.client()) {
+                    while (!isOver.get()) {
+                        boolean isFine = own.get("/").status() == 200;
+                        (isFine ? answered : failed).incrementAndGet();
+                    }
+                } catch (IOException e) {
+                    failed.incrementAndGet();
+                }
+            });
+            thread.start();
+            threads.add(thread);
+        }
+        for (int i = 1; i <= 1000; i++) {
+            HttpResponse<String> now = admin(gateway, "GET", "/config", null, null);
+            HttpResponse<String> done = admin(gateway, "PUT", "/config",
+                    now.headers().firstValue("ETag").orElseThrow(), marked("v" + i));
+            assertEquals(200, done.statusCode(), done.body());
+        }
+        isOver.set(true);
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        assertEquals(0, failed.get());
+        assertTrue(answered.get() > 100, "only " + answered + " requests passed");
+        assertEquals(1001, gateway.runtime.gateway().snapshot().version());
+    }
+
+    private String marked(String mark) {
+        return origins("[admin]\nlisten = \"127.0.0.1:0\"\n[limits]\nloop-lag = \"60s\"\n[[filter]]\ntype = \"headers\"\n"
+                + "response-set = { X-Mark = \"" + mark + "\" }\n");
+    }
+
+    private HttpResponse<String> admin(Carrier gateway, String method, String path, String tag,
+            String body) throws Exception {
+        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create("http://127.0.0.1:"
+                + gateway.runtime.adminAddress().getPort() + path));
+        if (tag != null) {
+            request.header("If-Match", tag);
+        }
+        return http.send(request.method(method, body == null
+                ? HttpRequest.BodyPublishers.noBody()
+                : HttpRequest.BodyPublishers.ofString(body)).build(),
+                HttpResponse.BodyHandlers.ofString());
+    }
+
+    @Test
+    void the_admin_port_shows_and_changes() throws Exception {
+        Carrier gateway = gateway(origins("[admin]\nlisten = \"127.0.0.1:0\"\n"));
+        RawClient client = client(gateway);
+        assertEquals(200, client.get("/").status());
+        for (String path : List.of("/health", "/ready", "/routes", "/origins", "/filters",
+                "/pools", "/loggers", "/config")) {
+            assertEquals(200, admin(gateway, "GET", path, null, null).statusCode(), path);
+        }
+        assertTrue(admin(gateway, "GET", "/metrics", null, null).body().contains(
+                "wirespeed_gateway_requests_total{category=\"ok\",status=\"2xx\"} 1.0"));
+        String tag = admin(gateway, "GET", "/config", null, null).headers()
+                .firstValue("ETag").orElseThrow();
+        assertEquals(428, admin(gateway, "PUT", "/config", null, "x").statusCode());
+        assertEquals(412, admin(gateway, "PUT", "/config", "\"0\"", marked("a")).statusCode());
+        HttpResponse<String> bad = admin(gateway, "PUT", "/config", tag,
+                "[server]\nlsten = \"x\"\n[origins.o]\naddresses = []\n");
+        assertEquals(422, bad.statusCode());
+        assertTrue(bad.body().contains("did you mean listen?"), bad.body());
+        assertEquals(409, admin(gateway, "PUT", "/config", tag,
+                origins("[timeouts]\nhead = \"9s\"\n[admin]\nlisten = \"127.0.0.1:0\"\n"))
+                .statusCode());
+        assertEquals(200, admin(gateway, "PUT", "/config", tag, marked("new").replace(
+                "loop-lag = \"60s\"", "")).statusCode());
+        assertEquals("new", markOf(client));
+        String address = "/origins/o/addresses/127.0.0.1:" + origin.port();
+        assertEquals(200, admin(gateway, "PATCH", address, null, "state=down").statusCode());
+        assertEquals(503, client.get("/").status());
+        assertEquals(200, admin(gateway, "PATCH", address, null, "state=up").statusCode());
+        assertEquals(200, client.get("/").status());
+    }
+
+    @Test
+    void the_cache_answers_and_validates() throws Exception {
+        AtomicInteger asked = new AtomicInteger();
+        origin.handler = (seen, out, socket) -> {
+            asked.incrementAndGet();
+            if ("\"v1\"".equals(seen.header("If-None-Match"))) {
+                out.write("HTTP/1.1 304 X\r\nETag: \"v1\"\r\nCache-Control: max-age=0\r\n\r\n"
+                        .getBytes());
+                return true;
+            }
+            String control = seen.line().contains("/fresh") ? "max-age=60"
+                    : seen.line().contains("/validate") ? "max-age=0" : "no-store";
+            RecordingOrigin.respond(out, 200, "Cache-Control: " + control
+                    + "\r\nETag: \"v1\"\r\nVary: Accept\r\n", "body " + asked.get());
+            return true;
+        };
+        RawClient client = client(gateway(origins("[cache]\nenabled = true\n")));
+        assertEquals("body 1", client.get("/fresh").body());
+        RawClient.Answer hit = client.get("/fresh");
+        assertEquals("body 1", hit.body());
+        assertEquals("0", hit.header("Age"));
+        client.send("GET /fresh HTTP/1.1\r\nHost: a\r\nIf-None-Match: \"v1\"\r\n\r\n");
+        assertEquals(304, client.read().status());
+        client.send("GET /fresh HTTP/1.1\r\nHost: a\r\nAccept: x\r\n\r\n");
+        assertEquals("body 2", client.read().body());
+        assertEquals("body 3", client.get("/validate").body());
+        assertEquals("body 3", client.get("/validate").body());
+        assertEquals(4, asked.get());
+        assertEquals("body 5", client.get("/never").body());
+        assertEquals("body 6", client.get("/never").body());
+        client.send("POST /fresh HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+        assertEquals(200, client.read().status());
+        assertEquals("body 8", client.get("/fresh").body());
+    }
+
+    @Test
+    void equal_requests_are_collapsed() throws Exception {
+        AtomicInteger asked = new AtomicInteger();
+        CountDownLatch go = new CountDownLatch(1);
+        origin.handler = (seen, out, socket) -> {
+            asked.incrementAndGet();
+            try {
+                go.await(20, TimeUnit.SECONDS);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+            RecordingOrigin.respond(out, 200, "Cache-Control: max-age=60\r\n", "once");
+            return true;
+        };
+        Carrier gateway = gateway(origins("[cache]\nenabled = true\ncollapse = \"20s\"\n"));
+        List<RawClient> clients = new ArrayList<>();
+        for (int i = 0; i < 8; i++) {
+            RawClient client = client(gateway);
+            client.send("GET /one HTTP/1.1\r\nHost: a\r\n\r\n");
+            clients.add(client);
+        }
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+        while (gateway.runtime.gateway().inFlight().get() < 8 && System.nanoTime() < end) {
+            Thread.onSpinWait();
+        }
+        go.countDown();
+        for (RawClient client : clients) {
+            assertEquals("once", client.read().body());
+        }
+        assertEquals(1, asked.get());
+    }
+
+    @Test
+    void active_checks_take_an_address_out_and_bring_it_back() throws Exception {
+        AtomicBoolean isWell = new AtomicBoolean(true);
+        origin.handler = (seen, out, socket) -> {
+            boolean isCheck = seen.line().contains("/check");
+            RecordingOrigin.respond(out, isCheck && !isWell.get() ? 500 : 200, "", "ok");
+            return !isCheck;
+        };
+        RawClient client = client(gateway(origins("check-path = \"/check\"\n"
+                + "check-interval = \"20ms\"\n")));
+        assertEquals(200, client.get("/").status());
+        isWell.set(false);
+        await(client, 503);
+        isWell.set(true);
+        await(client, 200);
+    }
+
+    private static void await(RawClient client, int status) throws IOException {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+        while (client.get("/").status() != status) {
+            assertTrue(System.nanoTime() < end, "no " + status + " within 30 s");
+        }
+    }
+
+    @Test
+    void a_cookie_keeps_a_client_at_its_address() throws IOException {
+        try (RecordingOrigin other = new RecordingOrigin()) {
+            RawClient client = client(gateway("[origins.o]\naddresses = [\"127.0.0.1:"
+                    + origin.port() + "\", \"127.0.0.1:" + other.port() + "\"]\n"
+                    + "persistence = \"cookie\"\nbalance = \"round-robin\"\n"));
+            String set = client.get("/").header("Set-Cookie");
+            String cookie = set.substring(0, set.indexOf(';'));
+            int before = origin.seen.size();
+            for (int i = 0; i < 10; i++) {
+                client.send("GET / HTTP/1.1\r\nHost: a\r\nCookie: " + cookie + "\r\n\r\n");
+                assertEquals(200, client.read().status());
+            }
+            assertTrue(origin.seen.size() - before == 10 || origin.seen.size() == before);
+        }
+    }
+
+    @Test
+    void waiting_requests_are_bounded_in_number_and_time() throws Exception {
+        CountDownLatch go = new CountDownLatch(1);
+        origin.handler = (seen, out, socket) -> {
+            try {
+                go.await(20, TimeUnit.SECONDS);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+            RecordingOrigin.respond(out, 200, "", "ok");
+            return true;
+        };
+        Carrier gateway = gateway(origins("connections = 1\nwaiters = 0\n[timeouts]\n"
+                + "pool-wait = \"1ms\"\n"));
+        RawClient first = client(gateway);
+        first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+        while (origin.seen.isEmpty() && System.nanoTime() < end) {
+            Thread.onSpinWait();
+        }
+        RawClient.Answer refused = client(gateway).get("/");
+        assertEquals(503, refused.status());
+        assertFalse(refused.header("Retry-After").isEmpty());
+        go.countDown();
+        assertEquals(200, first.read().status());
+    }
+}

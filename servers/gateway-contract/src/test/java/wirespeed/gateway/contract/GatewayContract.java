@@ -1,0 +1,375 @@
+// What every carrier must do, seen from both sides.
+package wirespeed.gateway.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import wirespeed.gateway.runtime.Launcher;
+
+abstract class GatewayContract {
+    RecordingOrigin origin;
+    private final List<AutoCloseable> opened = new ArrayList<>();
+
+    abstract Launcher.Factory factory();
+
+    /** Options that make this carrier the wanted one. */
+    abstract Map<String, Object> options();
+
+    @BeforeEach
+    void open() throws IOException {
+        origin = new RecordingOrigin();
+        opened.add(origin);
+    }
+
+    @AfterEach
+    void close() throws Exception {
+        for (int i = opened.size() - 1; i >= 0; i--) {
+            opened.get(i).close();
+        }
+    }
+
+    Carrier gateway(String more) {
+        return gatewayTo("\"127.0.0.1:" + origin.port() + "\"", "", more);
+    }
+
+    Carrier gatewayTo(String addresses, String originOptions, String more) {
+        Carrier gateway = new Carrier(factory(), options(), "[origins.o]\naddresses = ["
+                + addresses + "]\n" + originOptions + "\n" + more);
+        opened.add(gateway);
+        return gateway;
+    }
+
+    RawClient client(Carrier gateway) throws IOException {
+        RawClient client = gateway.client();
+        opened.add(client);
+        return client;
+    }
+
+    @Test
+    void passes_a_request_and_its_answer() throws IOException {
+        RawClient client = client(gateway(""));
+        client.send("GET /a?b HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6\r\nX: 1\r\n\r\n");
+        RawClient.Answer answer = client.read();
+        assertEquals(200, answer.status());
+        assertEquals("GET /a?b HTTP/1.1|", answer.body());
+        RecordingOrigin.Seen seen = origin.seen.get(0);
+        assertEquals("1", seen.header("X"));
+        assertEquals("127.0.0.1", seen.header("X-Forwarded-For"));
+        assertEquals("http", seen.header("X-Forwarded-Proto"));
+        assertEquals("a", seen.header("Host"));
+        assertTrue(seen.header("Via").startsWith("1.1 wirespeed"), seen.head());
+    }
+
+    @Test
+    void keeps_connections_on_both_sides() throws IOException {
+        RawClient client = client(gateway(""));
+        for (int i = 0; i < 50; i++) {
+            assertEquals("GET /" + i + " HTTP/1.1|", client.get("/" + i).body());
+        }
+        assertEquals(1, origin.connections.get());
+    }
+
+    @Test
+    void passes_bodies_of_every_framing() throws IOException {
+        RawClient client = client(gateway(""));
+        client.send("POST /l HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
+        assertEquals("POST /l HTTP/1.1|hello", client.read().body());
+        client.send("POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+                + "3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nTrailer: z\r\n\r\n");
+        assertEquals("POST /c HTTP/1.1|abcde", client.read().body());
+        assertNull(origin.seen.get(1).header("Trailer"));
+    }
+
+    @Test
+    void passes_a_large_body_both_ways_unchanged() throws Exception {
+        RawClient client = client(gateway(""));
+        String body = "0123456789abcdef".repeat(200_000);
+        Thread sender = new Thread(() -> client.sendTolerant(
+                "POST /big HTTP/1.1\r\nHost: a\r\nContent-Length: " + body.length() + "\r\n\r\n"
+                        + body, 65_536));
+        sender.start();
+        RawClient.Answer answer = client.read();
+        sender.join();
+        assertTrue(answer.isComplete());
+        assertEquals(body.length() + "POST /big HTTP/1.1|".length(), answer.body().length());
+        assertTrue(answer.body().endsWith(body));
+    }
+
+    @Test
+    void passes_chunked_responses_and_those_that_end_with_the_connection() throws IOException {
+        origin.handler = (seen, out, socket) -> {
+            boolean isChunked = seen.line().contains("/chunked");
+            out.write((isChunked ? "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                    + "5\r\nhello\r\n0\r\n\r\n" : "HTTP/1.1 200 OK\r\n\r\nhello").getBytes());
+            return isChunked;
+        };
+        RawClient client = client(gateway(""));
+        assertEquals("hello", client.get("/chunked").body());
+        RawClient.Answer closed = client.get("/closed");
+        assertEquals("hello", closed.body());
+        assertTrue(closed.isComplete());
+        assertEquals("hello", client.get("/chunked").body());
+    }
+
+    @Test
+    void an_old_client_gets_no_chunks() throws IOException {
+        origin.handler = (seen, out, socket) -> {
+            out.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+                    .getBytes());
+            return true;
+        };
+        RawClient client = client(gateway(""));
+        client.send("GET / HTTP/1.0\r\n\r\n");
+        RawClient.Answer answer = client.read();
+        assertNull(answer.header("Transfer-Encoding"));
+        assertEquals("hello", answer.body());
+        assertTrue(client.isClosed());
+    }
+
+    @Test
+    void a_head_request_has_no_body() throws IOException {
+        origin.handler = (seen, out, socket) -> {
+            out.write("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n".getBytes());
+            return true;
+        };
+        RawClient client = client(gateway(""));
+        client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+        RawClient.Answer answer = client.read(true);
+        assertEquals("1000", answer.header("Content-Length"));
+        client.send("HEAD /2 HTTP/1.1\r\nHost: a\r\n\r\n");
+        assertEquals(200, client.read(true).status());
+    }
+
+    @Test
+    void answers_pipelined_requests_in_order() throws IOException {
+        RawClient client = client(gateway(""));
+        StringBuilder all = new StringBuilder();
+        for (int i = 0; i < 20; i++) {
+            all.append("GET /").append(i).append(" HTTP/1.1\r\nHost: a\r\n\r\n");
+        }
+        client.send(all.toString());
+        for (int i = 0; i < 20; i++) {
+            assertEquals("GET /" + i + " HTTP/1.1|", client.read().body());
+        }
+    }
+
+    @Test
+    void a_client_may_close_its_half_after_the_request() throws IOException {
+        RawClient client = client(gateway(""));
+        client.send("GET /half HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.socket.shutdownOutput();
+        assertEquals("GET /half HTTP/1.1|", client.read().body());
+        assertTrue(client.isClosed());
+    }
+
+    @Test
+    void expect_continue_is_answered_before_the_body() throws IOException {
+        RawClient client = client(gateway(""));
+        client.send("POST /e HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n"
+                + "Expect: 100-continue\r\n\r\n");
+        assertEquals(100, client.readOne(false).status());
+        client.send("ok");
+        assertEquals("POST /e HTTP/1.1|ok", client.read().body());
+    }
+
+    @Test
+    void an_origin_that_is_down_is_a_502() throws IOException {
+        origin.close();
+        RawClient client = client(gateway(""));
+        assertEquals(502, client.get("/").status());
+        assertEquals(502, client.get("/").status());
+    }
+
+    @Test
+    void a_cut_response_does_not_look_complete() throws IOException {
+        origin.handler = (seen, out, socket) -> {
+            out.write("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf".getBytes());
+            out.flush();
+            return false;
+        };
+        RawClient.Answer answer = client(gateway("")).get("/");
+        assertFalse(answer.isComplete() && answer.status() == 200, answer.head());
+    }
+
+    @Test
+    void a_slow_origin_is_a_504() throws IOException {
+        CountDownLatch end = new CountDownLatch(1);
+        origin.handler = (seen, out, socket) -> {
+            try {
+                end.await(30, TimeUnit.SECONDS);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+            return false;
+        };
+        RawClient client = client(gatewayTo("\"127.0.0.1:" + origin.port() + "\"",
+                "response = \"300ms\"", ""));
+        assertEquals(504, client.get("/").status());
+        end.countDown();
+    }
+
+    @Test
+    void malformed_responses_are_a_502_and_their_connection_is_not_used_again()
+            throws IOException {
+        String[] bad = {"HTTP/1.1 200 OK\nContent-Length: 0\n\n", "HI\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx",
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"};
+        Carrier gateway = gateway("");
+        for (String response : bad) {
+            origin.handler = (seen, out, socket) -> {
+                out.write(response.getBytes());
+                return true;
+            };
+            RawClient client = client(gateway);
+            assertEquals(refusesMalformedResponses() ? 502 : client.get("/").status(),
+                    client.get("/").status(), response);
+        }
+    }
+
+    /** Whether this carrier reads responses itself. */
+    boolean refusesMalformedResponses() {
+        return true;
+    }
+
+    @Test
+    void bytes_behind_a_response_are_never_an_answer() throws IOException {
+        origin.handler = (seen, out, socket) -> {
+            out.write(("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+                    + "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil").getBytes());
+            return true;
+        };
+        RawClient client = client(gateway(""));
+        for (int i = 0; i < 5; i++) {
+            assertEquals("ok", client.get("/" + i).body());
+        }
+    }
+
+    @Test
+    void an_idempotent_request_is_tried_at_another_address() throws IOException {
+        origin.handler = (seen, out, socket) -> seen.line().startsWith("POST");
+        try (RecordingOrigin other = new RecordingOrigin()) {
+            RawClient client = client(gatewayTo("\"127.0.0.1:" + origin.port()
+                    + "\", \"127.0.0.1:" + other.port() + "\"", "balance = \"round-robin\"", ""));
+            for (int i = 0; i < 4; i++) {
+                assertEquals(200, client.get("/" + i).status());
+            }
+            assertFalse(origin.seen.isEmpty());
+            assertEquals(4, other.seen.size());
+        }
+    }
+
+    @Test
+    void a_request_on_a_connection_that_the_origin_closed_is_not_lost() throws IOException {
+        Carrier gateway = gateway("");
+        RawClient client = client(gateway);
+        for (int i = 0; i < 20; i++) {
+            assertEquals(200, client.get("/" + i).status());
+            origin.dropConnections();
+        }
+    }
+
+    @Test
+    void no_route_is_a_404() throws IOException {
+        RawClient client = client(gateway("[[route]]\nprefix = \"/api\"\norigins = [\"o\"]\n"
+                + "strip-prefix = true\n"));
+        assertEquals(404, client.get("/other").status());
+        assertEquals("GET /x HTTP/1.1|", client.get("/api/x").body());
+    }
+
+    @Test
+    void shipped_filters_work() throws IOException {
+        RawClient client = client(gateway("""
+                [[filter]]
+                type = "headers"
+                request-set = { X-In = "1" }
+                request-remove = ["X-Gone"]
+                response-set = { X-Out = "2" }
+                [[filter]]
+                type = "redirect"
+                pattern = "^/old/(.*)"
+                replacement = "/new/$1"
+                status = 301
+                [[filter]]
+                type = "rewrite"
+                pattern = "^/from/"
+                replacement = "/to/"
+                [[filter]]
+                type = "static-response"
+                prefix = "/teapot"
+                status = 404
+                body = "no tea"
+                [[filter]]
+                type = "debug"
+                """));
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\nX-Gone: x\r\n\r\n");
+        RawClient.Answer plain = client.read();
+        assertEquals("2", plain.header("X-Out"));
+        assertTrue(plain.header("X-Wirespeed-Debug").contains("route=all"), plain.head());
+        assertEquals("1", origin.seen.get(0).header("X-In"));
+        assertNull(origin.seen.get(0).header("X-Gone"));
+        assertEquals("/new/x?y", client.get("/old/x?y").header("Location"));
+        assertEquals("GET /to/x HTTP/1.1|", client.get("/from/x").body());
+        RawClient.Answer teapot = client.get("/teapot");
+        assertEquals("no tea", teapot.body());
+        assertEquals(404, teapot.status());
+    }
+
+    @Test
+    void a_rate_limit_is_a_429_with_a_time_to_come_back() throws IOException {
+        RawClient client = client(gateway("[[filter]]\ntype = \"rate-limit\"\nrate = 1\n"
+                + "burst = 2\n"));
+        assertEquals(200, client.get("/").status());
+        assertEquals(200, client.get("/").status());
+        RawClient.Answer refused = client.get("/");
+        assertEquals(429, refused.status());
+        assertNotNull(refused.header("Retry-After"));
+    }
+
+    @Test
+    void a_body_over_the_limit_is_a_413() throws IOException {
+        RawClient client = client(gateway("[limits]\nbody = \"1KiB\"\n"));
+        client.sendTolerant("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n"
+                + "x".repeat(2000), 5000);
+        assertEquals(413, client.read().status());
+        assertTrue(client.isClosed());
+    }
+
+    @Test
+    void hop_by_hop_fields_stay_between_two_hops() throws IOException {
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "Connection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\n"
+                    + "X-End: 2\r\n", "ok");
+            return true;
+        };
+        RawClient client = client(gateway(""));
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: X-Mine\r\nX-Mine: 1\r\n"
+                + "TE: trailers\r\nUpgrade: h2c\r\n\r\n");
+        RawClient.Answer answer = client.read();
+        assertNull(answer.header("X-Hop"));
+        assertNull(answer.header("Keep-Alive"));
+        assertEquals("2", answer.header("X-End"));
+        assertNull(origin.seen.get(0).header("X-Mine"));
+        assertNull(origin.seen.get(0).header("TE"));
+        assertNull(origin.seen.get(0).header("Upgrade"));
+    }
+
+    @Test
+    void a_loop_is_seen() throws IOException {
+        RawClient client = client(gateway("[server]\nvia-name = \"me-1\"\n"));
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nVia: 1.1 me-1\r\n\r\n");
+        assertEquals(508, client.read().status());
+        assertTrue(origin.seen.isEmpty());
+    }
+}

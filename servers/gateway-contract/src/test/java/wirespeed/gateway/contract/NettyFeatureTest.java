@@ -1,0 +1,18 @@
+// FeatureContract on gateway-netty.
+package wirespeed.gateway.contract;
+
+import java.util.Map;
+import wirespeed.gateway.netty.Main;
+import wirespeed.gateway.runtime.Launcher;
+
+class NettyFeatureTest extends FeatureContract {
+    @Override
+    Launcher.Factory factory() {
+        return Main::carrier;
+    }
+
+    @Override
+    Map<String, Object> options() {
+        return Map.of("server.transport", "epoll", "server.threads", "2");
+    }
+}

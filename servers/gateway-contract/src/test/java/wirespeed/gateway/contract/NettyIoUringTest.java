@@ -1,0 +1,18 @@
+// The contract on gateway-netty with transport io_uring.
+package wirespeed.gateway.contract;
+
+import java.util.Map;
+import wirespeed.gateway.netty.Main;
+import wirespeed.gateway.runtime.Launcher;
+
+class NettyIoUringTest extends GatewayContract {
+    @Override
+    Launcher.Factory factory() {
+        return Main::carrier;
+    }
+
+    @Override
+    Map<String, Object> options() {
+        return Map.of("server.transport", "io_uring", "server.threads", "2");
+    }
+}

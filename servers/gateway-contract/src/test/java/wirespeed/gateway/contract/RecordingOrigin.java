@@ -1,0 +1,157 @@
+// An origin that keeps what it received and answers as the test says.
+package wirespeed.gateway.contract;
+
+import java.io.BufferedInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/** Blocking sockets and a thread a connection: simple enough to be trusted. */
+final class RecordingOrigin implements AutoCloseable {
+    /** A request as it arrived. */
+    record Seen(String head, String body, int connection) {
+        String line() {
+            return head.substring(0, head.indexOf("\r\n"));
+        }
+
+        String header(String name) {
+            for (String line : head.split("\r\n")) {
+                if (line.regionMatches(true, 0, name + ":", 0, name.length() + 1)) {
+                    return line.substring(name.length() + 1).trim();
+                }
+            }
+            return null;
+        }
+    }
+
+    /** Answers a request on its socket; false closes the connection. */
+    interface Handler {
+        boolean answer(Seen seen, OutputStream out, Socket socket) throws IOException;
+    }
+
+    final List<Seen> seen = new CopyOnWriteArrayList<>();
+    final AtomicInteger connections = new AtomicInteger();
+    private final ServerSocket listener;
+    private final java.util.Set<Socket> open = ConcurrentHashMap.newKeySet();
+    volatile Handler handler = RecordingOrigin::ordinary;
+
+    RecordingOrigin() throws IOException {
+        listener = new ServerSocket(0, 200, InetAddress.getLoopbackAddress());
+        Thread acceptor = new Thread(this::accept, "origin");
+        acceptor.setDaemon(true);
+        acceptor.start();
+    }
+
+    int port() {
+        return listener.getLocalPort();
+    }
+
+    static boolean ordinary(Seen seen, OutputStream out, Socket socket) throws IOException {
+        respond(out, 200, "", seen.line() + "|" + seen.body());
+        return true;
+    }
+
+    static void respond(OutputStream out, int status, String headers, String body)
+            throws IOException {
+        out.write(("HTTP/1.1 " + status + " X\r\n" + headers + "Content-Length: " + body.length()
+                + "\r\n\r\n" + body).getBytes(StandardCharsets.ISO_8859_1));
+        out.flush();
+    }
+
+    private void accept() {
+        while (!listener.isClosed()) {
+            try {
+                Socket socket = listener.accept();
+                int number = connections.incrementAndGet();
+                open.add(socket);
+                Thread thread = new Thread(() -> serve(socket, number), "origin-" + number);
+                thread.setDaemon(true);
+                thread.start();
+            } catch (IOException closed) {
+                return;
+            }
+        }
+    }
+
+    private void serve(Socket socket, int number) {
+        try (socket) {
+            InputStream in = new BufferedInputStream(socket.getInputStream());
+            Seen next = read(in, number);
+            while (next != null) {
+                seen.add(next);
+                if (!handler.answer(next, socket.getOutputStream(), socket)) {
+                    return;
+                }
+                next = read(in, number);
+            }
+        } catch (IOException | NumberFormatException gone) {
+            // The gateway may close at any time; tests look at what was seen.
+        } finally {
+            open.remove(socket);
+        }
+    }
+
+    private static Seen read(InputStream in, int number) throws IOException {
+        StringBuilder head = new StringBuilder();
+        while (head.length() < 4 || !head.substring(head.length() - 4).equals("\r\n\r\n")) {
+            int b = in.read();
+            if (b < 0) {
+                return null;
+            }
+            head.append((char) b);
+        }
+        Seen seen = new Seen(head.toString(), "", number);
+        String body = "";
+        if (seen.header("Transfer-Encoding") != null) {
+            body = chunked(in);
+        } else if (seen.header("Content-Length") != null) {
+            body = new String(in.readNBytes(Integer.parseInt(seen.header("Content-Length"))),
+                    StandardCharsets.ISO_8859_1);
+        }
+        return new Seen(seen.head(), body, number);
+    }
+
+    private static String chunked(InputStream in) throws IOException {
+        ByteArrayOutputStream body = new ByteArrayOutputStream();
+        while (true) {
+            int size = Integer.parseInt(line(in), 16);
+            body.write(in.readNBytes(size));
+            line(in);
+            if (size == 0) {
+                return body.toString(StandardCharsets.ISO_8859_1);
+            }
+        }
+    }
+
+    private static String line(InputStream in) throws IOException {
+        StringBuilder line = new StringBuilder();
+        for (int b = in.read(); b >= 0 && b != '\n'; b = in.read()) {
+            if (b != '\r') {
+                line.append((char) b);
+            }
+        }
+        return line.toString();
+    }
+
+    /** Closes all connections, as an origin that restarts. */
+    void dropConnections() throws IOException {
+        for (Socket socket : open) {
+            socket.close();
+        }
+    }
+
+    @Override
+    public void close() throws IOException {
+        listener.close();
+        dropConnections();
+    }
+}

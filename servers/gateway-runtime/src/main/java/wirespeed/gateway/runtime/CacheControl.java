@@ -1,0 +1,62 @@
+// The directives of Cache-Control (RFC 9111 §5.2).
+package wirespeed.gateway.runtime;
+
+import java.util.HashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import wirespeed.gateway.core.Headers;
+
+/** Names in lower case; a number that is none counts as 0, which is the safe reading (§4.2.1). */
+final class CacheControl {
+    private final Map<String, String> directives = new HashMap<>();
+
+    static CacheControl of(Headers headers) {
+        CacheControl control = new CacheControl();
+        List<String> lines = headers.all("Cache-Control");
+        for (String line : lines) {
+            control.parse(line);
+        }
+        if (lines.isEmpty() && "no-cache".equalsIgnoreCase(headers.get("Pragma"))) {
+            control.directives.put("no-cache", "");
+        }
+        return control;
+    }
+
+    private void parse(String line) {
+        int from = 0;
+        boolean isQuoted = false;
+        for (int at = 0; at <= line.length(); at++) {
+            if (at < line.length() && line.charAt(at) == '"') {
+                isQuoted = !isQuoted;
+            }
+            if (at == line.length() || line.charAt(at) == ',' && !isQuoted) {
+                directive(line.substring(from, at).trim());
+                from = at + 1;
+            }
+        }
+    }
+
+    private void directive(String text) {
+        int equals = text.indexOf('=');
+        String name = (equals < 0 ? text : text.substring(0, equals)).trim()
+                .toLowerCase(Locale.ROOT);
+        String value = equals < 0 ? "" : text.substring(equals + 1).trim().replace("\"", "");
+        if (!name.isEmpty()) {
+            directives.putIfAbsent(name, value);
+        }
+    }
+
+    boolean has(String name) {
+        return directives.containsKey(name);
+    }
+
+    /** Seconds of a directive; -1 when it is not there. */
+    long seconds(String name) {
+        String value = directives.get(name);
+        if (value == null) {
+            return -1;
+        }
+        return value.matches("\\d{1,10}") ? Long.parseLong(value) : 0;
+    }
+}

@@ -1,0 +1,391 @@
+// A shared cache in memory that follows RFC 9111, as three filters.
+package wirespeed.gateway.runtime;
+
+import com.github.benmanes.caffeine.cache.Cache;
+import com.github.benmanes.caffeine.cache.Caffeine;
+import java.io.ByteArrayOutputStream;
+import java.nio.ByteBuffer;
+import java.util.List;
+import java.util.Locale;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+import wirespeed.gateway.core.BodyTap;
+import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.Filter;
+import wirespeed.gateway.core.FinishFilter;
+import wirespeed.gateway.core.Headers;
+import wirespeed.gateway.core.OptionValues;
+import wirespeed.gateway.core.Phase;
+import wirespeed.gateway.core.Request;
+import wirespeed.gateway.core.Response;
+import wirespeed.gateway.core.Step;
+
+/**
+ * Looked up when the route is known and everything else has agreed; stored when the origin has
+ * answered and before other filters change the answer. Equal requests that arrive while one is
+ * asked wait for it (collapsing), bounded in number and time.
+ */
+final class ContentCache {
+    private static final String ENTRY = "cache.entry";
+    private static final String KEY = "cache.key";
+    private static final String LEADER = "cache.leader";
+    private static final int VARIANTS_MAX = 100_000;
+    private static final int FOLLOWERS_MAX = 1000;
+    private static final int DO_NOT_COLLAPSE_SECONDS = 10;
+
+    /** What requests for one target are told apart by; a new one forgets all that was stored. */
+    private record Variants(List<String> names, long generation) {
+    }
+
+    private static final class Flight {
+        final CompletableFuture<Step> done = new CompletableFuture<>();
+        final AtomicInteger followers = new AtomicInteger();
+    }
+
+    private final long entryBytesMax;
+    private final long collapseMillis;
+    private final Cache<String, StoredResponse> entries;
+    private final Cache<String, Variants> variants =
+            Caffeine.newBuilder().maximumSize(VARIANTS_MAX).build();
+    private final Cache<String, Boolean> alone = Caffeine.newBuilder().maximumSize(VARIANTS_MAX)
+            .expireAfterWrite(DO_NOT_COLLAPSE_SECONDS, TimeUnit.SECONDS).build();
+    private final ConcurrentHashMap<String, Flight> flights = new ConcurrentHashMap<>();
+    private final AtomicLong generations = new AtomicLong();
+    final AtomicLong hits = new AtomicLong();
+    final AtomicLong misses = new AtomicLong();
+
+    ContentCache(OptionValues options) {
+        entryBytesMax = options.bytes("entry");
+        collapseMillis = options.millis("collapse");
+        entries = Caffeine.newBuilder().maximumWeight(options.bytes("size"))
+                .weigher((String key, StoredResponse stored) -> stored.weight()).build();
+    }
+
+    List<Filter> filters() {
+        return List.of(new Lookup(), new Store(), new StandIn());
+    }
+
+    /** Drops what begins with this "scheme://host/path"; the answer is how many targets. */
+    int purge(String prefix) {
+        int before = variants.asMap().size();
+        variants.asMap().keySet().removeIf(key -> key.startsWith(prefix));
+        return before - variants.asMap().size();
+    }
+
+    private static String key(Request request) {
+        return request.scheme() + "://" + String.valueOf(request.host()).toLowerCase(Locale.ROOT)
+                + request.path() + (request.query() == null ? "" : "?" + request.query());
+    }
+
+    private StoredResponse find(String key, Headers asked) {
+        Variants known = variants.getIfPresent(key);
+        return known == null ? null : entries.getIfPresent(variantKey(key, known, asked));
+    }
+
+    private static String variantKey(String key, Variants known, Headers asked) {
+        StringBuilder variant = new StringBuilder(key).append(' ').append(known.generation());
+        for (String name : known.names()) {
+            variant.append('\n').append(String.join(",", asked.all(name)));
+        }
+        return variant.toString();
+    }
+
+    private final class Lookup implements FinishFilter {
+        @Override
+        public Phase phase() {
+            return Phase.ROUTE;
+        }
+
+        @Override
+        public int order() {
+            return 1_000_000;
+        }
+
+        @Override
+        public String name() {
+            return "cache.lookup";
+        }
+
+        @Override
+        public boolean shouldFilter(Context context) {
+            String method = context.request().method();
+            return (method.equals("GET") || method.equals("HEAD"))
+                    && context.request().host() != null && context.request().upgrade() == null
+                    && !context.request().headers().has("Range");
+        }
+
+        @Override
+        public Step apply(Context context) {
+            CacheControl asked = CacheControl.of(context.request().headers());
+            if (asked.has("no-store")) {
+                return Step.NEXT;
+            }
+            String key = key(context.request());
+            context.attribute(KEY, key);
+            Step found = serve(context, key, asked);
+            if (found != null) {
+                return found;
+            }
+            if (asked.has("only-if-cached")) {
+                return Step.fail(504, null);
+            }
+            misses.incrementAndGet();
+            return context.request().method().equals("GET") && !asked.has("no-cache")
+                    && !context.request().headers().has("Authorization")
+                    ? collapse(context, key, asked) : Step.NEXT;
+        }
+
+        @Override
+        public void finished(Context context, int status, long nanos) {
+            Flight flight = (Flight) context.attribute(LEADER);
+            if (flight != null) {
+                land((String) context.attribute(KEY), flight, false);
+            }
+        }
+    }
+
+    /** The stored response if it may be used; else null, and the request asks for validation. */
+    private Step serve(Context context, String key, CacheControl asked) {
+        Headers headers = context.request().headers();
+        StoredResponse stored = find(key, headers);
+        if (stored == null) {
+            return null;
+        }
+        long now = System.currentTimeMillis();
+        long fresh = stored.freshForSeconds(now);
+        boolean isOldForClient = asked.has("max-age")
+                && stored.ageSeconds(now) > asked.seconds("max-age")
+                || asked.has("min-fresh") && fresh < asked.seconds("min-fresh");
+        boolean isUsable = fresh > 0 || asked.has("max-stale") && !stored.mustRevalidate()
+                && (asked.seconds("max-stale") == 0 || -fresh <= asked.seconds("max-stale"));
+        boolean mustAsk = asked.has("no-cache") || CacheControl.of(stored.headers())
+                .has("no-cache");
+        if (isUsable && !isOldForClient && !mustAsk) {
+            hits.incrementAndGet();
+            return Step.respond(stored.toResponse(headers, now));
+        }
+        context.attribute(ENTRY, stored);
+        validate(headers, stored);
+        return null;
+    }
+
+    /** §4.3.1; a client that has validators of its own gets the answer to those. */
+    private static void validate(Headers headers, StoredResponse stored) {
+        boolean isConditional = headers.has("If-None-Match") || headers.has("If-Modified-Since")
+                || headers.has("If-Match") || headers.has("If-Unmodified-Since");
+        if (isConditional) {
+            return;
+        }
+        if (stored.headers().has("ETag")) {
+            headers.set("If-None-Match", stored.headers().get("ETag"));
+        }
+        if (stored.headers().has("Last-Modified")) {
+            headers.set("If-Modified-Since", stored.headers().get("Last-Modified"));
+        }
+    }
+
+    private Step collapse(Context context, String key, CacheControl asked) {
+        if (collapseMillis == 0 || alone.getIfPresent(key) != null) {
+            return Step.NEXT;
+        }
+        Flight mine = new Flight();
+        Flight other = flights.putIfAbsent(key, mine);
+        if (other == null) {
+            context.attribute(LEADER, mine);
+            return Step.NEXT;
+        }
+        if (other.followers.incrementAndGet() > FOLLOWERS_MAX) {
+            return Step.NEXT;
+        }
+        return Step.later(other.done.copy()
+                .completeOnTimeout(Step.NEXT, collapseMillis, TimeUnit.MILLISECONDS)
+                .thenApply(over -> {
+                    Step found = serve(context, key, asked);
+                    return found == null ? Step.NEXT : found;
+                }));
+    }
+
+    private void land(String key, Flight flight, boolean isStored) {
+        if (flights.remove(key, flight) && !isStored) {
+            alone.put(key, true);
+        }
+        flight.done.complete(Step.NEXT);
+    }
+
+    private final class Store implements Filter {
+        @Override
+        public Phase phase() {
+            return Phase.POST;
+        }
+
+        @Override
+        public int order() {
+            return -1_000_000;
+        }
+
+        @Override
+        public String name() {
+            return "cache.store";
+        }
+
+        @Override
+        public boolean shouldFilter(Context context) {
+            return !context.response().isLocal();
+        }
+
+        @Override
+        public Step apply(Context context) {
+            String key = (String) context.attribute(KEY);
+            if (key == null) {
+                invalidate(context);
+                return Step.NEXT;
+            }
+            StoredResponse before = (StoredResponse) context.attribute(ENTRY);
+            if (context.response().status() == 304 && before != null
+                    && !isClientsOwn(context, before)) {
+                return revalidated(context, key, before);
+            }
+            boolean isGet = context.request().method().equals("GET");
+            if (isGet && mayStore(context)) {
+                context.tap(new Collector(context, key));
+            }
+            return Step.NEXT;
+        }
+    }
+
+    private static boolean isClientsOwn(Context context, StoredResponse stored) {
+        String tag = context.request().headers().get("If-None-Match");
+        return tag != null && !tag.equals(stored.headers().get("ETag"));
+    }
+
+    private Step revalidated(Context context, String key, StoredResponse before) {
+        long now = System.currentTimeMillis();
+        StoredResponse fresh = before.refreshed(context.response().headers(), asked(context), now);
+        put(key, fresh, context.request().headers());
+        return Step.respond(fresh.toResponse(new Headers(), now));
+    }
+
+    private static long asked(Context context) {
+        return System.currentTimeMillis() - (System.nanoTime() - context.startNanos()) / 1_000_000;
+    }
+
+    /** §3, and §3.5 for requests with Authorization. */
+    static boolean mayStore(Context context) {
+        Response response = context.response();
+        Headers headers = response.headers();
+        CacheControl control = CacheControl.of(headers);
+        if (control.has("no-store") || control.has("private") || response.status() == 206
+                || headers.has("Set-Cookie") || "*".equals(headers.get("Vary"))) {
+            return false;
+        }
+        boolean isShared = control.has("public") || control.has("s-maxage")
+                || control.has("must-revalidate");
+        if (context.request().headers().has("Authorization") && !isShared) {
+            return false;
+        }
+        boolean isExplicit = control.has("max-age") || control.has("s-maxage")
+                || headers.has("Expires") || control.has("public");
+        boolean isKnown = StoredResponse.isHeuristic(response.status())
+                || response.status() == 302 || response.status() == 307;
+        boolean isUseful = StoredResponse.freshness(headers, response.status(),
+                System.currentTimeMillis()) > 0 || headers.has("ETag")
+                || headers.has("Last-Modified");
+        return isKnown && isUseful && (isExplicit || StoredResponse.isHeuristic(response.status()));
+    }
+
+    private final class Collector implements BodyTap {
+        private final Context context;
+        private final String key;
+        private final ByteArrayOutputStream body = new ByteArrayOutputStream();
+        private final StoredResponse template;
+        private final Headers asked;
+        private boolean isTooLong;
+
+        Collector(Context context, String key) {
+            this.context = context;
+            this.key = key;
+            this.asked = context.request().headers().copy();
+            this.template = StoredResponse.of(context.response(), new byte[0], asked(context),
+                    System.currentTimeMillis());
+        }
+
+        @Override
+        public void chunk(ByteBuffer bytes) {
+            if (isTooLong || body.size() + bytes.remaining() > entryBytesMax) {
+                isTooLong = true;
+                return;
+            }
+            byte[] copy = new byte[bytes.remaining()];
+            bytes.get(copy);
+            body.writeBytes(copy);
+        }
+
+        @Override
+        public void end(boolean isComplete) {
+            boolean isStored = isComplete && !isTooLong;
+            if (isStored) {
+                put(key, new StoredResponse(template.status(), template.headers(),
+                        body.toByteArray(), template.storedMillis(),
+                        template.ageAtStoreSeconds(), template.freshSeconds()), asked);
+            }
+            Flight flight = (Flight) context.attribute(LEADER);
+            if (flight != null) {
+                land(key, flight, isStored);
+            }
+        }
+    }
+
+    private void put(String key, StoredResponse stored, Headers asked) {
+        List<String> names = stored.headers().all("Vary").stream()
+                .flatMap(line -> java.util.Arrays.stream(line.split(",")))
+                .map(name -> name.trim().toLowerCase(Locale.ROOT)).filter(name -> !name.isEmpty())
+                .sorted().distinct().toList();
+        Variants known = variants.asMap().compute(key, (same, before) ->
+                before != null && before.names().equals(names) ? before
+                        : new Variants(names, generations.incrementAndGet()));
+        entries.put(variantKey(key, known, asked), stored);
+    }
+
+    /** §4.4: a change that succeeded makes what is stored of its target invalid. */
+    private void invalidate(Context context) {
+        boolean isUnsafe = switch (context.request().method()) {
+            case "GET", "HEAD", "OPTIONS", "TRACE" -> false;
+            default -> true;
+        };
+        int status = context.response().status();
+        if (isUnsafe && status >= 200 && status < 400 && context.request().host() != null) {
+            variants.invalidate(key(context.request()));
+        }
+    }
+
+    /** Serves a stale response for an origin that fails, where the response allows it. */
+    private static final class StandIn implements Filter {
+        @Override
+        public Phase phase() {
+            return Phase.ERROR;
+        }
+
+        @Override
+        public int order() {
+            return 0;
+        }
+
+        @Override
+        public String name() {
+            return "cache.stand-in";
+        }
+
+        @Override
+        public Step apply(Context context) {
+            StoredResponse stored = (StoredResponse) context.attribute(ENTRY);
+            long now = System.currentTimeMillis();
+            boolean isAllowed = stored != null && context.response().status() >= 500
+                    && !stored.mustRevalidate()
+                    && -stored.freshForSeconds(now) <= stored.staleIfErrorSeconds();
+            return isAllowed ? Step.respond(stored.toResponse(new Headers(), now)) : Step.NEXT;
+        }
+    }
+}

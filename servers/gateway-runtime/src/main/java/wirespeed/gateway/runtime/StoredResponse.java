@@ -1,0 +1,159 @@
+// A response in the cache, with what decides whether it may be used (RFC 9111 §4.2).
+package wirespeed.gateway.runtime;
+
+import java.nio.ByteBuffer;
+import java.time.DateTimeException;
+import java.time.Instant;
+import java.time.ZonedDateTime;
+import java.time.format.DateTimeFormatter;
+import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.Headers;
+import wirespeed.gateway.core.Response;
+
+/**
+ * Immutable; a revalidation makes a new one.
+ *
+ * @param status final status
+ * @param headers as the origin sent them, without those of the connection
+ * @param body whole body
+ * @param storedMillis when it was received, by our clock
+ * @param ageAtStoreSeconds how old it was then (§4.2.3)
+ * @param freshSeconds how long it is fresh, from its making (§4.2.1)
+ */
+record StoredResponse(int status, Headers headers, byte[] body, long storedMillis,
+        long ageAtStoreSeconds, long freshSeconds) {
+    private static final long HEURISTIC_SECONDS_MAX = 24 * 3600;
+
+    static StoredResponse of(Response response, byte[] body, long askedMillis, long nowMillis) {
+        Headers headers = response.headers().copy();
+        long date = date(headers.get("Date"), nowMillis);
+        long apparent = Math.max(0, (nowMillis - date) / 1000);
+        long corrected = age(headers) + Math.max(0, (nowMillis - askedMillis) / 1000);
+        headers.remove("Age");
+        return new StoredResponse(response.status(), headers, body, nowMillis,
+                Math.max(apparent, corrected), freshness(headers, response.status(), date));
+    }
+
+    private static long age(Headers headers) {
+        String age = headers.get("Age");
+        return age != null && age.matches("\\d{1,10}") ? Long.parseLong(age) : 0;
+    }
+
+    /** §4.2.1: s-maxage, max-age, Expires, else a tenth of the time since the last change. */
+    static long freshness(Headers headers, int status, long dateMillis) {
+        CacheControl control = CacheControl.of(headers);
+        if (control.has("s-maxage")) {
+            return control.seconds("s-maxage");
+        }
+        if (control.has("max-age")) {
+            return control.seconds("max-age");
+        }
+        if (headers.has("Expires")) {
+            // §5.3: a date that cannot be read lies in the past.
+            return Math.max(0, (date(headers.get("Expires"), 0) - dateMillis) / 1000);
+        }
+        String modified = headers.get("Last-Modified");
+        boolean mayGuess = isHeuristic(status) || control.has("public");
+        if (modified == null || !mayGuess) {
+            return 0;
+        }
+        long unchanged = (dateMillis - date(modified, dateMillis)) / 1000;
+        return Math.min(HEURISTIC_SECONDS_MAX, Math.max(0, unchanged / 10));
+    }
+
+    /** RFC 9110 §15.1. */
+    static boolean isHeuristic(int status) {
+        return switch (status) {
+            case 200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501 -> true;
+            default -> false;
+        };
+    }
+
+    static long date(String text, long otherwise) {
+        try {
+            return text == null ? otherwise : ZonedDateTime.parse(text,
+                    DateTimeFormatter.RFC_1123_DATE_TIME).toInstant().toEpochMilli();
+        } catch (DateTimeException unreadable) {
+            return otherwise;
+        }
+    }
+
+    long ageSeconds(long nowMillis) {
+        return ageAtStoreSeconds + Math.max(0, (nowMillis - storedMillis) / 1000);
+    }
+
+    /** Below 0 when stale. */
+    long freshForSeconds(long nowMillis) {
+        return freshSeconds - ageSeconds(nowMillis);
+    }
+
+    boolean mustRevalidate() {
+        CacheControl control = CacheControl.of(headers);
+        return control.has("must-revalidate") || control.has("proxy-revalidate")
+                || control.has("s-maxage") || control.has("no-cache");
+    }
+
+    /** Seconds for which it may stand in for an origin that fails (RFC 5861 §4). */
+    long staleIfErrorSeconds() {
+        return Math.max(0, CacheControl.of(headers).seconds("stale-if-error"));
+    }
+
+    boolean hasValidator() {
+        return headers.has("ETag") || headers.has("Last-Modified");
+    }
+
+    /** §4.3.4: the stored fields are updated by those of a 304. */
+    StoredResponse refreshed(Headers from304, long askedMillis, long nowMillis) {
+        Headers merged = headers.copy();
+        from304.forEach((name, value) -> {
+            if (!name.equalsIgnoreCase("Content-Length")
+                    && !name.equalsIgnoreCase("Content-Encoding")
+                    && !name.equalsIgnoreCase("Content-Range")) {
+                merged.remove(name);
+            }
+        });
+        from304.forEach((name, value) -> {
+            if (!merged.has(name)) {
+                from304.all(name).forEach(each -> merged.add(name, each));
+            }
+        });
+        Response whole = Response.received(status, merged, Framing.length(body.length));
+        return of(whole, body, askedMillis, nowMillis);
+    }
+
+    /** The response for a client, or a 304 when the client has the same. */
+    Response toResponse(Headers asked, long nowMillis) {
+        boolean isSame = status == 200 && clientHasIt(asked);
+        Response response = Response.of(isSame ? 304 : status,
+                ByteBuffer.wrap(isSame ? new byte[0] : body));
+        headers.forEach((name, value) -> {
+            if (!name.equalsIgnoreCase("Content-Length")) {
+                response.headers().add(name, value);
+            }
+        });
+        response.headers().set("Age", String.valueOf(ageSeconds(nowMillis)));
+        return response;
+    }
+
+    /** §4.3.2; If-None-Match goes before If-Modified-Since. */
+    private boolean clientHasIt(Headers asked) {
+        String none = asked.get("If-None-Match");
+        String tag = headers.get("ETag");
+        if (none != null) {
+            return tag != null && (none.equals("*") || java.util.Arrays.stream(none.split(","))
+                    .map(String::trim).anyMatch(one -> weak(one).equals(weak(tag))));
+        }
+        String since = asked.get("If-Modified-Since");
+        String modified = headers.get("Last-Modified");
+        return since != null && modified != null
+                && date(modified, Instant.MAX.getEpochSecond()) <= date(since, 0);
+    }
+
+    private static String weak(String tag) {
+        return tag.startsWith("W/") ? tag.substring(2) : tag;
+    }
+
+    int weight() {
+        return body.length + 64 * headers.size() + 512;
+    }
+}
