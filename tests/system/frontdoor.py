@@ -22,15 +22,6 @@ class FrontDoor:
         assert done.returncode == expect, f"{words} → {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
-    def measure(self, *words):
-        """A run that may end with 1 only because other programs took CPU time from it: a test
-        machine is not a quiet one, and the lab is right to say so."""
-        done = subprocess.run([ROOT / "wirespeed", *words], cwd=self.folder, capture_output=True,
-                              text=True, timeout=PATIENCE_S * 3, stdin=subprocess.DEVNULL)
-        noisy = done.returncode == 1 and "stayed invalid: other programs used" in done.stderr
-        assert done.returncode == 0 or noisy, f"{words}\n{done.stdout}\n{done.stderr}"
-        return done
-
     def start(self, *words):
         """Starts it in a session of its own; the caller ends it."""
         return subprocess.Popen([ROOT / "wirespeed", *words], cwd=self.folder, text=True,

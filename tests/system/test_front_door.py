@@ -29,7 +29,8 @@ def test_every_command_explains_itself(wirespeed, command):
     (["run", "no-such-recipe"], "no-such-recipe"),
     (["no-such-command"], "no-such-command"),
     (["load", "--no-such-option", "http://127.0.0.1/"], "no-such-option"),
-    (["http-server", "--transport", "carrier-pigeon"], "carrier-pigeon"),
+    (["http-server", "--port", "0", "--payload", "16", "--transport", "carrier-pigeon"],
+     "carrier-pigeon"),
 ])
 def test_bad_input_is_one_clear_line_and_exit_code_2(wirespeed, words, hint):
     done = wirespeed(*words, expect=2)

@@ -19,12 +19,17 @@ def finished_trials(run):
     return sorted(run.glob("trials/*/trial.json"))
 
 
-def run_tiny(wirespeed, *words):
-    return wirespeed.measure("run", TINY, "--runs", str(wirespeed.folder / "runs"), *words)
+def runs_here(wirespeed):
+    """A test machine is not a quiet one: what other programs take is noted, not repeated."""
+    return "--runs", str(wirespeed.folder / "runs"), "--accept-noise"
+
+
+def run_tiny(wirespeed, expect=0):
+    return wirespeed("run", TINY, *runs_here(wirespeed), expect=expect)
 
 
 def start_tiny(wirespeed):
-    return wirespeed.start("run", TINY, "--runs", str(wirespeed.folder / "runs"))
+    return wirespeed.start("run", TINY, *runs_here(wirespeed))
 
 
 def test_a_recipe_becomes_tables_and_a_report_that_opens_offline(wirespeed):
@@ -38,11 +43,11 @@ def test_a_recipe_becomes_tables_and_a_report_that_opens_offline(wirespeed):
     page = (run / "derived" / "report.html").read_text()
     assert len(page) < 400_000
     assert not re.search(r"(src|href)=[\"']?https?:", page)
-    assert "Requests per second" in done.stdout
+    assert "Report:" in done.stdout
 
     for path in (run / "derived").iterdir():
         path.unlink()
-    wirespeed("report", str(run))
+    wirespeed("report", str(run), *runs_here(wirespeed)[:2])
     names = {path.name for path in (run / "derived").iterdir()}
     assert {"report.html", "tables.md", "results.csv"} <= names
 
@@ -72,7 +77,7 @@ def test_kill_9_of_the_lab_leaves_no_process_and_resume_completes_the_run(wiresp
 def finished_and_resumed(wirespeed, run):
     kept = {path: path.stat().st_mtime_ns for path in finished_trials(run)}
     assert kept
-    wirespeed.measure("run", "--resume", str(run), "--runs", str(run.parent))
+    wirespeed("run", "--resume", str(run), *runs_here(wirespeed))
     assert len(finished_trials(run)) == 4
     assert json.loads((run / "run.json").read_text())["state"] == "done"
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
@@ -80,6 +85,6 @@ def finished_and_resumed(wirespeed, run):
 
 def test_a_port_in_use_is_one_line_that_names_the_port(wirespeed):
     with socket.create_server(("127.0.0.1", 18081)):
-        done = wirespeed("run", TINY, "--runs", str(wirespeed.folder / "runs"), expect=1)
+        done = run_tiny(wirespeed, expect=1)
     assert "18081" in done.stdout + done.stderr
     assert not marked_processes()
