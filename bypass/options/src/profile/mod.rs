@@ -66,10 +66,14 @@ pub struct ProfileError {
 
 impl std::fmt::Display for ProfileError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.place {
-            Some(place) => write!(out, "{place}: {}", self.text),
-            None => out.write_str(&self.text),
+        if let Some(place) = &self.place {
+            write!(out, "{place}: ")?;
         }
+        // A name from the file may hold line ends, which would make two lines of one.
+        self.text.chars().try_for_each(|letter| match letter {
+            _ if letter.is_control() => write!(out, "{}", letter.escape_default()),
+            _ => write!(out, "{letter}"),
+        })
     }
 }
 
