@@ -45,7 +45,11 @@ final class RecordingOrigin implements AutoCloseable {
     volatile Handler handler = RecordingOrigin::ordinary;
 
     RecordingOrigin() throws IOException {
-        listener = new ServerSocket(0, 200, InetAddress.getLoopbackAddress());
+        this(new ServerSocket(0, 200, InetAddress.getLoopbackAddress()));
+    }
+
+    RecordingOrigin(ServerSocket listener) {
+        this.listener = listener;
         Thread acceptor = new Thread(this::accept, "origin");
         acceptor.setDaemon(true);
         acceptor.start();

@@ -1,0 +1,121 @@
+// TLS on both sides, and HTTP/2 from clients, on gateway-netty.
+package wirespeed.gateway.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+
+import java.net.InetAddress;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.netty.Main;
+
+class NettyTlsTest {
+    @TempDir
+    Path folder;
+    private Certificate certificate;
+    private RecordingOrigin origin;
+    private Carrier gateway;
+
+    @BeforeEach
+    void open() throws Exception {
+        certificate = new Certificate(folder);
+        origin = new RecordingOrigin();
+    }
+
+    @AfterEach
+    void close() throws Exception {
+        if (gateway != null) {
+            gateway.close();
+        }
+        origin.close();
+    }
+
+    private void start(String originOptions, String more) {
+        gateway = new Carrier(Main::carrier, Map.of("server.transport", "epoll",
+                "server.threads", "2"), "[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\"]\n" + originOptions + "\n" + more);
+    }
+
+    private String fromClients() {
+        return "[tls]\ncertificate = \"" + certificate.certificate + "\"\nkey = \""
+                + certificate.key + "\"\n";
+    }
+
+    private HttpClient client(HttpClient.Version version) throws Exception {
+        return HttpClient.newBuilder().version(version).sslContext(certificate.context()).build();
+    }
+
+    private HttpRequest.Builder request(String path) {
+        return HttpRequest.newBuilder(URI.create("https://127.0.0.1:" + gateway.address.getPort()
+                + path));
+    }
+
+    @Test
+    void http_1_over_tls() throws Exception {
+        start("", fromClients());
+        HttpResponse<String> answer = client(HttpClient.Version.HTTP_1_1).send(
+                request("/tls").build(), HttpResponse.BodyHandlers.ofString());
+        assertEquals("GET /tls HTTP/1.1|", answer.body());
+        assertEquals("https", origin.seen.get(0).header("X-Forwarded-Proto"));
+    }
+
+    @Test
+    void http_2_becomes_http_1_with_the_same_rules() throws Exception {
+        start("", fromClients());
+        HttpClient client = client(HttpClient.Version.HTTP_2);
+        HttpResponse<String> answer = client.send(request("/two?x").build(),
+                HttpResponse.BodyHandlers.ofString());
+        assertEquals(HttpClient.Version.HTTP_2, answer.version());
+        assertEquals("GET /two?x HTTP/1.1|", answer.body());
+        assertNull(origin.seen.get(0).header("Transfer-Encoding"));
+        HttpResponse<String> posted = client.send(request("/p").POST(
+                HttpRequest.BodyPublishers.ofString("hello")).build(),
+                HttpResponse.BodyHandlers.ofString());
+        assertEquals("POST /p HTTP/1.1|hello", posted.body());
+        assertEquals(400, client.send(request("/a%2fb").build(),
+                HttpResponse.BodyHandlers.ofString()).statusCode());
+    }
+
+    @Test
+    void many_streams_of_one_connection_are_not_mixed_up() throws Exception {
+        start("", fromClients());
+        HttpClient client = client(HttpClient.Version.HTTP_2);
+        List<CompletableFuture<HttpResponse<String>>> answers = new ArrayList<>();
+        String body = "b".repeat(70_000);
+        for (int i = 0; i < 60; i++) {
+            answers.add(client.sendAsync(request("/" + i).POST(
+                    HttpRequest.BodyPublishers.ofString(i + body)).build(),
+                    HttpResponse.BodyHandlers.ofString()));
+        }
+        for (int i = 0; i < 60; i++) {
+            assertEquals("POST /" + i + " HTTP/1.1|" + i + body, answers.get(i).get().body());
+        }
+    }
+
+    @Test
+    void origins_are_encrypted_and_verified() throws Exception {
+        origin.close();
+        origin = new RecordingOrigin(certificate.context().getServerSocketFactory()
+                .createServerSocket(0, 50, InetAddress.getLoopbackAddress()));
+        start("tls = true\n", "[tls]\norigin-ca = \"" + certificate.certificate + "\"\n");
+        try (RawClient client = gateway.client()) {
+            assertEquals("GET /in HTTP/1.1|", client.get("/in").body());
+        }
+        gateway.close();
+        start("tls = true\n", "");
+        try (RawClient client = gateway.client()) {
+            assertEquals(502, client.get("/untrusted").status());
+        }
+    }
+}
