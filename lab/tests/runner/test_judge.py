@@ -49,6 +49,8 @@ def test_a_quiet_trial_with_a_full_server_is_valid_and_about_the_server():
         ({"usage": usage(server=0.99, load=0.99)}, "server"),
         ({"usage": usage(server=0.5, load=0.5)}, "concurrency"),
         ({"usage": None}, "unknown"),
+        # The core is full, but someone else filled it.
+        ({"usage": replace(usage(0.3, 0.5), values={"cpu.0": 1.0, "cpu.1": 0.5, "steal": 0.0}, foreign={0: 0.7})}, "concurrency"),
         ({"shared_cores": True}, "unknown"),
         ({"usage": usage(0.5, 0.5), "figures": {"gen-0": replace(FIGURES, little_residual=-0.4)}}, "unknown"),
         ({"usage": usage(0.5, 0.5), "figures": {"gen-0": replace(FIGURES, closed_loop=False)}}, "unknown"),

@@ -138,6 +138,19 @@ def test_only_keeps_the_rest_as_shown_cells():
     assert measured == [{"payload": 1, "stack": "other"}, {"payload": 3, "stack": "other"}]
 
 
+def test_a_cell_that_needs_a_newer_java_is_shown_as_not_runnable():
+    recipe = recipe_of({"payload": [1]})
+    process = recipe.process[0].model_copy(
+        update={"requires": recipe.process[0].requires.model_copy(update={"java": 99})}
+    )
+    recipe = recipe.model_copy(update={"process": [process, recipe.process[1]]})
+    (cell,) = made(recipe).cells
+    assert (cell.state, cell.reason) == (
+        "not-runnable",
+        "not runnable here: app needs Java 99, here is Java 17",
+    )
+
+
 def test_what_the_recipe_skips_is_shown_as_left_out():
     recipe = recipe_of(
         {"payload": [1, 2], "stack": ["kernel", "other"]},

@@ -126,6 +126,10 @@ def _texts(value: Any) -> Any:
     ]
 
 
+class Requires(Strict):
+    java: str | int | None = None
+
+
 LimitName = Literal["nofile", "memlock", "nproc", "core"]
 
 
@@ -142,6 +146,7 @@ class Process(Strict):
     template: dict[str, str] = {}
     limits: dict[LimitName, int] = {}
     env: dict[str, str] = {}
+    requires: Requires = Requires()
     ready: Ready | None = None
 
 

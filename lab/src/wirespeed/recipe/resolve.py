@@ -109,6 +109,15 @@ class Resolver:
             for index in range(self.count(process))
         ]
 
+    def unmet(self) -> str:
+        """What a process requires of this machine and does not get; empty when all is there."""
+        for process in self.recipe.process:
+            key = f"process.{process.name}.requires.java"
+            java = self._value(key, process.requires.java, process)
+            if isinstance(java, int) and java > self.place.java_major:
+                return f"{process.name} needs Java {java}, here is Java {self.place.java_major}"
+        return ""
+
     def stacks(self) -> list[Stack]:
         """Every stack that a process of this cell runs on."""
         found = [self._under(process, 0) for process in self.recipe.process]

@@ -54,6 +54,8 @@ def _judged(recipe: Recipe, cell: sweep.Cell, place: Place, fit_mode: str) -> Pl
     fitted = fit.fit(resolver, place.role_cores, fit_mode)
     if fitted.problem:
         return PlannedCell(cell, "does-not-fit", fitted.problem)
+    if unmet := resolver.unmet():
+        return PlannedCell(cell, "not-runnable", f"not runnable here: {unmet}")
     for one in resolver.stacks():
         problem = stack.provider(place.root, one).problem
         if problem:

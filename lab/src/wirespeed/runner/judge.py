@@ -155,7 +155,11 @@ def _load_of(evidence: Evidence, role: str) -> float:
     for part in evidence.parts:
         if part.role == role and part.cores:
             cpu = usage.process_cpu_s.get(part.label, 0.0) / usage.seconds / len(part.cores)
-            cores = [usage.values.get(f"cpu.{core}", 0.0) for core in part.cores]
+            # With the interrupts that serve it, without what others used of its cores.
+            cores = [
+                usage.values.get(f"cpu.{core}", 0.0) - usage.foreign.get(core, 0.0)
+                for core in part.cores
+            ]
             shares.append(max(cpu, sum(cores) / len(cores)))
     return max(shares)
 
