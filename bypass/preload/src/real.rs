@@ -80,6 +80,9 @@ real! {
     ioctl = c"ioctl": fn(c_int, u64, usize) -> c_int;
     close_range = c"close_range": fn(c_uint, c_uint, c_int) -> c_int;
     fdopen = c"fdopen": fn(c_int, *const c_char) -> *mut FILE;
+    fileno = c"fileno": fn(*mut FILE) -> c_int;
+    open = c"open": fn(*const c_char, c_int, usize) -> c_int;
+    openat = c"openat": fn(c_int, *const c_char, c_int, usize) -> c_int;
     fork = c"fork": fn() -> pid_t;
     execve = c"execve": fn(*const c_char, *const *const c_char, *const *const c_char) -> c_int;
     sigaction_real = c"sigaction": fn(c_int, *const sigaction, *mut sigaction) -> c_int;

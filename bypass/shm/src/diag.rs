@@ -29,6 +29,14 @@ pub struct Listener {
 /// The listeners that share a connection to `target`, best match first by the kernel's own rules:
 /// the exact address before the wildcard, IPv4 before a dual-stack wildcard.
 pub fn listeners(target: SocketAddr) -> Result<Vec<Listener>> {
+    let mut found = listening(target.port())?;
+    let best = found.iter().map(|one| rank(one, target.ip())).max().unwrap_or(0);
+    found.retain(|one| best > 0 && rank(one, target.ip()) == best);
+    Ok(found)
+}
+
+/// All listeners of a port.
+pub fn listening(port: u16) -> Result<Vec<Listener>> {
     let socket = Owned(sys::socket(
         libc::AF_NETLINK,
         libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
@@ -36,10 +44,8 @@ pub fn listeners(target: SocketAddr) -> Result<Vec<Listener>> {
     )? as i32);
     let mut found = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
-        query(&socket, family, target.port(), &mut found)?;
+        query(&socket, family, port, &mut found)?;
     }
-    let best = found.iter().map(|one| rank(one, target.ip())).max().unwrap_or(0);
-    found.retain(|one| best > 0 && rank(one, target.ip()) == best);
     Ok(found)
 }
 

@@ -84,9 +84,17 @@ pub fn close(fd: i32) -> Outcome {
         None => {
             table::set(fd, Entry::KERNEL);
             let _ = kernel::close(fd);
+            if entry.kind() == Kind::Listener {
+                listener::reset_waiting();
+            }
         }
     }
     Outcome::Done(0)
+}
+
+/// A listener was shut down: its descriptor no longer means it.
+pub fn end_listener(entry: Entry) {
+    release(entry);
 }
 
 /// Takes one descriptor away from what it meant; family and flags of a shadow that may be kept.
@@ -100,10 +108,23 @@ fn release(entry: Entry) -> Option<(i32, u32)> {
     if socket.descriptors.fetch_sub(1, Ordering::AcqRel) != 1 {
         return None;
     }
+    Some(finish(entry.kind(), index)).filter(|_| entry.kind() != Kind::Listener)
+}
+
+/// A call that was blocked on a connection has ended.
+pub fn let_go(index: usize) {
+    if sockets::get(index).descriptors.fetch_sub(1, Ordering::AcqRel) == 1 {
+        finish(Kind::Connected, index);
+    }
+}
+
+/// Nothing means this socket any more.
+fn finish(kind: Kind, index: usize) -> (i32, u32) {
+    let socket = sockets::get(index);
     let flags = socket.flags.load(Ordering::Relaxed);
     let family = socket.family.load(Ordering::Relaxed);
     epoll::forget(index);
-    match entry.kind() {
+    match kind {
         Kind::Listener => {
             listener::close(socket.listener.load(Ordering::Relaxed) as usize);
         }
@@ -114,7 +135,7 @@ fn release(entry: Entry) -> Option<(i32, u32)> {
         row.fd.store(0, Ordering::Release);
     }
     sockets::free(index);
-    (entry.kind() != Kind::Listener).then_some((family, flags))
+    (family, flags)
 }
 
 /// What a duplicate made by the kernel means: the same as the original.
@@ -135,7 +156,16 @@ fn share(old: Entry, new: i32) {
 
 /// dup(2) and fcntl(F_DUPFD): `made` is what the kernel made of `fd`.
 pub fn duplicated(fd: i32, made: i32) {
-    share(table::get(fd), made);
+    let entry = table::get(fd);
+    if matches!(entry.kind(), Kind::Unbound | Kind::Connected) {
+        let socket = sockets::get(entry.index());
+        if !socket.has(sockets::DUPLICATED) {
+            let cloexec = if socket.has(sockets::CLOEXEC) { libc::FD_CLOEXEC } else { 0 };
+            let _ = kernel::fcntl(fd, libc::F_SETFD, cloexec as usize);
+            socket.set(sockets::DUPLICATED, true);
+        }
+    }
+    share(entry, made);
 }
 
 /// Whether the program may duplicate `fd` at all.
@@ -159,6 +189,16 @@ pub fn clear(new: i32) -> bool {
                 release(entry);
             }
             true
+        }
+    }
+}
+
+/// close_range(2) with CLOSE_RANGE_CLOEXEC: what the program will be told.
+pub fn mark_cloexec(first: u32, last: u32) {
+    for fd in first..=last.min(table::NUMBERS_MAX as u32 - 1) {
+        let entry = table::get(fd as i32);
+        if matches!(entry.kind(), Kind::Unbound | Kind::Connected | Kind::Listener) {
+            sockets::get(entry.index()).set(sockets::CLOEXEC, true);
         }
     }
 }

@@ -71,6 +71,8 @@ struct Inner {
     places: Vec<Place>,
     scanned: Vec<u32>,
     listeners: Vec<(u32, Arc<Listener>, u32)>,
+    /// Sets that are members: data, number.
+    nested: Vec<(u64, usize, i32)>,
     waker: Option<Waker>,
     polled_ns: u64,
     fruitless_spins: u32,
@@ -231,9 +233,9 @@ pub fn control(epoll: i32, command: i32, fd: i32, event: Option<libc::epoll_even
     let entry = table::get(epoll);
     if entry.kind() != Kind::Epoll {
         return match entry.kind() {
-            Kind::Kernel => Outcome::Kernel,
             Kind::Pooled | Kind::Internal => Outcome::Error(libc::EBADF),
-            _ => Outcome::Error(libc::EINVAL),
+            // The shadow gives the right error.
+            _ => Outcome::Kernel,
         };
     }
     let set = &SETS[entry.index()];
@@ -279,6 +281,14 @@ fn control_kernel(
         watch(target.index());
     }
     let result = kernel::epoll_control(epoll, command, fd, events, data);
+    if target.kind() == Kind::Epoll && result.is_ok() {
+        if let Some(inner) = set.lock().as_mut() {
+            inner.nested.retain(|(_, number, _)| *number != target.index());
+            if command != libc::EPOLL_CTL_DEL {
+                inner.nested.push((data, target.index(), fd));
+            }
+        }
+    }
     match command {
         libc::EPOLL_CTL_ADD if result.is_ok() => set.kernel_members.fetch_add(1, Ordering::Relaxed),
         libc::EPOLL_CTL_DEL if result.is_ok() => set.kernel_members.fetch_sub(1, Ordering::Relaxed),
@@ -306,6 +316,11 @@ fn add(
     target: Entry,
     event: libc::epoll_event,
 ) -> Result<(), i32> {
+    let with_exclusive = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLWAKEUP) as u32;
+    let allowed = with_exclusive | ALWAYS | EDGE | EXCLUSIVE;
+    if event.events & EXCLUSIVE != 0 && event.events & !allowed != 0 {
+        return Err(libc::EINVAL);
+    }
     inner.need_waker(set)?;
     let socket = sockets::get(target.index());
     let member = Member {
@@ -530,7 +545,7 @@ impl Inner {
         for place in &self.places {
             place.peer.segment.lane(place.peer.side, place.lane).sleep();
         }
-        if !self.ready.is_empty() || self.is_ringing() {
+        if self.has_ready() || self.is_ringing() {
             set.kick(self);
         }
     }
@@ -669,6 +684,9 @@ pub fn has_kernel_events(fd: i32) -> bool {
         if let Some(inner) = SETS[entry.index() % SETS_MAX].lock().as_ref() {
             if let Some(waker) = &inner.waker {
                 waker.drain();
+            }
+            for place in &inner.places {
+                place.peer.segment.lane(place.peer.side, place.lane).sleep();
             }
         }
     }

@@ -6,9 +6,12 @@
 //! the hub, a page that they share, lists them, and a segment left at one is passed to all.
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use bypass_shm::accept_queue;
+use bypass_shm::diag;
+use bypass_shm::layout::RST;
 use bypass_shm::link::{self, Message, Owned};
 use bypass_shm::memory::Mapping;
 use bypass_shm::segment::Segment;
@@ -100,7 +103,6 @@ pub fn listen(fd: i32, backlog: i32) -> Outcome {
     match open(fd, socket, backlog.max(0) as u32) {
         Ok(number) => {
             socket.listener.store(number as u32, Ordering::Relaxed);
-            let _ = kernel::fcntl(fd, libc::F_SETFL, (libc::O_RDWR | libc::O_NONBLOCK) as usize);
             table::set(fd, Entry::new(Kind::Listener, index, socket.life()));
             describe(fd, index, socket);
             crate::epoll::add_to_kernel(index);
@@ -321,7 +323,7 @@ pub fn accept(fd: i32, flags: i32) -> Outcome {
 fn attempt(listener: &Listener, fd: i32, socket: &Socket, flags: i32) -> Outcome {
     let turn = listener.turn.fetch_add(1, Ordering::Relaxed);
     if turn % KERNEL_TURN == KERNEL_TURN - 1 {
-        if let done @ Outcome::Done(_) = accept_kernel(fd, flags) {
+        if let done @ Outcome::Done(_) = accept_kernel(fd, socket, flags) {
             return done;
         }
     }
@@ -332,10 +334,17 @@ fn attempt(listener: &Listener, fd: i32, socket: &Socket, flags: i32) -> Outcome
             Err(error) => return Outcome::Error(error),
         }
     }
-    accept_kernel(fd, flags)
+    accept_kernel(fd, socket, flags)
 }
 
-fn accept_kernel(fd: i32, flags: i32) -> Outcome {
+fn accept_kernel(fd: i32, socket: &Socket, flags: i32) -> Outcome {
+    if !socket.has(sockets::NONBLOCK) {
+        // The shadow may block and must not: others, who know nothing of us, may hold it too.
+        let mut one = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+        if kernel::poll(&mut one, Some(core::time::Duration::ZERO), None) == Ok(0) {
+            return Outcome::Error(libc::EAGAIN);
+        }
+    }
     let accepted = kernel::accept(fd, flags);
     if let Ok(new) = accepted {
         table::set(new, Entry::KERNEL);
@@ -478,6 +487,7 @@ fn block(listener: &Listener, fd: i32, deadline: Deadline) -> Result<(), i32> {
 pub fn close(number: usize) {
     let taken = LISTENERS.lock().ok().and_then(|mut all| all.get_mut(number)?.take());
     let Some(listener) = taken else { return };
+    let address = options::kernel_name(listener.fd.load(Ordering::Relaxed));
     listener.unregister();
     for peer in listener.peers() {
         if peer.segment.queue().waiting() > 0 {
@@ -487,4 +497,37 @@ pub fn close(number: usize) {
     }
     service::close_door(listener.door, listener.inode);
     table::show(listener.hub.fd());
+    if let (Some(address), Ok(mut closed)) = (address, CLOSED.lock()) {
+        closed.push((address, listener));
+    }
+}
+
+/// Listeners that this process has just closed, with their addresses.
+static CLOSED: Mutex<Vec<(SocketAddr, Arc<Listener>)>> = Mutex::new(Vec::new());
+
+/// After the kernel's close: where nobody listens any more, waiting connections are reset.
+pub fn reset_waiting() {
+    let closed = CLOSED.lock().map(|mut closed| std::mem::take(&mut *closed)).unwrap_or_default();
+    for (address, listener) in closed {
+        let found = diag::listening(address.port()).unwrap_or_default();
+        if found.iter().any(|one| one.inode == listener.inode) {
+            continue;
+        }
+        while let Some((peer, slot)) = listener.take() {
+            peer.let_go(slot, RST);
+        }
+    }
+}
+
+/// shutdown(2) of a listener ends it; what is left of the descriptor is the kernel's.
+pub fn shutdown(fd: i32, how: i32) -> Outcome {
+    let entry = table::get(fd);
+    if let Err(error) = kernel::shutdown(fd, how) {
+        return Outcome::Error(error);
+    }
+    if how != libc::SHUT_WR && table::replace(fd, entry, Entry::KERNEL) {
+        crate::descriptors::end_listener(entry);
+        reset_waiting();
+    }
+    Outcome::Done(0)
 }

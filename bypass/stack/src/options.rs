@@ -194,7 +194,6 @@ pub fn get(fd: i32, level: i32, name: i32) -> Result<Vec<u8>, Outcome> {
 
 fn pending_error(fd: i32) -> i32 {
     let Ok(stream) = stream::find(fd) else { return 0 };
-    stream.socket.set(sockets::CONNECTING, false);
     let is_reset = stream.inbound_ends() & bypass_shm::layout::RST != 0;
     if is_reset && !stream.socket.has(sockets::RESET_TOLD) {
         stream.socket.set(sockets::RESET_TOLD, true);
@@ -257,16 +256,24 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Outcome {
         libc::F_SETFL => {
             let wanted = argument as i32;
             socket.set(sockets::NONBLOCK, wanted & libc::O_NONBLOCK != 0);
+            if kind == Kind::Listener {
+                return Outcome::Kernel;
+            }
             if wanted & libc::O_ASYNC != 0 {
                 socket.set(sockets::DIRTY | sockets::KERNEL_ONLY, true);
                 return Outcome::Kernel;
             }
             Outcome::Done(0)
         }
+        libc::F_GETFD | libc::F_SETFD
+            if kind == Kind::Listener || socket.has(sockets::DUPLICATED) =>
+        {
+            Outcome::Kernel
+        }
         libc::F_GETFD => Outcome::Done(flag(sockets::CLOEXEC, libc::FD_CLOEXEC) as isize),
         libc::F_SETFD => {
             socket.set(sockets::CLOEXEC, argument as i32 & libc::FD_CLOEXEC != 0);
-            if kind == Kind::Listener { Outcome::Kernel } else { Outcome::Done(0) }
+            Outcome::Done(0)
         }
         _ => Outcome::Kernel,
     }
@@ -278,7 +285,7 @@ pub fn ioctl(fd: i32, request: u64, value: i32) -> Result<i32, Outcome> {
     match request {
         libc::FIONBIO => {
             socket.set(sockets::NONBLOCK, value != 0);
-            Ok(0)
+            if kind == Kind::Listener { Err(Outcome::Kernel) } else { Ok(0) }
         }
         libc::FIOCLEX | libc::FIONCLEX => {
             socket.set(sockets::CLOEXEC, request == libc::FIOCLEX);

@@ -42,6 +42,9 @@ pub const CONNECTING: u32 = 1 << 13;
 /// TCP_QUICKACK was set.
 pub const QUICKACK: u32 = 1 << 14;
 
+/// Has duplicates: FD_CLOEXEC of each is what the kernel says.
+pub const DUPLICATED: u32 = 1 << 15;
+
 /// One socket.
 #[repr(align(128))]
 pub struct Socket {

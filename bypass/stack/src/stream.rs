@@ -293,6 +293,28 @@ impl Stream {
     }
 }
 
+/// Keeps a connection that a blocked call works on: closing the number, or dup2 over it, leaves the
+/// call its stream, as a file in use stays open in the kernel.
+struct Hold(Stream);
+
+impl Hold {
+    fn take(stream: Stream) -> Self {
+        stream.socket.descriptors.fetch_add(1, Ordering::AcqRel);
+        Self(stream)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        crate::descriptors::let_go(self.0.index);
+    }
+}
+
+/// The stream of a call: the one it is blocked on, or what `fd` means now.
+fn current(fd: i32, held: &Option<Hold>) -> Result<Stream, Outcome> {
+    held.as_ref().map_or_else(|| find(fd), |hold| Ok(hold.0))
+}
+
 /// read and its relatives.
 #[inline]
 pub fn read(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
@@ -302,9 +324,10 @@ pub fn read(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
     }
     let wanted = to.left();
     let mut deadline = None;
+    let mut held = None;
     let mut done = 0;
     loop {
-        let stream = match find(fd) {
+        let stream = match current(fd, &held) {
             Ok(stream) => stream,
             Err(outcome) => return if done > 0 { Outcome::Done(done as isize) } else { outcome },
         };
@@ -325,6 +348,7 @@ pub fn read(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
             Attempt::Blocked => {
                 let timeout_ns = stream.socket.receive_timeout_ns.load(Ordering::Relaxed);
                 let deadline = *deadline.get_or_insert_with(|| timeout(timeout_ns));
+                held.get_or_insert_with(|| Hold::take(stream));
                 match stream.block(For::Bytes, deadline) {
                     Ok(()) => continue,
                     Err(error) => error,
@@ -340,9 +364,10 @@ pub fn read(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
 pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
     let wanted = from.left();
     let mut deadline = None;
+    let mut held = None;
     let mut done = 0;
     loop {
-        let stream = match find(fd) {
+        let stream = match current(fd, &held) {
             Ok(stream) => stream,
             Err(Outcome::Error(libc::ENOTCONN)) => return broken_pipe(libc::EPIPE, flags),
             Err(outcome) => return if done > 0 { Outcome::Done(done as isize) } else { outcome },
@@ -366,6 +391,7 @@ pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
             Attempt::Blocked => {
                 let timeout_ns = stream.socket.send_timeout_ns.load(Ordering::Relaxed);
                 let deadline = *deadline.get_or_insert_with(|| timeout(timeout_ns));
+                held.get_or_insert_with(|| Hold::take(stream));
                 match stream.block(For::Room, deadline) {
                     Ok(()) => continue,
                     Err(error) => error,
@@ -406,7 +432,9 @@ pub fn shutdown(fd: i32, how: i32) -> Outcome {
     if !(libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how) {
         return Outcome::Error(libc::EINVAL);
     }
-    if stream.inbound_ends() & CLOSED != 0 && stream.socket.has(sockets::SHUT_WRITE) {
+    let ends = stream.inbound_ends();
+    let is_over = ends & FIN != 0 && stream.socket.has(sockets::SHUT_WRITE);
+    if is_over || ends & RST != 0 || stream.socket.has(sockets::WROTE_TO_CLOSED) {
         return Outcome::Error(libc::ENOTCONN);
     }
     if how != libc::SHUT_WR {

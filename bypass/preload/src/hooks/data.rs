@@ -272,6 +272,7 @@ pub unsafe extern "C" fn sendfile(
         Some(start) => *start,
         None => match stack_sendfile::position(file) {
             Ok(start) => start,
+            Err(libc::EBADF) => return fail(libc::EBADF) as ssize_t,
             Err(_) => return fail(libc::EINVAL) as ssize_t,
         },
     };

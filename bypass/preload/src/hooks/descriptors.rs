@@ -1,9 +1,10 @@
 //! Descriptors: close, dup, fcntl, ioctl, close_range, fdopen.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
+use std::sync::Mutex;
 
 use bypass_shm::stats::Reason;
-use bypass_stack::{descriptors, options, table};
+use bypass_stack::{descriptors, options, pool, table};
 use libc::FILE;
 
 use crate::outcome::{fail, finish, set_errno};
@@ -126,6 +127,9 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     }
     // With CLOEXEC nothing is closed now, and our shadows are close-on-exec anyway.
     if flags != 0 || !bypass_stack::process::is_started() {
+        if flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0 {
+            descriptors::mark_cloexec(first, last);
+        }
         return kernel(first, last);
     }
     let mut result = 0;
@@ -166,7 +170,24 @@ extern "C" fn cookie_write(cookie: *mut c_void, at: *const c_char, length: usize
     written.max(0)
 }
 
+/// Streams over connections: FILE and descriptor.
+static STREAMS: Mutex<Vec<(usize, c_int)>> = Mutex::new(Vec::new());
+
+#[no_mangle]
+pub unsafe extern "C" fn fileno(stream: *mut FILE) -> c_int {
+    if let Ok(streams) = STREAMS.lock() {
+        if let Some((_, fd)) = streams.iter().find(|(of, _)| *of == stream as usize) {
+            return *fd;
+        }
+    }
+    // SAFETY: the caller's stream.
+    unsafe { real::fileno()(stream) }
+}
+
 extern "C" fn cookie_close(cookie: *mut c_void) -> c_int {
+    if let Ok(mut streams) = STREAMS.lock() {
+        streams.retain(|(_, fd)| *fd != cookie as usize as c_int);
+    }
     // SAFETY: numbers only.
     unsafe { close(cookie as usize as c_int) }
 }
@@ -182,7 +203,11 @@ pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
                 close: cookie_close,
             };
             // SAFETY: the mode is the caller's; the cookie is a number.
-            return unsafe { fopencookie(fd as usize as *mut c_void, mode, functions) };
+            let stream = unsafe { fopencookie(fd as usize as *mut c_void, mode, functions) };
+            if let Ok(mut streams) = STREAMS.lock() {
+                streams.push((stream as usize, fd));
+            }
+            return stream;
         }
         table::Kind::Unbound => options::leave_to_kernel(fd, Reason::Stdio),
         table::Kind::Pooled | table::Kind::Internal => {
@@ -195,3 +220,31 @@ pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     unsafe { real::fdopen()(fd, mode) }
 }
 
+
+/// The limit of descriptors is the program's: before it is told, the pool gives its numbers back.
+fn or_empty_pool(make: impl Fn() -> c_int) -> c_int {
+    let made = make();
+    // SAFETY: errno of this thread.
+    if made < 0 && unsafe { *libc::__errno_location() } == libc::EMFILE && pool::empty() > 0 {
+        return make();
+    }
+    made
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: usize) -> c_int {
+    // SAFETY: the caller's arguments; the third is in the same register whatever its type.
+    or_empty_pool(|| unsafe { real::open()(path, flags, mode) })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: usize) -> c_int {
+    // SAFETY: as open; off_t has 64 bits here.
+    or_empty_pool(|| unsafe { real::open()(path, flags, mode) })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn openat(at: c_int, path: *const c_char, flags: c_int, mode: usize) -> c_int {
+    // SAFETY: as open.
+    or_empty_pool(|| unsafe { real::openat()(at, path, flags, mode) })
+}

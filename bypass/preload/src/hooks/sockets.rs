@@ -85,8 +85,9 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     let kernel = || unsafe { real::shutdown()(fd, how) };
     match table::get(fd).kind() {
         table::Kind::Kernel => kernel(),
-        // A listener or an unconnected socket: the shadow knows the answer.
-        table::Kind::Listener | table::Kind::Unbound => kernel(),
+        // An unconnected socket: the shadow knows the answer.
+        table::Kind::Unbound => kernel(),
+        table::Kind::Listener => finish(listener::shutdown(fd, how), || -1) as c_int,
         _ => finish(stream::shutdown(fd, how), || kernel() as isize) as c_int,
     }
 }

@@ -341,14 +341,26 @@ impl Inner {
         false
     }
 
-    /// Takes our waker's event out of what the kernel says; returns how many are left.
+    /// Takes our waker's event, and those of inner sets that have nothing any more, out of what
+    /// the kernel says; returns how many are left.
     pub(super) fn without_waker(&self, events: &mut [libc::epoll_event]) -> usize {
-        let at = events.iter().position(|event| { event.u64 } == WAKER_DATA);
-        let Some(at) = at else { return events.len() };
-        if let Some(waker) = &self.waker {
-            waker.take();
+        let mut kept = 0;
+        for at in 0..events.len() {
+            let event = events[at];
+            let data = { event.u64 };
+            if data == WAKER_DATA {
+                if let Some(waker) = &self.waker {
+                    waker.take();
+                }
+                continue;
+            }
+            let inner = self.nested.iter().find(|(of, ..)| *of == data);
+            if inner.is_some_and(|(_, number, fd)| !is_ready(*number) && !has_kernel_events(*fd)) {
+                continue;
+            }
+            events[kept] = event;
+            kept += 1;
         }
-        events.copy_within(at + 1.., at);
-        events.len() - 1
+        kept
     }
 }
