@@ -1,0 +1,215 @@
+// One attempt at one address: request out, response in.
+package wirespeed.gateway.tomcat;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.net.SocketTimeoutException;
+import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Category;
+import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.Forwarding;
+import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.Limits;
+import wirespeed.gateway.core.Meters;
+import wirespeed.gateway.core.Origin;
+import wirespeed.gateway.core.Refusal;
+import wirespeed.gateway.core.Request;
+import wirespeed.gateway.core.Response;
+
+/** Ends by {@link #complete} or {@link #abandon}; the second of two calls does nothing. */
+final class Call {
+    private static final int INTERIM_MAX = 8;
+    /** "1", CRLF, one byte. */
+    private static final int CHUNK_BYTES_MIN = 4;
+
+    private final Plant plant;
+    private final Context context;
+    private final Address address;
+    private final RequestBody requestBody;
+    private final Scratch scratch;
+    private OriginPool.Lease lease;
+    private InputStream in;
+    private Response response;
+    private boolean isRequestSent;
+    private boolean isCounted;
+    private long askedNanos;
+
+    Call(Plant plant, Context context, Address address, RequestBody requestBody,
+            Scratch scratch) {
+        this.plant = plant;
+        this.context = context;
+        this.address = address;
+        this.requestBody = requestBody;
+        this.scratch = scratch;
+    }
+
+    /** The head of the origin's final response. */
+    Response ask(boolean needsFresh, long deadlineNanos) throws OriginFailure, ClientFailure,
+            OriginPool.Full {
+        Origin origin = context.origin();
+        isCounted = true;
+        address.inFlight().incrementAndGet();
+        try {
+            lease = plant.pool().lease(origin, address, needsFresh);
+            askedNanos = System.nanoTime();
+            send();
+            long wait = origin.settings().responseMillis() * 1_000_000L;
+            response = readFinal(Math.min(deadlineNanos, System.nanoTime() + wait));
+            context.originNanos(System.nanoTime() - askedNanos);
+            Forwarding.acceptResponse(response);
+            return response;
+        } catch (ClientFailure client) {
+            abandon();
+            throw client;
+        } catch (OriginFailure failed) {
+            abandon();
+            throw failed;
+        } catch (IOException failed) {
+            OriginFailure failure = failure(failed);
+            abandon();
+            throw failure;
+        } finally {
+            if (lease == null) {
+                uncount();
+            }
+        }
+    }
+
+    private OriginFailure failure(IOException failed) {
+        OriginConnection connection = lease.connection;
+        if (failed instanceof SocketTimeoutException) {
+            return new OriginFailure(Category.ORIGIN_TIMEOUT, connection.hasReadAny()
+                    ? OriginFailure.Loss.AFTER_ANSWER : OriginFailure.Loss.BEFORE_ANSWER,
+                    failed.getMessage(), failed);
+        }
+        OriginFailure.Loss loss = connection.hasReadAny() ? OriginFailure.Loss.AFTER_ANSWER
+                : connection.wasUsed() ? OriginFailure.Loss.STALE
+                : OriginFailure.Loss.BEFORE_ANSWER;
+        return new OriginFailure(Category.ORIGIN_RESET, loss, failed.getMessage(), failed);
+    }
+
+    private void send() throws IOException {
+        OriginConnection connection = lease.connection;
+        if (connection.wasUsed() && connection.hasUnasked()) {
+            plant.meters().add(Meters.Count.UNSOLICITED, 1);
+            throw new OriginFailure(Category.ORIGIN_RESET, OriginFailure.Loss.STALE,
+                    "the origin sent what nobody asked for", null);
+        }
+        connection.begin();
+        Request request = context.request();
+        scratch.sink.clear();
+        Forwarding.writeRequest(context, address, scratch.sink);
+        Framing framing = request.framing();
+        try {
+            connection.sendHead(request.method(), scratch.sink, framing);
+            isRequestSent = framing.isEmpty();
+            if (!isRequestSent) {
+                connection.sendBody(request.method(), framing, out -> {
+                    isRequestSent = requestBody.writeTo(out, scratch.body,
+                            connection::hasUnasked);
+                    return isRequestSent;
+                });
+            }
+        } catch (ClientFailure client) {
+            throw client;
+        } catch (IOException broken) {
+            // An origin that refuses a body may answer and close before it has read all of it.
+            if (framing.isEmpty() || !hasAnswer(connection)) {
+                throw broken;
+            }
+        }
+    }
+
+    private static boolean hasAnswer(OriginConnection connection) {
+        try {
+            return connection.hasUnasked();
+        } catch (IOException gone) {
+            return false;
+        }
+    }
+
+    /** Skips interim responses, but not endlessly. */
+    private Response readFinal(long deadlineNanos) throws IOException {
+        Limits limits = context.snapshot().limits();
+        for (int i = 0; i <= INTERIM_MAX; i++) {
+            Response head = lease.connection.readHead(limits, deadlineNanos);
+            if (head.status() == 101) {
+                throw new Refusal(502, "the origin switches protocols unasked");
+            }
+            if (head.status() >= 200) {
+                return head;
+            }
+        }
+        throw new Refusal(502, "more than " + INTERIM_MAX + " interim responses");
+    }
+
+    /** Whether the origin has the whole request. */
+    boolean isRequestSent() {
+        return isRequestSent;
+    }
+
+    /** A piece of the body in the scratch buffer; -1 at its end, when the connection is given back. */
+    int read() throws OriginFailure {
+        try {
+            if (in == null) {
+                lease.connection.readTimeout(context.origin().settings().idleBodyMillis());
+                in = lease.connection.body(response);
+            }
+            int count = in.read(scratch.body, 0, scratch.body.length);
+            if (count < 0) {
+                complete();
+            }
+            return count;
+        } catch (Refusal malformed) {
+            throw lost(Category.ORIGIN_MALFORMED, malformed);
+        } catch (SocketTimeoutException late) {
+            throw lost(Category.ORIGIN_TIMEOUT, late);
+        } catch (IOException broken) {
+            throw lost(Category.ORIGIN_RESET, broken);
+        }
+    }
+
+    private OriginFailure lost(Category category, Exception cause) {
+        abandon();
+        return new OriginFailure(category, OriginFailure.Loss.AFTER_ANSWER, cause.getMessage(),
+                cause);
+    }
+
+    /** Whether the next read would wait for the origin; fewer bytes than this are no chunk. */
+    boolean wouldWait() {
+        return lease.connection.buffered() < CHUNK_BYTES_MIN;
+    }
+
+    /** The response is complete: the connection may serve others when nothing speaks against it. */
+    void complete() {
+        if (lease == null) {
+            return;
+        }
+        context.originNanos(System.nanoTime() - askedNanos);
+        boolean isReusable = isRequestSent && response.keepAlive()
+                && response.bodyFraming(context.request().method()).kind()
+                        != Framing.Kind.UNTIL_CLOSE
+                && lease.connection.buffered() == 0;
+        if (isReusable) {
+            lease.release();
+        } else {
+            lease.discard();
+        }
+        uncount();
+    }
+
+    /** Takes no more from the origin. */
+    void abandon() {
+        if (lease != null) {
+            lease.discard();
+        }
+        uncount();
+    }
+
+    private void uncount() {
+        if (isCounted) {
+            isCounted = false;
+            address.inFlight().decrementAndGet();
+        }
+    }
+}

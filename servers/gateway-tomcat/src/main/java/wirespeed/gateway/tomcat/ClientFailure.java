@@ -1,0 +1,59 @@
+// The client's side broke: it is gone, too slow, or sent what is no body.
+package wirespeed.gateway.tomcat;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.net.SocketTimeoutException;
+import org.apache.catalina.connector.ClientAbortException;
+import org.apache.coyote.BadRequestException;
+
+/** Kept apart from failures of the origin, which throw from the same loops. */
+final class ClientFailure extends IOException {
+    private static final long serialVersionUID = 1L;
+    private final int status;
+
+    /**
+     * A failure.
+     *
+     * @param status what the client is told; 0 when nobody is there to be told
+     */
+    ClientFailure(int status, String message, Throwable cause) {
+        super(message, cause);
+        this.status = status;
+    }
+
+    int status() {
+        return status;
+    }
+
+    static int read(InputStream in, byte[] buffer) throws ClientFailure {
+        try {
+            return in.read(buffer, 0, buffer.length);
+        } catch (IOException | IllegalStateException failed) {
+            throw of(failed);
+        }
+    }
+
+    static int available(InputStream in) throws ClientFailure {
+        try {
+            return in.available();
+        } catch (IOException failed) {
+            throw of(failed);
+        }
+    }
+
+    private static ClientFailure of(Exception failed) {
+        for (Throwable cause = failed; cause != null; cause = cause.getCause()) {
+            if (cause instanceof SocketTimeoutException) {
+                return new ClientFailure(408, "request body did not arrive in time", failed);
+            }
+            if (cause instanceof BadRequestException) {
+                return new ClientFailure(400, "request body is malformed", failed);
+            }
+        }
+        boolean isGone = failed instanceof ClientAbortException
+                || failed instanceof java.io.EOFException;
+        return new ClientFailure(0, isGone ? "the client is gone" : String.valueOf(failed),
+                failed);
+    }
+}

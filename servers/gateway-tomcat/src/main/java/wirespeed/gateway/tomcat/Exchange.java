@@ -1,0 +1,362 @@
+// The life of one request on its thread: filters, address, attempts, response.
+package wirespeed.gateway.tomcat;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.net.SocketTimeoutException;
+import java.nio.ByteBuffer;
+import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.BodyTap;
+import wirespeed.gateway.core.Category;
+import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.Forwarding;
+import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.Meters;
+import wirespeed.gateway.core.Phase;
+import wirespeed.gateway.core.Refusal;
+import wirespeed.gateway.core.Request;
+import wirespeed.gateway.core.Response;
+import wirespeed.gateway.core.Route;
+import wirespeed.gateway.core.Snapshot;
+import wirespeed.gateway.core.Step;
+
+/** Everything blocks, so the order of the text is the order of events. */
+final class Exchange {
+    private final Plant plant;
+    private final Snapshot snapshot;
+    private final Request request;
+    private final Context context;
+    private final RequestBody body;
+    private final Reply reply;
+    private final Scratch scratch;
+    private final long deadlineNanos;
+    private Call call;
+    private boolean mustClose;
+    private boolean isTapComplete;
+
+    Exchange(Plant plant, Snapshot snapshot, Request request, InputStream in, Reply reply,
+            Scratch scratch) {
+        this.plant = plant;
+        this.snapshot = snapshot;
+        this.request = request;
+        this.reply = reply;
+        this.scratch = scratch;
+        long now = System.nanoTime();
+        this.context = new Context(snapshot, request, now);
+        this.body = new RequestBody(request, in, snapshot.limits().bodyBytesMax(), plant.meters());
+        this.deadlineNanos = now + plant.timeouts().exchangeMillis() * 1_000_000L;
+    }
+
+    /** To be called once; when it returns, the client has its response or is cut off. */
+    void run() {
+        snapshot.begin();
+        plant.meters().add(Meters.Count.REQUESTS_BEGUN, 1);
+        int inFlight = plant.gateway().inFlight().incrementAndGet();
+        try {
+            serve(inFlight);
+        } catch (ClientFailure gone) {
+            context.category(Category.CLIENT_GONE);
+            context.failure(gone);
+            reply.cut();
+        } finally {
+            over();
+        }
+    }
+
+    private void serve(int inFlight) throws ClientFailure {
+        try {
+            if (inFlight > plant.inFlightMax()) {
+                throw Failed.later(Category.SHED, "too many exchanges");
+            }
+            respond();
+        } catch (Failed failed) {
+            fail(failed);
+        } catch (ClientFailure broken) {
+            if (broken.status() == 0 || reply.isCommitted()) {
+                throw broken;
+            }
+            mustClose = true;
+            fail(Failed.of(broken.status(), Category.CLIENT_BAD, broken));
+        }
+    }
+
+    private void respond() throws Failed, ClientFailure {
+        Response own = decide();
+        if (own != null) {
+            context.response(own);
+        } else {
+            askOrigin();
+            collectResponse();
+        }
+        Step step = Turn.run(Phase.POST, context, deadlineNanos);
+        if (step.isFailure()) {
+            throw filterFailed(step);
+        }
+        if (step.response() != null) {
+            context.response(step.response());
+        }
+        send();
+    }
+
+    /** The gateway's own response; null when the origin is to be asked. */
+    private Response decide() throws Failed, ClientFailure {
+        try {
+            plant.gateway().forwarding().accept(request);
+            checkBodySize();
+        } catch (Refusal refusal) {
+            mustClose = true;
+            throw Failed.of(refusal.status(), Category.CLIENT_BAD, refusal);
+        }
+        if (request.path().equals("*")) {
+            Response options = Response.of(204, ByteBuffer.allocate(0));
+            options.headers().add("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+            return options;
+        }
+        int collectMax = request.framing().isEmpty() ? 0
+                : snapshot.chain().requestBodyBytesMax(context);
+        if (collectMax > 0) {
+            body.collect(collectMax, scratch.body);
+        }
+        Response own = filter(Phase.PRE);
+        if (own != null) {
+            return own;
+        }
+        Route route = snapshot.routes().find(request);
+        if (route == null) {
+            throw Failed.of(404, Category.NO_ROUTE, null);
+        }
+        context.route(route);
+        return filter(Phase.ROUTE);
+    }
+
+    private void checkBodySize() {
+        long max = snapshot.limits().bodyBytesMax();
+        if (max >= 0 && request.framing().length() > max) {
+            throw new Refusal(413, "request body is longer than " + max + " bytes");
+        }
+    }
+
+    private Response filter(Phase phase) throws Failed {
+        Step step = Turn.run(phase, context, deadlineNanos);
+        if (step.isFailure()) {
+            throw filterFailed(step);
+        }
+        return step.response();
+    }
+
+    private static Failed filterFailed(Step step) {
+        return Failed.of(step.status(), step.status() >= 500 ? Category.FILTER_ERROR
+                : Category.LIMIT, step.cause());
+    }
+
+    /** Asks addresses until one answers; afterwards the context has the response's head. */
+    private void askOrigin() throws Failed, ClientFailure {
+        plant.gateway().forwarding().prepare(request);
+        context.origin().countRequest();
+        Address not = null;
+        boolean needsFresh = false;
+        while (true) {
+            Address address = context.origin().choose(context, not, nowMillis());
+            if (address == null) {
+                throw Failed.later(Category.NO_ADDRESS, "no address of the origin is usable");
+            }
+            try {
+                ask(address, needsFresh);
+                return;
+            } catch (OriginFailure failure) {
+                boolean isStale = failure.loss() == OriginFailure.Loss.STALE;
+                if (!isStale) {
+                    address.breaker().failed(nowMillis());
+                }
+                if (!mayRetry(failure)) {
+                    throw originFailed(failure);
+                }
+                plant.meters().add(Meters.Count.RETRIES, 1);
+                not = isStale ? null : address;
+                needsFresh = true;
+            }
+        }
+    }
+
+    private static long nowMillis() {
+        return System.nanoTime() / 1_000_000;
+    }
+
+    private void ask(Address address, boolean needsFresh) throws Failed, ClientFailure,
+            OriginFailure {
+        context.attempt(address);
+        call = new Call(plant, context, address, body, scratch);
+        try {
+            context.response(call.ask(needsFresh, deadlineNanos));
+        } catch (OriginPool.Full full) {
+            throw Failed.later(Category.LIMIT,
+                    "no connection to the origin became free in time");
+        } catch (Refusal malformed) {
+            call.abandon();
+            throw new OriginFailure(Category.ORIGIN_MALFORMED, OriginFailure.Loss.AFTER_ANSWER,
+                    malformed.getMessage(), malformed);
+        }
+        address.breaker().succeeded();
+        // A final response before the request was sent: the rest of it has nowhere to go.
+        mustClose |= !call.isRequestSent();
+        context.origin().settings().persistence().bind(context);
+    }
+
+    private boolean mayRetry(OriginFailure failure) {
+        boolean hasOther = failure.loss() == OriginFailure.Loss.STALE
+                || context.origin().addresses().size() > 1;
+        return failure.loss() != OriginFailure.Loss.AFTER_ANSWER && hasOther
+                && request.isIdempotent() && body.isReplayable()
+                && System.nanoTime() < deadlineNanos
+                && context.attempts() <= context.origin().settings().retries()
+                && context.origin().takesRetry();
+    }
+
+    private static Failed originFailed(OriginFailure failure) {
+        return Failed.of(failure.category() == Category.ORIGIN_TIMEOUT ? 504 : 502,
+                failure.category(), failure);
+    }
+
+    /** Reads the body into memory when a post filter wants to see it. */
+    private void collectResponse() throws Failed {
+        Response response = context.response();
+        if (response.bodyFraming(request.method()).isEmpty()) {
+            return;
+        }
+        int max = snapshot.chain().responseBodyBytesMax(context);
+        if (max == 0) {
+            return;
+        }
+        ByteArrayOutputStream whole = new ByteArrayOutputStream(4096);
+        try {
+            for (int count = call.read(); count >= 0; count = call.read()) {
+                whole.write(scratch.body, 0, count);
+                if (whole.size() > max) {
+                    throw Failed.of(502, Category.LIMIT, new IllegalStateException(
+                            "response body is longer than the " + max
+                                    + " bytes a filter reads"));
+                }
+            }
+        } catch (OriginFailure failure) {
+            throw originFailed(failure);
+        }
+        plant.meters().add(Meters.Count.BODIES_COLLECTED, 1);
+        isTapComplete = true;
+        response.body(ByteBuffer.wrap(whole.toByteArray()));
+    }
+
+    /** Sends what the filters agreed on. */
+    private void send() throws Failed, ClientFailure {
+        Response response = context.response();
+        Framing framing = response.bodyFraming(request.method());
+        reply.head(response, request.method(), framing, keepAlive());
+        if (response.body() != null) {
+            if (call != null) {
+                // Whatever the origin still sends does not belong to this response.
+                call.abandon();
+            }
+            if (!framing.isEmpty()) {
+                sendWhole(response.body());
+            }
+        } else if (framing.isEmpty()) {
+            call.complete();
+        } else {
+            stream();
+        }
+        if (request.method().equals("HEAD")) {
+            // Otherwise Tomcat would count the bytes that were not written.
+            reply.flush();
+        }
+        reply.end();
+    }
+
+    private boolean keepAlive() {
+        return request.keepAlive() && !mustClose && !plant.gateway().isDraining();
+    }
+
+    private void sendWhole(ByteBuffer whole) throws ClientFailure {
+        context.countResponseBytes(whole.remaining());
+        while (whole.hasRemaining()) {
+            int count = Math.min(scratch.body.length, whole.remaining());
+            whole.get(scratch.body, 0, count);
+            reply.write(scratch.body, count);
+        }
+    }
+
+    private void stream() throws Failed, ClientFailure {
+        BodyTap tap = context.tap();
+        int count = read();
+        while (count >= 0) {
+            context.countResponseBytes(count);
+            plant.meters().add(Meters.Count.RESPONSE_BODY_BYTES, count);
+            if (tap != null) {
+                tap.chunk(ByteBuffer.wrap(scratch.body, 0, count).asReadOnlyBuffer());
+            }
+            reply.write(scratch.body, count);
+            if (call.wouldWait()) {
+                reply.flush();
+            }
+            count = read();
+        }
+        isTapComplete = true;
+    }
+
+    /** A piece of the origin's body; when that fails the client is told, or cut off. */
+    private int read() throws Failed, ClientFailure {
+        try {
+            if (System.nanoTime() > deadlineNanos) {
+                throw new OriginFailure(Category.ORIGIN_TIMEOUT,
+                        OriginFailure.Loss.AFTER_ANSWER, "the exchange took too long",
+                        new SocketTimeoutException());
+            }
+            return call.read();
+        } catch (OriginFailure failure) {
+            if (!reply.isCommitted()) {
+                reply.reset();
+                throw originFailed(failure);
+            }
+            plant.meters().add(Meters.Count.LATE_FAILURES, 1);
+            context.category(failure.category());
+            context.failure(failure);
+            reply.cut();
+            return -1;
+        }
+    }
+
+    /** The phase error runs once, while no head was sent. */
+    private void fail(Failed failed) throws ClientFailure {
+        if (call != null) {
+            call.abandon();
+        }
+        context.category(failed.category());
+        context.failure(failed.getCause());
+        context.response(failed.response());
+        Step step = Turn.run(Phase.ERROR, context, deadlineNanos);
+        if (step.response() != null) {
+            context.response(step.response());
+        }
+        Response response = context.response();
+        reply.head(response, request.method(), response.bodyFraming(request.method()),
+                keepAlive());
+        if (response.body() != null && !response.bodyFraming(request.method()).isEmpty()) {
+            sendWhole(response.body());
+        }
+        reply.end();
+    }
+
+    private void over() {
+        if (call != null) {
+            call.abandon();
+        }
+        if (context.tap() != null) {
+            context.tap().end(isTapComplete && context.category() == Category.OK);
+        }
+        long now = System.nanoTime();
+        int status = reply.status();
+        plant.meters().ended(context, status, now);
+        snapshot.chain().finished(context, status, now);
+        plant.gateway().inFlight().decrementAndGet();
+        snapshot.end();
+    }
+}

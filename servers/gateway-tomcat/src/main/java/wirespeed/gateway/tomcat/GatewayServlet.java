@@ -1,0 +1,80 @@
+// The one servlet: every request of every path.
+package wirespeed.gateway.tomcat;
+
+import jakarta.servlet.http.HttpServlet;
+import jakarta.servlet.http.HttpServletRequest;
+import jakarta.servlet.http.HttpServletResponse;
+import java.io.IOException;
+import java.util.concurrent.Semaphore;
+import org.apache.catalina.connector.Request;
+import org.apache.catalina.connector.Response;
+import wirespeed.gateway.core.Category;
+import wirespeed.gateway.core.Refusal;
+import wirespeed.gateway.core.Snapshot;
+import wirespeed.gateway.core.StatusLine;
+
+/** A request that is none is answered here; everything else becomes an exchange. */
+final class GatewayServlet extends HttpServlet {
+    private static final long serialVersionUID = 1L;
+    private final transient Plant plant;
+    private final transient Semaphore running;
+
+    /**
+     * The servlet.
+     *
+     * @param requestsMax how many requests run at one time; 0 when the threads are the limit
+     */
+    GatewayServlet(Plant plant, int requestsMax) {
+        this.plant = plant;
+        this.running = requestsMax == 0 ? null : new Semaphore(requestsMax);
+    }
+
+    @Override
+    protected void service(HttpServletRequest ignored, HttpServletResponse alsoIgnored)
+            throws IOException {
+        Request request = (Request) ignored.getAttribute(InsideValve.REQUEST);
+        if (running == null) {
+            serve(request, request.getResponse());
+            return;
+        }
+        running.acquireUninterruptibly();
+        try {
+            serve(request, request.getResponse());
+        } finally {
+            running.release();
+        }
+    }
+
+    private void serve(Request from, Response to) throws IOException {
+        Snapshot snapshot = plant.gateway().snapshot();
+        Scratch scratch = plant.scratches().take();
+        try {
+            wirespeed.gateway.core.Request request;
+            try {
+                request = RequestReader.read(from, snapshot.limits(), scratch.sink);
+            } catch (Refusal refusal) {
+                refuse(refusal, to);
+                return;
+            }
+            new Exchange(plant, snapshot, request, from.getInputStream(), new Reply(to), scratch)
+                    .run();
+        } finally {
+            plant.scratches().giveBack(scratch);
+        }
+    }
+
+    /** A message that is no request; nothing of it reaches filters or origin. */
+    private void refuse(Refusal refusal, Response to) throws IOException {
+        plant.meters().refused(Category.CLIENT_BAD, refusal.status());
+        Reply reply = new Reply(to);
+        wirespeed.gateway.core.Response response = wirespeed.gateway.core.Response.of(
+                refusal.status(), "text/plain; charset=utf-8", refusal.status() + " "
+                        + StatusLine.reason(refusal.status()) + ": " + refusal.getMessage()
+                        + "\n");
+        reply.head(response, "GET", response.framing(), false);
+        byte[] body = new byte[response.body().remaining()];
+        response.body().get(body);
+        reply.write(body, body.length);
+        reply.end();
+    }
+}

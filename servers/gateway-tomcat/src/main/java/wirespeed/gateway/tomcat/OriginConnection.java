@@ -1,0 +1,246 @@
+// One connection to an origin: HttpClient's, with strict reading.
+package wirespeed.gateway.tomcat;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.net.Socket;
+import java.net.SocketException;
+import java.util.List;
+import javax.net.ssl.SSLSocket;
+import org.apache.hc.client5.http.io.ManagedHttpClientConnection;
+import org.apache.hc.core5.function.Supplier;
+import org.apache.hc.core5.http.ContentLengthStrategy;
+import org.apache.hc.core5.http.Header;
+import org.apache.hc.core5.http.HttpException;
+import org.apache.hc.core5.http.config.Http1Config;
+import org.apache.hc.core5.http.impl.io.DefaultBHttpClientConnection;
+import org.apache.hc.core5.http.impl.io.SocketHolder;
+import org.apache.hc.core5.http.io.SessionInputBuffer;
+import org.apache.hc.core5.http.io.SessionOutputBuffer;
+import org.apache.hc.core5.http.io.entity.AbstractHttpEntity;
+import org.apache.hc.core5.io.CloseMode;
+import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.HeadSink;
+import wirespeed.gateway.core.Limits;
+import wirespeed.gateway.core.Meters;
+import wirespeed.gateway.core.Response;
+
+/** Sockets, buffers and body streams are HttpClient's; heads and chunk lines are read by us. */
+final class OriginConnection extends DefaultBHttpClientConnection
+        implements ManagedHttpClientConnection {
+    private final OriginMessages.Parser parser;
+    private Meters meters;
+    private Address address;
+    private boolean wasUsed;
+
+    OriginConnection(Http1Config config) {
+        this(config, new OriginMessages.Parser());
+    }
+
+    private OriginConnection(Http1Config config, OriginMessages.Parser parser) {
+        super(config, null, null, OriginMessages.RESPONSE_LENGTH, OriginMessages.REQUEST_LENGTH,
+                OriginMessages.Writer::new, ignored -> parser);
+        this.parser = parser;
+        parser.attach(this);
+    }
+
+    /** Counts the connection, once it is established, until it is closed. */
+    void count(Meters counters, Address to) {
+        meters = counters;
+        address = to;
+        address.connections().incrementAndGet();
+        meters.add(Meters.Count.ORIGIN_CONNECTIONS_OPENED, 1);
+        meters.add(Meters.Count.ORIGIN_CONNECTIONS_OPEN, 1);
+    }
+
+    private synchronized void uncount() {
+        if (address != null) {
+            address.connections().decrementAndGet();
+            meters.add(Meters.Count.ORIGIN_CONNECTIONS_OPEN, -1);
+            address = null;
+        }
+    }
+
+    /** Whether an answer came on this connection before. */
+    boolean wasUsed() {
+        return wasUsed;
+    }
+
+    /** Whether bytes wait that nobody asked for; such a connection would answer the wrong request. */
+    boolean hasUnasked() throws IOException {
+        Socket socket = getSocket();
+        return parser.buffered() > 0 || socket == null || socket.getInputStream().available() > 0;
+    }
+
+    void sendHead(String method, HeadSink head, Framing framing) throws IOException {
+        try {
+            sendRequestHeader(new OriginMessages.Request(method, head, framing));
+            if (framing.isEmpty()) {
+                flush();
+            }
+        } catch (HttpException e) {
+            throw new IOException(e);
+        }
+    }
+
+    /** Something that writes a body. */
+    interface BodyWriter {
+        /** Whether all of it was written; an answer may come first. */
+        boolean writeTo(OutputStream out) throws IOException;
+    }
+
+    /** Sends a body with the framing that the head announced. */
+    void sendBody(String method, Framing framing, BodyWriter body) throws IOException {
+        OriginMessages.Request request = new OriginMessages.Request(method, null, framing);
+        request.setEntity(new Outgoing(body));
+        try {
+            sendRequestEntity(request);
+            flush();
+        } catch (HttpException e) {
+            throw new IOException(e);
+        }
+    }
+
+    /** The next response head, interim ones included. */
+    Response readHead(Limits limits, long deadlineNanos) throws IOException {
+        parser.expect(limits, deadlineNanos);
+        try {
+            return ((OriginMessages.Answer) receiveResponseHeader()).response;
+        } catch (HttpException e) {
+            throw new IOException(e);
+        }
+    }
+
+    /** A new request begins; nothing of its answer has arrived. */
+    void begin() {
+        parser.expect(Limits.DEFAULT, Long.MAX_VALUE);
+    }
+
+    boolean hasReadAny() {
+        return parser.hasRead();
+    }
+
+    /** The body of a response that has one; never to be closed, which would read it to its end. */
+    InputStream body(Response response) throws IOException {
+        OriginMessages.Answer answer = new OriginMessages.Answer(response);
+        try {
+            receiveResponseEntity(answer);
+            return answer.getEntity().getContent();
+        } catch (HttpException e) {
+            throw new IOException(e);
+        }
+    }
+
+    void answered() {
+        wasUsed = true;
+    }
+
+    /** Bytes that were received and not read yet. */
+    int buffered() {
+        return parser.buffered();
+    }
+
+    void readTimeout(int millis) throws SocketException {
+        Socket socket = getSocket();
+        if (socket != null) {
+            socket.setSoTimeout(millis);
+        }
+    }
+
+    @Override
+    protected InputStream createContentInputStream(long length, SessionInputBuffer buffer,
+            InputStream in) {
+        return length == ContentLengthStrategy.CHUNKED ? new ChunkedBody(buffer, in)
+                : super.createContentInputStream(length, buffer, in);
+    }
+
+    @Override
+    protected OutputStream createContentOutputStream(long length, SessionOutputBuffer buffer,
+            OutputStream out, Supplier<List<? extends Header>> trailers) {
+        return length == ContentLengthStrategy.CHUNKED ? new ChunkedOut(buffer, out)
+                : super.createContentOutputStream(length, buffer, out, trailers);
+    }
+
+    @Override
+    public Socket getSocket() {
+        SocketHolder holder = getSocketHolder();
+        return holder == null ? null : holder.getSocket();
+    }
+
+    @Override
+    public void bind(Socket socket) throws IOException {
+        super.bind(socket);
+    }
+
+    @Override
+    public void bind(SSLSocket tls, Socket base) throws IOException {
+        super.bind(tls, base);
+    }
+
+    @Override
+    public void passivate() {
+        // The next user sets its own time-outs.
+    }
+
+    @Override
+    public void activate() {
+        // As above.
+    }
+
+    @Override
+    public void close() throws IOException {
+        uncount();
+        super.close();
+    }
+
+    @Override
+    public void close(CloseMode mode) {
+        uncount();
+        super.close(mode);
+    }
+
+    /** A body that somebody else writes. */
+    private static final class Outgoing extends AbstractHttpEntity {
+        private final BodyWriter writer;
+
+        Outgoing(BodyWriter writer) {
+            super((String) null, null);
+            this.writer = writer;
+        }
+
+        @Override
+        public void writeTo(OutputStream out) throws IOException {
+            boolean isComplete = writer.writeTo(out);
+            if (isComplete && out instanceof ChunkedOut chunked) {
+                chunked.finish();
+            }
+        }
+
+        @Override
+        public InputStream getContent() {
+            throw new UnsupportedOperationException("written, never read");
+        }
+
+        @Override
+        public boolean isStreaming() {
+            return true;
+        }
+
+        @Override
+        public boolean isRepeatable() {
+            return false;
+        }
+
+        @Override
+        public long getContentLength() {
+            return -1;
+        }
+
+        @Override
+        public void close() {
+            // Holds nothing.
+        }
+    }
+}

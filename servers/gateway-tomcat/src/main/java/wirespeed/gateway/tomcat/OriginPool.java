@@ -1,0 +1,182 @@
+// Connections to all addresses: HttpClient's pool with the limits of the published test.
+package wirespeed.gateway.tomcat;
+
+import java.io.IOException;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.hc.client5.http.HttpRoute;
+import org.apache.hc.client5.http.config.ConnectionConfig;
+import org.apache.hc.client5.http.impl.io.PoolingHttpClientConnectionManager;
+import org.apache.hc.client5.http.impl.io.PoolingHttpClientConnectionManagerBuilder;
+import org.apache.hc.client5.http.io.ConnectionEndpoint;
+import org.apache.hc.client5.http.protocol.HttpClientContext;
+import org.apache.hc.core5.http.HttpException;
+import org.apache.hc.core5.http.HttpHost;
+import org.apache.hc.core5.http.config.Http1Config;
+import org.apache.hc.core5.io.CloseMode;
+import org.apache.hc.core5.pool.PoolStats;
+import org.apache.hc.core5.util.TimeValue;
+import org.apache.hc.core5.util.Timeout;
+import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Category;
+import wirespeed.gateway.core.Gateway;
+import wirespeed.gateway.core.Meters;
+import wirespeed.gateway.core.Origin;
+
+/**
+ * Used below HttpClient's chain of executors: redirects, retries, cookies, authentication and
+ * decompression would all be switched off, and the gateway has to see whether a connection is new.
+ */
+final class OriginPool implements AutoCloseable, Gateway.Pools {
+    /** No connection became free in time. */
+    static final class Full extends Exception {
+        private static final long serialVersionUID = 1L;
+    }
+
+    private final PoolingHttpClientConnectionManager manager;
+    private final Map<Address, HttpRoute> routes = new ConcurrentHashMap<>();
+    private final ScheduledExecutorService evictor;
+    private final Meters meters;
+    private final Timeout wait;
+    private final TimeValue keep;
+
+    OriginPool(Gateway gateway, Meters meters, Timeouts timeouts) {
+        this.meters = meters;
+        wait = Timeout.ofMilliseconds(timeouts.poolWaitMillis());
+        keep = TimeValue.ofMilliseconds(timeouts.poolIdleMillis());
+        int connections = gateway.options("tomcat").count("origin-connections");
+        manager = PoolingHttpClientConnectionManagerBuilder.create()
+                .setConnectionFactory(socket -> new OriginConnection(Http1Config.DEFAULT))
+                .setTlsSocketStrategy(Tls.toOrigins(gateway.options("tls")))
+                .setMaxConnTotal(connections).setMaxConnPerRoute(connections)
+                .setDefaultConnectionConfig(ConnectionConfig.custom()
+                        .setSocketTimeout(Timeout.DISABLED).build())
+                .build();
+        evictor = Executors.newSingleThreadScheduledExecutor(work -> {
+            Thread thread = new Thread(work, "origin-connections");
+            thread.setDaemon(true);
+            return thread;
+        });
+        long period = Math.max(50, timeouts.poolIdleMillis() / 4);
+        evictor.scheduleWithFixedDelay(() -> manager.closeIdle(keep), period, period,
+                TimeUnit.MILLISECONDS);
+    }
+
+    /** A connection that is somebody's until it is given back. */
+    final class Lease {
+        final OriginConnection connection;
+        private final ConnectionEndpoint endpoint;
+        private boolean isOver;
+
+        private Lease(ConnectionEndpoint endpoint, OriginConnection connection) {
+            this.endpoint = endpoint;
+            this.connection = connection;
+        }
+
+        /** Gives the connection back to others, who may use it at once. */
+        void release() {
+            if (!isOver) {
+                isOver = true;
+                connection.answered();
+                manager.release(endpoint, null, keep);
+            }
+        }
+
+        /** The connection cannot be used again. */
+        void discard() {
+            if (!isOver) {
+                isOver = true;
+                endpoint.close(CloseMode.IMMEDIATE);
+                manager.release(endpoint, null, TimeValue.ZERO_MILLISECONDS);
+            }
+        }
+    }
+
+    /** A connection to an address; waits for one, and connects when none is unused. */
+    Lease lease(Origin origin, Address address, boolean needsFresh)
+            throws OriginFailure, Full {
+        HttpRoute route = routes.computeIfAbsent(address, to -> route(origin, to));
+        ConnectionEndpoint endpoint = endpoint(route);
+        try {
+            if (needsFresh && endpoint.isConnected()) {
+                endpoint.close(CloseMode.IMMEDIATE);
+            }
+            boolean isNew = !endpoint.isConnected();
+            if (isNew) {
+                manager.connect(endpoint, TimeValue.ofMilliseconds(
+                        origin.settings().connectMillis()), HttpClientContext.create());
+            }
+            OriginConnection connection = connection(endpoint);
+            if (isNew) {
+                connection.count(meters, address);
+            }
+            return new Lease(endpoint, connection);
+        } catch (IOException | RuntimeException e) {
+            endpoint.close(CloseMode.IMMEDIATE);
+            manager.release(endpoint, null, TimeValue.ZERO_MILLISECONDS);
+            throw new OriginFailure(Category.CONNECT, OriginFailure.Loss.BEFORE_ANSWER,
+                    "no connection to " + address + ": " + e.getMessage(), e);
+        }
+    }
+
+    private static HttpRoute route(Origin origin, Address address) {
+        boolean isTls = origin.settings().tls();
+        return new HttpRoute(new HttpHost(isTls ? "https" : "http", address.host(),
+                address.port()), null, isTls);
+    }
+
+    private ConnectionEndpoint endpoint(HttpRoute route) throws Full, OriginFailure {
+        try {
+            return manager.lease(null, route, wait, null).get(wait);
+        } catch (TimeoutException e) {
+            throw new Full();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new Full();
+        } catch (ExecutionException e) {
+            throw new OriginFailure(Category.CONNECT, OriginFailure.Loss.BEFORE_ANSWER,
+                    "no connection: " + e.getCause(), e);
+        }
+    }
+
+    /** The pool hands out endpoints; this is how the connection behind one is reached. */
+    private static OriginConnection connection(ConnectionEndpoint endpoint) throws IOException {
+        OriginConnection[] found = new OriginConnection[1];
+        try {
+            endpoint.execute(null, PROBE, (request, connection, context) -> {
+                found[0] = (OriginConnection) connection;
+                return null;
+            }, HttpClientContext.create());
+        } catch (HttpException e) {
+            throw new IOException(e);
+        }
+        return found[0];
+    }
+
+    private static final org.apache.hc.core5.http.ClassicHttpRequest PROBE =
+            new org.apache.hc.core5.http.message.BasicClassicHttpRequest("GET", "/");
+
+    @Override
+    public String describe() {
+        StringBuilder json = new StringBuilder("{");
+        routes.forEach((address, route) -> {
+            PoolStats stats = manager.getStats(route);
+            json.append(json.length() > 1 ? "," : "").append('"').append(address.id())
+                    .append("\":{\"open\":").append(stats.getLeased() + stats.getAvailable())
+                    .append(",\"unused\":").append(stats.getAvailable())
+                    .append(",\"waiting\":").append(stats.getPending()).append('}');
+        });
+        return json.append('}').toString();
+    }
+
+    @Override
+    public void close() {
+        evictor.shutdownNow();
+        manager.close(CloseMode.IMMEDIATE);
+    }
+}

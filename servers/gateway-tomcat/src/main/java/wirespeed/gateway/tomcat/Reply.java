@@ -1,0 +1,107 @@
+// The client's side of a response, in Tomcat's terms.
+package wirespeed.gateway.tomcat;
+
+import java.io.IOException;
+import java.util.Locale;
+import java.util.Set;
+import org.apache.catalina.connector.Response;
+import org.apache.coyote.ActionCode;
+import org.apache.tomcat.util.http.MimeHeaders;
+import wirespeed.gateway.core.Framing;
+
+/** Heads go around the servlet API, which would rewrite Content-Type and drop unknown statuses. */
+final class Reply {
+    /** Decided by Tomcat's own output filters, whatever origin or filters say. */
+    private static final Set<String> OWNED = Set.of("connection", "keep-alive",
+            "proxy-connection", "transfer-encoding", "te", "trailer", "upgrade",
+            "proxy-authenticate", "content-length");
+
+    private final Response client;
+    private int status;
+    private boolean isWritten;
+    private boolean isCut;
+
+    Reply(Response client) {
+        this.client = client;
+    }
+
+    /** Whether the client has a part of the response. */
+    boolean isCommitted() {
+        return client.isCommitted();
+    }
+
+    /** What the client got; 0 when no head was sent. */
+    int status() {
+        return isWritten ? status : 0;
+    }
+
+    /** Prepares the head; it leaves with the first bytes of the body or at the end. */
+    void head(wirespeed.gateway.core.Response response, String method, Framing framing,
+            boolean keepAlive) {
+        status = response.status();
+        isWritten = true;
+        client.setStatus(status);
+        MimeHeaders headers = client.getCoyoteResponse().getMimeHeaders();
+        response.headers().forEach((name, value) -> {
+            if (!OWNED.contains(name.toLowerCase(Locale.ROOT))) {
+                headers.addValue(name).setString(value);
+            }
+        });
+        length(response, method, framing);
+        if (!keepAlive) {
+            headers.addValue("Connection").setString("close");
+        }
+    }
+
+    /** HEAD tells the length that GET would have; nobody else tells one without a body. */
+    private void length(wirespeed.gateway.core.Response response, String method,
+            Framing framing) {
+        if (framing.kind() == Framing.Kind.LENGTH) {
+            client.setContentLengthLong(framing.length());
+        } else if (method.equals("HEAD") && response.bodyFraming("GET").kind()
+                == Framing.Kind.LENGTH) {
+            client.setContentLengthLong(response.bodyFraming("GET").length());
+        }
+    }
+
+    void write(byte[] bytes, int count) throws ClientFailure {
+        try {
+            client.getOutputStream().write(bytes, 0, count);
+        } catch (IOException gone) {
+            throw new ClientFailure(0, "the client is gone", gone);
+        }
+    }
+
+    /** Hands what was written to the socket: the origin has paused, not ended. */
+    void flush() throws ClientFailure {
+        try {
+            client.flushBuffer();
+        } catch (IOException gone) {
+            throw new ClientFailure(0, "the client is gone", gone);
+        }
+    }
+
+    /** The response is complete; afterwards the client has all of it. */
+    void end() throws ClientFailure {
+        if (isCut) {
+            return;
+        }
+        try {
+            client.getOutputStream().close();
+        } catch (IOException gone) {
+            throw new ClientFailure(0, "the client is gone", gone);
+        }
+    }
+
+    /** Forgets what was prepared and not sent. */
+    void reset() {
+        isWritten = false;
+        client.reset();
+    }
+
+    /** The rest will not come: the client must not take what it has for complete. */
+    void cut() {
+        isCut = true;
+        client.getCoyoteResponse().action(ActionCode.CLOSE_NOW, null);
+    }
+}

@@ -1,0 +1,132 @@
+// The body of a request: read from the client, kept for a second attempt while it is small.
+package wirespeed.gateway.tomcat;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.nio.ByteBuffer;
+import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.Meters;
+import wirespeed.gateway.core.Request;
+
+/** Nothing is kept for the requests without a body, which are most. */
+final class RequestBody {
+    /** A body up to this size can be sent a second time. */
+    private static final int KEPT_BYTES_MAX = 64 * 1024;
+
+    /** Asked between two pieces: does the origin answer before it has everything? */
+    interface Answered {
+        boolean now() throws IOException;
+    }
+
+    private final Request request;
+    private final InputStream in;
+    private final Meters meters;
+    private final long bytesMax;
+    private ByteArrayOutputStream kept;
+    private boolean isReplayable;
+    private boolean isComplete;
+    private long bytes;
+
+    RequestBody(Request request, InputStream in, long bytesMax, Meters meters) {
+        this.request = request;
+        this.in = in;
+        this.meters = meters;
+        this.bytesMax = bytesMax;
+        isComplete = request.framing().isEmpty();
+        isReplayable = request.isIdempotent();
+    }
+
+    /** Whether everything was read from the client. */
+    boolean isComplete() {
+        return isComplete;
+    }
+
+    /** Whether everything that was read can be sent again. */
+    boolean isReplayable() {
+        return isReplayable || bytes == 0;
+    }
+
+    /** Reads the whole body for filters. */
+    void collect(int max, byte[] buffer) throws ClientFailure {
+        ByteArrayOutputStream whole = new ByteArrayOutputStream(1024);
+        int count = read(buffer);
+        while (count >= 0) {
+            whole.write(buffer, 0, count);
+            if (whole.size() > max) {
+                throw tooLong(max);
+            }
+            count = read(buffer);
+        }
+        meters.add(Meters.Count.BODIES_COLLECTED, 1);
+        request.body(ByteBuffer.wrap(whole.toByteArray()));
+    }
+
+    private static ClientFailure tooLong(long max) {
+        return new ClientFailure(413, "request body is longer than " + max + " bytes", null);
+    }
+
+    private int read(byte[] buffer) throws ClientFailure {
+        int count = ClientFailure.read(in, buffer);
+        if (count < 0) {
+            isComplete = true;
+            return count;
+        }
+        bytes += count;
+        meters.add(Meters.Count.REQUEST_BODY_BYTES, count);
+        Framing framing = request.framing();
+        isComplete = framing.kind() == Framing.Kind.LENGTH && bytes == framing.length();
+        if (bytesMax >= 0 && bytes > bytesMax) {
+            throw tooLong(bytesMax);
+        }
+        return count;
+    }
+
+    /** Writes the body, again from its beginning; whether all of it was written. */
+    boolean writeTo(OutputStream out, byte[] buffer, Answered answered) throws IOException {
+        if (request.body() != null) {
+            writeCollected(out, buffer);
+            return true;
+        }
+        if (kept != null) {
+            kept.writeTo(out);
+        }
+        while (!isComplete) {
+            int count = read(buffer);
+            if (count < 0) {
+                break;
+            }
+            keep(buffer, count);
+            out.write(buffer, 0, count);
+            if (ClientFailure.available(in) == 0) {
+                out.flush();
+            }
+            if (answered.now()) {
+                return isComplete;
+            }
+        }
+        return true;
+    }
+
+    private void writeCollected(OutputStream out, byte[] buffer) throws IOException {
+        ByteBuffer body = request.body();
+        while (body.hasRemaining()) {
+            int count = Math.min(buffer.length, body.remaining());
+            body.get(buffer, 0, count);
+            out.write(buffer, 0, count);
+        }
+    }
+
+    private void keep(byte[] buffer, int count) {
+        if (!isReplayable || bytes > KEPT_BYTES_MAX) {
+            isReplayable = false;
+            kept = null;
+            return;
+        }
+        if (kept == null) {
+            kept = new ByteArrayOutputStream(1024);
+        }
+        kept.write(buffer, 0, count);
+    }
+}

@@ -1,0 +1,48 @@
+// Makes the request that filters see out of the one that Tomcat has parsed.
+package wirespeed.gateway.tomcat;
+
+import java.util.Enumeration;
+import org.apache.catalina.connector.Request;
+import wirespeed.gateway.core.HeadCheck;
+import wirespeed.gateway.core.HeadSink;
+import wirespeed.gateway.core.Limits;
+import wirespeed.gateway.core.Refusal;
+
+/**
+ * Tomcat's values are written as a head again and read by gateway-core: what Tomcat was lenient
+ * about has become harmless or is refused by the same rules as in the other carrier.
+ */
+final class RequestReader {
+    private RequestReader() {
+    }
+
+    static wirespeed.gateway.core.Request read(Request from, Limits limits, HeadSink sink) {
+        sink.clear();
+        sink.put(from.getMethod()).put(' ').put(target(from)).put(' ').put(from.getProtocol())
+                .crlf();
+        Enumeration<String> names = from.getHeaderNames();
+        while (names.hasMoreElements()) {
+            String name = names.nextElement();
+            Enumeration<String> values = from.getHeaders(name);
+            while (values.hasMoreElements()) {
+                sink.line(name, values.nextElement());
+            }
+        }
+        sink.crlf();
+        int end = HeadCheck.end(sink.array(), 0, sink.length(), 0, limits);
+        if (end != sink.length()) {
+            throw new Refusal(400, "a header field holds a line break");
+        }
+        wirespeed.gateway.core.Request request = HeadCheck.request(sink.array(), 0, end, limits);
+        request.clientAddress(from.getRemoteAddr());
+        if (from.isSecure()) {
+            request.scheme("https");
+        }
+        return request;
+    }
+
+    private static String target(Request from) {
+        String query = from.getQueryString();
+        return query == null ? from.getRequestURI() : from.getRequestURI() + '?' + query;
+    }
+}
