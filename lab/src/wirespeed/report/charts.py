@@ -115,7 +115,7 @@ def series(
     lines: dict[tuple[Any, ...], list[Point]] = {}
     for cell in sheet.cells.values():
         value = cell.median(metric)
-        if value is not None:
+        if value is not None and x_axis in cell.axes:
             name = tuple(cell.axes.get(axis) for axis in line_axes)
             held = cell.bottleneck if hold else ""
             point = Point(cell.axes[x_axis], value, tuple(cell.values(metric)), held)

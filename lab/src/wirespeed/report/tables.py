@@ -123,9 +123,13 @@ def _columns(sheet: Sheet, beside: Source | None) -> list[Column]:
 
 
 def _value_heads(sheet: Sheet, beside: Source | None) -> list[str]:
-    if len(sheet.metrics) > 1:
-        return [_measure(sheet, metric, beside).head for metric in sheet.metrics]
-    return [str(column) for column in sheet.columns]
+    if len(sheet.metrics) == 1:
+        return [str(column) for column in sheet.columns]
+    return [
+        f"{column} {head}" if column is not None else head
+        for column in sheet.columns
+        for head in (_measure(sheet, metric, beside).head for metric in sheet.metrics)
+    ]
 
 
 def _published_heads(sheet: Sheet, beside: Source) -> list[str]:
@@ -300,7 +304,7 @@ def shapes(summary: Summary) -> list[str]:
         beside = source(summary, sheet)
         for (row, column), gain in sheet.gains.items() if beside else ():
             printed = _printed_gain(sheet, row, column, beside) if beside else None
-            if printed is not None and gain.of_medians is not None:
+            if printed is not None and gain.of_medians is not None and gain.of_medians > -1:
                 key = (gain.contender, gain.over, gain.metric)
                 pairs.setdefault(key, []).append((gain.of_medians, printed / 100))
     return [_shape(*key, found) for key, found in pairs.items()]
