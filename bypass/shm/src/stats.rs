@@ -283,25 +283,34 @@ pub struct View {
 }
 
 impl View {
-    /// The page of a process; None when it has none.
+    /// The page of a process; None when it has none. A child inherits its parent's page and makes
+    /// its own later: the one that names this process counts, else the last, because numbers
+    /// differ between pid namespaces.
     pub fn open(pid: u32) -> io::Result<Option<Self>> {
+        let mut last = None;
         for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
             let path = entry?.path();
             let Ok(target) = std::fs::read_link(&path) else { continue };
             if !target.to_string_lossy().starts_with("/memfd:wirespeed-stats") {
                 continue;
             }
-            let file = std::os::fd::IntoRawFd::into_raw_fd(std::fs::File::open(&path)?);
-            let memory = Mapping::view(file).map_err(io::Error::from_raw_os_error)?;
-            let view = Self { memory };
-            if view.memory.len() >= size_of::<Page>()
-                && view.page().magic.load(Ordering::Acquire) == MAGIC
-                && view.page().pid.load(Ordering::Relaxed) != 0
-            {
+            let Some(view) = Self::map(&path)? else { continue };
+            if view.page().pid.load(Ordering::Relaxed) == pid {
                 return Ok(Some(view));
             }
+            last = Some(view);
         }
-        Ok(None)
+        Ok(last)
+    }
+
+    fn map(path: &std::path::Path) -> io::Result<Option<Self>> {
+        let file = std::os::fd::IntoRawFd::into_raw_fd(std::fs::File::open(path)?);
+        let memory = Mapping::view(file).map_err(io::Error::from_raw_os_error)?;
+        let view = Self { memory };
+        let is_page = view.memory.len() >= size_of::<Page>()
+            && view.page().magic.load(Ordering::Acquire) == MAGIC
+            && view.page().pid.load(Ordering::Relaxed) != 0;
+        Ok(is_page.then_some(view))
     }
 
     /// The pages of all processes that we may look into.
