@@ -91,30 +91,34 @@ fn probe(text: &mut String, outcome: &Outcome) {
     );
 }
 
-fn row(text: &mut String, name: &str, cells: [String; 3], within: f64) {
+fn row(text: &mut String, name: &str, cells: [String; 3], within: Option<f64>) {
     let [average, deviation, max] = cells;
+    // wrk's scripts have learnt to read its "-nan"
+    let within = within.map_or("-nan".to_string(), |share| format!("{:.2}", share * 100.0));
     let _ = writeln!(
         text,
-        "    {name:<10}{}{}{}{:>8.2}%",
+        "    {name:<10}{}{}{}{within:>8}%",
         padded(&average, 8),
         padded(&deviation, 10),
-        padded(&max, 9),
-        within * 100.0
+        padded(&max, 9)
     );
 }
 
 fn latency_row(text: &mut String, latency: &Latency) {
+    let within = (!latency.is_empty()).then(|| latency.share_within(1.0));
     let cells = [latency.mean_ns(), latency.stdev_ns(), latency.max_ns() as f64];
-    row(text, "Latency", cells.map(|ns| time_us(ns / 1e3)), latency.share_within(1.0));
+    row(text, "Latency", cells.map(|ns| time_us(ns / 1e3)), within);
 }
 
 fn rate_row(text: &mut String, rates: &[f64]) {
     let n = rates.len().max(1) as f64;
-    let mean = rates.iter().sum::<f64>() / n;
+    // an empty sum is -0
+    let mean = (rates.iter().sum::<f64>() / n).max(0.0);
     let squares: f64 = rates.iter().map(|rate| (rate - mean).powi(2)).sum();
     let deviation = if rates.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 };
     let max = rates.iter().copied().fold(0.0, f64::max);
     let within = rates.iter().filter(|rate| (*rate - mean).abs() <= deviation).count() as f64 / n;
+    let within = (!rates.is_empty()).then_some(within);
     row(text, "Req/Sec", [mean, deviation, max].map(metric), within);
 }
 

@@ -219,9 +219,11 @@ mod tests {
         let base = Url::parse("http://h:81/x").expect("a URL");
         let text = "# list\n3 /a\n/b # often\n\n2 http://other/c\n0 /never\n";
         let lines = read_lines(text, Some(&base)).expect("correct");
-        let short: Vec<_> =
-            lines.iter().map(|line| (line.weight, line.url.host.as_str(), line.url.path.as_str()));
-        assert_eq!(short.collect::<Vec<_>>(), [(3, "h", "/a"), (1, "h", "/b"), (2, "other", "/c")]);
+        let short: Vec<_> = lines
+            .iter()
+            .map(|line| (line.weight, line.url.host.as_str(), line.url.path.as_str()))
+            .collect();
+        assert_eq!(short, [(3, "h", "/a"), (1, "h", "/b"), (2, "other", "/c")]);
         assert_eq!(
             read_lines("x /a", Some(&base)),
             Err("line 1: the weight is no number: x /a".to_string())

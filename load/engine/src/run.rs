@@ -63,6 +63,8 @@ pub struct Outcome {
     pub cpu: CpuTime,
     /// The probe's own figures.
     pub probe: Option<Interval>,
+    /// What a script has decided.
+    pub shape: Option<Shape>,
 }
 
 /// One second in short.
@@ -171,12 +173,19 @@ pub fn run<T: Transport>(
         };
         let load = (0..plan.threads).map(|number| start(plan, number, number));
         let (mut commands, mut give_back): (Vec<_>, Vec<_>) = load.unzip();
+        let mut decided = None;
         if let Some(main) = script {
             match main.set_up(&commands) {
-                Ok(shape) => proceed(&commands, shape),
+                Ok(shape) => {
+                    decided = Some(shape);
+                    proceed(&commands, shape);
+                }
                 Err(fault) => {
                     gate.abandon();
-                    // dropping the commands ends the threads
+                    for commands in &commands {
+                        // one that has failed itself does not listen any more
+                        let _ = commands.send(Command::GiveUp);
+                    }
                     return Err(io::Error::other(fault));
                 }
             }
@@ -190,10 +199,12 @@ pub fn run<T: Transport>(
         let base_ns = gate.open(commands.len(), || moment(plan));
         let mut sum = Sum::new(plan, base_ns);
         sum.collect(&intervals, &give_back, observe);
-        let outcome = sum.outcome(in_order(&endings, commands.len())?)?;
-        after(&outcome);
+        sum.outcome.shape = decided;
+        let outcome =
+            in_order(&endings, commands.len()).and_then(|endings| sum.outcome(endings));
+        let outcome = outcome.map(|outcome| after(&outcome));
         proceed(&commands, Shape::default());
-        Ok(())
+        outcome
     })
 }
 

@@ -30,9 +30,10 @@ pub struct Little {
     pub residual: f64,
 }
 
-/// The law's figures; nothing for open loops and pipelines, where it says nothing.
+/// The law's figures; nothing for open loops, pipelines and scripted delays, where it says nothing.
 pub fn little(plan: &Plan, outcome: &Outcome) -> Option<Little> {
-    if plan.open.is_some() || plan.depth != 1 || outcome.completed_in_window == 0 {
+    let scripted = outcome.shape.is_some_and(|shape| shape.delays || shape.depth != 1);
+    if plan.open.is_some() || plan.depth != 1 || scripted || outcome.completed_in_window == 0 {
         return None;
     }
     let duration_ns = plan.duration_ns().max(1) as f64;

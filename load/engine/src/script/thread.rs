@@ -26,6 +26,8 @@ pub enum Command {
     Inspect(Sender<Result<Facts, String>>),
     /// Go on with the run (first time) or end (second time).
     Proceed(Shape),
+    /// There will be no run.
+    GiveUp,
 }
 
 /// What a script defines, and one of its requests.
@@ -136,6 +138,7 @@ impl ThreadScript {
                     self.shape = shape;
                     return true;
                 }
+                Command::GiveUp => return false,
             }
         }
         false

@@ -1,0 +1,181 @@
+//! wrk's Lua interface: what scripts send is what they would send under wrk, and where wrk is
+//! installed that is looked at side by side.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use support::{program, Seen, Server, HELLO};
+
+const TOKEN: &[u8] = b"HTTP/1.1 200 OK\r\nX-Token: t1\r\nContent-Length: 5\r\n\r\nhello";
+
+fn script(name: &str) -> String {
+    format!("{}/tests/scripts/{name}.lua", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn server() -> Server {
+    Server::start(|mut conversation| {
+        while let Some(seen) = conversation.request() {
+            let answer = if seen.path() == "/login" { TOKEN } else { HELLO };
+            if !conversation.send(answer) {
+                return;
+            }
+        }
+    })
+}
+
+/// Runs a script; what the server saw and what was printed.
+fn play(mut command: Command, name: &str, options: &str) -> (Vec<Seen>, String) {
+    let server = server();
+    command.args(options.split_whitespace()).args(["-s", &script(name)]).arg(server.url());
+    let output = command.args(["--", "x", "y"]).output().expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{name}: {errors}");
+    (server.seen(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn ours(name: &str) -> (Vec<Seen>, String) {
+    play(program(), name, "-t2 -c2 -d1s")
+}
+
+/// Request lines and fields of one thread's connection, the port of Host left out.
+fn requests(seen: &[Seen], connection: usize, first: usize) -> Vec<(String, Vec<String>, usize)> {
+    let own = seen.iter().filter(|seen| seen.connection == connection).take(first);
+    own.map(|seen| {
+        let headers = seen.headers.iter().map(|header| match header.split_once(": 127.0.0.1:") {
+            Some((name, _)) => format!("{name}: here"),
+            None => header.clone(),
+        });
+        (seen.line.clone(), headers.collect(), seen.body.len())
+    })
+    .collect()
+}
+
+/// The first requests of every connection that sent any, as a set: threads start in any order.
+fn wire(seen: &[Seen]) -> BTreeSet<Vec<(String, Vec<String>, usize)>> {
+    let connections: BTreeSet<usize> = seen.iter().map(|seen| seen.connection).collect();
+    connections.into_iter().map(|connection| requests(seen, connection, 6)).collect()
+}
+
+#[test]
+fn the_same_requests_as_wrk() {
+    if Command::new("wrk").arg("-v").output().is_err() {
+        eprintln!("wrk is not installed: nothing to compare with");
+        return;
+    }
+    for name in ["addr", "auth", "counter", "pipeline", "post", "report", "large"] {
+        let (own, _) = ours(name);
+        let (theirs, _) = play(Command::new("wrk"), name, "-t2 -c2 -d1s");
+        assert_eq!(wire(&own), wire(&theirs), "{name}");
+    }
+}
+
+#[test]
+fn a_counter_starts_at_one_on_thread_one_and_at_zero_elsewhere() {
+    let (seen, _) = ours("counter");
+    let firsts: BTreeSet<String> =
+        wire(&seen).iter().map(|requests| requests[0].0.clone()).collect();
+    let expected = ["GET /0 HTTP/1.1", "GET /1 HTTP/1.1"].map(String::from);
+    assert_eq!(firsts, BTreeSet::from(expected));
+    let own = wire(&seen).into_iter().next().expect("a connection");
+    assert!(own[1].1.contains(&"X-Number: 1".to_string()) || own[1].1.contains(&"X-Number: 2".to_string()));
+}
+
+#[test]
+fn a_token_from_an_answer_is_used_in_the_next_request() {
+    let (seen, _) = ours("auth");
+    let own = wire(&seen).into_iter().next().expect("a connection");
+    assert!(own[0].0.starts_with("GET /login"));
+    assert!(own[1].0.starts_with("GET /inside") && own[1].1.contains(&"X-Token: t1".to_string()));
+}
+
+#[test]
+fn requests_in_one_text_are_a_pipeline() {
+    let (seen, _) = ours("pipeline");
+    let lines: Vec<String> =
+        wire(&seen).into_iter().next().expect("one").into_iter().map(|r| r.0).collect();
+    assert_eq!(lines[..3], ["GET /one HTTP/1.1", "GET /two HTTP/1.1", "GET /three HTTP/1.1"]);
+}
+
+#[test]
+fn delays_pass_before_each_request() {
+    let (seen, _) = ours("delay");
+    // 2 connections, 20 ms and more each: at most 100 in a second
+    assert!(seen.len() > 4 && seen.len() <= 102, "{}", seen.len());
+}
+
+#[test]
+fn bodies_have_their_length_and_may_hold_anything() {
+    let (seen, _) = ours("post");
+    assert_eq!((seen[0].line.as_str(), &seen[0].body[..]), ("POST / HTTP/1.1", &b"a=1&b=2"[..]));
+    let (seen, _) = ours("large");
+    assert_eq!(seen[0].body.len(), 1_000_000);
+    assert!(seen[0].body.starts_with(b"x\0x\0"));
+}
+
+#[test]
+fn done_sees_figures_that_agree() {
+    let (_, text) = ours("report");
+    for line in ["errors 0", "ordered true", "seconds 1", "rates true"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    let figure = |name: &str| -> u64 {
+        let rest = text.split(name).nth(1).expect("the line");
+        rest.split_whitespace().next().and_then(|n| n.parse().ok()).expect("a number")
+    };
+    // those that were complete when the window ended are among both
+    assert!(figure("\nrequests ").abs_diff(figure("samples ")) <= 2, "{text}");
+}
+
+#[test]
+fn values_go_to_threads_and_come_back() {
+    let (_, text) = ours("setup");
+    for line in ["thread 1 sent true args x,y", "thread 2 sent true args x,y"] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+#[test]
+fn a_thread_stops_when_its_script_says_so() {
+    let (seen, text) = ours("stop");
+    assert!(seen.len() <= 24, "{}", seen.len());
+    assert!(text.contains(" requests in "), "{text}");
+}
+
+#[test]
+fn addresses_are_looked_up_and_shown() {
+    let (_, text) = ours("addr");
+    assert_eq!(text.matches("address 127.0.0.1:").count(), 2, "{text}");
+}
+
+#[test]
+fn a_fault_in_a_callback_ends_the_run_with_its_place() {
+    for callback in ["setup", "init", "request", "response", "delay", "done"] {
+        let file = support::temporary("lua");
+        std::fs::write(&file, format!("function {callback}() error('broken') end\n")).expect("ok");
+        let server = server();
+        let output = program()
+            .args(["-t1", "-c1", "-d1s", "-s"])
+            .arg(&file)
+            .arg(server.url())
+            .output()
+            .expect("it starts");
+        std::fs::remove_file(&file).expect("ours");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{callback}: {text}");
+        assert!(text.contains(":1: broken"), "{callback}: {text}");
+    }
+}
+
+#[test]
+fn text_that_is_no_request_is_refused_with_its_place() {
+    let file = support::temporary("lua");
+    std::fs::write(&file, "function request() return 'GET / HTTP/1.1\\r\\nHost' end").expect("ok");
+    let server = server();
+    let output = program().args(["-t1", "-c1", "-s"]).arg(&file).arg(server.url()).output();
+    let output = output.expect("it starts");
+    std::fs::remove_file(&file).expect("ours");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("incomplete request at 1:1"), "{text}");
+    assert_eq!(output.status.code(), Some(1));
+}

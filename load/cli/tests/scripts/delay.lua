@@ -1,0 +1,2 @@
+-- 20 ms before each request
+function delay() return 20 end

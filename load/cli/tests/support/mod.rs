@@ -1,0 +1,169 @@
+//! A small server that does what a test tells it, keeps what it was asked, and a way to run the
+//! command against it.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// One request as the server saw it.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Number of the connection.
+    pub connection: usize,
+    /// Source of the connection.
+    pub source: Option<SocketAddr>,
+    /// When it was complete.
+    pub at: Instant,
+    /// First line.
+    pub line: String,
+    /// Header lines, sorted.
+    pub headers: Vec<String>,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+impl Seen {
+    /// The path of the request.
+    pub fn path(&self) -> &str {
+        self.line.split(' ').nth(1).unwrap_or_default()
+    }
+}
+
+/// A connection from the server's side.
+pub struct Conversation {
+    number: usize,
+    reader: BufReader<TcpStream>,
+    log: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Conversation {
+    /// The next request; `None` at the end.
+    pub fn request(&mut self) -> Option<Seen> {
+        let mut line = String::new();
+        if self.reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        let mut headers = Vec::new();
+        let mut length = 0;
+        loop {
+            let mut header = String::new();
+            self.reader.read_line(&mut header).ok()?;
+            let header = header.trim_end().to_string();
+            if header.is_empty() {
+                break;
+            }
+            if let Some(value) = header.strip_prefix("Content-Length: ") {
+                length = value.parse().ok()?;
+            }
+            headers.push(header);
+        }
+        let mut body = vec![0; length];
+        self.reader.read_exact(&mut body).ok()?;
+        headers.sort();
+        let source = self.reader.get_ref().peer_addr().ok();
+        let (connection, at, line) = (self.number, Instant::now(), line.trim_end().to_string());
+        let seen = Seen { connection, source, at, line, headers, body };
+        self.log.lock().expect("no panic").push(seen.clone());
+        Some(seen)
+    }
+
+    /// Writes bytes; false if the client is gone.
+    pub fn send(&mut self, bytes: &[u8]) -> bool {
+        self.reader.get_mut().write_all(bytes).is_ok()
+    }
+
+    /// Number of this connection.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+}
+
+/// The usual answer.
+pub const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+/// Answers every request with `bytes`.
+pub fn always(bytes: &'static [u8]) -> impl Fn(Conversation) + Send + Sync + 'static {
+    move |mut conversation| while conversation.request().is_some() && conversation.send(bytes) {}
+}
+
+/// A server on a free port; its threads end with the test's process.
+pub struct Server {
+    /// Where it listens.
+    pub address: SocketAddr,
+    log: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Server {
+    /// Each connection is handed to `serve` on a thread of its own.
+    pub fn start(serve: impl Fn(Conversation) + Send + Sync + 'static) -> Server {
+        Server::start_on("127.0.0.1:0", serve)
+    }
+
+    /// As [`Server::start`], on an address.
+    pub fn start_on(address: &str, serve: impl Fn(Conversation) + Send + Sync + 'static) -> Server {
+        let listener = TcpListener::bind(address).expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let (own, serve, number) = (Arc::clone(&log), Arc::new(serve), AtomicUsize::new(0));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let number = number.fetch_add(1, Ordering::Relaxed);
+                let (log, serve) = (Arc::clone(&own), Arc::clone(&serve));
+                std::thread::spawn(move || {
+                    stream.set_nodelay(true).expect("a socket");
+                    serve(Conversation { number, reader: BufReader::new(stream), log });
+                });
+            }
+        });
+        Server { address, log }
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    /// Everything it was asked so far.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.log.lock().expect("no panic").clone()
+    }
+}
+
+/// The command.
+pub fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_wirespeed-load"))
+}
+
+/// Runs the command with words separated by blanks.
+pub fn run(line: &str) -> Output {
+    program().args(line.split_whitespace()).output().expect("the command starts")
+}
+
+/// Runs the command and reads its result file.
+pub fn measured(line: &str) -> Value {
+    let file = temporary("json");
+    let output = run(&format!("--json {} {line}", file.display()));
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{line}: {errors}");
+    let text = std::fs::read_to_string(&file).expect("a result file");
+    std::fs::remove_file(&file).expect("ours");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// A path that nobody else uses.
+pub fn temporary(extension: &str) -> std::path::PathBuf {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("wirespeed-load-{}-{number}.{extension}", std::process::id());
+    std::env::temp_dir().join(name)
+}
+
+/// A number inside a result.
+pub fn count(result: &Value, path: &str) -> u64 {
+    result.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path}: {result}"))
+}

@@ -1,0 +1,67 @@
+//! https: handshakes, exchanges, and servers that are none.
+
+mod support;
+
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use support::{always, count, measured, Server, HELLO};
+
+/// A server with a certificate of its own that answers everything.
+fn https() -> SocketAddr {
+    let names = vec!["localhost".to_string()];
+    let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.key_pair.serialize_der());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key.expect("a key"))
+        .expect("they fit");
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
+            std::thread::spawn(move || {
+                let mut stream = StreamOwned::new(session, stream);
+                let mut buffer = [0; 4096];
+                while stream.read(&mut buffer).is_ok_and(|n| n > 0) {
+                    if stream.write_all(HELLO).and_then(|()| stream.flush()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn https_is_measured_with_its_handshakes_apart() {
+    let result = measured(&format!("-t1 -c3 -d500ms https://localhost:{}/", https().port()));
+    assert!(count(&result, "/totals/completed") > 10);
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+    assert_eq!(count(&result, "/latency/tls/count"), 3);
+}
+
+#[test]
+fn https_by_the_clock_and_with_a_large_body() {
+    let file = support::temporary("body");
+    std::fs::write(&file, vec![b'x'; 3000]).expect("a file");
+    let url = format!("https://{}/", https());
+    let result = measured(&format!("-t1 -c2 -d500ms -R 100 --body-file {} {url}", file.display()));
+    std::fs::remove_file(&file).expect("ours");
+    assert_eq!(count(&result, "/totals/completed"), 50, "{}", result["errors"]);
+}
+
+#[test]
+fn a_plain_server_behind_https_is_a_connect_error() {
+    let server = Server::start(always(HELLO));
+    let result = measured(&format!("-t1 -c1 -d300ms -T 1s https://{}/", server.address));
+    assert!(count(&result, "/errors/connect/other") + count(&result, "/errors/connect/timeout") > 0);
+    assert_eq!(count(&result, "/totals/completed"), 0);
+}

@@ -1,0 +1,54 @@
+//! What must hold for any bytes; used by the corpus test and by the fuzz target.
+
+use load_http1::{Done, Ignore, Malformed, Parser, Progress, Template};
+
+/// What a stream of bytes means: its answers, and the fault that ended it.
+type Meaning = (Vec<Done>, Option<Malformed>);
+
+/// Reads pieces as a connection does: what is not used is kept and handed in again.
+fn read(pieces: &[&[u8]]) -> Meaning {
+    let mut parser = Parser::default();
+    let mut kept: Vec<u8> = Vec::new();
+    let mut answers = Vec::new();
+    for piece in pieces {
+        kept.extend_from_slice(piece);
+        let mut used = 0;
+        while used < kept.len() {
+            match parser.feed(&kept[used..], false, &mut Ignore, &mut |_, _| {}) {
+                Ok(Progress::Done(more, done)) => {
+                    used += more;
+                    answers.push(done);
+                }
+                Ok(Progress::More(more)) => {
+                    used += more;
+                    break;
+                }
+                Err(fault) => return (answers, Some(fault)),
+            }
+        }
+        kept.drain(..used);
+    }
+    (answers, None)
+}
+
+/// Two pieces mean what the whole means.
+pub fn cut_anywhere_it_means_the_same(bytes: &[u8], cut: usize) {
+    let (one, two) = bytes.split_at(cut.min(bytes.len()));
+    assert_eq!(read(&[one, two]), read(&[bytes]));
+}
+
+/// What the fast path recognises it reads as the full path does.
+pub fn the_template_agrees(bytes: &[u8]) {
+    let mut template = Template::default();
+    let learn = &mut |head: &load_http1::Head, text: &[u8]| template.learn(head, text);
+    if Parser::default().feed(bytes, false, &mut Ignore, learn).is_err() {
+        return;
+    }
+    let Some((head_bytes, expected)) = template.recognise(bytes) else { return };
+    let total = head_bytes as u64 + expected.body_bytes;
+    if total > bytes.len() as u64 {
+        return;
+    }
+    let step = Parser::default().feed(bytes, false, &mut Ignore, &mut |_, _| {});
+    assert_eq!(step, Ok(Progress::Done(total as usize, expected)));
+}
