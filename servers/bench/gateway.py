@@ -20,7 +20,8 @@ from pathlib import Path
 
 SERVERS = Path(__file__).resolve().parent.parent
 TICK = os.sysconf("SC_CLK_TCK")
-ORIGIN_PORT = 42900
+# Below the range of ephemeral ports, where any client may sit.
+ORIGIN_PORT = 22900
 NGINX = """
 worker_processes 1; daemon off; pid {dir}/nginx.pid; error_log {dir}/nginx.err;
 worker_rlimit_nofile 65536;
@@ -99,16 +100,16 @@ def haproxy(port):
 
 
 CANDIDATES = {
-    "nginx": (42001, nginx(42001, "")),
-    "nginx-headers": (42002, nginx(42002, NGINX_HEADERS)),
-    "haproxy": (42003, haproxy(42003)),
-    "netty": (42004, java_gateway("gateway-netty", 42004, ["--threads", "1"])),
-    "netty-io_uring": (42005, java_gateway(
-        "gateway-netty", 42005, ["--threads", "1", "--transport", "io_uring"])),
-    "netty-nio": (42006, java_gateway(
-        "gateway-netty", 42006, ["--threads", "1", "--transport", "nio"])),
-    "tomcat": (42007, java_gateway("gateway-tomcat", 42007, ["--threads", "platform"])),
-    "tomcat-virtual": (42008, java_gateway("gateway-tomcat", 42008, ["--threads", "virtual"])),
+    "nginx": (22001, nginx(22001, "")),
+    "nginx-headers": (22002, nginx(22002, NGINX_HEADERS)),
+    "haproxy": (22003, haproxy(22003)),
+    "netty": (22004, java_gateway("gateway-netty", 22004, ["--threads", "1"])),
+    "netty-io_uring": (22005, java_gateway(
+        "gateway-netty", 22005, ["--threads", "1", "--transport", "io_uring"])),
+    "netty-nio": (22006, java_gateway(
+        "gateway-netty", 22006, ["--threads", "1", "--transport", "nio"])),
+    "tomcat": (22007, java_gateway("gateway-tomcat", 22007, ["--threads", "platform"])),
+    "tomcat-virtual": (22008, java_gateway("gateway-tomcat", 22008, ["--threads", "virtual"])),
 }
 
 

@@ -8,7 +8,10 @@ final class BodySkipper {
     private static final int EXTENSION_BYTES_MAX = 1024;
     private static final int TRAILER_BYTES_MAX = 8192;
 
-    private enum State { DATA, SIZE, EXTENSION, SIZE_LF, DATA_CR, DATA_LF, TRAILER_LINE, TRAILER, TRAILER_LF, END_LF, DONE }
+    private enum State {
+        DATA, SIZE, EXTENSION, SIZE_LF, DATA_CR, DATA_LF,
+        TRAILER_LINE, TRAILER, TRAILER_LF, END_LF, DONE
+    }
 
     private final boolean isChunked;
     private State state;

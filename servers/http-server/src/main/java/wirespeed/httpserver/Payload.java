@@ -9,7 +9,8 @@ final class Payload implements Content {
     private final Resource resource;
 
     Payload(int bytes) {
-        ByteBuf body = Unpooled.directBuffer(Math.max(bytes, 1)).writeBytes(PayloadMaker.payload(bytes));
+        ByteBuf body = Unpooled.directBuffer(Math.max(bytes, 1))
+                .writeBytes(PayloadMaker.payload(bytes));
         resource = new Resource(body, null, bytes, 0);
     }
 

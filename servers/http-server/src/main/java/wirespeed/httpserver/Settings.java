@@ -39,7 +39,7 @@ record Settings(String host, int port, Path root, int payloadBytes, Transport tr
             "add Last-Modified and ETag to files; answer conditional and range requests",
             Boolean::valueOf);
     static final Option<Path> MAKE_PAYLOADS = new Option<>("make-payloads", "DIR", null,
-            "write payload files named by their SIZEs into DIR, and end: --make-payloads DIR 16 512",
+            "write files named by their size, and end: --make-payloads DIR 16 1KiB",
             Path::of);
     static final Option<Boolean> HELP = new Option<>("help", null, "false", "show this",
             Boolean::valueOf);
@@ -63,9 +63,9 @@ record Settings(String host, int port, Path root, int payloadBytes, Transport tr
 
     static String help() {
         return "usage: http-server (--root DIR | --payload SIZE) [OPTIONS]\n\n"
-                + "Answers GET and HEAD over HTTP/1.1. SIGTERM ends it: what was read is answered, exit 0.\n\n"
+                + "Answers GET and HEAD over HTTP/1.1. SIGTERM ends it: what was read is answered.\n\n"
                 + CommandLine.help(OPTIONS)
-                + "\nExit codes: 0 stopped, 1 cannot listen, 2 bad usage or transport not available.\n";
+                + "\nExit codes: 0 stopped, 1 cannot listen, 2 bad usage or no such transport.\n";
     }
 
     private static int number(String text, int min, int max) {
@@ -93,7 +93,8 @@ record Settings(String host, int port, Path root, int payloadBytes, Transport tr
                 return bytes;
             }
         }
-        throw new BadUsage("give a size from 0 to " + max / (1 << 20) + "MiB, as in 128, 1KiB, 10MiB");
+        throw new BadUsage("give a size from 0 to " + max / (1 << 20)
+                + "MiB, as in 128, 1KiB, 10MiB");
     }
 
     private static Path folder(String text) {

@@ -13,6 +13,15 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 class OptionsTest {
+    /** The page shows the help as it is; a test keeps it true. */
+    @Test
+    void the_documentation_shows_this_help() throws Exception {
+        Path page = Path.of(System.getProperty("basedir", "."), "../../docs/http-server.md");
+        String text = Files.readString(page);
+        assertTrue(text.contains("```text\n" + Settings.help() + "```"),
+                "docs/http-server.md shows another help than --help of http-server");
+    }
+
     @ParameterizedTest
     @CsvSource(delimiter = '|', value = {
         "                               | give one of --root DIR and --payload SIZE",

@@ -91,7 +91,8 @@ final class CommandLine {
             int diagonal = row[0];
             row[0] = line;
             for (int column = 1; column <= right.length(); column++) {
-                int changed = diagonal + (left.charAt(line - 1) == right.charAt(column - 1) ? 0 : 1);
+                int changed = diagonal
+                        + (left.charAt(line - 1) == right.charAt(column - 1) ? 0 : 1);
                 diagonal = row[column];
                 row[column] = Math.min(changed, 1 + Math.min(row[column], row[column - 1]));
             }

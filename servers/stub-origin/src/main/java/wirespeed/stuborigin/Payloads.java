@@ -21,7 +21,8 @@ final class Payloads {
         this.payloadBytes = payloadBytes;
         isChunked = chunkBytes > 0;
         SplittableRandom random = new SplittableRandom(seed);
-        blocks = new ByteBuf[Math.max(1, Math.min(BLOCKS, MEMORY_BYTES_MAX / Math.max(1, payloadBytes)))];
+        int fitting = MEMORY_BYTES_MAX / Math.max(1, payloadBytes);
+        blocks = new ByteBuf[Math.max(1, Math.min(BLOCKS, fitting))];
         chunked = new ByteBuf[isChunked ? blocks.length : 0];
         for (int at = 0; at < blocks.length; at++) {
             byte[] bytes = new byte[payloadBytes];

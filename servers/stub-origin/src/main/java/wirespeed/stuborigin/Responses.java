@@ -101,7 +101,8 @@ final class Responses {
     }
 
     private byte[] error(Fault fault) {
-        return fault == Fault.STATUS_500 ? start("500 Internal Server Error", "Content-Length: 0")
+        return fault == Fault.STATUS_500
+                ? start("500 Internal Server Error", "Content-Length: 0")
                 : start("503 Service Unavailable", "Content-Length: 0\r\nRetry-After: 1");
     }
 

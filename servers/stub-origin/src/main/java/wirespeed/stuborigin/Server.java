@@ -73,7 +73,8 @@ final class Server {
     }
 
     String description() {
-        return String.format(Locale.ROOT, "listening on %s:%d (%s, threads %d, %d bytes, %s %.3f ms)",
+        return String.format(Locale.ROOT,
+                "listening on %s:%d (%s, threads %d, %d bytes, %s %.3f ms)",
                 settings.host(), port(), settings.transport().word(), settings.threads(),
                 settings.payloadBytes(), settings.distribution().name().toLowerCase(Locale.ROOT),
                 settings.latencyNs() / 1e6);

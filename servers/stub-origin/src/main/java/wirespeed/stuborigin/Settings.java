@@ -67,11 +67,11 @@ record Settings(String host, int port, Transport transport, int threads, int pay
                 .map(each -> String.format("  %-24s %s%n", each.word, each.text))
                 .collect(Collectors.joining());
         return "usage: stub-origin [OPTIONS]\n\n"
-                + "Answers every request after a while. The response repeats X-Request-Id and carries\n"
-                + "X-Connection, the number of the connection since start.\n\n"
+                + "Answers every request after a while. The response repeats X-Request-Id and\n"
+                + "carries X-Connection, the number of the connection since start.\n\n"
                 + CommandLine.help(OPTIONS)
-                + "\nFaults, for --faults and for the request field X-Stub-Fault (X-Stub-Latency: 200ms\n"
-                + "sets the latency of one request):\n" + faults
-                + "\nExit codes: 0 stopped, 1 cannot listen, 2 bad usage or transport not available.\n";
+                + "\nFaults, for --faults and for the request field X-Stub-Fault (and\n"
+                + "X-Stub-Latency: 200ms sets the latency of one request):\n" + faults
+                + "\nExit codes: 0 stopped, 1 cannot listen, 2 bad usage or no such transport.\n";
     }
 }

@@ -34,7 +34,8 @@ final class Units {
                 return (int) value;
             }
         }
-        throw new BadUsage("give a size from " + min + " to " + max + " bytes, as in 128, 1KiB, 1MiB");
+        throw new BadUsage("give a size from " + min + " to " + max
+                + " bytes, as in 128, 1KiB, 1MiB");
     }
 
     static long nanoseconds(String text, long max) {
@@ -47,7 +48,8 @@ final class Units {
                 return (long) value;
             }
         }
-        throw new BadUsage("give a time up to " + max / 1_000_000_000 + "s with its unit, as in 50ms, 1.5s");
+        throw new BadUsage("give a time up to " + max / 1_000_000_000
+                + "s with its unit, as in 50ms, 1.5s");
     }
 
     static double number(String text) {
@@ -60,7 +62,8 @@ final class Units {
 
     private static int endOfNumber(String text) {
         int end = 0;
-        while (end < text.length() && (Character.isDigit(text.charAt(end)) || text.charAt(end) == '.')) {
+        while (end < text.length()
+                && (Character.isDigit(text.charAt(end)) || text.charAt(end) == '.')) {
             end++;
         }
         return end;

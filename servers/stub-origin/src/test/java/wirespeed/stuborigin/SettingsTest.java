@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.EnumMap;
 import java.util.Map;
 import java.util.SplittableRandom;
@@ -14,6 +16,15 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 
 class SettingsTest {
+    /** The page shows the help as it is; a test keeps it true. */
+    @Test
+    void the_documentation_shows_this_help() throws Exception {
+        Path page = Path.of(System.getProperty("basedir", "."), "../../docs/http-server.md");
+        String text = Files.readString(page);
+        assertTrue(text.contains("```text\n" + Settings.help() + "```"),
+                "docs/http-server.md shows another help than --help of stub-origin");
+    }
+
     @ParameterizedTest
     @CsvSource(delimiter = '|', value = {
         "--latncy 1ms            | --latncy is not an option; did you mean --latency?",
