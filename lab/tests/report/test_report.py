@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
@@ -181,6 +182,21 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
         tables.write(run)
     with pytest.raises(StorageError, match=r"cannot write .*report\.html"):
         page.write(run)
+
+
+def test_remarks_of_trials_are_counted_and_accepted_noise_is_said(tmp_path):
+    run = make_run(KINDS["zuul"](), tmp_path)
+    for i, path in enumerate(sorted(run.glob("trials/*/trial.json"))[:3]):
+        trial = json.loads(path.read_text())
+        trial["notes"] = [f"other programs took {i + 3}.1 % of the cores"]
+        path.write_text(json.dumps(trial))
+    found = json.loads((run / "run.json").read_text())
+    found["argv"].append("--accept-noise")
+    (run / "run.json").write_text(json.dumps(found))
+    summary = load(run)
+    doubts = story.doubts(summary)
+    assert [text for text in doubts if text.startswith("In 3 valid trials: other programs took")]
+    assert any("Noise was accepted" in text for text in story.warnings(summary))
 
 
 def test_the_front_names_best_and_worst_and_counts_all(tmp_path):

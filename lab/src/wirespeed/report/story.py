@@ -5,6 +5,7 @@ Losses stand beside gains, means go over all compared cells, and nothing is pick
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 
@@ -20,6 +21,7 @@ from wirespeed.results.summary import (
 )
 from wirespeed.units import duration_for_people
 
+NOTES_MAX = 12  # kinds of remarks shown; all are in trials/*/trial.json
 WORDS = ("gain", "loss", "no difference", "not decided", "not comparable")
 VERDICT_COUNTS = {
     "gain": ("gain", "gains"),
@@ -124,6 +126,11 @@ def warnings(summary: Summary) -> list[str]:
             "Idle states were not held off. With few connections a core, a stack that sleeps pays "
             "for every wake-up, so such cells are not compared."
         )
+    if "--accept-noise" in run.argv:
+        found.append(
+            "Noise was accepted (--accept-noise): trials beside other programs count. "
+            "The run shows that everything works, not how fast it is."
+        )
     if run.plan.order == "blocked":
         found.append(
             "The order was blocked: all trials of one stack, then all of the next. Drift of the "
@@ -140,6 +147,7 @@ def doubts(summary: Summary) -> list[str]:
         *_little(summary),
         *_superlinear(summary),
         *_errors(summary),
+        *_notes(summary),
     ]
 
 
@@ -197,6 +205,17 @@ def _errors(summary: Summary) -> list[str]:
             total = sum(trial.metrics[metric] or 0 for trial in trials)
             found.append(f"{total:,.0f} {what} in {wording.count(len(trials), 'valid trial')}.")
     return found
+
+
+def _notes(summary: Summary) -> list[str]:
+    """What trials remarked, the same remark with other figures counted once."""
+    groups: dict[str, list[str]] = {}
+    for trial in summary.valid:
+        for note in trial.notes:
+            groups.setdefault(re.sub(r"[\d.,]+", "#", note), []).append(note)
+    ordered = sorted(groups.values(), key=len, reverse=True)
+    found = [f"In {wording.count(len(n), 'valid trial')}: {n[0]}" for n in ordered[:NOTES_MAX]]
+    return [text if text.endswith(".") else f"{text}." for text in found]
 
 
 def unmeasured(summary: Summary) -> list[tuple[str, str, int, str]]:
