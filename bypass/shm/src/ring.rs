@@ -154,6 +154,14 @@ impl<'a> Ring<'a> {
         Ok(count)
     }
 
+    /// [`push`](Self::push) of memory of ours.
+    pub fn push_slice(&self, bytes: &[u8]) -> Result<usize, Broken> {
+        let at = bytes.as_ptr().cast_mut().cast();
+        let piece = [libc::iovec { iov_base: at, iov_len: bytes.len() }];
+        // SAFETY: the slice is readable; pushing only reads.
+        unsafe { Pieces::new(&piece) }.map_or(Ok(0), |mut pieces| self.push(&mut pieces))
+    }
+
     /// Where the next bytes go, for a producer that fills the ring itself, e.g. from a file: at
     /// most `limit` bytes that lie together.
     pub fn hole(&self, limit: usize) -> Result<(*mut u8, usize), Broken> {

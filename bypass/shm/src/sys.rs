@@ -344,3 +344,9 @@ pub fn seek(fd: i32, offset: i64, whence: i32) -> Result<i64> {
     unsafe { call(libc::SYS_lseek, [fd as usize, offset as usize, whence as usize, 0, 0, 0]) }
         .map(|at| at as i64)
 }
+
+/// pread(2) into a slice.
+pub fn read_at(fd: i32, bytes: &mut [u8], offset: i64) -> Result<usize> {
+    // SAFETY: the slice is writable for its length.
+    unsafe { pread(fd, bytes.as_mut_ptr(), bytes.len(), offset) }
+}

@@ -14,7 +14,7 @@ use bypass_shm::sys as kernel;
 
 use crate::peer::{self, Peer};
 use crate::table::{self, Entry};
-use crate::{connect, epoll, listener, pool, process, service, sockets, stream, wait};
+use crate::{connect, content, epoll, listener, pool, process, service, sockets, stream, wait};
 
 /// What the parent has prepared.
 pub struct Prepared {
@@ -43,6 +43,7 @@ pub fn prepare() -> Option<Prepared> {
         Box::new(sockets::hold()),
         Box::new(peer::hold()),
         Box::new(wait::hold()),
+        Box::new(content::hold()),
     ];
     Some(Prepared { number, places, locks })
 }

@@ -9,6 +9,7 @@
 //! Every operation answers with an [`Outcome`]; errno is somebody else's business.
 
 pub mod connect;
+pub mod content;
 pub mod descriptors;
 pub mod epoll;
 pub mod fork;

@@ -282,11 +282,19 @@ impl Listener {
     }
 
     fn take(&self) -> Option<(Arc<Peer>, usize)> {
-        let peers = self.peers.lock().ok()?;
-        peers.iter().find_map(|peer| {
+        let mut peers = self.peers.lock().ok()?;
+        let found = peers.iter().find_map(|peer| {
             let slot = accept_queue::take(&peer.segment, peer.process_index())?;
             Some((peer.clone(), slot))
-        })
+        })?;
+        let is_over = |peer: &Peer| {
+            peer.is_stale.load(Ordering::Relaxed) && peer.segment.queue().waiting() == 0
+        };
+        if peers.iter().any(|peer| is_over(peer)) {
+            peers.retain(|peer| !is_over(peer));
+            self.generation.fetch_add(1, Ordering::SeqCst);
+        }
+        Some(found)
     }
 }
 
@@ -378,6 +386,9 @@ fn accept_shm(listener: &Listener, from: &Socket, flags: i32) -> Result<Option<i
     socket.local.store(names.of[1].load());
     socket.remote.store(names.of[0].load());
     attach(fd, index, &peer, slot);
+    if peer.is_stale.load(Ordering::SeqCst) {
+        peer.bury_in(slot);
+    }
     process::count(Counter::AcceptsShm, 1);
     Ok(Some(fd))
 }

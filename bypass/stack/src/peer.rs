@@ -179,6 +179,18 @@ impl Peer {
         self.segment.leave(other, index);
     }
 
+    /// A connection accepted after its client had ended: what the dead alone held is over.
+    pub fn bury_in(&self, slot: usize) {
+        let other = 1 - self.side;
+        let place = self.segment.slot(slot);
+        for index in 0..bypass_shm::layout::PROCESSES {
+            let is_gone = self.segment.process(other, index) == 0;
+            if is_gone && drop_holder(place, other, 1 << index, FIN) {
+                place.meta.holders[other].store(0, Ordering::SeqCst);
+            }
+        }
+    }
+
     /// The listener is gone for good: connections that nobody accepted are reset.
     pub fn reset_unaccepted(&self) {
         for slot in self.occupied() {

@@ -4,7 +4,7 @@ use bypass_shm::sys as kernel;
 
 use crate::stream::{self, broken_pipe};
 use crate::wait::{Deadline, For};
-use crate::{sockets, Outcome};
+use crate::{content, sockets, Outcome};
 
 /// Most that one call moves, as in the kernel.
 const CALL_BYTES_MAX: usize = 0x7fff_f000;
@@ -12,6 +12,7 @@ const CALL_BYTES_MAX: usize = 0x7fff_f000;
 /// Sends up to `count` bytes of `file` from `offset` on; returns how many were sent.
 pub fn send(socket: i32, file: i32, offset: i64, count: usize) -> Outcome {
     let wanted = count.min(CALL_BYTES_MAX);
+    let content = if offset >= 0 { content::of(file) } else { None };
     let mut done = 0usize;
     while done < wanted {
         let stream = match stream::find(socket) {
@@ -19,7 +20,10 @@ pub fn send(socket: i32, file: i32, offset: i64, count: usize) -> Outcome {
             Err(outcome) => return if done > 0 { Outcome::Done(done as isize) } else { outcome },
         };
         let at = offset + done as i64;
-        let attempt = stream.writing(|| fill(&stream, file, at, wanted - done));
+        let attempt = stream.writing(|| match &content {
+            Some(content) => copy(&stream, content, at, wanted - done),
+            None => fill(&stream, file, at, wanted - done),
+        });
         let error = match attempt {
             Ok(Filled::Bytes(count)) => {
                 done += count;
@@ -42,6 +46,35 @@ enum Filled {
     Bytes(usize),
     Full,
     End,
+}
+
+/// Copies from a file's content under the writer's lock.
+fn copy(
+    stream: &stream::Stream,
+    content: &[u8],
+    offset: i64,
+    wanted: usize,
+) -> Result<Filled, i32> {
+    let rest = content.get(offset as usize..).unwrap_or_default();
+    let rest = &rest[..rest.len().min(wanted)];
+    if stream.check_writable()?.is_some() {
+        return Ok(Filled::Bytes(rest.len()));
+    }
+    if rest.is_empty() {
+        return Ok(Filled::End);
+    }
+    let ring = stream.outbound();
+    let broken = |_| libc::ECONNRESET;
+    let mut pushed = ring.push_slice(rest).map_err(broken)?;
+    if pushed < rest.len() {
+        ring.want_space();
+        pushed += ring.push_slice(&rest[pushed..]).map_err(broken)?;
+    }
+    if pushed == 0 {
+        return Ok(Filled::Full);
+    }
+    stream.publish(pushed);
+    Ok(Filled::Bytes(pushed))
 }
 
 /// Reads into free ring space under the writer's lock.

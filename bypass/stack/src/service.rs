@@ -371,7 +371,10 @@ fn client_ended(peer: &Arc<Peer>) {
         return;
     }
     for listener in listener::all().iter().filter(|listener| listener.inode == peer.inode) {
-        listener.forget(peer);
+        // What it left in the queue can still be accepted and read, as in the kernel.
+        if peer.segment.queue().waiting() == 0 {
+            listener.forget(peer);
+        }
     }
     peer::forget(peer);
 }

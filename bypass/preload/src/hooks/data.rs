@@ -110,7 +110,15 @@ pub unsafe extern "C" fn recvfrom(
         return kernel();
     }
     // SAFETY: the caller's buffer.
-    finish(unsafe { get(fd, at, length, flags) }, kernel)
+    let result = finish(unsafe { get(fd, at, length, flags) }, kernel);
+    // SAFETY: null or a length, by recvfrom(2).
+    if let Some(address_length) = unsafe { address_length.as_mut() } {
+        if result >= 0 && !address.is_null() && !table::is_kernel(fd) {
+            // A stream has no sender's address.
+            *address_length = 0;
+        }
+    }
+    result
 }
 
 #[no_mangle]
