@@ -230,6 +230,11 @@ fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) {
             }
             remove(fd);
         }
+        (Role::Greeting(_), Message::Welcome { .. }) => {}
+        (Role::Greeting(peer), Message::Refuse { .. }) => {
+            abandoned(peer);
+            remove(fd);
+        }
         (Role::Stranger, Message::Adopted { segment, side, index }) => {
             let own_side = 1 - (side as usize & 1);
             match peer::find(segment, own_side) {
@@ -269,8 +274,12 @@ fn greeted(
         return Err(Reason::OtherUser);
     }
     let segment = take_segment(fd).ok_or(Reason::PeerProtocol)?;
-    let peer = listener.adopt(segment).ok_or(Reason::Limit)?;
-    listener.tell_others(Message::Forward { inode: listener.inode }, &[peer.segment.fd()]);
+    let id = segment.id();
+    if let Some(peer) = listener.adopt(segment) {
+        listener.tell_others(Message::Forward { inode: listener.inode }, &[peer.segment.fd()]);
+    } else if listener.peers().iter().all(|peer| peer.segment.id() != id) {
+        return Err(Reason::Limit);
+    }
     let backlog = u64::from(listener.backlog.load(Ordering::Relaxed));
     let welcome = Message::Welcome { process: process::number(), backlog };
     let proof = listener.fd.load(Ordering::Relaxed);
@@ -346,12 +355,23 @@ fn ended(role: Role) {
     }
 }
 
-/// The holder that we greeted is gone. If nobody answers the door any more, nobody will accept.
+/// The holder that we greeted is gone. Another one gets the segment, with what waits in it, as the
+/// kernel's queue belongs to all who hold the socket; if nobody has the door, nobody will accept.
 fn holder_ended(peer: &Arc<Peer>) {
-    peer.is_stale.store(true, Ordering::SeqCst);
-    if link::knock(&Name::of_listener(peer.inode)).is_err() {
-        peer.reset_unaccepted();
+    let hello = Message::Greet { version: VERSION, client: process::number() };
+    let again = link::knock(&Name::of_listener(peer.inode)).and_then(|link| {
+        link::send(link.0, hello, &[peer.segment.fd()])?;
+        Ok(link)
+    });
+    match again {
+        Ok(link) => add_link(link, Role::Greeting(peer.clone())),
+        Err(_) => abandoned(peer),
     }
+}
+
+fn abandoned(peer: &Arc<Peer>) {
+    peer.is_stale.store(true, Ordering::SeqCst);
+    peer.reset_unaccepted();
     if peer.occupied().next().is_none() {
         peer::forget(peer);
     }
