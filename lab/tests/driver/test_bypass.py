@@ -21,16 +21,20 @@ def test_only_our_processes_count():
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "problem"),
+    ("before", "after", "segments", "problem"),
     [
-        (Served(1, 5, 1), Served(1, 105, 1), ""),
-        (Served(1, 5, 1), Served(1, 5, 101), "all 100 connections used the kernel"),
-        (Served(1, 5, 1), Served(1, 95, 11), "10 of 100 connections used the kernel"),
-        (Served(0, 0, 0), Served(0, 0, 0), "does not list it"),
+        (Served(1, 5, 1), Served(1, 105, 1), 2.0, ""),
+        (Served(1, 5, 1), Served(1, 5, 101), 2.0, "100 of 100 connections used the kernel"),
+        (Served(1, 5, 1), Served(1, 95, 11), 0.0, "10 of 100 connections used the kernel"),
+        (Served(0, 0, 0), Served(0, 0, 0), 0.0, "does not list it"),
+        # A forked worker is not counted: the kernel's segments tell.
+        (Served(1, 0, 0), Served(1, 0, 0), 0.01, ""),
+        (Served(1, 0, 0), Served(1, 0, 0), 2.0, "2.0 TCP segments a request"),
+        (Served(1, 0, 0), Served(1, 0, 0), None, "? TCP segments a request"),
     ],
 )
-def test_a_stack_that_fell_back_is_found(before, after, problem):
-    found = after.since(before).problem()
+def test_a_stack_that_fell_back_is_found(before, after, segments, problem):
+    found = after.since(before).problem(segments)
     assert problem in found if problem else not found
 
 

@@ -10,7 +10,7 @@ S = 1_000_000_000
 PARTS = [Part("app-0", "server", (0,)), Part("gen-0", "load", (1,))]
 
 
-def raw(t_s, idle0, idle1, app_us, gen_us, switches=0, lo_bytes=0, steal0=0):
+def raw(t_s, idle0, idle1, app_us, gen_us, switches=0, lo_bytes=0, steal0=0, segments=0):
     return {
         "t_ns": int(t_s * S),
         "text": {
@@ -22,6 +22,7 @@ def raw(t_s, idle0, idle1, app_us, gen_us, switches=0, lo_bytes=0, steal0=0):
             "  eth0: 100 1 0 0 0 0 0 0 200 1 0 0 0 0 0 0\n",
             "/proc/meminfo": "MemTotal: 2048 kB\nMemAvailable: 1024 kB\n",
             "/proc/pressure/cpu": "some avg10=0 avg60=0 avg300=0 total=5000\n",
+            "/proc/net/snmp": f"Tcp: A InSegs B\nTcp: 1 {segments} 2\n",
         },
         "process": {"app-0": [app_us, 10 * 2**20], "gen-0": [gen_us, 2**20]},
     }
@@ -77,6 +78,12 @@ def test_processes_that_share_a_core_are_not_foreign_to_each_other():
 def test_steal_is_the_worst_of_our_cores():
     samples = [raw(0, 0, 0, 0, 0), raw(1, 0, 100, 900_000, 0, steal0=10)]
     assert window.of_window(samples, 0, S, PARTS).values["steal"] == pytest.approx(0.1)
+
+
+def test_segments_of_the_kernel_are_a_rate():
+    samples = [raw(0, 0, 0, 0, 0), raw(2, 0, 0, 0, 0, segments=5000)]
+    usage = window.of_window(samples, 0, 2 * S, PARTS)
+    assert usage.values["tcp_segments"] == pytest.approx(2500)
 
 
 def test_without_samples_nothing_is_said():

@@ -18,6 +18,7 @@ from wirespeed.errors import ProcessError
 
 SCHEMA = "bypass-stat/1"
 _ANSWER_S = 10.0
+SEGMENTS_PER_REQUEST_MAX = 0.1  # the kernel needs at least one each way for a request
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,21 @@ class Served:
     def since(self, before: Served) -> Served:
         return Served(self.processes, self.shm - before.shm, self.kernel - before.kernel)
 
-    def problem(self) -> str:
-        """Why the trial does not show the stack that it claims to; empty when it does."""
+    def problem(self, segments_per_request: float | None) -> str:
+        """Why the trial does not show the stack that it claims to; empty when it does.
+
+        Processes that were forked may not be counted; then the kernel's own count of TCP
+        segments in the window decides.
+        """
         if self.processes == 0:
             return "the server is not accelerated: bypass stat does not list it"
-        if self.shm <= 0:
-            return f"the server is accelerated, but all {self.kernel} connections used the kernel"
         if self.kernel > 0:
             return f"{self.kernel} of {self.kernel + self.shm} connections used the kernel"
+        if self.shm > 0:
+            return ""
+        if segments_per_request is None or segments_per_request > SEGMENTS_PER_REQUEST_MAX:
+            seen = "?" if segments_per_request is None else f"{segments_per_request:.1f}"
+            return f"the kernel carried {seen} TCP segments a request, so it was not bypassed"
         return ""
 
 

@@ -13,7 +13,8 @@ SAMPLES_MAX = 100000  # bounds memory: 2.7 hours at 10 Hz
 class Sampler:
     """Reads /proc with files kept open: one pread each, 0.1 ms a sample."""
 
-    SYSTEM = ("/proc/stat", "/proc/loadavg", "/proc/net/dev", "/proc/meminfo", "/proc/pressure/cpu")
+    SYSTEM = ("/proc/stat", "/proc/loadavg", "/proc/net/dev", "/proc/meminfo", "/proc/pressure/cpu",
+              "/proc/net/snmp")
 
     def __init__(self):
         self.files = {}

@@ -20,6 +20,7 @@ class Snapshot:
     switches: float
     network_bytes: float
     pressure_us: float
+    tcp_segments: float  # that the kernel received: flat while a stack bypasses it
     process_cpu_s: dict[str, float]
     running: float
     loadavg: float
@@ -40,6 +41,7 @@ def snapshot(raw: dict[str, Any]) -> Snapshot:
         running=_line(stat, "procs_running"),
         network_bytes=_network(text.get("/proc/net/dev", "")),
         pressure_us=_pressure(text.get("/proc/pressure/cpu", "")),
+        tcp_segments=_tcp_segments(text.get("/proc/net/snmp", "")),
         loadavg=float((text.get("/proc/loadavg", "").split() or ["0"])[0]),
         memory_mib=_memory(text.get("/proc/meminfo", "")),
         process_cpu_s={name: values[0] / 1e6 for name, values in raw["process"].items()},
@@ -85,6 +87,14 @@ def _pressure(text: str) -> float:
         if field.startswith("total="):
             return float(field[6:])
     return 0.0
+
+
+def _tcp_segments(text: str) -> float:
+    """InSegs of /proc/net/snmp: a line of names, then a line of values."""
+    rows = [line.split() for line in text.splitlines() if line.startswith("Tcp:")]
+    if len(rows) < 2 or "InSegs" not in rows[0]:
+        return 0.0
+    return float(rows[1][rows[0].index("InSegs")])
 
 
 def _memory(text: str) -> float:

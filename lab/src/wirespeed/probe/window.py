@@ -85,6 +85,7 @@ def _at(shots: Sequence[Snapshot], t_ns: int) -> Snapshot:
         switches=mix(before.switches, after.switches),
         network_bytes=mix(before.network_bytes, after.network_bytes),
         pressure_us=mix(before.pressure_us, after.pressure_us),
+        tcp_segments=mix(before.tcp_segments, after.tcp_segments),
         process_cpu_s=mix_all(before.process_cpu_s, after.process_cpu_s),
         running=after.running,
         loadavg=after.loadavg,
@@ -136,6 +137,7 @@ def _system(
         "network_mbps": (last.network_bytes - first.network_bytes) * 8 / 1e6 / seconds,
         "memory_mib": sum(shot.memory_mib for shot in levels) / len(levels),
         "runqueue": sum(shot.running for shot in levels) / len(levels),
+        "tcp_segments": (last.tcp_segments - first.tcp_segments) / seconds,
         "psi": (last.pressure_us - first.pressure_us) / 1e6 / seconds,
     }
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from wirespeed.driver import bypass, stack
+from wirespeed.driver.base import Figures
 from wirespeed.driver.bypass import Served
+from wirespeed.probe.window import Usage
 from wirespeed.runner.life import Life
 
 
@@ -27,7 +31,12 @@ def served(life: Life) -> Served | None:
     return bypass.served(life.schedule.place.root, pids)
 
 
-def problem(before: Served | None, after: Served | None) -> str:
+def problem(
+    before: Served | None, after: Served | None, usage: Usage | None, figures: Iterable[Figures]
+) -> str:
+    """Why this trial does not show the stack that it names; empty when it does or need not."""
     if before is None or after is None:
         return ""
-    return after.since(before).problem()
+    rps = sum(one.rps for one in figures)
+    segments = usage.values["tcp_segments"] / rps if usage and rps else None
+    return after.since(before).problem(segments)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from wirespeed.driver import jvm
 from wirespeed.driver.base import Figures
+from wirespeed.driver.bypass import Served
 from wirespeed.errors import StorageError
 from wirespeed.probe import gc, window
 from wirespeed.probe.window import Part, Usage
@@ -66,12 +67,12 @@ def measure(life: Life, order: Order, memory: Memory) -> Trial:
             min(times.warmup_s, STEP_WARMUP_S),
             beat_s(life, times.duration_s),
         )
-        fell_back = proof.problem(before, proof.served(life))
+        served = (before, proof.served(life))
     finally:
         life.host.ask("release_idle")
     after_ms = canary(life)
     seen = _canary_of(before_ms, after_ms)
-    return _Record(life, order, done, seen, warmup, fell_back).make(memory)
+    return _Record(life, order, done, seen, warmup, served).make(memory)
 
 
 def beat_s(life: Life, duration_s: float) -> float:
@@ -99,10 +100,10 @@ class _Record:
         done: Generated,
         canary_seen: Canary | None,
         warmup: list[float],
-        fell_back: str,
+        served: tuple[Served | None, Served | None],
     ) -> None:
         self.life, self.order, self.done = life, order, done
-        self.canary, self.warmup, self.fell_back = canary_seen, warmup, fell_back
+        self.canary, self.warmup, self.served = canary_seen, warmup, served
         self.everyone: list[Started] = [*life.running, *done.started]
         self.parts = [
             Part(s.label, s.instance.role, tuple(s.instance.cores)) for s in self.everyone
@@ -131,7 +132,7 @@ class _Record:
             common_share=measured.length_ns / longest if longest else 1.0,
             shared_cores=self.order.planned.shared_cores,
             accept_noise=self.life.schedule.accept_noise,
-            fell_back=self.fell_back,
+            fell_back=proof.problem(*self.served, usage, self.done.figures.values()),
         )
 
     def _trial(self, measured: Window, usage: Usage | None, verdict: Verdict) -> Trial:
