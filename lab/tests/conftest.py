@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 FAKES = Path(__file__).parent / "fakes"
-PATIENCE_S = 60.0  # a loaded two-core machine
+PATIENCE_S = 180.0  # a loaded two-core machine
 
 RECIPE = """
 wirespeed = 1
@@ -65,7 +65,7 @@ class Checkout:
             "restart": "trial",
             "port": free_port(),
             "length": 16,
-            "within": "20s",
+            "within": "60s",
             "python": sys.executable,
             "server": FAKES / "server.py",
             "server_options": "".join(f', "{word}"' for word in server_options),

@@ -11,7 +11,7 @@ from wirespeed.errors import BusyError, HostError
 from wirespeed.host import local
 
 SPAWNS = "setsid sleep 500 & sleep 500 & exec sleep 500"
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 def sleepers(mark):

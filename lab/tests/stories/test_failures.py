@@ -5,9 +5,12 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
+
+PATIENCE_S = 180  # a loaded two-core machine
 
 
 def one_line(err, part):
@@ -19,7 +22,7 @@ def one_line(err, part):
 
 def test_a_run_measures_every_cell_and_leaves_nothing(checkout):
     process = checkout.start("run", checkout.recipe(repeat=2))
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     assert checkout.run_json()["state"] == "done"
     trials = checkout.trials()
@@ -34,10 +37,10 @@ def test_ctrl_c_in_a_trial_keeps_what_is_finished_and_resume_completes(checkout,
     process = checkout.start("run", recipe)
     checkout.wait_for_trials(1, process)
     interrupt(process)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     line = one_line(err, "stopped")
-    assert "1 finished trials are kept" in line or "2 finished trials are kept" in line
+    assert "finished trials are kept; go on with: wirespeed run --resume" in line
     assert checkout.nothing_left(process.pid)
     assert checkout.run_json()["state"] == "interrupted"
     before = {trial["key"]: trial["t_start"] for trial in checkout.trials()}
@@ -55,7 +58,7 @@ def test_kill_9_of_the_lab_leaves_no_process_and_recover_tidies_up(checkout):
     process = checkout.start("run", recipe)
     checkout.wait_for_trials(1, process)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
     assert checkout.nothing_left(process.pid)
     assert checkout.run_json()["state"] == "running"
     name = checkout.latest.name
@@ -73,7 +76,7 @@ def test_a_run_that_was_killed_is_mentioned_by_the_next(checkout):
     process = checkout.start("run", recipe)
     checkout.wait_for_trials(1, process)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
     name = checkout.latest.name
     assert checkout.nothing_left(process.pid)
     code, _, err = checkout.call("run", recipe, "--only", "connections=1")
@@ -84,7 +87,7 @@ def test_a_run_that_was_killed_is_mentioned_by_the_next(checkout):
 def test_a_server_that_dies_in_every_trial_is_invalid_and_the_run_goes_on(checkout):
     recipe = checkout.recipe(connections=[1, 2], server_options=["--die-after", "3"])
     process = checkout.start("run", recipe)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     line = one_line(err, "stayed invalid")
     assert "app-0 died (exit code 3): the fake server dies as it was told" in line
@@ -95,9 +98,9 @@ def test_a_server_that_dies_in_every_trial_is_invalid_and_the_run_goes_on(checko
 
 
 def test_a_server_that_never_becomes_ready_ends_the_run_with_what_it_said(checkout):
-    recipe = checkout.recipe(server_options=["--status", "503"], within="1s")
+    recipe = checkout.recipe(server_options=["--status", "503"])
     process = checkout.start("run", recipe)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert "status 503, wanted 200" in one_line(err, "never became ready")
     assert checkout.run_json()["state"] == "failed"
@@ -105,14 +108,14 @@ def test_a_server_that_never_becomes_ready_ends_the_run_with_what_it_said(checko
 
 
 def test_a_server_that_listens_but_never_answers_is_not_ready(checkout):
-    recipe = checkout.recipe(server_options=["--silent"], within="1s")
+    recipe = checkout.recipe(server_options=["--silent"], within="8s")
     code, _, err = checkout.call("run", recipe)
     assert code == 1
     assert "timed out" in one_line(err, "never became ready")
 
 
 def test_a_server_with_the_wrong_payload_is_not_ready(checkout):
-    recipe = checkout.recipe(server_options=["--payload", "15"], within="1s")
+    recipe = checkout.recipe(server_options=["--payload", "15"])
     code, _, err = checkout.call("run", recipe)
     assert code == 1
     assert "a body of 15 bytes, wanted 16" in one_line(err, "never became ready")
@@ -144,7 +147,7 @@ def test_a_generator_that_fails_is_told_with_its_last_words(checkout):
 def test_a_server_that_ignores_term_is_killed_and_that_is_said(checkout):
     recipe = checkout.recipe(connections=[1], server_options=["--ignore-term"])
     process = checkout.start("run", recipe)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     one_line(err, "app-0 did not heed TERM")
     assert checkout.nothing_left(process.pid)
@@ -156,9 +159,10 @@ def test_two_runs_on_one_machine_exclude_each_other(checkout, interrupt):
     checkout_runs = checkout.runs
     while not list(checkout_runs.glob("*/trials")):
         assert process.poll() is None
+        time.sleep(0.01)
     code, _, err = checkout.call("run", deadline_trials)
     interrupt(process)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
     assert code == 1
     one_line(err, "is measuring on this machine")
 
@@ -168,7 +172,7 @@ def test_without_cgroups_nothing_is_left_either(checkout, interrupt):
     process = checkout.start("run", checkout.recipe(duration="500ms", server_options=["--fork"]))
     checkout.wait_for_trials(1, process)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
     assert checkout.nothing_left(process.pid)
 
 
@@ -183,7 +187,7 @@ def test_a_full_disk_ends_the_run_and_resume_completes_it(checkout, tmp_path):
         checkout.wait_for_trials(1, process)
         filler = small / "filler"
         fill(filler)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 1
         one_line(err, "the disk is full")
         assert checkout.nothing_left(process.pid)
@@ -211,7 +215,7 @@ def test_term_ends_a_run_like_ctrl_c(checkout):
     process = checkout.start("run", checkout.recipe(duration="700ms"))
     checkout.wait_for_trials(1, process)
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     one_line(err, "stopped")
     assert checkout.nothing_left(process.pid)
@@ -221,7 +225,7 @@ def test_a_run_on_another_machine_is_not_resumed(checkout, interrupt):
     process = checkout.start("run", checkout.recipe(duration="700ms"))
     checkout.wait_for_trials(1, process)
     interrupt(process)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
     path = checkout.latest / "run.json"
     path.write_text(path.read_text().replace('"kernel": "', '"kernel": "other-'))
     code, _, err = checkout.call("run", "--resume", "latest")

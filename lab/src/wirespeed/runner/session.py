@@ -35,6 +35,9 @@ from wirespeed.runner.plan import Schedule, Wishes
 from wirespeed.runner.watcher import Watcher
 
 
+NOISE_ACCEPTED = "Trials that other programs disturbed were kept and noted (--accept-noise)."
+
+
 @dataclass(frozen=True)
 class Source:
     """What is measured and where."""
@@ -148,7 +151,7 @@ def _describe(origin: Source, schedule: Schedule, run_dir: Path, host: Host) -> 
             times.duration_s,
             times.cooldown_s,
         ),
-        thinned=schedule.thinned,
+        thinned=schedule.thinned + ([NOISE_ACCEPTED] if schedule.accept_noise else []),
         fit=schedule.fit,
         facts=machine.facts(host, SEARCH_PATH),
         axes=recipe.axis_values(),
