@@ -18,6 +18,7 @@ from wirespeed.runner import recover as recovery
 from wirespeed.runner.plan import Schedule, Wishes
 from wirespeed.units import duration_for_people
 
+RUNS_COLUMNS = 120  # in a pipe, where nobody told the width
 CELLS_SHOWN_MAX = 400  # a plan longer than this is summed up
 
 
@@ -81,7 +82,8 @@ def recipes() -> None:
 def runs(folder: Path) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("run", "recipe", "state", "trials", "commit"):
-        table.add_column(heading)
+        # The run's name is what the next command is given, so it is never cut.
+        table.add_column(heading, no_wrap=True)
     for run_dir in store.list_runs(folder):
         try:
             run = store.read_run(run_dir)
@@ -90,8 +92,11 @@ def runs(folder: Path) -> None:
             continue
         done = sum(1 for _ in (run_dir / "trials").glob("*/trial.json"))
         total = sum(line.state == "planned" for line in store.read_plan(run_dir))
+        table.columns[0].min_width = max(table.columns[0].min_width or 0, len(run_dir.name))
         table.add_row(run_dir.name, run.recipe, run.state, f"{done} of {total}", run.commit)
     console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, RUNS_COLUMNS)
     console.print(table if table.row_count else f"no runs in {folder}")
 
 

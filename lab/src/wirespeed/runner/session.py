@@ -34,7 +34,6 @@ from wirespeed.runner.files import scratch_folder
 from wirespeed.runner.plan import Schedule, Wishes
 from wirespeed.runner.watcher import Watcher
 
-
 NOISE_ACCEPTED = "Trials that other programs disturbed were kept and noted (--accept-noise)."
 
 
