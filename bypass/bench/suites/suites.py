@@ -21,7 +21,7 @@ import curl_matrix
 import datastores
 
 HERE = Path(__file__).resolve().parent
-MINUTES_MAX_OF_MODULE = 8
+MINUTES_MAX_OF_MODULE = 4
 RESTARTS_MAX = 12
 
 CPYTHON = ("test.test_socket", "test.test_selectors", "test.test_ssl", "test.test_socketserver",

@@ -381,9 +381,14 @@ fn client_ended(peer: &Arc<Peer>) {
     peer.is_stale.store(true, Ordering::SeqCst);
     for index in 0..bypass_shm::layout::PROCESSES {
         let number = peer.segment.process(0, index);
-        // Forked children of the client may live on; they are found at their own doors.
-        if number != 0 && link::knock(&Name::of_process(number)).is_err() {
-            peer.bury(index);
+        if number == 0 {
+            continue;
+        }
+        // Forked children of the client may live on; they are found at their own doors. A process
+        // that is ending closes its link before its door: whoever answers is watched again.
+        match link::knock(&Name::of_process(number)) {
+            Ok(link) => add_link(link, Role::Adopted(peer.clone())),
+            Err(_) => peer.bury(index),
         }
     }
     let is_alone = (0..bypass_shm::layout::PROCESSES).all(|i| peer.segment.process(0, i) == 0);
