@@ -10,6 +10,7 @@ import io.netty.channel.nio.NioIoHandler;
 import io.netty.channel.socket.nio.NioServerSocketChannel;
 import io.netty.channel.uring.IoUring;
 import io.netty.channel.uring.IoUringIoHandler;
+import io.netty.channel.uring.IoUringIoHandlerConfig;
 import io.netty.channel.uring.IoUringServerSocketChannel;
 
 /** A transport; one that is not available is refused, never replaced by another. */
@@ -39,7 +40,7 @@ enum Transport {
     IO_URING(IoUringServerSocketChannel.class) {
         @Override
         IoHandlerFactory handler() {
-            return IoUringIoHandler.newFactory();
+            return IoUringIoHandler.newFactory(new IoUringIoHandlerConfig().setRingSize(RING_SIZE));
         }
 
         @Override
@@ -48,6 +49,11 @@ enum Transport {
         }
     };
 
+    /**
+     * A read and a write of a thousand connections fit: with the default of 128 the kernel is entered
+     * in between, which costs 7 % of the CPU time at 1000 connections.
+     */
+    private static final int RING_SIZE = 4096;
     final Class<? extends ServerChannel> channel;
 
     Transport(Class<? extends ServerChannel> channel) {
