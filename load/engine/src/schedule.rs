@@ -121,7 +121,7 @@ impl Schedule {
         loop {
             let part = self.curve.parts.get(self.part)?;
             if self.lambda < part.before + part.count() {
-                return Some(part.time_at(self.lambda) as u64);
+                return Some(part.time_at(self.lambda).round() as u64);
             }
             self.part += 1;
         }
@@ -169,7 +169,7 @@ impl Schedule {
     pub fn ahead_ns(&self, ahead: u64) -> Option<u64> {
         let lambda = self.lambda + (ahead * self.threads) as f64;
         let part = self.curve.parts.iter().find(|part| lambda < part.before + part.count())?;
-        Some(part.time_at(lambda) as u64)
+        Some(part.time_at(lambda).round() as u64)
     }
 }
 

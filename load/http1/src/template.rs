@@ -43,8 +43,9 @@ impl Template {
         self.head.clear();
         let body_bytes = match head.framing {
             Framing::None => 0,
-            Framing::Length(length) => length,
-            Framing::Chunked | Framing::UntilClose => return,
+            // sums with the head's length must not overflow
+            Framing::Length(length) if length <= u64::MAX / 2 => length,
+            Framing::Length(_) | Framing::Chunked | Framing::UntilClose => return,
         };
         if head.tolerated || bytes.len() > TEMPLATE_MAX_BYTES {
             return;
