@@ -10,7 +10,7 @@ LENGTH = 200_000
 
 async def server():
     finished = asyncio.Event()
-    digests = []
+    digests, ended = [], []
 
     async def serve(reader, writer):
         data = await reader.read(-1)
@@ -20,7 +20,8 @@ async def server():
         writer.write_eof()
         writer.close()
         await writer.wait_closed()
-        if len(digests) == CLIENTS:
+        ended.append(writer)
+        if len(ended) == CLIENTS:
             finished.set()
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)

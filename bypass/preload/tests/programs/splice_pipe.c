@@ -5,7 +5,8 @@ static void server(void) {
     int fd = serve_one(), pipes[2];
     need(pipe(pipes) == 0, "pipe");
     need(write(pipes[1], "through a pipe", 14) == 14, "write");
-    result("pipe to socket", splice(pipes[0], NULL, fd, NULL, 14, 0));
+    if (result("pipe to socket", splice(pipes[0], NULL, fd, NULL, 14, 0)) == -1)
+        exit(3);
     meet();
     wait_for(fd, POLLIN);
     result("socket to pipe", splice(fd, NULL, pipes[1], NULL, 4, 0));
