@@ -19,7 +19,12 @@ pub fn help() -> String {
     for group in Group::ALL {
         let _ = writeln!(text, "\n{}:", group.title());
         for entry in TABLE.iter().filter(|entry| entry.group == group) {
-            let _ = writeln!(text, "{:<COLUMN$} {}", left_column(entry), with_default(entry));
+            let _ = writeln!(
+                text,
+                "{:<COLUMN$} {}",
+                left_column(entry),
+                with_default(entry)
+            );
         }
     }
     text.push_str(
@@ -31,8 +36,12 @@ pub fn help() -> String {
 }
 
 fn left_column(entry: &Entry) -> String {
-    let short = entry.short.map_or("    ".to_string(), |letter| format!("-{letter}, "));
-    let value = entry.value.map_or(String::new(), |value| format!(" {value}"));
+    let short = entry
+        .short
+        .map_or("    ".to_string(), |letter| format!("-{letter}, "));
+    let value = entry
+        .value
+        .map_or(String::new(), |value| format!(" {value}"));
     format!("  {short}--{}{value}", entry.long)
 }
 
@@ -62,8 +71,12 @@ pub fn page() -> String {
             group.title()
         );
         for entry in TABLE.iter().filter(|entry| entry.group == group) {
-            let short = entry.short.map_or(String::new(), |letter| format!("`-{letter}` "));
-            let value = entry.value.map_or(String::new(), |value| format!(" {value}"));
+            let short = entry
+                .short
+                .map_or(String::new(), |letter| format!("`-{letter}` "));
+            let value = entry
+                .value
+                .map_or(String::new(), |value| format!(" {value}"));
             let meaning = entry.text.replace('|', "\\|");
             let _ = writeln!(
                 text,
@@ -104,10 +117,15 @@ pub fn completion(shell: &str) -> Option<String> {
 }
 
 fn fish_line(entry: &Entry) -> String {
-    let short = entry.short.map_or(String::new(), |letter| format!(" -s {letter}"));
+    let short = entry
+        .short
+        .map_or(String::new(), |letter| format!(" -s {letter}"));
     let value = if entry.value.is_some() { " -r" } else { "" };
     let about = entry.text.replace('\'', "\\'");
-    format!("complete -c wirespeed-load -l {}{short}{value} -d '{about}'\n", entry.long)
+    format!(
+        "complete -c wirespeed-load -l {}{short}{value} -d '{about}'\n",
+        entry.long
+    )
 }
 
 #[cfg(test)]
@@ -133,6 +151,9 @@ mod tests {
     fn the_options_page_is_up_to_date() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/load-options.md");
         let written = std::fs::read_to_string(path).expect("docs/load-options.md");
-        assert!(written == page(), "run: wirespeed-load options-page > docs/load-options.md");
+        assert!(
+            written == page(),
+            "run: wirespeed-load options-page > docs/load-options.md"
+        );
     }
 }

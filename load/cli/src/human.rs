@@ -20,7 +20,11 @@ pub struct Parts {
 pub fn banner(plan: &Plan, url: &str, connections: &str) -> String {
     let seconds = plan.duration_ns() as f64 / 1e9;
     // whole seconds as wrk prints them; ours may be shorter
-    let length = if seconds >= 1.0 { time_s(seconds) } else { time_us(seconds * 1e6) };
+    let length = if seconds >= 1.0 {
+        time_s(seconds)
+    } else {
+        time_us(seconds * 1e6)
+    };
     let threads = plan.threads;
     format!("Running {length} test @ {url}\n  {threads} threads and {connections} connections\n")
 }
@@ -30,7 +34,11 @@ pub fn report(plan: &Plan, outcome: &Outcome, parts: Parts) -> String {
     let mut text = String::new();
     let times = &outcome.total.times;
     let open = plan.open.is_some();
-    let latency = if open { &times.response } else { &times.service };
+    let latency = if open {
+        &times.response
+    } else {
+        &times.service
+    };
     let _ = writeln!(
         text,
         "  Thread Stats{:>6}{:>11}{:>8}{:>12}",
@@ -58,10 +66,17 @@ fn steps(text: &mut String, plan: &Plan, outcome: &Outcome) {
     if plan.steps.len() < 2 {
         return;
     }
-    let _ = writeln!(text, "\n  Step  Connections  Requests/sec       p50       p99       Max");
+    let _ = writeln!(
+        text,
+        "\n  Step  Connections  Requests/sec       p50       p99       Max"
+    );
     for (number, (step, interval)) in plan.steps.iter().zip(&outcome.steps).enumerate() {
         let times = &interval.times;
-        let latency = if plan.open.is_some() { &times.response } else { &times.service };
+        let latency = if plan.open.is_some() {
+            &times.response
+        } else {
+            &times.service
+        };
         let length_ns = interval.end_ns.saturating_sub(interval.start_ns).max(1) as f64;
         let rps = interval.counts.completed as f64 * 1e9 / length_ns;
         let value = |ns: u64| padded(&time_us(ns as f64 / 1e3), 10);
@@ -106,7 +121,11 @@ fn row(text: &mut String, name: &str, cells: [String; 3], within: Option<f64>) {
 
 fn latency_row(text: &mut String, latency: &Latency) {
     let within = (!latency.is_empty()).then(|| latency.share_within(1.0));
-    let cells = [latency.mean_ns(), latency.stdev_ns(), latency.max_ns() as f64];
+    let cells = [
+        latency.mean_ns(),
+        latency.stdev_ns(),
+        latency.max_ns() as f64,
+    ];
     row(text, "Latency", cells.map(|ns| time_us(ns / 1e3)), within);
 }
 
@@ -115,9 +134,17 @@ fn rate_row(text: &mut String, rates: &[f64]) {
     // an empty sum is -0
     let mean = (rates.iter().sum::<f64>() / n).max(0.0);
     let squares: f64 = rates.iter().map(|rate| (rate - mean).powi(2)).sum();
-    let deviation = if rates.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 };
+    let deviation = if rates.len() > 1 {
+        (squares / (n - 1.0)).sqrt()
+    } else {
+        0.0
+    };
     let max = rates.iter().copied().fold(0.0, f64::max);
-    let within = rates.iter().filter(|rate| (*rate - mean).abs() <= deviation).count() as f64 / n;
+    let within = rates
+        .iter()
+        .filter(|rate| (*rate - mean).abs() <= deviation)
+        .count() as f64
+        / n;
     let within = (!rates.is_empty()).then_some(within);
     row(text, "Req/Sec", [mean, deviation, max].map(metric), within);
 }
@@ -126,7 +153,11 @@ fn distribution(text: &mut String, latency: &Latency, censored: &Latency) {
     text.push_str("  Latency Distribution\n");
     for percent in [50.0, 75.0, 90.0, 99.0] {
         let value_ns = latency.at_ns(percent / 100.0);
-        let bound = if is_bound(value_ns, censored) { " (at least)" } else { "" };
+        let bound = if is_bound(value_ns, censored) {
+            " (at least)"
+        } else {
+            ""
+        };
         let value = padded(&time_us(value_ns as f64 / 1e3), 10);
         let _ = writeln!(text, "{percent:>7.0}%{value}{bound}");
     }
@@ -160,5 +191,9 @@ fn totals(text: &mut String, outcome: &Outcome) {
         let _ = writeln!(text, "  Non-2xx or 3xx responses: {failed}");
     }
     let _ = writeln!(text, "Requests/sec: {:>9.2}", outcome.rps());
-    let _ = writeln!(text, "Transfer/sec: {:>10}B", binary(outcome.bytes_per_second()));
+    let _ = writeln!(
+        text,
+        "Transfer/sec: {:>10}B",
+        binary(outcome.bytes_per_second())
+    );
 }

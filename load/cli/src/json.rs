@@ -99,7 +99,11 @@ fn plan_value(plan: &Plan) -> Value {
 
 fn totals(plan: &Plan, outcome: &Outcome) -> Value {
     let counts = &outcome.total.counts;
-    let unsent: u64 = outcome.threads.iter().map(|thread| thread.ending.unsent).sum();
+    let unsent: u64 = outcome
+        .threads
+        .iter()
+        .map(|thread| thread.ending.unsent)
+        .sum();
     json!({
         "due": plan.open.as_ref().map(|_| counts.due + unsent),
         "sent": counts.sent,
@@ -118,8 +122,13 @@ fn totals(plan: &Plan, outcome: &Outcome) -> Value {
 }
 
 fn statuses(counts: &Counts) -> Map<String, Value> {
-    let seen = counts.status.iter().enumerate().filter(|(_, count)| **count > 0);
-    seen.map(|(code, count)| (code.to_string(), json!(count))).collect()
+    let seen = counts
+        .status
+        .iter()
+        .enumerate()
+        .filter(|(_, count)| **count > 0);
+    seen.map(|(code, count)| (code.to_string(), json!(count)))
+        .collect()
 }
 
 /// Errors by cause.

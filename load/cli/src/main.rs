@@ -37,7 +37,14 @@ fn main() -> ExitCode {
 fn refuse(refusal: Refusal, face: Face) -> u8 {
     match refusal {
         Refusal::Absent(text) => {
-            eprintln!("{}{text}", if face == Face::Own { "wirespeed-load: " } else { "" });
+            eprintln!(
+                "{}{text}",
+                if face == Face::Own {
+                    "wirespeed-load: "
+                } else {
+                    ""
+                }
+            );
             FAILED
         }
         Refusal::Usage(text) if face == Face::Own => {

@@ -6,15 +6,15 @@ use crate::options::Typed;
 use crate::series::{Live, Series};
 use crate::setup;
 use crate::spectrum;
-use crate::values::{choice, usage, Refusal};
 use crate::targets::Common;
+use crate::values::{choice, usage, Refusal};
 use load_engine::plan::Plan;
 use load_engine::run::{run, Outcome, Second};
+use load_engine::script::{Script, ScriptMain};
 use load_engine::sink::Sink;
+use load_engine::sys::epoll::Trigger;
 use load_engine::sys::lua::flush_output;
 use load_engine::sys::signal;
-use load_engine::script::{Script, ScriptMain};
-use load_engine::sys::epoll::Trigger;
 use load_engine::transport::{Plain, Tls, Transport};
 use load_engine::warnings::{self, Warning};
 use std::path::Path;
@@ -46,17 +46,33 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
     if face == Face::Wrk2 && !typed.has("rate") {
         return usage("Throughput MUST be specified with the --rate or -R option");
     }
-    let live = [("auto", Live::Auto), ("always", Live::Always), ("never", Live::Never)];
+    let live = [
+        ("auto", Live::Auto),
+        ("always", Live::Always),
+        ("never", Live::Never),
+    ];
     let live = choice(typed, "live", &live)?;
     let mut words = typed.words.clone();
-    let _sink = if typed.has("sink") { Some(start_sink(&mut words)?) } else { None };
+    let _sink = if typed.has("sink") {
+        Some(start_sink(&mut words)?)
+    } else {
+        None
+    };
     let script_arguments = split_off_arguments(typed, &mut words);
     let plan = setup::plan(typed, &words)?;
     let script = script(typed, script_arguments, face)?;
-    print!("{}", human::banner(&plan, &plan.targets[0].url, &connections(&plan)));
+    print!(
+        "{}",
+        human::banner(&plan, &plan.targets[0].url, &connections(&plan))
+    );
     signal::watch();
     let mut series = Series::new(&plan, live, typed.has("hlog"));
-    let run = Run { typed, arguments, plan: &plan, script: script.as_ref() };
+    let run = Run {
+        typed,
+        arguments,
+        plan: &plan,
+        script: script.as_ref(),
+    };
     if plan.targets.iter().all(|target| target.tls_name.is_none()) {
         return run.measure(&|| Plain, &mut series);
     }
@@ -80,8 +96,14 @@ fn split_off_arguments(typed: &Typed, words: &mut Vec<String>) -> Vec<String> {
     arguments
 }
 
-fn script(typed: &Typed, arguments: Vec<String>, face: Face) -> Result<Option<ScriptMain>, Refusal> {
-    let Some(file) = typed.last("script") else { return Ok(None) };
+fn script(
+    typed: &Typed,
+    arguments: Vec<String>,
+    face: Face,
+) -> Result<Option<ScriptMain>, Refusal> {
+    let Some(file) = typed.last("script") else {
+        return Ok(None);
+    };
     let text = match std::fs::read(file) {
         Ok(text) => text,
         // as wrk: said, and gone on without
@@ -92,12 +114,28 @@ fn script(typed: &Typed, arguments: Vec<String>, face: Face) -> Result<Option<Sc
         Err(error) => return usage(format!("--script: cannot read {file}: {error}")),
     };
     let url = load_http1::url::Url::parse(&arguments[0]);
-    let Some(url) = url else { return usage(format!("invalid URL: {}", arguments[0])) };
+    let Some(url) = url else {
+        return usage(format!("invalid URL: {}", arguments[0]));
+    };
     let common = Common::read(typed, 1)?;
     let open_loop = typed.has("rate");
-    let Common { method, headers, body, .. } = common;
+    let Common {
+        method,
+        headers,
+        body,
+        ..
+    } = common;
     let file = file.to_string();
-    let script = Script { file, text, arguments, url, method, headers, body, open_loop };
+    let script = Script {
+        file,
+        text,
+        arguments,
+        url,
+        method,
+        headers,
+        body,
+        open_loop,
+    };
     let main = ScriptMain::open(script).map_err(Refusal::Absent)?;
     if let Some(fault) = &main.fault {
         eprintln!("{fault}");
@@ -169,7 +207,10 @@ fn connections(plan: &Plan) -> String {
 
 fn parts(typed: &Typed) -> Parts {
     let uncorrected = typed.has("u_latency");
-    Parts { latency: typed.has("latency") || uncorrected, uncorrected }
+    Parts {
+        latency: typed.has("latency") || uncorrected,
+        uncorrected,
+    }
 }
 
 fn write_files(
@@ -184,7 +225,11 @@ fn write_files(
         Refusal::Absent(format!("--{name}: cannot write {path}: {error}"))
     };
     let times = &outcome.total.times;
-    let latency = if plan.open.is_some() { &times.response } else { &times.service };
+    let latency = if plan.open.is_some() {
+        &times.response
+    } else {
+        &times.service
+    };
     if let Some(path) = typed.last("json") {
         let document = json::document(plan, outcome, found, arguments);
         json::write(Path::new(path), &document).map_err(|error| unwritten("json", path, error))?;

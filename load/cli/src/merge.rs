@@ -11,13 +11,23 @@ use serde_json::{json, Map, Value};
 use std::path::Path;
 
 /// Parts of the plan that must be equal.
-const SAME: [&str; 8] =
-    ["mode", "rate_rps", "arrival", "connections", "depth", "duration_s", "warmup_s", "close"];
+const SAME: [&str; 8] = [
+    "mode",
+    "rate_rps",
+    "arrival",
+    "connections",
+    "depth",
+    "duration_s",
+    "warmup_s",
+    "close",
+];
 
 /// Reads, adds, prints, and writes if a file is named.
 pub fn merge(files: &[String], json: Option<&str>) -> Result<(), Refusal> {
     if files.len() < 2 {
-        return Err(Refusal::Usage("merge: needs at least two result files".to_string()));
+        return Err(Refusal::Usage(
+            "merge: needs at least two result files".to_string(),
+        ));
     }
     let documents: Result<Vec<Value>, Refusal> = files.iter().map(|file| read(file)).collect();
     let merged = add(&documents?, files).map_err(Refusal::Absent)?;
@@ -40,7 +50,10 @@ fn read(file: &str) -> Result<Value, Refusal> {
 fn add(documents: &[Value], files: &[String]) -> Result<Value, String> {
     for (document, file) in documents.iter().zip(files) {
         if document["schema"] != SCHEMA {
-            return Err(format!("merge: {file} has schema {}, not {SCHEMA}", document["schema"]));
+            return Err(format!(
+                "merge: {file} has schema {}, not {SCHEMA}",
+                document["schema"]
+            ));
         }
         for key in SAME {
             let (first, this) = (&documents[0]["plan"][key], &document["plan"][key]);
@@ -52,15 +65,22 @@ fn add(documents: &[Value], files: &[String]) -> Result<Value, String> {
             }
         }
     }
-    let (start_ns, end_ns) = common_window(documents).ok_or(
-        "merge: the runs have no time in common; start them with the same --start-at",
-    )?;
+    let (start_ns, end_ns) = common_window(documents)
+        .ok_or("merge: the runs have no time in common; start them with the same --start-at")?;
     let mut latency = Map::new();
     for name in ["service", "response", "lateness", "queue", "connect", "tls"] {
         latency.insert(name.to_string(), added(documents, name)?);
     }
-    let rps: f64 = documents.iter().map(|document| rate_within(document, start_ns, end_ns)).sum();
-    let sums = |key: &str| documents.iter().map(|d| &d[key]).fold(Value::Null, |a, b| plus(&a, b));
+    let rps: f64 = documents
+        .iter()
+        .map(|document| rate_within(document, start_ns, end_ns))
+        .sum();
+    let sums = |key: &str| {
+        documents
+            .iter()
+            .map(|d| &d[key])
+            .fold(Value::Null, |a, b| plus(&a, b))
+    };
     let mut plan = documents[0]["plan"].clone();
     plan["hosts"] = json!(documents.len());
     Ok(json!({
@@ -81,7 +101,10 @@ fn add(documents: &[Value], files: &[String]) -> Result<Value, String> {
 
 fn window(document: &Value) -> Option<(u64, u64)> {
     let start_ns = document["window"]["start_unix_ns"].as_u64()?;
-    Some((start_ns, start_ns + document["window"]["length_ns"].as_u64()?))
+    Some((
+        start_ns,
+        start_ns + document["window"]["length_ns"].as_u64()?,
+    ))
 }
 
 fn common_window(documents: &[Value]) -> Option<(u64, u64)> {
@@ -94,11 +117,16 @@ fn common_window(documents: &[Value]) -> Option<(u64, u64)> {
 
 /// Answers per second of one run within a time; a second that lies half in it counts half.
 fn rate_within(document: &Value, start_ns: u64, end_ns: u64) -> f64 {
-    let Some((own_start_ns, own_end_ns)) = window(document) else { return 0.0 };
-    let seconds = document["seconds"].as_array().map_or(&[][..], Vec::as_slice);
+    let Some((own_start_ns, own_end_ns)) = window(document) else {
+        return 0.0;
+    };
+    let seconds = document["seconds"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
     let mut completed = 0.0;
     for (number, second) in seconds.iter().enumerate() {
-        let at = |second: &Value| own_start_ns + (second["t_s"].as_f64().unwrap_or(0.0) * 1e9) as u64;
+        let at =
+            |second: &Value| own_start_ns + (second["t_s"].as_f64().unwrap_or(0.0) * 1e9) as u64;
         let from_ns = at(second);
         let to_ns = seconds.get(number + 1).map_or(own_end_ns, at);
         let within_ns = to_ns.min(end_ns).saturating_sub(from_ns.max(start_ns));
@@ -140,10 +168,19 @@ fn added(documents: &[Value], name: &str) -> Result<Value, String> {
 
 fn restored(latency: &Value) -> Option<Latency> {
     let text = latency["hdr_v2"].as_str()?;
-    let bytes = base64::engine::general_purpose::STANDARD.decode(text).ok()?;
-    let histogram = Deserializer::new().deserialize(&mut bytes.as_slice()).ok()?;
+    let bytes = base64::engine::general_purpose::STANDARD
+        .decode(text)
+        .ok()?;
+    let histogram = Deserializer::new()
+        .deserialize(&mut bytes.as_slice())
+        .ok()?;
     let mean_ns = latency["mean"].as_f64()?;
-    Some(Latency::restore(histogram, latency["min"].as_u64()?, latency["max"].as_u64()?, mean_ns))
+    Some(Latency::restore(
+        histogram,
+        latency["min"].as_u64()?,
+        latency["max"].as_u64()?,
+        mean_ns,
+    ))
 }
 
 fn summary(merged: &Value) -> String {
@@ -159,9 +196,15 @@ fn summary(merged: &Value) -> String {
         for quantile in ["0.5", "0.9", "0.99", "0.999"] {
             let value = latency["quantiles"][quantile].as_f64();
             let value = value.map_or("-".to_string(), |ns| time_us(ns / 1e3));
-            text += &format!("  p{} {value}", quantile.parse::<f64>().unwrap_or(0.0) * 100.0);
+            text += &format!(
+                "  p{} {value}",
+                quantile.parse::<f64>().unwrap_or(0.0) * 100.0
+            );
         }
-        text += &format!("  max {}\n", time_us(latency["max"].as_f64().unwrap_or(0.0) / 1e3));
+        text += &format!(
+            "  max {}\n",
+            time_us(latency["max"].as_f64().unwrap_or(0.0) / 1e3)
+        );
     }
     let rps = merged["rps"].as_f64().unwrap_or(0.0);
     text += &format!("  errors {}\n", merged["errors"]["total"]);
@@ -195,13 +238,19 @@ mod tests {
 
     #[test]
     fn counts_and_histograms_are_added_and_rates_summed() {
-        let results = [result(10_000_000_000, 100, 1_000_000), result(10_000_000_000, 300, 5_000_000)];
+        let results = [
+            result(10_000_000_000, 100, 1_000_000),
+            result(10_000_000_000, 300, 5_000_000),
+        ];
         let merged = add(&results, &names()).expect("they belong together");
         assert_eq!(merged["rps"], 400.0);
         assert_eq!(merged["totals"]["completed"], 800);
         assert_eq!(merged["errors"]["malformed"]["chunk"], 4);
         let service = &merged["latency"]["service"];
-        assert_eq!((service["count"].as_u64(), service["min"].as_u64()), (Some(800), Some(1_000_000)));
+        assert_eq!(
+            (service["count"].as_u64(), service["min"].as_u64()),
+            (Some(800), Some(1_000_000))
+        );
         // the mean of the medians would be 3 ms; of all answers the median is 5
         let median = service["quantiles"]["0.5"].as_f64().expect("a median");
         assert!((median / 5e6 - 1.0).abs() < 0.002, "{median}");
@@ -209,7 +258,10 @@ mod tests {
 
     #[test]
     fn rates_count_only_the_common_time() {
-        let results = [result(10_000_000_000, 100, 1), result(11_500_000_000, 300, 1)];
+        let results = [
+            result(10_000_000_000, 100, 1),
+            result(11_500_000_000, 300, 1),
+        ];
         let merged = add(&results, &names()).expect("they overlap");
         assert_eq!(merged["window"]["length_ns"], 500_000_000);
         assert_eq!(merged["rps"].as_f64().map(f64::round), Some(400.0));
@@ -222,7 +274,10 @@ mod tests {
         let mut other = result(10_000_000_000, 1, 1);
         other["plan"]["connections"] = json!(5);
         let text = add(&[result(10_000_000_000, 1, 1), other], &names()).expect_err("other plan");
-        assert_eq!(text, "merge: the plans differ: connections is 4 in a and 5 in b");
+        assert_eq!(
+            text,
+            "merge: the plans differ: connections is 4 in a and 5 in b"
+        );
         let mut old = result(10_000_000_000, 1, 1);
         old["schema"] = json!("wirespeed-load/0");
         assert!(add(&[old, result(1, 1, 1)], &names()).is_err());

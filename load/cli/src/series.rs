@@ -52,13 +52,21 @@ impl Series {
     /// Takes one second.
     pub fn take(&mut self, second: &Second) {
         let interval = &second.interval;
-        let times = if self.open { &interval.times.response } else { &interval.times.service };
+        let times = if self.open {
+            &interval.times.response
+        } else {
+            &interval.times.service
+        };
         let length_s = (interval.end_ns - interval.start_ns) as f64 / 1e9;
         let completed = interval.counts.completed;
         let rps = completed as f64 / length_s.max(1e-9);
         let errors = interval.counts.errors.total();
         let us = |quantile| times.at_ns(quantile) as f64 / 1e3;
-        let phase = if interval.phase == Phase::Warmup { "warmup" } else { "measured" };
+        let phase = if interval.phase == Phase::Warmup {
+            "warmup"
+        } else {
+            "measured"
+        };
         let _ = writeln!(
             self.csv,
             "{:.3},{length_s:.3},{phase},{},{completed},{rps:.1},{:.1},{:.1},{:.1},{errors}",

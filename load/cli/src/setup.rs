@@ -39,16 +39,26 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
         timeout_ns,
         depth,
         batch_latency: typed.has("batch_latency"),
-        open: stretches.map(|stretches| open_loop(typed, stretches)).transpose()?,
+        open: stretches
+            .map(|stretches| open_loop(typed, stretches))
+            .transpose()?,
         targets,
         sources: sources(typed)?,
         abort: typed.has("abort"),
         close: common.asks_to_close(),
-        trigger: choice(typed, "epoll", &[("edge", Trigger::Edge), ("level", Trigger::Level)])?,
+        trigger: choice(
+            typed,
+            "epoll",
+            &[("edge", Trigger::Edge), ("level", Trigger::Level)],
+        )?,
         wait: choice(
             typed,
             "wait",
-            &[("hybrid", Wait::Hybrid), ("sleep", Wait::Sleep), ("spin", Wait::Spin)],
+            &[
+                ("hybrid", Wait::Hybrid),
+                ("sleep", Wait::Sleep),
+                ("spin", Wait::Spin),
+            ],
         )?,
         pins: pins(typed)?,
         start_at_unix_ns: start_at(typed)?,
@@ -64,22 +74,34 @@ fn steps(typed: &Typed) -> Result<(Vec<Step>, Option<Vec<Stretch>>), Refusal> {
     if connections.by.is_none() && connections.from != connections.to {
         return usage("--connections: a ramp needs steps, such as 700..2000:100");
     }
-    let rate = if typed.has("rate") { Some(ramp(typed, "rate", 0.0)?) } else { None };
+    let rate = if typed.has("rate") {
+        Some(ramp(typed, "rate", 0.0)?)
+    } else {
+        None
+    };
     let counts = connections.steps();
     let rates = rate.map_or(Vec::new(), |rate| rate.steps());
     let n = counts.len().max(rates.len());
     if counts.len() > 1 && rates.len() > 1 && counts.len() != rates.len() {
         let (a, b) = (counts.len(), rates.len());
-        return usage(format!("--connections has {a} steps and --rate {b}; give both the same"));
+        return usage(format!(
+            "--connections has {a} steps and --rate {b}; give both the same"
+        ));
     }
     let length_ns = step_length(typed, n)?;
     let counts: Result<Vec<Step>, Refusal> = (0..n)
         .map(|step| {
             let figure = counts[step.min(counts.len() - 1)];
-            Ok(Step { connections: whole("connections", figure)?, length_ns })
+            Ok(Step {
+                connections: whole("connections", figure)?,
+                length_ns,
+            })
         })
         .collect();
-    Ok((counts?, rate.map(|rate| stretches(rate, n, length_ns)).transpose()?))
+    Ok((
+        counts?,
+        rate.map(|rate| stretches(rate, n, length_ns)).transpose()?,
+    ))
 }
 
 fn step_length(typed: &Typed, steps: usize) -> Result<u64, Refusal> {
@@ -97,12 +119,20 @@ fn stretches(rate: Ramp, steps: usize, length_ns: u64) -> Result<Vec<Stretch>, R
     }
     if rate.by.is_none() && rate.from != rate.to {
         let length_ns = length_ns * steps as u64;
-        return Ok(vec![Stretch { length_ns, from_rps: rate.from, to_rps: rate.to }]);
+        return Ok(vec![Stretch {
+            length_ns,
+            from_rps: rate.from,
+            to_rps: rate.to,
+        }]);
     }
     let rates = rate.steps();
     let each = (0..steps).map(|step| {
         let rps = rates[step.min(rates.len() - 1)];
-        Stretch { length_ns, from_rps: rps, to_rps: rps }
+        Stretch {
+            length_ns,
+            from_rps: rps,
+            to_rps: rps,
+        }
     });
     Ok(each.collect())
 }
@@ -112,7 +142,11 @@ fn open_loop(typed: &Typed, stretches: Vec<Stretch>) -> Result<Open, Refusal> {
         stretches,
         poisson: choice(typed, "arrival", &[("even", false), ("poisson", true)])?,
         seed: number(typed, "seed", 1.0)? as u64,
-        late: choice(typed, "late", &[("queue", Late::Queue), ("drop", Late::Drop)])?,
+        late: choice(
+            typed,
+            "late",
+            &[("queue", Late::Queue), ("drop", Late::Drop)],
+        )?,
     })
 }
 
@@ -124,13 +158,18 @@ fn probe(typed: &Typed) -> Result<Option<Probe>, Refusal> {
     if rate_rps <= 0.0 {
         return usage("--probe: must be greater than 0");
     }
-    Ok(Some(Probe { rate_rps, connections: count(typed, "probe-connections", 2.0)? }))
+    Ok(Some(Probe {
+        rate_rps,
+        connections: count(typed, "probe-connections", 2.0)?,
+    }))
 }
 
 fn check_limits(plan: &Plan) -> Result<(), Refusal> {
     if !plan.pins.is_empty() && plan.pins.len() < plan.threads {
         let (cores, threads) = (plan.pins.len(), plan.threads);
-        return usage(format!("--pin: {cores} cores for {threads} threads; give one for each"));
+        return usage(format!(
+            "--pin: {cores} cores for {threads} threads; give one for each"
+        ));
     }
     let wanted = plan.connections_max() as u64 + OTHER_FILES;
     let allowed = affinity::allow_files(wanted);

@@ -42,9 +42,18 @@ pub fn table(latency: &Latency) -> String {
     let (mean, deviation) = (latency.mean_ns() / 1e6, latency.stdev_ns() / 1e6);
     let (max, count) = (latency.max_ns() as f64 / 1e6, latency.count());
     let (buckets, sub_buckets) = (latency.histogram().buckets(), 2048);
-    let _ = writeln!(text, "#[Mean    = {mean:>12.3}, StdDeviation   = {deviation:>12.3}]");
-    let _ = writeln!(text, "#[Max     = {max:>12.3}, Total count    = {count:>12}]");
-    let _ = writeln!(text, "#[Buckets = {buckets:>12}, SubBuckets     = {sub_buckets:>12}]");
+    let _ = writeln!(
+        text,
+        "#[Mean    = {mean:>12.3}, StdDeviation   = {deviation:>12.3}]"
+    );
+    let _ = writeln!(
+        text,
+        "#[Max     = {max:>12.3}, Total count    = {count:>12}]"
+    );
+    let _ = writeln!(
+        text,
+        "#[Buckets = {buckets:>12}, SubBuckets     = {sub_buckets:>12}]"
+    );
     text
 }
 
@@ -57,7 +66,10 @@ mod tests {
         let mut latency = Latency::default();
         (1..=1000u64).for_each(|n| latency.record(n * 1_000_000));
         let text = table(&latency);
-        let last = text.lines().rfind(|line| line.ends_with("inf")).expect("a last row");
+        let last = text
+            .lines()
+            .rfind(|line| line.ends_with("inf"))
+            .expect("a last row");
         assert_eq!(last, "    1000.000     1.000000         1000          inf");
         assert!(text.contains("#[Max     =     1000.000, Total count    =         1000]"));
     }

@@ -47,11 +47,22 @@ impl Common {
             })?),
             (None, None) => None,
         };
-        let method = typed.last("method").unwrap_or(if body.is_some() { "POST" } else { "GET" });
-        if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-') {
+        let method = typed
+            .last("method")
+            .unwrap_or(if body.is_some() { "POST" } else { "GET" });
+        if method.is_empty()
+            || !method
+                .bytes()
+                .all(|byte| byte.is_ascii_uppercase() || byte == b'-')
+        {
             return usage(format!("--method: '{method}' is no method such as GET"));
         }
-        Ok(Common { method: method.to_string(), headers: headers(typed)?, body, depth })
+        Ok(Common {
+            method: method.to_string(),
+            headers: headers(typed)?,
+            body,
+            depth,
+        })
     }
 
     /// Whether the fields ask for one request per connection.
@@ -83,7 +94,11 @@ fn headers(typed: &Typed) -> Result<Vec<(String, String)>, Refusal> {
             Some((name, value)) if !name.is_empty() && !text.contains(['\r', '\n']) => {
                 fields.push((name.to_string(), value.trim_start().to_string()));
             }
-            _ => return usage(format!("--header: '{text}' is no field such as 'Name: value'")),
+            _ => {
+                return usage(format!(
+                    "--header: '{text}' is no field such as 'Name: value'"
+                ))
+            }
         }
     }
     Ok(fields)
@@ -93,7 +108,11 @@ fn headers(typed: &Typed) -> Result<Vec<(String, String)>, Refusal> {
 pub fn targets(typed: &Typed, words: &[String], common: &Common) -> Result<Vec<Target>, Refusal> {
     let mut lines: Vec<Line> = Vec::new();
     for word in words {
-        lines.push(Line { text: word.clone(), url: parse_url(word)?, weight: 1 });
+        lines.push(Line {
+            text: word.clone(),
+            url: parse_url(word)?,
+            weight: 1,
+        });
     }
     if let Some(path) = typed.last("urls") {
         let text = std::fs::read_to_string(path)
@@ -111,7 +130,9 @@ pub fn targets(typed: &Typed, words: &[String], common: &Common) -> Result<Vec<T
         return usage("a URL is missing, such as http://127.0.0.1:8080/");
     }
     if lines.iter().map(|line| u64::from(line.weight)).sum::<u64>() > WEIGHTS_MAX {
-        return usage(format!("--urls: the weights add up to more than {WEIGHTS_MAX}"));
+        return usage(format!(
+            "--urls: the weights add up to more than {WEIGHTS_MAX}"
+        ));
     }
     group(&lines, common)
 }
@@ -133,19 +154,28 @@ fn read_lines(text: &str, base: Option<&Url>) -> Result<Vec<Line>, String> {
         let fault = |what: &str| format!("line {}: {what}: {line}", number + 1);
         let (weight, place) = match line.split_once(char::is_whitespace) {
             Some((weight, place)) => {
-                let weight: u32 = weight.parse().map_err(|_| fault("the weight is no number"))?;
+                let weight: u32 = weight
+                    .parse()
+                    .map_err(|_| fault("the weight is no number"))?;
                 (weight, place.trim())
             }
             None => (1, line),
         };
         let url = match base {
-            Some(base) if place.starts_with('/') => {
-                Url { path: place.to_string(), ..base.clone() }
+            Some(base) if place.starts_with('/') => Url {
+                path: place.to_string(),
+                ..base.clone()
+            },
+            _ => {
+                parse_url(place).map_err(|_| fault("no URL (a path needs a URL beside --urls)"))?
             }
-            _ => parse_url(place).map_err(|_| fault("no URL (a path needs a URL beside --urls)"))?,
         };
         if weight > 0 {
-            lines.push(Line { text: place.to_string(), url, weight });
+            lines.push(Line {
+                text: place.to_string(),
+                url,
+                weight,
+            });
         }
     }
     Ok(lines)
@@ -156,7 +186,10 @@ fn group(lines: &[Line], common: &Common) -> Result<Vec<Target>, Refusal> {
     let same = |a: &Url, b: &Url| (&a.scheme, &a.host, &a.port) == (&b.scheme, &b.host, &b.port);
     let mut groups: Vec<Vec<&Line>> = Vec::new();
     for line in lines {
-        match groups.iter_mut().find(|group| same(&group[0].url, &line.url)) {
+        match groups
+            .iter_mut()
+            .find(|group| same(&group[0].url, &line.url))
+        {
             Some(group) => group.push(line),
             None => groups.push(vec![line]),
         }
@@ -164,7 +197,10 @@ fn group(lines: &[Line], common: &Common) -> Result<Vec<Target>, Refusal> {
     if groups.len() > usize::from(u16::MAX) {
         return usage("there are more than 65535 targets");
     }
-    groups.into_iter().map(|group| target(&group, common)).collect()
+    groups
+        .into_iter()
+        .map(|group| target(&group, common))
+        .collect()
 }
 
 fn target(lines: &[&Line], common: &Common) -> Result<Target, Refusal> {
@@ -183,7 +219,10 @@ fn target(lines: &[&Line], common: &Common) -> Result<Target, Refusal> {
 pub fn resolve(url: &Url) -> Result<Address, Refusal> {
     let service = url.port.clone().unwrap_or_else(|| url.scheme.clone());
     let refused = |reason: &dyn std::fmt::Display| {
-        Refusal::Absent(format!("unable to connect to {}:{service} {reason}", url.host))
+        Refusal::Absent(format!(
+            "unable to connect to {}:{service} {reason}",
+            url.host
+        ))
     };
     if url.scheme == "unix" {
         let path = std::path::PathBuf::from(&url.host);
@@ -192,7 +231,11 @@ pub fn resolve(url: &Url) -> Result<Address, Refusal> {
     }
     let found = (url.host.as_str(), url.port_number()).to_socket_addrs();
     let addresses = found.map_err(|error| {
-        Refusal::Absent(format!("unable to resolve {}:{service} {}", url.host, plain(&error)))
+        Refusal::Absent(format!(
+            "unable to resolve {}:{service} {}",
+            url.host,
+            plain(&error)
+        ))
     })?;
     let mut last = None;
     for address in addresses {
@@ -207,7 +250,10 @@ pub fn resolve(url: &Url) -> Result<Address, Refusal> {
 /// The text of an error without its number, as wrk prints it.
 fn plain(error: &std::io::Error) -> String {
     let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_string()
+    text.split(" (os error")
+        .next()
+        .unwrap_or_default()
+        .to_string()
 }
 
 #[cfg(test)]
@@ -233,10 +279,17 @@ mod tests {
 
     #[test]
     fn a_batch_is_copies_of_one_request() {
-        let common =
-            Common { method: "HEAD".into(), headers: Vec::new(), body: None, depth: 2 };
+        let common = Common {
+            method: "HEAD".into(),
+            headers: Vec::new(),
+            body: None,
+            depth: 2,
+        };
         let rendered = common.render(&Url::parse("http://h/x").expect("a URL"));
         assert!(rendered.head_only);
-        assert_eq!(rendered.bytes, b"HEAD /x HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2));
+        assert_eq!(
+            rendered.bytes,
+            b"HEAD /x HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2)
+        );
     }
 }

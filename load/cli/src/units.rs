@@ -9,10 +9,26 @@ struct Scale {
     units: &'static [&'static str],
 }
 
-const METRIC: Scale = Scale { base: "", step: 1000.0, units: &["k", "M", "G", "T", "P"] };
-const BINARY: Scale = Scale { base: "", step: 1024.0, units: &["K", "M", "G", "T", "P"] };
-const TIME_US: Scale = Scale { base: "us", step: 1000.0, units: &["ms", "s"] };
-const TIME_S: Scale = Scale { base: "s", step: 60.0, units: &["m", "h"] };
+const METRIC: Scale = Scale {
+    base: "",
+    step: 1000.0,
+    units: &["k", "M", "G", "T", "P"],
+};
+const BINARY: Scale = Scale {
+    base: "",
+    step: 1024.0,
+    units: &["K", "M", "G", "T", "P"],
+};
+const TIME_US: Scale = Scale {
+    base: "us",
+    step: 1000.0,
+    units: &["ms", "s"],
+};
+const TIME_S: Scale = Scale {
+    base: "s",
+    step: 60.0,
+    units: &["m", "h"],
+};
 
 impl Scale {
     /// Divides while the number is at least 0.85 of the next unit. The last unit is never reached:
@@ -55,7 +71,12 @@ pub fn time_s(seconds: f64) -> String {
 
 /// Right-aligned in `width`, leaving blanks where a unit of two letters would stand.
 pub fn padded(text: &str, width: usize) -> String {
-    let letters = text.bytes().rev().take(2).filter(u8::is_ascii_alphabetic).count();
+    let letters = text
+        .bytes()
+        .rev()
+        .take(2)
+        .filter(u8::is_ascii_alphabetic)
+        .count();
     let pad = 2 - letters;
     let room = width - pad;
     let cut = &text[..text.len().min(room)];
@@ -65,7 +86,9 @@ pub fn padded(text: &str, width: usize) -> String {
 /// Splits `12.5k` into number and unit in lower case.
 fn split(text: &str) -> Option<(f64, String)> {
     let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let number: f64 = text[..end].parse().ok()?;
     Some((number, text[end..].trim().to_ascii_lowercase()))
 }

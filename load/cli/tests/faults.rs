@@ -35,7 +35,12 @@ fn expect(path: &str, fault: impl Fn(&mut Conversation) + Send + Sync + 'static)
     let happened = faults.load(Ordering::SeqCst) as u64;
     assert!(happened > 0);
     assert_eq!(count(&result, path), happened, "{}", result["errors"]);
-    assert_eq!(count(&result, "/errors/total"), happened, "{}", result["errors"]);
+    assert_eq!(
+        count(&result, "/errors/total"),
+        happened,
+        "{}",
+        result["errors"]
+    );
     assert!(count(&result, "/totals/completed") > 0);
 }
 
@@ -89,7 +94,11 @@ fn a_second_answer_to_one_request_is_unasked() {
         }
     });
     let result = measured(&format!("-t1 -c1 -d300ms -R 100 {}", server.url()));
-    assert!(count(&result, "/errors/malformed/unasked") > 0, "{}", result["errors"]);
+    assert!(
+        count(&result, "/errors/malformed/unasked") > 0,
+        "{}",
+        result["errors"]
+    );
 }
 
 #[test]
@@ -122,7 +131,11 @@ fn requests_without_an_answer_time_out_and_stay_in_the_figures() {
     assert_eq!(count(&result, "/errors/timeout"), 1);
     assert_eq!(count(&result, "/latency/censored/count"), 1);
     assert!(count(&result, "/latency/service/max") >= 200_000_000);
-    assert_eq!(count(&result, "/totals/connects"), 3, "the connection was opened again");
+    assert_eq!(
+        count(&result, "/totals/connects"),
+        3,
+        "the connection was opened again"
+    );
 }
 
 #[test]
@@ -157,7 +170,12 @@ fn every_form_of_a_correct_answer_is_understood() {
         let completed = count(&result, "/totals/completed");
         let shown = String::from_utf8_lossy(form).into_owned();
         assert!(completed > 0, "{shown}");
-        assert_eq!(count(&result, "/errors/total"), 0, "{shown}: {}", result["errors"]);
+        assert_eq!(
+            count(&result, "/errors/total"),
+            0,
+            "{shown}: {}",
+            result["errors"]
+        );
         if stays {
             assert_eq!(count(&result, "/totals/connects"), 2, "{shown}");
         } else {
@@ -183,7 +201,12 @@ fn idle_connections_may_be_closed_at_any_time() {
         }
     });
     let result = measured(&format!("-t1 -c2 -d500ms -R 40 {}", server.url()));
-    assert_eq!(count(&result, "/totals/completed"), 20, "{}", result["errors"]);
+    assert_eq!(
+        count(&result, "/totals/completed"),
+        20,
+        "{}",
+        result["errors"]
+    );
     assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
 }
 
@@ -191,10 +214,14 @@ fn idle_connections_may_be_closed_at_any_time() {
 fn connections_asked_to_close_are_opened_for_every_request() {
     let server = Server::start(|mut conversation| {
         if conversation.request().is_some() {
-            conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx");
+            conversation
+                .send(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx");
         }
     });
-    let result = measured(&format!("-t1 -c2 -d500ms -H Connection:close {}", server.url()));
+    let result = measured(&format!(
+        "-t1 -c2 -d500ms -H Connection:close {}",
+        server.url()
+    ));
     assert_eq!(result["plan"]["close"], true);
     assert_eq!(count(&result, "/errors/total"), 0);
     assert!(count(&result, "/totals/connects") >= count(&result, "/totals/completed"));

@@ -64,12 +64,23 @@ fn every_call_of_the_hot_path_passes_libc() {
             .output()
             .expect("it starts");
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        let line = text.lines().find(|line| line.starts_with("counted")).expect("the counter");
-        let calls: Vec<usize> =
-            line.split(' ').skip(1).map(|figure| figure.parse().expect("a number")).collect();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("counted"))
+            .expect("the counter");
+        let calls: Vec<usize> = line
+            .split(' ')
+            .skip(1)
+            .map(|figure| figure.parse().expect("a number"))
+            .collect();
         let requests = if options.is_empty() { 50 } else { 100 };
-        let [reads, writes, waits, connects, closes] = calls[..] else { panic!("{line}") };
-        assert!(reads >= requests && writes >= requests && waits > 0, "{options}: {line}");
+        let [reads, writes, waits, connects, closes] = calls[..] else {
+            panic!("{line}")
+        };
+        assert!(
+            reads >= requests && writes >= requests && waits > 0,
+            "{options}: {line}"
+        );
         assert!(connects >= 4 && closes >= 3, "{options}: {line}");
     }
     for file in [source, library] {

@@ -14,7 +14,10 @@ fn a_closed_loop_counts_what_the_server_counts() {
     let sent = count(&result, "/totals/sent");
     // the last ones in flight may not have been read by the server when it was asked
     assert!(sent >= seen.len() as u64 && sent - seen.len() as u64 <= 5);
-    assert_eq!(count(&result, "/totals/completed") + count(&result, "/totals/unfinished"), sent);
+    assert_eq!(
+        count(&result, "/totals/completed") + count(&result, "/totals/unfinished"),
+        sent
+    );
     assert_eq!(count(&result, "/errors/total"), 0);
     assert_eq!(count(&result, "/totals/connects"), 5);
     let connections: HashSet<usize> = seen.iter().map(|request| request.connection).collect();
@@ -39,7 +42,10 @@ fn an_open_loop_sends_exactly_what_is_due() {
 #[test]
 fn warm_up_is_sent_and_not_counted() {
     let server = Server::start(always(HELLO));
-    let result = measured(&format!("-t1 -c4 -d500ms --warmup 500ms -R 100 {}", server.url()));
+    let result = measured(&format!(
+        "-t1 -c4 -d500ms --warmup 500ms -R 100 {}",
+        server.url()
+    ));
     assert_eq!(server.seen().len(), 100);
     assert_eq!(count(&result, "/totals/due"), 50);
     assert_eq!(count(&result, "/latency/response/count"), 50);
@@ -56,7 +62,10 @@ fn a_connection_that_hangs_delays_no_other_request() {
             conversation.send(HELLO);
         }
     });
-    let result = measured(&format!("-t1 -c4 -d1s -R 100 -T 3s --drain 100ms {}", server.url()));
+    let result = measured(&format!(
+        "-t1 -c4 -d1s -R 100 -T 3s --drain 100ms {}",
+        server.url()
+    ));
     assert_eq!(count(&result, "/totals/sent"), 100);
     assert_eq!(count(&result, "/totals/completed"), 99);
     assert_eq!(count(&result, "/totals/unfinished"), 1);
@@ -74,12 +83,25 @@ fn a_rate_above_capacity_is_said_and_its_backlog_counted() {
             conversation.send(HELLO);
         }
     });
-    let result = measured(&format!("-t1 -c2 -d1s -R 1000 --drain 100ms {}", server.url()));
+    let result = measured(&format!(
+        "-t1 -c2 -d1s -R 1000 --drain 100ms {}",
+        server.url()
+    ));
     assert_eq!(count(&result, "/totals/due"), 1000);
-    assert_eq!(count(&result, "/latency/response/count"), 1000, "nobody vanishes");
+    assert_eq!(
+        count(&result, "/latency/response/count"),
+        1000,
+        "nobody vanishes"
+    );
     let warnings = result["warnings"].to_string();
-    assert!(warnings.contains("schedule-missed") && warnings.contains("backlog"), "{warnings}");
-    let dropped = measured(&format!("-t1 -c2 -d1s -R 1000 --late drop {}", server.url()));
+    assert!(
+        warnings.contains("schedule-missed") && warnings.contains("backlog"),
+        "{warnings}"
+    );
+    let dropped = measured(&format!(
+        "-t1 -c2 -d1s -R 1000 --late drop {}",
+        server.url()
+    ));
     let sum = count(&dropped, "/totals/dropped") + count(&dropped, "/totals/sent");
     assert_eq!((sum, count(&dropped, "/totals/due")), (1000, 1000));
     assert!(count(&dropped, "/totals/dropped") > 800);
@@ -95,17 +117,30 @@ fn ramps_send_the_area_under_them_and_tell_their_steps() {
     assert_eq!(steps["steps"].as_array().map(Vec::len), Some(2));
     let connections = measured(&format!("-t1 -c1..3:1 --step 300ms {}", server.url()));
     let steps = connections["steps"].as_array().expect("steps");
-    let counts: Vec<_> = steps.iter().map(|step| step["connections"].as_u64()).collect();
+    let counts: Vec<_> = steps
+        .iter()
+        .map(|step| step["connections"].as_u64())
+        .collect();
     assert_eq!(counts, [Some(1), Some(2), Some(3)]);
-    assert_eq!(count(&connections, "/totals/connects"), 3, "old ones are kept");
+    assert_eq!(
+        count(&connections, "/totals/connects"),
+        3,
+        "old ones are kept"
+    );
 }
 
 #[test]
 fn poisson_arrivals_follow_their_seed() {
     let server = Server::start(always(HELLO));
-    let line = format!("-t1 -c4 -d500ms -R 200 --arrival poisson --seed 9 {}", server.url());
+    let line = format!(
+        "-t1 -c4 -d500ms -R 200 --arrival poisson --seed 9 {}",
+        server.url()
+    );
     let (first, second) = (measured(&line), measured(&line));
-    assert_eq!(count(&first, "/totals/sent"), count(&second, "/totals/sent"));
+    assert_eq!(
+        count(&first, "/totals/sent"),
+        count(&second, "/totals/sent")
+    );
     assert_eq!(first["plan"]["arrival"], "poisson");
     assert_eq!(count(&first, "/plan/seed"), 9);
 }
@@ -113,7 +148,10 @@ fn poisson_arrivals_follow_their_seed() {
 #[test]
 fn the_probe_is_reported_apart() {
     let server = Server::start(always(HELLO));
-    let result = measured(&format!("-t1 -c2 -d500ms --probe 100 -H X-A:1 {}", server.url()));
+    let result = measured(&format!(
+        "-t1 -c2 -d500ms --probe 100 -H X-A:1 {}",
+        server.url()
+    ));
     let probe = count(&result, "/latency/probe/completed");
     assert!(probe > 10 && probe < 100, "{probe}");
     let total = count(&result, "/totals/completed") + probe;
@@ -124,7 +162,10 @@ fn the_probe_is_reported_apart() {
 fn pipelined_requests_go_together_and_come_back_in_order() {
     let server = Server::start(always(HELLO));
     let result = measured(&format!("-t1 -c2 -d300ms --depth 4 {}", server.url()));
-    let (sent, completed) = (count(&result, "/totals/sent"), count(&result, "/totals/completed"));
+    let (sent, completed) = (
+        count(&result, "/totals/sent"),
+        count(&result, "/totals/completed"),
+    );
     assert_eq!(sent % 4, 0);
     assert!(completed + 8 >= sent && completed > 0);
     assert_eq!(count(&result, "/errors/total"), 0);
@@ -134,8 +175,11 @@ fn pipelined_requests_go_together_and_come_back_in_order() {
 fn urls_are_asked_by_weight_and_servers_in_turn() {
     let (one, two) = (Server::start(always(HELLO)), Server::start(always(HELLO)));
     let list = support::temporary("urls");
-    std::fs::write(&list, format!("3 {}a\n1 {}b\n{}c\n", one.url(), one.url(), two.url()))
-        .expect("a file");
+    std::fs::write(
+        &list,
+        format!("3 {}a\n1 {}b\n{}c\n", one.url(), one.url(), two.url()),
+    )
+    .expect("a file");
     measured(&format!("-t1 -c2 -d300ms --urls {}", list.display()));
     std::fs::remove_file(&list).expect("ours");
     let mut paths: HashMap<String, i64> = HashMap::new();
@@ -149,7 +193,10 @@ fn urls_are_asked_by_weight_and_servers_in_turn() {
 #[test]
 fn bodies_methods_and_fields_arrive() {
     let server = Server::start(always(HELLO));
-    measured(&format!("-t1 -c1 -d500ms --body abc -H Accept:x -X PUT {}", server.url()));
+    measured(&format!(
+        "-t1 -c1 -d500ms --body abc -H Accept:x -X PUT {}",
+        server.url()
+    ));
     let seen = server.seen().first().cloned().expect("a request");
     assert_eq!(seen.line, "PUT / HTTP/1.1");
     assert_eq!(seen.body, b"abc");
@@ -159,10 +206,20 @@ fn bodies_methods_and_fields_arrive() {
 #[test]
 fn sources_are_used_in_turn() {
     let server = Server::start(always(HELLO));
-    measured(&format!("-t1 -c4 -d500ms --source 127.0.0.2,127.0.0.3 {}", server.url()));
-    let sources: HashSet<String> =
-        server.seen().iter().filter_map(|s| s.source).map(|s| s.ip().to_string()).collect();
-    assert_eq!(sources, HashSet::from(["127.0.0.2".to_string(), "127.0.0.3".to_string()]));
+    measured(&format!(
+        "-t1 -c4 -d500ms --source 127.0.0.2,127.0.0.3 {}",
+        server.url()
+    ));
+    let sources: HashSet<String> = server
+        .seen()
+        .iter()
+        .filter_map(|s| s.source)
+        .map(|s| s.ip().to_string())
+        .collect();
+    assert_eq!(
+        sources,
+        HashSet::from(["127.0.0.2".to_string(), "127.0.0.3".to_string()])
+    );
 }
 
 #[test]
@@ -202,7 +259,12 @@ fn the_sink_answers_everything() {
 #[test]
 fn both_kinds_of_readiness_and_all_waits_work() {
     let server = Server::start(always(HELLO));
-    for options in ["--epoll level", "--wait spin -R 100", "--wait sleep -R 100", "--abort"] {
+    for options in [
+        "--epoll level",
+        "--wait spin -R 100",
+        "--wait sleep -R 100",
+        "--abort",
+    ] {
         let result = measured(&format!("-t1 -c2 -d300ms {options} {}", server.url()));
         assert!(count(&result, "/totals/completed") > 20, "{options}");
         assert_eq!(count(&result, "/errors/total"), 0, "{options}");

@@ -16,7 +16,11 @@ fn script(name: &str) -> String {
 fn server() -> Server {
     Server::start(|mut conversation| {
         while let Some(seen) = conversation.request() {
-            let answer = if seen.path() == "/login" { TOKEN } else { HELLO };
+            let answer = if seen.path() == "/login" {
+                TOKEN
+            } else {
+                HELLO
+            };
             if !conversation.send(answer) {
                 return;
             }
@@ -27,11 +31,17 @@ fn server() -> Server {
 /// Runs a script; what the server saw and what was printed.
 fn play(mut command: Command, name: &str, options: &str) -> (Vec<Seen>, String) {
     let server = server();
-    command.args(options.split_whitespace()).args(["-s", &script(name)]).arg(server.url());
+    command
+        .args(options.split_whitespace())
+        .args(["-s", &script(name)])
+        .arg(server.url());
     let output = command.args(["--", "x", "y"]).output().expect("it starts");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{name}: {errors}");
-    (server.seen(), String::from_utf8_lossy(&output.stdout).into_owned())
+    (
+        server.seen(),
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+    )
 }
 
 fn ours(name: &str) -> (Vec<Seen>, String) {
@@ -40,12 +50,18 @@ fn ours(name: &str) -> (Vec<Seen>, String) {
 
 /// Request lines and fields of one thread's connection, the port of Host left out.
 fn requests(seen: &[Seen], connection: usize, first: usize) -> Vec<(String, Vec<String>, usize)> {
-    let own = seen.iter().filter(|seen| seen.connection == connection).take(first);
+    let own = seen
+        .iter()
+        .filter(|seen| seen.connection == connection)
+        .take(first);
     own.map(|seen| {
-        let headers = seen.headers.iter().map(|header| match header.split_once(": 127.0.0.1:") {
-            Some((name, _)) => format!("{name}: here"),
-            None => header.clone(),
-        });
+        let headers = seen
+            .headers
+            .iter()
+            .map(|header| match header.split_once(": 127.0.0.1:") {
+                Some((name, _)) => format!("{name}: here"),
+                None => header.clone(),
+            });
         (seen.line.clone(), headers.collect(), seen.body.len())
     })
     .collect()
@@ -54,7 +70,10 @@ fn requests(seen: &[Seen], connection: usize, first: usize) -> Vec<(String, Vec<
 /// The first requests of every connection that sent any, as a set: threads start in any order.
 fn wire(seen: &[Seen]) -> BTreeSet<Vec<(String, Vec<String>, usize)>> {
     let connections: BTreeSet<usize> = seen.iter().map(|seen| seen.connection).collect();
-    connections.into_iter().map(|connection| requests(seen, connection, 6)).collect()
+    connections
+        .into_iter()
+        .map(|connection| requests(seen, connection, 6))
+        .collect()
 }
 
 #[test]
@@ -63,7 +82,9 @@ fn the_same_requests_as_wrk() {
         eprintln!("wrk is not installed: nothing to compare with");
         return;
     }
-    for name in ["addr", "auth", "counter", "pipeline", "post", "report", "large"] {
+    for name in [
+        "addr", "auth", "counter", "pipeline", "post", "report", "large",
+    ] {
         let (own, _) = ours(name);
         let (theirs, _) = play(Command::new("wrk"), name, "-t2 -c2 -d1s");
         assert_eq!(wire(&own), wire(&theirs), "{name}");
@@ -73,12 +94,17 @@ fn the_same_requests_as_wrk() {
 #[test]
 fn a_counter_starts_at_one_on_thread_one_and_at_zero_elsewhere() {
     let (seen, _) = ours("counter");
-    let firsts: BTreeSet<String> =
-        wire(&seen).iter().map(|requests| requests[0].0.clone()).collect();
+    let firsts: BTreeSet<String> = wire(&seen)
+        .iter()
+        .map(|requests| requests[0].0.clone())
+        .collect();
     let expected = ["GET /0 HTTP/1.1", "GET /1 HTTP/1.1"].map(String::from);
     assert_eq!(firsts, BTreeSet::from(expected));
     let own = wire(&seen).into_iter().next().expect("a connection");
-    assert!(own[1].1.contains(&"X-Number: 1".to_string()) || own[1].1.contains(&"X-Number: 2".to_string()));
+    assert!(
+        own[1].1.contains(&"X-Number: 1".to_string())
+            || own[1].1.contains(&"X-Number: 2".to_string())
+    );
 }
 
 #[test]
@@ -92,9 +118,21 @@ fn a_token_from_an_answer_is_used_in_the_next_request() {
 #[test]
 fn requests_in_one_text_are_a_pipeline() {
     let (seen, _) = ours("pipeline");
-    let lines: Vec<String> =
-        wire(&seen).into_iter().next().expect("one").into_iter().map(|r| r.0).collect();
-    assert_eq!(lines[..3], ["GET /one HTTP/1.1", "GET /two HTTP/1.1", "GET /three HTTP/1.1"]);
+    let lines: Vec<String> = wire(&seen)
+        .into_iter()
+        .next()
+        .expect("one")
+        .into_iter()
+        .map(|r| r.0)
+        .collect();
+    assert_eq!(
+        lines[..3],
+        [
+            "GET /one HTTP/1.1",
+            "GET /two HTTP/1.1",
+            "GET /three HTTP/1.1"
+        ]
+    );
 }
 
 #[test]
@@ -107,7 +145,10 @@ fn delays_pass_before_each_request() {
 #[test]
 fn bodies_have_their_length_and_may_hold_anything() {
     let (seen, _) = ours("post");
-    assert_eq!((seen[0].line.as_str(), &seen[0].body[..]), ("POST / HTTP/1.1", &b"a=1&b=2"[..]));
+    assert_eq!(
+        (seen[0].line.as_str(), &seen[0].body[..]),
+        ("POST / HTTP/1.1", &b"a=1&b=2"[..])
+    );
     let (seen, _) = ours("large");
     assert_eq!(seen[0].body.len(), 1_000_000);
     assert!(seen[0].body.starts_with(b"x\0x\0"));
@@ -121,10 +162,16 @@ fn done_sees_figures_that_agree() {
     }
     let figure = |name: &str| -> u64 {
         let rest = text.split(name).nth(1).expect("the line");
-        rest.split_whitespace().next().and_then(|n| n.parse().ok()).expect("a number")
+        rest.split_whitespace()
+            .next()
+            .and_then(|n| n.parse().ok())
+            .expect("a number")
     };
     // those that were complete when the window ended are among both
-    assert!(figure("\nrequests ").abs_diff(figure("samples ")) <= 2, "{text}");
+    assert!(
+        figure("\nrequests ").abs_diff(figure("samples ")) <= 2,
+        "{text}"
+    );
 }
 
 #[test]
@@ -152,7 +199,11 @@ fn addresses_are_looked_up_and_shown() {
 fn a_fault_in_a_callback_ends_the_run_with_its_place() {
     for callback in ["setup", "init", "request", "response", "delay", "done"] {
         let file = support::temporary("lua");
-        std::fs::write(&file, format!("function {callback}() error('broken') end\n")).expect("ok");
+        std::fs::write(
+            &file,
+            format!("function {callback}() error('broken') end\n"),
+        )
+        .expect("ok");
         let server = server();
         let output = program()
             .args(["-t1", "-c1", "-d1s", "-s"])
@@ -170,9 +221,17 @@ fn a_fault_in_a_callback_ends_the_run_with_its_place() {
 #[test]
 fn text_that_is_no_request_is_refused_with_its_place() {
     let file = support::temporary("lua");
-    std::fs::write(&file, "function request() return 'GET / HTTP/1.1\\r\\nHost' end").expect("ok");
+    std::fs::write(
+        &file,
+        "function request() return 'GET / HTTP/1.1\\r\\nHost' end",
+    )
+    .expect("ok");
     let server = server();
-    let output = program().args(["-t1", "-c1", "-s"]).arg(&file).arg(server.url()).output();
+    let output = program()
+        .args(["-t1", "-c1", "-s"])
+        .arg(&file)
+        .arg(server.url())
+        .output();
     let output = output.expect("it starts");
     std::fs::remove_file(&file).expect("ours");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

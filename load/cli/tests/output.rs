@@ -15,7 +15,11 @@ fn masked(text: &str) -> Vec<String> {
             let words = line.split_whitespace().map(|word| {
                 let figure = word.starts_with(|c: char| c.is_ascii_digit() || c == '-');
                 let figure = figure && word.contains(|c: char| c.is_ascii_digit() || c == 'n');
-                if figure { "#" } else { word }
+                if figure {
+                    "#"
+                } else {
+                    word
+                }
             });
             words.collect::<Vec<_>>().join(" ")
         })
@@ -23,14 +27,20 @@ fn masked(text: &str) -> Vec<String> {
 }
 
 fn stdout_of(mut command: Command, line: &str) -> String {
-    let output = command.args(line.split_whitespace()).output().expect("it starts");
+    let output = command
+        .args(line.split_whitespace())
+        .output()
+        .expect("it starts");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
 fn the_report_has_the_shape_of_wrk() {
     let server = Server::start(always(HELLO));
-    let text = stdout_of(program(), &format!("-t2 -c4 -d1s --latency {}", server.url()));
+    let text = stdout_of(
+        program(),
+        &format!("-t2 -c4 -d1s --latency {}", server.url()),
+    );
     let expected = [
         &format!("Running # test @ {}", server.url()),
         "# threads and # connections",
@@ -47,7 +57,9 @@ fn the_report_has_the_shape_of_wrk() {
         "Transfer/sec: #",
     ];
     let mut lines = masked(&text);
-    lines[10] = lines[10].replace("# read", "#").replace("in # #", "in #, #");
+    lines[10] = lines[10]
+        .replace("# read", "#")
+        .replace("in # #", "in #, #");
     assert_eq!(lines, expected, "{text}");
 }
 
@@ -63,7 +75,11 @@ fn the_report_is_line_for_line_that_of_wrk() {
         for options in ["-t2 -c4 -d1s", "-t1 -c2 -d1s --latency", "-d1 -c10"] {
             let line = format!("{options} {}", server.url());
             let theirs = stdout_of(Command::new("wrk"), &line);
-            assert_eq!(masked(&stdout_of(program(), &line)), masked(&theirs), "{line}");
+            assert_eq!(
+                masked(&stdout_of(program(), &line)),
+                masked(&theirs),
+                "{line}"
+            );
         }
     }
 }
@@ -71,7 +87,10 @@ fn the_report_is_line_for_line_that_of_wrk() {
 #[test]
 fn with_a_rate_the_report_has_the_spectrum_of_wrk2() {
     let server = Server::start(always(HELLO));
-    let text = stdout_of(program(), &format!("-t1 -c4 -d1s -R 500 -U {}", server.url()));
+    let text = stdout_of(
+        program(),
+        &format!("-t1 -c4 -d1s -R 500 -U {}", server.url()),
+    );
     for line in [
         "  Latency Distribution (HdrHistogram - Recorded Latency)",
         "  Detailed Percentile spectrum:",
@@ -81,7 +100,12 @@ fn with_a_rate_the_report_has_the_spectrum_of_wrk2() {
     ] {
         assert!(text.lines().any(|own| own == line), "{line}\n{text}");
     }
-    assert_eq!(text.lines().filter(|line| line.ends_with("         500          inf")).count(), 2);
+    assert_eq!(
+        text.lines()
+            .filter(|line| line.ends_with("         500          inf"))
+            .count(),
+        2
+    );
 }
 
 #[test]
@@ -89,30 +113,64 @@ fn mistakes_are_one_line_and_exit_code_2() {
     let table = [
         ("", "a URL is missing, such as http://127.0.0.1:8080/"),
         ("-q http://h/", "-q: no such option; --help lists them"),
-        ("-c x http://h/", "--connections: 'x' is no number, A..B or A..B:STEP"),
-        ("-c 1 -t 2 http://h/", "number of connections must be >= threads"),
+        (
+            "-c x http://h/",
+            "--connections: 'x' is no number, A..B or A..B:STEP",
+        ),
+        (
+            "-c 1 -t 2 http://h/",
+            "number of connections must be >= threads",
+        ),
         ("-d 0 http://h/", "--duration: must be longer than 0"),
-        ("-d x http://h/", "--duration: 'x' is no time such as 30s, 500ms or 2m"),
+        (
+            "-d x http://h/",
+            "--duration: 'x' is no time such as 30s, 500ms or 2m",
+        ),
         ("-R 0 http://h/", "--rate: must be greater than 0"),
-        ("-H x http://h/", "--header: 'x' is no field such as 'Name: value'"),
+        (
+            "-H x http://h/",
+            "--header: 'x' is no field such as 'Name: value'",
+        ),
         ("nonsense", "invalid URL: nonsense"),
         ("ftp://h/", "invalid URL: ftp://h/"),
-        ("--late x -R 1 http://127.0.0.1:1/", "unable to connect to 127.0.0.1:1 Connection refused"),
+        (
+            "--late x -R 1 http://127.0.0.1:1/",
+            "unable to connect to 127.0.0.1:1 Connection refused",
+        ),
         ("--pin x http://h/", "unable to resolve"),
-        ("-X get http://h/", "--method: 'get' is no method such as GET"),
-        ("--body a --body-file b http://h/", "--body and --body-file exclude each other"),
-        ("--urls /none", "--urls: cannot read /none: No such file or directory (os error 2)"),
-        ("--sink http://h/", "--sink: takes the place of the URL; leave the URL out"),
+        (
+            "-X get http://h/",
+            "--method: 'get' is no method such as GET",
+        ),
+        (
+            "--body a --body-file b http://h/",
+            "--body and --body-file exclude each other",
+        ),
+        (
+            "--urls /none",
+            "--urls: cannot read /none: No such file or directory (os error 2)",
+        ),
+        (
+            "--sink http://h/",
+            "--sink: takes the place of the URL; leave the URL out",
+        ),
         ("merge a", "merge: needs at least two result files"),
         ("completion tcsh", "completion: say bash, zsh or fish"),
     ];
     for (line, message) in table {
         let output = run(line);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(text.starts_with(&format!("wirespeed-load: {message}")), "{line}: {text}");
+        assert!(
+            text.starts_with(&format!("wirespeed-load: {message}")),
+            "{line}: {text}"
+        );
         assert_eq!(text.lines().count(), 1, "{line}: {text}");
         let absent = message.starts_with("unable");
-        assert_eq!(output.status.code(), Some(if absent { 1 } else { 2 }), "{line}");
+        assert_eq!(
+            output.status.code(),
+            Some(if absent { 1 } else { 2 }),
+            "{line}"
+        );
     }
 }
 
@@ -132,16 +190,29 @@ fn called_as_wrk_it_has_the_manners_of_wrk() {
     let rate = called("wrk2", "http://127.0.0.1:1/");
     assert_eq!(rate.status.code(), Some(1));
     let text = String::from_utf8_lossy(&rate.stderr).into_owned();
-    assert_eq!(text, "Throughput MUST be specified with the --rate or -R option\n");
+    assert_eq!(
+        text,
+        "Throughput MUST be specified with the --rate or -R option\n"
+    );
     let absent = called("wrk", "http://127.0.0.1:1/");
     assert_eq!(absent.status.code(), Some(1));
     let text = String::from_utf8_lossy(&absent.stderr).into_owned();
-    assert_eq!(text, "unable to connect to 127.0.0.1:1 Connection refused\n");
+    assert_eq!(
+        text,
+        "unable to connect to 127.0.0.1:1 Connection refused\n"
+    );
 }
 
 #[test]
 fn help_and_version_are_no_mistakes() {
-    for line in ["--help", "-h", "--version", "-v", "completion bash", "completion fish"] {
+    for line in [
+        "--help",
+        "-h",
+        "--version",
+        "-v",
+        "completion bash",
+        "completion fish",
+    ] {
         let output = run(line);
         assert_eq!(output.status.code(), Some(0), "{line}");
         assert!(!output.stdout.is_empty(), "{line}");
@@ -154,8 +225,18 @@ fn files_of_all_kinds_agree_with_the_result() {
     let [json, csv, hlog, hgrm] = ["json", "csv", "hlog", "hgrm"].map(temporary);
     let output = program()
         .args(["-t1", "-c2", "-d2s", "-R100", "--live", "always"])
-        .args(["--json".as_ref(), json.as_os_str(), "--csv".as_ref(), csv.as_os_str()])
-        .args(["--hlog".as_ref(), hlog.as_os_str(), "--hgrm".as_ref(), hgrm.as_os_str()])
+        .args([
+            "--json".as_ref(),
+            json.as_os_str(),
+            "--csv".as_ref(),
+            csv.as_os_str(),
+        ])
+        .args([
+            "--hlog".as_ref(),
+            hlog.as_os_str(),
+            "--hgrm".as_ref(),
+            hgrm.as_os_str(),
+        ])
         .arg(server.url())
         .output()
         .expect("it starts");
@@ -181,13 +262,18 @@ fn files_of_all_kinds_agree_with_the_result() {
 fn logged_samples(text: &str) -> u64 {
     let mut samples = 0;
     for entry in IntervalLogIterator::new(text.as_bytes()) {
-        let Ok(LogEntry::Interval(interval)) = entry else { continue };
+        let Ok(LogEntry::Interval(interval)) = entry else {
+            continue;
+        };
         if interval.tag().is_some_and(|tag| tag.as_str() == "response") {
             use base64::Engine as _;
             let encoded = interval.encoded_histogram();
-            let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).expect("base64");
-            let histogram: hdrhistogram::Histogram<u64> =
-                Deserializer::new().deserialize(&mut bytes.as_slice()).expect("a histogram");
+            let bytes = base64::engine::general_purpose::STANDARD
+                .decode(encoded)
+                .expect("base64");
+            let histogram: hdrhistogram::Histogram<u64> = Deserializer::new()
+                .deserialize(&mut bytes.as_slice())
+                .expect("a histogram");
             samples += histogram.len();
         }
     }
@@ -205,14 +291,37 @@ fn results_of_two_runs_are_merged() {
         + 1.0;
     let spawn = |file: &std::path::Path| {
         let mut command = program();
-        command.args(["-t1", "-c2", "-d1s", "-R50", "--start-at", &start.to_string(), "--json"]);
-        command.arg(file).arg(server.url()).spawn().expect("it starts")
+        command.args([
+            "-t1",
+            "-c2",
+            "-d1s",
+            "-R50",
+            "--start-at",
+            &start.to_string(),
+            "--json",
+        ]);
+        command
+            .arg(file)
+            .arg(server.url())
+            .spawn()
+            .expect("it starts")
     };
     let mut runs = [spawn(&one), spawn(&two)];
-    assert!(runs.iter_mut().all(|run| run.wait().is_ok_and(|status| status.success())));
-    let output = program().arg("merge").args([&one, &two]).arg("--json").arg(&both).output();
+    assert!(runs
+        .iter_mut()
+        .all(|run| run.wait().is_ok_and(|status| status.success())));
+    let output = program()
+        .arg("merge")
+        .args([&one, &two])
+        .arg("--json")
+        .arg(&both)
+        .output();
     let output = output.expect("it starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let text = std::fs::read_to_string(&both).expect("written");
     let merged: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(count(&merged, "/latency/response/count"), 100);
@@ -226,14 +335,19 @@ fn results_of_two_runs_are_merged() {
 fn an_interrupt_ends_the_run_with_its_report() {
     let server = Server::start(always(HELLO));
     let mut command = program();
-    command.args(["-t1", "-c1", "-d60s", "-R100"]).arg(server.url());
+    command
+        .args(["-t1", "-c1", "-d60s", "-R100"])
+        .arg(server.url());
     command.stdout(std::process::Stdio::piped());
     let child = command.spawn().expect("it starts");
     while server.seen().len() < 20 {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     let pid = child.id().to_string();
-    let killed = Command::new("kill").args(["-INT", &pid]).status().expect("kill");
+    let killed = Command::new("kill")
+        .args(["-INT", &pid])
+        .status()
+        .expect("kill");
     assert!(killed.success());
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success());

@@ -30,7 +30,11 @@ fn https() -> SocketAddr {
                 let mut stream = StreamOwned::new(session, stream);
                 let mut buffer = [0; 4096];
                 while stream.read(&mut buffer).is_ok_and(|n| n > 0) {
-                    if stream.write_all(HELLO).and_then(|()| stream.flush()).is_err() {
+                    if stream
+                        .write_all(HELLO)
+                        .and_then(|()| stream.flush())
+                        .is_err()
+                    {
                         return;
                     }
                 }
@@ -42,7 +46,10 @@ fn https() -> SocketAddr {
 
 #[test]
 fn https_is_measured_with_its_handshakes_apart() {
-    let result = measured(&format!("-t1 -c3 -d500ms https://localhost:{}/", https().port()));
+    let result = measured(&format!(
+        "-t1 -c3 -d500ms https://localhost:{}/",
+        https().port()
+    ));
     assert!(count(&result, "/totals/completed") > 10);
     assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
     assert_eq!(count(&result, "/latency/tls/count"), 3);
@@ -53,15 +60,28 @@ fn https_by_the_clock_and_with_a_large_body() {
     let file = support::temporary("body");
     std::fs::write(&file, vec![b'x'; 3000]).expect("a file");
     let url = format!("https://{}/", https());
-    let result = measured(&format!("-t1 -c2 -d500ms -R 100 --body-file {} {url}", file.display()));
+    let result = measured(&format!(
+        "-t1 -c2 -d500ms -R 100 --body-file {} {url}",
+        file.display()
+    ));
     std::fs::remove_file(&file).expect("ours");
-    assert_eq!(count(&result, "/totals/completed"), 50, "{}", result["errors"]);
+    assert_eq!(
+        count(&result, "/totals/completed"),
+        50,
+        "{}",
+        result["errors"]
+    );
 }
 
 #[test]
 fn a_plain_server_behind_https_is_a_connect_error() {
     let server = Server::start(always(HELLO));
-    let result = measured(&format!("-t1 -c1 -d300ms -T 1s https://{}/", server.address));
-    assert!(count(&result, "/errors/connect/other") + count(&result, "/errors/connect/timeout") > 0);
+    let result = measured(&format!(
+        "-t1 -c1 -d300ms -T 1s https://{}/",
+        server.address
+    ));
+    assert!(
+        count(&result, "/errors/connect/other") + count(&result, "/errors/connect/timeout") > 0
+    );
     assert_eq!(count(&result, "/totals/completed"), 0);
 }

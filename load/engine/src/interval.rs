@@ -131,7 +131,12 @@ impl Counts {
 
     /// Answers whose status fails `good`.
     pub fn status_unless(&self, good: impl Fn(usize) -> bool) -> u64 {
-        self.status.iter().enumerate().filter(|(code, _)| !good(*code)).map(|(_, n)| n).sum()
+        self.status
+            .iter()
+            .enumerate()
+            .filter(|(code, _)| !good(*code))
+            .map(|(_, n)| n)
+            .sum()
     }
 }
 

@@ -32,7 +32,12 @@ fn empty_histogram() -> Histogram<u64> {
 
 impl Latency {
     fn from_histogram(histogram: Histogram<u64>) -> Latency {
-        Latency { histogram, min_ns: u64::MAX, max_ns: 0, sum_ns: 0 }
+        Latency {
+            histogram,
+            min_ns: u64::MAX,
+            max_ns: 0,
+            sum_ns: 0,
+        }
     }
 
     /// A distribution read back from a result file; sum and ends as they were recorded there.
@@ -43,7 +48,12 @@ impl Latency {
         for bucket in histogram.iter_recorded() {
             own.saturating_record_n(bucket.value_iterated_to(), bucket.count_at_value());
         }
-        Latency { histogram: own, min_ns, max_ns, sum_ns }
+        Latency {
+            histogram: own,
+            min_ns,
+            max_ns,
+            sum_ns,
+        }
     }
 
     /// Adds one duration.
@@ -66,7 +76,9 @@ impl Latency {
         if other.is_empty() {
             return;
         }
-        self.histogram.add(&other.histogram).expect("all histograms have the same bounds");
+        self.histogram
+            .add(&other.histogram)
+            .expect("all histograms have the same bounds");
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
         self.sum_ns += other.sum_ns;
@@ -120,7 +132,10 @@ impl Latency {
 
     /// The value that a share `quantile` (0 to 1) does not exceed, to the width of a bucket.
     pub fn at_ns(&self, quantile: f64) -> u64 {
-        self.histogram.value_at_quantile(quantile).min(self.max_ns).max(self.min_ns())
+        self.histogram
+            .value_at_quantile(quantile)
+            .min(self.max_ns)
+            .max(self.min_ns())
     }
 
     /// As [`Latency::at_ns`], or nothing where too few samples lie above to know it.
@@ -185,6 +200,9 @@ mod tests {
         for quantile in [0.1, 0.5, 0.9, 1.0] {
             assert_eq!(one.at_ns(quantile), both.at_ns(quantile));
         }
-        assert_eq!((one.mean_ns(), one.max_ns()), (both.mean_ns(), both.max_ns()));
+        assert_eq!(
+            (one.mean_ns(), one.max_ns()),
+            (both.mean_ns(), both.max_ns())
+        );
     }
 }

@@ -88,17 +88,28 @@ impl Probe {
         let length_ns = load.duration_ns();
         Plan {
             threads: 1,
-            steps: vec![Step { connections: self.connections, length_ns }],
+            steps: vec![Step {
+                connections: self.connections,
+                length_ns,
+            }],
             depth: 1,
             open: Some(Open {
-                stretches: vec![Stretch { length_ns, from_rps, to_rps }],
+                stretches: vec![Stretch {
+                    length_ns,
+                    from_rps,
+                    to_rps,
+                }],
                 poisson: true,
                 seed: load.open.as_ref().map_or(0, |open| open.seed) ^ 0x70_72_6f_62_65,
                 late: Late::Queue,
             }),
             wait: Wait::Sleep,
             pins: load.pins.get(load.threads).copied().into_iter().collect(),
-            targets: load.targets.iter().map(|target| target.single(load.depth)).collect(),
+            targets: load
+                .targets
+                .iter()
+                .map(|target| target.single(load.depth))
+                .collect(),
             probe: None,
             ..load.clone()
         }
@@ -112,7 +123,10 @@ impl Target {
             bytes: request.bytes[..request.bytes.len() / depth].to_vec(),
             head_only: request.head_only,
         };
-        Target { requests: self.requests.iter().map(one).collect(), ..self.clone() }
+        Target {
+            requests: self.requests.iter().map(one).collect(),
+            ..self.clone()
+        }
     }
 }
 
@@ -173,7 +187,11 @@ pub struct Stage {
 impl Plan {
     /// Most connections at any time.
     pub fn connections_max(&self) -> usize {
-        self.steps.iter().map(|step| step.connections).max().unwrap_or(0)
+        self.steps
+            .iter()
+            .map(|step| step.connections)
+            .max()
+            .unwrap_or(0)
     }
 
     /// Length of the measured window.
@@ -188,11 +206,30 @@ impl Plan {
         let mut start_ns = self.warmup_ns;
         if start_ns > 0 {
             let (phase, step) = (Phase::Warmup, 0);
-            stages.push(Stage { phase, step, start_ns: 0, end_ns: start_ns, connections: first });
+            stages.push(Stage {
+                phase,
+                step,
+                start_ns: 0,
+                end_ns: start_ns,
+                connections: first,
+            });
         }
-        for (step, &Step { connections, length_ns }) in self.steps.iter().enumerate() {
+        for (
+            step,
+            &Step {
+                connections,
+                length_ns,
+            },
+        ) in self.steps.iter().enumerate()
+        {
             let end_ns = start_ns + length_ns;
-            stages.push(Stage { phase: Phase::Measured, step, start_ns, end_ns, connections });
+            stages.push(Stage {
+                phase: Phase::Measured,
+                step,
+                start_ns,
+                end_ns,
+                connections,
+            });
             start_ns = end_ns;
         }
         stages
@@ -202,9 +239,15 @@ impl Plan {
     pub fn curve(&self, depth: usize) -> Option<Curve> {
         let open = self.open.as_ref()?;
         let depth = depth as f64;
-        let first_rps = open.stretches.first().map_or(0.0, |stretch| stretch.from_rps);
-        let warmup =
-            Stretch { length_ns: self.warmup_ns, from_rps: first_rps, to_rps: first_rps };
+        let first_rps = open
+            .stretches
+            .first()
+            .map_or(0.0, |stretch| stretch.from_rps);
+        let warmup = Stretch {
+            length_ns: self.warmup_ns,
+            from_rps: first_rps,
+            to_rps: first_rps,
+        };
         let batches: Vec<Stretch> = std::iter::once(&warmup)
             .chain(&open.stretches)
             .map(|stretch| Stretch {
@@ -232,7 +275,10 @@ pub fn weighted_order(weights: &[u32]) -> Vec<u32> {
             *own += i64::from(weight);
         }
         // the first of the largest, so that the order is the same everywhere
-        let best = (0..credit.len()).rev().max_by_key(|&index| credit[index]).unwrap_or(0);
+        let best = (0..credit.len())
+            .rev()
+            .max_by_key(|&index| credit[index])
+            .unwrap_or(0);
         credit[best] -= total;
         order.push(best as u32);
     }

@@ -39,7 +39,10 @@ mod tests {
         let gaps: Vec<f64> = (0..100_000).map(|_| random.exponential()).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-        assert!((mean - 1.0).abs() < 0.02 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
+        assert!(
+            (mean - 1.0).abs() < 0.02 && (variance - 1.0).abs() < 0.05,
+            "{mean} {variance}"
+        );
         let mut again = Random::new(7);
         assert_eq!(again.exponential(), gaps[0]);
     }

@@ -107,7 +107,9 @@ struct GateState {
 
 impl Gate {
     fn lock(&self) -> std::sync::MutexGuard<'_, GateState> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Called by a thread that is ready; returns the moment of the start.
@@ -119,7 +121,10 @@ impl Gate {
             if let Some(base_ns) = state.base_ns {
                 return base_ns;
             }
-            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
         }
     }
 
@@ -139,7 +144,10 @@ impl Gate {
     fn open(&self, threads: usize, moment: impl FnOnce() -> u64) -> u64 {
         let mut state = self.lock();
         while state.ready < threads {
-            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
         }
         let base_ns = moment();
         state.base_ns = Some(base_ns);
@@ -159,7 +167,11 @@ pub fn run<T: Transport>(
 ) -> io::Result<()> {
     let probe_plan = plan.probe.as_ref().map(|probe| probe.plan(plan));
     let gate = Gate::default();
-    let common = Common { gate: &gate, script: script.map(|main| &main.script), transports };
+    let common = Common {
+        gate: &gate,
+        script: script.map(|main| &main.script),
+        transports,
+    };
     std::thread::scope(|scope| {
         let (finished, intervals) = channel();
         let (ended, endings) = channel();
@@ -167,7 +179,14 @@ pub fn run<T: Transport>(
             let (give_back, spare) = channel();
             let (commands, asked) = channel();
             let recorder = Recorder::new(source, finished.clone(), spare);
-            let thread = Thread { plan, number, source, recorder, asked, ended: ended.clone() };
+            let thread = Thread {
+                plan,
+                number,
+                source,
+                recorder,
+                asked,
+                ended: ended.clone(),
+            };
             scope.spawn(move || thread.run(common));
             (commands, give_back)
         };
@@ -200,8 +219,7 @@ pub fn run<T: Transport>(
         let mut sum = Sum::new(plan, base_ns);
         sum.collect(&intervals, &give_back, observe);
         sum.outcome.shape = decided;
-        let outcome =
-            in_order(&endings, commands.len()).and_then(|endings| sum.outcome(endings));
+        let outcome = in_order(&endings, commands.len()).and_then(|endings| sum.outcome(endings));
         let outcome = outcome.map(|outcome| after(&outcome));
         proceed(&commands, Shape::default());
         outcome
@@ -246,7 +264,14 @@ struct Thread<'a> {
 impl Thread<'_> {
     fn run<T: Transport>(self, common: Common<T>) {
         affinity::exact_timers();
-        let Thread { plan, number, source, recorder, asked, ended } = self;
+        let Thread {
+            plan,
+            number,
+            source,
+            recorder,
+            asked,
+            ended,
+        } = self;
         // the probe (whose source is not its number) sends the plain request
         let script = common.script.filter(|_| source == number);
         let prepared = prepare(plan, number, recorder, script, &asked, common.transports);
@@ -415,7 +440,11 @@ impl<'p> Sum<'p> {
 
     fn tell(&mut self, start_ns: u64, interval: Interval, observe: &mut dyn FnMut(&Second)) {
         let open = self.plan.open.is_some();
-        let times = if open { &interval.times.response } else { &interval.times.service };
+        let times = if open {
+            &interval.times.response
+        } else {
+            &interval.times.service
+        };
         let offset_ns = start_ns as i64 - self.window_start_ns as i64;
         self.outcome.seconds.push(SecondSummary {
             phase: interval.phase,
@@ -429,7 +458,10 @@ impl<'p> Sum<'p> {
             p99_ns: times.at_ns(0.99),
             max_ns: times.max_ns(),
         });
-        observe(&Second { interval, offset_ns });
+        observe(&Second {
+            interval,
+            offset_ns,
+        });
     }
 
     fn outcome(mut self, mut endings: Vec<Ending>) -> io::Result<Outcome> {
@@ -493,6 +525,9 @@ impl Outcome {
 
     /// Requests without an answer at the end.
     pub fn unfinished(&self) -> u64 {
-        self.threads.iter().map(|thread| thread.ending.unfinished).sum()
+        self.threads
+            .iter()
+            .map(|thread| thread.ending.unfinished)
+            .sum()
     }
 }

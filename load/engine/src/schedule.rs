@@ -47,7 +47,9 @@ impl Part {
             return self.start_ns + count / self.from;
         }
         // the form of the root that does not cancel for small slopes
-        let root = (self.from * self.from + 2.0 * slope * count).max(0.0).sqrt();
+        let root = (self.from * self.from + 2.0 * slope * count)
+            .max(0.0)
+            .sqrt();
         self.start_ns + 2.0 * count / (self.from + root)
     }
 }
@@ -74,7 +76,9 @@ impl Curve {
 
     /// Requests due in the whole run.
     pub fn total(&self) -> f64 {
-        self.parts.last().map_or(0.0, |last| last.before + last.count())
+        self.parts
+            .last()
+            .map_or(0.0, |last| last.before + last.count())
     }
 
     /// Λ at a time.
@@ -106,14 +110,28 @@ impl Schedule {
     /// Evenly spaced requests: those of thread `thread` out of `threads`.
     pub fn even(curve: Curve, thread: usize, threads: usize) -> Schedule {
         let number = thread as u64;
-        Schedule { curve, part: 0, lambda: number as f64, number, threads: threads as u64, random: None }
+        Schedule {
+            curve,
+            part: 0,
+            lambda: number as f64,
+            number,
+            threads: threads as u64,
+            random: None,
+        }
     }
 
     /// A Poisson process whose rate is this thread's share of the curve.
     pub fn poisson(curve: Curve, thread: usize, threads: usize, seed: u64) -> Schedule {
         let mut random = Random::new(seed ^ (thread as u64).wrapping_mul(0x5851_f42d_4c95_7f2d));
         let lambda = random.exponential() * threads as f64;
-        Schedule { curve, part: 0, lambda, number: 0, threads: threads as u64, random: Some(random) }
+        Schedule {
+            curve,
+            part: 0,
+            lambda,
+            number: 0,
+            threads: threads as u64,
+            random: Some(random),
+        }
     }
 
     /// When the next request is due, in ns from the start; `None` after the end of the curve.
@@ -168,7 +186,11 @@ impl Schedule {
     /// The due time of the request that is `ahead` after the next one, for large backlogs.
     pub fn ahead_ns(&self, ahead: u64) -> Option<u64> {
         let lambda = self.lambda + (ahead * self.threads) as f64;
-        let part = self.curve.parts.iter().find(|part| lambda < part.before + part.count())?;
+        let part = self
+            .curve
+            .parts
+            .iter()
+            .find(|part| lambda < part.before + part.count())?;
         Some(part.time_at(lambda).round() as u64)
     }
 }
@@ -180,7 +202,11 @@ mod tests {
     const SECOND_NS: u64 = 1_000_000_000;
 
     fn constant(rps: f64, length_ns: u64) -> Curve {
-        Curve::new(&[Stretch { length_ns, from_rps: rps, to_rps: rps }])
+        Curve::new(&[Stretch {
+            length_ns,
+            from_rps: rps,
+            to_rps: rps,
+        }])
     }
 
     fn all(mut schedule: Schedule) -> Vec<u64> {
@@ -219,8 +245,16 @@ mod tests {
     #[test]
     fn a_ramp_sends_the_area_under_it() {
         let curve = Curve::new(&[
-            Stretch { length_ns: SECOND_NS, from_rps: 0.0, to_rps: 200.0 },
-            Stretch { length_ns: SECOND_NS, from_rps: 50.0, to_rps: 50.0 },
+            Stretch {
+                length_ns: SECOND_NS,
+                from_rps: 0.0,
+                to_rps: 200.0,
+            },
+            Stretch {
+                length_ns: SECOND_NS,
+                from_rps: 50.0,
+                to_rps: 50.0,
+            },
         ]);
         let due = all(Schedule::even(curve, 0, 1));
         assert_eq!(due.len(), 150);
@@ -232,16 +266,24 @@ mod tests {
     #[test]
     fn poisson_has_its_rate_over_all_threads() {
         let curve = constant(10_000.0, 10 * SECOND_NS);
-        let total: usize =
-            (0..4).map(|thread| all(Schedule::poisson(curve.clone(), thread, 4, 1)).len()).sum();
+        let total: usize = (0..4)
+            .map(|thread| all(Schedule::poisson(curve.clone(), thread, 4, 1)).len())
+            .sum();
         assert!((total as f64 / 100_000.0 - 1.0).abs() < 0.02, "{total}");
     }
 
     #[test]
     fn poisson_gaps_pass_a_test_of_their_distribution() {
-        let due = all(Schedule::poisson(constant(1000.0, 20 * SECOND_NS), 0, 1, 42));
-        let mut shares: Vec<f64> =
-            due.windows(2).map(|pair| 1.0 - (-((pair[1] - pair[0]) as f64) / 1e6).exp()).collect();
+        let due = all(Schedule::poisson(
+            constant(1000.0, 20 * SECOND_NS),
+            0,
+            1,
+            42,
+        ));
+        let mut shares: Vec<f64> = due
+            .windows(2)
+            .map(|pair| 1.0 - (-((pair[1] - pair[0]) as f64) / 1e6).exp())
+            .collect();
         shares.sort_by(f64::total_cmp);
         // Anderson-Darling against the known exponential; 3.9 is its 1 % point
         let n = shares.len();

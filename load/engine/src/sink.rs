@@ -35,9 +35,18 @@ impl Sink {
         let stopped = Arc::clone(&stop);
         let epoll = Epoll::open(Trigger::Level)?;
         epoll.add(listener.as_raw_fd(), LISTENER)?;
-        let server = Server { listener, epoll, open: Vec::new(), buffer: vec![0; 64 * 1024] };
+        let server = Server {
+            listener,
+            epoll,
+            open: Vec::new(),
+            buffer: vec![0; 64 * 1024],
+        };
         let thread = std::thread::spawn(move || server.serve(&stopped));
-        Ok(Sink { address, stop, thread: Some(thread) })
+        Ok(Sink {
+            address,
+            stop,
+            thread: Some(thread),
+        })
     }
 
     /// Where it listens.
@@ -89,7 +98,9 @@ impl Server {
 
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
-            let ready = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
+            let ready = stream
+                .set_nonblocking(true)
+                .and_then(|()| stream.set_nodelay(true));
             let fd = stream.as_raw_fd();
             let added = ready
                 .and_then(|()| self.epoll.add(fd, fd as u64))
@@ -109,7 +120,10 @@ impl Server {
         };
         let bytes = &self.buffer[..length];
         let close = contains(bytes, b"\r\nConnection: close\r\n");
-        let mut requests = bytes.windows(4).filter(|window| *window == b"\r\n\r\n").count();
+        let mut requests = bytes
+            .windows(4)
+            .filter(|window| *window == b"\r\n\r\n")
+            .count();
         while requests > 0 {
             if write(fd, if close { CLOSE } else { KEEP }).is_err() {
                 return false;
@@ -121,5 +135,7 @@ impl Server {
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    bytes.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part))
+    bytes
+        .windows(part.len())
+        .any(|window| window.eq_ignore_ascii_case(part))
 }

@@ -32,22 +32,39 @@ pub struct Little {
 
 /// The law's figures; nothing for open loops, pipelines and scripted delays, where it says nothing.
 pub fn little(plan: &Plan, outcome: &Outcome) -> Option<Little> {
-    let scripted = outcome.shape.is_some_and(|shape| shape.delays || shape.depth != 1);
+    let scripted = outcome
+        .shape
+        .is_some_and(|shape| shape.delays || shape.depth != 1);
     if plan.open.is_some() || plan.depth != 1 || scripted || outcome.completed_in_window == 0 {
         return None;
     }
     let duration_ns = plan.duration_ns().max(1) as f64;
-    let weighted: f64 =
-        plan.steps.iter().map(|step| step.connections as f64 * step.length_ns as f64).sum();
+    let weighted: f64 = plan
+        .steps
+        .iter()
+        .map(|step| step.connections as f64 * step.length_ns as f64)
+        .sum();
     let n = weighted / duration_ns;
     let (x_rps, mean_ns) = (outcome.rps(), outcome.total.times.service.mean_ns());
-    Some(Little { n, x_rps, mean_ns, residual: mean_ns * x_rps / 1e9 / n - 1.0 })
+    Some(Little {
+        n,
+        x_rps,
+        mean_ns,
+        residual: mean_ns * x_rps / 1e9 / n - 1.0,
+    })
 }
 
 /// All findings of a run.
 pub fn find(plan: &Plan, outcome: &Outcome) -> Vec<Warning> {
     let mut found = Vec::new();
-    let mut add = |id, value, threshold, text| found.push(Warning { id, value, threshold, text });
+    let mut add = |id, value, threshold, text| {
+        found.push(Warning {
+            id,
+            value,
+            threshold,
+            text,
+        })
+    };
     generator(plan, outcome, &mut add);
     if plan.open.is_some() {
         schedule(plan, outcome, &mut add);
@@ -70,7 +87,11 @@ fn us(ns: f64) -> String {
 
 fn generator(plan: &Plan, outcome: &Outcome, add: Add) {
     const BUSY_MAX: f64 = 0.95;
-    let busiest = outcome.threads.iter().map(|thread| thread.busy).fold(0.0, f64::max);
+    let busiest = outcome
+        .threads
+        .iter()
+        .map(|thread| thread.busy)
+        .fold(0.0, f64::max);
     if busiest > BUSY_MAX {
         let text = format!(
             "a thread of the generator used {} of a core: the figures may be the generator's, \
@@ -80,7 +101,10 @@ fn generator(plan: &Plan, outcome: &Outcome, add: Add) {
         add("generator-busy", busiest, BUSY_MAX, text);
     }
     const DELAY_SHARE_MAX: f64 = 0.1;
-    let (delay, service) = (&outcome.total.times.client_delay, &outcome.total.times.service);
+    let (delay, service) = (
+        &outcome.total.times.client_delay,
+        &outcome.total.times.service,
+    );
     if let (Some(p99), Some(p50)) = (delay.known_at_ns(0.99), service.known_at_ns(0.5)) {
         let share = p99 as f64 / p50.max(1) as f64;
         // in closed loop on a busy core queueing in the generator is part of the picture
@@ -101,7 +125,11 @@ fn schedule(plan: &Plan, outcome: &Outcome, add: Add) {
     const LATENESS_MAX_NS: u64 = 200_000;
     const LATENESS_SHARE_MAX: f64 = 0.05;
     const BACKLOG_MAX: f64 = 0.01;
-    let unsent: u64 = outcome.threads.iter().map(|thread| thread.ending.unsent).sum();
+    let unsent: u64 = outcome
+        .threads
+        .iter()
+        .map(|thread| thread.ending.unsent)
+        .sum();
     let due = outcome.total.counts.due + unsent;
     if due == 0 {
         return;
@@ -116,9 +144,10 @@ fn schedule(plan: &Plan, outcome: &Outcome, add: Add) {
         add("schedule-missed", sent_share, SENT_MIN, text);
     }
     let times = &outcome.total.times;
-    if let (Some(late), Some(median)) =
-        (times.lateness.known_at_ns(0.99), times.response.known_at_ns(0.5))
-    {
+    if let (Some(late), Some(median)) = (
+        times.lateness.known_at_ns(0.99),
+        times.response.known_at_ns(0.5),
+    ) {
         if late > LATENESS_MAX_NS && late as f64 > LATENESS_SHARE_MAX * median as f64 {
             let text = format!(
                 "requests were sent late by the generator itself: p99 {}; give it an idle core \
@@ -128,7 +157,9 @@ fn schedule(plan: &Plan, outcome: &Outcome, add: Add) {
             add("lateness", late as f64, LATENESS_MAX_NS as f64, text);
         }
     }
-    let left = outcome.unfinished().saturating_sub(plan.connections_max() as u64) as f64;
+    let left = outcome
+        .unfinished()
+        .saturating_sub(plan.connections_max() as u64) as f64;
     let backlog = left / due as f64;
     if backlog > BACKLOG_MAX {
         let text = format!(
@@ -180,7 +211,13 @@ fn errors(outcome: &Outcome, add: Add) {
     let counts = &outcome.total.counts;
     let errors = &counts.errors;
     let malformed = errors.malformed.iter().sum::<u64>();
-    let cause = || outcome.total.notes.first().map_or(String::new(), |note| format!(" ({note})"));
+    let cause = || {
+        outcome
+            .total
+            .notes
+            .first()
+            .map_or(String::new(), |note| format!(" ({note})"))
+    };
     let table = [
         ("connect-errors", errors.connect(), "connections failed; is the server's backlog or the number of source ports (--source) too small?"),
         ("read-errors", errors.read, "answers were cut off; the server closes connections or fails"),
@@ -191,21 +228,33 @@ fn errors(outcome: &Outcome, add: Add) {
     ];
     for (id, count, advice) in table {
         if count > 0 {
-            add(id, count as f64, 0.0, format!("{count} {advice}{}", cause()));
+            add(
+                id,
+                count as f64,
+                0.0,
+                format!("{count} {advice}{}", cause()),
+            );
         }
     }
     const NON_2XX_MAX: f64 = 0.001;
     let failed = counts.status_unless(|code| (200..300).contains(&code)) as f64;
     let share = failed / counts.completed.max(1) as f64;
     if share > NON_2XX_MAX {
-        let text = format!("{} of the answers have a status other than 2xx; they count as answers in every figure", percent(share));
+        let text = format!(
+            "{} of the answers have a status other than 2xx; they count as answers in every figure",
+            percent(share)
+        );
         add("non-2xx", share, NON_2XX_MAX, text);
     }
 }
 
 fn samples(plan: &Plan, outcome: &Outcome, add: Add) {
     let times = &outcome.total.times;
-    let latency = if plan.open.is_some() { &times.response } else { &times.service };
+    let latency = if plan.open.is_some() {
+        &times.response
+    } else {
+        &times.service
+    };
     const SAMPLES_MIN: f64 = 1000.0;
     if (latency.count() as f64) < SAMPLES_MIN {
         let text = format!(
@@ -214,7 +263,12 @@ fn samples(plan: &Plan, outcome: &Outcome, add: Add) {
         );
         add("few-samples", latency.count() as f64, SAMPLES_MIN, text);
     }
-    let oldest_ns = outcome.threads.iter().map(|t| t.ending.oldest_ns).max().unwrap_or(0) as f64;
+    let oldest_ns = outcome
+        .threads
+        .iter()
+        .map(|t| t.ending.oldest_ns)
+        .max()
+        .unwrap_or(0) as f64;
     let usual_ns = latency.max_ns() as f64;
     if plan.open.is_none() && oldest_ns > usual_ns && oldest_ns > 100e6 {
         let text = format!(
@@ -224,8 +278,11 @@ fn samples(plan: &Plan, outcome: &Outcome, add: Add) {
         );
         add("in-flight", oldest_ns, usual_ns, text);
     }
-    let missing: usize =
-        outcome.threads.iter().map(|t| t.ending.wanted.saturating_sub(t.ending.open)).sum();
+    let missing: usize = outcome
+        .threads
+        .iter()
+        .map(|t| t.ending.wanted.saturating_sub(t.ending.open))
+        .sum();
     const MISSING_MAX: f64 = 0.01;
     let share = missing as f64 / plan.connections_max().max(1) as f64;
     if share > MISSING_MAX && !plan.close {

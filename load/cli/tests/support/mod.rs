@@ -67,7 +67,14 @@ impl Conversation {
         headers.sort();
         let source = self.reader.get_ref().peer_addr().ok();
         let (connection, at, line) = (self.number, Instant::now(), line.trim_end().to_string());
-        let seen = Seen { connection, source, at, line, headers, body };
+        let seen = Seen {
+            connection,
+            source,
+            at,
+            line,
+            headers,
+            body,
+        };
         self.log.lock().expect("no panic").push(seen.clone());
         Some(seen)
     }
@@ -116,7 +123,11 @@ impl Server {
                 let (log, serve) = (Arc::clone(&own), Arc::clone(&serve));
                 std::thread::spawn(move || {
                     stream.set_nodelay(true).expect("a socket");
-                    serve(Conversation { number, reader: BufReader::new(stream), log });
+                    serve(Conversation {
+                        number,
+                        reader: BufReader::new(stream),
+                        log,
+                    });
                 });
             }
         });
@@ -141,7 +152,10 @@ pub fn program() -> Command {
 
 /// Runs the command with words separated by blanks.
 pub fn run(line: &str) -> Output {
-    program().args(line.split_whitespace()).output().expect("the command starts")
+    program()
+        .args(line.split_whitespace())
+        .output()
+        .expect("the command starts")
 }
 
 /// Runs the command and reads its result file.
@@ -165,5 +179,8 @@ pub fn temporary(extension: &str) -> std::path::PathBuf {
 
 /// A number inside a result.
 pub fn count(result: &Value, path: &str) -> u64 {
-    result.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path}: {result}"))
+    result
+        .pointer(path)
+        .and_then(Value::as_u64)
+        .unwrap_or_else(|| panic!("{path}: {result}"))
 }

@@ -90,7 +90,8 @@ impl ScriptMain {
         let url = &self.script.url;
         let service = url.port.as_deref().unwrap_or(&url.scheme);
         let wrk: Table = self.lua.globals().get("wrk")?;
-        wrk.get::<mlua::Function>("resolve")?.call::<()>((url.host.as_str(), service))?;
+        wrk.get::<mlua::Function>("resolve")?
+            .call::<()>((url.host.as_str(), service))?;
         if wrk.get::<Table>("addrs")?.raw_len() == 0 {
             let text = format!("unable to connect to {}:{service}", url.host);
             return Err(mlua::Error::runtime(text));
@@ -102,7 +103,8 @@ impl ScriptMain {
     pub fn set_up(&self, threads: &[Sender<Command>]) -> Result<Shape, String> {
         let mut shape = Shape::default();
         for (number, commands) in threads.iter().enumerate() {
-            self.set_up_thread(commands).map_err(|error| message(&error))?;
+            self.set_up_thread(commands)
+                .map_err(|error| message(&error))?;
             ask(commands, Command::Init)?;
             if number == 0 {
                 shape = inspect(&ask(commands, Command::Inspect)?)?;
@@ -113,8 +115,10 @@ impl ScriptMain {
     }
 
     fn set_up_thread(&self, commands: &Sender<Command>) -> mlua::Result<()> {
-        let handle =
-            ThreadHandle { commands: commands.clone(), address: RefCell::default() };
+        let handle = ThreadHandle {
+            commands: commands.clone(),
+            address: RefCell::default(),
+        };
         let wrk: Table = self.lua.globals().get("wrk")?;
         wrk.get::<mlua::Function>("setup")?.call::<()>(handle)
     }
@@ -127,7 +131,9 @@ impl ScriptMain {
     }
 
     fn try_done(&self, outcome: &Outcome) -> mlua::Result<()> {
-        let Some(done) = function(&self.lua, "done") else { return Ok(()) };
+        let Some(done) = function(&self.lua, "done") else {
+            return Ok(());
+        };
         let counts = &outcome.total.counts;
         let errors = self.lua.create_table()?;
         errors.set("connect", counts.errors.connect())?;
@@ -143,9 +149,17 @@ impl ScriptMain {
         summary.set("errors", errors)?;
         let open = self.script.open_loop;
         let times = &outcome.total.times;
-        let latency = if open { &times.response } else { &times.service };
+        let latency = if open {
+            &times.response
+        } else {
+            &times.service
+        };
         let latency = Statistics::latency(latency, open);
-        done.call::<()>((summary, latency, Statistics::requests(&outcome.total.rates, open)))
+        done.call::<()>((
+            summary,
+            latency,
+            Statistics::requests(&outcome.total.rates, open),
+        ))
     }
 }
 
@@ -153,5 +167,8 @@ impl ScriptMain {
 fn inspect(facts: &Facts) -> Result<Shape, String> {
     let depth = request::count(&facts.request)
         .map_err(|(line, column)| format!("incomplete request at {line}:{column}"))?;
-    Ok(Shape { depth, ..facts.shape })
+    Ok(Shape {
+        depth,
+        ..facts.shape
+    })
 }

@@ -26,12 +26,20 @@ impl UserData for ScriptAddress {
 /// the state: wrk prints it and goes on with what was defined before it.
 pub fn open(script: &Script) -> mlua::Result<(Lua, Option<String>)> {
     let lua = lua::open();
-    let wrk: Table = lua.load(include_str!("prelude.lua")).set_name("=wrk").eval()?;
+    let wrk: Table = lua
+        .load(include_str!("prelude.lua"))
+        .set_name("=wrk")
+        .eval()?;
     fill(&lua, &wrk, script)?;
     lua.globals().set("wrk", wrk)?;
     // the name makes messages begin with file and line, as those of wrk
-    let loaded = lua.load(&script.text[..]).set_name(format!("@{}", script.file)).exec();
-    let fault = loaded.err().map(|error| format!("{}: {}", script.file, message(&error)));
+    let loaded = lua
+        .load(&script.text[..])
+        .set_name(format!("@{}", script.file))
+        .exec();
+    let fault = loaded
+        .err()
+        .map(|error| format!("{}: {}", script.file, message(&error)));
     Ok((lua, fault))
 }
 
@@ -51,7 +59,10 @@ fn fill(lua: &Lua, wrk: &Table, script: &Script) -> mlua::Result<()> {
     }
     wrk.set("lookup", lua.create_function(lookup)?)?;
     wrk.set("connect", lua.create_function(connect)?)?;
-    wrk.set("time_us", lua.create_function(|_, ()| Ok((monotonic_ns() / 1000) as f64))?)
+    wrk.set(
+        "time_us",
+        lua.create_function(|_, ()| Ok((monotonic_ns() / 1000) as f64))?,
+    )
 }
 
 fn lookup(lua: &Lua, (host, service): (String, Value)) -> mlua::Result<Table> {
@@ -59,7 +70,11 @@ fn lookup(lua: &Lua, (host, service): (String, Value)) -> mlua::Result<Table> {
         Value::String(text) => text.to_string_lossy(),
         Value::Integer(number) => number.to_string(),
         Value::Number(number) => number.to_string(),
-        _ => return Err(mlua::Error::runtime("wrk.lookup: the service is no name or number")),
+        _ => {
+            return Err(mlua::Error::runtime(
+                "wrk.lookup: the service is no name or number",
+            ))
+        }
     };
     let port = port_of(&service)
         .ok_or_else(|| mlua::Error::runtime(format!("unable to resolve {host}:{service}")))?;
@@ -93,7 +108,11 @@ fn port_of(service: &str) -> Option<u16> {
         let mut words = line.split_whitespace();
         let name = words.next()?;
         let port = words.next()?.strip_suffix("/tcp")?;
-        if name == service { port.parse().ok() } else { None }
+        if name == service {
+            port.parse().ok()
+        } else {
+            None
+        }
     })
 }
 
@@ -112,7 +131,9 @@ pub fn function(lua: &Lua, name: &str) -> Option<Function> {
 /// The text of an error with its traceback.
 pub fn message(error: &mlua::Error) -> String {
     match error {
-        mlua::Error::CallbackError { traceback, cause } => format!("{}\n{traceback}", message(cause)),
+        mlua::Error::CallbackError { traceback, cause } => {
+            format!("{}\n{traceback}", message(cause))
+        }
         mlua::Error::RuntimeError(text) => text.clone(),
         mlua::Error::SyntaxError { message, .. } => message.clone(),
         other => other.to_string(),

@@ -51,14 +51,21 @@ impl Statistics {
         }
         let n = values.len().max(1) as f64;
         let mean = values.iter().sum::<u64>() as f64 / n;
-        let squares: f64 = values.iter().map(|value| (*value as f64 - mean).powi(2)).sum();
+        let squares: f64 = values
+            .iter()
+            .map(|value| (*value as f64 - mean).powi(2))
+            .sum();
         Statistics {
             counts,
             total: values.len() as u64,
             min: values.first().copied().unwrap_or(0) as f64,
             max: values.last().copied().unwrap_or(0) as f64,
             mean,
-            stdev: if n > 1.0 { (squares / (n - 1.0)).sqrt() } else { 0.0 },
+            stdev: if n > 1.0 {
+                (squares / (n - 1.0)).sqrt()
+            } else {
+                0.0
+            },
             by_sample,
         }
     }
@@ -99,7 +106,11 @@ impl UserData for Statistics {
             Ok((value as f64, count as f64))
         });
         methods.add_meta_method(MetaMethod::Len, |_, this, ()| {
-            Ok(if this.by_sample { this.total } else { this.counts.len() as u64 } as f64)
+            Ok(if this.by_sample {
+                this.total
+            } else {
+                this.counts.len() as u64
+            } as f64)
         });
         methods.add_meta_method(MetaMethod::Index, |_, this, key: Value| {
             let index = match key {
@@ -107,7 +118,9 @@ impl UserData for Statistics {
                 Value::Number(index) => index,
                 _ => return Ok(Value::Nil),
             };
-            Ok(Value::Number(this.percentile(100.0 * index / this.total.max(1) as f64) as f64))
+            Ok(Value::Number(
+                this.percentile(100.0 * index / this.total.max(1) as f64) as f64,
+            ))
         });
     }
 }
@@ -123,7 +136,9 @@ mod tests {
         latency.record_many(20_000, 3);
         latency.record_many(30_000, 2);
         let lua = Lua::new();
-        lua.globals().set("latency", Statistics::latency(&latency, false)).expect("set");
+        lua.globals()
+            .set("latency", Statistics::latency(&latency, false))
+            .expect("set");
         lua
     }
 
@@ -138,8 +153,10 @@ mod tests {
 
     #[test]
     fn a_script_reads_ends_and_mean() {
-        let (min, max, mean): (f64, f64, f64) =
-            lua().load("return latency.min, latency.max, latency.mean").eval().expect("runs");
+        let (min, max, mean): (f64, f64, f64) = lua()
+            .load("return latency.min, latency.max, latency.mean")
+            .eval()
+            .expect("runs");
         assert_eq!((min, max, mean), (10.0, 30.0, 17.0));
     }
 }

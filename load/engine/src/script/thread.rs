@@ -60,7 +60,9 @@ struct Own {
 
 impl UserData for Own {
     fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
-        fields.add_field_method_get("addr", |_, this| Ok(this.address.clone().map(ScriptAddress)));
+        fields.add_field_method_get("addr", |_, this| {
+            Ok(this.address.clone().map(ScriptAddress))
+        });
     }
 
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
@@ -68,7 +70,9 @@ impl UserData for Own {
             this.stop.set(true);
             Ok(())
         });
-        methods.add_method("get", |lua, _, name: String| lua.globals().get::<mlua::Value>(name));
+        methods.add_method("get", |lua, _, name: String| {
+            lua.globals().get::<mlua::Value>(name)
+        });
         methods.add_method("set", |lua, _, (name, value): (String, mlua::Value)| {
             lua.globals().set(name, value)
         });
@@ -146,11 +150,15 @@ impl ThreadScript {
 
     fn get(&self, name: &str) -> Result<Transfer, String> {
         let value = self.lua.globals().get::<mlua::Value>(name);
-        value.and_then(|value| Transfer::take(&value)).map_err(|error| message(&error))
+        value
+            .and_then(|value| Transfer::take(&value))
+            .map_err(|error| message(&error))
     }
 
     fn set(&self, name: &str, value: &Transfer) -> Result<(), String> {
-        let set = value.give(&self.lua).and_then(|value| self.lua.globals().set(name, value));
+        let set = value
+            .give(&self.lua)
+            .and_then(|value| self.lua.globals().set(name, value));
         set.map_err(|error| message(&error))
     }
 
@@ -160,7 +168,10 @@ impl ThreadScript {
 
     fn try_init(&mut self) -> mlua::Result<()> {
         let wrk: Table = self.lua.globals().get("wrk")?;
-        let own = Own { address: self.address.clone(), stop: Rc::clone(&self.stop) };
+        let own = Own {
+            address: self.address.clone(),
+            stop: Rc::clone(&self.stop),
+        };
         wrk.set("thread", own)?;
         let arguments = self.lua.create_table()?;
         for (index, argument) in self.arguments.iter().enumerate() {
@@ -181,34 +192,49 @@ impl ThreadScript {
             wants_answers: self.response.is_some(),
             delays: self.delay.is_some(),
         };
-        Ok(Facts { request: self.request()?, shape })
+        Ok(Facts {
+            request: self.request()?,
+            shape,
+        })
     }
 
     /// The next request.
     pub fn request(&mut self) -> Result<Vec<u8>, String> {
-        let Some(request) = &self.request else { return Err("there is no request".to_string()) };
-        let text = request.call::<mlua::String>(()).map_err(|error| message(&error))?;
+        let Some(request) = &self.request else {
+            return Err("there is no request".to_string());
+        };
+        let text = request
+            .call::<mlua::String>(())
+            .map_err(|error| message(&error))?;
         let bytes = text.as_bytes().to_vec();
         Ok(bytes)
     }
 
     /// Shows an answer to the script.
     pub fn answer(&mut self, status: u16, answer: Answer) -> Result<(), String> {
-        let Some(response) = &self.response else { return Ok(()) };
-        self.show(response, status, &answer).map_err(|error| message(&error))
+        let Some(response) = &self.response else {
+            return Ok(());
+        };
+        self.show(response, status, &answer)
+            .map_err(|error| message(&error))
     }
 
     fn show(&self, response: &Function, status: u16, answer: &Answer) -> mlua::Result<()> {
         let headers = self.lua.create_table()?;
         for (name, value) in &answer.headers {
-            headers.raw_set(self.lua.create_string(name)?, self.lua.create_string(value)?)?;
+            headers.raw_set(
+                self.lua.create_string(name)?,
+                self.lua.create_string(value)?,
+            )?;
         }
         response.call::<()>((status, headers, self.lua.create_string(&answer.body)?))
     }
 
     /// How long the next request shall wait.
     pub fn delay_ns(&mut self) -> Result<u64, String> {
-        let Some(delay) = &self.delay else { return Ok(0) };
+        let Some(delay) = &self.delay else {
+            return Ok(0);
+        };
         let ms = delay.call::<f64>(()).map_err(|error| message(&error))?;
         Ok((ms.max(0.0) * 1e6) as u64)
     }

@@ -28,7 +28,9 @@ impl Transfer {
 
     fn take_at(value: &Value, depth: usize) -> mlua::Result<Transfer> {
         if depth > DEPTH_MAX {
-            return Err(mlua::Error::runtime("cannot transfer a table that contains itself"));
+            return Err(mlua::Error::runtime(
+                "cannot transfer a table that contains itself",
+            ));
         }
         Ok(match value {
             Value::Nil => Transfer::Nil,
@@ -37,7 +39,10 @@ impl Transfer {
             Value::Number(number) => Transfer::Number(*number),
             Value::String(text) => {
                 let bytes = text.as_bytes();
-                let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+                let end = bytes
+                    .iter()
+                    .position(|&byte| byte == 0)
+                    .unwrap_or(bytes.len());
                 Transfer::Text(bytes[..end].to_vec())
             }
             Value::Table(table) => {
@@ -51,7 +56,9 @@ impl Transfer {
             }
             other => {
                 let kind = other.type_name();
-                return Err(mlua::Error::runtime(format!("cannot transfer '{kind}' to thread")));
+                return Err(mlua::Error::runtime(format!(
+                    "cannot transfer '{kind}' to thread"
+                )));
             }
         })
     }
@@ -81,9 +88,14 @@ mod tests {
     #[test]
     fn tables_arrive_as_they_were_and_text_ends_at_nul() {
         let (from, to) = (Lua::new(), Lua::new());
-        let value: Value =
-            from.load("return {1, 'two', {deep = true}, ['a b'] = 'x\\0y'}").eval().expect("runs");
-        let copy = Transfer::take(&value).expect("can go").give(&to).expect("arrives");
+        let value: Value = from
+            .load("return {1, 'two', {deep = true}, ['a b'] = 'x\\0y'}")
+            .eval()
+            .expect("runs");
+        let copy = Transfer::take(&value)
+            .expect("can go")
+            .give(&to)
+            .expect("arrives");
         to.globals().set("t", copy).expect("set");
         let same: bool = to
             .load("return t[1] == 1 and t[2] == 'two' and t[3].deep == true and t['a b'] == 'x'")
@@ -97,7 +109,10 @@ mod tests {
         let lua = Lua::new();
         let value: Value = lua.load("return print").eval().expect("runs");
         assert!(Transfer::take(&value).is_err());
-        let value: Value = lua.load("local t = {}; t.t = t; return t").eval().expect("runs");
+        let value: Value = lua
+            .load("local t = {}; t.t = t; return t")
+            .eval()
+            .expect("runs");
         assert!(Transfer::take(&value).is_err());
     }
 }

@@ -30,7 +30,9 @@ pub fn allowed() -> Vec<usize> {
         return Vec::new();
     }
     // SAFETY: every index is below CPU_SETSIZE.
-    (0..libc::CPU_SETSIZE as usize).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect()
+    (0..libc::CPU_SETSIZE as usize)
+        .filter(|&core| unsafe { libc::CPU_ISSET(core, &set) })
+        .collect()
 }
 
 /// Lets timers of the calling thread end when they are due, not up to 50 us later.
@@ -41,7 +43,10 @@ pub fn exact_timers() {
 
 /// Raises the soft limit of open files to `wanted`; what is allowed now.
 pub fn allow_files(wanted: u64) -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     // SAFETY: `limit` is writable.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } < 0 {
         return wanted;
@@ -55,7 +60,10 @@ pub fn allow_files(wanted: u64) -> u64 {
         if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raised) } == 0 {
             return wanted;
         }
-        let soft = libc::rlimit { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
+        let soft = libc::rlimit {
+            rlim_cur: limit.rlim_max,
+            rlim_max: limit.rlim_max,
+        };
         // SAFETY: as above.
         unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &soft) };
         return limit.rlim_max;

@@ -29,7 +29,10 @@ impl CpuTime {
 
 #[inline]
 fn read(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `time` is a valid timespec for the call to write to.
     unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as u64 * SECOND_NS + time.tv_nsec as u64
@@ -63,5 +66,8 @@ fn usage(who: libc::c_int) -> CpuTime {
     // SAFETY: zeroed above and written by the call; every bit pattern of the integers is valid.
     let usage = unsafe { usage.assume_init() };
     let ns = |time: libc::timeval| time.tv_sec as u64 * SECOND_NS + time.tv_usec as u64 * 1000;
-    CpuTime { user_ns: ns(usage.ru_utime), sys_ns: ns(usage.ru_stime) }
+    CpuTime {
+        user_ns: ns(usage.ru_utime),
+        sys_ns: ns(usage.ru_stime),
+    }
 }

@@ -13,7 +13,9 @@ pub struct Events {
 
 impl Default for Events {
     fn default() -> Self {
-        Events { list: [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX] }
+        Events {
+            list: [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX],
+        }
     }
 }
 
@@ -73,7 +75,11 @@ impl Epoll {
         // SAFETY: no pointers are passed.
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
         let fine_waits = std::env::var_os("LD_PRELOAD").is_none_or(|value| value.is_empty());
-        Ok(Epoll { fd, trigger, fine_waits })
+        Ok(Epoll {
+            fd,
+            trigger,
+            fine_waits,
+        })
     }
 
     /// Registers a socket for its whole life: bytes, room, and the end of the stream.
@@ -94,12 +100,19 @@ impl Epoll {
             return Ok(());
         }
         let base = (libc::EPOLLIN | libc::EPOLLRDHUP) as u32;
-        let flags = if room { base | libc::EPOLLOUT as u32 } else { base };
+        let flags = if room {
+            base | libc::EPOLLOUT as u32
+        } else {
+            base
+        };
         self.control(libc::EPOLL_CTL_MOD, fd, flags, token)
     }
 
     fn control(&self, op: libc::c_int, fd: libc::c_int, flags: u32, token: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: flags, u64: token };
+        let mut event = libc::epoll_event {
+            events: flags,
+            u64: token,
+        };
         // SAFETY: `event` lives until the call returns.
         check(unsafe { libc::epoll_ctl(self.fd, op, fd, &mut event) }).map(drop)
     }
@@ -117,13 +130,21 @@ impl Epoll {
         let timeout_ms = (timeout_ns / MILLISECOND_NS).min(i32::MAX as u64) as i32;
         // SAFETY: the buffer has room for EVENTS_MAX events.
         let n = unsafe {
-            libc::epoll_wait(self.fd, events.list.as_mut_ptr(), EVENTS_MAX as i32, timeout_ms)
+            libc::epoll_wait(
+                self.fd,
+                events.list.as_mut_ptr(),
+                EVENTS_MAX as i32,
+                timeout_ms,
+            )
         };
         n.max(0) as usize
     }
 
     fn wait_fine(&mut self, events: &mut Events, timeout_ns: u64) -> usize {
-        let time = libc::timespec { tv_sec: 0, tv_nsec: timeout_ns as libc::c_long };
+        let time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: timeout_ns as libc::c_long,
+        };
         // SAFETY: buffer and timespec are valid for the call; no signal mask is given.
         let n = unsafe {
             libc::syscall(

@@ -42,14 +42,18 @@ impl Address {
             Address::Inet(SocketAddr::V4(v4)) => Ok(pack(libc::sockaddr_in {
                 sin_family: libc::AF_INET as libc::sa_family_t,
                 sin_port: v4.port().to_be(),
-                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(v4.ip().octets()),
+                },
                 sin_zero: [0; 8],
             })),
             Address::Inet(SocketAddr::V6(v6)) => Ok(pack(libc::sockaddr_in6 {
                 sin6_family: libc::AF_INET6 as libc::sa_family_t,
                 sin6_port: v6.port().to_be(),
                 sin6_flowinfo: v6.flowinfo(),
-                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_addr: libc::in6_addr {
+                    s6_addr: v6.ip().octets(),
+                },
                 sin6_scope_id: v6.scope_id(),
             })),
             Address::Unix(path) => raw_unix(path),
@@ -59,8 +63,10 @@ impl Address {
 
 fn raw_unix(path: &std::path::Path) -> io::Result<RawAddress> {
     use std::os::unix::ffi::OsStrExt;
-    let mut address =
-        libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
+    let mut address = libc::sockaddr_un {
+        sun_family: libc::AF_UNIX as libc::sa_family_t,
+        sun_path: [0; 108],
+    };
     let bytes = path.as_os_str().as_bytes();
     if bytes.len() >= address.sun_path.len() {
         return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
@@ -79,7 +85,10 @@ fn pack<A: Copy>(address: A) -> RawAddress {
     let target: *mut libc::sockaddr_storage = &mut storage;
     // SAFETY: the storage is large enough (checked above) and aligned for every family.
     unsafe { target.cast::<A>().write(address) };
-    RawAddress { storage, len: size_of::<A>() as libc::socklen_t }
+    RawAddress {
+        storage,
+        len: size_of::<A>() as libc::socklen_t,
+    }
 }
 
 /// How far an attempt to connect came.
@@ -134,14 +143,15 @@ fn set_option(fd: Fd, level: i32, name: i32, value: libc::c_int) -> io::Result<(
 
 /// Makes the next close send RST instead of FIN and keep nothing in TIME_WAIT.
 pub fn set_abort(fd: Fd) -> io::Result<()> {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let linger = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
     let pointer: *const libc::linger = &linger;
     let size = size_of::<libc::linger>() as libc::socklen_t;
     // SAFETY: SO_LINGER takes a linger and the pointer is valid for it.
-    check(unsafe {
-        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, pointer.cast(), size)
-    })
-    .map(drop)
+    check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, pointer.cast(), size) })
+        .map(drop)
 }
 
 /// The error that ended a connect, if one did.
@@ -151,7 +161,13 @@ pub fn take_error(fd: Fd) -> Option<io::Error> {
     let pointer: *mut libc::c_int = &mut value;
     // SAFETY: SO_ERROR writes an int; the pointer is valid for it.
     let result = unsafe {
-        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, pointer.cast(), &mut size)
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_ERROR,
+            pointer.cast(),
+            &mut size,
+        )
     };
     if result < 0 {
         return Some(io::Error::last_os_error());

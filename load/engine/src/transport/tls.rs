@@ -29,14 +29,21 @@ impl Tls {
             .with_no_client_auth();
         config.resumption = Resumption::disabled();
         let names: Result<Vec<_>, String> = targets.iter().map(server_name).collect();
-        Ok(Tls { config: Arc::new(config), names: names? })
+        Ok(Tls {
+            config: Arc::new(config),
+            names: names?,
+        })
     }
 }
 
 fn server_name(target: &Target) -> Result<Option<ServerName<'static>>, String> {
-    let Some(name) = &target.tls_name else { return Ok(None) };
+    let Some(name) = &target.tls_name else {
+        return Ok(None);
+    };
     let parsed = ServerName::try_from(name.clone());
-    parsed.map(Some).map_err(|_| format!("{}: no name for a TLS handshake", target.url))
+    parsed
+        .map(Some)
+        .map_err(|_| format!("{}: no name for a TLS handshake", target.url))
 }
 
 impl Transport for Tls {
@@ -45,7 +52,9 @@ impl Transport for Tls {
     const HANDSHAKES: bool = true;
 
     fn begin(&self, target: usize) -> io::Result<Self::Session> {
-        let Some(name) = &self.names[target] else { return Ok(None) };
+        let Some(name) = &self.names[target] else {
+            return Ok(None);
+        };
         let session = ClientConnection::new(Arc::clone(&self.config), name.clone());
         let mut session = session.map_err(io::Error::other)?;
         // a large body waits in the session instead of in pieces of our own
@@ -64,7 +73,10 @@ impl Transport for Tls {
             }
             match tls.read_tls(&mut Socket(fd)) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(_) => tls.process_new_packets().map(drop).map_err(io::Error::other)?,
+                Ok(_) => tls
+                    .process_new_packets()
+                    .map(drop)
+                    .map_err(io::Error::other)?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             }
@@ -72,7 +84,9 @@ impl Transport for Tls {
     }
 
     fn read(&self, session: &mut Self::Session, fd: Fd, buffer: &mut [u8]) -> io::Result<usize> {
-        let Some(tls) = session else { return socket::read(fd, buffer) };
+        let Some(tls) = session else {
+            return socket::read(fd, buffer);
+        };
         loop {
             match tls.reader().read(buffer) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -86,7 +100,9 @@ impl Transport for Tls {
     }
 
     fn write(&self, session: &mut Self::Session, fd: Fd, bytes: &[u8]) -> io::Result<usize> {
-        let Some(tls) = session else { return socket::write(fd, bytes) };
+        let Some(tls) = session else {
+            return socket::write(fd, bytes);
+        };
         let taken = tls.writer().write(bytes)?;
         write_out(tls, fd)?;
         Ok(taken)

@@ -140,7 +140,9 @@ impl<T: Transport> Worker<'_, T> {
     /// Goes on with a TLS handshake; the time after it.
     pub(super) fn shake_hands(&mut self, index: usize) -> u64 {
         let connection = &mut self.connections[index];
-        let Some(session) = connection.session.as_mut() else { return monotonic_ns() };
+        let Some(session) = connection.session.as_mut() else {
+            return monotonic_ns();
+        };
         let result = self.transport.handshake(session, connection.fd);
         let now = monotonic_ns();
         match result {
@@ -204,7 +206,8 @@ impl<T: Transport> Worker<'_, T> {
         let doublings = u32::from(connection.failures.saturating_sub(1)).min(16);
         let wait_ns = (BACKOFF_MIN_NS << doublings).min(BACKOFF_MAX_NS);
         let at_ns = now + wait_ns;
-        self.timers.push(Reverse((at_ns, index as u32, connection.generation)));
+        self.timers
+            .push(Reverse((at_ns, index as u32, connection.generation)));
         self.next_check_ns = self.next_check_ns.min(at_ns);
     }
 

@@ -59,7 +59,9 @@ impl<T: Transport> Worker<'_, T> {
         let mut now = woken_ns;
         loop {
             let connection = &mut self.connections[index];
-            let Some(session) = connection.session.as_mut() else { break };
+            let Some(session) = connection.session.as_mut() else {
+                break;
+            };
             let result = self.transport.read(session, connection.fd, &mut buffer);
             match result {
                 Ok(0) => {
@@ -102,12 +104,20 @@ impl<T: Transport> Worker<'_, T> {
             if !simple || self.answers_until_audit == 0 {
                 break;
             }
-            let Some((head_bytes, done)) = self.template.recognise(rest) else { break };
+            let Some((head_bytes, done)) = self.template.recognise(rest) else {
+                break;
+            };
             let total = head_bytes as u64 + done.body_bytes;
             if (rest.len() as u64) < total {
                 let here = (rest.len() - head_bytes) as u64;
                 let left = done.body_bytes - here;
-                connection.parser.resume_body(Done { body_bytes: here, ..done }, left);
+                connection.parser.resume_body(
+                    Done {
+                        body_bytes: here,
+                        ..done
+                    },
+                    left,
+                );
                 return;
             }
             rest = &rest[total as usize..];
@@ -158,7 +168,9 @@ impl<T: Transport> Worker<'_, T> {
                 }
             }
         }
-        self.connections[index].spill.extend_from_slice(&input[used..]);
+        self.connections[index]
+            .spill
+            .extend_from_slice(&input[used..]);
     }
 
     fn parse(&mut self, index: usize, input: &[u8]) -> Result<Progress, Malformed> {
@@ -167,7 +179,11 @@ impl<T: Transport> Worker<'_, T> {
             return Err(Malformed::Unasked);
         }
         let audit = self.answers_until_audit == 0;
-        let expected = if audit { self.template.recognise(input) } else { None };
+        let expected = if audit {
+            self.template.recognise(input)
+        } else {
+            None
+        };
         self.answers_until_audit = AUDIT_EVERY;
         let template = &mut self.template;
         let mut heads = 0;
@@ -176,7 +192,10 @@ impl<T: Transport> Worker<'_, T> {
             template.learn(head, bytes);
         };
         let (parser, head_only) = (&mut connection.parser, connection.head_only);
-        let wanted = self.script.as_ref().is_some_and(|script| script.shape.wants_answers);
+        let wanted = self
+            .script
+            .as_ref()
+            .is_some_and(|script| script.shape.wants_answers);
         let progress = if wanted {
             let answer = connection.answer.get_or_insert_default();
             parser.feed(input, head_only, &mut **answer, &mut learn)?
@@ -186,7 +205,8 @@ impl<T: Transport> Worker<'_, T> {
         if let (Some((_, expected)), Progress::Done(_, done)) = (expected, progress) {
             if expected != done && heads > 0 {
                 self.template_usable = false;
-                self.recorder.note(|| "an answer was misread by the fast path; it is off now".into());
+                self.recorder
+                    .note(|| "an answer was misread by the fast path; it is off now".into());
             }
         }
         Ok(progress)
@@ -194,11 +214,17 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Shows a complete answer to the script that wants to see it.
     fn show_script(&mut self, index: usize, done: Done) {
-        let Some(script) = &mut self.script else { return };
+        let Some(script) = &mut self.script else {
+            return;
+        };
         if !script.shape.wants_answers {
             return;
         }
-        let answer: Answer = self.connections[index].answer.take().map(|boxed| *boxed).unwrap_or_default();
+        let answer: Answer = self.connections[index]
+            .answer
+            .take()
+            .map(|boxed| *boxed)
+            .unwrap_or_default();
         if let Err(fault) = script.answer(done.status, answer) {
             self.fault.get_or_insert(fault);
         }
@@ -221,7 +247,8 @@ impl<T: Transport> Worker<'_, T> {
         if last || !self.plan.batch_latency {
             if self.schedule.is_none() {
                 interval.times.service.record(now - connection.sent_ns);
-            } else if connection.due_ns >= self.window_start_ns || !interval_counts(interval.phase) {
+            } else if connection.due_ns >= self.window_start_ns || !interval_counts(interval.phase)
+            {
                 interval.times.service.record(now - connection.sent_ns);
                 interval.times.response.record(now - connection.due_ns);
             }
@@ -265,7 +292,11 @@ impl<T: Transport> Worker<'_, T> {
             let generation = connection.generation;
             self.idle.push_back((index as u32, generation));
         } else if self.running && !self.stopped {
-            if self.script.as_ref().is_some_and(|script| script.shape.delays) {
+            if self
+                .script
+                .as_ref()
+                .is_some_and(|script| script.shape.delays)
+            {
                 self.send_later(index, now);
             } else {
                 self.send(index, now, now);
@@ -276,13 +307,16 @@ impl<T: Transport> Worker<'_, T> {
     /// Asks the script how long the next request shall wait.
     #[cold]
     fn send_later(&mut self, index: usize, now: u64) {
-        let Some(script) = &mut self.script else { return };
+        let Some(script) = &mut self.script else {
+            return;
+        };
         match script.delay_ns() {
             Ok(delay_ns) => {
                 let connection = &mut self.connections[index];
                 connection.doing = Doing::Delayed;
                 let at_ns = now + delay_ns;
-                self.timers.push(Reverse((at_ns, index as u32, connection.generation)));
+                self.timers
+                    .push(Reverse((at_ns, index as u32, connection.generation)));
                 self.next_check_ns = self.next_check_ns.min(at_ns);
             }
             Err(fault) => self.give_up(fault),
@@ -314,7 +348,11 @@ impl<T: Transport> Worker<'_, T> {
         connection.doing = Doing::Busy;
         self.busy += 1;
         self.recorder.now.counts.sent += self.depth as u64;
-        if self.script.as_ref().is_some_and(|script| script.shape.dynamic) {
+        if self
+            .script
+            .as_ref()
+            .is_some_and(|script| script.shape.dynamic)
+        {
             self.send_scripted(index, now);
             return;
         }
@@ -327,7 +365,9 @@ impl<T: Transport> Worker<'_, T> {
         connection.request = number;
         let request = &target.requests[number as usize];
         connection.head_only = request.head_only;
-        let Some(session) = connection.session.as_mut() else { return };
+        let Some(session) = connection.session.as_mut() else {
+            return;
+        };
         let written = self.transport.write(session, connection.fd, &request.bytes);
         if let Ok(length) = written {
             self.recorder.now.counts.bytes_out += length as u64;
@@ -341,7 +381,9 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Writes a request that the script makes now.
     fn send_scripted(&mut self, index: usize, now: u64) {
-        let Some(script) = &mut self.script else { return };
+        let Some(script) = &mut self.script else {
+            return;
+        };
         match script.request() {
             Ok(bytes) => {
                 self.connections[index].head_only = bytes.starts_with(b"HEAD ");
@@ -354,7 +396,9 @@ impl<T: Transport> Worker<'_, T> {
     /// Writes bytes; what finds no room waits for it.
     fn write(&mut self, index: usize, bytes: &[u8], now: u64) {
         let connection = &mut self.connections[index];
-        let Some(session) = connection.session.as_mut() else { return };
+        let Some(session) = connection.session.as_mut() else {
+            return;
+        };
         let written = self.transport.write(session, connection.fd, bytes);
         if let Ok(length) = written {
             self.recorder.now.counts.bytes_out += length as u64;
@@ -366,7 +410,13 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     #[cold]
-    fn not_all_written(&mut self, index: usize, written: io::Result<usize>, bytes: &[u8], now: u64) {
+    fn not_all_written(
+        &mut self,
+        index: usize,
+        written: io::Result<usize>,
+        bytes: &[u8],
+        now: u64,
+    ) {
         match written {
             Ok(length) => self.keep_rest(index, &bytes[length..]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.keep_rest(index, bytes),
@@ -419,7 +469,15 @@ impl<T: Transport> Worker<'_, T> {
         match connection.parser.end_of_stream() {
             Ok(done) => {
                 self.show_script(index, done);
-                self.complete(index, Done { keep_alive: false, ..done }, true, now);
+                self.complete(
+                    index,
+                    Done {
+                        keep_alive: false,
+                        ..done
+                    },
+                    true,
+                    now,
+                );
             }
             Err(class) if begun => {
                 let start = std::mem::take(&mut connection.spill);
@@ -491,8 +549,11 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     fn show(&mut self, class: Malformed, bytes: &[u8]) {
-        let shown = bytes[..bytes.len().min(SHOWN_BYTES)].escape_ascii().to_string();
-        self.recorder.note(|| format!("{}: \"{shown}\"", class.name()));
+        let shown = bytes[..bytes.len().min(SHOWN_BYTES)]
+            .escape_ascii()
+            .to_string();
+        self.recorder
+            .note(|| format!("{}: \"{shown}\"", class.name()));
     }
 }
 

@@ -68,7 +68,9 @@ pub struct Ending {
 /// Takes over what a script says about address and request.
 fn adopt(script: &mut ThreadScript, targets: &mut Vec<Target>) -> io::Result<()> {
     targets.truncate(1);
-    let Some(target) = targets.first_mut() else { return Ok(()) };
+    let Some(target) = targets.first_mut() else {
+        return Ok(());
+    };
     if let Some(address) = &script.address {
         target.address = address.clone();
     }
@@ -164,7 +166,10 @@ impl<'p, T: Transport> Worker<'p, T> {
             .collect();
         let addresses: io::Result<Vec<_>> =
             targets.iter().map(|target| target.address.raw()).collect();
-        let lengths = targets.iter().map(|t| vec![UNKNOWN; t.requests.len()]).collect();
+        let lengths = targets
+            .iter()
+            .map(|t| vec![UNKNOWN; t.requests.len()])
+            .collect();
         let template_usable = same_meaning(&targets)
             && shape.is_none_or(|shape| !shape.wants_answers && !shape.dynamic);
         Ok(Worker {
@@ -303,7 +308,12 @@ impl<'p, T: Transport> Worker<'p, T> {
                 continue;
             }
             let Some(index) = self.next_idle() else {
-                if self.plan.open.as_ref().is_none_or(|open| open.late == Late::Queue) {
+                if self
+                    .plan
+                    .open
+                    .as_ref()
+                    .is_none_or(|open| open.late == Late::Queue)
+                {
                     return;
                 }
                 self.recorder.now.counts.due += depth;
@@ -315,7 +325,11 @@ impl<'p, T: Transport> Worker<'p, T> {
             self.advance();
             self.recorder.now.counts.due += depth;
             let idle_ns = self.connections[index].idle_ns;
-            self.recorder.now.times.lateness.record(now - idle_ns.max(due_ns));
+            self.recorder
+                .now
+                .times
+                .lateness
+                .record(now - idle_ns.max(due_ns));
             if idle_ns > due_ns {
                 self.recorder.now.times.queue.record(idle_ns - due_ns);
             }
@@ -360,11 +374,18 @@ impl<'p, T: Transport> Worker<'p, T> {
         }
         let drain_over = self.recorder.draining()
             && (self.schedule.is_none()
-                || now >= self.base_ns + self.plan.warmup_ns + self.plan.duration_ns() + self.plan.drain_ns);
+                || now
+                    >= self.base_ns
+                        + self.plan.warmup_ns
+                        + self.plan.duration_ns()
+                        + self.plan.drain_ns);
         if drain_over || (self.running && stop_wanted()) {
             self.stopped = true;
         }
-        let timer = self.timers.peek().map_or(u64::MAX, |Reverse((at_ns, _, _))| *at_ns);
+        let timer = self
+            .timers
+            .peek()
+            .map_or(u64::MAX, |Reverse((at_ns, _, _))| *at_ns);
         self.next_check_ns = (now + CHECK_NS)
             .min(self.next_timeout_scan_ns)
             .min(self.recorder.now.end_ns)
@@ -433,7 +454,9 @@ impl<'p, T: Transport> Worker<'p, T> {
                 ending.unfinished += in_flight;
                 ending.oldest_ns = ending.oldest_ns.max(now - connection.sent_ns);
                 if self.schedule.is_some() && connection.due_ns >= self.window_start_ns {
-                    ending.censored.record_many(now - connection.due_ns, in_flight);
+                    ending
+                        .censored
+                        .record_many(now - connection.due_ns, in_flight);
                 }
             }
         }
@@ -446,7 +469,9 @@ impl<'p, T: Transport> Worker<'p, T> {
     /// Enters requests that were due and never sent with their ages, in bulk if they are many.
     fn censor_unsent(&mut self, now: u64, ending: &mut Ending) {
         const POINTS: u64 = 10_000;
-        let Some(schedule) = &self.schedule else { return };
+        let Some(schedule) = &self.schedule else {
+            return;
+        };
         let end_ns = now.min(self.window_start_ns + self.plan.duration_ns());
         let unsent = schedule.left_until((end_ns - self.base_ns.min(end_ns)) as f64);
         let depth = self.depth as u64;
@@ -454,7 +479,9 @@ impl<'p, T: Transport> Worker<'p, T> {
         for point in 0..points {
             // the batches [from, to) have about the age of the one in their middle
             let (from, to) = (unsent * point / points, unsent * (point + 1) / points);
-            let Some(due_ns) = schedule.ahead_ns((from + to) / 2) else { break };
+            let Some(due_ns) = schedule.ahead_ns((from + to) / 2) else {
+                break;
+            };
             let age_ns = now.saturating_sub(self.base_ns + due_ns);
             ending.censored.record_many(age_ns, (to - from) * depth);
         }

@@ -21,7 +21,10 @@ pub struct CpuMark {
 
 impl CpuMark {
     fn now() -> CpuMark {
-        CpuMark { thread: thread_cpu(), process: process_cpu() }
+        CpuMark {
+            thread: thread_cpu(),
+            process: process_cpu(),
+        }
     }
 }
 
@@ -51,7 +54,10 @@ impl Recorder {
         finished: Sender<Finished>,
         spare: Receiver<Box<Interval>>,
     ) -> Recorder {
-        let now = Box::new(Interval { end_ns: u64::MAX, ..Interval::default() });
+        let now = Box::new(Interval {
+            end_ns: u64::MAX,
+            ..Interval::default()
+        });
         Recorder {
             now,
             stages: Vec::new(),
@@ -95,7 +101,9 @@ impl Recorder {
     pub fn rotate(&mut self, now_ns: u64) {
         while self.now.end_ns <= now_ns {
             let end_ns = self.now.end_ns;
-            let over = self.stage().is_none_or(|stage| self.base_ns + stage.end_ns <= end_ns);
+            let over = self
+                .stage()
+                .is_none_or(|stage| self.base_ns + stage.end_ns <= end_ns);
             if over {
                 self.stage += 1;
             }
@@ -156,10 +164,16 @@ impl Recorder {
         if elapsed_ns < RATE_STRETCH_NS {
             return;
         }
-        let completed = self.now.counts.completed.saturating_sub(self.rate_completed);
+        let completed = self
+            .now
+            .counts
+            .completed
+            .saturating_sub(self.rate_completed);
         // like wrk: a stretch without answers is merged into the next one
         if completed > 0 {
-            self.now.rates.push(completed as f64 * SECOND_NS as f64 / elapsed_ns as f64);
+            self.now
+                .rates
+                .push(completed as f64 * SECOND_NS as f64 / elapsed_ns as f64);
             self.rate_start_ns = now_ns;
             self.rate_completed = self.now.counts.completed;
         }

@@ -41,10 +41,15 @@ pub fn cut_anywhere_it_means_the_same(bytes: &[u8], cut: usize) {
 pub fn the_template_agrees(bytes: &[u8]) {
     let mut template = Template::default();
     let learn = &mut |head: &load_http1::Head, text: &[u8]| template.learn(head, text);
-    if Parser::default().feed(bytes, false, &mut Ignore, learn).is_err() {
+    if Parser::default()
+        .feed(bytes, false, &mut Ignore, learn)
+        .is_err()
+    {
         return;
     }
-    let Some((head_bytes, expected)) = template.recognise(bytes) else { return };
+    let Some((head_bytes, expected)) = template.recognise(bytes) else {
+        return;
+    };
     let total = head_bytes as u64 + expected.body_bytes;
     if total > bytes.len() as u64 {
         return;
