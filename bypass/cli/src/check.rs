@@ -155,6 +155,9 @@ fn verdict(text: &mut String, plan: &Plan, obstacles: usize) -> usize {
     if number("EF_DONT_ACCELERATE") != 0 {
         off.push("EF_DONT_ACCELERATE=1");
     }
+    if number("EF_UL_EPOLL") == 0 {
+        off.push("EF_UL_EPOLL=0");
+    }
     if number("EF_TCP_CLIENT_LOOPBACK") == 0 && number("EF_TCP_SERVER_LOOPBACK") == 0 {
         off.push("EF_TCP_CLIENT_LOOPBACK=0 and EF_TCP_SERVER_LOOPBACK=0");
     }

@@ -13,40 +13,26 @@ pub struct Settings {
     pub epoll_spin: bool,
     /// EF_POLL_SPIN.
     pub poll_spin: bool,
-    /// EF_SELECT_SPIN.
-    pub select_spin: bool,
     /// EF_TCP_RECV_SPIN.
     pub tcp_recv_spin: bool,
     /// EF_TCP_SEND_SPIN.
     pub tcp_send_spin: bool,
     /// EF_TCP_ACCEPT_SPIN.
     pub tcp_accept_spin: bool,
-    /// EF_TCP_CONNECT_SPIN.
-    pub tcp_connect_spin: bool,
     /// EF_UL_EPOLL: 0 leaves sets, and what is in them, to the kernel.
     pub ul_epoll: u8,
-    /// EF_EPOLL_MT_SAFE.
-    pub epoll_mt_safe: bool,
-    /// EF_HIGH_THROUGHPUT_MODE.
-    pub high_throughput: bool,
     /// EF_SOCKET_CACHE_MAX.
     pub socket_cache_max: usize,
     /// EF_MAX_ENDPOINTS.
     pub max_endpoints: usize,
-    /// EF_FDTABLE_SIZE; 0 is the hard limit on descriptors.
-    pub fdtable_size: usize,
     /// EF_ACCEPTQ_MIN_BACKLOG.
     pub acceptq_min_backlog: u32,
     /// EF_TCP_CLIENT_LOOPBACK.
     pub tcp_client_loopback: bool,
     /// EF_TCP_SERVER_LOOPBACK.
     pub tcp_server_loopback: bool,
-    /// EF_DONT_ACCELERATE.
+    /// EF_DONT_ACCELERATE, or EF_UL_EPOLL=0.
     pub dont_accelerate: bool,
-    /// EF_NO_FAIL.
-    pub no_fail: bool,
-    /// EF_LOG_VIA_IOCTL.
-    pub log_to_syslog: bool,
     /// EF_CLUSTER_NAME.
     pub cluster_name: String,
 }
@@ -65,23 +51,17 @@ impl From<&Resolved> for Settings {
             sleep_spin_usec: u64::try_from(from.number("EF_SLEEP_SPIN_USEC")).unwrap_or(0),
             epoll_spin: switch("EF_EPOLL_SPIN"),
             poll_spin: switch("EF_POLL_SPIN"),
-            select_spin: switch("EF_SELECT_SPIN"),
             tcp_recv_spin: switch("EF_TCP_RECV_SPIN"),
             tcp_send_spin: switch("EF_TCP_SEND_SPIN"),
             tcp_accept_spin: switch("EF_TCP_ACCEPT_SPIN"),
-            tcp_connect_spin: switch("EF_TCP_CONNECT_SPIN"),
             ul_epoll: u8::try_from(from.number("EF_UL_EPOLL")).unwrap_or(1),
-            epoll_mt_safe: switch("EF_EPOLL_MT_SAFE"),
-            high_throughput: switch("EF_HIGH_THROUGHPUT_MODE"),
             socket_cache_max: count("EF_SOCKET_CACHE_MAX"),
             max_endpoints: count("EF_MAX_ENDPOINTS"),
-            fdtable_size: count("EF_FDTABLE_SIZE"),
             acceptq_min_backlog: u32::try_from(from.number("EF_ACCEPTQ_MIN_BACKLOG")).unwrap_or(1),
             tcp_client_loopback: switch("EF_TCP_CLIENT_LOOPBACK"),
             tcp_server_loopback: switch("EF_TCP_SERVER_LOOPBACK"),
-            dont_accelerate: switch("EF_DONT_ACCELERATE"),
-            no_fail: switch("EF_NO_FAIL"),
-            log_to_syslog: switch("EF_LOG_VIA_IOCTL"),
+            // A set of the kernel cannot see what happens on an accelerated socket.
+            dont_accelerate: switch("EF_DONT_ACCELERATE") || from.number("EF_UL_EPOLL") == 0,
             cluster_name: from.text("EF_CLUSTER_NAME"),
         }
     }
@@ -100,7 +80,7 @@ mod tests {
     #[test]
     fn defaults_accelerate_and_do_not_spin() {
         let settings = Settings::default();
-        assert!(settings.tcp_client_loopback && settings.tcp_server_loopback && settings.no_fail);
+        assert!(settings.tcp_client_loopback && settings.tcp_server_loopback);
         assert_eq!((settings.spin_usec, settings.epoll_spin), (0, false));
         assert_eq!(settings.max_endpoints, 8192);
     }

@@ -291,3 +291,34 @@ fn every_option_of_the_documents_is_in_the_table() {
     }
     assert!(count > 45);
 }
+
+/// A field that nothing reads would be an option that is said to be implemented and is not.
+#[test]
+fn every_setting_is_obeyed_somewhere_in_the_library() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut sources = String::new();
+    for folder in [
+        "stack/src",
+        "stack/src/epoll",
+        "shm/src",
+        "preload/src",
+        "preload/src/hooks",
+    ] {
+        for entry in std::fs::read_dir(crates.join(folder))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            sources.push_str(&std::fs::read_to_string(entry.path()).unwrap_or_default());
+        }
+    }
+    let settings = include_str!("../src/settings.rs");
+    let fields = settings
+        .lines()
+        .filter_map(|line| line.strip_prefix("    pub "));
+    let unread: Vec<_> = fields
+        .filter_map(|field| field.split(':').next())
+        .filter(|name| !sources.contains(&format!(".{name}")))
+        .collect();
+    assert!(unread.is_empty(), "nothing reads {unread:?}");
+}

@@ -12,7 +12,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Batch at the price of some latency",
     )
     .of(Group::Hardware)
-    .does("wake-ups of a sleeping peer are batched up to 20 µs"),
+    .inert("a sleeping peer is woken at once; while it spins no wake-up is needed"),
     number(
         "EF_RXQ_SIZE",
         "-1",

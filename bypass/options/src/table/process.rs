@@ -21,7 +21,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Messages to the system log in place of standard error",
     )
     .of(Group::Process)
-    .does("1, 2: messages go to syslog"),
+    .inert("the few messages go to standard error"),
     text(
         "EF_LOG",
         "banner,resource_warnings",
@@ -31,14 +31,14 @@ pub(super) const OPTIONS: &[Definition] = &[
     .inert("there are few messages, and they are about what was not accelerated"),
     text("EF_LOG_FILE", "", "A file for messages")
         .of(Group::Process)
-        .inert("messages go to standard error or the system log"),
+        .inert("messages go to standard error"),
     switch(
         "EF_LOG_TIMESTAMPS",
         false,
         "Put the time before each message",
     )
     .of(Group::Process)
-    .inert("the system log has its own times"),
+    .inert("there are few messages, and whoever collects them can add times"),
     text(
         "EF_NAME",
         "",

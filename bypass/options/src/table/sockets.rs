@@ -25,7 +25,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         .inert("there is no network card path: shared memory is the only accelerated one"),
     switch("EF_NO_FAIL", true, "Use the kernel when a resource is missing, without an error")
         .of(Group::Acceleration)
-        .does("0: socket() fails with the reason instead; for tests of a setup"),
+        .inert("a missing resource always means a kernel connection, counted with its reason"),
     switch("EF_UDP", true, "Accelerate UDP sockets")
         .of(Group::Acceleration)
         .inert("UDP stays on the kernel"),
@@ -53,10 +53,10 @@ pub(super) const OPTIONS: &[Definition] = &[
             "Onload has three with different trade-offs. Here there is one, which holds kernel and \
              accelerated descriptors together.",
         )
-        .does("0: kernel sets only, and sockets stay on the kernel; 1, 2, 3: our one epoll"),
+        .does("0: every socket stays on the kernel; 1, 2, 3: our one epoll"),
     switch("EF_EPOLL_MT_SAFE", false, "Promise that a set is never used by two threads at once")
         .of(Group::Sockets)
-        .does("the set's lock is left out on the hot path"),
+        .inert("the set's lock is never waited for when nobody else uses the set"),
     switch("EF_EPOLL_CTL_FAST", true, "Delay epoll_ctl of kernel descriptors")
         .of(Group::Sockets)
         .inert("epoll_ctl enters the kernel only for kernel descriptors, at once"),
@@ -71,7 +71,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         .inert("each entry changes atomically; there is no lock to choose"),
     number("EF_FDTABLE_SIZE", "0", 0..=COUNT_MAX, "Bound of the descriptor table; 0 is the hard limit")
         .of(Group::Sockets)
-        .does("descriptors beyond it are kernel descriptors"),
+        .inert("the table is as long as the hard limit on descriptors, and untouched parts cost nothing"),
     number("EF_SOCKET_CACHE_MAX", "1024", 0..=COUNT_MAX, "Closed sockets kept for reuse")
         .of(Group::Sockets)
         .long(

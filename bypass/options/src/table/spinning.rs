@@ -55,7 +55,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         .does("poll polls up to the spin limit before it sleeps"),
     switch("EF_SELECT_SPIN", false, "Spin in select and pselect")
         .of(Group::Spinning)
-        .does("select polls up to the spin limit before it sleeps"),
+        .inert("select is carried out as poll, so EF_POLL_SPIN decides"),
     switch(
         "EF_TCP_RECV_SPIN",
         false,
@@ -75,7 +75,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         .does("a blocking accept polls up to the spin limit before it sleeps"),
     switch("EF_TCP_CONNECT_SPIN", false, "Spin in blocking connect")
         .of(Group::Spinning)
-        .does("a blocking connect that waits for room in the backlog polls before it sleeps"),
+        .inert("connect to an accelerated listener does not wait: it queues or goes to the kernel"),
     switch(
         "EF_UDP_RECV_SPIN",
         false,
