@@ -1,0 +1,67 @@
+#!/bin/bash
+# nginx and wrk on the kernel and accelerated, A B A B: requests per second and their ratio.
+# usage: nginx.sh [ROUNDS] [SECONDS]   needs nginx, wrk, the release build; core 0 serves, core 1 asks
+set -euo pipefail
+rounds=${1:-3} seconds=${2:-1}
+root=$(cd "$(dirname "$0")/../.." && pwd)
+library=${WIRESPEED_PRELOAD:-$root/target/release/libbypass_preload.so}
+export spin_us=${SPIN_US:-100000}
+[ -r "$library" ] || { echo "nginx.sh: no $library: build it with cargo build --release" >&2; exit 2; }
+room=$(mktemp -d)
+trap 'stop; rm -rf "$room"' EXIT
+port=$((20000 + $$ % 10000))
+mkdir "$room/www"
+for size in 1024 10240 102400; do head -c $size /dev/urandom >"$room/www/$size"; done
+# Only files that have rested are sent from memory.
+touch -d '1 hour ago' "$room"/www/*
+chmod -R a+rX "$room"
+cat >"$room/nginx.conf" <<CONF
+worker_processes 1;
+pid $room/pid;
+error_log $room/error.log error;
+events { worker_connections 4096; accept_mutex off; }
+http {
+  access_log off; sendfile on; keepalive_requests 1000000000; open_file_cache max=100 inactive=600s;
+  server { listen 127.0.0.1:$port; root $room/www; location = /0 { return 200 ""; } }
+}
+CONF
+# Waking a halted virtual core takes tens of microseconds: idle states are held off for both stacks.
+if [ -w /dev/cpu_dma_latency ]; then exec 3<>/dev/cpu_dma_latency; printf '\0\0\0\0' >&3; idle=held; else idle=free; fi
+
+with() {
+  if [ "$1" = bypass ]; then env EF_POLL_USEC="$spin_us" LD_PRELOAD="$library" "${@:2}"; else "${@:2}"; fi
+}
+start() {
+  with "$1" taskset -c 0 nginx -c "$room/nginx.conf" -e "$room/error.log"
+  for _ in $(seq 100); do [ -s "$room/pid" ] && break; sleep 0.02; done
+  sleep 0.2
+}
+stop() {
+  [ -s "$room/pid" ] || return 0
+  local pid; pid=$(cat "$room/pid"); kill "$pid"
+  while kill -0 "$pid" 2>/dev/null; do sleep 0.02; done
+}
+ask() { # stack case connections path options
+  local rps
+  rps=$(with "$1" taskset -c 1 wrk -t1 -c"$3" -d"${seconds}s" "${@:5}" "http://127.0.0.1:$port/$4" |
+    awk '/Requests\/sec/ {print $2} /Socket errors|Non-2xx/ {print "ERRORS" > "/dev/stderr"}')
+  echo "$1 $2 $rps"
+}
+echo "# rounds $rounds, $seconds s each, spin $spin_us us, idle states $idle, kernel $(uname -r)"
+for _ in $(seq "$rounds"); do
+  for stack in kernel bypass; do
+    start $stack
+    for size in 0 1024 10240 102400; do ask $stack "${size}B" 50 $size; done
+    ask $stack close 50 0 -H 'Connection: close'
+    ask $stack one-connection 1 0
+    stop
+  done
+done | tee "$room/all" | sed 's/^/# /' >&2
+awk '{ n[$1,$2]++; v[$1,$2,n[$1,$2]] = $3; if (!seen[$2]++) order[++cases] = $2 }
+  function median(s, c,   i, j, m, t) {
+    m = n[s,c]; for (i = 1; i <= m; i++) a[i] = v[s,c,i]
+    for (i = 1; i <= m; i++) for (j = i + 1; j <= m; j++) if (a[j] < a[i]) { t = a[i]; a[i] = a[j]; a[j] = t }
+    return m % 2 ? a[(m + 1) / 2] : (a[m / 2] + a[m / 2 + 1]) / 2 }
+  END { printf "| case | kernel /s | bypass /s | ratio |\n|---|---|---|---|\n"
+    for (i = 1; i <= cases; i++) { c = order[i]; k = median("kernel", c); b = median("bypass", c)
+      printf "| %s | %.0f | %.0f | %.2f |\n", c, k, b, b / k } }' "$room/all"
