@@ -1,7 +1,7 @@
 //! A null server: answers every request with nothing, at once. What a generator reaches against it
 //! is the headroom of the path; a measured server must stay well below.
 
-use crate::sys::epoll::{Epoll, Events, Trigger};
+use crate::sys::epoll::{Epoll, Events, Trigger, Waits};
 use crate::sys::signal::stop_wanted;
 use crate::sys::socket::{close, read, write, Fd};
 use std::io;
@@ -33,7 +33,7 @@ impl Sink {
         let address = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let epoll = Epoll::open(Trigger::Level)?;
+        let epoll = Epoll::open(Trigger::Level, Waits::Late)?;
         epoll.add(listener.as_raw_fd(), LISTENER)?;
         let server = Server {
             listener,

@@ -61,25 +61,42 @@ pub enum Trigger {
     Level,
 }
 
+/// How exactly a wait ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// To the nanosecond, by a direct system call.
+    Exact,
+    /// Never late: returns up to a millisecond early, and the caller comes again.
+    Early,
+    /// Up to a millisecond late.
+    Late,
+}
+
+impl Waits {
+    /// For due times: exact, but under a preloaded stack only its `epoll_wait` sees its sockets.
+    pub fn for_due_times() -> Waits {
+        let preloaded = std::env::var_os("LD_PRELOAD").is_some_and(|value| !value.is_empty());
+        if preloaded {
+            Waits::Early
+        } else {
+            Waits::Exact
+        }
+    }
+}
+
 /// An epoll instance.
 pub struct Epoll {
     fd: libc::c_int,
     trigger: Trigger,
-    /// Nanosecond waits need a direct system call; not under a preloaded stack.
-    fine_waits: bool,
+    waits: Waits,
 }
 
 impl Epoll {
     /// Opens an instance.
-    pub fn open(trigger: Trigger) -> io::Result<Epoll> {
+    pub fn open(trigger: Trigger, waits: Waits) -> io::Result<Epoll> {
         // SAFETY: no pointers are passed.
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        let fine_waits = std::env::var_os("LD_PRELOAD").is_none_or(|value| value.is_empty());
-        Ok(Epoll {
-            fd,
-            trigger,
-            fine_waits,
-        })
+        Ok(Epoll { fd, trigger, waits })
     }
 
     /// Registers a socket for its whole life: bytes, room, and the end of the stream.
@@ -118,16 +135,16 @@ impl Epoll {
     }
 
     /// Waits at most `timeout_ns`; the number of events. An interrupted wait has none.
-    ///
-    /// Waits that end within a millisecond use the nanosecond call where the kernel has it. Where
-    /// it cannot be used they return at once, and the caller comes again.
     #[inline]
     pub fn wait(&mut self, events: &mut Events, timeout_ns: u64) -> usize {
         const MILLISECOND_NS: u64 = 1_000_000;
-        if timeout_ns != 0 && timeout_ns < 64 * MILLISECOND_NS && self.fine_waits {
-            return self.wait_fine(events, timeout_ns);
-        }
-        let timeout_ms = (timeout_ns / MILLISECOND_NS).min(i32::MAX as u64) as i32;
+        let near = timeout_ns != 0 && timeout_ns < 64 * MILLISECOND_NS;
+        let timeout_ms = match self.waits {
+            Waits::Exact if near => return self.wait_exactly(events, timeout_ns),
+            Waits::Late => timeout_ns.div_ceil(MILLISECOND_NS),
+            Waits::Exact | Waits::Early => timeout_ns / MILLISECOND_NS,
+        };
+        let timeout_ms = timeout_ms.min(i32::MAX as u64) as i32;
         // SAFETY: the buffer has room for EVENTS_MAX events.
         let n = unsafe {
             libc::epoll_wait(
@@ -140,7 +157,7 @@ impl Epoll {
         n.max(0) as usize
     }
 
-    fn wait_fine(&mut self, events: &mut Events, timeout_ns: u64) -> usize {
+    fn wait_exactly(&mut self, events: &mut Events, timeout_ns: u64) -> usize {
         let time = libc::timespec {
             tv_sec: 0,
             tv_nsec: timeout_ns as libc::c_long,
@@ -158,7 +175,7 @@ impl Epoll {
             )
         };
         if n < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
-            self.fine_waits = false;
+            self.waits = Waits::Early;
         }
         n.max(0) as usize
     }

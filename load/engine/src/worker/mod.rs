@@ -21,7 +21,7 @@ use crate::plan::{Late, Plan, Rendered, Target, Wait};
 use crate::schedule::Schedule;
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
-use crate::sys::epoll::{Epoll, Events};
+use crate::sys::epoll::{Epoll, Events, Waits};
 use crate::sys::signal::stop_wanted;
 use crate::sys::socket::{close, RawAddress};
 use crate::transport::Transport;
@@ -172,11 +172,17 @@ impl<'p, T: Transport> Worker<'p, T> {
             .collect();
         let template_usable = same_meaning(&targets)
             && shape.is_none_or(|shape| !shape.wants_answers && !shape.dynamic);
+        // a closed loop waits for answers; only a schedule needs exact ends
+        let waits = if plan.open.is_some() {
+            Waits::for_due_times()
+        } else {
+            Waits::Late
+        };
         Ok(Worker {
             plan,
             number,
             transport,
-            epoll: Epoll::open(plan.trigger)?,
+            epoll: Epoll::open(plan.trigger, waits)?,
             events: Events::default(),
             buffer: vec![0; READ_BYTES],
             connections,
