@@ -5,7 +5,10 @@
 //! functions. Nothing here keeps state but [`signals`], which counts handlers for those who wait.
 //!
 //! A panic in an `extern "C"` function aborts; it never unwinds into C.
-#![allow(clippy::missing_safety_doc, reason = "the contract of each hook is its man page")]
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "the contract of each hook is its man page"
+)]
 #![allow(missing_docs, reason = "the hooks are documented by their man pages")]
 
 mod hooks;

@@ -4,8 +4,8 @@ use core::ffi::{c_char, c_int, c_long, c_uint, c_void, CStr};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    epoll_event, fd_set, iovec, msghdr, nfds_t, off_t, pid_t, pollfd, size_t, sigaction,
-    sigset_t, sockaddr, socklen_t, ssize_t, timespec, timeval, FILE,
+    epoll_event, fd_set, iovec, msghdr, nfds_t, off_t, pid_t, pollfd, sigaction, sigset_t, size_t,
+    sockaddr, socklen_t, ssize_t, timespec, timeval, FILE,
 };
 
 /// Finds the next definition of a symbol after ours.
@@ -89,4 +89,3 @@ real! {
     syscall = c"syscall": fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
     pread = c"pread": fn(c_int, *mut c_void, size_t, off_t) -> ssize_t;
 }
-

@@ -13,9 +13,17 @@ static HANDLERS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(0) }; SIGNAL
 static FLAGS: [AtomicI32; SIGNALS] = [const { AtomicI32::new(0) }; SIGNALS];
 
 fn is_wrapped(signal: c_int) -> bool {
-    let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+    let faults = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGTRAP,
+    ];
     // 32 and 33 are libc's own.
-    (1..SIGNALS as c_int).contains(&signal) && !faults.contains(&signal) && !(32..34).contains(&signal)
+    (1..SIGNALS as c_int).contains(&signal)
+        && !faults.contains(&signal)
+        && !(32..34).contains(&signal)
 }
 
 extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
@@ -53,8 +61,10 @@ pub unsafe extern "C" fn sigaction(
         return unsafe { real::sigaction_real()(signal, new, old) };
     }
     let index = signal as usize;
-    let (old_handler, old_flags) =
-        (HANDLERS[index].load(Ordering::Acquire), FLAGS[index].load(Ordering::Acquire));
+    let (old_handler, old_flags) = (
+        HANDLERS[index].load(Ordering::Acquire),
+        FLAGS[index].load(Ordering::Acquire),
+    );
     // SAFETY: null or readable, by sigaction(2).
     let wanted = unsafe { new.as_ref() }.copied();
     let mut wrapped = wanted;
@@ -67,7 +77,9 @@ pub unsafe extern "C" fn sigaction(
             wrapped.sa_flags |= libc::SA_SIGINFO;
         }
     }
-    let place = wrapped.as_ref().map_or(core::ptr::null(), |wrapped| wrapped as *const _);
+    let place = wrapped
+        .as_ref()
+        .map_or(core::ptr::null(), |wrapped| wrapped as *const _);
     // SAFETY: a copy of the caller's arguments.
     let result = unsafe { real::sigaction_real()(signal, place, old) };
     if result != 0 {

@@ -16,7 +16,11 @@ impl ConnectQueue {
     pub fn waiting(&self) -> usize {
         let head = self.head.0.load(Ordering::SeqCst);
         let waiting = self.tail.0.load(Ordering::SeqCst).wrapping_sub(head);
-        if waiting <= SLOTS_MAX as u64 { waiting as usize } else { 0 }
+        if waiting <= SLOTS_MAX as u64 {
+            waiting as usize
+        } else {
+            0
+        }
     }
 
     /// Appends; only the client's process does, one thread at a time. False when full.
@@ -46,7 +50,10 @@ pub fn take(segment: &Segment, process: usize) -> Option<usize> {
         let mine = 1u32 << process;
         let won = holders.compare_exchange(QUEUED, mine, Ordering::SeqCst, Ordering::Relaxed);
         let next = head.wrapping_add(1);
-        let _ = queue.head.0.compare_exchange(head, next, Ordering::SeqCst, Ordering::Relaxed);
+        let _ = queue
+            .head
+            .0
+            .compare_exchange(head, next, Ordering::SeqCst, Ordering::Relaxed);
         if won.is_ok() {
             return Some(slot);
         }

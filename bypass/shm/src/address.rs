@@ -58,7 +58,11 @@ pub struct SharedAddress {
 impl SharedAddress {
     /// 0.0.0.0:0.
     pub const fn new() -> Self {
-        Self { kind_and_port: AtomicU64::new(0), high: AtomicU64::new(0), low: AtomicU64::new(0) }
+        Self {
+            kind_and_port: AtomicU64::new(0),
+            high: AtomicU64::new(0),
+            low: AtomicU64::new(0),
+        }
     }
 
     /// Stores; the reader must be told by another, ordered, store.
@@ -67,7 +71,8 @@ impl SharedAddress {
             IpAddr::V4(ip) => (4u64, u128::from(u32::from(ip))),
             IpAddr::V6(ip) => (6, u128::from(ip)),
         };
-        self.kind_and_port.store(kind << 16 | u64::from(address.port()), Ordering::Relaxed);
+        self.kind_and_port
+            .store(kind << 16 | u64::from(address.port()), Ordering::Relaxed);
         self.high.store((bits >> 64) as u64, Ordering::Relaxed);
         self.low.store(bits as u64, Ordering::Relaxed);
     }

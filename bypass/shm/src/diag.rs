@@ -30,7 +30,11 @@ pub struct Listener {
 /// the exact address before the wildcard, IPv4 before a dual-stack wildcard.
 pub fn listeners(target: SocketAddr) -> Result<Vec<Listener>> {
     let mut found = listening(target.port())?;
-    let best = found.iter().map(|one| rank(one, target.ip())).max().unwrap_or(0);
+    let best = found
+        .iter()
+        .map(|one| rank(one, target.ip()))
+        .max()
+        .unwrap_or(0);
     found.retain(|one| best > 0 && rank(one, target.ip()) == best);
     Ok(found)
 }
@@ -106,7 +110,9 @@ fn read_messages(bytes: &[u8], port: u16, found: &mut Vec<Listener>) -> Result<b
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).map_or(0, |b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]))
+    bytes
+        .get(at..at + 4)
+        .map_or(0, |b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]))
 }
 
 fn read_listener(bytes: &[u8], port: u16) -> Option<Listener> {
@@ -158,19 +164,27 @@ mod tests {
         let wild = TcpListener::bind("0.0.0.0:0").expect("a port");
         let port = wild.local_addr().expect("bound").port();
         let found = listeners(SocketAddr::from(([127, 0, 0, 1], port))).expect("an answer");
-        assert_eq!(found.iter().map(|one| one.inode).collect::<Vec<_>>(), [inode(&wild)]);
+        assert_eq!(
+            found.iter().map(|one| one.inode).collect::<Vec<_>>(),
+            [inode(&wild)]
+        );
         assert_eq!(found[0].uid, sys::geteuid().expect("a number") as u32);
         let exact = TcpListener::bind("127.0.0.2:0").expect("a port");
         let address = exact.local_addr().expect("bound");
         let found = listeners(address).expect("an answer");
-        assert_eq!(found.iter().map(|one| one.inode).collect::<Vec<_>>(), [inode(&exact)]);
+        assert_eq!(
+            found.iter().map(|one| one.inode).collect::<Vec<_>>(),
+            [inode(&exact)]
+        );
         let elsewhere = SocketAddr::from(([127, 0, 0, 3], address.port()));
         assert!(listeners(elsewhere).expect("an answer").is_empty());
     }
 
     #[test]
     fn a_dual_stack_wildcard_takes_ipv4() {
-        let Ok(dual) = TcpListener::bind("[::]:0") else { return };
+        let Ok(dual) = TcpListener::bind("[::]:0") else {
+            return;
+        };
         let port = dual.local_addr().expect("bound").port();
         let found = listeners(SocketAddr::from(([127, 0, 0, 1], port))).expect("an answer");
         assert_eq!(found.first().map(|one| one.inode), Some(inode(&dual)));

@@ -12,7 +12,9 @@ use crate::layout::{Lane, SLOTS_MAX};
 impl Lane {
     /// Takes a free lane for process `owner`.
     pub fn claim(&self, owner: u64, waker: u32) -> bool {
-        let free = self.owner.compare_exchange(0, owner, Ordering::SeqCst, Ordering::Relaxed);
+        let free = self
+            .owner
+            .compare_exchange(0, owner, Ordering::SeqCst, Ordering::Relaxed);
         if free.is_err() {
             return false;
         }
@@ -62,7 +64,10 @@ impl Lane {
     /// Whether anything rang.
     #[inline]
     pub fn is_ringing(&self) -> bool {
-        self.summary.0.iter().any(|word| word.load(Ordering::SeqCst) != 0)
+        self.summary
+            .0
+            .iter()
+            .any(|word| word.load(Ordering::SeqCst) != 0)
     }
 
     /// Calls `visit` with every slot that rang since the last time.
@@ -110,7 +115,9 @@ impl Sleeper {
 
     /// Registers in `place` unless another thread is there already.
     pub fn register(self, place: &AtomicU64) -> bool {
-        place.compare_exchange(0, self.word(), Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        place
+            .compare_exchange(0, self.word(), Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
     }
 
     /// Takes the registration back, if nobody has.
@@ -125,7 +132,10 @@ impl Sleeper {
             return None;
         }
         let word = place.swap(0, Ordering::SeqCst);
-        let found = Self { process: (word >> 32) as u32 & 0xffff, waker: word as u32 };
+        let found = Self {
+            process: (word >> 32) as u32 & 0xffff,
+            waker: word as u32,
+        };
         (word != 0).then_some(found)
     }
 }
@@ -164,7 +174,16 @@ mod tests {
     #[test]
     fn a_place_holds_one_sleeper() {
         let place = AtomicU64::new(0);
-        let (first, second) = (Sleeper { process: 3, waker: 9 }, Sleeper { process: 0, waker: 0 });
+        let (first, second) = (
+            Sleeper {
+                process: 3,
+                waker: 9,
+            },
+            Sleeper {
+                process: 0,
+                waker: 0,
+            },
+        );
         assert!(first.register(&place) && !second.register(&place));
         second.withdraw(&place);
         assert_eq!(Sleeper::take(&place), Some(first));

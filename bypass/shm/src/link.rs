@@ -38,7 +38,11 @@ impl Message {
             Self::Greet { version, client } => [1, version, client, 0, 0, 0],
             Self::Welcome { process, backlog } => [2, process, backlog, 0, 0, 0],
             Self::Refuse { reason } => [3, reason, 0, 0, 0, 0],
-            Self::Adopted { segment, side, index } => [4, segment, side, index, 0, 0],
+            Self::Adopted {
+                segment,
+                side,
+                index,
+            } => [4, segment, side, index, 0, 0],
             Self::Forward { inode } => [5, inode, 0, 0, 0, 0],
             Self::Share { inode, process } => [6, inode, process, 0, 0, 0],
             Self::Join { inode, version } => [7, inode, version, 0, 0, 0],
@@ -48,13 +52,29 @@ impl Message {
     fn from_words(words: [u64; WORDS]) -> Option<Self> {
         let [kind, a, b, c, ..] = words;
         Some(match kind {
-            1 => Self::Greet { version: a, client: b },
-            2 => Self::Welcome { process: a, backlog: b },
+            1 => Self::Greet {
+                version: a,
+                client: b,
+            },
+            2 => Self::Welcome {
+                process: a,
+                backlog: b,
+            },
             3 => Self::Refuse { reason: a },
-            4 => Self::Adopted { segment: a, side: b, index: c },
+            4 => Self::Adopted {
+                segment: a,
+                side: b,
+                index: c,
+            },
             5 => Self::Forward { inode: a },
-            6 => Self::Share { inode: a, process: b },
-            7 => Self::Join { inode: a, version: b },
+            6 => Self::Share {
+                inode: a,
+                process: b,
+            },
+            7 => Self::Join {
+                inode: a,
+                version: b,
+            },
             _ => return None,
         })
     }
@@ -138,8 +158,10 @@ pub fn send(link: i32, message: Message, fds: &[i32]) -> Result<()> {
 /// Receives one message with its descriptors; EAGAIN when there is none, EPIPE at the end.
 pub fn receive(link: i32) -> Result<(Message, Vec<Owned>)> {
     let mut words = [0u64; WORDS];
-    let mut piece =
-        libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: size_of_val(&words) };
+    let mut piece = libc::iovec {
+        iov_base: words.as_mut_ptr().cast(),
+        iov_len: size_of_val(&words),
+    };
     let mut control = Control([0; 64]);
     // SAFETY: all zero is a valid header without anything.
     let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
@@ -148,14 +170,23 @@ pub fn receive(link: i32) -> Result<(Message, Vec<Owned>)> {
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = control.0.len();
     let flags = (libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT) as usize;
-    let arguments = [link as usize, &mut header as *mut _ as usize, flags, 0, 0, 0];
+    let arguments = [
+        link as usize,
+        &mut header as *mut _ as usize,
+        flags,
+        0,
+        0,
+        0,
+    ];
     // SAFETY: the header points at words and control, which live on this frame.
     let count = sys::check(unsafe { sys::raw(libc::SYS_recvmsg, arguments) })?;
     let fds = received_fds(&control.0[..header.msg_controllen.min(64)]);
     if count == 0 {
         return Err(libc::EPIPE);
     }
-    let message = (count == size_of_val(&words)).then(|| Message::from_words(words)).flatten();
+    let message = (count == size_of_val(&words))
+        .then(|| Message::from_words(words))
+        .flatten();
     message.map(|message| (message, fds)).ok_or(libc::EPROTO)
 }
 
@@ -171,7 +202,9 @@ fn received_fds(control: &[u8]) -> Vec<Owned> {
         }
         if is_rights {
             for number in rest[16..length].chunks_exact(4) {
-                found.push(Owned(i32::from_ne_bytes(number.try_into().unwrap_or([255; 4]))));
+                found.push(Owned(i32::from_ne_bytes(
+                    number.try_into().unwrap_or([255; 4]),
+                )));
             }
         }
         rest = &rest[length.next_multiple_of(8).min(rest.len())..];
@@ -181,7 +214,11 @@ fn received_fds(control: &[u8]) -> Vec<Owned> {
 
 /// Receives, waiting up to `wait_ms`.
 pub fn receive_within(link: i32, wait_ms: u64) -> Result<(Message, Vec<Owned>)> {
-    let mut fds = [libc::pollfd { fd: link, events: libc::POLLIN, revents: 0 }];
+    let mut fds = [libc::pollfd {
+        fd: link,
+        events: libc::POLLIN,
+        revents: 0,
+    }];
     let wait = core::time::Duration::from_millis(wait_ms);
     if sys::poll(&mut fds, Some(wait), None)? == 0 {
         return Err(libc::ETIMEDOUT);
@@ -199,7 +236,10 @@ mod tests {
         let door = open_door(&name).expect("a door");
         let link = knock(&name).expect("open");
         let other = answer(door.0).expect("somebody knocked");
-        let message = Message::Greet { version: VERSION, client: 9 };
+        let message = Message::Greet {
+            version: VERSION,
+            client: 9,
+        };
         send(link.0, message, &[door.0, link.0]).expect("sent");
         let (got, fds) = receive(other.0).expect("received");
         assert_eq!((got, fds.len()), (message, 2));

@@ -36,7 +36,11 @@ fn wait(word: &AtomicU32, thread: u32, mut holder: u32) -> Option<Guard<'_>> {
     let start_ns = clock::now_ns();
     let mut spins = 0;
     loop {
-        let expected = if spins >= SPINS && !sys::thread_exists(holder as i32) { holder } else { 0 };
+        let expected = if spins >= SPINS && !sys::thread_exists(holder as i32) {
+            holder
+        } else {
+            0
+        };
         match word.compare_exchange(expected, thread, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => return Some(Guard(word)),
             Err(other) => holder = other,

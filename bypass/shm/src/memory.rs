@@ -58,11 +58,19 @@ impl Mapping {
 
     fn check_seals(fd: i32) -> Result<()> {
         let seals = sys::fcntl(fd, libc::F_GET_SEALS, 0)? as i32;
-        if seals & SEALS == SEALS { Ok(()) } else { Err(libc::EPROTO) }
+        if seals & SEALS == SEALS {
+            Ok(())
+        } else {
+            Err(libc::EPROTO)
+        }
     }
 
     fn map(fd: i32, length: usize, writable: bool) -> Result<Self> {
-        let access = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        let access = if writable {
+            libc::PROT_READ | libc::PROT_WRITE
+        } else {
+            libc::PROT_READ
+        };
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
         let arguments = [0, length, access as usize, flags as usize, fd as usize, 0];
         // SAFETY: a new mapping at an address of the kernel's choice disturbs no other memory.
@@ -101,7 +109,10 @@ impl Mapping {
     /// When the place is outside the mapping or not aligned: offsets are computed, never received.
     pub unsafe fn at<T>(&self, offset: usize) -> &T {
         let end = offset.checked_add(size_of::<T>());
-        assert!(end.is_some_and(|end| end <= self.length), "inside the mapping");
+        assert!(
+            end.is_some_and(|end| end <= self.length),
+            "inside the mapping"
+        );
         assert!(offset.is_multiple_of(align_of::<T>()), "aligned");
         // SAFETY: in bounds and aligned as just checked; atomics may be shared with anybody.
         unsafe { &*self.base.as_ptr().add(offset).cast::<T>() }
@@ -113,7 +124,10 @@ impl Mapping {
     /// When they are outside the mapping.
     pub fn bytes_at(&self, offset: usize, length: usize) -> *mut u8 {
         let end = offset.checked_add(length);
-        assert!(end.is_some_and(|end| end <= self.length), "inside the mapping");
+        assert!(
+            end.is_some_and(|end| end <= self.length),
+            "inside the mapping"
+        );
         // SAFETY: in bounds as just checked.
         unsafe { self.base.as_ptr().add(offset) }
     }
@@ -123,7 +137,10 @@ impl Mapping {
         let at = self.bytes_at(offset, length) as usize;
         // SAFETY: the range lies inside this mapping.
         let _ = unsafe {
-            sys::raw(libc::SYS_madvise, [at, length, libc::MADV_REMOVE as usize, 0, 0, 0])
+            sys::raw(
+                libc::SYS_madvise,
+                [at, length, libc::MADV_REMOVE as usize, 0, 0, 0],
+            )
         };
     }
 }
@@ -156,6 +173,9 @@ mod tests {
         // SAFETY: an atomic.
         unsafe { first.at::<AtomicU64>(4096) }.store(7, Ordering::Relaxed);
         // SAFETY: an atomic.
-        assert_eq!(unsafe { second.at::<AtomicU64>(4096) }.load(Ordering::Relaxed), 7);
+        assert_eq!(
+            unsafe { second.at::<AtomicU64>(4096) }.load(Ordering::Relaxed),
+            7
+        );
     }
 }

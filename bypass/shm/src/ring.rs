@@ -28,9 +28,15 @@ impl<'a> Pieces<'a> {
     pub unsafe fn new(pieces: &'a [libc::iovec]) -> Option<Self> {
         let mut left = 0usize;
         for piece in pieces {
-            left = left.checked_add(piece.iov_len).filter(|sum| *sum <= isize::MAX as usize)?;
+            left = left
+                .checked_add(piece.iov_len)
+                .filter(|sum| *sum <= isize::MAX as usize)?;
         }
-        Some(Self { rest: pieces, offset: 0, left })
+        Some(Self {
+            rest: pieces,
+            offset: 0,
+            left,
+        })
     }
 
     /// Bytes left.
@@ -86,15 +92,28 @@ impl<'a> Ring<'a> {
         bytes: *mut u8,
         size: usize,
     ) -> Self {
-        Self { producer, consumer, bytes, size }
+        Self {
+            producer,
+            consumer,
+            bytes,
+            size,
+        }
     }
 
     /// Empties the ring for a new connection.
     pub fn reset(&self) {
-        for word in [&self.producer.tail, &self.producer.head_seen, &self.producer.urgent] {
+        for word in [
+            &self.producer.tail,
+            &self.producer.head_seen,
+            &self.producer.urgent,
+        ] {
             word.store(0, Ordering::Relaxed);
         }
-        for word in [&self.producer.ends, &self.producer.want_space, &self.producer.lock] {
+        for word in [
+            &self.producer.ends,
+            &self.producer.want_space,
+            &self.producer.lock,
+        ] {
             word.store(0, Ordering::Relaxed);
         }
         self.consumer.head.store(0, Ordering::Relaxed);
@@ -109,7 +128,11 @@ impl<'a> Ring<'a> {
 
     fn used(&self, tail: u64, head: u64) -> Result<usize, Broken> {
         let used = tail.wrapping_sub(head);
-        if used <= self.size as u64 { Ok(used as usize) } else { Err(Broken) }
+        if used <= self.size as u64 {
+            Ok(used as usize)
+        } else {
+            Err(Broken)
+        }
     }
 
     /// Free bytes by what is known; looks at the consumer only when fewer than `wanted`.
@@ -150,14 +173,19 @@ impl<'a> Ring<'a> {
         let count = self.space(wanted)?.min(wanted);
         let tail = self.producer.tail.load(Ordering::Relaxed);
         self.copy(tail, count, from, Copy::In);
-        self.producer.tail.store(tail.wrapping_add(count as u64), Ordering::Release);
+        self.producer
+            .tail
+            .store(tail.wrapping_add(count as u64), Ordering::Release);
         Ok(count)
     }
 
     /// [`push`](Self::push) of memory of ours.
     pub fn push_slice(&self, bytes: &[u8]) -> Result<usize, Broken> {
         let at = bytes.as_ptr().cast_mut().cast();
-        let piece = [libc::iovec { iov_base: at, iov_len: bytes.len() }];
+        let piece = [libc::iovec {
+            iov_base: at,
+            iov_len: bytes.len(),
+        }];
         // SAFETY: the slice is readable; pushing only reads.
         unsafe { Pieces::new(&piece) }.map_or(Ok(0), |mut pieces| self.push(&mut pieces))
     }
@@ -167,13 +195,18 @@ impl<'a> Ring<'a> {
     pub fn hole(&self, limit: usize) -> Result<(*mut u8, usize), Broken> {
         let space = self.space(limit.min(self.size))?;
         let at = self.producer.tail.load(Ordering::Relaxed) as usize & (self.size - 1);
-        Ok((self.bytes.wrapping_add(at), space.min(limit).min(self.size - at)))
+        Ok((
+            self.bytes.wrapping_add(at),
+            space.min(limit).min(self.size - at),
+        ))
     }
 
     /// Publishes `count` bytes that were put into the [`hole`](Self::hole).
     pub fn filled(&self, count: usize) {
         let tail = self.producer.tail.load(Ordering::Relaxed);
-        self.producer.tail.store(tail.wrapping_add(count as u64), Ordering::Release);
+        self.producer
+            .tail
+            .store(tail.wrapping_add(count as u64), Ordering::Release);
     }
 
     /// Copies out and frees; returns how much.
@@ -187,7 +220,11 @@ impl<'a> Ring<'a> {
     pub fn peek(&self, to: &mut Pieces, skip: usize) -> Result<usize, Broken> {
         let available = self.available(to.left().saturating_add(skip))?;
         let count = available.saturating_sub(skip).min(to.left());
-        let head = self.consumer.head.load(Ordering::Relaxed).wrapping_add(skip as u64);
+        let head = self
+            .consumer
+            .head
+            .load(Ordering::Relaxed)
+            .wrapping_add(skip as u64);
         self.copy(head, count, to, Copy::Out);
         Ok(count)
     }
@@ -195,7 +232,9 @@ impl<'a> Ring<'a> {
     /// Frees `count` bytes that [`available`](Self::available) has shown.
     pub fn discard(&self, count: usize) {
         let head = self.consumer.head.load(Ordering::Relaxed);
-        self.consumer.head.store(head.wrapping_add(count as u64), Ordering::Release);
+        self.consumer
+            .head
+            .store(head.wrapping_add(count as u64), Ordering::Release);
     }
 
     /// Whether the producer waits for the room just made; asked once it is worth a wake.
@@ -205,9 +244,10 @@ impl<'a> Ring<'a> {
             return false;
         }
         let head = self.consumer.head.load(Ordering::Relaxed);
-        let used = self.used(self.producer.tail.load(Ordering::Relaxed), head).unwrap_or(0);
-        self.size - used >= self.size / 3
-            && self.producer.want_space.swap(0, Ordering::SeqCst) != 0
+        let used = self
+            .used(self.producer.tail.load(Ordering::Relaxed), head)
+            .unwrap_or(0);
+        self.size - used >= self.size / 3 && self.producer.want_space.swap(0, Ordering::SeqCst) != 0
     }
 
     fn copy(&self, cursor: u64, count: usize, pieces: &mut Pieces, way: Copy) {

@@ -25,12 +25,20 @@ impl Segment {
     pub fn create(client: u64, slots: usize, ring_bytes: usize) -> Result<Self> {
         check_sizes(slots, ring_bytes)?;
         let memory = Mapping::create(c"wirespeed-segment", segment_bytes(slots, ring_bytes))?;
-        let segment = Self { memory, id: sys::random(), client, slots, ring_bytes };
+        let segment = Self {
+            memory,
+            id: sys::random(),
+            client,
+            slots,
+            ring_bytes,
+        };
         let header = segment.header();
         header.id.store(segment.id, Ordering::Relaxed);
         header.client.store(client, Ordering::Relaxed);
         header.slots.store(slots as u32, Ordering::Relaxed);
-        header.ring_bytes.store(ring_bytes as u32, Ordering::Relaxed);
+        header
+            .ring_bytes
+            .store(ring_bytes as u32, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         Ok(segment)
     }
@@ -54,7 +62,13 @@ impl Segment {
         }
         let id = header.id.load(Ordering::Relaxed);
         let client = header.client.load(Ordering::Relaxed);
-        Ok(Self { memory, id, client, slots, ring_bytes })
+        Ok(Self {
+            memory,
+            id,
+            client,
+            slots,
+            ring_bytes,
+        })
     }
 
     /// Its number.
@@ -107,7 +121,10 @@ impl Segment {
     #[inline]
     pub fn slot(&self, index: usize) -> &Slot {
         // SAFETY: a slot is atomics only.
-        unsafe { self.memory.at(SLOTS_AT + self.clamp(index) * size_of::<Slot>()) }
+        unsafe {
+            self.memory
+                .at(SLOTS_AT + self.clamp(index) * size_of::<Slot>())
+        }
     }
 
     /// The bytes that `side` sends on connection `index`.
@@ -118,7 +135,14 @@ impl Segment {
         let at = rings_at(self.slots) + (index * 2 + side) * self.ring_bytes;
         let bytes = self.memory.bytes_at(at, self.ring_bytes);
         // SAFETY: the ring's memory is mapped as long as `self`, which the result borrows.
-        unsafe { Ring::new(&slot.producer[side], &slot.consumer[side], bytes, self.ring_bytes) }
+        unsafe {
+            Ring::new(
+                &slot.producer[side],
+                &slot.consumer[side],
+                bytes,
+                self.ring_bytes,
+            )
+        }
     }
 
     /// Prepares a free slot for a new connection.
@@ -143,7 +167,9 @@ impl Segment {
     pub fn enter(&self, side: usize, number: u64) -> Option<usize> {
         let places = &self.header().processes[side & 1];
         places.iter().position(|place| {
-            place.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+            place
+                .compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst)
+                .is_ok()
         })
     }
 
@@ -174,7 +200,11 @@ impl Segment {
 fn check_sizes(slots: usize, ring_bytes: usize) -> Result<()> {
     let slots_fit = slots.is_power_of_two() && slots <= SLOTS_MAX;
     let rings_fit = (RING_BYTES_MIN..=RING_BYTES_MAX).contains(&ring_bytes);
-    if slots_fit && rings_fit && ring_bytes.is_power_of_two() { Ok(()) } else { Err(libc::EPROTO) }
+    if slots_fit && rings_fit && ring_bytes.is_power_of_two() {
+        Ok(())
+    } else {
+        Err(libc::EPROTO)
+    }
 }
 
 #[cfg(test)]
@@ -187,9 +217,16 @@ mod tests {
         for (slots, ring_bytes) in lies {
             let segment = Segment::create(1, 64, 4096).expect("memory");
             segment.header().slots.store(slots, Ordering::Relaxed);
-            segment.header().ring_bytes.store(ring_bytes, Ordering::Relaxed);
+            segment
+                .header()
+                .ring_bytes
+                .store(ring_bytes, Ordering::Relaxed);
             let passed = sys::dup(segment.fd()).expect("dup") as i32;
-            assert_eq!(Segment::adopt(passed).err(), Some(libc::EPROTO), "{slots} {ring_bytes}");
+            assert_eq!(
+                Segment::adopt(passed).err(),
+                Some(libc::EPROTO),
+                "{slots} {ring_bytes}"
+            );
         }
     }
 

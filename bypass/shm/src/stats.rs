@@ -167,7 +167,8 @@ impl Stats {
         let page = stats.page();
         page.pid.store(sys::getpid()? as u32, Ordering::Relaxed);
         page.uid.store(sys::geteuid()? as u32, Ordering::Relaxed);
-        page.started_unix_ns.store(clock::unix_ns(), Ordering::Relaxed);
+        page.started_unix_ns
+            .store(clock::unix_ns(), Ordering::Relaxed);
         for (place, text) in page.texts.iter().zip([profile, cluster, command]) {
             store_text(place, text);
         }
@@ -198,7 +199,10 @@ impl Stats {
         if stripe >= STRIPES - 1 {
             word.fetch_add(amount, Ordering::Relaxed);
         } else {
-            word.store(word.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+            word.store(
+                word.load(Ordering::Relaxed).wrapping_add(amount),
+                Ordering::Relaxed,
+            );
         }
     }
 
@@ -209,7 +213,9 @@ impl Stats {
 
     /// The row of socket object `index`; None beyond the page.
     pub fn row(&self, index: usize) -> Option<&Row> {
-        self.page().rows_used.fetch_max((index.min(ROWS - 1) + 1) as u32, Ordering::Relaxed);
+        self.page()
+            .rows_used
+            .fetch_max((index.min(ROWS - 1) + 1) as u32, Ordering::Relaxed);
         self.page().rows.get(index)
     }
 
@@ -222,7 +228,9 @@ impl Stats {
 
 fn store_text(place: &[AtomicU32; TEXT_BYTES / 4], text: &str) {
     let mut bytes = [0u8; TEXT_BYTES];
-    let cut = (0..=text.len().min(TEXT_BYTES)).rev().find(|end| text.is_char_boundary(*end));
+    let cut = (0..=text.len().min(TEXT_BYTES))
+        .rev()
+        .find(|end| text.is_char_boundary(*end));
     let text = &text.as_bytes()[..cut.unwrap_or(0)];
     bytes[..text.len()].copy_from_slice(text);
     for (word, four) in place.iter().zip(bytes.chunks_exact(4)) {
@@ -232,9 +240,14 @@ fn store_text(place: &[AtomicU32; TEXT_BYTES / 4], text: &str) {
 }
 
 fn load_text(place: &[AtomicU32; TEXT_BYTES / 4]) -> String {
-    let bytes: Vec<u8> =
-        place.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let bytes: Vec<u8> = place
+        .iter()
+        .flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes())
+        .collect();
+    let end = bytes
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
@@ -290,11 +303,18 @@ impl View {
         let mut last = None;
         for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
             let path = entry?.path();
-            let Ok(target) = std::fs::read_link(&path) else { continue };
-            if !target.to_string_lossy().starts_with("/memfd:wirespeed-stats") {
+            let Ok(target) = std::fs::read_link(&path) else {
+                continue;
+            };
+            if !target
+                .to_string_lossy()
+                .starts_with("/memfd:wirespeed-stats")
+            {
                 continue;
             }
-            let Some(view) = Self::map(&path)? else { continue };
+            let Some(view) = Self::map(&path)? else {
+                continue;
+            };
             if view.page().pid.load(Ordering::Relaxed) == pid {
                 return Ok(Some(view));
             }
@@ -315,11 +335,17 @@ impl View {
 
     /// The pages of all processes that we may look into.
     pub fn list() -> Vec<(u32, Self)> {
-        let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-        let mut pids: Vec<u32> =
-            entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+        let Ok(entries) = std::fs::read_dir("/proc") else {
+            return Vec::new();
+        };
+        let mut pids: Vec<u32> = entries
+            .flatten()
+            .filter_map(|e| e.file_name().to_str()?.parse().ok())
+            .collect();
         pids.sort_unstable();
-        pids.into_iter().filter_map(|pid| Some((pid, Self::open(pid).ok()??))).collect()
+        pids.into_iter()
+            .filter_map(|pid| Some((pid, Self::open(pid).ok()??)))
+            .collect()
     }
 
     fn page(&self) -> &Page {
@@ -343,22 +369,46 @@ impl View {
     /// Sums of all threads, in the order of [`COUNTERS`].
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let sum = |index: usize| {
-            let words = self.page().stripes.iter().map(|stripe| &stripe.counters[index]);
-            words.fold(0u64, |sum, word| sum.wrapping_add(word.load(Ordering::Relaxed)))
+            let words = self
+                .page()
+                .stripes
+                .iter()
+                .map(|stripe| &stripe.counters[index]);
+            words.fold(0u64, |sum, word| {
+                sum.wrapping_add(word.load(Ordering::Relaxed))
+            })
         };
-        COUNTERS.iter().enumerate().map(|(index, name)| (*name, sum(index))).collect()
+        COUNTERS
+            .iter()
+            .enumerate()
+            .map(|(index, name)| (*name, sum(index)))
+            .collect()
     }
 
     /// Reasons that occurred, with how often.
     pub fn fallbacks(&self) -> Vec<(&'static str, u64)> {
-        let counts = self.page().reasons.iter().map(|word| word.load(Ordering::Relaxed));
-        REASONS.iter().copied().zip(counts).filter(|(_, count)| *count > 0).collect()
+        let counts = self
+            .page()
+            .reasons
+            .iter()
+            .map(|word| word.load(Ordering::Relaxed));
+        REASONS
+            .iter()
+            .copied()
+            .zip(counts)
+            .filter(|(_, count)| *count > 0)
+            .collect()
     }
 
     /// Sockets that exist now.
     pub fn connections(&self) -> Vec<Connection> {
         let used = self.page().rows_used.load(Ordering::Relaxed) as usize;
-        self.page().rows.iter().take(used).filter_map(read_row).collect()
+        self.page()
+            .rows
+            .iter()
+            .take(used)
+            .filter_map(read_row)
+            .collect()
     }
 }
 
@@ -372,9 +422,17 @@ fn read_row(row: &Row) -> Option<Connection> {
     Some(Connection {
         fd: fd as i32,
         role,
-        path: if row.path.load(Ordering::Relaxed) == 1 { "shm" } else { "kernel" },
+        path: if row.path.load(Ordering::Relaxed) == 1 {
+            "shm"
+        } else {
+            "kernel"
+        },
         local: row.local.load().to_string(),
-        peer: if has_peer { row.peer.load().to_string() } else { String::new() },
+        peer: if has_peer {
+            row.peer.load().to_string()
+        } else {
+            String::new()
+        },
         bytes_in: row.bytes_in.load(Ordering::Relaxed),
         bytes_out: row.bytes_out.load(Ordering::Relaxed),
         state: match row.state.load(Ordering::Relaxed) {
@@ -402,7 +460,9 @@ mod tests {
         row.role.store(1, Ordering::Relaxed);
         row.local.store("127.0.0.1:5".parse().expect("an address"));
         row.fd.store(10, Ordering::Release);
-        let view = View::open(std::process::id()).expect("readable").expect("a page");
+        let view = View::open(std::process::id())
+            .expect("readable")
+            .expect("a page");
         assert_eq!(view.header().profile, "wrk");
         assert!(view.counters().contains(&("bytes_in_shm", 13)));
         assert_eq!(view.fallbacks(), [("other-user", 1)]);

@@ -126,7 +126,10 @@ pub fn move_high(fd: i32) -> Result<i32> {
 
 /// Low enough to keep the kernel's descriptor table small, high enough to be out of the way.
 fn high_base() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     let place = &mut limit as *mut libc::rlimit as usize;
     let arguments = [0, libc::RLIMIT_NOFILE as usize, 0, place, 0, 0];
     // SAFETY: the kernel fills one rlimit, which lives on this stack frame.
@@ -139,8 +142,13 @@ fn high_base() -> usize {
 pub fn memfd_create(name: &core::ffi::CStr) -> Result<i32> {
     let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
     // SAFETY: the name is a C string that outlives the call.
-    unsafe { call(libc::SYS_memfd_create, [name.as_ptr() as usize, flags, 0, 0, 0, 0]) }
-        .map(|fd| fd as i32)
+    unsafe {
+        call(
+            libc::SYS_memfd_create,
+            [name.as_ptr() as usize, flags, 0, 0, 0, 0],
+        )
+    }
+    .map(|fd| fd as i32)
 }
 
 /// fstat(2).
@@ -158,7 +166,12 @@ pub fn random() -> u64 {
     loop {
         let mut word = 0u64;
         // SAFETY: the kernel fills the word on this stack frame.
-        let _ = unsafe { call(libc::SYS_getrandom, [&mut word as *mut u64 as usize, 8, 0, 0, 0, 0]) };
+        let _ = unsafe {
+            call(
+                libc::SYS_getrandom,
+                [&mut word as *mut u64 as usize, 8, 0, 0, 0, 0],
+            )
+        };
         if word != 0 {
             return word;
         }
@@ -168,19 +181,43 @@ pub fn random() -> u64 {
 /// write(2) of bytes.
 pub fn write(fd: i32, bytes: &[u8]) -> Result<usize> {
     // SAFETY: the slice is readable for its length.
-    unsafe { call(libc::SYS_write, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) }
+    unsafe {
+        call(
+            libc::SYS_write,
+            [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0],
+        )
+    }
 }
 
 /// read(2) into a slice.
 pub fn read(fd: i32, bytes: &mut [u8]) -> Result<usize> {
     // SAFETY: the slice is writable for its length.
-    unsafe { call(libc::SYS_read, [fd as usize, bytes.as_mut_ptr() as usize, bytes.len(), 0, 0, 0]) }
+    unsafe {
+        call(
+            libc::SYS_read,
+            [
+                fd as usize,
+                bytes.as_mut_ptr() as usize,
+                bytes.len(),
+                0,
+                0,
+                0,
+            ],
+        )
+    }
 }
 
 /// Opens a file for reading; `path` ends with NUL.
 pub fn open(path: &core::ffi::CStr, flags: i32) -> Result<i32> {
     let flags = (flags | libc::O_CLOEXEC) as usize;
-    let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags, 0, 0, 0];
+    let arguments = [
+        libc::AT_FDCWD as usize,
+        path.as_ptr() as usize,
+        flags,
+        0,
+        0,
+        0,
+    ];
     // SAFETY: the path is a C string that outlives the call.
     unsafe { call(libc::SYS_openat, arguments) }.map(|fd| fd as i32)
 }
@@ -189,9 +226,17 @@ pub fn open(path: &core::ffi::CStr, flags: i32) -> Result<i32> {
 pub fn option_int(fd: i32, level: i32, name: i32) -> Result<i32> {
     let mut value = 0i32;
     let mut length = 4u32;
-    let (at, len) = (&mut value as *mut i32 as usize, &mut length as *mut u32 as usize);
+    let (at, len) = (
+        &mut value as *mut i32 as usize,
+        &mut length as *mut u32 as usize,
+    );
     // SAFETY: the kernel writes at most 4 bytes of value and the length, both on this frame.
-    unsafe { call(libc::SYS_getsockopt, [fd as usize, level as usize, name as usize, at, len, 0]) }?;
+    unsafe {
+        call(
+            libc::SYS_getsockopt,
+            [fd as usize, level as usize, name as usize, at, len, 0],
+        )
+    }?;
     Ok(value)
 }
 
@@ -199,7 +244,12 @@ pub fn option_int(fd: i32, level: i32, name: i32) -> Result<i32> {
 pub fn set_option_int(fd: i32, level: i32, name: i32, value: i32) -> Result<usize> {
     let at = &value as *const i32 as usize;
     // SAFETY: the kernel reads 4 bytes of this frame.
-    unsafe { call(libc::SYS_setsockopt, [fd as usize, level as usize, name as usize, at, 4, 0]) }
+    unsafe {
+        call(
+            libc::SYS_setsockopt,
+            [fd as usize, level as usize, name as usize, at, 4, 0],
+        )
+    }
 }
 
 /// setsockopt(2) of bytes.
@@ -207,15 +257,25 @@ pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Result<usize>
     let (at, length) = (value.as_ptr() as usize, value.len());
     // SAFETY: the slice is readable for its length.
     unsafe {
-        call(libc::SYS_setsockopt, [fd as usize, level as usize, name as usize, at, length, 0])
+        call(
+            libc::SYS_setsockopt,
+            [fd as usize, level as usize, name as usize, at, length, 0],
+        )
     }
 }
 
 /// Credentials of the other end of a Unix socket.
 pub fn peer_credentials(fd: i32) -> Result<libc::ucred> {
-    let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut found = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
     let mut length = core::mem::size_of::<libc::ucred>() as u32;
-    let (at, len) = (&mut found as *mut libc::ucred as usize, &mut length as *mut u32 as usize);
+    let (at, len) = (
+        &mut found as *mut libc::ucred as usize,
+        &mut length as *mut u32 as usize,
+    );
     let (level, name) = (libc::SOL_SOCKET as usize, libc::SO_PEERCRED as usize);
     // SAFETY: the kernel writes one ucred and the length, both on this frame.
     unsafe { call(libc::SYS_getsockopt, [fd as usize, level, name, at, len, 0]) }?;
@@ -233,8 +293,14 @@ pub struct NameBytes {
 
 /// getsockname(2) into bytes.
 pub fn socket_name(fd: i32) -> Result<NameBytes> {
-    let mut name = NameBytes { bytes: [0; 128], length: 128 };
-    let (at, len) = (name.bytes.as_mut_ptr() as usize, &mut name.length as *mut u32 as usize);
+    let mut name = NameBytes {
+        bytes: [0; 128],
+        length: 128,
+    };
+    let (at, len) = (
+        name.bytes.as_mut_ptr() as usize,
+        &mut name.length as *mut u32 as usize,
+    );
     // SAFETY: the kernel writes at most 128 bytes and the length, both on this frame.
     unsafe { call(libc::SYS_getsockname, [fd as usize, at, len, 0, 0, 0]) }?;
     name.length = name.length.min(128);
@@ -258,7 +324,8 @@ pub fn connect(fd: i32, address: &[u8]) -> Result<usize> {
 /// accept4(2) without the address.
 pub fn accept(fd: i32, flags: i32) -> Result<i32> {
     // SAFETY: null address and length mean that nothing is written.
-    unsafe { call(libc::SYS_accept4, [fd as usize, 0, 0, flags as usize, 0, 0]) }.map(|fd| fd as i32)
+    unsafe { call(libc::SYS_accept4, [fd as usize, 0, 0, flags as usize, 0, 0]) }
+        .map(|fd| fd as i32)
 }
 
 /// sendto(2) with an address.
@@ -266,14 +333,24 @@ pub fn send_to(fd: i32, bytes: &[u8], flags: i32, address: &[u8]) -> Result<usiz
     let (at, length) = (bytes.as_ptr() as usize, bytes.len());
     let (to, to_length) = (address.as_ptr() as usize, address.len());
     // SAFETY: both slices are readable for their lengths.
-    unsafe { call(libc::SYS_sendto, [fd as usize, at, length, flags as usize, to, to_length]) }
+    unsafe {
+        call(
+            libc::SYS_sendto,
+            [fd as usize, at, length, flags as usize, to, to_length],
+        )
+    }
 }
 
 /// recv(2).
 pub fn receive(fd: i32, bytes: &mut [u8], flags: i32) -> Result<usize> {
     let (at, length) = (bytes.as_mut_ptr() as usize, bytes.len());
     // SAFETY: the slice is writable for its length; no address is asked for.
-    unsafe { call(libc::SYS_recvfrom, [fd as usize, at, length, flags as usize, 0, 0]) }
+    unsafe {
+        call(
+            libc::SYS_recvfrom,
+            [fd as usize, at, length, flags as usize, 0, 0],
+        )
+    }
 }
 
 /// epoll_ctl(2).
@@ -281,7 +358,12 @@ pub fn epoll_control(set: i32, command: i32, fd: i32, events: u32, data: u64) ->
     let event = libc::epoll_event { events, u64: data };
     let at = &event as *const libc::epoll_event as usize;
     // SAFETY: the kernel reads one event of this frame.
-    unsafe { call(libc::SYS_epoll_ctl, [set as usize, command as usize, fd as usize, at, 0, 0]) }
+    unsafe {
+        call(
+            libc::SYS_epoll_ctl,
+            [set as usize, command as usize, fd as usize, at, 0, 0],
+        )
+    }
 }
 
 /// epoll_pwait2(2), falling back to nothing: waits up to `timeout` (None: for ever).
@@ -293,10 +375,17 @@ pub fn epoll_wait(
 ) -> Result<usize> {
     let time = timeout.map(timespec);
     let at = events.as_mut_ptr() as usize;
-    let time_at = time.as_ref().map_or(0, |t| t as *const libc::timespec as usize);
+    let time_at = time
+        .as_ref()
+        .map_or(0, |t| t as *const libc::timespec as usize);
     let mask_at = mask.as_ref().map_or(0, |m| m as *const u64 as usize);
     // SAFETY: the kernel fills at most events.len() events; time and mask live on this frame.
-    unsafe { call(libc::SYS_epoll_pwait2, [set as usize, at, events.len(), time_at, mask_at, 8]) }
+    unsafe {
+        call(
+            libc::SYS_epoll_pwait2,
+            [set as usize, at, events.len(), time_at, mask_at, 8],
+        )
+    }
 }
 
 /// ppoll(2): waits up to `timeout` (None: for ever) under `mask` (None: the present one).
@@ -307,7 +396,9 @@ pub fn poll(
 ) -> Result<usize> {
     let mut time = timeout.map(timespec);
     let at = fds.as_mut_ptr() as usize;
-    let time_at = time.as_mut().map_or(0, |t| t as *mut libc::timespec as usize);
+    let time_at = time
+        .as_mut()
+        .map_or(0, |t| t as *mut libc::timespec as usize);
     let mask_at = mask.as_ref().map_or(0, |m| m as *const u64 as usize);
     // SAFETY: the kernel reads and writes fds.len() entries and the time on this frame.
     unsafe { call(libc::SYS_ppoll, [at, fds.len(), time_at, mask_at, 8, 0]) }
@@ -315,16 +406,25 @@ pub fn poll(
 
 fn timespec(time: core::time::Duration) -> libc::timespec {
     let seconds = time.as_secs().min(i64::MAX as u64) as i64;
-    libc::timespec { tv_sec: seconds, tv_nsec: i64::from(time.subsec_nanos()) }
+    libc::timespec {
+        tv_sec: seconds,
+        tv_nsec: i64::from(time.subsec_nanos()),
+    }
 }
 
 /// Swaps the thread's signal mask and returns the former one.
 pub fn swap_signal_mask(mask: u64) -> u64 {
     let mut former = 0u64;
-    let (new, old) = (&mask as *const u64 as usize, &mut former as *mut u64 as usize);
+    let (new, old) = (
+        &mask as *const u64 as usize,
+        &mut former as *mut u64 as usize,
+    );
     // SAFETY: both masks are 8 bytes on this frame.
     let _ = unsafe {
-        call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, new, old, 8, 0, 0])
+        call(
+            libc::SYS_rt_sigprocmask,
+            [libc::SIG_SETMASK as usize, new, old, 8, 0, 0],
+        )
     };
     former
 }
@@ -335,14 +435,24 @@ pub fn swap_signal_mask(mask: u64) -> u64 {
 /// `at` must be writable for `length` bytes.
 pub unsafe fn pread(fd: i32, at: *mut u8, length: usize, offset: i64) -> Result<usize> {
     // SAFETY: the caller vouches for the memory.
-    unsafe { call(libc::SYS_pread64, [fd as usize, at as usize, length, offset as usize, 0, 0]) }
+    unsafe {
+        call(
+            libc::SYS_pread64,
+            [fd as usize, at as usize, length, offset as usize, 0, 0],
+        )
+    }
 }
 
 /// lseek(2).
 pub fn seek(fd: i32, offset: i64, whence: i32) -> Result<i64> {
     // SAFETY: this call takes numbers only.
-    unsafe { call(libc::SYS_lseek, [fd as usize, offset as usize, whence as usize, 0, 0, 0]) }
-        .map(|at| at as i64)
+    unsafe {
+        call(
+            libc::SYS_lseek,
+            [fd as usize, offset as usize, whence as usize, 0, 0, 0],
+        )
+    }
+    .map(|at| at as i64)
 }
 
 /// pread(2) into a slice.

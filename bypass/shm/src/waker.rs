@@ -85,7 +85,10 @@ impl Name {
     }
 
     fn new(prefix: &[u8; 12], number: u64, second: Option<u32>) -> Self {
-        let mut name = Self { bytes: [0; 64], length: 3 };
+        let mut name = Self {
+            bytes: [0; 64],
+            length: 3,
+        };
         name.bytes[..2].copy_from_slice(&(libc::AF_UNIX as u16).to_ne_bytes());
         name.append(prefix);
         name.append_hex(number);
@@ -102,7 +105,10 @@ impl Name {
     }
 
     fn append_hex(&mut self, number: u64) {
-        for nibble in (0..16).rev().map(|index| (number >> (index * 4)) as usize & 15) {
+        for nibble in (0..16)
+            .rev()
+            .map(|index| (number >> (index * 4)) as usize & 15)
+        {
             self.append(&[b"0123456789abcdef"[nibble]]);
         }
     }

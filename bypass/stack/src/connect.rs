@@ -129,7 +129,12 @@ fn decide(target: SocketAddr) -> Result<Arc<Peer>, Reason> {
         }
     }
     let peers: Vec<_> = inodes.iter().map(|inode| meet(*inode)).collect();
-    let mut fresh = Target { checked_ns: now_ns(), inodes, peers, turn: 0 };
+    let mut fresh = Target {
+        checked_ns: now_ns(),
+        inodes,
+        peers,
+        turn: 0,
+    };
     let picked = fresh.pick();
     remember(&mut targets, target, fresh);
     picked
@@ -144,22 +149,32 @@ fn remember(targets: &mut HashMap<SocketAddr, Target>, target: SocketAddr, what:
 
 impl Target {
     fn negative(now: u64, reason: Reason) -> Self {
-        Self { checked_ns: now, inodes: Vec::new(), peers: vec![Err(reason)], turn: 0 }
+        Self {
+            checked_ns: now,
+            inodes: Vec::new(),
+            peers: vec![Err(reason)],
+            turn: 0,
+        }
     }
 
     fn is_whole(&self) -> bool {
         !self.peers.is_empty()
             && self.peers.iter().all(|peer| {
-                peer.as_ref().is_ok_and(|peer| !peer.is_stale.load(Ordering::Relaxed))
+                peer.as_ref()
+                    .is_ok_and(|peer| !peer.is_stale.load(Ordering::Relaxed))
             })
     }
 
     fn is_fresh(&self, now: u64) -> bool {
-        let life_ns = if self.is_whole() { POSITIVE_NS } else { NEGATIVE_NS };
-        let has_stale = self
-            .peers
-            .iter()
-            .any(|peer| peer.as_ref().is_ok_and(|peer| peer.is_stale.load(Ordering::Relaxed)));
+        let life_ns = if self.is_whole() {
+            POSITIVE_NS
+        } else {
+            NEGATIVE_NS
+        };
+        let has_stale = self.peers.iter().any(|peer| {
+            peer.as_ref()
+                .is_ok_and(|peer| peer.is_stale.load(Ordering::Relaxed))
+        });
         now.saturating_sub(self.checked_ns) < life_ns && !has_stale
     }
 
@@ -199,9 +214,15 @@ fn is_local(ip: IpAddr) -> bool {
     if ip.is_loopback() {
         return true;
     }
-    let family = if ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let family = if ip.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
-    let Ok(probe) = kernel::socket(family, kind, 0) else { return false };
+    let Ok(probe) = kernel::socket(family, kind, 0) else {
+        return false;
+    };
     let mut bytes = [0u8; 28];
     let length = address::to_bytes(SocketAddr::new(ip, 0), family, &mut bytes);
     let is_local = kernel::bind(probe as i32, &bytes[..length]).is_ok();
@@ -223,7 +244,10 @@ fn meet(inode: u64) -> Result<Arc<Peer>, Reason> {
         _ => Reason::Sandbox,
     })?;
     service::start().map_err(|_| Reason::Sandbox)?;
-    let slots = process::settings().max_endpoints.next_power_of_two().clamp(1024, SLOTS_MAX);
+    let slots = process::settings()
+        .max_endpoints
+        .next_power_of_two()
+        .clamp(1024, SLOTS_MAX);
     let number = process::number();
     let segment =
         Segment::create(number, slots, process::ring_bytes()).map_err(|_| Reason::Limit)?;
@@ -238,7 +262,10 @@ fn meet(inode: u64) -> Result<Arc<Peer>, Reason> {
 }
 
 fn greet(door: i32, peer: &Peer, inode: u64) -> Result<(), Reason> {
-    let hello = Message::Greet { version: VERSION, client: process::number() };
+    let hello = Message::Greet {
+        version: VERSION,
+        client: process::number(),
+    };
     link::send(door, hello, &[peer.segment.fd()]).map_err(|_| Reason::NoAnswer)?;
     let (answer, fds) = loop {
         match link::receive_within(door, ANSWER_MS) {

@@ -65,7 +65,13 @@ pub fn of(file: i32) -> Option<Arc<Vec<u8>>> {
         return None;
     }
     let bytes = Arc::new(read_whole(file, stat.st_size as usize)?);
-    copies.insert(key, Copy { stamp, bytes: bytes.clone() });
+    copies.insert(
+        key,
+        Copy {
+            stamp,
+            bytes: bytes.clone(),
+        },
+    );
     Some(bytes)
 }
 
@@ -105,7 +111,11 @@ mod tests {
     fn a_changed_file_is_read_again_and_a_fresh_one_is_not_kept() {
         let path = std::env::temp_dir().join(format!("wirespeed-content-{}", std::process::id()));
         std::fs::write(&path, b"first").expect("written");
-        let file = std::fs::File::options().read(true).write(true).open(&path).expect("open");
+        let file = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .expect("open");
         // Changed just now: not trusted yet.
         assert!(of(file.as_raw_fd()).is_none());
         let long_ago = SystemTime::now() - Duration::from_secs(100);

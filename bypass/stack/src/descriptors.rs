@@ -13,8 +13,8 @@ use crate::{epoll, listener, pool, process, stream, Outcome};
 pub fn socket(family: i32, kind: i32, protocol: i32) -> Outcome {
     let is_ip = family == libc::AF_INET || family == libc::AF_INET6;
     let flags = kind & (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
-    let is_tcp = kind & !flags == libc::SOCK_STREAM
-        && (protocol == 0 || protocol == libc::IPPROTO_TCP);
+    let is_tcp =
+        kind & !flags == libc::SOCK_STREAM && (protocol == 0 || protocol == libc::IPPROTO_TCP);
     if !is_ip || !is_tcp || process::settings().dont_accelerate {
         return Outcome::Kernel;
     }
@@ -23,8 +23,16 @@ pub fn socket(family: i32, kind: i32, protocol: i32) -> Outcome {
         Ok(fd) => fd,
         Err(error) => return Outcome::Error(error),
     };
-    let mut own = if kind & libc::SOCK_NONBLOCK != 0 { sockets::NONBLOCK } else { 0 };
-    own |= if kind & libc::SOCK_CLOEXEC != 0 { sockets::CLOEXEC } else { 0 };
+    let mut own = if kind & libc::SOCK_NONBLOCK != 0 {
+        sockets::NONBLOCK
+    } else {
+        0
+    };
+    own |= if kind & libc::SOCK_CLOEXEC != 0 {
+        sockets::CLOEXEC
+    } else {
+        0
+    };
     let room = (fd as usize) < table::NUMBERS_MAX;
     match room.then(|| sockets::allocate(family, own)).flatten() {
         Some(index) => {
@@ -34,9 +42,17 @@ pub fn socket(family: i32, kind: i32, protocol: i32) -> Outcome {
         None => {
             table::set(fd, Entry::KERNEL);
             process::fall_back(Reason::Limit);
-            let nonblock = if kind & libc::SOCK_NONBLOCK != 0 { libc::O_NONBLOCK } else { 0 };
+            let nonblock = if kind & libc::SOCK_NONBLOCK != 0 {
+                libc::O_NONBLOCK
+            } else {
+                0
+            };
             let _ = kernel::fcntl(fd, libc::F_SETFL, (libc::O_RDWR | nonblock) as usize);
-            let cloexec = if kind & libc::SOCK_CLOEXEC != 0 { libc::FD_CLOEXEC } else { 0 };
+            let cloexec = if kind & libc::SOCK_CLOEXEC != 0 {
+                libc::FD_CLOEXEC
+            } else {
+                0
+            };
             let _ = kernel::fcntl(fd, libc::F_SETFD, cloexec as usize);
         }
     }
@@ -113,7 +129,11 @@ fn release(entry: Entry) -> Option<(i32, u32)> {
 
 /// A call that was blocked on a connection has ended.
 pub fn let_go(index: usize) {
-    if sockets::get(index).descriptors.fetch_sub(1, Ordering::AcqRel) == 1 {
+    if sockets::get(index)
+        .descriptors
+        .fetch_sub(1, Ordering::AcqRel)
+        == 1
+    {
         finish(Kind::Connected, index);
     }
 }
@@ -160,7 +180,11 @@ pub fn duplicated(fd: i32, made: i32) {
     if matches!(entry.kind(), Kind::Unbound | Kind::Connected) {
         let socket = sockets::get(entry.index());
         if !socket.has(sockets::DUPLICATED) {
-            let cloexec = if socket.has(sockets::CLOEXEC) { libc::FD_CLOEXEC } else { 0 };
+            let cloexec = if socket.has(sockets::CLOEXEC) {
+                libc::FD_CLOEXEC
+            } else {
+                0
+            };
             let _ = kernel::fcntl(fd, libc::F_SETFD, cloexec as usize);
             socket.set(sockets::DUPLICATED, true);
         }
@@ -197,7 +221,10 @@ pub fn clear(new: i32) -> bool {
 pub fn mark_cloexec(first: u32, last: u32) {
     for fd in first..=last.min(table::NUMBERS_MAX as u32 - 1) {
         let entry = table::get(fd as i32);
-        if matches!(entry.kind(), Kind::Unbound | Kind::Connected | Kind::Listener) {
+        if matches!(
+            entry.kind(),
+            Kind::Unbound | Kind::Connected | Kind::Listener
+        ) {
             sockets::get(entry.index()).set(sockets::CLOEXEC, true);
         }
     }

@@ -187,7 +187,9 @@ fn detach(set: usize, member: &Member) {
     let word = socket.watch.load(Ordering::Relaxed);
     if word >> 32 == set as u64 + 1 {
         socket.watch.store(0, Ordering::Relaxed);
-        if let Some(stream) = stream::of_socket(member.socket).filter(|_| socket.life() == member.life) {
+        if let Some(stream) =
+            stream::of_socket(member.socket).filter(|_| socket.life() == member.life)
+        {
             let meta = &stream.peer.segment.slot(stream.slot).meta;
             meta.lane[stream.peer.side].store(0, Ordering::SeqCst);
         }
@@ -210,7 +212,8 @@ pub fn readiness(stream: &Stream) -> u32 {
     if stream.is_writable() {
         events |= libc::EPOLLOUT | libc::EPOLLWRNORM;
     }
-    let both_shut = socket.has(sockets::SHUT_WRITE) && (ends != 0 || socket.has(sockets::SHUT_READ));
+    let both_shut =
+        socket.has(sockets::SHUT_WRITE) && (ends != 0 || socket.has(sockets::SHUT_READ));
     if both_shut || reset {
         events |= libc::EPOLLHUP;
     }
@@ -241,12 +244,16 @@ pub fn control(epoll: i32, command: i32, fd: i32, event: Option<libc::epoll_even
     let set = &SETS[entry.index()];
     let target = table::get(fd);
     match target.kind() {
-        Kind::Kernel | Kind::Epoll => return control_kernel(set, epoll, command, fd, target, event),
+        Kind::Kernel | Kind::Epoll => {
+            return control_kernel(set, epoll, command, fd, target, event)
+        }
         Kind::Pooled | Kind::Internal => return Outcome::Error(libc::EBADF),
         _ => {}
     }
     let mut guard = set.lock();
-    let Some(inner) = guard.as_mut() else { return Outcome::Error(libc::EBADF) };
+    let Some(inner) = guard.as_mut() else {
+        return Outcome::Error(libc::EBADF);
+    };
     let known = inner.find(fd, target.index());
     let result = match (command, known, event) {
         (libc::EPOLL_CTL_ADD, Some(_), _) => Err(libc::EEXIST),
@@ -283,7 +290,9 @@ fn control_kernel(
     let result = kernel::epoll_control(epoll, command, fd, events, data);
     if target.kind() == Kind::Epoll && result.is_ok() {
         if let Some(inner) = set.lock().as_mut() {
-            inner.nested.retain(|(_, number, _)| *number != target.index());
+            inner
+                .nested
+                .retain(|(_, number, _)| *number != target.index());
             if command != libc::EPOLL_CTL_DEL {
                 inner.nested.push((data, target.index(), fd));
             }
@@ -335,8 +344,10 @@ fn add(
     };
     let index = inner.insert(member);
     let word = watch_word(number, index);
-    let is_first =
-        socket.watch.compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    let is_first = socket
+        .watch
+        .compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed)
+        .is_ok();
     if !is_first || set.is_orphan.load(Ordering::Relaxed) {
         if is_first {
             socket.watch.store(0, Ordering::Relaxed);
@@ -355,7 +366,9 @@ fn add(
 }
 
 fn add_listener(set: &Set, inner: &mut Inner, index: usize) -> Result<(), i32> {
-    let Some(member) = inner.members[index].as_mut() else { return Ok(()) };
+    let Some(member) = inner.members[index].as_mut() else {
+        return Ok(());
+    };
     kernel::epoll_control(
         set.fd.load(Ordering::Relaxed),
         libc::EPOLL_CTL_ADD,
@@ -372,13 +385,10 @@ fn add_listener(set: &Set, inner: &mut Inner, index: usize) -> Result<(), i32> {
     Ok(())
 }
 
-fn modify(
-    set: &Set,
-    inner: &mut Inner,
-    index: usize,
-    event: libc::epoll_event,
-) -> Result<(), i32> {
-    let Some(member) = inner.members[index].as_mut() else { return Err(libc::ENOENT) };
+fn modify(set: &Set, inner: &mut Inner, index: usize, event: libc::epoll_event) -> Result<(), i32> {
+    let Some(member) = inner.members[index].as_mut() else {
+        return Err(libc::ENOENT);
+    };
     if (member.events | event.events) & EXCLUSIVE != 0 {
         return Err(libc::EINVAL);
     }
@@ -397,7 +407,9 @@ fn modify(
 }
 
 fn remove(set: &Set, number: usize, inner: &mut Inner, index: usize) {
-    let Some(member) = inner.members[index].take() else { return };
+    let Some(member) = inner.members[index].take() else {
+        return;
+    };
     detach(number, &member);
     if let Some(word) = inner.by_fd.get_mut(member.fd as usize) {
         if *word == index as u32 + 1 {
@@ -408,7 +420,8 @@ fn remove(set: &Set, number: usize, inner: &mut Inner, index: usize) {
         let epoll = set.fd.load(Ordering::Relaxed);
         let _ = kernel::epoll_control(epoll, libc::EPOLL_CTL_DEL, member.fd, 0, 0);
         inner.listeners.retain(|(of, ..)| *of != index as u32);
-        set.has_listeners.store(!inner.listeners.is_empty(), Ordering::SeqCst);
+        set.has_listeners
+            .store(!inner.listeners.is_empty(), Ordering::SeqCst);
     }
     if member.is_scanned {
         inner.scanned.retain(|of| *of != index as u32);
@@ -468,23 +481,34 @@ impl Inner {
     }
 
     fn scan(&mut self, index: usize) {
-        let Some(member) = self.members[index].as_mut() else { return };
+        let Some(member) = self.members[index].as_mut() else {
+            return;
+        };
         if !member.is_scanned {
             member.is_scanned = true;
-            sockets::get(member.socket).other_watches.fetch_add(1, Ordering::Relaxed);
+            sockets::get(member.socket)
+                .other_watches
+                .fetch_add(1, Ordering::Relaxed);
             self.scanned.push(index as u32);
         }
     }
 
     /// Gives a connected member its doorbell.
     fn settle(&mut self, index: usize) {
-        let Some(member) = self.members[index].as_ref() else { return };
+        let Some(member) = self.members[index].as_ref() else {
+            return;
+        };
         if member.is_scanned {
             return;
         }
         let socket = member.socket;
-        let Some(stream) = stream::of_socket(socket) else { return };
-        let place = self.places.iter().position(|place| core::ptr::eq(&*place.peer, stream.peer));
+        let Some(stream) = stream::of_socket(socket) else {
+            return;
+        };
+        let place = self
+            .places
+            .iter()
+            .position(|place| core::ptr::eq(&*place.peer, stream.peer));
         let place = place.or_else(|| self.enter(sockets::get(socket).share_peer()?));
         let Some(place) = place else {
             sockets::get(socket).watch.store(0, Ordering::Relaxed);
@@ -499,8 +523,15 @@ impl Inner {
 
     fn enter(&mut self, peer: Arc<Peer>) -> Option<usize> {
         let waker = self.waker.as_ref()?.number();
-        let lane = peer.segment.claim_lane(peer.side, process::number(), waker)?;
-        self.places.push(Place { peer, lane, members: 0, is_listening: false });
+        let lane = peer
+            .segment
+            .claim_lane(peer.side, process::number(), waker)?;
+        self.places.push(Place {
+            peer,
+            lane,
+            members: 0,
+            is_listening: false,
+        });
         Some(self.places.len() - 1)
     }
 
@@ -512,7 +543,9 @@ impl Inner {
             if *seen == generation {
                 continue;
             }
-            let events = self.members[*index as usize].as_ref().map_or(0, |member| member.events);
+            let events = self.members[*index as usize]
+                .as_ref()
+                .map_or(0, |member| member.events);
             let word = if events & EXCLUSIVE != 0 { 2 } else { 1 };
             for peer in listener.peers() {
                 let known = self.places.iter().position(|p| Arc::ptr_eq(&p.peer, &peer));
@@ -552,7 +585,11 @@ impl Inner {
 
     fn is_ringing(&self) -> bool {
         self.places.iter().any(|place| {
-            place.peer.segment.lane(place.peer.side, place.lane).is_ringing()
+            place
+                .peer
+                .segment
+                .lane(place.peer.side, place.lane)
+                .is_ringing()
                 || (place.is_listening && place.peer.segment.queue().waiting() > 0)
         })
     }
@@ -571,7 +608,9 @@ pub fn kick_listening() {
 
 fn with_watch(index: usize, work: impl FnOnce(&Set, usize, &mut Inner, usize)) {
     let word = sockets::get(index).watch.load(Ordering::Acquire);
-    let Some(number) = ((word >> 32) as usize).checked_sub(1) else { return };
+    let Some(number) = ((word >> 32) as usize).checked_sub(1) else {
+        return;
+    };
     let set = &SETS[number % SETS_MAX];
     let mut guard = set.lock();
     let member = word as u32 as usize;
@@ -604,7 +643,9 @@ pub fn add_to_kernel(index: usize) {
 /// A member is left to the kernel: it moves into the kernel set as it is.
 pub fn move_to_kernel(index: usize) {
     with_watch(index, |set, number, inner, member| {
-        let Some(found) = inner.members[member].as_ref() else { return };
+        let Some(found) = inner.members[member].as_ref() else {
+            return;
+        };
         let (fd, events, data) = (found.fd, found.events, found.data);
         remove(set, number, inner, member);
         let epoll = set.fd.load(Ordering::Relaxed);
@@ -616,18 +657,27 @@ pub fn move_to_kernel(index: usize) {
 
 /// A socket's last descriptor is closed: it leaves all sets.
 pub fn forget(index: usize) {
-    with_watch(index, |set, number, inner, member| remove(set, number, inner, member));
+    with_watch(index, |set, number, inner, member| {
+        remove(set, number, inner, member)
+    });
     if sockets::get(index).other_watches.load(Ordering::Relaxed) == 0 {
         return;
     }
     for (number, set) in SETS.iter().enumerate().take(used()) {
         let mut guard = set.lock();
-        let Some(inner) = guard.as_mut() else { continue };
+        let Some(inner) = guard.as_mut() else {
+            continue;
+        };
         let is_it = |of: &u32| {
             let member = inner.members[*of as usize].as_ref();
             member.is_some_and(|member| member.socket == index)
         };
-        let found: Vec<u32> = inner.scanned.iter().copied().filter(|of| is_it(of)).collect();
+        let found: Vec<u32> = inner
+            .scanned
+            .iter()
+            .copied()
+            .filter(|of| is_it(of))
+            .collect();
         for member in found {
             remove(set, number, inner, member as usize);
         }
@@ -655,7 +705,9 @@ pub fn hold() -> impl Sized {
 pub fn orphan() {
     for set in SETS.iter().take(used()) {
         let mut guard = set.lock();
-        let Some(inner) = guard.as_mut() else { continue };
+        let Some(inner) = guard.as_mut() else {
+            continue;
+        };
         set.is_orphan.store(true, Ordering::Relaxed);
         set.sleepers.store(0, Ordering::Relaxed);
         if let Some(waker) = inner.waker.take() {
@@ -690,6 +742,10 @@ pub fn has_kernel_events(fd: i32) -> bool {
             }
         }
     }
-    let mut one = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+    let mut one = [libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    }];
     kernel::poll(&mut one, Some(Duration::ZERO), None).is_ok_and(|count| count > 0)
 }

@@ -34,7 +34,10 @@ pub fn prepare() -> Option<Prepared> {
     }
     pool::empty();
     let number = kernel::random() | 1;
-    let places = peer::all().into_iter().map(|peer| (peer.clone(), enter(&peer, number))).collect();
+    let places = peer::all()
+        .into_iter()
+        .map(|peer| (peer.clone(), enter(&peer, number)))
+        .collect();
     let locks: Vec<Box<dyn Any>> = vec![
         Box::new(service::hold()),
         Box::new(connect::hold()),
@@ -45,7 +48,11 @@ pub fn prepare() -> Option<Prepared> {
         Box::new(wait::hold()),
         Box::new(content::hold()),
     ];
-    Some(Prepared { number, places, locks })
+    Some(Prepared {
+        number,
+        places,
+        locks,
+    })
 }
 
 /// Takes a place for the child at every end that we hold.
@@ -67,7 +74,12 @@ fn enter(peer: &Arc<Peer>, number: u64) -> Option<usize> {
 
 /// In the child: it is another process now.
 pub fn child(prepared: Option<Prepared>) {
-    let Some(Prepared { number, places, locks }) = prepared else {
+    let Some(Prepared {
+        number,
+        places,
+        locks,
+    }) = prepared
+    else {
         crate::thread().forget();
         return;
     };
@@ -100,7 +112,9 @@ fn greet_others(peer: &Arc<Peer>, index: usize) {
 /// There was no place for the child: the connections stay the parent's alone.
 fn abandon(peer: &Arc<Peer>) {
     for slot in peer.occupied() {
-        let Some(index) = peer.socket(slot) else { continue };
+        let Some(index) = peer.socket(slot) else {
+            continue;
+        };
         peer.set_socket(slot, None);
         epoll::forget(index);
         stream::retire(sockets::get(index).peer.take());
@@ -121,5 +135,8 @@ pub fn has_links() -> bool {
 
 /// Gives the links to the service.
 pub fn take_links() -> Vec<(Owned, Arc<Peer>)> {
-    LINKS.lock().map(|mut links| std::mem::take(&mut *links)).unwrap_or_default()
+    LINKS
+        .lock()
+        .map(|mut links| std::mem::take(&mut *links))
+        .unwrap_or_default()
 }

@@ -9,16 +9,18 @@ use bypass_shm::sys as kernel;
 use bypass_shm::waker::Name;
 
 use crate::listener::{self, Listener};
+use crate::process;
 use crate::sockets;
 use crate::table::{self, Entry, Kind};
-use crate::process;
 
 /// How long a holder may take to answer.
 const ANSWER_MS: u64 = 500;
 
 /// At the start of a program: takes part in the listeners that it has inherited.
 pub fn adopt_inherited() {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        return;
+    };
     let is_socket = |entry: &std::fs::DirEntry| {
         std::fs::read_link(entry.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
     };
@@ -48,10 +50,15 @@ fn adopt(fd: i32) -> Option<()> {
     }
     let stat = kernel::fstat(fd).ok()?;
     let caller = link::knock(&Name::of_listener(stat.st_ino)).ok()?;
-    let ask = Message::Join { inode: stat.st_ino, version: VERSION };
+    let ask = Message::Join {
+        inode: stat.st_ino,
+        version: VERSION,
+    };
     link::send(caller.0, ask, &[fd]).ok()?;
     let (answer, mut fds) = link::receive_within(caller.0, ANSWER_MS).ok()?;
-    let Message::Welcome { backlog, .. } = answer else { return None };
+    let Message::Welcome { backlog, .. } = answer else {
+        return None;
+    };
     let hub = Mapping::adopt(kernel::move_high(fds.pop()?.into_raw()).ok()?).ok()?;
     let door = Owned(kernel::move_high(fds.pop()?.into_raw()).ok()?);
     let family = kernel::option_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN).ok()?;
@@ -60,9 +67,10 @@ fn adopt(fd: i32) -> Option<()> {
     let flags = kernel::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) as i32;
     // Listeners of ours are non-blocking underneath; programs that inherit them set what they want.
     socket.set(sockets::NONBLOCK, flags & libc::O_NONBLOCK != 0);
-    let number =
-        listener::enter(fd, stat.st_ino, stat.st_uid, backlog as u32, door, hub).ok()?;
-    socket.listener.store(number as u32, core::sync::atomic::Ordering::Relaxed);
+    let number = listener::enter(fd, stat.st_ino, stat.st_uid, backlog as u32, door, hub).ok()?;
+    socket
+        .listener
+        .store(number as u32, core::sync::atomic::Ordering::Relaxed);
     table::set(fd, Entry::new(Kind::Listener, index, socket.life()));
     Some(())
 }
@@ -74,6 +82,9 @@ pub fn admit(listener: &Arc<Listener>, caller: i32, proof: Option<Owned>) {
         return;
     }
     let backlog = u64::from(listener.backlog.load(core::sync::atomic::Ordering::Relaxed));
-    let welcome = Message::Welcome { process: process::number(), backlog };
+    let welcome = Message::Welcome {
+        process: process::number(),
+        backlog,
+    };
     let _ = link::send(caller, welcome, &[listener.door, listener.hub_fd()]);
 }

@@ -70,7 +70,10 @@ pub fn of(socket: &Socket) -> Option<Arc<Listener>> {
 
 /// All of this process.
 pub fn all() -> Vec<Arc<Listener>> {
-    LISTENERS.lock().map(|all| all.iter().flatten().cloned().collect()).unwrap_or_default()
+    LISTENERS
+        .lock()
+        .map(|all| all.iter().flatten().cloned().collect())
+        .unwrap_or_default()
 }
 
 /// Locks the list across a fork.
@@ -87,7 +90,9 @@ pub fn listen(fd: i32, backlog: i32) -> Outcome {
         Kind::Unbound => {}
         Kind::Listener => {
             if let Some(listener) = of(sockets::get(index)) {
-                listener.backlog.store(backlog.max(0) as u32, Ordering::Relaxed);
+                listener
+                    .backlog
+                    .store(backlog.max(0) as u32, Ordering::Relaxed);
             }
             return kernel::listen(fd, backlog).into();
         }
@@ -212,8 +217,13 @@ impl Listener {
     /// The other processes that hold it.
     pub fn others(&self) -> Vec<u64> {
         let own = process::number();
-        let all = self.hub().holders.iter().map(|place| place.load(Ordering::SeqCst));
-        all.filter(|number| *number != 0 && *number != own).collect()
+        let all = self
+            .hub()
+            .holders
+            .iter()
+            .map(|place| place.load(Ordering::SeqCst));
+        all.filter(|number| *number != 0 && *number != own)
+            .collect()
     }
 
     /// Strikes a holder that does not answer its door.
@@ -264,12 +274,20 @@ impl Listener {
 
     /// The segments that connections may come from.
     pub fn peers(&self) -> Vec<Arc<Peer>> {
-        self.peers.lock().map(|peers| peers.clone()).unwrap_or_default()
+        self.peers
+            .lock()
+            .map(|peers| peers.clone())
+            .unwrap_or_default()
     }
 
     /// Wakes threads and sets that wait here, because there is another segment to look at.
     pub fn wake_waiters(&self) {
-        for number in self.blocked.lock().map(|list| list.clone()).unwrap_or_default() {
+        for number in self
+            .blocked
+            .lock()
+            .map(|list| list.clone())
+            .unwrap_or_default()
+        {
             process::wake(process::number(), number);
         }
         crate::epoll::kick_listening();
@@ -277,7 +295,9 @@ impl Listener {
 
     /// Whether a connection waits in a segment.
     pub fn has_waiting(&self) -> bool {
-        let Ok(peers) = self.peers.lock() else { return false };
+        let Ok(peers) = self.peers.lock() else {
+            return false;
+        };
         peers.iter().any(|peer| peer.segment.queue().waiting() > 0)
     }
 
@@ -311,7 +331,9 @@ pub fn accept(fd: i32, flags: i32) -> Outcome {
         return Outcome::Error(libc::EINVAL);
     }
     let socket = sockets::get(entry.index());
-    let Some(listener) = of(socket) else { return Outcome::Error(libc::EBADF) };
+    let Some(listener) = of(socket) else {
+        return Outcome::Error(libc::EBADF);
+    };
     let timeout_ns = socket.receive_timeout_ns.load(Ordering::Relaxed);
     let deadline = crate::stream::timeout(timeout_ns);
     loop {
@@ -348,7 +370,11 @@ fn attempt(listener: &Listener, fd: i32, socket: &Socket, flags: i32) -> Outcome
 fn accept_kernel(fd: i32, socket: &Socket, flags: i32) -> Outcome {
     if !socket.has(sockets::NONBLOCK) {
         // The shadow may block and must not: others, who know nothing of us, may hold it too.
-        let mut one = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+        let mut one = [libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        }];
         if kernel::poll(&mut one, Some(core::time::Duration::ZERO), None) == Ok(0) {
             return Outcome::Error(libc::EAGAIN);
         }
@@ -366,8 +392,16 @@ fn accept_shm(listener: &Listener, from: &Socket, flags: i32) -> Result<Option<i
     let fd = pool::take(family)?;
     let inherited = sockets::NODELAY | sockets::KEEPALIVE | sockets::LINGER;
     let mut own = from.flags.load(Ordering::Relaxed) & inherited;
-    own |= if flags & libc::SOCK_NONBLOCK != 0 { sockets::NONBLOCK } else { 0 };
-    own |= if flags & libc::SOCK_CLOEXEC != 0 { sockets::CLOEXEC } else { 0 };
+    own |= if flags & libc::SOCK_NONBLOCK != 0 {
+        sockets::NONBLOCK
+    } else {
+        0
+    };
+    own |= if flags & libc::SOCK_CLOEXEC != 0 {
+        sockets::CLOEXEC
+    } else {
+        0
+    };
     let room = (fd as usize) < table::NUMBERS_MAX;
     let Some(index) = room.then(|| sockets::allocate(family, own)).flatten() else {
         pool::give(fd, family, sockets::DIRTY);
@@ -381,7 +415,9 @@ fn accept_shm(listener: &Listener, from: &Socket, flags: i32) -> Result<Option<i
         return Ok(None);
     };
     let socket = sockets::get(index);
-    socket.linger_s.store(from.linger_s.load(Ordering::Relaxed), Ordering::Relaxed);
+    socket
+        .linger_s
+        .store(from.linger_s.load(Ordering::Relaxed), Ordering::Relaxed);
     let names = &peer.segment.slot(slot).names;
     socket.local.store(names.of[1].load());
     socket.remote.store(names.of[0].load());
@@ -470,7 +506,11 @@ fn block(listener: &Listener, fd: i32, deadline: Deadline) -> Result<(), i32> {
     service::ensure();
     let before = wait::interrupts();
     let settings = process::settings();
-    let spin_ns = if settings.tcp_accept_spin { settings.spin_usec * 1000 } else { 0 };
+    let spin_ns = if settings.tcp_accept_spin {
+        settings.spin_usec * 1000
+    } else {
+        0
+    };
     if wait::spin(spin_ns, deadline, || listener.has_waiting()) {
         return Ok(());
     }
@@ -484,7 +524,11 @@ fn block(listener: &Listener, fd: i32, deadline: Deadline) -> Result<(), i32> {
         return Ok(());
     }
     let bound = (!is_complete).then_some(core::time::Duration::from_millis(1));
-    let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let entry = |fd| libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
     process::count(Counter::Sleeps, 1);
     let mut fds = [entry(fd), entry(waker.fd())];
     match kernel::poll(&mut fds, wait::shorter(deadline.left(), bound), None) {
@@ -496,13 +540,18 @@ fn block(listener: &Listener, fd: i32, deadline: Deadline) -> Result<(), i32> {
 
 /// The last descriptor of a listener of this process is closed.
 pub fn close(number: usize) {
-    let taken = LISTENERS.lock().ok().and_then(|mut all| all.get_mut(number)?.take());
+    let taken = LISTENERS
+        .lock()
+        .ok()
+        .and_then(|mut all| all.get_mut(number)?.take());
     let Some(listener) = taken else { return };
     let address = options::kernel_name(listener.fd.load(Ordering::Relaxed));
     listener.unregister();
     for peer in listener.peers() {
         if peer.segment.queue().waiting() > 0 {
-            let message = Message::Forward { inode: listener.inode };
+            let message = Message::Forward {
+                inode: listener.inode,
+            };
             listener.tell_others(message, &[peer.segment.fd()]);
         }
     }
@@ -518,7 +567,10 @@ static CLOSED: Mutex<Vec<(SocketAddr, Arc<Listener>)>> = Mutex::new(Vec::new());
 
 /// After the kernel's close: where nobody listens any more, waiting connections are reset.
 pub fn reset_waiting() {
-    let closed = CLOSED.lock().map(|mut closed| std::mem::take(&mut *closed)).unwrap_or_default();
+    let closed = CLOSED
+        .lock()
+        .map(|mut closed| std::mem::take(&mut *closed))
+        .unwrap_or_default();
     for (address, listener) in closed {
         let found = diag::listening(address.port()).unwrap_or_default();
         if found.iter().any(|one| one.inode == listener.inode) {

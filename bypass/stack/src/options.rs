@@ -67,9 +67,17 @@ pub fn apply(fd: i32, socket: &Socket) {
             let _ = kernel::set_option(fd, libc::SOL_SOCKET, name, &timeval_bytes(ns));
         }
     }
-    let nonblock = if socket.has(sockets::NONBLOCK) { libc::O_NONBLOCK } else { 0 };
+    let nonblock = if socket.has(sockets::NONBLOCK) {
+        libc::O_NONBLOCK
+    } else {
+        0
+    };
     let _ = kernel::fcntl(fd, libc::F_SETFL, (libc::O_RDWR | nonblock) as usize);
-    let cloexec = if socket.has(sockets::CLOEXEC) { libc::FD_CLOEXEC } else { 0 };
+    let cloexec = if socket.has(sockets::CLOEXEC) {
+        libc::FD_CLOEXEC
+    } else {
+        0
+    };
     let _ = kernel::fcntl(fd, libc::F_SETFD, cloexec as usize);
 }
 
@@ -143,15 +151,22 @@ fn remember(socket: &Socket, level: i32, name: i32, value: &[u8]) -> bool {
             let (Some(on), Some(seconds)) = (int(value), value.get(4..).and_then(int)) else {
                 return false;
             };
-            socket.linger_s.store(seconds.max(0) as u32, Ordering::Relaxed);
+            socket
+                .linger_s
+                .store(seconds.max(0) as u32, Ordering::Relaxed);
             socket.set(sockets::LINGER, on != 0);
             true
         }
         libc::SO_RCVTIMEO | libc::SO_SNDTIMEO => {
-            let Some(ns) = timeval_ns(value) else { return false };
+            let Some(ns) = timeval_ns(value) else {
+                return false;
+            };
             let is_receive = name == libc::SO_RCVTIMEO;
-            let word =
-                if is_receive { &socket.receive_timeout_ns } else { &socket.send_timeout_ns };
+            let word = if is_receive {
+                &socket.receive_timeout_ns
+            } else {
+                &socket.send_timeout_ns
+            };
             word.store(ns, Ordering::Relaxed);
             true
         }
@@ -162,8 +177,11 @@ fn remember(socket: &Socket, level: i32, name: i32, value: &[u8]) -> bool {
 fn timeval_ns(value: &[u8]) -> Option<u64> {
     let seconds = i64::from_ne_bytes(value.get(..8)?.try_into().ok()?);
     let micros = i64::from_ne_bytes(value.get(8..16)?.try_into().ok()?);
-    ((0..1_000_000).contains(&micros) && seconds >= 0)
-        .then(|| (seconds as u64).saturating_mul(1_000_000_000).saturating_add(micros as u64 * 1000))
+    ((0..1_000_000).contains(&micros) && seconds >= 0).then(|| {
+        (seconds as u64)
+            .saturating_mul(1_000_000_000)
+            .saturating_add(micros as u64 * 1000)
+    })
 }
 
 /// getsockopt(2): the value's bytes, or the kernel's answer.
@@ -177,7 +195,9 @@ pub fn get(fd: i32, level: i32, name: i32) -> Result<Vec<u8>, Outcome> {
             Ok(pending_error(fd).to_ne_bytes().to_vec())
         }
         (libc::SOL_SOCKET, libc::SO_LINGER) => {
-            let mut bytes = i32::from(socket.has(sockets::LINGER)).to_ne_bytes().to_vec();
+            let mut bytes = i32::from(socket.has(sockets::LINGER))
+                .to_ne_bytes()
+                .to_vec();
             bytes.extend(socket.linger_s.load(Ordering::Relaxed).to_ne_bytes());
             Ok(bytes)
         }
@@ -193,7 +213,9 @@ pub fn get(fd: i32, level: i32, name: i32) -> Result<Vec<u8>, Outcome> {
 }
 
 fn pending_error(fd: i32) -> i32 {
-    let Ok(stream) = stream::find(fd) else { return 0 };
+    let Ok(stream) = stream::find(fd) else {
+        return 0;
+    };
     let is_reset = stream.inbound_ends() & bypass_shm::layout::RST != 0;
     if is_reset && !stream.socket.has(sockets::RESET_TOLD) {
         stream.socket.set(sockets::RESET_TOLD, true);
@@ -210,7 +232,13 @@ fn tcp_info(fd: i32) -> Vec<u8> {
     let mut bytes = vec![0u8; 104];
     let ends = stream::find(fd).map_or(0, |stream| stream.inbound_ends());
     bytes[0] = if ends == 0 { ESTABLISHED } else { CLOSE_WAIT };
-    for (at, value) in [(16, LOOPBACK_MSS), (20, LOOPBACK_MSS), (68, 1), (72, 1), (80, 10)] {
+    for (at, value) in [
+        (16, LOOPBACK_MSS),
+        (20, LOOPBACK_MSS),
+        (68, 1),
+        (72, 1),
+        (80, 10),
+    ] {
         bytes[at..at + 4].copy_from_slice(&u32::to_ne_bytes(value));
     }
     bytes
@@ -225,7 +253,11 @@ pub fn name(fd: i32, is_peer: bool) -> Result<([u8; 28], usize), Outcome> {
             if is_peer && stream::find(fd).is_ok_and(|stream| is_over(&stream)) {
                 return Err(Outcome::Error(libc::ENOTCONN));
             }
-            let address = if is_peer { &socket.remote } else { &socket.local };
+            let address = if is_peer {
+                &socket.remote
+            } else {
+                &socket.local
+            };
             let family = socket.family.load(Ordering::Relaxed);
             let length = address::to_bytes(address.load(), family, &mut bytes);
             Ok((bytes, length))
@@ -285,11 +317,19 @@ pub fn ioctl(fd: i32, request: u64, value: i32) -> Result<i32, Outcome> {
     match request {
         libc::FIONBIO => {
             socket.set(sockets::NONBLOCK, value != 0);
-            if kind == Kind::Listener { Err(Outcome::Kernel) } else { Ok(0) }
+            if kind == Kind::Listener {
+                Err(Outcome::Kernel)
+            } else {
+                Ok(0)
+            }
         }
         libc::FIOCLEX | libc::FIONCLEX => {
             socket.set(sockets::CLOEXEC, request == libc::FIOCLEX);
-            if kind == Kind::Listener { Err(Outcome::Kernel) } else { Ok(0) }
+            if kind == Kind::Listener {
+                Err(Outcome::Kernel)
+            } else {
+                Ok(0)
+            }
         }
         libc::FIONREAD | libc::TIOCOUTQ if kind == Kind::Connected => {
             let stream = stream::find(fd)?;

@@ -97,7 +97,9 @@ impl Peer {
 
     /// Offers a prepared slot to the listener; false when its queue is full.
     pub fn offer(&self, slot: usize) -> bool {
-        let Ok(_one_at_a_time) = self.slots.lock() else { return false };
+        let Ok(_one_at_a_time) = self.slots.lock() else {
+            return false;
+        };
         self.segment.queue().push(slot)
     }
 
@@ -135,7 +137,9 @@ impl Peer {
 
     fn is_over(&self, slot: usize) -> bool {
         let meta = &self.segment.slot(slot).meta;
-        meta.holders.iter().all(|holders| holders.load(Ordering::SeqCst) == 0)
+        meta.holders
+            .iter()
+            .all(|holders| holders.load(Ordering::SeqCst) == 0)
     }
 
     /// Tells the other side that bytes (or an end) have come, or that there is room.
@@ -169,7 +173,11 @@ impl Peer {
         process::count(Counter::PeerDeaths, 1);
         for slot in self.occupied() {
             let place = self.segment.slot(slot);
-            let unread = self.segment.ring(slot, self.side).available(usize::MAX).unwrap_or(1);
+            let unread = self
+                .segment
+                .ring(slot, self.side)
+                .available(usize::MAX)
+                .unwrap_or(1);
             let ends = if unread > 0 { RST } else { FIN };
             if drop_holder(place, other, 1 << index, ends) {
                 place.meta.holders[other].store(0, Ordering::SeqCst);
@@ -198,7 +206,9 @@ impl Peer {
             let holders = &place.meta.holders[1];
             let took = holders.compare_exchange(QUEUED, 0, Ordering::SeqCst, Ordering::Relaxed);
             if took.is_ok() {
-                place.producer[1].ends.fetch_or(RST | CLOSED, Ordering::SeqCst);
+                place.producer[1]
+                    .ends
+                    .fetch_or(RST | CLOSED, Ordering::SeqCst);
                 self.ring_ourselves(slot);
             }
         }
@@ -220,7 +230,9 @@ fn drop_holder(place: &Slot, side: usize, bit: u32, ends: u32) -> bool {
             Err(other) => now = other,
         }
     }
-    place.producer[side].ends.fetch_or(ends | CLOSED, Ordering::SeqCst);
+    place.producer[side]
+        .ends
+        .fetch_or(ends | CLOSED, Ordering::SeqCst);
     true
 }
 
@@ -251,7 +263,10 @@ fn ring_side(segment: &Segment, slot: usize, side: usize, what: Bell) {
         Bell::Room => &meta.sleeper_write[side],
     };
     if let Some(sleeper) = Sleeper::take(place) {
-        process::wake(segment.process(side, sleeper.process as usize), sleeper.waker);
+        process::wake(
+            segment.process(side, sleeper.process as usize),
+            sleeper.waker,
+        );
     }
 }
 
@@ -279,7 +294,10 @@ pub fn all() -> Vec<Arc<Peer>> {
 /// The one with number `id` in which we are on `side`.
 pub fn find(id: u64, side: usize) -> Option<Arc<Peer>> {
     let peers = PEERS.lock().ok()?;
-    peers.iter().find(|peer| peer.segment.id() == id && peer.side == side).cloned()
+    peers
+        .iter()
+        .find(|peer| peer.segment.id() == id && peer.side == side)
+        .cloned()
 }
 
 /// Segments whose last user is gone, with the time when that was.
@@ -310,7 +328,9 @@ pub fn retire(peer: Arc<Peer>) {
 /// Unmaps what has rested long enough; true when something still rests.
 pub fn clean_graves() -> bool {
     let now = now_ns();
-    let Ok(mut graves) = GRAVES.lock() else { return false };
+    let Ok(mut graves) = GRAVES.lock() else {
+        return false;
+    };
     graves.retain(|(since, _)| now - since < GRACE_NS);
     !graves.is_empty()
 }

@@ -19,7 +19,8 @@ const CROWDED: Duration = Duration::from_millis(1);
 
 /// Whether the call concerns us at all.
 pub fn is_ours(fds: &[libc::pollfd]) -> bool {
-    fds.iter().any(|one| one.fd >= 0 && !table::is_kernel(one.fd))
+    fds.iter()
+        .any(|one| one.fd >= 0 && !table::is_kernel(one.fd))
 }
 
 /// ppoll(2).
@@ -28,7 +29,11 @@ pub fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>, mask: Option<u6
     let deadline = Deadline::after(timeout);
     let before = wait::signals();
     let settings = process::settings();
-    let spin_ns = if settings.poll_spin { settings.spin_usec * 1000 } else { 0 };
+    let spin_ns = if settings.poll_spin {
+        settings.spin_usec * 1000
+    } else {
+        0
+    };
     loop {
         match look(fds) {
             Ok(0) => {}
@@ -38,7 +43,9 @@ pub fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>, mask: Option<u6
         if deadline.left() == Some(Duration::ZERO) {
             return Outcome::Done(0);
         }
-        if wait::spin(spin_ns, deadline, || fds.iter().any(|one| user_events(one) != 0)) {
+        if wait::spin(spin_ns, deadline, || {
+            fds.iter().any(|one| user_events(one) != 0)
+        }) {
             continue;
         }
         if wait::signals() != before {
@@ -64,10 +71,18 @@ fn user_events(one: &libc::pollfd) -> i16 {
         Kind::Listener => {
             let listener = listener::of(sockets::get(entry.index()));
             let is_waiting = listener.is_some_and(|listener| listener.has_waiting());
-            if is_waiting { libc::POLLIN | libc::POLLRDNORM } else { 0 }
+            if is_waiting {
+                libc::POLLIN | libc::POLLRDNORM
+            } else {
+                0
+            }
         }
         Kind::Epoll => {
-            if epoll::is_ready(entry.index()) { libc::POLLIN | libc::POLLRDNORM } else { 0 }
+            if epoll::is_ready(entry.index()) {
+                libc::POLLIN | libc::POLLRDNORM
+            } else {
+                0
+            }
         }
     };
     found & wanted
@@ -75,13 +90,21 @@ fn user_events(one: &libc::pollfd) -> i16 {
 
 /// The kernel sees these descriptors too.
 fn is_kernels(fd: i32) -> bool {
-    fd >= 0 && matches!(table::get(fd).kind(), Kind::Kernel | Kind::Listener | Kind::Epoll)
+    fd >= 0
+        && matches!(
+            table::get(fd).kind(),
+            Kind::Kernel | Kind::Listener | Kind::Epoll
+        )
 }
 
 fn kernel_part(fds: &[libc::pollfd]) -> Vec<libc::pollfd> {
     let mine = |one: &libc::pollfd| {
         let fd = if is_kernels(one.fd) { one.fd } else { -1 };
-        libc::pollfd { fd, events: one.events, revents: 0 }
+        libc::pollfd {
+            fd,
+            events: one.events,
+            revents: 0,
+        }
     };
     fds.iter().map(mine).collect()
 }
@@ -111,7 +134,11 @@ fn look(fds: &mut [libc::pollfd]) -> Result<usize, i32> {
 
 /// Whether the kernel part of a set has more to say than that our waker rang.
 fn set_events(fd: i32) -> i16 {
-    if epoll::has_kernel_events(fd) { libc::POLLIN | libc::POLLRDNORM } else { 0 }
+    if epoll::has_kernel_events(fd) {
+        libc::POLLIN | libc::POLLRDNORM
+    } else {
+        0
+    }
 }
 
 /// What one sleep has put into shared places; taken back when dropped.
@@ -129,7 +156,9 @@ impl Registered {
         match entry.kind() {
             Kind::Connected => self.add_stream(one, waker),
             Kind::Listener => {
-                let Some(listener) = listener::of(sockets::get(entry.index())) else { return };
+                let Some(listener) = listener::of(sockets::get(entry.index())) else {
+                    return;
+                };
                 self.listeners.push(listener);
             }
             Kind::Epoll => epoll::watch(entry.index()),
@@ -138,13 +167,18 @@ impl Registered {
     }
 
     fn add_stream(&mut self, one: &libc::pollfd, waker: &Borrowed) {
-        let Ok(stream) = stream::find(one.fd) else { return };
-        let Some(peer) = stream.socket.share_peer() else { return };
+        let Ok(stream) = stream::find(one.fd) else {
+            return;
+        };
+        let Some(peer) = stream.socket.share_peer() else {
+            return;
+        };
         let sleeper = waker.sleeper(&peer);
         let meta = &peer.segment.slot(stream.slot).meta;
         // Ends are told to readers, so everybody waits for those.
         if sleeper.register(&meta.sleeper_read[peer.side]) {
-            self.sleepers.push((peer.clone(), stream.slot, true, sleeper));
+            self.sleepers
+                .push((peer.clone(), stream.slot, true, sleeper));
         } else {
             self.is_crowded = true;
         }
@@ -153,7 +187,8 @@ impl Registered {
         }
         if sleeper.register(&meta.sleeper_write[peer.side]) {
             stream.outbound().want_space();
-            self.sleepers.push((peer.clone(), stream.slot, false, sleeper));
+            self.sleepers
+                .push((peer.clone(), stream.slot, false, sleeper));
         } else {
             self.is_crowded = true;
         }
@@ -164,7 +199,11 @@ impl Drop for Registered {
     fn drop(&mut self) {
         for (peer, slot, is_read, sleeper) in &self.sleepers {
             let meta = &peer.segment.slot(*slot).meta;
-            let places = if *is_read { &meta.sleeper_read } else { &meta.sleeper_write };
+            let places = if *is_read {
+                &meta.sleeper_read
+            } else {
+                &meta.sleeper_write
+            };
             sleeper.withdraw(&places[peer.side]);
         }
     }
@@ -177,8 +216,10 @@ fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<
         registered.add(one, &waker);
     }
     let listeners = std::mem::take(&mut registered.listeners);
-    let _blocked: Vec<Blocked> =
-        listeners.iter().map(|one| Blocked::register(one, waker.number())).collect();
+    let _blocked: Vec<Blocked> = listeners
+        .iter()
+        .map(|one| Blocked::register(one, waker.number()))
+        .collect();
     for listener in &listeners {
         let (lanes, is_complete) = Lanes::take(listener, waker.number());
         registered.lanes.push(lanes);
@@ -190,7 +231,11 @@ fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<
     }
     process::count(Counter::Sleeps, 1);
     let mut part = kernel_part(fds);
-    part.push(libc::pollfd { fd: waker.fd(), events: libc::POLLIN, revents: 0 });
+    part.push(libc::pollfd {
+        fd: waker.fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    });
     let bound = registered.is_crowded.then_some(CROWDED);
     kernel::poll(&mut part, wait::shorter(deadline.left(), bound), mask).map(|_| ())
 }
@@ -222,7 +267,11 @@ impl Sets<'_> {
                 events |= if self.has(which, fd) { bits } else { 0 };
             }
             if events != 0 {
-                fds.push(libc::pollfd { fd: fd as i32, events, revents: 0 });
+                fds.push(libc::pollfd {
+                    fd: fd as i32,
+                    events,
+                    revents: 0,
+                });
             }
         }
         fds
@@ -233,8 +282,10 @@ impl Sets<'_> {
         if fds.iter().any(|one| one.revents & libc::POLLNVAL != 0) {
             return Err(libc::EBADF);
         }
-        let asked: Vec<[bool; 3]> =
-            fds.iter().map(|one| [0, 1, 2].map(|which| self.has(which, one.fd as usize))).collect();
+        let asked: Vec<[bool; 3]> = fds
+            .iter()
+            .map(|one| [0, 1, 2].map(|which| self.has(which, one.fd as usize)))
+            .collect();
         for set in self.of.iter_mut().flatten() {
             set.fill(0);
         }

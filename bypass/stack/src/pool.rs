@@ -60,7 +60,10 @@ pub fn give(fd: i32, family: i32, flags: u32) {
 pub fn empty() -> usize {
     let mut closed = 0;
     for shelf in &POOL {
-        let fds = shelf.lock().map(|mut shelf| std::mem::take(&mut *shelf)).unwrap_or_default();
+        let fds = shelf
+            .lock()
+            .map(|mut shelf| std::mem::take(&mut *shelf))
+            .unwrap_or_default();
         for fd in fds {
             if table::get(fd).kind() == Kind::Pooled {
                 table::set(fd, Entry::KERNEL);

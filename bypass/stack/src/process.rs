@@ -26,8 +26,14 @@ pub fn read_environment() {
         let _ = kernel::write(2, format!("bypass: {complaint}\n").as_bytes());
     }
     let _ = PROFILE.set(std::env::var(PROFILE_VARIABLE).unwrap_or_default());
-    let bytes = std::env::var(RING_BYTES_VARIABLE).ok().and_then(|text| text.parse().ok());
-    let _ = RING_BYTES.set(bytes.filter(|n: &usize| n.is_power_of_two()).unwrap_or(16_384));
+    let bytes = std::env::var(RING_BYTES_VARIABLE)
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let _ = RING_BYTES.set(
+        bytes
+            .filter(|n: &usize| n.is_power_of_two())
+            .unwrap_or(16_384),
+    );
     let _ = SETTINGS.set(Settings::from(&resolved));
 }
 
@@ -38,7 +44,10 @@ pub fn settings() -> &'static Settings {
 
 /// Size of one direction's ring.
 pub fn ring_bytes() -> usize {
-    let (min, max) = (bypass_shm::layout::RING_BYTES_MIN, bypass_shm::layout::RING_BYTES_MAX);
+    let (min, max) = (
+        bypass_shm::layout::RING_BYTES_MIN,
+        bypass_shm::layout::RING_BYTES_MAX,
+    );
     RING_BYTES.get().copied().unwrap_or(16_384).clamp(min, max)
 }
 
@@ -83,7 +92,9 @@ fn command() -> String {
         let _ = kernel::close(fd);
         count
     });
-    String::from_utf8_lossy(&bytes[..count.unwrap_or(0)]).trim().to_owned()
+    String::from_utf8_lossy(&bytes[..count.unwrap_or(0)])
+        .trim()
+        .to_owned()
 }
 
 /// In a forked child: another process, which shares nothing of this yet.

@@ -17,7 +17,13 @@ pub fn send(socket: i32, file: i32, offset: i64, count: usize) -> Outcome {
     while done < wanted {
         let stream = match stream::find(socket) {
             Ok(stream) => stream,
-            Err(outcome) => return if done > 0 { Outcome::Done(done as isize) } else { outcome },
+            Err(outcome) => {
+                return if done > 0 {
+                    Outcome::Done(done as isize)
+                } else {
+                    outcome
+                }
+            }
         };
         let at = offset + done as i64;
         let attempt = stream.writing(|| match &content {
@@ -37,7 +43,11 @@ pub fn send(socket: i32, file: i32, offset: i64, count: usize) -> Outcome {
             },
             Err(error) => error,
         };
-        return if done > 0 { Outcome::Done(done as isize) } else { broken_pipe(error, 0) };
+        return if done > 0 {
+            Outcome::Done(done as isize)
+        } else {
+            broken_pipe(error, 0)
+        };
     }
     Outcome::Done(done as isize)
 }

@@ -72,7 +72,9 @@ pub fn start() -> Result<(), i32> {
     add(door.into_raw(), Role::OwnDoor);
     let all_signals = u64::MAX;
     let former = kernel::swap_signal_mask(all_signals);
-    let builder = std::thread::Builder::new().name("bypass".to_owned()).stack_size(256 * 1024);
+    let builder = std::thread::Builder::new()
+        .name("bypass".to_owned())
+        .stack_size(256 * 1024);
     let thread = builder.spawn(move || run(set));
     kernel::swap_signal_mask(former);
     thread.map_err(|_| libc::EAGAIN)?;
@@ -91,7 +93,13 @@ fn rejoin() {
         listener.register();
         add(listener.door, Role::Door(number));
         let process = process::number();
-        listener.tell_others(Message::Share { inode: listener.inode, process }, &[]);
+        listener.tell_others(
+            Message::Share {
+                inode: listener.inode,
+                process,
+            },
+            &[],
+        );
     }
 }
 
@@ -114,7 +122,10 @@ pub fn forget() {
         table::show(set);
         let _ = kernel::close(set);
     }
-    let taken = roles().lock().map(|mut roles| std::mem::take(&mut *roles)).unwrap_or_default();
+    let taken = roles()
+        .lock()
+        .map(|mut roles| std::mem::take(&mut *roles))
+        .unwrap_or_default();
     for (fd, role) in taken {
         if !matches!(role, Role::Door(_)) {
             table::show(fd);
@@ -155,7 +166,11 @@ pub fn close_door(door: i32, inode: u64) {
         .lock()
         .map(|roles| {
             let is_of = |role: &Role| matches!(role, Role::Greeted(of) if *of == inode);
-            roles.iter().filter(|(_, role)| is_of(role)).map(|(fd, _)| *fd).collect()
+            roles
+                .iter()
+                .filter(|(_, role)| is_of(role))
+                .map(|(fd, _)| *fd)
+                .collect()
         })
         .unwrap_or_default();
     for fd in greeted {
@@ -186,7 +201,10 @@ fn run(set: i32) {
 }
 
 fn serve(fd: i32) {
-    let role = roles().lock().ok().and_then(|roles| roles.get(&fd).cloned());
+    let role = roles()
+        .lock()
+        .ok()
+        .and_then(|roles| roles.get(&fd).cloned());
     match role {
         Some(Role::OwnDoor) => open(fd, &Role::Stranger),
         Some(Role::Door(number)) => open(fd, &Role::Caller(number)),
@@ -217,7 +235,13 @@ fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) {
             match answer {
                 Some(Ok(inode)) => set_role(fd, Role::Greeted(inode)),
                 Some(Err(reason)) => {
-                    let _ = link::send(fd, Message::Refuse { reason: reason as u64 }, &[]);
+                    let _ = link::send(
+                        fd,
+                        Message::Refuse {
+                            reason: reason as u64,
+                        },
+                        &[],
+                    );
                     remove(fd);
                 }
                 None => drop(remove(fd)),
@@ -235,7 +259,14 @@ fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) {
             abandoned(peer);
             remove(fd);
         }
-        (Role::Stranger, Message::Adopted { segment, side, index }) => {
+        (
+            Role::Stranger,
+            Message::Adopted {
+                segment,
+                side,
+                index,
+            },
+        ) => {
             let own_side = 1 - (side as usize & 1);
             match peer::find(segment, own_side) {
                 Some(peer) => set_role(fd, Role::Participant(peer, index as usize)),
@@ -276,12 +307,20 @@ fn greeted(
     let segment = take_segment(fd).ok_or(Reason::PeerProtocol)?;
     let id = segment.id();
     if let Some(peer) = listener.adopt(segment) {
-        listener.tell_others(Message::Forward { inode: listener.inode }, &[peer.segment.fd()]);
+        listener.tell_others(
+            Message::Forward {
+                inode: listener.inode,
+            },
+            &[peer.segment.fd()],
+        );
     } else if listener.peers().iter().all(|peer| peer.segment.id() != id) {
         return Err(Reason::Limit);
     }
     let backlog = u64::from(listener.backlog.load(Ordering::Relaxed));
-    let welcome = Message::Welcome { process: process::number(), backlog };
+    let welcome = Message::Welcome {
+        process: process::number(),
+        backlog,
+    };
     let proof = listener.fd.load(Ordering::Relaxed);
     link::send(link, welcome, &[proof]).map_err(|_| Reason::NoAnswer)?;
     Ok(listener.inode)
@@ -295,22 +334,32 @@ fn take_segment(fd: Option<Owned>) -> Option<Segment> {
 /// Another holder gives us a client's segment. It comes from a process of the listener's owner or
 /// of its children; one that is not sealed, or not ours to accept from, is of no use to anybody.
 fn forwarded(inode: u64, fd: Option<Owned>) {
-    let Some(segment) = take_segment(fd) else { return };
-    if let Some(listener) = listener::all().iter().find(|listener| listener.inode == inode) {
+    let Some(segment) = take_segment(fd) else {
+        return;
+    };
+    if let Some(listener) = listener::all()
+        .iter()
+        .find(|listener| listener.inode == inode)
+    {
         listener.adopt(segment);
     }
 }
 
 /// Segments are passed among processes of the listener's owner and of our own user only.
 fn is_trusted(link: i32, inode: u64) -> bool {
-    let Ok(caller) = kernel::peer_credentials(link) else { return false };
+    let Ok(caller) = kernel::peer_credentials(link) else {
+        return false;
+    };
     let own = kernel::geteuid().unwrap_or(usize::MAX) as u32;
     let owns = |listener: &Arc<Listener>| listener.inode == inode && listener.uid == caller.uid;
     caller.uid == own || listener::all().iter().any(owns)
 }
 
 fn share(inode: u64, asking: u64) {
-    for listener in listener::all().iter().filter(|listener| listener.inode == inode) {
+    for listener in listener::all()
+        .iter()
+        .filter(|listener| listener.inode == inode)
+    {
         for peer in listener.peers() {
             if let Ok(link) = link::knock(&Name::of_process(asking)) {
                 let _ = link::send(link.0, Message::Forward { inode }, &[peer.segment.fd()]);
@@ -330,15 +379,20 @@ pub fn say_adopted(peer: &Arc<Peer>, index: usize, _number: u64) {
 /// Links to all processes of the other side.
 pub fn knock_participants(peer: &Peer, index: usize) -> Vec<Owned> {
     let segment = &peer.segment;
-    let message =
-        Message::Adopted { segment: segment.id(), side: peer.side as u64, index: index as u64 };
+    let message = Message::Adopted {
+        segment: segment.id(),
+        side: peer.side as u64,
+        index: index as u64,
+    };
     let mut links = Vec::new();
     for other in 0..bypass_shm::layout::PROCESSES {
         let number = segment.process(1 - peer.side, other);
         if number == 0 {
             continue;
         }
-        let Ok(link) = link::knock(&Name::of_process(number)) else { continue };
+        let Ok(link) = link::knock(&Name::of_process(number)) else {
+            continue;
+        };
         if link::send(link.0, message, &[]).is_ok() {
             links.push(link);
         }
@@ -358,7 +412,10 @@ fn ended(role: Role) {
 /// The holder that we greeted is gone. Another one gets the segment, with what waits in it, as the
 /// kernel's queue belongs to all who hold the socket; if nobody has the door, nobody will accept.
 fn holder_ended(peer: &Arc<Peer>) {
-    let hello = Message::Greet { version: VERSION, client: process::number() };
+    let hello = Message::Greet {
+        version: VERSION,
+        client: process::number(),
+    };
     let again = link::knock(&Name::of_listener(peer.inode)).and_then(|link| {
         link::send(link.0, hello, &[peer.segment.fd()])?;
         Ok(link)
@@ -395,7 +452,10 @@ fn client_ended(peer: &Arc<Peer>) {
     if !is_alone {
         return;
     }
-    for listener in listener::all().iter().filter(|listener| listener.inode == peer.inode) {
+    for listener in listener::all()
+        .iter()
+        .filter(|listener| listener.inode == peer.inode)
+    {
         // What it left in the queue can still be accepted and read, as in the kernel.
         if peer.segment.queue().waiting() == 0 {
             listener.forget(peer);
@@ -406,7 +466,9 @@ fn client_ended(peer: &Arc<Peer>) {
 
 /// Whether this process has an io_uring: what it submits there cannot be seen.
 pub fn uses_io_uring() -> bool {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return false };
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        return false;
+    };
     entries.flatten().any(|entry| {
         std::fs::read_link(entry.path()).is_ok_and(|to| to.as_os_str() == "anon_inode:[io_uring]")
     })

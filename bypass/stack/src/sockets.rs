@@ -129,7 +129,10 @@ struct Free {
     next: usize,
 }
 
-static FREE: Mutex<Free> = Mutex::new(Free { numbers: Vec::new(), next: 0 });
+static FREE: Mutex<Free> = Mutex::new(Free {
+    numbers: Vec::new(),
+    next: 0,
+});
 
 /// Socket `index`.
 #[inline]
@@ -153,7 +156,11 @@ pub fn allocate(family: i32, flags: u32) -> Option<usize> {
     socket.flags.store(flags, Ordering::Relaxed);
     socket.family.store(family, Ordering::Relaxed);
     socket.descriptors.store(1, Ordering::Relaxed);
-    for word in [&socket.receive_timeout_ns, &socket.send_timeout_ns, &socket.watch] {
+    for word in [
+        &socket.receive_timeout_ns,
+        &socket.send_timeout_ns,
+        &socket.watch,
+    ] {
         word.store(0, Ordering::Relaxed);
     }
     socket.linger_s.store(0, Ordering::Relaxed);

@@ -42,9 +42,15 @@ pub fn find(fd: i32) -> Result<Stream, Outcome> {
         Kind::Pooled | Kind::Internal => return Err(Outcome::Error(libc::EBADF)),
         Kind::Epoll | Kind::Kernel => return Err(Outcome::Kernel),
     }
-    of_socket(entry.index()).filter(|stream| stream.life == entry.generation()).ok_or_else(|| {
-        if table::get(fd) == entry { Outcome::Error(libc::EBADF) } else { Outcome::Kernel }
-    })
+    of_socket(entry.index())
+        .filter(|stream| stream.life == entry.generation())
+        .ok_or_else(|| {
+            if table::get(fd) == entry {
+                Outcome::Error(libc::EBADF)
+            } else {
+                Outcome::Kernel
+            }
+        })
 }
 
 /// The connection of socket object `index`.
@@ -53,7 +59,13 @@ pub fn of_socket(index: usize) -> Option<Stream> {
     let socket = sockets::get(index);
     let life = socket.life();
     let slot = socket.slot.load(Ordering::Relaxed) as usize;
-    Some(Stream { index, socket, peer: socket.peer()?, slot, life })
+    Some(Stream {
+        index,
+        socket,
+        peer: socket.peer()?,
+        slot,
+        life,
+    })
 }
 
 /// What came of one attempt.
@@ -96,7 +108,11 @@ impl Stream {
             For::Room => &place.producer[self.peer.side].lock,
         };
         let guard = lock::take(word, thread().tid()).ok_or(libc::ECONNRESET)?;
-        if self.socket.life() == self.life { Ok(guard) } else { Err(libc::EBADF) }
+        if self.socket.life() == self.life {
+            Ok(guard)
+        } else {
+            Err(libc::EBADF)
+        }
     }
 
     /// The program has to be told of a reset once; afterwards the stream is simply over.
@@ -113,8 +129,12 @@ impl Stream {
     fn condemn(&self) {
         process::fall_back(Reason::PeerProtocol);
         let place = self.peer.segment.slot(self.slot);
-        place.producer[1 - self.peer.side].ends.fetch_or(RST | CLOSED, Ordering::SeqCst);
-        place.producer[self.peer.side].ends.fetch_or(RST, Ordering::SeqCst);
+        place.producer[1 - self.peer.side]
+            .ends
+            .fetch_or(RST | CLOSED, Ordering::SeqCst);
+        place.producer[self.peer.side]
+            .ends
+            .fetch_or(RST, Ordering::SeqCst);
     }
 
     /// Whether a read would not block.
@@ -209,7 +229,10 @@ impl Stream {
     /// Why nothing can be written, if so. Done(()) means: the bytes vanish, as on the way to a
     /// peer that has closed and will answer with a reset.
     pub fn check_writable(&self) -> Result<Option<()>, i32> {
-        if self.socket.has(sockets::SHUT_WRITE | sockets::WROTE_TO_CLOSED) {
+        if self
+            .socket
+            .has(sockets::SHUT_WRITE | sockets::WROTE_TO_CLOSED)
+        {
             return Err(libc::EPIPE);
         }
         let ends = self.inbound_ends();
@@ -319,7 +342,11 @@ fn current(fd: i32, held: &Option<Hold>) -> Result<Stream, Outcome> {
 #[inline]
 pub fn read(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
     if flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0 && !table::is_kernel(fd) {
-        let no_oob = if flags & libc::MSG_OOB != 0 { libc::EINVAL } else { libc::EAGAIN };
+        let no_oob = if flags & libc::MSG_OOB != 0 {
+            libc::EINVAL
+        } else {
+            libc::EAGAIN
+        };
         return Outcome::Error(no_oob);
     }
     let wanted = to.left();
@@ -329,7 +356,13 @@ pub fn read(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
     loop {
         let stream = match current(fd, &held) {
             Ok(stream) => stream,
-            Err(outcome) => return if done > 0 { Outcome::Done(done as isize) } else { outcome },
+            Err(outcome) => {
+                return if done > 0 {
+                    Outcome::Done(done as isize)
+                } else {
+                    outcome
+                }
+            }
         };
         if wanted == 0 {
             return Outcome::Done(0);
@@ -355,7 +388,11 @@ pub fn read(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
                 }
             }
         };
-        return if done > 0 { Outcome::Done(done as isize) } else { Outcome::Error(error) };
+        return if done > 0 {
+            Outcome::Done(done as isize)
+        } else {
+            Outcome::Error(error)
+        };
     }
 }
 
@@ -370,7 +407,13 @@ pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
         let stream = match current(fd, &held) {
             Ok(stream) => stream,
             Err(Outcome::Error(libc::ENOTCONN)) => return broken_pipe(libc::EPIPE, flags),
-            Err(outcome) => return if done > 0 { Outcome::Done(done as isize) } else { outcome },
+            Err(outcome) => {
+                return if done > 0 {
+                    Outcome::Done(done as isize)
+                } else {
+                    outcome
+                }
+            }
         };
         if flags & libc::MSG_OOB != 0 {
             return Outcome::Error(libc::EOPNOTSUPP);
@@ -445,7 +488,9 @@ pub fn shutdown(fd: i32, how: i32) -> Outcome {
         let place = stream.peer.segment.slot(stream.slot);
         // Not before a writer has published what it is writing.
         let guard = stream.lock(For::Room);
-        place.producer[stream.peer.side].ends.fetch_or(FIN, Ordering::SeqCst);
+        place.producer[stream.peer.side]
+            .ends
+            .fetch_or(FIN, Ordering::SeqCst);
         drop(guard);
         stream.peer.ring(stream.slot, Bell::Bytes);
     }
@@ -455,7 +500,9 @@ pub fn shutdown(fd: i32, how: i32) -> Outcome {
 
 /// The last descriptor of a connection is closed: ends the stream as TCP does.
 pub fn end(index: usize) {
-    let Some(stream) = of_socket(index) else { return };
+    let Some(stream) = of_socket(index) else {
+        return;
+    };
     let socket = stream.socket;
     let place = stream.peer.segment.slot(stream.slot);
     // No reader or writer is under way once both were ours; later ones see another generation.

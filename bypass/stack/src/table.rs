@@ -73,24 +73,32 @@ impl Entry {
 /// Whether the kernel is meant: the question of every hook.
 #[inline(always)]
 pub fn is_kernel(fd: i32) -> bool {
-    TABLE.get(fd as usize).is_none_or(|word| word.load(Ordering::Relaxed) == 0)
+    TABLE
+        .get(fd as usize)
+        .is_none_or(|word| word.load(Ordering::Relaxed) == 0)
 }
 
 /// What `fd` is.
 #[inline]
 pub fn get(fd: i32) -> Entry {
-    TABLE.get(fd as usize).map_or(Entry::KERNEL, |word| Entry(word.load(Ordering::Acquire)))
+    TABLE
+        .get(fd as usize)
+        .map_or(Entry::KERNEL, |word| Entry(word.load(Ordering::Acquire)))
 }
 
 /// Makes `fd` something else, whatever it was; false when the number is too large.
 pub fn set(fd: i32, entry: Entry) -> bool {
-    TABLE.get(fd as usize).map(|word| word.store(entry.0, Ordering::Release)).is_some()
+    TABLE
+        .get(fd as usize)
+        .map(|word| word.store(entry.0, Ordering::Release))
+        .is_some()
 }
 
 /// Makes `fd` something else if it still is `from`.
 pub fn replace(fd: i32, from: Entry, to: Entry) -> bool {
     TABLE.get(fd as usize).is_some_and(|word| {
-        word.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        word.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     })
 }
 

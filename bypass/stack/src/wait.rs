@@ -50,7 +50,10 @@ impl Borrowed {
 
     /// How peers find us in a segment.
     pub fn sleeper(&self, peer: &Peer) -> Sleeper {
-        Sleeper { process: peer.process_index() as u32, waker: self.number() }
+        Sleeper {
+            process: peer.process_index() as u32,
+            waker: self.number(),
+        }
     }
 }
 
@@ -86,12 +89,15 @@ impl Deadline {
     /// From now; None: never.
     pub fn after(wait: Option<Duration>) -> Self {
         let wait_ns = wait.map(|wait| u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX));
-        Self { at_ns: wait_ns.map(|ns| now_ns().saturating_add(ns)) }
+        Self {
+            at_ns: wait_ns.map(|ns| now_ns().saturating_add(ns)),
+        }
     }
 
     /// Time left; Some(0) when it is over, None when it never is.
     pub fn left(self) -> Option<Duration> {
-        self.at_ns.map(|at| Duration::from_nanos(at.saturating_sub(now_ns())))
+        self.at_ns
+            .map(|at| Duration::from_nanos(at.saturating_sub(now_ns())))
     }
 
     /// Whether it has passed at `now`.
@@ -170,13 +176,21 @@ pub fn sleep_on(
     let sleeper = waker.sleeper(peer);
     let bound = (!sleeper.register(place)).then_some(CROWDED);
     core::sync::atomic::fence(Ordering::SeqCst);
-    let result = if is_ready() { Ok(0) } else { sleep(&waker, shorter(deadline.left(), bound)) };
+    let result = if is_ready() {
+        Ok(0)
+    } else {
+        sleep(&waker, shorter(deadline.left(), bound))
+    };
     sleeper.withdraw(place);
     result.map(|_| ())
 }
 
 fn sleep(waker: &Borrowed, wait: Option<Duration>) -> Result<usize, i32> {
     process::count(Counter::Sleeps, 1);
-    let mut fds = [libc::pollfd { fd: waker.fd(), events: libc::POLLIN, revents: 0 }];
+    let mut fds = [libc::pollfd {
+        fd: waker.fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    }];
     kernel::poll(&mut fds, wait, None)
 }

@@ -14,7 +14,10 @@ const PIECES_MAX: usize = 1024;
 
 fn one(at: *const c_void, length: size_t) -> [iovec; 1] {
     // The kernel moves no more than this in one call either.
-    [iovec { iov_base: at.cast_mut(), iov_len: length.min(0x7fff_f000) }]
+    [iovec {
+        iov_base: at.cast_mut(),
+        iov_len: length.min(0x7fff_f000),
+    }]
 }
 
 #[inline(always)]
@@ -85,7 +88,12 @@ pub unsafe extern "C" fn recv(fd: c_int, at: *mut c_void, length: size_t, flags:
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn send(fd: c_int, at: *const c_void, length: size_t, flags: c_int) -> ssize_t {
+pub unsafe extern "C" fn send(
+    fd: c_int,
+    at: *const c_void,
+    length: size_t,
+    flags: c_int,
+) -> ssize_t {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::send()(fd, at, length, flags) };
     if table::is_kernel(fd) {
@@ -272,7 +280,11 @@ pub unsafe extern "C" fn sendfile(
     let kernel = || unsafe { real::sendfile()(out, file, offset, count) };
     if table::is_kernel(out) {
         // From a connection of ours into something else: as the kernel says of sockets.
-        return if table::is_kernel(file) { kernel() } else { fail(libc::EINVAL) as ssize_t };
+        return if table::is_kernel(file) {
+            kernel()
+        } else {
+            fail(libc::EINVAL) as ssize_t
+        };
     }
     // SAFETY: null or an offset, by sendfile(2).
     let place = unsafe { offset.as_mut() };
@@ -326,7 +338,12 @@ pub unsafe extern "C" fn splice(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn pread(fd: c_int, at: *mut c_void, length: size_t, offset: off_t) -> ssize_t {
+pub unsafe extern "C" fn pread(
+    fd: c_int,
+    at: *mut c_void,
+    length: size_t,
+    offset: off_t,
+) -> ssize_t {
     if table::is_kernel(fd) {
         // SAFETY: the caller's arguments.
         return unsafe { real::pread()(fd, at, length, offset) };
@@ -335,7 +352,12 @@ pub unsafe extern "C" fn pread(fd: c_int, at: *mut c_void, length: size_t, offse
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn __read_chk(fd: c_int, at: *mut c_void, length: size_t, room: size_t) -> ssize_t {
+pub unsafe extern "C" fn __read_chk(
+    fd: c_int,
+    at: *mut c_void,
+    length: size_t,
+    room: size_t,
+) -> ssize_t {
     check_room(length, room);
     // SAFETY: the caller's buffer has room.
     unsafe { read(fd, at, length) }

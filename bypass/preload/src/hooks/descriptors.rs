@@ -83,13 +83,17 @@ fn control(fd: c_int, command: c_int, argument: usize, kernel: impl Fn() -> c_in
 #[no_mangle]
 pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the caller's arguments; the third is in the same register whatever its type.
-    control(fd, command, argument, || unsafe { real::fcntl()(fd, command, argument) })
+    control(fd, command, argument, || unsafe {
+        real::fcntl()(fd, command, argument)
+    })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: as fcntl.
-    control(fd, command, argument, || unsafe { real::fcntl64()(fd, command, argument) })
+    control(fd, command, argument, || unsafe {
+        real::fcntl64()(fd, command, argument)
+    })
 }
 
 #[no_mangle]
@@ -156,7 +160,11 @@ struct CookieFunctions {
 }
 
 extern "C" {
-    fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: CookieFunctions) -> *mut FILE;
+    fn fopencookie(
+        cookie: *mut c_void,
+        mode: *const c_char,
+        functions: CookieFunctions,
+    ) -> *mut FILE;
 }
 
 extern "C" fn cookie_read(cookie: *mut c_void, at: *mut c_char, length: usize) -> isize {
@@ -220,7 +228,6 @@ pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     unsafe { real::fdopen()(fd, mode) }
 }
 
-
 /// The limit of descriptors is the program's: before it is told, the pool gives its numbers back.
 fn or_empty_pool(make: impl Fn() -> c_int) -> c_int {
     let made = make();
@@ -244,7 +251,12 @@ pub unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: usize) 
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn openat(at: c_int, path: *const c_char, flags: c_int, mode: usize) -> c_int {
+pub unsafe extern "C" fn openat(
+    at: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: usize,
+) -> c_int {
     // SAFETY: as open.
     or_empty_pool(|| unsafe { real::openat()(at, path, flags, mode) })
 }

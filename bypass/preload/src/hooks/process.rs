@@ -41,10 +41,17 @@ pub unsafe extern "C" fn execve(
         at = unsafe { at.add(1) };
     }
     for kept in ENVIRONMENT.get().into_iter().flatten() {
-        let name_length = kept.to_bytes().iter().position(|byte| *byte == b'=').unwrap_or(0) + 1;
+        let name_length = kept
+            .to_bytes()
+            .iter()
+            .position(|byte| *byte == b'=')
+            .unwrap_or(0)
+            + 1;
         let name = &kept.to_bytes()[..name_length];
         // SAFETY: each entry is a C string.
-        let has = all.iter().any(|one| unsafe { CStr::from_ptr(*one) }.to_bytes().starts_with(name));
+        let has = all
+            .iter()
+            .any(|one| unsafe { CStr::from_ptr(*one) }.to_bytes().starts_with(name));
         if !has {
             all.push(kept.as_ptr());
         }
@@ -116,7 +123,9 @@ pub unsafe extern "C" fn syscall(
             }
             libc::SYS_epoll_pwait => {
                 let (events, mask) = (b as *mut _, e as *const _);
-                c_long::from(waiting::epoll_pwait(fd, events, c as c_int, d as c_int, mask))
+                c_long::from(waiting::epoll_pwait(
+                    fd, events, c as c_int, d as c_int, mask,
+                ))
             }
             _ => real::syscall()(number, a, b, c, d, e, f),
         }

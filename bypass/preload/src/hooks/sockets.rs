@@ -2,7 +2,9 @@
 
 use core::ffi::{c_int, c_void};
 
-use bypass_stack::{connect as stack_connect, descriptors, listener, options, stream, table, Outcome};
+use bypass_stack::{
+    connect as stack_connect, descriptors, listener, options, stream, table, Outcome,
+};
 use libc::{sockaddr, socklen_t};
 
 use crate::outcome::{fail, finish};
@@ -43,7 +45,8 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: so
         return fail(libc::EFAULT);
     }
     // SAFETY: connect(2) promises `length` readable bytes; more than any address are not looked at.
-    let bytes = unsafe { core::slice::from_raw_parts(address.cast::<u8>(), (length as usize).min(128)) };
+    let bytes =
+        unsafe { core::slice::from_raw_parts(address.cast::<u8>(), (length as usize).min(128)) };
     finish(stack_connect::connect(fd, bytes), || kernel() as isize) as c_int
 }
 
@@ -70,7 +73,11 @@ pub unsafe extern "C" fn accept4(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+pub unsafe extern "C" fn accept(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
     if table::is_kernel(fd) {
         // SAFETY: the caller's arguments.
         return unsafe { real::accept()(fd, address, length) };
@@ -115,7 +122,11 @@ unsafe fn give_name(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+pub unsafe extern "C" fn getsockname(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::getsockname()(fd, address, length) };
     if table::is_kernel(fd) {
@@ -126,7 +137,11 @@ pub unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, length: 
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+pub unsafe extern "C" fn getpeername(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::getpeername()(fd, address, length) };
     if table::is_kernel(fd) {
@@ -150,7 +165,8 @@ pub unsafe extern "C" fn setsockopt(
         return kernel();
     }
     // SAFETY: setsockopt(2) promises `length` readable bytes.
-    let bytes = unsafe { core::slice::from_raw_parts(value.cast::<u8>(), (length as usize).min(4096)) };
+    let bytes =
+        unsafe { core::slice::from_raw_parts(value.cast::<u8>(), (length as usize).min(4096)) };
     finish(options::set(fd, level, name, bytes), || kernel() as isize) as c_int
 }
 

@@ -41,7 +41,9 @@ pub unsafe extern "C" fn epoll_ctl(
     }
     // SAFETY: null or an event, by epoll_ctl(2).
     let event = unsafe { event.as_ref() }.copied();
-    finish(epoll::control(set, command, fd, event), || kernel() as isize) as c_int
+    finish(epoll::control(set, command, fd, event), || {
+        kernel() as isize
+    }) as c_int
 }
 
 fn of_millis(timeout: c_int) -> Option<Duration> {
@@ -51,7 +53,9 @@ fn of_millis(timeout: c_int) -> Option<Duration> {
 /// None: for ever. Err: not a time.
 unsafe fn of_timespec(time: *const timespec) -> Result<Option<Duration>, c_int> {
     // SAFETY: null or a time, by the man pages.
-    let Some(time) = (unsafe { time.as_ref() }) else { return Ok(None) };
+    let Some(time) = (unsafe { time.as_ref() }) else {
+        return Ok(None);
+    };
     if time.tv_sec < 0 || !(0..1_000_000_000).contains(&time.tv_nsec) {
         return Err(libc::EINVAL);
     }

@@ -14,7 +14,11 @@ impl Owned {
     fn new(size: usize) -> Self {
         // SAFETY: both lines are atomics, for which zero is valid.
         let (producer, consumer) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-        Self { producer, consumer, bytes: vec![0; size] }
+        Self {
+            producer,
+            consumer,
+            bytes: vec![0; size],
+        }
     }
 
     fn ring(&self) -> Ring<'_> {
@@ -25,14 +29,20 @@ impl Owned {
 }
 
 fn push(ring: Ring, bytes: &[u8]) -> Result<usize, Broken> {
-    let piece = [libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }];
+    let piece = [libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    }];
     // SAFETY: the slice is readable; push only reads.
     ring.push(&mut unsafe { Pieces::new(&piece) }.expect("fits"))
 }
 
 fn pop(ring: Ring, limit: usize) -> Result<Vec<u8>, Broken> {
     let mut bytes = vec![0u8; limit];
-    let piece = [libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: limit }];
+    let piece = [libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: limit,
+    }];
     // SAFETY: the vector is writable.
     let count = ring.pop(&mut unsafe { Pieces::new(&piece) }.expect("fits"))?;
     bytes.truncate(count);
@@ -56,7 +66,10 @@ fn many_small_buffers_are_one_stream() {
     let parts: Vec<&[u8]> = vec![b"ab", b"", b"c", b"defg"];
     let pieces: Vec<_> = parts
         .iter()
-        .map(|p| libc::iovec { iov_base: p.as_ptr().cast_mut().cast(), iov_len: p.len() })
+        .map(|p| libc::iovec {
+            iov_base: p.as_ptr().cast_mut().cast(),
+            iov_len: p.len(),
+        })
         .collect();
     // SAFETY: the slices are readable; push only reads.
     let mut pieces = unsafe { Pieces::new(&pieces) }.expect("fits");
@@ -66,7 +79,10 @@ fn many_small_buffers_are_one_stream() {
 
 #[test]
 fn buffers_whose_sum_overflows_are_refused() {
-    let piece = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: isize::MAX as usize };
+    let piece = libc::iovec {
+        iov_base: std::ptr::null_mut(),
+        iov_len: isize::MAX as usize,
+    };
     // SAFETY: nothing is copied.
     assert!(unsafe { Pieces::new(&[piece, piece]) }.is_none());
 }
@@ -78,7 +94,11 @@ fn forged_cursors_are_broken_and_never_lead_outside() {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
-        if seed % 3 == 0 { seed } else { seed % 40 }
+        if seed % 3 == 0 {
+            seed
+        } else {
+            seed % 40
+        }
     };
     let owned = Owned::new(16);
     for _ in 0..200_000 {

@@ -71,9 +71,15 @@ fn look(
     is_kernel_due: bool,
 ) -> usize {
     let mut guard = set.lock();
-    let Some(inner) = guard.as_mut() else { return 0 };
+    let Some(inner) = guard.as_mut() else {
+        return 0;
+    };
     let has_kernel = set.kernel_members.load(Ordering::Relaxed) > 0 || !inner.listeners.is_empty();
-    let share = if has_kernel { out.len().div_ceil(4).min(out.len() - 1) } else { 0 };
+    let share = if has_kernel {
+        out.len().div_ceil(4).min(out.len() - 1)
+    } else {
+        0
+    };
     inner.drain(number);
     let mut found = inner.collect(&mut out[..], share);
     if set.is_watched.load(Ordering::Relaxed) {
@@ -97,19 +103,16 @@ fn look(
 }
 
 /// A wait that may not wait.
-fn once(
-    set: &Set,
-    number: usize,
-    epoll: i32,
-    out: &mut [libc::epoll_event],
-) -> Result<usize, i32> {
+fn once(set: &Set, number: usize, epoll: i32, out: &mut [libc::epoll_event]) -> Result<usize, i32> {
     let found = look(set, number, epoll, out, true);
     let no_kernel = set.kernel_members.load(Ordering::Relaxed) <= 0;
     if found == 0 && no_kernel && !set.has_listeners.load(Ordering::Relaxed) {
         // Nothing of the kernel's in the set; ask it only whether the set is still there.
         return kernel::epoll_wait(epoll, out, Some(Duration::ZERO), None).map(|count| {
             let guard = set.lock();
-            guard.as_ref().map_or(count, |inner| inner.without_waker(&mut out[..count]))
+            guard
+                .as_ref()
+                .map_or(count, |inner| inner.without_waker(&mut out[..count]))
         });
     }
     Ok(found)
@@ -153,8 +156,11 @@ fn spin(
     };
     process::count(Counter::SpinNs, now_ns() - start);
     if let Some(inner) = set.lock().as_mut() {
-        inner.fruitless_spins =
-            if result.is_some() { 0 } else { inner.fruitless_spins.saturating_add(1) };
+        inner.fruitless_spins = if result.is_some() {
+            0
+        } else {
+            inner.fruitless_spins.saturating_add(1)
+        };
     }
     result
 }
@@ -163,7 +169,9 @@ fn spin(
 /// from the peer.
 fn is_worth_spinning(set: &Set) -> bool {
     let mut guard = set.lock();
-    let Some(inner) = guard.as_mut() else { return false };
+    let Some(inner) = guard.as_mut() else {
+        return false;
+    };
     if inner.fruitless_spins < FRUITLESS_MAX {
         return true;
     }
@@ -181,7 +189,9 @@ fn sleep(
 ) -> Result<usize, i32> {
     let bound = {
         let mut guard = set.lock();
-        let Some(inner) = guard.as_mut() else { return Err(libc::EBADF) };
+        let Some(inner) = guard.as_mut() else {
+            return Err(libc::EBADF);
+        };
         set.sleepers.fetch_add(1, Ordering::SeqCst);
         inner.follow_listeners();
         for place in &inner.places {
@@ -193,7 +203,8 @@ fn sleep(
             set.wake_up(inner);
             return Ok(found);
         }
-        let is_blind = set.is_orphan.load(Ordering::Relaxed) && set.has_listeners.load(Ordering::Relaxed);
+        let is_blind =
+            set.is_orphan.load(Ordering::Relaxed) && set.has_listeners.load(Ordering::Relaxed);
         (!inner.scanned.is_empty() || is_blind).then_some(SCAN)
     };
     process::count(Counter::Sleeps, 1);
@@ -244,7 +255,9 @@ impl Inner {
             let lane = place.peer.segment.lane(place.peer.side, place.lane);
             let (members, ready) = (&mut self.members, &mut self.ready);
             lane.drain(|slot| {
-                let Some(socket) = place.peer.socket(slot) else { return };
+                let Some(socket) = place.peer.socket(slot) else {
+                    return;
+                };
                 let word = sockets::get(socket).watch.load(Ordering::Acquire);
                 let index = word as u32;
                 if word >> 32 != own {
@@ -278,14 +291,17 @@ impl Inner {
 
     fn events_of(&self, member: &Member) -> u32 {
         if member.is_in_kernel {
-            let found = self
-                .listeners
-                .iter()
-                .any(|(index, listener, _)| {
-                    self.members[*index as usize].as_ref().is_some_and(|m| m.fd == member.fd)
-                        && listener.has_waiting()
-                });
-            return if found { (libc::EPOLLIN | libc::EPOLLRDNORM) as u32 } else { 0 };
+            let found = self.listeners.iter().any(|(index, listener, _)| {
+                self.members[*index as usize]
+                    .as_ref()
+                    .is_some_and(|m| m.fd == member.fd)
+                    && listener.has_waiting()
+            });
+            return if found {
+                (libc::EPOLLIN | libc::EPOLLRDNORM) as u32
+            } else {
+                0
+            };
         }
         readiness_of(member.socket)
     }
@@ -298,17 +314,30 @@ impl Inner {
             if found == limit {
                 break;
             }
-            let Some(index) = self.ready.pop_front() else { break };
-            let Some(member) = self.members[index as usize].as_ref() else { continue };
+            let Some(index) = self.ready.pop_front() else {
+                break;
+            };
+            let Some(member) = self.members[index as usize].as_ref() else {
+                continue;
+            };
             let wanted = member.events;
             let is_armed = wanted & !(EDGE | ONESHOT | EXCLUSIVE) != 0 || wanted & ONESHOT == 0;
-            let events = if is_armed { self.events_of(member) & (wanted | ALWAYS) } else { 0 };
-            let Some(member) = self.members[index as usize].as_mut() else { continue };
+            let events = if is_armed {
+                self.events_of(member) & (wanted | ALWAYS)
+            } else {
+                0
+            };
+            let Some(member) = self.members[index as usize].as_mut() else {
+                continue;
+            };
             if events == 0 {
                 member.is_queued = false;
                 continue;
             }
-            out[found] = libc::epoll_event { events, u64: member.data };
+            out[found] = libc::epoll_event {
+                events,
+                u64: member.data,
+            };
             found += 1;
             if wanted & ONESHOT != 0 {
                 member.events = wanted & (EDGE | ONESHOT);

@@ -117,7 +117,8 @@ impl PeerPlace {
 
     /// Puts a segment in; the place must be empty.
     pub fn put(&self, peer: Arc<Peer>) {
-        self.0.store(Arc::into_raw(peer).cast_mut(), Ordering::Release);
+        self.0
+            .store(Arc::into_raw(peer).cast_mut(), Ordering::Release);
     }
 
     /// Takes it out.
@@ -181,7 +182,8 @@ impl<T: Sync> Leaked<T> {
 
     /// Replaces the value.
     pub fn put(&self, value: T) {
-        self.0.store(Box::into_raw(Box::new(value)), Ordering::Release);
+        self.0
+            .store(Box::into_raw(Box::new(value)), Ordering::Release);
     }
 
     /// The value.
