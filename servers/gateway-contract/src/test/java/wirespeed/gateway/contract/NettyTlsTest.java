@@ -14,6 +14,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -99,7 +100,7 @@ class NettyTlsTest {
                     HttpResponse.BodyHandlers.ofString()));
         }
         for (int i = 0; i < 60; i++) {
-            assertEquals("POST /" + i + " HTTP/1.1|" + i + body, answers.get(i).get().body());
+            assertEquals("POST /" + i + " HTTP/1.1|" + i + body, answers.get(i).get(60, TimeUnit.SECONDS).body());
         }
     }
 

@@ -78,6 +78,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     @Override
     public void handlerAdded(ChannelHandlerContext context) {
         channel = context;
+        loop.readClock();
         out.attach(context);
         loop.clients.add(this);
         loop.meters.add(Meters.Count.CONNECTIONS_ACCEPTED, 1);
@@ -86,12 +87,13 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     }
 
     private void arm(int millis) {
-        loop.wheel.arm(timer, Loop.nowMillis() + millis);
+        loop.wheel.arm(timer, loop.nowMillis() + millis);
     }
 
     @Override
     public void channelRead(ChannelHandlerContext context, Object message) {
         ByteBuf in = (ByteBuf) message;
+        loop.readClock();
         if (held != null) {
             held.writeBytes(in);
             in.release();
@@ -282,6 +284,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         if (state == State.CLOSED) {
             return;
         }
+        loop.readClock();
         if (isTls || isInputShut) {
             close();
             return;
@@ -478,6 +481,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
 
     @Override
     public void userEventTriggered(ChannelHandlerContext context, Object event) {
+        loop.readClock();
         if (event != ChannelInputShutdownEvent.INSTANCE) {
             context.fireUserEventTriggered(event);
             return;
@@ -504,6 +508,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
 
     @Override
     public void channelInactive(ChannelHandlerContext context) {
+        loop.readClock();
         state = State.CLOSED;
         loop.wheel.disarm(timer);
         loop.clients.remove(this);

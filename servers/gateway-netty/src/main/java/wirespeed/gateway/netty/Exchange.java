@@ -41,7 +41,7 @@ final class Exchange implements Chain.Done {
         this.client = client;
         this.request = request;
         this.snapshot = loop.gateway.snapshot();
-        this.context = new Context(snapshot, request, System.nanoTime());
+        this.context = new Context(snapshot, request, loop.nowNanos());
         this.body = new RequestBody(request);
         this.relay = new ResponseRelay(this);
     }
@@ -105,6 +105,9 @@ final class Exchange implements Chain.Done {
     public void accept(Context same, Step step) {
         if (isOver) {
             return;
+        }
+        if (!isRunning) {
+            loop.readClock();
         }
         if (step.isFailure()) {
             filterFailed(step);
@@ -176,7 +179,7 @@ final class Exchange implements Chain.Done {
     }
 
     private void ask(Address not, boolean needsFresh) {
-        Address address = context.origin().choose(context, not, Loop.nowMillis());
+        Address address = context.origin().choose(context, not, loop.nowMillis());
         if (address == null) {
             context.category(Category.NO_ADDRESS);
             context.response(retryLater(503, "no address of the origin is usable"));
@@ -186,7 +189,7 @@ final class Exchange implements Chain.Done {
         context.attempt(address);
         counted = address;
         address.inFlight().incrementAndGet();
-        askedNanos = System.nanoTime();
+        askedNanos = loop.nowNanos();
         if (!body.isComplete()) {
             client.readBody(false);
         }
@@ -284,7 +287,7 @@ final class Exchange implements Chain.Done {
     /** A final response head came from the origin. */
     void responseHead(Response response) {
         context.address().breaker().succeeded();
-        context.originNanos(System.nanoTime() - askedNanos);
+        context.originNanos(loop.nowNanos() - askedNanos);
         try {
             Forwarding.acceptResponse(response);
         } catch (Refusal refusal) {
@@ -310,7 +313,7 @@ final class Exchange implements Chain.Done {
     /** The origin's response is complete; the connection is no longer ours. */
     void responseEnd(boolean wasRequestSent) {
         origin = null;
-        context.originNanos(System.nanoTime() - askedNanos);
+        context.originNanos(loop.nowNanos() - askedNanos);
         uncount();
         // A final response before the request was sent: the rest of it has nowhere to go.
         mustClose |= !wasRequestSent;
@@ -367,7 +370,7 @@ final class Exchange implements Chain.Done {
         waitingIn = null;
         uncount();
         if (loss != Loss.STALE) {
-            failed.breaker().failed(Loop.nowMillis());
+            failed.breaker().failed(loop.nowMillis());
         }
         if (loss != Loss.AFTER_ANSWER && mayRetry(loss)) {
             loop.meters.add(Meters.Count.RETRIES, 1);
@@ -498,7 +501,7 @@ final class Exchange implements Chain.Done {
         isOver = true;
         body.release();
         relay.over(context.category() == Category.OK);
-        long now = System.nanoTime();
+        long now = loop.nowNanos();
         loop.meters.ended(context, status, now);
         snapshot.chain().finished(context, status, now);
         loop.gateway.inFlight().decrementAndGet();

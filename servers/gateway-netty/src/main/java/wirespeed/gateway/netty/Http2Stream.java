@@ -61,15 +61,17 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
     @Override
     public void handlerAdded(ChannelHandlerContext context) {
         stream = context;
+        loop.readClock();
         arm(loop.timeouts.headMillis());
     }
 
     private void arm(int millis) {
-        loop.wheel.arm(timer, Loop.nowMillis() + millis);
+        loop.wheel.arm(timer, loop.nowMillis() + millis);
     }
 
     @Override
     public void channelRead(ChannelHandlerContext context, Object frame) {
+        loop.readClock();
         try {
             if (frame instanceof Http2HeadersFrame headers) {
                 headers(headers);

@@ -35,6 +35,7 @@ final class Loop {
     private byte[] scratch = new byte[8192];
     private String date = "";
     private long dateSecond;
+    private long nowNanos;
 
     Loop(EventLoop executor, Gateway gateway, Transport transport, TlsContexts tls) {
         this.executor = executor;
@@ -51,12 +52,14 @@ final class Loop {
     void start() {
         watch = new LoopWatch(Thread.currentThread());
         gateway.watches().add(watch);
+        readClock();
         wheel = new Wheel(nowMillis());
         executor.scheduleAtFixedRate(this::tick, Wheel.TICK_MILLIS, Wheel.TICK_MILLIS,
                 TimeUnit.MILLISECONDS);
     }
 
     private void tick() {
+        readClock();
         long now = nowMillis();
         shedder.tick(now);
         wheel.advance(now);
@@ -65,8 +68,21 @@ final class Loop {
         }
     }
 
-    static long nowMillis() {
-        return System.nanoTime() / 1_000_000;
+    /**
+     * Reads the clock. Called once for each event of the loop: reading it wherever a time is needed
+     * was 4 % of a request.
+     */
+    void readClock() {
+        nowNanos = System.nanoTime();
+    }
+
+    /** System.nanoTime at the beginning of the present event. */
+    long nowNanos() {
+        return nowNanos;
+    }
+
+    long nowMillis() {
+        return nowNanos / 1_000_000;
     }
 
     /** Memory for a head of up to {@code length} bytes; valid until the next call. */

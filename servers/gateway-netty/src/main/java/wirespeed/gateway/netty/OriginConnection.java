@@ -65,9 +65,10 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
 
     /** The connection is established, and encrypted if it has to be. */
     void established() {
+        loop.readClock();
         state = State.UNUSED;
         long jitter = ThreadLocalRandom.current().nextLong(AGE_MILLIS_MAX / 5);
-        retireMillis = Loop.nowMillis() + AGE_MILLIS_MAX * 9 / 10 + jitter;
+        retireMillis = loop.nowMillis() + AGE_MILLIS_MAX * 9 / 10 + jitter;
     }
 
     /** Whether the pool still counts this connection as open. */
@@ -86,6 +87,9 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
     /** Sends the head of a request. */
     void begin(Exchange user) {
         exchange = user;
+        if (flushTarget != null && flushTarget != user.client) {
+            flushTarget.flush();
+        }
         flushTarget = user.client;
         state = State.HEAD;
         interims = 0;
@@ -96,7 +100,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
         loop.sink.clear();
         Forwarding.writeRequest(user.context, pool.address(), loop.sink);
         out.head(loop.sink);
-        loop.wheel.arm(timer, Loop.nowMillis() + pool.settings().responseMillis());
+        loop.wheel.arm(timer, loop.nowMillis() + pool.settings().responseMillis());
     }
 
     void sendBody(ByteBuf slice) {
@@ -105,7 +109,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
         } else {
             out.body(slice);
         }
-        loop.wheel.arm(timer, Loop.nowMillis() + pool.settings().responseMillis());
+        loop.wheel.arm(timer, loop.nowMillis() + pool.settings().responseMillis());
     }
 
     void sendEnd() {
@@ -157,6 +161,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
     @Override
     public void channelRead(ChannelHandlerContext context, Object message) {
         ByteBuf in = (ByteBuf) message;
+        loop.readClock();
         try {
             if (held != null) {
                 held.writeBytes(in);
@@ -269,23 +274,28 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
         exchange = null;
         boolean wasSent = isRequestSent;
         // A byte after the end would be taken for the answer to the next request.
-        if (keepAlive && wasSent && !in.isReadable() && requests < REQUESTS_MAX && isYoung()) {
-            state = State.UNUSED;
-            read(true);
-            pool.release(this);
-        } else {
+        boolean isKept = keepAlive && wasSent && !in.isReadable() && requests < REQUESTS_MAX
+                && isYoung();
+        if (!isKept) {
             if (in.isReadable()) {
                 loop.meters.add(Meters.Count.UNSOLICITED, 1);
             }
             close();
+        } else {
+            state = State.UNUSED;
+            read(true);
         }
         if (user != null) {
             user.responseEnd(wasSent);
         }
+        // Last: a request that waits takes the connection at once, and with it the flush.
+        if (isKept && state == State.UNUSED) {
+            pool.release(this);
+        }
     }
 
     private boolean isYoung() {
-        return Loop.nowMillis() < retireMillis && !loop.gateway.isDraining();
+        return loop.nowMillis() < retireMillis && !loop.gateway.isDraining();
     }
 
     @Override
@@ -299,7 +309,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
 
     private void armIdle() {
         if (state != State.CLOSED) {
-            loop.wheel.arm(timer, Loop.nowMillis() + pool.settings().idleBodyMillis());
+            loop.wheel.arm(timer, loop.nowMillis() + pool.settings().idleBodyMillis());
         }
     }
 
@@ -323,6 +333,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
 
     @Override
     public void channelInactive(ChannelHandlerContext context) {
+        loop.readClock();
         out.discard();
         ReferenceCountUtil.release(held);
         held = null;

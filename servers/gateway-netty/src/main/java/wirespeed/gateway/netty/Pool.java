@@ -64,7 +64,7 @@ final class Pool {
         } else if (waiters.size() >= settings.waitersMax()) {
             exchange.refusedByPool("too many requests wait for a connection to the origin");
         } else {
-            waiters.add(new Waiter(exchange, Loop.nowMillis() + loop.timeouts.poolWaitMillis()));
+            waiters.add(new Waiter(exchange, loop.nowMillis() + loop.timeouts.poolWaitMillis()));
         }
     }
 
@@ -128,6 +128,7 @@ final class Pool {
     }
 
     private void refused(OriginConnection connection, Throwable cause) {
+        loop.readClock();
         Exchange user = connection.firstUser;
         connection.firstUser = null;
         closed(connection);
@@ -144,7 +145,7 @@ final class Pool {
             connection.flush();
             return;
         }
-        connection.startUnused(Loop.nowMillis());
+        connection.startUnused(loop.nowMillis());
         unused.addFirst(connection);
     }
 

@@ -1,0 +1,96 @@
+// RFC 9111: what is fresh, for how long, and how directives are read.
+package wirespeed.gateway.runtime;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import org.junit.jupiter.api.Test;
+import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.Headers;
+import wirespeed.gateway.core.Response;
+
+class CacheRulesTest {
+    private static final long NOW = StoredResponse.date("Sat, 21 Nov 2026 12:00:00 GMT", 0);
+
+    private static Headers headers(String... pairs) {
+        Headers headers = new Headers();
+        for (int i = 0; i < pairs.length; i += 2) {
+            headers.add(pairs[i], pairs[i + 1]);
+        }
+        return headers;
+    }
+
+    private static long freshness(String... pairs) {
+        return StoredResponse.freshness(headers(pairs), 200, NOW);
+    }
+
+    @Test
+    void freshness_follows_the_order_of_section_4_2_1() {
+        assertEquals(5, freshness("Cache-Control", "max-age=9, s-maxage=5"));
+        assertEquals(9, freshness("Cache-Control", "public, MAX-AGE=\"9\"",
+                "Expires", "Sat, 21 Nov 2026 13:00:00 GMT"));
+        assertEquals(3600, freshness("Expires", "Sat, 21 Nov 2026 13:00:00 GMT"));
+        assertEquals(0, freshness("Expires", "0"));
+        assertEquals(0, freshness("Cache-Control", "max-age=soon"));
+        assertEquals(360, freshness("Last-Modified", "Sat, 21 Nov 2026 11:00:00 GMT"));
+        assertEquals(24 * 3600, freshness("Last-Modified", "Sun, 21 Nov 2021 11:00:00 GMT"));
+        assertEquals(0, freshness());
+        assertEquals(0, StoredResponse.freshness(headers("Last-Modified",
+                "Sat, 21 Nov 2026 11:00:00 GMT"), 302, NOW));
+    }
+
+    @Test
+    void age_counts_the_way_to_us_and_the_time_here() {
+        Response response = Response.received(200, headers("Age", "7", "Date",
+                "Sat, 21 Nov 2026 11:59:50 GMT", "Cache-Control", "max-age=60"), Framing.NONE);
+        StoredResponse stored = StoredResponse.of(response, new byte[0], NOW - 2000, NOW);
+        assertEquals(10, stored.ageSeconds(NOW));
+        assertEquals(15, stored.ageSeconds(NOW + 5000));
+        assertEquals(45, stored.freshForSeconds(NOW + 5000));
+    }
+
+    @Test
+    void a_304_updates_what_is_stored() {
+        Response response = Response.received(200, headers("ETag", "\"a\"", "X", "1",
+                "Cache-Control", "max-age=1"), Framing.NONE);
+        StoredResponse stored = StoredResponse.of(response, new byte[3], NOW, NOW);
+        StoredResponse fresh = stored.refreshed(headers("Cache-Control", "max-age=50",
+                "Content-Length", "0"), NOW + 9000, NOW + 9000);
+        assertEquals(50, fresh.freshForSeconds(NOW + 9000));
+        assertEquals("1", fresh.headers().get("X"));
+        assertEquals(3, fresh.body().length);
+    }
+
+    @Test
+    void validators_of_a_client_are_compared_weakly() {
+        Response response = Response.received(200, headers("ETag", "W/\"a\""), Framing.NONE);
+        StoredResponse stored = StoredResponse.of(response, new byte[3], NOW, NOW);
+        assertEquals(304, stored.toResponse(headers("If-None-Match", "\"x\", \"a\""), NOW)
+                .status());
+        assertEquals(200, stored.toResponse(headers("If-None-Match", "\"x\""), NOW).status());
+    }
+
+    @Test
+    void a_quoted_comma_is_no_end_of_a_directive() {
+        CacheControl control = CacheControl.of(headers("Cache-Control",
+                "private=\"a, no-store\", max-age=3"));
+        assertTrue(control.has("private"));
+        assertEquals(3, control.seconds("max-age"));
+        assertEquals(-1, control.seconds("no-store"));
+    }
+
+    @Test
+    void a_bucket_gives_its_burst_and_then_its_rate() {
+        long[] now = {0};
+        RateLimit limit = new RateLimit(new ShippedFilters.Scope("r", 0, "/", ""), "client", 10, 3,
+                () -> now[0]);
+        for (int i = 0; i < 3; i++) {
+            assertEquals(0, limit.take("a"));
+        }
+        assertEquals(100_000_000, limit.take("a"));
+        assertEquals(0, limit.take("b"));
+        now[0] += 100_000_000;
+        assertEquals(0, limit.take("a"));
+        assertTrue(limit.take("a") > 0);
+    }
+}
