@@ -133,14 +133,29 @@ final class Call {
         Limits limits = context.snapshot().limits();
         for (int i = 0; i <= INTERIM_MAX; i++) {
             Response head = lease.connection.readHead(limits, deadlineNanos);
-            if (head.status() == 101) {
+            if (head.status() == 101 && !mayUpgrade()) {
                 throw new Refusal(502, "the origin switches protocols unasked");
             }
-            if (head.status() >= 200) {
+            if (head.status() >= 200 || head.status() == 101) {
                 return head;
             }
         }
         throw new Refusal(502, "more than " + INTERIM_MAX + " interim responses");
+    }
+
+    private boolean mayUpgrade() {
+        return context.request().upgrade() != null && context.route() != null
+                && context.route().allowsUpgrade();
+    }
+
+    /** The connection of a switched exchange, without a bound on waiting. */
+    OriginConnection switched() throws IOException {
+        lease.connection.readTimeout(0);
+        return lease.connection;
+    }
+
+    OriginConnection connection() {
+        return lease.connection;
     }
 
     /** Whether the origin has the whole request. */
@@ -206,7 +221,7 @@ final class Call {
         uncount();
     }
 
-    private void uncount() {
+    private synchronized void uncount() {
         if (isCounted) {
             isCounted = false;
             address.inFlight().decrementAndGet();

@@ -34,6 +34,7 @@ final class Exchange {
     private Call call;
     private boolean mustClose;
     private boolean isTapComplete;
+    private boolean isSettled;
 
     Exchange(Plant plant, Snapshot snapshot, Request request, InputStream in, Reply reply,
             Scratch scratch) {
@@ -87,6 +88,10 @@ final class Exchange {
             context.response(own);
         } else {
             askOrigin();
+            if (context.response().status() == 101) {
+                tunnel();
+                return;
+            }
             collectResponse();
         }
         Step step = Turn.run(Phase.POST, context, deadlineNanos);
@@ -190,8 +195,7 @@ final class Exchange {
         try {
             context.response(call.ask(needsFresh, deadlineNanos));
         } catch (OriginPool.Full full) {
-            throw Failed.later(Category.LIMIT,
-                    "no connection to the origin became free in time");
+            throw Failed.later(Category.LIMIT, full.getMessage());
         } catch (Refusal malformed) {
             call.abandon();
             throw new OriginFailure(Category.ORIGIN_MALFORMED, OriginFailure.Loss.AFTER_ANSWER,
@@ -204,18 +208,31 @@ final class Exchange {
     }
 
     private boolean mayRetry(OriginFailure failure) {
-        boolean hasOther = failure.loss() == OriginFailure.Loss.STALE
-                || context.origin().addresses().size() > 1;
+        boolean isStale = failure.loss() == OriginFailure.Loss.STALE;
+        boolean hasOther = isStale || context.origin().addresses().size() > 1;
         return failure.loss() != OriginFailure.Loss.AFTER_ANSWER && hasOther
                 && request.isIdempotent() && body.isReplayable()
                 && System.nanoTime() < deadlineNanos
                 && context.attempts() <= context.origin().settings().retries()
-                && context.origin().takesRetry();
+                // An unused connection that was closed says nothing against the origin.
+                && (isStale || context.origin().takesRetry());
     }
 
     private static Failed originFailed(OriginFailure failure) {
         return Failed.of(failure.category() == Category.ORIGIN_TIMEOUT ? 504 : 502,
                 failure.category(), failure);
+    }
+
+    /** The connections of both sides are the tunnel's when this exchange has ended. */
+    private void tunnel() throws ClientFailure {
+        Response response = context.response();
+        try {
+            call.switched();
+            reply.tunnel(response, request.upgrade()).connect(call);
+            call = null;
+        } catch (IOException | jakarta.servlet.ServletException failed) {
+            throw new ClientFailure(0, "the protocol cannot be switched", failed);
+        }
     }
 
     /** Reads the body into memory when a post filter wants to see it. */
@@ -268,6 +285,7 @@ final class Exchange {
             // Otherwise Tomcat would count the bytes that were not written.
             reply.flush();
         }
+        settle();
         reply.end();
     }
 
@@ -342,13 +360,16 @@ final class Exchange {
         if (response.body() != null && !response.bodyFraming(request.method()).isEmpty()) {
             sendWhole(response.body());
         }
+        settle();
         reply.end();
     }
 
-    private void over() {
-        if (call != null) {
-            call.abandon();
+    /** Counts and logs once, before the last byte leaves: who has the answer can see the count. */
+    private void settle() {
+        if (isSettled) {
+            return;
         }
+        isSettled = true;
         if (context.tap() != null) {
             context.tap().end(isTapComplete && context.category() == Category.OK);
         }
@@ -356,6 +377,13 @@ final class Exchange {
         int status = reply.status();
         plant.meters().ended(context, status, now);
         snapshot.chain().finished(context, status, now);
+    }
+
+    private void over() {
+        if (call != null) {
+            call.abandon();
+        }
+        settle();
         plant.gateway().inFlight().decrementAndGet();
         snapshot.end();
     }

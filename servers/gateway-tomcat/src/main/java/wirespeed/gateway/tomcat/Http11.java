@@ -23,8 +23,13 @@ final class Http11 extends Http11NioProtocol {
     /** Closes connections that wait for a next request; those with one are left alone. */
     void closeIdle() {
         for (SocketWrapperBase<?> connection : endpoint.getConnections()) {
-            if (connection.getCurrentProcessor() == null) {
-                connection.close();
+            // Tomcat holds this lock as long as a request of the connection runs.
+            if (connection.getLock().tryLock()) {
+                try {
+                    connection.close();
+                } finally {
+                    connection.getLock().unlock();
+                }
             }
         }
     }

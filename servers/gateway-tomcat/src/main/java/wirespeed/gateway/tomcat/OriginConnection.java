@@ -142,6 +142,17 @@ final class OriginConnection extends DefaultBHttpClientConnection
         return parser.buffered();
     }
 
+    /** Bytes after a switch of protocols, those first that came with the head. */
+    int readRaw(byte[] into) throws IOException {
+        return parser.readRaw(into, ensureOpen().getInputStream());
+    }
+
+    void writeRaw(byte[] bytes, int count) throws IOException {
+        OutputStream out = ensureOpen().getOutputStream();
+        out.write(bytes, 0, count);
+        out.flush();
+    }
+
     void readTimeout(int millis) throws SocketException {
         Socket socket = getSocket();
         if (socket != null) {

@@ -105,6 +105,10 @@ final class OriginMessages {
             return new Answer(HeadCheck.response(head, 0, end, limits));
         }
 
+        int readRaw(byte[] into, InputStream in) throws IOException {
+            return buffer.read(into, 0, into.length, in);
+        }
+
         private int readLine(InputStream in, int from) throws IOException {
             int length = from;
             int b = 0;

@@ -9,6 +9,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.hc.client5.http.HttpRoute;
 import org.apache.hc.client5.http.config.ConnectionConfig;
 import org.apache.hc.client5.http.impl.io.PoolingHttpClientConnectionManager;
@@ -36,10 +37,26 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
     /** No connection became free in time. */
     static final class Full extends Exception {
         private static final long serialVersionUID = 1L;
+
+        Full(String reason) {
+            super(reason, null, false, false);
+        }
+    }
+
+    /** How an address is reached, and who waits for it. */
+    private static final class Way {
+        final HttpRoute route;
+        final AtomicInteger entering = new AtomicInteger();
+        volatile int connectionsMax;
+
+        Way(HttpRoute route) {
+            this.route = route;
+        }
     }
 
     private final PoolingHttpClientConnectionManager manager;
-    private final Map<Address, HttpRoute> routes = new ConcurrentHashMap<>();
+    private final Map<Address, Way> ways = new ConcurrentHashMap<>();
+    private final int connectionsMax;
     private final ScheduledExecutorService evictor;
     private final Meters meters;
     private final Timeout wait;
@@ -49,11 +66,11 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
         this.meters = meters;
         wait = Timeout.ofMilliseconds(timeouts.poolWaitMillis());
         keep = TimeValue.ofMilliseconds(timeouts.poolIdleMillis());
-        int connections = gateway.options("tomcat").count("origin-connections");
+        connectionsMax = gateway.options("tomcat").count("origin-connections");
         manager = PoolingHttpClientConnectionManagerBuilder.create()
                 .setConnectionFactory(socket -> new OriginConnection(Http1Config.DEFAULT))
                 .setTlsSocketStrategy(Tls.toOrigins(gateway.options("tls")))
-                .setMaxConnTotal(connections).setMaxConnPerRoute(connections)
+                .setMaxConnTotal(connectionsMax).setMaxConnPerRoute(connectionsMax)
                 .setDefaultConnectionConfig(ConnectionConfig.custom()
                         .setSocketTimeout(Timeout.DISABLED).build())
                 .build();
@@ -79,7 +96,7 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
         }
 
         /** Gives the connection back to others, who may use it at once. */
-        void release() {
+        synchronized void release() {
             if (!isOver) {
                 isOver = true;
                 connection.answered();
@@ -88,7 +105,7 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
         }
 
         /** The connection cannot be used again. */
-        void discard() {
+        synchronized void discard() {
             if (!isOver) {
                 isOver = true;
                 endpoint.close(CloseMode.IMMEDIATE);
@@ -100,8 +117,9 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
     /** A connection to an address; waits for one, and connects when none is unused. */
     Lease lease(Origin origin, Address address, boolean needsFresh)
             throws OriginFailure, Full {
-        HttpRoute route = routes.computeIfAbsent(address, to -> route(origin, to));
-        ConnectionEndpoint endpoint = endpoint(route);
+        Way way = ways.computeIfAbsent(address, to -> new Way(route(origin, to)));
+        limit(way, origin.settings());
+        ConnectionEndpoint endpoint = endpoint(way, origin.settings());
         try {
             if (needsFresh && endpoint.isConnected()) {
                 endpoint.close(CloseMode.IMMEDIATE);
@@ -130,18 +148,42 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
                 address.port()), null, isTls);
     }
 
-    private ConnectionEndpoint endpoint(HttpRoute route) throws Full, OriginFailure {
+    /** An origin's own limit counts when it was set to something; the default is Netty's. */
+    private void limit(Way way, Origin.Settings settings) {
+        int wanted = settings.connectionsMax() == Origin.Settings.DEFAULT.connectionsMax()
+                ? connectionsMax : Math.min(connectionsMax, settings.connectionsMax());
+        if (way.connectionsMax != wanted) {
+            way.connectionsMax = wanted;
+            manager.setMaxPerRoute(way.route, wanted);
+        }
+    }
+
+    private ConnectionEndpoint endpoint(Way way, Origin.Settings settings)
+            throws Full, OriginFailure {
         try {
-            return manager.lease(null, route, wait, null).get(wait);
+            boolean mayWait = way.entering.incrementAndGet() <= settings.waitersMax()
+                    || !isCrowded(way, settings.waitersMax());
+            if (!mayWait) {
+                throw new Full("too many requests wait for a connection to the origin");
+            }
+            return manager.lease(null, way.route, wait, null).get(wait);
         } catch (TimeoutException e) {
-            throw new Full();
+            throw new Full("no connection to the origin became free in time");
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
-            throw new Full();
+            throw new Full("interrupted while waiting for a connection");
         } catch (ExecutionException e) {
             throw new OriginFailure(Category.CONNECT, OriginFailure.Loss.BEFORE_ANSWER,
                     "no connection: " + e.getCause(), e);
+        } finally {
+            way.entering.decrementAndGet();
         }
+    }
+
+    /** Asked rarely: most of those who enter get a connection at once. */
+    private boolean isCrowded(Way way, int waitersMax) {
+        PoolStats stats = manager.getStats(way.route);
+        return stats.getLeased() >= way.connectionsMax && stats.getPending() >= waitersMax;
     }
 
     /** The pool hands out endpoints; this is how the connection behind one is reached. */
@@ -164,8 +206,8 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
     @Override
     public String describe() {
         StringBuilder json = new StringBuilder("{");
-        routes.forEach((address, route) -> {
-            PoolStats stats = manager.getStats(route);
+        ways.forEach((address, way) -> {
+            PoolStats stats = manager.getStats(way.route);
             json.append(json.length() > 1 ? "," : "").append('"').append(address.id())
                     .append("\":{\"open\":").append(stats.getLeased() + stats.getAvailable())
                     .append(",\"unused\":").append(stats.getAvailable())

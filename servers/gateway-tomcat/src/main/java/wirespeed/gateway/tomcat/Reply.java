@@ -41,16 +41,21 @@ final class Reply {
         status = response.status();
         isWritten = true;
         client.setStatus(status);
+        MimeHeaders headers = copied(response);
+        length(response, method, framing);
+        if (!keepAlive) {
+            headers.addValue("Connection").setString("close");
+        }
+    }
+
+    private MimeHeaders copied(wirespeed.gateway.core.Response response) {
         MimeHeaders headers = client.getCoyoteResponse().getMimeHeaders();
         response.headers().forEach((name, value) -> {
             if (!OWNED.contains(name.toLowerCase(Locale.ROOT))) {
                 headers.addValue(name).setString(value);
             }
         });
-        length(response, method, framing);
-        if (!keepAlive) {
-            headers.addValue("Connection").setString("close");
-        }
+        return headers;
     }
 
     /** HEAD tells the length that GET would have; nobody else tells one without a body. */
@@ -62,6 +67,17 @@ final class Reply {
                 == Framing.Kind.LENGTH) {
             client.setContentLengthLong(response.bodyFraming("GET").length());
         }
+    }
+
+    /** Prepares the answer that switches protocols; Tomcat starts the tunnel after it. */
+    Tunnel tunnel(wirespeed.gateway.core.Response response, String protocol)
+            throws IOException, jakarta.servlet.ServletException {
+        status = 101;
+        isWritten = true;
+        MimeHeaders headers = copied(response);
+        headers.addValue("Upgrade").setString(protocol);
+        headers.addValue("Connection").setString("upgrade");
+        return client.getRequest().upgrade(Tunnel.class);
     }
 
     void write(byte[] bytes, int count) throws ClientFailure {
