@@ -105,12 +105,13 @@ def tools(arguments):
         "bombardier": lambda c, d, close, url:
             ["bombardier", "-l", f"-c{c}", f"-d{d}s", *close_field(close), url],
         "hey": lambda c, d, close, url:
-            ["hey", f"-c{c}", f"-z{d}s", *(["-disable-keepalive"] if close else []), url],
+            ["hey", "-c", str(c), "-z", f"{d}s", *(["-disable-keepalive"] if close else []), url],
         "fortio": lambda c, d, close, url:
             ["fortio", "load", "-qps=0", f"-c={c}", f"-t={d}s",
              *(["-keepalive=false"] if close else []), url],
     }
-    wanted = arguments.tools.split(",") if arguments.tools else list(known)
+    peers = arguments.tools.split(",") if arguments.tools else list(known)
+    wanted = ["wirespeed-load", *(name for name in peers if name != "wirespeed-load")]
     here = [name for name in wanted if name == "wirespeed-load" or shutil.which(name)]
     absent = [name for name in wanted if name not in here]
     if absent:
@@ -195,7 +196,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--load", default="target/release/wirespeed-load")
     parser.add_argument("--cell", action="append", help=f"one of {', '.join(CELLS)}, or like them")
-    parser.add_argument("--tools", help="names, separated by commas")
+    parser.add_argument("--tools", help="names beside wirespeed-load, separated by commas")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--json", help="write every run to this file")
