@@ -34,7 +34,7 @@ def find(name: str, folders: list[Path]) -> Path:
     for folder in folders:
         if (folder / f"{name}.toml").is_file():
             return folder / f"{name}.toml"
-    known = sorted(p.stem for folder in folders for p in folder.glob("*.toml"))
+    known = sorted({p.stem for folder in folders for p in folder.glob("*.toml")})
     near = difflib.get_close_matches(name, known, 1)
     hint = (
         f"did you mean {near[0]!r}?" if near else f"shipped recipes: {', '.join(known) or 'none'}"

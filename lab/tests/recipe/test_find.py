@@ -1,0 +1,18 @@
+"""A recipe is found by path or by name; a wrong name is answered with the right ones."""
+
+import pytest
+
+from wirespeed.errors import InputError
+from wirespeed.recipe import read
+
+
+def test_a_recipe_that_two_folders_hold_is_named_once(tmp_path):
+    (tmp_path / "netty.toml").touch()
+    with pytest.raises(InputError, match="shipped recipes: netty$"):
+        read.find("zzz", [tmp_path, tmp_path])
+
+
+def test_a_near_name_is_suggested(tmp_path):
+    (tmp_path / "netty.toml").touch()
+    with pytest.raises(InputError, match="did you mean 'netty'"):
+        read.find("nety", [tmp_path])
