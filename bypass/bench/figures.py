@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""Pairs, proxy, round trip, half acceleration and Netty: kernel and accelerated by turns, as ratios.
+
+    bypass/bench/figures.py CELL... [--rounds 5] [--seconds 1] [--java PATH]
+
+Cells: `pairs` (server and generator share a core: one pair, then one on every core), `proxy` (nginx or
+gateway-netty between generator and origin), `roundtrip` (one connection, p50), `half` (one end
+preloaded, the other on the kernel), `netty-nio`, `netty-epoll`. Servers run on core 0, the generator on
+core 1, idle states held off. Prints Markdown with the medians of all rounds. `nginx.sh` has the plain
+nginx cells. Standard library only; needs nginx, wrk and the release build.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RELEASE = ROOT / "target" / "release"
+BODY = "x" * 1024
+WEB = """
+worker_processes 1; daemon off; pid {folder}/{port}.pid; error_log {folder}/error.log crit;
+events {{ worker_connections 4096; accept_mutex off; }}
+http {{
+  access_log off; keepalive_requests 1000000000;
+  upstream origin {{ server 127.0.0.1:{origin}; keepalive 256; keepalive_requests 1000000000; }}
+  server {{
+    listen 127.0.0.1:{port};
+    location = /0 {{ return 200 ""; }}
+    location = /1024 {{ default_type text/plain; return 200 "{body}"; }}
+    location /proxied {{ proxy_pass http://origin/1024; proxy_http_version 1.1; proxy_set_header Connection ""; }}
+  }}
+}}
+"""
+
+
+def port_that_is_free():
+    """A port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def await_listener(port, process):
+    """Returns when `port` answers; ends the bench when the server has ended."""
+    for _ in range(600):
+        if process.poll() is not None:
+            sys.exit(f"figures.py: {process.args[:8]} ended with {process.returncode}")
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    sys.exit(f"figures.py: nothing listens on port {port} after 30 s")
+
+
+class Bench:
+    """Starts servers and generators on a stack: None is the kernel, else the name of a profile."""
+
+    def __init__(self, options, folder):
+        self.options, self.folder = options, folder
+
+    def command(self, stack, core, words):
+        """The command line that runs `words` on `core` over `stack`."""
+        launcher = [] if stack is None else [str(RELEASE / "bypass"), "run", "-p", stack, "--"]
+        return ["taskset", "-c", str(core), *launcher, *map(str, words)]
+
+    @contextmanager
+    def server(self, stack, core, port, words):
+        """A server that listens on `port` as long as the block lasts."""
+        process = subprocess.Popen(self.command(stack, core, words), stdout=subprocess.DEVNULL)
+        try:
+            await_listener(port, process)
+            time.sleep(0.2)
+            yield port
+        finally:
+            process.terminate()
+            process.wait()
+
+    def nginx(self, stack, core, origin=9):
+        """nginx with one worker; /proxied goes to `origin`."""
+        port = port_that_is_free()
+        config = Path(self.folder, f"{port}.conf")
+        config.write_text(WEB.format(folder=self.folder, port=port, origin=origin, body=BODY))
+        words = [shutil.which("nginx") or "/usr/sbin/nginx", "-c", config, "-e", f"{self.folder}/error.log"]
+        return self.server(stack and f"nginx-{stack}", core, port, words)
+
+    def java(self, stack, core, jar, arguments):
+        """One of our Java servers; `{port}` in its arguments is its port."""
+        port = port_that_is_free()
+        flags = ["-Xms256m", "-Xmx256m", "-XX:+UseSerialGC"]
+        arguments = [str(word).format(port=port) for word in arguments]
+        words = [self.options.java, *flags, "-jar", ROOT / "servers" / jar / "target" / f"{jar}.jar", *arguments]
+        return self.server(stack and f"nettyio-{stack}", core, port, words)
+
+    def wrk(self, stack, core, port, path, connections=50, seconds=None):
+        """A running wrk; `requests_per_second` waits for it."""
+        seconds = seconds or self.options.seconds
+        words = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", f"http://127.0.0.1:{port}/{path}"]
+        return subprocess.Popen(self.command(stack, core, words), stdout=subprocess.PIPE, text=True)
+
+
+def requests_per_second(wrk):
+    """What a run of wrk says; a run with errors ends the bench."""
+    out = wrk.communicate()[0]
+    if "Socket errors" in out or "Non-2xx" in out or "Requests/sec" not in out:
+        sys.exit(f"figures.py: wrk failed:\n{out}")
+    return float(re.search(r"Requests/sec:\s+([\d.]+)", out)[1])
+
+
+def client_profile(stack):
+    """The generator spins where it has its core alone, and shares it where the servers do."""
+    return stack and {"performance": "wrk", "balanced": "nginx-balanced"}[stack]
+
+
+def pairs(bench):
+    """nginx and wrk on one core: one pair, and one on every core. The balanced profile on both ends."""
+    for stack in (None, "balanced"):
+        for cores in (1, os.cpu_count()):
+            with ExitStack() as servers:
+                ports = [servers.enter_context(bench.nginx(stack, core)) for core in range(cores)]
+                runs = [bench.wrk(client_profile(stack), core, port, "0") for core, port in enumerate(ports)]
+                yield f"{cores} pair{'s' * (cores > 1)}, 0 KB", stack, sum(map(requests_per_second, runs))
+
+
+def proxy(bench):
+    """generator → proxy → nginx; generator and origin share core 1, the proxy has core 0."""
+    for stack in (None, *bench.options.profiles):
+        shared = stack and "balanced"
+        with bench.nginx(shared, 1) as origin:
+            with bench.nginx(stack, 0, origin) as port:
+                run = bench.wrk(client_profile(shared), 1, port, "proxied")
+                yield "nginx proxy, 1 KiB", stack, requests_per_second(run)
+            gateway = ["--listen", "127.0.0.1:{port}", "--origin", f"127.0.0.1:{origin}", "--threads", "1"]
+            with bench.java(stack, 0, "gateway-netty", gateway) as port:
+                requests_per_second(bench.wrk(client_profile(shared), 1, port, "1024", seconds=bench.options.warmup))
+                run = bench.wrk(client_profile(shared), 1, port, "1024")
+                yield "gateway-netty, 1 KiB", stack, requests_per_second(run)
+
+
+def roundtrip(bench):
+    """One connection: the median response time in µs."""
+    for stack in (None, *bench.options.profiles):
+        with bench.nginx(stack, 0) as port:
+            result = Path(bench.folder, "roundtrip.json")
+            words = [RELEASE / "wirespeed-load", "-t1", "-c1", f"-d{bench.options.seconds}s", "--json", result]
+            command = bench.command(client_profile(stack), 1, [*words, f"http://127.0.0.1:{port}/0"])
+            subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+            quantiles = json.loads(result.read_text())["latency"]["service"]["quantiles"]
+            yield "p50 of one connection, µs", stack, quantiles["0.5"] / 1000
+
+
+def half(bench):
+    """One end preloaded and the other not: traffic stays on the kernel."""
+    for name, server, client in (("neither end", None, None), ("server preloaded", "performance", None),
+                                 ("client preloaded", None, "performance")):
+        with bench.nginx(server, 0) as port:
+            for path in ("0", "1024"):
+                run = bench.wrk(client_profile(client), 1, port, path)
+                yield f"{len(BODY) if path != '0' else 0} B on the kernel", name, requests_per_second(run)
+
+
+def netty(bench, transport):
+    """The Netty http-server with a payload of 128 B."""
+    for stack in (None, *bench.options.profiles):
+        arguments = ["--host", "127.0.0.1", "--port", "{port}", "--payload", 128, "--transport", transport, "--threads", 1]
+        with bench.java(stack, 0, "http-server", arguments) as port:
+            requests_per_second(bench.wrk(client_profile(stack), 1, port, "128", seconds=bench.options.warmup))
+            yield f"Netty {transport}, 128 B", stack, requests_per_second(bench.wrk(client_profile(stack), 1, port, "128"))
+
+
+CELLS = {"pairs": pairs, "proxy": proxy, "roundtrip": roundtrip, "half": half,
+         "netty-nio": lambda bench: netty(bench, "nio"), "netty-epoll": lambda bench: netty(bench, "epoll")}
+
+
+def show(name, figures):
+    """One Markdown table: medians, and their ratio to the first stack's."""
+    stacks = list(dict.fromkeys(stack for _, stack in figures))
+    labels = [stack or "kernel" for stack in stacks]
+    print(f"\n**{name}**\n\n| case | " + " | ".join(labels) + " | " + " | ".join(f"{label} ×" for label in labels[1:]) + " |")
+    print("|" + "---|" * (2 * len(stacks)))
+    for case in dict.fromkeys(case for case, _ in figures):
+        medians = [statistics.median(figures[case, stack]) for stack in stacks]
+        cells = [f"{median:,.0f}" if median >= 100 else f"{median:.1f}" for median in medians]
+        ratios = [f"{median / medians[0]:.2f}" for median in medians[1:]]
+        print(f"| {case} | " + " | ".join(cells + ratios) + " |")
+
+
+def show_scaling(figures):
+    """How many times one pair's rate all pairs reach together."""
+    for stack in dict.fromkeys(stack for _, stack in figures):
+        one, many = (statistics.median(values) for (_, other), values in figures.items() if other == stack)
+        print(f"\nScaling of {stack or 'kernel'}: {many / one:.2f}")
+
+
+def hold_idle_states():
+    """Keeps idle cores awake, for both stacks, until the process ends."""
+    try:
+        os.write(os.open("/dev/cpu_dma_latency", os.O_WRONLY), struct.pack("i", 0))
+        return "held"
+    except OSError:
+        return "free"
+
+
+def read_options():
+    """The command line; bad names and missing builds end with 2."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cells", nargs="+", choices=CELLS, metavar="CELL")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=1, help="length of a window (wrk: whole seconds)")
+    parser.add_argument("--warmup", type=int, default=5, help="seconds for a JVM before its window")
+    parser.add_argument("--profiles", nargs="+", default=["performance"], choices=["performance", "balanced"])
+    parser.add_argument("--java", default="java")
+    options = parser.parse_args()
+    if not (RELEASE / "bypass").exists():
+        parser.error("no release build of bypass: run ./wirespeed build bypass load")
+    return options
+
+
+def main():
+    """Runs every cell in rounds and prints its table."""
+    options = read_options()
+    print(f"idle states {hold_idle_states()}, {options.rounds} rounds of {options.seconds} s, kernel {os.uname().release}")
+    for name in options.cells:
+        figures = defaultdict(list)
+        with tempfile.TemporaryDirectory(prefix="bypass-figures-") as folder:
+            for _ in range(options.rounds):
+                for case, stack, value in CELLS[name](Bench(options, folder)):
+                    figures[case, stack].append(value)
+        show(name, figures)
+        if name == "pairs":
+            show_scaling(figures)
+
+
+if __name__ == "__main__":
+    main()
