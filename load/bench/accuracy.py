@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Is the schedule kept, and what does a connection cost?
 
-1. A constant rate of half of what one core can do: requests sent and answered against what was due.
-2. Send times out of a packet capture (the kernel's timestamps, not ours) against the schedule k/R.
-3. Resident memory with 10,000 connections, beside wrk's.
+1. rate: half of what one core can do; requests sent and answered against what was due.
+2. wire: the same rate, and the send times out of a packet capture (the kernel's timestamps, not
+   ours) against the schedule k/R.
+3. memory: resident memory with 10,000 connections, beside wrk's.
 
-    load/bench/accuracy.py --load target/release/wirespeed-load
+    load/bench/accuracy.py --load target/release/wirespeed-load --part wire --seconds 60
 """
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -18,9 +20,13 @@ import struct
 import subprocess
 import tempfile
 import time
+from array import array
 from pathlib import Path
 
 from compare import Server, hold_idle_states
+
+SNAPPED_BYTES = 16
+MEMORY_FOLDER = "/dev/shm"
 
 
 def result_of(load, *options):
@@ -31,32 +37,61 @@ def result_of(load, *options):
         return json.loads(Path(file.name).read_text())
 
 
-def half_capacity(load, url, length):
-    """The rate over `length` seconds at half of the capacity just measured."""
+def half_capacity(load, url):
+    """Half of the rate that a closed loop has just reached."""
     capacity = result_of(load, "-t1", "-c50", "-d2s", url)["rps"]
-    rate = round(capacity / 2)
+    print(f"capacity {capacity:.0f}/s, half of it {round(capacity / 2)}/s")
+    return round(capacity / 2)
+
+
+def at_rate(load, url, rate, length):
+    """A run at a rate, as the generator itself and its answers tell it."""
     result = result_of(load, "-t1", "-c50", f"-d{length}s", f"-R{rate}", url)
     totals, times = result["totals"], result["latency"]
-    print(f"capacity {capacity:.0f}/s; at {rate}/s for {length} s:")
-    print(f"  due {totals['due']}, sent {totals['sent']}, answered {totals['completed']}; "
-          f"rate off by {(result['rps'] / rate - 1) * 100:+.4f} %")
+    print(f"{rate}/s for {length} s: due {totals['due']}, sent {totals['sent']}, answered "
+          f"{totals['completed']}; rate off by {(result['rps'] / rate - 1) * 100:+.4f} %")
     print(f"  lateness by its own clock: p50 {times['lateness']['quantiles']['0.5'] / 1e3:.1f} us, "
           f"p99 {times['lateness']['quantiles']['0.99'] / 1e3:.1f} us, "
           f"max {times['lateness']['max'] / 1e3:.0f} us")
     seconds = [second["completed"] / rate - 1 for second in result["seconds"]]
-    print(f"  worst second: {max(seconds, key=abs) * 100:+.3f} %")
+    print(f"  worst second: {max(seconds, key=abs) * 100:+.3f} %; "
+          f"warnings: {[warning['id'] for warning in result['warnings']]}", flush=True)
+
+
+@contextlib.contextmanager
+def capture(port):
+    """Captures the packets that carry requests; yields the file and, in the end, the drops."""
+    folder = MEMORY_FOLDER if Path(MEMORY_FOLDER).is_dir() else None
+    with tempfile.NamedTemporaryFile(suffix=".pcap", dir=folder) as file:
+        process = subprocess.Popen(
+            ["taskset", "-c", "0", shutil.which("tcpdump"), "-i", "lo", "-s", str(SNAPPED_BYTES),
+             "-w", file.name, "--time-stamp-precision=nano", "-B", "65536", "-Z", "root",
+             f"dst port {port} and tcp[tcpflags] & tcp-push != 0"],
+            stderr=subprocess.PIPE, text=True)
+        process.stderr.readline()
+        seen = {"file": file.name, "dropped": None}
+        try:
+            yield seen
+        finally:
+            # the last block of the ring is handed over after a second
+            time.sleep(2)
+            process.terminate()
+            told = process.communicate()[1]
+            dropped = re.search(r"(\d+) packets? dropped by kernel", told)
+            seen["dropped"] = int(dropped.group(1)) if dropped else None
+            seen["times"] = packet_times(file.name)
 
 
 def packet_times(path):
-    """Timestamps of a capture file in seconds."""
-    data = Path(path).read_bytes()
-    nanoseconds = struct.unpack("<I", data[:4])[0] == 0xA1B23C4D
-    offset, times = 24, []
-    while offset + 16 <= len(data):
-        seconds, fraction, length, _ = struct.unpack_from("<IIII", data, offset)
-        times.append(seconds + fraction / (1e9 if nanoseconds else 1e6))
-        offset += 16 + length
-    return times
+    """Timestamps of a capture file in seconds from its first packet, in order."""
+    data = memoryview(Path(path).read_bytes())[24:]
+    record = struct.Struct(f"<II8x{SNAPPED_BYTES}x")
+    whole = len(data) // record.size * record.size
+    first, times = None, array("d")
+    for seconds, nanoseconds in record.iter_unpack(data[:whole]):
+        first = seconds if first is None else first
+        times.append(seconds - first + nanoseconds / 1e9)
+    return sorted(times)
 
 
 def on_the_wire(load, server, rate, length):
@@ -64,26 +99,18 @@ def on_the_wire(load, server, rate, length):
     if not shutil.which("tcpdump"):
         print("tcpdump is not installed: no send times from packets")
         return
-    with tempfile.NamedTemporaryFile(suffix=".pcap") as file:
-        capture = subprocess.Popen(
-            ["taskset", "-c", "0", "tcpdump", "-q", "-i", "lo", "-s", "64", "-w", file.name,
-             "--time-stamp-precision=nano", "-B", "65536",
-             f"dst port {server.port} and tcp[tcpflags] & tcp-push != 0"],
-            stderr=subprocess.DEVNULL)
-        time.sleep(1)
-        result_of(load, "-t1", "-c50", f"-d{length}s", f"-R{rate}",
-                  f"http://127.0.0.1:{server.port}/0")
-        time.sleep(0.5)
-        capture.terminate()
-        capture.wait()
-        times = sorted(packet_times(file.name))
+    with capture(server.port) as seen:
+        at_rate(load, f"http://127.0.0.1:{server.port}/0", rate, length)
+    times = seen["times"]
     late = [at - number / rate for number, at in enumerate(times)]
     zero = min(late)
     late = sorted(lateness - zero for lateness in late)
     at = [late[int(len(late) * share)] * 1e6 for share in (0.5, 0.99, 0.999)]
-    print(f"send times on the wire at {rate}/s for {length} s: {len(times)} packets of "
-          f"{rate * length} due; late by p50 {at[0]:.1f} us, p99 {at[1]:.1f} us, "
-          f"p99.9 {at[2]:.1f} us, max {late[-1] * 1e6:.0f} us")
+    measured = (len(times) - 1) / (times[-1] - times[0])
+    print(f"  on the wire: {len(times)} packets of {rate * length} due, {seen['dropped']} lost by "
+          f"the capture; rate off by {(measured / rate - 1) * 100:+.4f} %; sent late by "
+          f"p50 {at[0]:.1f} us, p99 {at[1]:.1f} us, p99.9 {at[2]:.1f} us, "
+          f"max {late[-1] * 1e6:.0f} us", flush=True)
 
 
 def memory(command, pattern=r"VmRSS:\s+(\d+)"):
@@ -114,20 +141,23 @@ def connections(load, url):
 
 
 def main():
-    """All three."""
+    """The parts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--load", default="target/release/wirespeed-load")
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--rate", type=int, help="requests/s in place of half the capacity")
     parser.add_argument("--part", choices=["rate", "wire", "memory"], action="append")
     arguments = parser.parse_args()
     parts = arguments.part or ["rate", "wire", "memory"]
     hold_idle_states()
     with Server() as server:
         url = f"http://127.0.0.1:{server.port}/0"
+        timed = {"rate", "wire"} & set(parts)
+        rate = arguments.rate or (timed and half_capacity(arguments.load, url))
         if "rate" in parts:
-            half_capacity(arguments.load, url, arguments.seconds)
+            at_rate(arguments.load, url, rate, arguments.seconds)
         if "wire" in parts:
-            on_the_wire(arguments.load, server, 10_000, 10)
+            on_the_wire(arguments.load, server, rate, arguments.seconds)
         if "memory" in parts:
             subprocess.run(["prlimit", f"--pid={os.getpid()}", "--nofile=40000"],
                            check=False)
