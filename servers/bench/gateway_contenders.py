@@ -1,0 +1,178 @@
+"""The gateways that gateway.py compares, and those that are given to it: commands, files, start.
+
+A contender of your own is a table in a TOML file (`--contenders FILE`), its name the table's:
+
+  [zuul2]
+  command = "{java} -Xmx1g -cp /opt/zuul2/* Main --config {folder}/zuul.properties"
+  kind = "jvm"                     # is warmed for --warm seconds; "native" (the default) for 1 s
+  settle-seconds = 10              # longest wait until it answers on its port; 30 by default
+  [zuul2.files]                    # written into {folder} before the start
+  "zuul.properties" = "server.port={port}\\nbackend=127.0.0.1:{origin}\\n"
+  [zuul2.env]
+  JAVA_OPTS = "-server"
+
+In all of these {port} is where it has to listen, {origin} the origin's port (both on 127.0.0.1),
+{folder} a folder of its own and {java} the Java of --java. Other braces are written twice.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SERVERS = Path(__file__).resolve().parent.parent
+# Below the range of ephemeral ports, where any client may sit.
+PORT_FIRST = 22001
+NGINX = """
+worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/nginx.err;
+worker_rlimit_nofile 65536;
+events {{ worker_connections 20000; }}
+http {{
+  access_log off; keepalive_timeout 300s; keepalive_requests 10000000;
+  client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
+  uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+  upstream o {{ server 127.0.0.1:{origin}; keepalive 2048; keepalive_requests 10000000; }}
+  server {{ listen 127.0.0.1:{port} backlog=4096;
+    location / {{ proxy_pass http://o; proxy_http_version 1.1;
+      proxy_set_header Connection ""; HEADERS }} }}
+}}
+"""
+# What the gateway adds by default, added by nginx, too: the same work.
+NGINX_HEADERS = """proxy_set_header Host $host; proxy_set_header X-Forwarded-For $remote_addr;
+      proxy_set_header X-Forwarded-Proto $scheme; proxy_set_header X-Forwarded-Host $host;
+      proxy_set_header Via "1.1 nginx";"""
+HAPROXY = """
+global
+  nbthread 1
+  maxconn 9000
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 300s
+  timeout server 300s
+  option http-keep-alive
+  http-reuse always
+frontend f
+  bind 127.0.0.1:{port} backlog 4096
+  default_backend b
+backend b
+  server o 127.0.0.1:{origin} pool-max-conn 4096 pool-purge-delay 3600s
+"""
+
+
+@dataclass
+class Contender:
+    """One gateway: how it is started and how long it has to be warmed."""
+
+    name: str
+    command: str
+    kind: str = "native"
+    settle_s: float = 30
+    files: dict = field(default_factory=dict)
+    env: dict = field(default_factory=dict)
+    port: int = 0
+    process: subprocess.Popen = None
+
+    def start(self, java, origin, folder, core, log):
+        folder.mkdir()
+        places = {"port": self.port, "origin": origin, "folder": folder, "java": java}
+        for name, text in self.files.items():
+            (folder / name).write_text(text.format(**places))
+        command = [word.format(**places) for word in shlex.split(self.command)]
+        env = {name: text.format(**places) for name, text in self.env.items()}
+        self.process = subprocess.Popen(["taskset", "-c", str(core), *command], stdout=log,
+                                        stderr=log, env={**os.environ, **env}, cwd=folder,
+                                        start_new_session=True)
+
+
+def jvm_flags(file, java):
+    """The flags of a jvm.options that this Java knows."""
+    text = subprocess.run([java, "-version"], capture_output=True, text=True).stderr
+    major = int(text.split('"')[1].split(".")[0])
+    flags = []
+    for line in file.read_text().splitlines():
+        least, _, rest = line.strip().rpartition("+: ")
+        if line.strip() and not line.startswith("#") and (not least or major >= int(least)):
+            flags.append(rest)
+    return flags
+
+
+def ours(module, java, flags, *arguments, options="jvm.options"):
+    """A gateway of this repository."""
+    return shlex.join([java, *jvm_flags(SERVERS / module / options, java), *flags, "-jar",
+                       str(SERVERS / module / "target" / f"{module}.jar")]) \
+        + " --listen 127.0.0.1:{port} --origin 127.0.0.1:{origin}" \
+        + " --set limits.in-flight=100000 " + shlex.join(arguments)
+
+
+def nginx(headers):
+    found = shutil.which("nginx") or "/usr/sbin/nginx"
+    return {"command": f"{found} -c {{folder}}/nginx.conf",
+            "files": {"nginx.conf": NGINX.replace("HEADERS", headers)}}
+
+
+def haproxy():
+    found = shutil.which("haproxy") or "/usr/sbin/haproxy"
+    return {"command": f"{found} -f {{folder}}/haproxy.cfg", "files": {"haproxy.cfg": HAPROXY}}
+
+
+def transport(name):
+    return lambda java, flags: ours("gateway-netty", java, flags, "--threads", "1",
+                                    "--transport", name)
+
+
+def small(java, flags):
+    # glibc keeps an arena a thread, and gives nothing of it back.
+    return shlex.join(["env", "MALLOC_ARENA_MAX=1"]) + " " + ours(
+        "gateway-netty", java, flags, "--threads", "1", options="jvm-small.options")
+
+
+OURS = {
+    "netty": transport("epoll"), "netty-nio": transport("nio"),
+    "netty-io_uring": transport("io_uring"), "netty-small": small,
+    "tomcat": lambda java, flags: ours("gateway-tomcat", java, flags, "--threads", "platform"),
+    "tomcat-virtual": lambda java, flags: ours("gateway-tomcat", java, flags,
+                                               "--threads", "virtual"),
+}
+OTHERS = {"nginx": lambda: nginx(""), "nginx-headers": lambda: nginx(NGINX_HEADERS),
+          "haproxy": haproxy}
+
+
+def of_name(name, java):
+    """nginx, haproxy, or one of ours with @25 for the second Java and +FLAG for more JVM flags."""
+    kind, *flags = name.split("+")
+    kind, _, major = kind.partition("@")
+    if kind in OTHERS:
+        return Contender(name, **OTHERS[kind]())
+    if kind not in OURS:
+        raise SystemExit(f"no gateway {kind}: there are {', '.join([*OTHERS, *OURS])}, and those"
+                         " of --contenders FILE")
+    own = os.environ.get("JAVA" + major) if major else java
+    if not own:
+        raise SystemExit(f"{name}: set the environment variable JAVA{major} to that java")
+    return Contender(name, OURS[kind](own, flags), kind="jvm")
+
+
+def of_file(file):
+    """The contenders of a TOML file, as this module's text describes it."""
+    found = {}
+    for name, table in tomllib.loads(file.read_text()).items():
+        unknown = set(table) - {"command", "kind", "settle-seconds", "files", "env"}
+        if unknown or "command" not in table:
+            raise SystemExit(f"{file}: [{name}] needs a command and knows nothing of "
+                             f"{', '.join(sorted(unknown)) or 'none'}")
+        settle = table.pop("settle-seconds", 30)
+        found[name] = Contender(name, settle_s=settle, **table)
+    return found
+
+
+def chosen(names, files, java):
+    """The contenders with these names, each with a port of its own."""
+    given = {name: own for file in files for name, own in of_file(file).items()}
+    contenders = [given.get(name) or of_name(name, java) for name in names]
+    for at, contender in enumerate(contenders):
+        contender.port = PORT_FIRST + at
+    return contenders
