@@ -31,3 +31,11 @@ def test_pauses_by_clock(tmp_path):
 
 def test_no_log_is_no_answer(tmp_path):
     assert gc.of_window(tmp_path / "none", 0.0, 0, S) is None
+
+
+def test_each_pause_has_its_instant(tmp_path):
+    log = tmp_path / "gc.log"
+    log.write_text(CLOCK)
+    noon = 1795262400
+    assert gc.pauses(log, 0.0) == [(int((noon + 1.5) * S), 2.5), ((noon + 5) * S, 2.5)]
+    assert gc.pauses(tmp_path / "none", 0.0) is None

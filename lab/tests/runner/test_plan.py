@@ -216,3 +216,19 @@ def test_quickstart_takes_less_than_three_minutes_on_two_cores():
     )
     schedule = plan.make(recipe, recipe_place, plan.Wishes(seed=1))
     assert schedule.seconds < 180
+
+
+def test_a_ceiling_cell_runs_without_its_server_and_no_other_may():
+    recipe = recipe_of({"server": [0, 1]}, ceiling={"server": 0})
+    counted = [recipe.process[0].model_copy(update={"count": "{server}"}), recipe.process[1]]
+    recipe = recipe.model_copy(update={"process": counted})
+    assert [sorted(cell.cores) for cell in made(recipe).cells] == [["gen-0"], ["app-0", "gen-0"]]
+    open_plan = recipe.plan.model_copy(update={"ceiling": {}})
+    with pytest.raises(RecipeError, match="not a count of processes"):
+        made(recipe.model_copy(update={"plan": open_plan}))
+
+
+def test_a_budget_keeps_the_least_warm_up_of_the_recipe():
+    recipe = recipe_of({"payload": [1]}, warmup="60s", warmup_least="6s", step_warmup="500ms")
+    times = made(recipe, budget_s=70.0).times
+    assert (times.warmup_s >= 6.0, times.step_warmup_s, times.warmup_least_s) == (True, 0.5, 6.0)

@@ -23,18 +23,27 @@ class Collections:
 
 
 def of_window(log: Path, jvm_start_s: float, start_ns: int, length_ns: int) -> Collections | None:
-    """Pauses that ended in the window. Logs with wall clock are exact; uptime needs the start."""
+    """Pauses that ended in the window; None without a log."""
+    found = pauses(log, jvm_start_s)
+    if found is None:
+        return None
+    inside = [ms for at_ns, ms in found if start_ns <= at_ns <= start_ns + length_ns]
+    return Collections(len(inside), sum(inside))
+
+
+def pauses(log: Path, jvm_start_s: float) -> list[tuple[int, float]] | None:
+    """(end in Unix ns, ms) of each pause. A wall clock is exact; uptime needs the start."""
     try:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:
         return None
-    pauses = []
+    found = []
     for line in lines:
         match = _PAUSE.search(line)
         at_s = _instant(line, jvm_start_s) if match else None
-        if match and at_s is not None and start_ns / 1e9 <= at_s <= (start_ns + length_ns) / 1e9:
-            pauses.append(float(match[1]))
-    return Collections(len(pauses), sum(pauses))
+        if match and at_s is not None:
+            found.append((int(at_s * 1e9), float(match[1])))
+    return found
 
 
 def _instant(line: str, jvm_start_s: float) -> float | None:

@@ -17,9 +17,9 @@ _ANSWER_S = 10.0
 IDENTITY = ("cpu_model", "cores", "kernel", "memory_mib")
 
 
-def facts(host: Host, search_path: str) -> dict[str, Any]:
+def facts(host: Host, search_path: str, java: str = "java") -> dict[str, Any]:
     versions = {
-        "java": ["java", "-version"],
+        "java": [java, "-version"],
         "nginx": ["nginx", "-v"],
         "rustc": ["rustc", "--version"],
         "wrk": ["wrk", "-v"],

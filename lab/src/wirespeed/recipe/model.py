@@ -55,8 +55,11 @@ class Plan(Strict):
     repeat: int = Field(5, ge=1, le=REPEAT_MAX)
     order: Literal["interleaved", "blocked"] = "interleaved"
     baseline: dict[Name, Scalar] = {}
+    ceiling: dict[Name, Scalar] = {}  # cells without the server: what the rest can do
     settle: Seconds = 0.0
     warmup: Seconds = 3.0
+    warmup_least: Seconds = 2.0  # a JVM below this is still being compiled
+    step_warmup: Seconds = 0.25  # before each window: connections open, buffers fill
     duration: Seconds = 10.0
     cooldown: Seconds = 0.0
     restart: str = "trial"

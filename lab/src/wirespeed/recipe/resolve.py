@@ -28,6 +28,7 @@ class Place:
     site: Site = field(default_factory=Site)
     run_dir: str = "run-directory"
     run_tmp: str = "temporary-directory"
+    java: str = "java"
     java_major: int = 17
     duration_s: float | None = None
     warmup_s: float | None = None
@@ -89,9 +90,15 @@ class Resolver:
 
     def count(self, process: Process) -> int:
         value = self._value(f"process.{process.name}.count", process.count, process)
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= COUNT_MAX:
+        least = 0 if process.role == "server" and self._is_ceiling() else 1
+        is_count = isinstance(value, int) and not isinstance(value, bool)
+        if not is_count or not least <= value <= COUNT_MAX:
             self._fail(f"process.{process.name}.count", f"{value!r} is not a count of processes")
         return int(value)
+
+    def _is_ceiling(self) -> bool:
+        """Whether the recipe measures this cell without its server."""
+        return bool(self.recipe.plan.ceiling) and self.cell.matches(self.recipe.plan.ceiling)
 
     def workers(self, process: Process) -> int | None:
         if not process.pin or process.pin.workers is None:
@@ -111,12 +118,20 @@ class Resolver:
 
     def unmet(self) -> str:
         """What a process requires of this machine and does not get; empty when all is there."""
+        for name, java in self.javas().items():
+            if java > self.place.java_major:
+                return f"{name} needs Java {java}, here is Java {self.place.java_major}"
+        return ""
+
+    def javas(self) -> dict[str, int]:
+        """The least Java of each process that asks for one."""
+        found = {}
         for process in self.recipe.process:
             key = f"process.{process.name}.requires.java"
             java = self._value(key, process.requires.java, process)
-            if isinstance(java, int) and java > self.place.java_major:
-                return f"{process.name} needs Java {java}, here is Java {self.place.java_major}"
-        return ""
+            if isinstance(java, int):
+                found[process.name] = java
+        return found
 
     def stacks(self) -> list[Stack]:
         """Every stack that a process of this cell runs on."""
@@ -152,6 +167,8 @@ class Resolver:
         label = f"{process.name}-{index}"
         names = self._names(process, index, cores)
         argv = self._filled(f"{key}.argv", process.argv, names)
+        if argv[:1] == ["java"]:
+            argv[0] = self.place.java
         return Instance(
             name=process.name,
             index=index,

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from wirespeed.report import given, wording
+from wirespeed.report import given, headroom, wording
 from wirespeed.results.statistics import CONFIDENCE
 from wirespeed.results.summary import (
     LITTLE_RESIDUAL_MAX,
@@ -143,6 +143,7 @@ def warnings(summary: Summary) -> list[str]:
 def doubts(summary: Summary) -> list[str]:
     """Checks that any table should pass, and where this run does not."""
     return [
+        *headroom.sentences(summary),
         *_client_bound(summary),
         *_little(summary),
         *_superlinear(summary),

@@ -60,6 +60,7 @@ MEASURES = {
     "gc.pause_ms": Measure("GC pauses", "ms"),
     "gc.count": Measure("GC runs"),
     "gc.throughput": Measure("GC throughput", "%"),
+    "little_residual": Measure("Little residual", "%", 100.0),
 }
 LATENCY_MS_FROM_US = 5_000.0  # medians from 5 ms on are shown in ms
 

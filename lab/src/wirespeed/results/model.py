@@ -39,6 +39,7 @@ class RunPlan(_Record):
     warmup_s: float = 0.0
     duration_s: float = 0.0
     cooldown_s: float = 0.0
+    ceiling: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -366,11 +366,17 @@ def _gains_over_baseline(
     pairs = {}
     for cell in cells:
         base = by_axes.get(_identity({**cell.axes, axis: over}))
-        if base is not None and cell.axes.get(axis) != over:
+        if base is not None and cell.axes.get(axis) != over and not is_ceiling(run, cell):
             pairs[cell.key] = (cell, base)
     metric = str(run.metrics[0]["name"])
     gains = _judge(run, pairs, axis, metric, floors)
     return {(gain.cell.key, gain.base.key, metric): gain for gain in gains.values()}
+
+
+def is_ceiling(run: Run, cell: Cell) -> bool:
+    """Whether the cell has no server and shows what generator and origin can do alone."""
+    ceiling = run.plan.ceiling
+    return bool(ceiling) and all(cell.axes.get(axis) == value for axis, value in ceiling.items())
 
 
 def _judge(

@@ -15,7 +15,6 @@ from wirespeed.runner.cells import PlannedCell
 from wirespeed.units import duration_for_people
 
 DURATION_FLOOR_S = 1.0  # shorter windows lose the resource figures: /proc/stat counts in 10 ms
-WARMUP_FLOOR_S = 2.0  # a JVM below this is still being compiled
 _BISECTIONS = 30
 
 
@@ -27,18 +26,32 @@ class Times:
     warmup_s: float
     duration_s: float
     cooldown_s: float
+    warmup_least_s: float = 2.0
+    step_warmup_s: float = 0.25
 
     def scaled(self, share: float) -> Times:
         return Times(
             self.settle_s * share,
-            max(min(self.warmup_s, WARMUP_FLOOR_S), self.warmup_s * share),
+            max(min(self.warmup_s, self.warmup_least_s), self.warmup_s * share),
             max(min(self.duration_s, DURATION_FLOOR_S), self.duration_s * share),
             self.cooldown_s * share,
+            self.warmup_least_s,
+            self.step_warmup_s,
         )
 
     def rounded(self) -> Times:
         """Whole tenths: what a reader can type again."""
-        return Times(*(math.floor(value * 10) / 10 for value in vars(self).values()))
+        return replace(
+            self,
+            settle_s=_tenths(self.settle_s),
+            warmup_s=_tenths(self.warmup_s),
+            duration_s=_tenths(self.duration_s),
+            cooldown_s=_tenths(self.cooldown_s),
+        )
+
+
+def _tenths(seconds: float) -> float:
+    return math.floor(seconds * 10) / 10
 
 
 Estimate = Callable[[Sequence[PlannedCell], Times], float]

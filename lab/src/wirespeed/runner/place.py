@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 from wirespeed.recipe.model import Recipe, Site
 from wirespeed.recipe.resolve import Place
+from wirespeed.runner import java
 from wirespeed.runner.fit import role_cores
 
 LOOPBACK = "127.0.0.1"
-JAVA_MAJOR_UNKNOWN = 17  # what the servers are built for
 
 
 def root() -> Path:
@@ -27,14 +26,14 @@ def root() -> Path:
 
 def local(recipe: Recipe, recipe_file: Path, site: Site, checkout: Path) -> Place:
     cores = sorted(os.sched_getaffinity(0))
-    return Place(
+    here = Place(
         root=checkout,
         recipe_file=recipe_file,
         addresses=_addresses(site),
         role_cores=role_cores(recipe, site, cores),
         site=site,
-        java_major=java_major(),
     )
+    return java.chosen(recipe, here)
 
 
 def _addresses(site: Site) -> dict[str, str]:
@@ -43,16 +42,3 @@ def _addresses(site: Site) -> dict[str, str]:
         role: own.addr if isinstance(own.addr, str) and own.addr else LOOPBACK
         for role, own in roles.items()
     }
-
-
-def java_major() -> int:
-    """Read from the file beside the JVM: starting one to ask it costs a tenth of a second."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which(f"{home}/bin/java" if home else "java")
-    if not java:
-        return JAVA_MAJOR_UNKNOWN
-    release = Path(java).resolve().parent.parent / "release"
-    for line in release.read_text().splitlines() if release.exists() else ():
-        if line.startswith("JAVA_VERSION="):
-            return int(line.split('"')[1].split(".")[0])
-    return JAVA_MAJOR_UNKNOWN

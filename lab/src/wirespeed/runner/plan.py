@@ -22,7 +22,6 @@ STOP_S = 0.15
 TRIAL_S = 0.17
 WARMUP_OTHER_S = 0.6  # servers without a compiler need one short window
 FIT_MODES = ("strict", "share", "pairs")
-STEP_WARMUP_S = 0.25  # before each window: connections open, buffers fill
 SEED_MAX = 2**31
 
 
@@ -89,7 +88,9 @@ def arrange(recipe: Recipe, place: Place, cells: list[PlannedCell], wishes: Wish
     """Budget and order over cells whose state is known."""
     plan = recipe.plan
     repeat = wishes.repeat or plan.repeat
-    times = Times(plan.settle, plan.warmup, plan.duration, plan.cooldown)
+    times = Times(
+        plan.settle, plan.warmup, plan.duration, plan.cooldown, plan.warmup_least, plan.step_warmup
+    )
     thinned: list[str] = []
     guess = Guess(recipe, place, repeat)
     if wishes.budget_s is not None:
@@ -126,7 +127,7 @@ class Guess:
         return start + times.settle_s + warmup + STOP_S
 
     def trial_s(self, times: Times) -> float:
-        step = min(times.warmup_s, STEP_WARMUP_S)
+        step = min(times.warmup_s, times.step_warmup_s)
         return TRIAL_S + step + times.duration_s + times.cooldown_s
 
     def _is_compiled(self, planned: PlannedCell) -> bool:

@@ -149,10 +149,11 @@ def _describe(origin: Source, schedule: Schedule, run_dir: Path, host: Host) -> 
             times.warmup_s,
             times.duration_s,
             times.cooldown_s,
+            dict(recipe.plan.ceiling),
         ),
         thinned=schedule.thinned + ([NOISE_ACCEPTED] if schedule.accept_noise else []),
         fit=schedule.fit,
-        facts=machine.facts(host, SEARCH_PATH),
+        facts=machine.facts(host, SEARCH_PATH, schedule.place.java),
         axes=recipe.axis_values(),
         tables=[_plain(table) for table in recipe.table],
         metrics=[_plain(metric) for metric in recipe.metric],
@@ -188,7 +189,11 @@ def _schedule_of(run_dir: Path, run: Run, origin: Source) -> Schedule:
     lines = store.read_plan(run_dir)
     recipe = plans.with_values(origin.recipe, run.axes)
     where = place.local(recipe, origin.recipe_file, origin.site, origin.root)
-    times = Times(recipe.plan.settle, run.plan.warmup_s, run.plan.duration_s, run.plan.cooldown_s)
+    plan, done_s = recipe.plan, run.plan
+    times = Times(
+        plan.settle, done_s.warmup_s, done_s.duration_s, done_s.cooldown_s,
+        plan.warmup_least, plan.step_warmup,
+    )  # fmt: skip
     where = replace(where, duration_s=times.duration_s, warmup_s=times.warmup_s)
     known = {line.cell: _cell_of(line, recipe, where, run.fit) for line in lines}
     lives: dict[int, order.Life] = {}

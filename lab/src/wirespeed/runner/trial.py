@@ -21,7 +21,6 @@ from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.generate import Generated, generate
 from wirespeed.runner.judge import Evidence, Verdict, judge
 from wirespeed.runner.life import Life
-from wirespeed.runner.plan import STEP_WARMUP_S
 from wirespeed.runner.warm import warm
 
 SAMPLES_MIN = 5  # a window shorter than this many beats is sampled more often
@@ -64,7 +63,7 @@ def measure(life: Life, order: Order, memory: Memory) -> Trial:
             order.planned,
             order.folder,
             times.duration_s,
-            min(times.warmup_s, STEP_WARMUP_S),
+            min(times.warmup_s, times.step_warmup_s),
             beat_s(life, times.duration_s),
         )
         served = (before, proof.served(life))
@@ -169,15 +168,34 @@ class _Record:
         flat |= metrics.collections(self._collections(measured), measured.length_ns / 1e9)
         return metrics.is_finite(flat)
 
+    def _gc_logs(self) -> list[tuple[Path, float]]:
+        """(log, start of the JVM) of each server that is a JVM."""
+        return [
+            (jvm.gc_log(s.instance, self.life.folder), self.life.started_s[s.label])
+            for s in self.life.running
+            if s.instance.tool == "jvm" and s.instance.role == "server"
+        ]
+
     def _collections(self, measured: Window) -> list[gc.Collections]:
-        found = []
-        for started in self.life.running:
-            if started.instance.tool == "jvm" and started.instance.role == "server":
-                log = jvm.gc_log(started.instance, self.life.folder)
-                since = self.life.started_s[started.label]
-                one = gc.of_window(log, since, measured.start_unix_ns, measured.length_ns)
-                found += [one] if one else []
-        return found
+        found = [
+            gc.of_window(log, since, measured.start_unix_ns, measured.length_ns)
+            for log, since in self._gc_logs()
+        ]
+        return [one for one in found if one is not None]
+
+    def _samples(self, measured: Window) -> list[Sample]:
+        rows = window.series(
+            self.done.samples, measured.start_unix_ns, measured.length_ns, self.parts
+        )
+        logs = [gc.pauses(log, since) for log, since in self._gc_logs()]
+        pauses = [pause for log in logs if log is not None for pause in log]
+        samples, before_ns = [], measured.start_unix_ns
+        for t_ns, values in rows:
+            if any(log is not None for log in logs):
+                values["gc.pause_ms"] = sum(ms for at, ms in pauses if before_ns < at <= t_ns)
+            samples.append(Sample(t_ns, _rounded(values)))
+            before_ns = t_ns
+        return samples
 
     def _process(self, started: Started, usage: Usage | None) -> Process:
         state = self.done.state.get(started.label, {})
@@ -199,10 +217,7 @@ class _Record:
 
     def _write_files(self, measured: Window) -> None:
         folder = self.order.folder
-        rows = window.series(
-            self.done.samples, measured.start_unix_ns, measured.length_ns, self.parts
-        )
-        store.write_samples(folder, [Sample(t_ns, _rounded(values)) for t_ns, values in rows])
+        store.write_samples(folder, self._samples(measured))
         commands = [
             {
                 "process": started.label,

@@ -1,8 +1,8 @@
 """Warm-up by stability: short windows of the real load until the rate stands still, with a cap.
 
 Ten seconds of load do not always warm a JVM, and one second wastes nothing on NGINX. So servers
-with a compiler get at least WARMUP_FLOOR_S and then go on until three windows agree or the cap of
-the recipe is reached; others get one window.
+with a compiler get at least the recipe's `warmup_least` and then go on until three windows agree or
+its `warmup` is reached; others get one window.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from wirespeed.runner.budget import WARMUP_FLOOR_S
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.generate import generate
 from wirespeed.runner.life import Life
 
 WINDOW_S = 0.5
 WRK_WINDOW_S = 1.0  # wrk counts in whole seconds
+WINDOWS_LEAST = 4  # a slow server cannot even open its connections in short windows
 STABLE_SHARE = 0.02
 STABLE_WINDOWS = 3
 
@@ -28,8 +28,9 @@ def warm(life: Life, planned: PlannedCell, folder: Path) -> list[float]:
         return []
     is_compiled = any(started.instance.tool == "jvm" for started in life.running)
     loads = [p for p in life.schedule.recipe.process if p.role == "load"]
-    window_s = WRK_WINDOW_S if any(p.tool == "wrk" for p in loads) else WINDOW_S
-    floor_s = WARMUP_FLOOR_S if is_compiled else 0.0
+    floor_s = life.schedule.times.warmup_least_s if is_compiled else 0.0
+    has_wrk = any(p.tool == "wrk" for p in loads)
+    window_s = WRK_WINDOW_S if has_wrk else max(WINDOW_S, floor_s / WINDOWS_LEAST)
     started = time.monotonic()
     rates: list[float] = []
     while True:
