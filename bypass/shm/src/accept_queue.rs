@@ -5,8 +5,7 @@
 //! into its own bit. The queue's head is then moved by whoever gets there first, so a holder may
 //! die at any point without leaving a connection in between.
 
-use core::sync::atomic::Ordering;
-
+use crate::atomic::Ordering;
 use crate::layout::{ConnectQueue, QUEUED, SLOTS_MAX};
 use crate::segment::Segment;
 

@@ -5,8 +5,7 @@
 //! classic pair: the sleeper stores `sleeping`, then looks; the ringer sets bits, then loads
 //! `sleeping`. All four are sequentially consistent, so at least one of them sees the other.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
+use crate::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 use crate::layout::{Lane, SLOTS_MAX};
 
 impl Lane {
@@ -74,7 +73,8 @@ impl Lane {
     #[inline]
     pub fn drain(&self, mut visit: impl FnMut(usize)) {
         for (index, summary) in self.summary.0.iter().enumerate() {
-            if summary.load(Ordering::Relaxed) == 0 {
+            // Ordered after `sleep`: a look that began before it would miss the last ring.
+            if summary.load(Ordering::SeqCst) == 0 {
                 continue;
             }
             for word in bits(summary.swap(0, Ordering::SeqCst)) {
@@ -84,6 +84,28 @@ impl Lane {
                 }
             }
         }
+    }
+}
+
+/// Rings the lane that `word` names (see `Meta::lane`), with `ring`, after bytes were published.
+///
+/// Whoever waits in another place from now on stores its lane and then looks for bytes. So a lane
+/// that was missing is asked for once more behind a fence, and one that was rung is asked for again:
+/// the ring itself is the fence.
+#[inline]
+pub fn ring_lane(word: &AtomicU32, mut ring: impl FnMut(usize)) {
+    let mut lane = word.load(Ordering::Relaxed);
+    if lane == 0 {
+        fence(Ordering::SeqCst);
+        lane = word.load(Ordering::Relaxed);
+    }
+    if lane == 0 {
+        return;
+    }
+    ring(lane as usize - 1);
+    let now = word.load(Ordering::SeqCst);
+    if now != lane && now != 0 {
+        ring(now as usize - 1);
     }
 }
 

@@ -7,6 +7,7 @@
 
 pub mod accept_queue;
 pub mod address;
+mod atomic;
 pub mod clock;
 pub mod diag;
 pub mod doorbell;

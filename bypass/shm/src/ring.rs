@@ -4,8 +4,7 @@
 //! The peer can write every cursor: `used` is computed from values loaded once and refused when
 //! it exceeds the size, so a copy never leaves the ring whatever the peer does.
 
-use core::sync::atomic::{fence, Ordering};
-
+use crate::atomic::{copy_in, copy_out, fence, Ordering};
 use crate::layout::{ConsumerLine, ProducerLine};
 
 /// The cursors contradict each other: the peer does not keep the rules.
@@ -259,13 +258,13 @@ impl<'a> Ring<'a> {
                 return;
             }
             let ring = self.bytes.wrapping_add(at);
-            let (from, to) = match way {
-                Copy::In => (user.cast_const(), ring),
-                Copy::Out => (ring.cast_const(), user),
-            };
-            // SAFETY: `at + length` is at most the ring's size, the program vouches for its
-            // buffer, and a program has no buffer inside a ring.
-            unsafe { core::ptr::copy_nonoverlapping(from, to, length) };
+            match way {
+                // SAFETY: `at + length` is at most the ring's size, the program vouches for its
+                // buffer, and a program has no buffer inside a ring.
+                Copy::In => unsafe { copy_in(user, ring, length) },
+                // SAFETY: as above.
+                Copy::Out => unsafe { copy_out(ring, user, length) },
+            }
             done += length;
         }
     }
@@ -278,4 +277,5 @@ enum Copy {
 }
 
 #[cfg(test)]
+#[path = "ring/tests.rs"]
 mod tests;

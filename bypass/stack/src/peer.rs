@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use bypass_shm::clock::now_ns;
-use bypass_shm::doorbell::Sleeper;
+use bypass_shm::doorbell::{ring_lane, Sleeper};
 use bypass_shm::layout::{Slot, CLOSED, CLOSING, FIN, QUEUED, RST};
 use bypass_shm::segment::Segment;
 use bypass_shm::stats::Counter;
@@ -248,16 +248,13 @@ pub enum Bell {
 #[inline]
 fn ring_side(segment: &Segment, slot: usize, side: usize, what: Bell) {
     let meta = &segment.slot(slot).meta;
-    let lane = meta.lane[side].load(Ordering::Relaxed);
-    if lane == 0 {
-        core::sync::atomic::fence(Ordering::SeqCst);
-    } else {
-        let lane = segment.lane(side, lane as usize - 1);
+    ring_lane(&meta.lane[side], |index| {
+        let lane = segment.lane(side, index);
         if lane.ring(slot) {
             let waker = lane.waker.load(Ordering::SeqCst);
             process::wake(lane.owner.load(Ordering::SeqCst), waker);
         }
-    }
+    });
     let place = match what {
         Bell::Bytes => &meta.sleeper_read[side],
         Bell::Room => &meta.sleeper_write[side],

@@ -1,0 +1,144 @@
+//! Loom's atomics as `src/atomic.rs` names the real ones, and ring memory that notices a race.
+//!
+//! Loom takes sequentially consistent operations as acquire and release only. What they add is put
+//! in here as a fence in front of each such load and read-modify-write, which is one of the two
+//! compilations that the language's authors give. Nothing is put behind stores, so code that rests
+//! on a store being followed by a weaker load fails here, as it would on ARM.
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+
+use loom::cell::UnsafeCell;
+pub use loom::sync::atomic::{fence, Ordering};
+
+fn before(order: Ordering) {
+    if order == Ordering::SeqCst {
+        fence(Ordering::SeqCst);
+    }
+}
+
+macro_rules! atomic {
+    ($name:ident, $inner:ty, $value:ty) => {
+        /// See the module.
+        #[derive(Debug)]
+        pub struct $name($inner);
+
+        #[allow(dead_code, reason = "each type has the whole set")]
+        impl $name {
+            pub fn new(value: $value) -> Self {
+                Self(<$inner>::new(value))
+            }
+
+            pub fn load(&self, order: Ordering) -> $value {
+                before(order);
+                self.0.load(match order {
+                    Ordering::SeqCst => Ordering::Acquire,
+                    other => other,
+                })
+            }
+
+            pub fn store(&self, value: $value, order: Ordering) {
+                self.0.store(
+                    value,
+                    match order {
+                        Ordering::SeqCst => Ordering::Release,
+                        other => other,
+                    },
+                );
+            }
+
+            pub fn swap(&self, value: $value, order: Ordering) -> $value {
+                before(order);
+                self.0.swap(value, order)
+            }
+
+            pub fn fetch_or(&self, value: $value, order: Ordering) -> $value {
+                before(order);
+                self.0.fetch_or(value, order)
+            }
+
+            pub fn compare_exchange(
+                &self,
+                from: $value,
+                to: $value,
+                order: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                before(order);
+                self.0.compare_exchange(from, to, order, failure)
+            }
+        }
+    };
+}
+
+atomic!(AtomicU32, loom::sync::atomic::AtomicU32, u32);
+atomic!(AtomicU64, loom::sync::atomic::AtomicU64, u64);
+
+/// The bytes of one ring: addresses for the code under test, cells that loom watches behind them.
+pub struct Memory {
+    places: Box<[u8]>,
+    cells: Rc<Vec<UnsafeCell<u8>>>,
+}
+
+thread_local! {
+    /// The ring of the running execution; all its threads are one thread of the system.
+    static CURRENT: RefCell<(usize, Weak<Vec<UnsafeCell<u8>>>)> = const { RefCell::new((0, Weak::new())) };
+}
+
+impl Memory {
+    pub fn new(size: usize) -> Self {
+        let memory = Self {
+            places: vec![0; size].into_boxed_slice(),
+            cells: Rc::new((0..size).map(|_| UnsafeCell::new(0)).collect()),
+        };
+        let base = memory.base() as usize;
+        CURRENT.with(|current| *current.borrow_mut() = (base, Rc::downgrade(&memory.cells)));
+        memory
+    }
+
+    pub fn base(&self) -> *mut u8 {
+        self.places.as_ptr().cast_mut()
+    }
+
+    pub fn size(&self) -> usize {
+        self.places.len()
+    }
+}
+
+fn cells_from(at: *const u8) -> (usize, Rc<Vec<UnsafeCell<u8>>>) {
+    CURRENT.with(|current| {
+        let (base, cells) = &*current.borrow();
+        (
+            at as usize - base,
+            cells.upgrade().expect("a ring in this execution"),
+        )
+    })
+}
+
+/// See `src/atomic.rs`.
+///
+/// # Safety
+/// As there.
+pub unsafe fn copy_in(from: *const u8, ring: *mut u8, length: usize) {
+    let (first, cells) = cells_from(ring);
+    for index in 0..length {
+        cells[first + index].with_mut(|cell| {
+            // SAFETY: the caller vouches for `from`; loom has just seen that nobody uses the cell.
+            unsafe { *cell = *from.add(index) };
+        });
+    }
+}
+
+/// See `src/atomic.rs`.
+///
+/// # Safety
+/// As there.
+pub unsafe fn copy_out(ring: *const u8, to: *mut u8, length: usize) {
+    let (first, cells) = cells_from(ring);
+    for index in 0..length {
+        cells[first + index].with(|cell| {
+            // SAFETY: the caller vouches for `to`; loom has just seen that nobody writes the cell.
+            unsafe { *to.add(index) = *cell };
+        });
+    }
+}

@@ -1,0 +1,225 @@
+//! Models of sleep and wake: whoever goes to sleep sees what was published, or is woken.
+//!
+//! The sleepers do what `epoll/waiting.rs` and `wait.rs` of the stack do, in the same order; the
+//! ringers what `peer.rs` does.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use crate::atomic::{fence, AtomicU32, AtomicU64, Ordering};
+use crate::doorbell::{ring_lane, Sleeper};
+use crate::layout::Lane;
+use crate::Model;
+
+pub const MODELS: &[Model] = &[
+    ("a_ring_is_seen_or_wakes", set_sleeps),
+    ("two_rings_of_one_word_are_both_seen", two_ring),
+    ("of_two_ringers_one_wakes", one_wakes),
+    ("a_member_that_just_joined_is_heard", joins),
+    ("a_member_that_moves_to_another_set_is_heard", moves),
+    ("a_blocked_reader_sees_or_is_woken", reader_sleeps),
+    (
+        "a_blocked_reader_sees_the_end_or_is_woken",
+        reader_meets_end,
+    ),
+    ("a_sleeper_that_leaves_is_not_woken_later", withdraws),
+    ("a_waiter_for_connections_sees_or_is_woken", listener_sleeps),
+];
+
+/// What an epoll set waits on: two lanes (of two sets), and what a connection says of itself.
+struct World {
+    lanes: [Lane; 2],
+    lane_of: AtomicU32,
+    tail: AtomicU64,
+    ends: AtomicU32,
+    sleeper: AtomicU64,
+    wakes: AtomicU32,
+}
+
+impl World {
+    fn new(lane_of: u32) -> Arc<Self> {
+        Arc::new(Self {
+            lanes: [Lane::new(), Lane::new()],
+            lane_of: AtomicU32::new(lane_of),
+            tail: AtomicU64::new(0),
+            ends: AtomicU32::new(0),
+            sleeper: AtomicU64::new(0),
+            wakes: AtomicU32::new(0),
+        })
+    }
+
+    /// `ring_side` of the stack.
+    fn tell(&self, slot: usize) {
+        ring_lane(&self.lane_of, |index| {
+            if self.lanes[index].ring(slot) {
+                self.wakes.fetch_or(1 << index, Ordering::Relaxed);
+            }
+        });
+        if Sleeper::take(&self.sleeper).is_some() {
+            self.wakes.fetch_or(1 << 8, Ordering::Relaxed);
+        }
+    }
+
+    fn publish(&self) {
+        self.tail.store(1, Ordering::Release);
+        self.tell(0);
+    }
+
+    fn has_bytes(&self) -> bool {
+        self.tail.load(Ordering::Acquire) != 0
+    }
+
+    /// `sleep` of a set with one member: true when it found something and does not sleep.
+    fn lie_down(&self, lane: usize) -> bool {
+        self.lanes[lane].sleep();
+        let mut is_queued = false;
+        self.lanes[lane].drain(|_| is_queued = true);
+        is_queued && self.has_bytes()
+    }
+
+    fn is_woken(&self, bit: u32) -> bool {
+        self.wakes.load(Ordering::Relaxed) >> bit & 1 != 0
+    }
+}
+
+fn set_sleeps() {
+    let world = World::new(1);
+    let other = world.clone();
+    let thread = thread::spawn(move || other.publish());
+    let found = world.lie_down(0);
+    thread.join().expect("no panic");
+    assert!(found || world.is_woken(0), "asleep, and nobody rings");
+}
+
+fn two_ring() {
+    let world = World::new(1);
+    let threads: Vec<_> = [3, 64]
+        .into_iter()
+        .map(|slot| {
+            let other = world.clone();
+            thread::spawn(move || {
+                other.lanes[0].ring(slot);
+            })
+        })
+        .collect();
+    let mut seen = Vec::new();
+    world.lanes[0].drain(|slot| seen.push(slot));
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    world.lanes[0].drain(|slot| seen.push(slot));
+    seen.sort_unstable();
+    assert_eq!(seen, [3, 64]);
+}
+
+fn one_wakes() {
+    let world = World::new(1);
+    world.lanes[0].sleep();
+    let count = Arc::new(AtomicU32::new(0));
+    let threads: Vec<_> = (0..2)
+        .map(|slot| {
+            let (other, count) = (world.clone(), count.clone());
+            thread::spawn(move || {
+                if other.lanes[0].ring(slot) {
+                    count.fetch_or(1 << slot, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    assert_eq!(count.load(Ordering::Relaxed).count_ones(), 1);
+}
+
+/// `EPOLL_CTL_ADD` while bytes come: the lane is stored, the member is looked at before the sleep.
+fn joins() {
+    let world = World::new(0);
+    let other = world.clone();
+    let thread = thread::spawn(move || other.publish());
+    world.lane_of.store(1, Ordering::SeqCst);
+    world.lanes[0].sleep();
+    world.lanes[0].drain(|_| ());
+    let found = world.has_bytes();
+    thread.join().expect("no panic");
+    assert!(found || world.is_woken(0), "asleep, and nobody rings");
+}
+
+/// DEL from one set and ADD to another while bytes come.
+fn moves() {
+    let world = World::new(1);
+    let other = world.clone();
+    let thread = thread::spawn(move || other.publish());
+    world.lane_of.store(0, Ordering::SeqCst);
+    world.lane_of.store(2, Ordering::SeqCst);
+    world.lanes[1].sleep();
+    world.lanes[1].drain(|_| ());
+    let found = world.has_bytes();
+    thread.join().expect("no panic");
+    assert!(found || world.is_woken(1), "asleep, and nobody rings");
+}
+
+const ME: Sleeper = Sleeper {
+    process: 3,
+    waker: 9,
+};
+
+/// `sleep_on` of the stack, without an epoll set.
+fn reader_sleeps() {
+    let world = World::new(0);
+    let other = world.clone();
+    let thread = thread::spawn(move || other.publish());
+    assert!(ME.register(&world.sleeper));
+    fence(Ordering::SeqCst);
+    let found = world.has_bytes();
+    thread.join().expect("no panic");
+    assert!(found || world.is_woken(8), "asleep, and nobody rings");
+}
+
+/// The same with the end of the stream, which `let_go` and `bury` write.
+fn reader_meets_end() {
+    let world = World::new(0);
+    let other = world.clone();
+    let thread = thread::spawn(move || {
+        other.ends.fetch_or(1, Ordering::SeqCst);
+        other.tell(0);
+    });
+    assert!(ME.register(&world.sleeper));
+    fence(Ordering::SeqCst);
+    let found = world.ends.load(Ordering::Acquire) != 0;
+    thread.join().expect("no panic");
+    assert!(found || world.is_woken(8), "asleep, and nobody rings");
+}
+
+/// Withdrawn or taken, never both: the next call in this place starts afresh.
+fn withdraws() {
+    let world = World::new(0);
+    assert!(ME.register(&world.sleeper));
+    let other = world.clone();
+    let thread = thread::spawn(move || Sleeper::take(&other.sleeper) == Some(ME));
+    ME.withdraw(&world.sleeper);
+    let taken = thread.join().expect("no panic");
+    assert_eq!(world.sleeper.load(Ordering::Relaxed), 0);
+    // Nothing is left for a second ringer, whoever won.
+    assert!(
+        Sleeper::take(&world.sleeper).is_none(),
+        "taken before: {taken}"
+    );
+}
+
+/// A listener's waiter: `listening`, `sleeping`, look; the connector: queue, then `ring_listeners`.
+fn listener_sleeps() {
+    let world = World::new(0);
+    let other = world.clone();
+    let thread = thread::spawn(move || {
+        other.tail.store(1, Ordering::SeqCst);
+        let lane = &other.lanes[0];
+        lane.listening.load(Ordering::SeqCst) != 0 && lane.take_sleeper()
+    });
+    world.lanes[0].listening.store(1, Ordering::SeqCst);
+    world.lanes[0].sleep();
+    let found = world.tail.load(Ordering::SeqCst) != 0;
+    let is_woken = thread.join().expect("no panic");
+    assert!(found || is_woken, "asleep, and nobody rings");
+}

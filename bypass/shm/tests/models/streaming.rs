@@ -1,0 +1,139 @@
+//! Models of one direction of a connection: order, wrap, full ring, end, forged cursors.
+
+use std::rc::Rc;
+
+use loom::thread;
+
+use crate::atomic::{AtomicU64, Memory, Ordering};
+use crate::layout::{ConsumerLine, ProducerLine};
+use crate::ring::{Pieces, Ring};
+use crate::Model;
+
+pub const MODELS: &[Model] = &[
+    ("bytes_arrive_once_in_order_across_the_wrap", wrap),
+    ("what_was_written_before_the_end_is_read", end),
+    ("a_writer_that_found_no_room_is_told", room),
+    ("forged_cursors_never_lead_outside", forged),
+];
+
+struct Stream {
+    producer: ProducerLine,
+    consumer: ConsumerLine,
+    memory: Memory,
+}
+
+impl Stream {
+    fn new(size: usize) -> Rc<Self> {
+        Rc::new(Self {
+            producer: ProducerLine::new(),
+            consumer: ConsumerLine::new(),
+            memory: Memory::new(size),
+        })
+    }
+
+    fn ring(&self) -> Ring<'_> {
+        let (base, size) = (self.memory.base(), self.memory.size());
+        // SAFETY: the memory lives as long as the stream, which the ring borrows.
+        unsafe { Ring::new(&self.producer, &self.consumer, base, size) }
+    }
+
+    fn pop(&self, limit: usize) -> Vec<u8> {
+        let mut bytes = vec![0; limit];
+        let piece = [libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: limit,
+        }];
+        // SAFETY: the vector is writable.
+        let mut pieces = unsafe { Pieces::new(&piece) }.expect("fits");
+        let count = self.ring().pop(&mut pieces).unwrap_or(0);
+        bytes.truncate(count);
+        bytes
+    }
+}
+
+/// Four bytes through a ring of two, by pieces that fall across its end.
+fn wrap() {
+    const BYTES: &[u8] = b"abcd";
+    let stream = Stream::new(2);
+    let writer = stream.clone();
+    let thread = thread::spawn(move || {
+        let mut sent = 0;
+        for _ in 0..3 {
+            let piece = &BYTES[sent..(sent + 2).min(4)];
+            sent += writer.ring().push_slice(piece).expect("honest");
+        }
+        sent
+    });
+    let mut got = Vec::new();
+    for _ in 0..3 {
+        got.extend(stream.pop(2));
+    }
+    let sent = thread.join().expect("no panic");
+    got.extend(stream.pop(2));
+    assert!(got.len() == sent || got.len() + 2 > sent, "bytes were lost");
+    assert_eq!(got, &BYTES[..got.len()]);
+}
+
+/// As `attempt_read` of the stack: nothing there, an end there, so look once more.
+fn end() {
+    let stream = Stream::new(4);
+    let writer = stream.clone();
+    let thread = thread::spawn(move || {
+        writer.ring().push_slice(b"xy").expect("honest");
+        writer.producer.ends.fetch_or(1, Ordering::SeqCst);
+    });
+    let mut got = Vec::new();
+    for _ in 0..2 {
+        let mut now = stream.pop(4);
+        if now.is_empty() && stream.producer.ends.load(Ordering::Acquire) != 0 {
+            now = stream.pop(4);
+            if now.is_empty() {
+                assert_eq!(got, b"xy", "the end came before the bytes");
+                break;
+            }
+        }
+        got.extend(now);
+    }
+    thread.join().expect("no panic");
+}
+
+/// As `attempt_write` and `attempt_read`: the writer finds the ring full and sleeps, the reader
+/// makes room. One of the two must notice.
+fn room() {
+    let stream = Stream::new(2);
+    assert_eq!(stream.ring().push_slice(b"ab"), Ok(2));
+    let writer = stream.clone();
+    let thread = thread::spawn(move || {
+        let ring = writer.ring();
+        if ring.push_slice(b"c").expect("honest") > 0 {
+            return true;
+        }
+        ring.want_space();
+        ring.push_slice(b"c").expect("honest") > 0
+    });
+    assert_eq!(stream.pop(2), b"ab");
+    let told = stream.ring().is_space_wanted();
+    let has_written = thread.join().expect("no panic");
+    assert!(has_written || told, "the writer sleeps for ever");
+}
+
+/// The peer writes every cursor at any moment: what is copied stays inside, which the memory of the
+/// model would notice, and a count never exceeds the ring.
+fn forged() {
+    let stream = Stream::new(2);
+    let hostile = stream.clone();
+    let thread = thread::spawn(move || {
+        let lies: [(&AtomicU64, u64); 2] = [
+            (&hostile.producer.tail, 7),
+            (&hostile.consumer.head, u64::MAX),
+        ];
+        for (cursor, lie) in lies {
+            cursor.store(lie, Ordering::Relaxed);
+        }
+        hostile.producer.ends.store(u32::MAX, Ordering::Relaxed);
+    });
+    assert!(stream.pop(9).len() <= 2);
+    let pushed = stream.ring().hole(9);
+    assert!(pushed.is_err() || pushed.is_ok_and(|(_, length)| length <= 2));
+    thread.join().expect("no panic");
+}
