@@ -106,7 +106,9 @@ plain! {
 /// Whether the thread with this number exists in our process-id namespace.
 pub fn thread_exists(thread: i32) -> bool {
     // SAFETY: signal 0 is only a question.
-    unsafe { call(libc::SYS_tkill, [thread as usize, 0, 0, 0, 0, 0]) != Err(libc::ESRCH) }
+    let answer = unsafe { call(libc::SYS_tkill, [thread as usize, 0, 0, 0, 0, 0]) };
+    // Not a thread number at all: somebody has scribbled.
+    !matches!(answer, Err(libc::ESRCH | libc::EINVAL))
 }
 
 /// A new descriptor of `fd`, close-on-exec, out of the way of the program's numbers.

@@ -38,15 +38,19 @@ pub fn prepare() -> Option<Prepared> {
         .into_iter()
         .map(|peer| (peer.clone(), enter(&peer, number)))
         .collect();
+    // In the order in which operations nest them: connect starts the service, a set looks at its
+    // listeners, and a listener that takes a segment enters it among the peers.
     let locks: Vec<Box<dyn Any>> = vec![
-        Box::new(service::hold()),
         Box::new(connect::hold()),
-        Box::new(listener::hold()),
+        Box::new(service::hold()),
         Box::new(epoll::hold()),
-        Box::new(sockets::hold()),
+        Box::new(listener::hold()),
         Box::new(peer::hold()),
+        Box::new(sockets::hold()),
         Box::new(wait::hold()),
         Box::new(content::hold()),
+        Box::new(pool::hold()),
+        Box::new(LINKS.lock().ok()),
     ];
     Some(Prepared {
         number,
@@ -92,6 +96,10 @@ pub fn child(prepared: Option<Prepared>) {
     for (peer, index) in places {
         match index {
             Some(index) => {
+                // The free slots are the parent's to give away: the child connects by its own.
+                if peer.side == 0 {
+                    peer.is_stale.store(true, Ordering::SeqCst);
+                }
                 peer.become_process(index);
                 greet_others(&peer, index);
             }

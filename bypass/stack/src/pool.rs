@@ -75,6 +75,11 @@ pub fn empty() -> usize {
     closed
 }
 
+/// Locks the pool across a fork.
+pub fn hold() -> impl Sized {
+    POOL.each_ref().map(|shelf| shelf.lock().ok())
+}
+
 /// Takes a particular number out of the pool, because dup2 or the like is about to use it.
 pub fn remove(fd: i32) {
     for shelf in &POOL {

@@ -2,7 +2,7 @@
 //! the loader, and the pointer from a socket to the segment that it lives in.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::peer::Peer;
 
@@ -191,6 +191,26 @@ impl<T: Sync> Leaked<T> {
     pub fn get(&self) -> Option<&'static T> {
         // SAFETY: the pointer is null or came from `put` and is never freed.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
+    }
+}
+
+/// A lock that is held together with the object that it lies in; for a fork, which is not a scope.
+pub struct Held<O: 'static, T: 'static> {
+    // Dropped in this order: the guard before what it borrows from.
+    _guard: Option<MutexGuard<'static, T>>,
+    _owner: Arc<O>,
+}
+
+impl<O, T> Held<O, T> {
+    /// Takes the lock that `find` points out.
+    pub fn lock(owner: Arc<O>, find: impl FnOnce(&O) -> &Mutex<T>) -> Self {
+        let mutex: *const Mutex<T> = find(&owner);
+        // SAFETY: the mutex is part of the object, which lives at least as long as the guard.
+        let mutex: &'static Mutex<T> = unsafe { &*mutex };
+        Self {
+            _guard: mutex.lock().ok(),
+            _owner: owner,
+        }
     }
 }
 

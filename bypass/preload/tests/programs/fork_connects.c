@@ -1,0 +1,45 @@
+/* pair: parent and child of a fork, with a connection of before, both go on connecting. */
+#include "contract.h"
+
+#define EACH 60
+
+static void server(void) {
+    int listening = listener(16);
+    for (int i = 0; i < 2 * EACH + 1; i++) {
+        unsigned char block[16];
+        int fd = accept(listening, NULL, NULL);
+        need(fd >= 0, "accept");
+        read_all(fd, block, sizeof block);
+        write_all(fd, block, sizeof block);
+        close(fd);
+    }
+    say("served %d", 2 * EACH + 1);
+}
+
+static int ask(int fd, int seed) {
+    unsigned char sent[16], got[16];
+    fill(sent, sizeof sent, seed);
+    write_all(fd, sent, sizeof sent);
+    read_all(fd, got, sizeof got);
+    close(fd);
+    return memcmp(sent, got, sizeof got) == 0;
+}
+
+static int ask_often(int port, int seed) {
+    int right = 0;
+    for (int i = 0; i < EACH; i++)
+        right += ask(dial_port(port), seed + i * 16);
+    return right;
+}
+
+static void client(void) {
+    int port = hear(), before = dial_port(port);
+    pid_t child = fork();
+    int right = ask_often(port, child ? 0 : 100000);
+    if (child == 0)
+        _exit(right);
+    int status;
+    waitpid(child, &status, 0);
+    say("parent right %d, child right %d", right, WEXITSTATUS(status));
+    say("the connection of before: right %d", ask(before, 7));
+}
