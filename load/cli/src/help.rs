@@ -1,6 +1,6 @@
 //! What the option table looks like to people and shells: help, version, completions, the page.
 
-use crate::options::{Entry, Group, TABLE};
+use crate::table::{Entry, Group, TABLE};
 use std::fmt::Write;
 
 /// Widest left column of the help.

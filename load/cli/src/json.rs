@@ -48,6 +48,7 @@ pub fn document(
         "bytes_per_second": outcome.bytes_per_second(),
         "errors": errors(&total.counts.errors),
         "latency": latencies(total, outcome.probe.as_ref()),
+        "episodes": episodes(plan, outcome),
         "steps": steps(plan, outcome),
         "seconds": outcome.seconds.iter().filter_map(second).collect::<Vec<_>>(),
         "threads": outcome.threads.iter().map(thread).collect::<Vec<_>>(),
@@ -92,6 +93,8 @@ fn plan_value(plan: &Plan) -> Value {
         "warmup_s": plan.warmup_ns as f64 / 1e9,
         "close": plan.close,
         "abort": plan.abort,
+        "rx_timestamps": plan.stamps,
+        "sink": plan.sink,
         "targets": plan.targets.iter().map(|target| &target.url).collect::<Vec<_>>(),
         "addresses": plan.targets.iter().map(|target| target.address.to_string()).collect::<Vec<_>>(),
     })
@@ -118,6 +121,7 @@ fn totals(plan: &Plan, outcome: &Outcome) -> Value {
         "bytes_out": counts.bytes_out,
         "connects": counts.connects,
         "tolerated": counts.tolerated,
+        "unstamped": counts.unstamped,
     })
 }
 
@@ -203,6 +207,16 @@ pub fn encoded(latency: &Latency) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
+/// Separate events behind the latencies above a quantile: a stall of many answers is one.
+fn episodes(plan: &Plan, outcome: &Outcome) -> Map<String, Value> {
+    let each = QUANTILES.iter().filter(|(_, quantile)| *quantile >= 0.99);
+    each.map(|(name, quantile)| {
+        let count = warnings::episodes(plan, outcome, *quantile);
+        ((*name).to_string(), json!(count))
+    })
+    .collect()
+}
+
 fn steps(plan: &Plan, outcome: &Outcome) -> Vec<Value> {
     if plan.steps.len() < 2 {
         return Vec::new();
@@ -242,6 +256,7 @@ fn thread(thread: &ThreadOutcome) -> Value {
         "user_ns": thread.cpu.user_ns,
         "sys_ns": thread.cpu.sys_ns,
         "busy": thread.busy,
+        "waited": thread.waited,
         "completed": thread.completed,
     })
 }

@@ -1,5 +1,6 @@
 //! The command `wirespeed-load`.
 
+mod headroom;
 mod help;
 mod human;
 mod json;
@@ -9,6 +10,7 @@ mod options;
 mod series;
 mod setup;
 mod spectrum;
+mod table;
 mod targets;
 mod units;
 mod values;

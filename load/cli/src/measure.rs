@@ -1,5 +1,6 @@
 //! One measurement from its plan to its outputs.
 
+use crate::headroom::Headroom;
 use crate::human::{self, Parts};
 use crate::json;
 use crate::options::Typed;
@@ -15,7 +16,7 @@ use load_engine::sink::Sink;
 use load_engine::sys::epoll::Trigger;
 use load_engine::sys::lua::flush_output;
 use load_engine::sys::signal;
-use load_engine::transport::{Plain, Tls, Transport};
+use load_engine::transport::{Plain, Stamped, Tls, Transport};
 use load_engine::warnings::{self, Warning};
 use std::path::Path;
 
@@ -61,6 +62,10 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
     let script_arguments = split_off_arguments(typed, &mut words);
     let plan = setup::plan(typed, &words)?;
     let script = script(typed, script_arguments, face)?;
+    let headroom = typed
+        .last("headroom")
+        .map(|file| Headroom::read(file, &plan))
+        .transpose()?;
     print!(
         "{}",
         human::banner(&plan, &plan.targets[0].url, &connections(&plan))
@@ -72,7 +77,11 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
         arguments,
         plan: &plan,
         script: script.as_ref(),
+        headroom,
     };
+    if plan.stamps {
+        return run.measure(&|| Stamped::default(), &mut series);
+    }
     if plan.targets.iter().all(|target| target.tls_name.is_none()) {
         return run.measure(&|| Plain, &mut series);
     }
@@ -149,6 +158,7 @@ struct Run<'a> {
     arguments: &'a [String],
     plan: &'a Plan,
     script: Option<&'a ScriptMain>,
+    headroom: Option<Headroom>,
 }
 
 impl Run<'_> {
@@ -171,7 +181,12 @@ impl Run<'_> {
         let (typed, plan) = (self.typed, self.plan);
         series.end();
         flush_output();
-        let found = warnings::find(plan, outcome);
+        let mut found = warnings::find(plan, outcome);
+        found.extend(
+            self.headroom
+                .as_ref()
+                .and_then(|headroom| headroom.judge(outcome)),
+        );
         print!("{}", human::report(plan, outcome, parts(typed)));
         if let Some(script) = self.script {
             script.done(outcome).map_err(Refusal::Absent)?;

@@ -4,10 +4,11 @@ use crate::options::Typed;
 use crate::targets::{targets, Common};
 use crate::values::{choice, count, number, pins, ramp, sources, start_at, time, usage, whole};
 use crate::values::{Ramp, Refusal};
-use load_engine::plan::{Late, Open, Plan, Probe, Step, Wait};
+use load_engine::plan::{Late, Open, Plan, Probe, Step, Target, Wait};
 use load_engine::schedule::Stretch;
 use load_engine::sys::affinity;
 use load_engine::sys::epoll::Trigger;
+use load_engine::sys::socket::Address;
 
 /// Files open besides the connections.
 const OTHER_FILES: u64 = 64;
@@ -63,8 +64,10 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
         pins: pins(typed)?,
         start_at_unix_ns: start_at(typed)?,
         probe: probe(typed)?,
+        stamps: typed.has("rx-timestamps"),
+        sink: typed.has("sink"),
     };
-    check_limits(&plan)?;
+    check_limits(typed, &plan)?;
     Ok(plan)
 }
 
@@ -164,7 +167,12 @@ fn probe(typed: &Typed) -> Result<Option<Probe>, Refusal> {
     }))
 }
 
-fn check_limits(plan: &Plan) -> Result<(), Refusal> {
+fn check_limits(typed: &Typed, plan: &Plan) -> Result<(), Refusal> {
+    let tcp =
+        |target: &Target| target.tls_name.is_none() && matches!(target.address, Address::Inet(_));
+    if typed.has("rx-timestamps") && !plan.targets.iter().all(tcp) {
+        return usage("--rx-timestamps: is for http:// over TCP only");
+    }
     if !plan.pins.is_empty() && plan.pins.len() < plan.threads {
         let (cores, threads) = (plan.pins.len(), plan.threads);
         return usage(format!(

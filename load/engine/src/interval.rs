@@ -4,6 +4,7 @@
 //! time from the hot path.
 
 use crate::latency::Latency;
+use crate::peaks::Peaks;
 use load_http1::Malformed;
 
 /// What part of a run an interval belongs to.
@@ -42,6 +43,8 @@ pub struct Counts {
     pub errors: Errors,
     /// Answers with forms that are tolerated but not correct.
     pub tolerated: u64,
+    /// Answers whose reception the kernel did not stamp although it was asked to.
+    pub unstamped: u64,
 }
 
 impl Default for Counts {
@@ -57,6 +60,7 @@ impl Default for Counts {
             status: Box::new([0; 1000]),
             errors: Errors::default(),
             tolerated: 0,
+            unstamped: 0,
         }
     }
 }
@@ -123,6 +127,7 @@ impl Counts {
         self.bytes_out += other.bytes_out;
         self.connects += other.connects;
         self.tolerated += other.tolerated;
+        self.unstamped += other.unstamped;
         self.errors.add(&other.errors);
         for (own, more) in self.status.iter_mut().zip(other.status.iter()) {
             *own += more;
@@ -197,6 +202,31 @@ impl Distributions {
     }
 }
 
+/// The times of a request that fell due in an earlier step than the one in which it ended. They
+/// belong to the step in which it fell due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Straggler {
+    /// Number of its step.
+    pub step: usize,
+    /// Write to last byte.
+    pub service_ns: u64,
+    /// Due time to last byte.
+    pub response_ns: u64,
+    /// It was given up: its true times are at least these.
+    pub censored: bool,
+}
+
+impl Straggler {
+    /// Enters it.
+    pub fn record(&self, times: &mut Distributions) {
+        times.service.record(self.service_ns);
+        times.response.record(self.response_ns);
+        if self.censored {
+            times.censored.record(self.response_ns);
+        }
+    }
+}
+
 /// One stretch of one thread.
 #[derive(Clone, Debug)]
 pub struct Interval {
@@ -212,6 +242,10 @@ pub struct Interval {
     pub counts: Counts,
     /// Distributions.
     pub times: Distributions,
+    /// Requests of earlier steps that ended here; they are not in the distributions.
+    pub stragglers: Vec<Straggler>,
+    /// The longest latencies and when they were.
+    pub peaks: Peaks,
     /// Answers per second in stretches of about 100 ms, for the thread statistics.
     pub rates: Vec<f64>,
     /// Notable things, first of their kind.
@@ -227,6 +261,8 @@ impl Default for Interval {
             end_ns: 0,
             counts: Counts::default(),
             times: Distributions::default(),
+            stragglers: Vec::new(),
+            peaks: Peaks::default(),
             rates: Vec::new(),
             notes: Vec::new(),
         }
@@ -238,6 +274,8 @@ impl Interval {
     pub fn clear(&mut self) {
         self.counts = Counts::default();
         self.times.each_mut().into_iter().for_each(Latency::clear);
+        self.stragglers.clear();
+        self.peaks.clear();
         self.rates.clear();
         self.notes.clear();
     }

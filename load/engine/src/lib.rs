@@ -7,12 +7,15 @@
 
 pub mod interval;
 pub mod latency;
+pub mod machine;
+pub mod peaks;
 pub mod plan;
 pub mod random;
 pub mod run;
 pub mod schedule;
 pub mod script;
 pub mod sink;
+mod sum;
 pub mod sys;
 pub mod transport;
 pub mod warnings;

@@ -167,6 +167,10 @@ pub struct Plan {
     pub start_at_unix_ns: Option<u64>,
     /// The probe beside the load.
     pub probe: Option<Probe>,
+    /// Latencies end when the kernel received the answer, not when it was read.
+    pub stamps: bool,
+    /// The target is the null server inside this program.
+    pub sink: bool,
 }
 
 /// A stretch of the run on the clock of the run (0 = the load starts).

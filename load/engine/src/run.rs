@@ -1,13 +1,15 @@
 //! A whole run: threads started together, their intervals added up while they work.
 
 use crate::interval::{Interval, Phase};
+use crate::machine::{self, Ticks};
+use crate::peaks::Peaks;
 use crate::plan::Plan;
 use crate::script::{Command, Script, ScriptMain, Shape, ThreadScript};
+use crate::sum::Sum;
 use crate::sys::affinity;
 use crate::sys::clock::{monotonic_ns, realtime_ns, CpuTime, SECOND_NS};
 use crate::transport::Transport;
-use crate::worker::{Ending, Finished, Recorder, Worker};
-use std::collections::BTreeMap;
+use crate::worker::{Ending, Recorder, Worker};
 use std::io;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Condvar, Mutex};
@@ -34,6 +36,8 @@ pub struct ThreadOutcome {
     pub cpu: CpuTime,
     /// Share of the window in which the thread was at work; polling for due times is not work.
     pub busy: f64,
+    /// Share of the window in which it had work and waited for its core.
+    pub waited: f64,
     /// Answers in the window.
     pub completed: u64,
     /// How it ended.
@@ -63,8 +67,14 @@ pub struct Outcome {
     pub cpu: CpuTime,
     /// The probe's own figures.
     pub probe: Option<Interval>,
+    /// The longest latencies and when they were.
+    pub peaks: Peaks,
     /// What a script has decided.
     pub shape: Option<Shape>,
+    /// Share of the time of the threads' cores that a hypervisor took, if it could be told.
+    pub stolen: Option<f64>,
+    /// The kernel's source of time if it is a slow one.
+    pub slow_clock: Option<String>,
 }
 
 /// One second in short.
@@ -217,7 +227,10 @@ pub fn run<T: Transport>(
         drop((finished, ended));
         let base_ns = gate.open(commands.len(), || moment(plan));
         let mut sum = Sum::new(plan, base_ns);
+        let ticks = Ticks::now(&plan.pins);
         sum.collect(&intervals, &give_back, observe);
+        sum.outcome.stolen = Ticks::now(&plan.pins).stolen_since(ticks);
+        sum.outcome.slow_clock = machine::slow_clock();
         sum.outcome.shape = decided;
         let outcome = in_order(&endings, commands.len()).and_then(|endings| sum.outcome(endings));
         let outcome = outcome.map(|outcome| after(&outcome));
@@ -337,179 +350,6 @@ fn moment(plan: &Plan) -> u64 {
         Some(unix_ns) => soon_ns.max(monotonic_ns() + unix_ns.saturating_sub(realtime_ns())),
         None => soon_ns,
     }
-}
-
-/// Adds up what the threads send.
-struct Sum<'p> {
-    plan: &'p Plan,
-    window_start_ns: u64,
-    outcome: Outcome,
-    completed_by_thread: Vec<u64>,
-    /// Seconds that not all threads have told about.
-    pending: BTreeMap<u64, (usize, Interval)>,
-}
-
-impl<'p> Sum<'p> {
-    fn new(plan: &'p Plan, base_ns: u64) -> Sum<'p> {
-        let window_start_ns = base_ns + plan.warmup_ns;
-        let window_start_unix_ns = realtime_ns() + window_start_ns - monotonic_ns();
-        let outcome = Outcome {
-            window_start_unix_ns,
-            steps: vec![Interval::default(); plan.steps.len()],
-            probe: plan.probe.as_ref().map(|_| Interval::default()),
-            ..Outcome::default()
-        };
-        Sum {
-            plan,
-            window_start_ns,
-            outcome,
-            completed_by_thread: vec![0; plan.threads],
-            pending: BTreeMap::new(),
-        }
-    }
-
-    fn collect(
-        &mut self,
-        intervals: &Receiver<Finished>,
-        give_back: &[Sender<Box<Interval>>],
-        observe: &mut dyn FnMut(&Second),
-    ) {
-        for (source, mut interval) in intervals {
-            self.take(source, &interval, observe);
-            interval.clear();
-            // a thread that has ended needs no more of them
-            let _ = give_back[source].send(interval);
-        }
-        for (start_ns, (_, interval)) in std::mem::take(&mut self.pending) {
-            self.tell(start_ns, interval, observe);
-        }
-    }
-
-    fn take(&mut self, source: usize, interval: &Interval, observe: &mut dyn FnMut(&Second)) {
-        if source >= self.plan.threads {
-            if let (Some(probe), Phase::Measured | Phase::Drain) =
-                (&mut self.outcome.probe, interval.phase)
-            {
-                add(probe, interval);
-            }
-            return;
-        }
-        match interval.phase {
-            Phase::Setup => self.take_setup(interval),
-            Phase::Warmup => {}
-            Phase::Drain => add(&mut self.outcome.total, interval),
-            Phase::Measured => {
-                add(&mut self.outcome.total, interval);
-                if let Some(step) = self.outcome.steps.get_mut(interval.step) {
-                    add(step, interval);
-                }
-                self.outcome.completed_in_window += interval.counts.completed;
-                self.outcome.bytes_in_window += interval.counts.bytes_in;
-                self.completed_by_thread[source] += interval.counts.completed;
-                let length_ns = interval.end_ns.saturating_sub(self.window_start_ns);
-                self.outcome.window_length_ns = self.outcome.window_length_ns.max(length_ns);
-            }
-        }
-        if matches!(interval.phase, Phase::Warmup | Phase::Measured) {
-            self.take_second(interval, observe);
-        }
-    }
-
-    /// From before the load only connections count.
-    fn take_setup(&mut self, interval: &Interval) {
-        let total = &mut self.outcome.total;
-        total.counts.connects += interval.counts.connects;
-        total.counts.errors.add(&interval.counts.errors);
-        total.times.connect.add(&interval.times.connect);
-        total.times.tls.add(&interval.times.tls);
-        total.notes.extend(interval.notes.iter().cloned());
-    }
-
-    fn take_second(&mut self, interval: &Interval, observe: &mut dyn FnMut(&Second)) {
-        let (told, sum) = self.pending.entry(interval.start_ns).or_default();
-        *told += 1;
-        (sum.phase, sum.step) = (interval.phase, interval.step);
-        (sum.start_ns, sum.end_ns) = (interval.start_ns, interval.end_ns);
-        add(sum, interval);
-        if *told == self.plan.threads {
-            if let Some((_, complete)) = self.pending.remove(&interval.start_ns) {
-                self.tell(interval.start_ns, complete, observe);
-            }
-        }
-    }
-
-    fn tell(&mut self, start_ns: u64, interval: Interval, observe: &mut dyn FnMut(&Second)) {
-        let open = self.plan.open.is_some();
-        let times = if open {
-            &interval.times.response
-        } else {
-            &interval.times.service
-        };
-        let offset_ns = start_ns as i64 - self.window_start_ns as i64;
-        self.outcome.seconds.push(SecondSummary {
-            phase: interval.phase,
-            step: interval.step,
-            offset_ns,
-            length_ns: interval.end_ns - interval.start_ns,
-            completed: interval.counts.completed,
-            errors: interval.counts.errors.total(),
-            bytes_in: interval.counts.bytes_in,
-            p50_ns: times.at_ns(0.5),
-            p99_ns: times.at_ns(0.99),
-            max_ns: times.max_ns(),
-        });
-        observe(&Second {
-            interval,
-            offset_ns,
-        });
-    }
-
-    fn outcome(mut self, mut endings: Vec<Ending>) -> io::Result<Outcome> {
-        if let Some(fault) = endings.iter_mut().find_map(|ending| ending.fault.take()) {
-            return Err(io::Error::other(fault));
-        }
-        if let (Some(probe), true) = (&mut self.outcome.probe, endings.len() > self.plan.threads) {
-            if let Some(ending) = endings.pop() {
-                probe.times.response.add(&ending.censored);
-                probe.times.censored.add(&ending.censored);
-            }
-        }
-        let length_ns = self.outcome.window_length_ns.max(1) as f64;
-        for (number, ending) in endings.into_iter().enumerate() {
-            let [start, end] = ending.window_cpu;
-            let cpu = end.thread.since(start.thread);
-            if number == 0 {
-                self.outcome.cpu = end.process.since(start.process);
-            }
-            self.outcome.total.times.response.add(&ending.censored);
-            self.outcome.total.times.censored.add(&ending.censored);
-            let working_ns = cpu.total_ns().saturating_sub(ending.polling_ns);
-            self.outcome.threads.push(ThreadOutcome {
-                core: self.plan.pins.get(number).copied(),
-                cpu,
-                busy: (working_ns as f64 / length_ns).min(1.0),
-                completed: self.completed_by_thread[number],
-                ending,
-            });
-        }
-        self.outcome.seconds.sort_by_key(|second| second.offset_ns);
-        Ok(self.outcome)
-    }
-}
-
-fn add(sum: &mut Interval, more: &Interval) {
-    sum.counts.add(&more.counts);
-    sum.times.add(&more.times);
-    sum.rates.extend_from_slice(&more.rates);
-    for note in &more.notes {
-        if !sum.notes.contains(note) {
-            sum.notes.push(note.clone());
-        }
-    }
-    if sum.end_ns == 0 {
-        sum.start_ns = more.start_ns;
-    }
-    sum.end_ns = sum.end_ns.max(more.end_ns);
 }
 
 impl Outcome {

@@ -45,7 +45,14 @@ pub fn little(plan: &Plan, outcome: &Outcome) -> Option<Little> {
         .map(|step| step.connections as f64 * step.length_ns as f64)
         .sum();
     let n = weighted / duration_ns;
-    let (x_rps, mean_ns) = (outcome.rps(), outcome.total.times.service.mean_ns());
+    let times = &outcome.total.times;
+    // with the kernel's stamps the answer's wait for us is not in the service time
+    let waited_ns = if plan.stamps {
+        times.client_delay.mean_ns()
+    } else {
+        0.0
+    };
+    let (x_rps, mean_ns) = (outcome.rps(), times.service.mean_ns() + waited_ns);
     Some(Little {
         n,
         x_rps,
@@ -66,12 +73,17 @@ pub fn find(plan: &Plan, outcome: &Outcome) -> Vec<Warning> {
         })
     };
     generator(plan, outcome, &mut add);
+    machine(outcome, &mut add);
     if plan.open.is_some() {
         schedule(plan, outcome, &mut add);
     }
     laws(plan, outcome, &mut add);
     errors(outcome, &mut add);
     samples(plan, outcome, &mut add);
+    // above capacity the whole run is one episode, and that has been said
+    if !found.iter().any(|warning| warning.id == "backlog") {
+        found.extend(few_episodes(plan, outcome));
+    }
     found
 }
 
@@ -120,7 +132,64 @@ fn generator(plan: &Plan, outcome: &Outcome, add: Add) {
     }
 }
 
+/// What others took from the generator: cores, time of the machine, a fast clock.
+fn machine(outcome: &Outcome, add: Add) {
+    const WAITED_MAX: f64 = 0.02;
+    let waited = outcome.threads.iter().map(|thread| thread.waited);
+    let (number, waited) =
+        waited.enumerate().fold(
+            (0, 0.0),
+            |most, this| {
+                if this.1 > most.1 {
+                    this
+                } else {
+                    most
+                }
+            },
+        );
+    if waited > WAITED_MAX {
+        let text = format!(
+            "other programs ran on the generator's core: thread {number} waited {} of the time for \
+             it; keep server and others off it (--pin here, taskset there)",
+            percent(waited)
+        );
+        add("core-shared", waited, WAITED_MAX, text);
+    }
+    const UNSTAMPED_MAX: f64 = 0.001;
+    let counts = &outcome.total.counts;
+    let unstamped = counts.unstamped as f64 / counts.completed.max(1) as f64;
+    if unstamped > UNSTAMPED_MAX {
+        let text = format!(
+            "the kernel did not stamp {} of the answers: their latencies end when they were read; \
+             does a preloaded stack or the device leave stamps out?",
+            percent(unstamped)
+        );
+        add("unstamped", unstamped, UNSTAMPED_MAX, text);
+    }
+    const STOLEN_MAX: f64 = 0.01;
+    if let Some(stolen) = outcome.stolen.filter(|&stolen| stolen > STOLEN_MAX) {
+        let text = format!(
+            "the hypervisor took {} of the time of the generator's cores: latencies hold its \
+             pauses; use a quieter host or dedicated cores",
+            percent(stolen)
+        );
+        add("steal", stolen, STOLEN_MAX, text);
+    }
+    if let Some(clock) = &outcome.slow_clock {
+        let text = format!(
+            "the kernel's clock source is {clock}: reading the time is slow or may jump, and there \
+             are two readings a request; boot with clocksource=tsc if the processor allows"
+        );
+        add("clock-source", 1.0, 0.0, text);
+    }
+}
+
 fn schedule(plan: &Plan, outcome: &Outcome, add: Add) {
+    if outcome.shape.is_some_and(|shape| shape.delays) {
+        let text = "the script's delay() was not called: with a rate the clock says when requests \
+                    are sent; leave -R out, or delay() out of the script";
+        add("delay-unused", 1.0, 0.0, text.to_string());
+    }
     const SENT_MIN: f64 = 0.99;
     const LATENESS_MAX_NS: u64 = 200_000;
     const LATENESS_SHARE_MAX: f64 = 0.05;
@@ -290,6 +359,33 @@ fn samples(plan: &Plan, outcome: &Outcome, add: Add) {
         add("connections", share, MISSING_MAX, text);
     }
     drift(outcome, add);
+}
+
+/// Separate events that the latencies above a quantile belong to; nothing where too few are known.
+pub fn episodes(plan: &Plan, outcome: &Outcome, quantile: f64) -> Option<usize> {
+    let times = &outcome.total.times;
+    let latency = if plan.open.is_some() {
+        &times.response
+    } else {
+        &times.service
+    };
+    let threshold_ns = latency.known_at_ns(quantile)?;
+    Some(outcome.peaks.episodes(threshold_ns)).filter(|&episodes| episodes > 0)
+}
+
+fn few_episodes(plan: &Plan, outcome: &Outcome) -> Option<Warning> {
+    const EPISODES_MIN: usize = 3;
+    const QUANTILE: f64 = 0.999;
+    let found = episodes(plan, outcome, QUANTILE)?;
+    (found < EPISODES_MIN).then(|| Warning {
+        id: "few-episodes",
+        value: found as f64,
+        threshold: EPISODES_MIN as f64,
+        text: format!(
+            "all answers slower than p99.9 were in flight during {found} separate event(s): p99.9 \
+             and beyond may be others in the next run; run longer"
+        ),
+    })
 }
 
 /// Compares the last quarter of the window with the third.

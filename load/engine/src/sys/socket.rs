@@ -186,6 +186,52 @@ pub fn read(fd: Fd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(n as usize)
 }
 
+/// Asks the kernel to tell when it received what is read.
+pub fn set_receive_stamps(fd: Fd) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+}
+
+/// Room for one timestamp beside the bytes of a read, aligned as control messages are.
+#[repr(align(8))]
+struct Control([u8; 64]);
+
+/// As [`read`], with the time since 1970 at which the kernel received the last of the bytes.
+pub fn read_stamped(fd: Fd, buffer: &mut [u8]) -> io::Result<(usize, Option<u64>)> {
+    let mut control = Control([0; 64]);
+    let mut part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: all zeros is an empty message head.
+    let mut head: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    head.msg_iov = &mut part;
+    head.msg_iovlen = 1;
+    head.msg_control = control.0.as_mut_ptr().cast();
+    head.msg_controllen = control.0.len();
+    // SAFETY: the head names one writable buffer and one writable control area, both alive.
+    let n = unsafe { libc::recvmsg(fd, &mut head, 0) };
+    if n < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((n as usize, stamp_of(&head)))
+}
+
+/// The timestamp among the control messages of a head that a call has filled.
+fn stamp_of(head: &libc::msghdr) -> Option<u64> {
+    // SAFETY: the kernel has filled the control area and its length.
+    let first = unsafe { libc::CMSG_FIRSTHDR(head) };
+    // SAFETY: a first message, if any, lies whole in the control area, which is aligned for it.
+    let message = unsafe { first.as_ref() }?;
+    if (message.cmsg_level, message.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
+        return None;
+    }
+    // SAFETY: a message has its data behind its head.
+    let data = unsafe { libc::CMSG_DATA(first) }.cast::<libc::timespec>();
+    // SAFETY: the data of this kind is a timespec; it may not be aligned.
+    let time = unsafe { data.read_unaligned() };
+    Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
 /// Writes `bytes`, or the part of them that there is room for.
 #[inline]
 pub fn write(fd: Fd, bytes: &[u8]) -> io::Result<usize> {

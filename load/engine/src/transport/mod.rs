@@ -1,8 +1,10 @@
 //! The bytes of a connection: as they are, or encrypted. Chosen once for a run, so the plain way
 //! pays nothing for the other.
 
+mod stamped;
 mod tls;
 
+pub use stamped::Stamped;
 pub use tls::Tls;
 
 use crate::sys::socket::{self, Fd};
@@ -18,6 +20,19 @@ pub trait Transport {
 
     /// Whether a connection begins with a handshake.
     const HANDSHAKES: bool;
+
+    /// Whether the kernel tells when bytes were received.
+    const STAMPS: bool = false;
+
+    /// When the bytes of the last read were received, monotonic, if the kernel told.
+    fn arrived_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Sets what a new socket needs before it connects.
+    fn prepare(&self, _fd: Fd) -> io::Result<()> {
+        Ok(())
+    }
 
     /// A new connection to target number `target`.
     fn begin(&self, target: usize) -> io::Result<Self::Session>;

@@ -90,6 +90,7 @@ impl<T: Transport> Worker<'_, T> {
                 socket::bind_source(fd, source)?;
             }
         }
+        self.transport.prepare(fd)?;
         if self.plan.abort {
             socket::set_abort(fd)?;
         }

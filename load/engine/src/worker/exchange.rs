@@ -122,7 +122,7 @@ impl<T: Transport> Worker<'_, T> {
             }
             rest = &rest[total as usize..];
             self.answers_until_audit -= 1;
-            if self.answers_until_audit % 16 == 0 {
+            if !T::STAMPS && self.answers_until_audit % 16 == 0 {
                 self.recorder.now.times.client_delay.record(now - woken_ns);
             }
             let generation = connection.generation;
@@ -245,21 +245,21 @@ impl<T: Transport> Worker<'_, T> {
         interval.counts.status[usize::from(done.status.min(999))] += 1;
         interval.counts.tolerated += u64::from(done.tolerated);
         if last || !self.plan.batch_latency {
-            if self.schedule.is_none() {
-                interval.times.service.record(now - connection.sent_ns);
-            } else if connection.due_ns >= self.window_start_ns || !interval_counts(interval.phase)
-            {
-                interval.times.service.record(now - connection.sent_ns);
-                interval.times.response.record(now - connection.due_ns);
-            }
+            let ended_ns = if T::STAMPS {
+                self.arrived_ns(index, now)
+            } else {
+                now
+            };
+            self.record_times(index, ended_ns);
         }
+        let connection = &mut self.connections[index];
         let lengths = &mut self.lengths[usize::from(connection.target)];
         if let Some(expected) = lengths.get_mut(connection.request as usize) {
             if *expected != done.body_bytes && done.status < 300 {
                 if *expected == UNKNOWN {
                     *expected = done.body_bytes;
                 } else if done.body_bytes < *expected && self.template_usable {
-                    interval.counts.errors.short_body += 1;
+                    self.recorder.now.counts.errors.short_body += 1;
                 }
             }
         }
@@ -533,21 +533,6 @@ impl<T: Transport> Worker<'_, T> {
         self.reopen_later(index, now);
     }
 
-    /// Enters a request that was given up with its age.
-    fn censor(&mut self, index: usize, now: u64) {
-        let connection = &self.connections[index];
-        let times = &mut self.recorder.now.times;
-        let service_ns = now - connection.sent_ns;
-        if self.schedule.is_none() {
-            times.service.record(service_ns);
-            times.censored.record(service_ns);
-        } else if connection.due_ns >= self.window_start_ns {
-            times.service.record(service_ns);
-            times.response.record(now - connection.due_ns);
-            times.censored.record(now - connection.due_ns);
-        }
-    }
-
     fn show(&mut self, class: Malformed, bytes: &[u8]) {
         let shown = bytes[..bytes.len().min(SHOWN_BYTES)]
             .escape_ascii()
@@ -555,10 +540,4 @@ impl<T: Transport> Worker<'_, T> {
         self.recorder
             .note(|| format!("{}: \"{shown}\"", class.name()));
     }
-}
-
-/// Whether latencies of this phase are only those of requests that were due in the window.
-fn interval_counts(phase: crate::interval::Phase) -> bool {
-    use crate::interval::Phase;
-    matches!(phase, Phase::Measured | Phase::Drain)
 }

@@ -6,12 +6,14 @@
 //! pace: while a request is due and a connection is idle, write it
 //! check, ten times a second: ends of intervals, timeouts, reopenings, the end of the run
 //! ```
-//! [`exchange`] holds the requests and answers, [`connecting`] the opening and closing.
+//! [`exchange`] holds the requests and answers, [`connecting`] the opening and closing, [`timing`]
+//! which figure a latency belongs to.
 
 mod connecting;
 mod connection;
 mod exchange;
 mod recorder;
+mod timing;
 
 pub use recorder::{CpuMark, Finished, Recorder};
 
@@ -28,7 +30,7 @@ use crate::transport::Transport;
 use connection::{Connection, Doing};
 use load_http1::Template;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io;
 
 /// Bytes that one read takes at most.
@@ -37,6 +39,10 @@ const READ_BYTES: usize = 64 * 1024;
 const CHECK_NS: u64 = 100_000_000;
 /// Hybrid waiting polls for so long before a due time; a wake-up takes less.
 const POLL_BEFORE_DUE_NS: u64 = 60_000;
+/// A request that is first looked at so long after its due time shows that the thread was away.
+const AWAY_NS: u64 = 50_000;
+/// The thread is taken to have caught up after so many times the time it was away.
+const CATCH_UP_TIMES: u64 = 10;
 /// A length that no answer has yet told.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -49,8 +55,8 @@ pub struct Ending {
     pub unsent: u64,
     /// Age of the oldest request in flight.
     pub oldest_ns: u64,
-    /// Ages of the unfinished requests of an open loop.
-    pub censored: Latency,
+    /// Ages of the unfinished requests of an open loop, by the step in which they fell due.
+    pub censored: BTreeMap<usize, Latency>,
     /// CPU time when the measured window began and ended.
     pub window_cpu: [CpuMark; 2],
     /// Time spent polling for a due time within the window; CPU that was not needed.
@@ -132,6 +138,10 @@ pub struct Worker<'p, T: Transport> {
     /// Connections that this stage wants open.
     wanted: usize,
     busy: usize,
+    /// Whether due requests waited for a connection when this was looked at last.
+    blocked: bool,
+    /// Until then what is late is so because this thread was away, connections free or not.
+    own_delay_until_ns: u64,
     base_ns: u64,
     window_start_ns: u64,
     running: bool,
@@ -203,6 +213,8 @@ impl<'p, T: Transport> Worker<'p, T> {
             connect_queue: VecDeque::new(),
             wanted: 0,
             busy: 0,
+            blocked: false,
+            own_delay_until_ns: 0,
             base_ns: 0,
             window_start_ns: 0,
             running: false,
@@ -308,6 +320,11 @@ impl<'p, T: Transport> Worker<'p, T> {
     /// Sends what is due, as long as connections are free.
     fn pace(&mut self, mut now: u64) {
         let depth = self.depth as u64;
+        let away_ns = now - self.due_ns;
+        if away_ns > AWAY_NS && !self.blocked {
+            self.own_delay_until_ns = now + CATCH_UP_TIMES * away_ns;
+        }
+        self.blocked = false;
         while self.due_ns <= now && self.running {
             if self.recorder.is_over(now) {
                 self.rotate(now);
@@ -320,6 +337,7 @@ impl<'p, T: Transport> Worker<'p, T> {
                     .as_ref()
                     .is_none_or(|open| open.late == Late::Queue)
                 {
+                    self.blocked = true;
                     return;
                 }
                 self.recorder.now.counts.due += depth;
@@ -330,17 +348,21 @@ impl<'p, T: Transport> Worker<'p, T> {
             let due_ns = self.due_ns;
             self.advance();
             self.recorder.now.counts.due += depth;
-            let idle_ns = self.connections[index].idle_ns;
-            self.recorder
-                .now
-                .times
-                .lateness
-                .record(now - idle_ns.max(due_ns));
-            if idle_ns > due_ns {
-                self.recorder.now.times.queue.record(idle_ns - due_ns);
-            }
+            self.record_delay(self.connections[index].idle_ns, due_ns, now);
             self.send(index, due_ns, now);
             now = monotonic_ns();
+        }
+    }
+
+    /// Whose fault it is that a request is not sent when it is due.
+    #[inline]
+    fn record_delay(&mut self, idle_ns: u64, due_ns: u64, now: u64) {
+        let times = &mut self.recorder.now.times;
+        if idle_ns <= due_ns || now < self.own_delay_until_ns {
+            times.lateness.record(now - due_ns);
+        } else {
+            times.lateness.record(now - idle_ns);
+            times.queue.record(idle_ns - due_ns);
         }
     }
 
@@ -460,9 +482,9 @@ impl<'p, T: Transport> Worker<'p, T> {
                 ending.unfinished += in_flight;
                 ending.oldest_ns = ending.oldest_ns.max(now - connection.sent_ns);
                 if self.schedule.is_some() && connection.due_ns >= self.window_start_ns {
-                    ending
-                        .censored
-                        .record_many(now - connection.due_ns, in_flight);
+                    let step = self.recorder.step_at(connection.due_ns);
+                    let ages = ending.censored.entry(step).or_default();
+                    ages.record_many(now - connection.due_ns, in_flight);
                 }
             }
         }
@@ -489,7 +511,9 @@ impl<'p, T: Transport> Worker<'p, T> {
                 break;
             };
             let age_ns = now.saturating_sub(self.base_ns + due_ns);
-            ending.censored.record_many(age_ns, (to - from) * depth);
+            let step = self.recorder.step_at(self.base_ns + due_ns);
+            let ages = ending.censored.entry(step).or_default();
+            ages.record_many(age_ns, (to - from) * depth);
         }
         ending.unsent = unsent * depth;
         ending.unfinished += unsent * depth;

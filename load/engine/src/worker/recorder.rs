@@ -1,9 +1,11 @@
 //! Keeps the current interval of a thread and hands over the finished ones.
 
 use crate::interval::{Interval, Phase};
+use crate::machine::waited_for_core;
 use crate::plan::Stage;
 use crate::sys::clock::{process_cpu, thread_cpu, CpuTime, SECOND_NS};
 use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
 
 /// Notes of one kind are kept so often; the counts say the rest.
 const NOTES_MAX: usize = 8;
@@ -17,6 +19,8 @@ pub struct CpuMark {
     pub thread: CpuTime,
     /// Of the whole process.
     pub process: CpuTime,
+    /// Time that the calling thread has waited for a core although it had work.
+    pub waited: Duration,
 }
 
 impl CpuMark {
@@ -24,6 +28,7 @@ impl CpuMark {
         CpuMark {
             thread: thread_cpu(),
             process: process_cpu(),
+            waited: waited_for_core(),
         }
     }
 }
@@ -35,6 +40,8 @@ pub struct Recorder {
     stages: Vec<Stage>,
     stage: usize,
     base_ns: u64,
+    /// When the step (or warm-up) began whose requests are recorded as they are.
+    pub step_start_ns: u64,
     /// CPU time when the measured window began and ended.
     pub window_cpu: [CpuMark; 2],
     rate_start_ns: u64,
@@ -63,6 +70,7 @@ impl Recorder {
             stages: Vec::new(),
             stage: 0,
             base_ns: 0,
+            step_start_ns: 0,
             window_cpu: [CpuMark::default(); 2],
             rate_start_ns: u64::MAX,
             rate_completed: 0,
@@ -84,6 +92,17 @@ impl Recorder {
     /// The stage that is running; `None` in the drain.
     pub fn stage(&self) -> Option<Stage> {
         self.stages.get(self.stage).copied()
+    }
+
+    /// Number of the step in which something fell due.
+    pub fn step_at(&self, due_ns: u64) -> usize {
+        let offset_ns = due_ns.saturating_sub(self.base_ns);
+        let begun = self.stages.iter().rev();
+        begun
+            .filter(|stage| stage.start_ns <= offset_ns)
+            .map(|stage| stage.step)
+            .next()
+            .unwrap_or(0)
     }
 
     /// Whether the measured window is over.
@@ -119,6 +138,7 @@ impl Recorder {
             Some(stage) => {
                 next.phase = stage.phase;
                 next.step = stage.step;
+                self.step_start_ns = self.base_ns + stage.start_ns;
                 next.end_ns = (start_ns + SECOND_NS).min(self.base_ns + stage.end_ns);
             }
             None => {

@@ -1,0 +1,123 @@
+//! `--headroom`: whether a measured server came too near to what the path itself can do, as a run
+//! with `--sink` has told it.
+
+use crate::json::SCHEMA;
+use crate::values::{usage, Refusal};
+use load_engine::plan::Plan;
+use load_engine::run::Outcome;
+use load_engine::warnings::Warning;
+use serde_json::Value;
+
+/// A server within this factor of the null server has not been measured, but the path.
+const FACTOR_MIN: f64 = 1.3;
+
+/// What the path can do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Headroom {
+    rps: f64,
+    file: String,
+}
+
+impl Headroom {
+    /// Reads the result file of a `--sink` run that was made as `plan` will be.
+    pub fn read(file: &str, plan: &Plan) -> Result<Headroom, Refusal> {
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| Refusal::Usage(format!("--headroom: cannot read {file}: {error}")))?;
+        Headroom::parse(file, &text, plan)
+    }
+
+    fn parse(file: &str, text: &str, plan: &Plan) -> Result<Headroom, Refusal> {
+        let document: Value = serde_json::from_str(text).unwrap_or(Value::Null);
+        if document["schema"] != SCHEMA {
+            return usage(format!(
+                "--headroom: {file} is no result file of this program (--json)"
+            ));
+        }
+        let known = &document["plan"];
+        if known["sink"] != true || known["mode"] != "closed" {
+            return usage(format!(
+                "--headroom: {file} is not from a run with --sink and without -R"
+            ));
+        }
+        let own = [
+            ("threads", Value::from(plan.threads)),
+            ("depth", Value::from(plan.depth)),
+            ("close", Value::from(plan.close)),
+        ];
+        for (key, this) in own {
+            if known[key] != this {
+                return usage(format!(
+                    "--headroom: {file} was measured with {key} {}, this run has {this}; measure \
+                     --sink with the same options",
+                    known[key]
+                ));
+            }
+        }
+        let rps = document["rps"].as_f64().unwrap_or(0.0);
+        Ok(Headroom {
+            rps,
+            file: file.to_string(),
+        })
+    }
+
+    /// The finding, if there is too little room above the server.
+    pub fn judge(&self, outcome: &Outcome) -> Option<Warning> {
+        let factor = self.rps / outcome.rps().max(f64::MIN_POSITIVE);
+        (factor < FACTOR_MIN).then(|| Warning {
+            id: "headroom",
+            value: factor,
+            threshold: FACTOR_MIN,
+            text: format!(
+                "the path itself does {:.0}/s ({}), only {factor:.2} x what was measured: this \
+                 may be the generator's limit or the kernel's; use more threads on more cores",
+                self.rps, self.file
+            ),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::setup;
+
+    fn plan(line: &str) -> Plan {
+        let words: Vec<String> = line.split(' ').map(String::from).collect();
+        let typed = crate::options::parse(&words).expect("correct");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("bound"));
+        setup::plan(&typed, &[url]).expect("correct")
+    }
+
+    fn result(rps: f64, sink: bool) -> String {
+        let plan = serde_json::json!(
+            {"mode": "closed", "sink": sink, "threads": 1, "depth": 1, "close": false});
+        serde_json::json!({"schema": SCHEMA, "plan": plan, "rps": rps}).to_string()
+    }
+
+    #[test]
+    fn a_server_near_the_sink_is_warned_about() {
+        let headroom = Headroom::parse("f", &result(1299.0, true), &plan("-t1")).expect("fits");
+        let outcome = Outcome {
+            window_length_ns: 1_000_000_000,
+            completed_in_window: 1000,
+            ..Outcome::default()
+        };
+        let warning = headroom.judge(&outcome).expect("too near");
+        assert_eq!((warning.id, warning.value), ("headroom", 1.299));
+        let wide = Headroom::parse("f", &result(1300.0, true), &plan("-t1")).expect("fits");
+        assert!(wide.judge(&outcome).is_none());
+    }
+
+    #[test]
+    fn what_is_no_measure_of_the_same_path_is_refused() {
+        let refused = |text: &str, line: &str| match Headroom::parse("f", text, &plan(line)) {
+            Err(Refusal::Usage(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        assert!(refused("{", "-t1").contains("no result file"));
+        assert!(refused(&result(1.0, false), "-t1").contains("not from a run with --sink"));
+        assert!(refused(&result(1.0, true), "-t2").contains("threads 1, this run has 2"));
+        assert!(refused(&result(1.0, true), "-t1 --depth 2").contains("depth 1"));
+    }
+}

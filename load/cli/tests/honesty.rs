@@ -1,0 +1,256 @@
+//! What the generator says about itself: warnings with their figures, steps that keep their own
+//! requests, the kernel's view of when answers came.
+
+mod support;
+
+use serde_json::Value;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use support::{always, count, measured, run, temporary, Server, HELLO};
+
+fn warnings(result: &Value) -> Vec<String> {
+    let each = result["warnings"].as_array().expect("a list").iter();
+    each.map(|warning| warning["id"].as_str().expect("an id").to_string())
+        .collect()
+}
+
+/// A server that answers after a while, each connection on its own.
+fn slow(each: Duration) -> Server {
+    Server::start(move |mut conversation| {
+        while conversation.request().is_some() {
+            std::thread::sleep(each);
+            if !conversation.send(HELLO) {
+                return;
+            }
+        }
+    })
+}
+
+#[test]
+fn a_request_belongs_to_the_step_in_which_it_fell_due() {
+    let server = slow(Duration::from_millis(300));
+    let result = measured(&format!(
+        "-t1 -c40 --step 500ms -R 20..60:20 -T 30s {}",
+        server.url()
+    ));
+    let counts = |name: &str| -> Vec<u64> {
+        let steps = result["steps"].as_array().expect("steps");
+        steps
+            .iter()
+            .map(|step| step[name]["count"].as_u64().unwrap_or(0))
+            .collect()
+    };
+    // 6 of 10, 12 of 20, 18 of 30 are answered after the end of their step
+    assert_eq!(counts("response"), [10, 20, 30]);
+    assert_eq!(counts("service"), [10, 20, 30]);
+    assert_eq!(count(&result, "/latency/response/count"), 60);
+}
+
+#[test]
+fn what_is_never_answered_ages_in_its_own_step() {
+    let server = slow(Duration::from_secs(600));
+    let result = measured(&format!(
+        "-t1 -c2 --step 500ms -R 10..20:10 -T 30s --drain 100ms {}",
+        server.url()
+    ));
+    // 2 in flight and 13 unsent: nobody vanishes
+    assert_eq!(count(&result, "/steps/0/response/count"), 5);
+    assert_eq!(count(&result, "/steps/1/response/count"), 10);
+    assert_eq!(count(&result, "/latency/censored/count"), 15);
+    assert!(count(&result, "/steps/0/response/min") > 500_000_000);
+}
+
+#[test]
+fn steps_of_connections_have_their_own_windows() {
+    let server = Server::start(always(HELLO));
+    let result = measured(&format!("-t2 -c2..6:2 --step 400ms {}", server.url()));
+    let steps = result["steps"].as_array().expect("steps");
+    let sum: u64 = steps
+        .iter()
+        .map(|step| step["completed"].as_u64().unwrap_or(0))
+        .sum();
+    assert_eq!(sum, count(&result, "/totals/completed_in_window"));
+    for step in steps {
+        assert_eq!(step["length_ns"], 400_000_000u64);
+        assert_eq!(step["service"]["count"], step["completed"]);
+    }
+    assert_eq!(count(&result, "/window/length_ns"), 1_200_000_000);
+}
+
+/// Keeps a core busy until it is dropped.
+struct Busy(Child);
+
+impl Busy {
+    fn on(core: usize) -> Busy {
+        let mut command = Command::new("taskset");
+        command.args(["-c", &core.to_string(), "sh", "-c", "while :; do :; done"]);
+        Busy(command.spawn().expect("taskset"))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.kill().expect("ours");
+        self.0.wait().expect("it ends");
+    }
+}
+
+#[test]
+fn a_core_that_others_use_is_noticed() {
+    let core = load_engine::sys::affinity::allowed()[0];
+    let _others = [Busy::on(core), Busy::on(core)];
+    let line = format!("-t1 -c4 -d1s --sink --pin {core}");
+    let result = measured(&line);
+    assert!(
+        warnings(&result).contains(&"core-shared".to_string()),
+        "{result}"
+    );
+    assert!(result["threads"][0]["waited"].as_f64().expect("a share") > 0.02);
+    let strict = run(&format!("{line} --strict"));
+    assert_eq!(strict.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&strict.stderr).into_owned();
+    assert!(
+        text.contains("other programs ran on the generator's core"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_server_is_compared_with_the_sink() {
+    let (sink, again) = (temporary("json"), temporary("json"));
+    let made = run(&format!("-t1 -c4 -d500ms --sink --json {}", sink.display()));
+    assert!(made.status.success());
+    // the same path again is within the factor, unless the machine changed by 30 % meanwhile
+    let text = std::fs::read_to_string(&sink).expect("written");
+    let mut slower: Value = serde_json::from_str(&text).expect("JSON");
+    slower["rps"] = Value::from(1.0);
+    std::fs::write(&again, slower.to_string()).expect("a file");
+    let result = measured(&format!(
+        "-t1 -c4 -d500ms --sink --headroom {}",
+        again.display()
+    ));
+    assert!(warnings(&result).contains(&"headroom".to_string()));
+    let server = slow(Duration::from_millis(50));
+    let result = measured(&format!(
+        "-t1 -c4 -d500ms --headroom {} {}",
+        sink.display(),
+        server.url()
+    ));
+    assert!(!warnings(&result).contains(&"headroom".to_string()));
+    let other = run(&format!("-t2 -c4 --sink --headroom {}", sink.display()));
+    assert_eq!(other.status.code(), Some(2));
+    for file in [sink, again] {
+        std::fs::remove_file(file).expect("ours");
+    }
+}
+
+#[test]
+fn the_kernels_stamps_end_the_latencies() {
+    let server = Server::start(always(HELLO));
+    let result = measured(&format!(
+        "-t1 -c2 -d500ms -R 200 --rx-timestamps {}",
+        server.url()
+    ));
+    assert_eq!(result["plan"]["rx_timestamps"], true);
+    let completed = count(&result, "/totals/completed");
+    assert_eq!(completed, 100);
+    // stamps are switched on for the whole machine a little after they are first asked for
+    let unstamped = count(&result, "/totals/unstamped");
+    assert!(unstamped < completed, "{unstamped}");
+    let delays = count(&result, "/latency/client_delay/count");
+    assert_eq!(
+        delays + unstamped,
+        completed,
+        "each answer tells how long it lay there"
+    );
+    for line in [
+        "--rx-timestamps unix:///nowhere:/",
+        "--rx-timestamps --sink --headroom /none",
+    ] {
+        assert_ne!(run(line).status.code(), Some(0));
+    }
+}
+
+#[test]
+fn a_delay_beside_a_rate_is_said() {
+    let server = Server::start(always(HELLO));
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scripts/delay.lua");
+    let result = measured(&format!(
+        "-t1 -c2 -d500ms -R 100 -s {script} {}",
+        server.url()
+    ));
+    assert_eq!(count(&result, "/totals/sent"), 50);
+    assert!(warnings(&result).contains(&"delay-unused".to_string()));
+}
+
+#[test]
+fn answers_of_one_stall_are_one_episode() {
+    // every connection stands still once, at the same time
+    let start = std::time::Instant::now();
+    let server = Server::start(move |mut conversation| {
+        while conversation.request().is_some() {
+            let at = start.elapsed();
+            let (from, to) = (Duration::from_millis(900), Duration::from_millis(1500));
+            if at > from && at < to {
+                std::thread::sleep(to - at);
+            }
+            if !conversation.send(HELLO) {
+                return;
+            }
+        }
+    });
+    let result = measured(&format!("-t1 -c50 -d3s -R 1000 {}", server.url()));
+    // 20 % of the answers are slow; all those beyond the 99th percentile by the same cause
+    assert_eq!(
+        count(&result, "/episodes/0.99"),
+        1,
+        "{}",
+        result["episodes"]
+    );
+    assert!(result["episodes"]["0.9999"].is_null());
+}
+
+#[test]
+fn a_generator_that_was_away_blames_itself() {
+    let server = Server::start(always(HELLO));
+    let mut command = support::program();
+    let file = temporary("json");
+    command
+        .args(["-t1", "-c4", "-d3s", "-R2000", "--json"])
+        .arg(&file)
+        .arg(server.url());
+    let child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let signal = |name: &str| {
+        let pid = child.id().to_string();
+        assert!(Command::new("kill")
+            .args([name, &pid])
+            .status()
+            .expect("kill")
+            .success());
+    };
+    while server.seen().len() < 1000 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    signal("-STOP");
+    std::thread::sleep(Duration::from_millis(400));
+    signal("-CONT");
+    let status = child.wait_with_output().expect("it ends").status;
+    assert!(status.success());
+    let text = std::fs::read_to_string(&file).expect("written");
+    std::fs::remove_file(&file).expect("ours");
+    let result: Value = serde_json::from_str(&text).expect("JSON");
+    assert!(
+        warnings(&result).contains(&"lateness".to_string()),
+        "{}",
+        result["warnings"]
+    );
+    // 4 connections were free, yet 800 requests were late: all of that is its own doing
+    let late = result["latency"]["lateness"]["quantiles"]["0.9"]
+        .as_u64()
+        .expect("known");
+    assert!(late > 20_000_000, "{late}");
+}

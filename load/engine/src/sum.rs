@@ -1,0 +1,227 @@
+//! Adds up what the threads of a run send: intervals while they work, endings when they stop.
+
+use crate::interval::{Interval, Phase};
+use crate::latency::Latency;
+use crate::plan::Plan;
+use crate::run::{Outcome, Second, SecondSummary, ThreadOutcome};
+use crate::sys::clock::{monotonic_ns, realtime_ns};
+use crate::worker::{Ending, Finished};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender};
+
+/// Adds up what the threads send.
+pub(crate) struct Sum<'p> {
+    plan: &'p Plan,
+    window_start_ns: u64,
+    /// What is known so far.
+    pub outcome: Outcome,
+    completed_by_thread: Vec<u64>,
+    /// Seconds that not all threads have told about.
+    pending: BTreeMap<u64, (usize, Interval)>,
+}
+
+impl<'p> Sum<'p> {
+    /// Nothing yet, of a run that starts at `base_ns` (monotonic).
+    pub fn new(plan: &'p Plan, base_ns: u64) -> Sum<'p> {
+        let window_start_ns = base_ns + plan.warmup_ns;
+        let window_start_unix_ns = realtime_ns() + window_start_ns - monotonic_ns();
+        let outcome = Outcome {
+            window_start_unix_ns,
+            // made one by one: a copy would touch all the memory of empty histograms
+            steps: plan.steps.iter().map(|_| Interval::default()).collect(),
+            probe: plan.probe.as_ref().map(|_| Interval::default()),
+            ..Outcome::default()
+        };
+        Sum {
+            plan,
+            window_start_ns,
+            outcome,
+            completed_by_thread: vec![0; plan.threads],
+            pending: BTreeMap::new(),
+        }
+    }
+
+    /// Takes intervals until all threads have ended.
+    pub fn collect(
+        &mut self,
+        intervals: &Receiver<Finished>,
+        give_back: &[Sender<Box<Interval>>],
+        observe: &mut dyn FnMut(&Second),
+    ) {
+        for (source, mut interval) in intervals {
+            self.take(source, &interval, observe);
+            interval.clear();
+            // a thread that has ended needs no more of them
+            let _ = give_back[source].send(interval);
+        }
+        for (start_ns, (_, interval)) in std::mem::take(&mut self.pending) {
+            self.tell(start_ns, interval, observe);
+        }
+    }
+
+    fn take(&mut self, source: usize, interval: &Interval, observe: &mut dyn FnMut(&Second)) {
+        if source >= self.plan.threads {
+            if let (Some(probe), Phase::Measured | Phase::Drain) =
+                (&mut self.outcome.probe, interval.phase)
+            {
+                add(probe, interval);
+            }
+            return;
+        }
+        match interval.phase {
+            Phase::Setup => self.take_setup(interval),
+            Phase::Warmup => {}
+            Phase::Drain => {
+                add(&mut self.outcome.total, interval);
+                // by the clock, what is answered now was due in the last step or is a straggler
+                let last = self.outcome.steps.get_mut(interval.step);
+                if let Some(step) = last.filter(|_| self.plan.open.is_some()) {
+                    step.times.add(&interval.times);
+                    step.counts.errors.add(&interval.counts.errors);
+                }
+            }
+            Phase::Measured => {
+                add(&mut self.outcome.total, interval);
+                if let Some(step) = self.outcome.steps.get_mut(interval.step) {
+                    add(step, interval);
+                }
+                self.outcome.completed_in_window += interval.counts.completed;
+                self.outcome.bytes_in_window += interval.counts.bytes_in;
+                self.completed_by_thread[source] += interval.counts.completed;
+                let length_ns = interval.end_ns.saturating_sub(self.window_start_ns);
+                self.outcome.window_length_ns = self.outcome.window_length_ns.max(length_ns);
+            }
+        }
+        if matches!(interval.phase, Phase::Measured | Phase::Drain) {
+            self.outcome.peaks.add(&interval.peaks);
+            self.take_stragglers(interval);
+        }
+        if matches!(interval.phase, Phase::Warmup | Phase::Measured) {
+            self.take_second(interval, observe);
+        }
+    }
+
+    fn take_stragglers(&mut self, interval: &Interval) {
+        for straggler in &interval.stragglers {
+            straggler.record(&mut self.outcome.total.times);
+            if let Some(step) = self.outcome.steps.get_mut(straggler.step) {
+                straggler.record(&mut step.times);
+            }
+        }
+    }
+
+    /// From before the load only connections count.
+    fn take_setup(&mut self, interval: &Interval) {
+        let total = &mut self.outcome.total;
+        total.counts.connects += interval.counts.connects;
+        total.counts.errors.add(&interval.counts.errors);
+        total.times.connect.add(&interval.times.connect);
+        total.times.tls.add(&interval.times.tls);
+        total.notes.extend(interval.notes.iter().cloned());
+    }
+
+    fn take_second(&mut self, interval: &Interval, observe: &mut dyn FnMut(&Second)) {
+        let (told, sum) = self.pending.entry(interval.start_ns).or_default();
+        *told += 1;
+        (sum.phase, sum.step) = (interval.phase, interval.step);
+        (sum.start_ns, sum.end_ns) = (interval.start_ns, interval.end_ns);
+        add(sum, interval);
+        for straggler in &interval.stragglers {
+            straggler.record(&mut sum.times);
+        }
+        if *told == self.plan.threads {
+            if let Some((_, complete)) = self.pending.remove(&interval.start_ns) {
+                self.tell(interval.start_ns, complete, observe);
+            }
+        }
+    }
+
+    fn tell(&mut self, start_ns: u64, interval: Interval, observe: &mut dyn FnMut(&Second)) {
+        let open = self.plan.open.is_some();
+        let times = if open {
+            &interval.times.response
+        } else {
+            &interval.times.service
+        };
+        let offset_ns = start_ns as i64 - self.window_start_ns as i64;
+        self.outcome.seconds.push(SecondSummary {
+            phase: interval.phase,
+            step: interval.step,
+            offset_ns,
+            length_ns: interval.end_ns - interval.start_ns,
+            completed: interval.counts.completed,
+            errors: interval.counts.errors.total(),
+            bytes_in: interval.counts.bytes_in,
+            p50_ns: times.at_ns(0.5),
+            p99_ns: times.at_ns(0.99),
+            max_ns: times.max_ns(),
+        });
+        observe(&Second {
+            interval,
+            offset_ns,
+        });
+    }
+
+    /// Everything together, once the threads have told how they ended.
+    pub fn outcome(mut self, mut endings: Vec<Ending>) -> io::Result<Outcome> {
+        if let Some(fault) = endings.iter_mut().find_map(|ending| ending.fault.take()) {
+            return Err(io::Error::other(fault));
+        }
+        if let (Some(probe), true) = (&mut self.outcome.probe, endings.len() > self.plan.threads) {
+            if let Some(ending) = endings.pop() {
+                ending
+                    .censored
+                    .values()
+                    .for_each(|ages| add_ages(probe, ages));
+            }
+        }
+        let length_ns = self.outcome.window_length_ns.max(1) as f64;
+        for (number, ending) in endings.into_iter().enumerate() {
+            let [start, end] = ending.window_cpu;
+            let cpu = end.thread.since(start.thread);
+            if number == 0 {
+                self.outcome.cpu = end.process.since(start.process);
+            }
+            for (&step, ages) in &ending.censored {
+                add_ages(&mut self.outcome.total, ages);
+                if let Some(step) = self.outcome.steps.get_mut(step) {
+                    add_ages(step, ages);
+                }
+            }
+            let waited_ns = end.waited.saturating_sub(start.waited).as_nanos();
+            let working_ns = cpu.total_ns().saturating_sub(ending.polling_ns);
+            self.outcome.threads.push(ThreadOutcome {
+                core: self.plan.pins.get(number).copied(),
+                cpu,
+                busy: (working_ns as f64 / length_ns).min(1.0),
+                waited: (waited_ns as f64 / length_ns).min(1.0),
+                completed: self.completed_by_thread[number],
+                ending,
+            });
+        }
+        self.outcome.seconds.sort_by_key(|second| second.offset_ns);
+        Ok(self.outcome)
+    }
+}
+
+/// Enters ages of requests that were never answered as what their response times at least are.
+fn add_ages(interval: &mut Interval, ages: &Latency) {
+    interval.times.response.add(ages);
+    interval.times.censored.add(ages);
+}
+
+fn add(sum: &mut Interval, more: &Interval) {
+    sum.counts.add(&more.counts);
+    sum.times.add(&more.times);
+    sum.rates.extend_from_slice(&more.rates);
+    for note in &more.notes {
+        if !sum.notes.contains(note) {
+            sum.notes.push(note.clone());
+        }
+    }
+    if sum.end_ns == 0 {
+        sum.start_ns = more.start_ns;
+    }
+    sum.end_ns = sum.end_ns.max(more.end_ns);
+}

@@ -1,0 +1,231 @@
+//! Each warning appears at its figure and not below it.
+
+use load_engine::latency::Latency;
+use load_engine::plan::{Late, Open, Plan, Step, Wait};
+use load_engine::run::{Outcome, ThreadOutcome};
+use load_engine::schedule::Stretch;
+use load_engine::script::Shape;
+use load_engine::sys::epoll::Trigger;
+use load_engine::warnings::find;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+fn closed() -> Plan {
+    Plan {
+        threads: 1,
+        steps: vec![Step {
+            connections: 10,
+            length_ns: SECOND_NS,
+        }],
+        warmup_ns: 0,
+        drain_ns: SECOND_NS,
+        timeout_ns: SECOND_NS,
+        depth: 1,
+        batch_latency: false,
+        open: None,
+        targets: Vec::new(),
+        sources: Vec::new(),
+        abort: false,
+        close: false,
+        trigger: Trigger::Edge,
+        wait: Wait::Hybrid,
+        pins: Vec::new(),
+        start_at_unix_ns: None,
+        probe: None,
+        stamps: false,
+        sink: false,
+    }
+}
+
+fn open() -> Plan {
+    Plan {
+        open: Some(Open {
+            stretches: vec![Stretch {
+                length_ns: SECOND_NS,
+                from_rps: 10_000.0,
+                to_rps: 10_000.0,
+            }],
+            poisson: false,
+            seed: 1,
+            late: Late::Queue,
+        }),
+        ..closed()
+    }
+}
+
+/// 10,000 answers of 1 ms each: ten connections at work all the time, nothing to say.
+fn calm() -> Outcome {
+    let mut outcome = Outcome {
+        window_length_ns: SECOND_NS,
+        completed_in_window: 10_000,
+        threads: vec![ThreadOutcome {
+            busy: 0.5,
+            ..ThreadOutcome::default()
+        }],
+        ..Outcome::default()
+    };
+    let total = &mut outcome.total;
+    total.counts.due = 10_000;
+    total.counts.sent = 10_000;
+    total.counts.completed = 10_000;
+    total.counts.status[200] = 10_000;
+    total.times.service = many(1_000_000, 10_000);
+    total.times.response = many(1_000_000, 10_000);
+    outcome
+}
+
+fn many(each_ns: u64, times: u64) -> Latency {
+    let mut latency = Latency::default();
+    latency.record_many(each_ns, times);
+    latency
+}
+
+fn ids(plan: &Plan, outcome: &Outcome) -> Vec<&'static str> {
+    find(plan, outcome)
+        .into_iter()
+        .map(|warning| warning.id)
+        .collect()
+}
+
+/// The only finding after a change is `id`, and its text holds `figure`.
+fn expect(plan: &Plan, id: &str, figure: &str, change: impl Fn(&mut Outcome)) {
+    let mut outcome = calm();
+    change(&mut outcome);
+    let found = find(plan, &outcome);
+    assert_eq!(found.len(), 1, "{id}: {found:?}");
+    assert_eq!(found[0].id, id);
+    assert!(found[0].text.contains(figure), "{}", found[0].text);
+}
+
+#[test]
+fn a_calm_run_has_no_warnings() {
+    assert_eq!(ids(&closed(), &calm()), [""; 0]);
+    assert_eq!(ids(&open(), &calm()), [""; 0]);
+}
+
+#[test]
+fn a_busy_generator_and_a_shared_core_are_told_apart() {
+    expect(&closed(), "generator-busy", "96.0 %", |o| {
+        o.threads[0].busy = 0.96
+    });
+    expect(&closed(), "core-shared", "3.0 %", |o| {
+        o.threads[0].waited = 0.03
+    });
+    let mut outcome = calm();
+    (outcome.threads[0].busy, outcome.threads[0].waited) = (0.95, 0.02);
+    assert_eq!(ids(&closed(), &outcome), [""; 0]);
+}
+
+#[test]
+fn stolen_time_and_slow_clocks_are_said() {
+    expect(&closed(), "steal", "2.0 %", |o| o.stolen = Some(0.02));
+    expect(&closed(), "clock-source", "hpet", |o| {
+        o.slow_clock = Some("hpet".to_string())
+    });
+    let mut outcome = calm();
+    outcome.stolen = Some(0.01);
+    assert_eq!(ids(&closed(), &outcome), [""; 0]);
+}
+
+#[test]
+fn answers_without_a_stamp_are_counted() {
+    let stamped = Plan {
+        stamps: true,
+        ..closed()
+    };
+    expect(&stamped, "unstamped", "1.0 %", |o| {
+        o.total.counts.unstamped = 100
+    });
+    expect(&stamped, "little", "rate x mean time = 12.0", |o| {
+        o.total.times.client_delay = many(200_000, 10_000);
+    });
+}
+
+#[test]
+fn a_delay_of_a_script_has_no_place_beside_a_rate() {
+    let shape = Shape {
+        depth: 1,
+        dynamic: false,
+        wants_answers: false,
+        delays: true,
+    };
+    expect(&open(), "delay-unused", "delay()", |o| {
+        o.shape = Some(shape)
+    });
+    let mut outcome = calm();
+    outcome.shape = Some(shape);
+    assert_eq!(ids(&closed(), &outcome), [""; 0]);
+}
+
+#[test]
+fn what_was_sent_late_or_never_is_said() {
+    expect(&open(), "lateness", "300 us", |o| {
+        o.total.times.lateness = many(300_000, 10_000);
+    });
+    expect(&open(), "schedule-missed", "98.0 %", |o| {
+        o.total.counts.sent = 9_800
+    });
+    expect(&open(), "backlog", "2.0 %", |o| {
+        o.threads[0].ending.unfinished = 210
+    });
+    expect(&open(), "client-delay", "p99 101 us", |o| {
+        o.total.times.client_delay = many(101_000, 10_000);
+    });
+}
+
+#[test]
+fn littles_law_and_missing_connections_are_checked() {
+    expect(&closed(), "little", "rate x mean time = 8.0", |o| {
+        o.total.times.service = many(800_000, 10_000);
+    });
+    expect(&closed(), "connections", "2 connections", |o| {
+        (o.threads[0].ending.open, o.threads[0].ending.wanted) = (8, 10);
+    });
+    expect(&closed(), "in-flight", "2.0 s old", |o| {
+        o.threads[0].ending.oldest_ns = 2 * SECOND_NS
+    });
+}
+
+#[test]
+fn every_error_has_its_warning() {
+    type Change = fn(&mut Outcome);
+    let table: [(&str, Change); 6] = [
+        ("connect-errors", |o| {
+            o.total.counts.errors.connect_refused = 7
+        }),
+        ("read-errors", |o| o.total.counts.errors.read = 7),
+        ("write-errors", |o| o.total.counts.errors.write = 7),
+        ("timeouts", |o| o.total.counts.errors.timeout = 7),
+        ("malformed", |o| o.total.counts.errors.malformed[0] = 7),
+        ("short-bodies", |o| o.total.counts.errors.short_body = 7),
+    ];
+    for (id, change) in table {
+        expect(&closed(), id, "7 ", change);
+    }
+    expect(&closed(), "non-2xx", "1.0 %", |o| {
+        (o.total.counts.status[200], o.total.counts.status[500]) = (9_900, 100);
+    });
+}
+
+#[test]
+fn a_percentile_of_one_stall_is_said() {
+    let slow = |outcome: &mut Outcome, stalls: u64| {
+        outcome.total.times.service.record_many(1_100_000, 9);
+        for stall in 1..=stalls {
+            outcome.peaks.note(stall * 50_000_000, 1_100_000);
+        }
+    };
+    expect(&closed(), "few-episodes", "during 2 separate", |o| {
+        slow(o, 2)
+    });
+    let mut outcome = calm();
+    slow(&mut outcome, 3);
+    assert_eq!(ids(&closed(), &outcome), [""; 0]);
+}
+
+#[test]
+fn few_samples_are_said() {
+    let mut outcome = calm();
+    outcome.total.times.service = many(1_000_000, 999);
+    assert!(ids(&closed(), &outcome).contains(&"few-samples"));
+}
