@@ -3,8 +3,10 @@ package wirespeed.gateway.core;
 
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.LongSupplier;
 
 /** The meeting point of carrier, configuration and admin port; one a process (or a test). */
 public final class Gateway {
@@ -19,6 +21,7 @@ public final class Gateway {
     private final List<Meters> meters = new CopyOnWriteArrayList<>();
     private final List<LoopWatch> watches = new CopyOnWriteArrayList<>();
     private final List<Pools> pools = new CopyOnWriteArrayList<>();
+    private final Map<String, LongSupplier> gauges = new ConcurrentHashMap<>();
     private final AtomicInteger inFlight = new AtomicInteger();
     private volatile Snapshot snapshot;
     private volatile boolean isDraining;
@@ -49,6 +52,21 @@ public final class Gateway {
         return snapshot;
     }
 
+    /**
+     * Begins an exchange on the current snapshot. Looks twice: a swap in between could otherwise find
+     * the old snapshot unused and close its filters under the exchange.
+     */
+    public Snapshot enter() {
+        while (true) {
+            Snapshot entered = snapshot;
+            entered.begin();
+            if (entered == snapshot) {
+                return entered;
+            }
+            entered.end();
+        }
+    }
+
     /** One volatile write: every exchange sees the old configuration or the new one. */
     public void swap(Snapshot next) {
         snapshot = next;
@@ -64,6 +82,11 @@ public final class Gateway {
 
     public List<Pools> pools() {
         return pools;
+    }
+
+    /** What only the carrier can measure of itself, by metric name; set before the admin starts. */
+    public Map<String, LongSupplier> gauges() {
+        return gauges;
     }
 
     /** Exchanges that are going on. */

@@ -40,14 +40,13 @@ final class Exchange implements Chain.Done {
         this.loop = loop;
         this.client = client;
         this.request = request;
-        this.snapshot = loop.gateway.snapshot();
+        this.snapshot = loop.gateway.enter();
         this.context = new Context(snapshot, request, loop.nowNanos());
         this.body = new RequestBody(request);
         this.relay = new ResponseRelay(this);
     }
 
     void start() {
-        snapshot.begin();
         loop.meters.add(Meters.Count.REQUESTS_BEGUN, 1);
         String shed = loop.shedder.reason();
         loop.gateway.inFlight().incrementAndGet();

@@ -13,6 +13,7 @@ import io.netty.channel.WriteBufferWaterMark;
 import io.netty.channel.epoll.EpollChannelOption;
 import io.netty.channel.unix.UnixChannelOption;
 import io.netty.util.concurrent.DefaultThreadFactory;
+import io.netty.util.internal.PlatformDependent;
 import java.net.InetSocketAddress;
 import java.util.ArrayList;
 import java.util.IdentityHashMap;
@@ -43,6 +44,7 @@ public final class Server implements AutoCloseable {
         options = gateway.options("server");
         transport = Transport.of(options.text("transport"));
         tls = new TlsContexts(gateway.options("tls"));
+        gateway.gauges().put("direct.memory.bytes", PlatformDependent::usedDirectMemory);
         int threads = options.count("threads") == 0 ? Runtime.getRuntime().availableProcessors()
                 : options.count("threads");
         acceptors = new MultiThreadIoEventLoopGroup(1,

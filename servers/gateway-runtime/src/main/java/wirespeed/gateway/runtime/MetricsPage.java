@@ -39,6 +39,8 @@ final class MetricsPage {
         Gauge.builder(PREFIX + "in.flight", gateway, g -> g.inFlight().get()).register(registry);
         Gauge.builder(PREFIX + "snapshot", gateway, g -> g.snapshot().version())
                 .register(registry);
+        gateway.gauges().forEach((name, value) -> Gauge.builder(PREFIX + name, value,
+                java.util.function.LongSupplier::getAsLong).register(registry));
         FunctionCounter.builder(PREFIX + "loops.blocked", runtime.watchDog(),
                 LoopWatchDog::blocked).register(registry);
         FunctionCounter.builder(PREFIX + "filters.failed", runtime.folder(),
