@@ -13,6 +13,7 @@ nginx cells. Standard library only; needs nginx, wrk and the release build.
 import argparse
 import json
 import os
+import pwd
 import re
 import shutil
 import socket
@@ -27,7 +28,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-RELEASE = ROOT / "target" / "release"
 BODY = "x" * 1024
 WEB = """
 worker_processes 1; daemon off; pid {folder}/{port}.pid; error_log {folder}/error.log crit;
@@ -73,13 +73,15 @@ class Bench:
 
     def command(self, stack, core, words):
         """The command line that runs `words` on `core` over `stack`."""
-        launcher = [] if stack is None else [str(RELEASE / "bypass"), "run", "-p", stack, "--"]
+        launcher = [] if stack is None else [str(self.options.release / "bypass"), "run", "-p", stack, "--"]
         return ["taskset", "-c", str(core), *launcher, *map(str, words)]
 
     @contextmanager
     def server(self, stack, core, port, words):
         """A server that listens on `port` as long as the block lasts."""
-        process = subprocess.Popen(self.command(stack, core, words), stdout=subprocess.DEVNULL)
+        # A proxy's worker is not root: the origin that root started must allow it.
+        environment = {**os.environ, "EF_SHARE_WITH": str(pwd.getpwnam("nobody").pw_uid)}
+        process = subprocess.Popen(self.command(stack, core, words), stdout=subprocess.DEVNULL, env=environment)
         try:
             await_listener(port, process)
             time.sleep(0.2)
@@ -154,7 +156,7 @@ def roundtrip(bench):
     for stack in (None, *bench.options.profiles):
         with bench.nginx(stack, 0) as port:
             result = Path(bench.folder, "roundtrip.json")
-            words = [RELEASE / "wirespeed-load", "-t1", "-c1", f"-d{bench.options.seconds}s", "--json", result]
+            words = [ROOT / "target" / "release" / "wirespeed-load", "-t1", "-c1", f"-d{bench.options.seconds}s", "--json", result]
             command = bench.command(client_profile(stack), 1, [*words, f"http://127.0.0.1:{port}/0"])
             subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
             quantiles = json.loads(result.read_text())["latency"]["service"]["quantiles"]
@@ -222,9 +224,10 @@ def read_options():
     parser.add_argument("--warmup", type=int, default=5, help="seconds for a JVM before its window")
     parser.add_argument("--profiles", nargs="+", default=["performance"], choices=["performance", "balanced"])
     parser.add_argument("--java", default="java")
+    parser.add_argument("--release", type=Path, default=ROOT / "target" / "release", help="folder of the build to measure")
     options = parser.parse_args()
-    if not (RELEASE / "bypass").exists():
-        parser.error("no release build of bypass: run ./wirespeed build bypass load")
+    if not (options.release / "bypass").exists():
+        parser.error(f"no bypass in {options.release}: run ./wirespeed build bypass load")
     return options
 
 

@@ -35,6 +35,37 @@ pub struct Settings {
     pub dont_accelerate: bool,
     /// EF_CLUSTER_NAME.
     pub cluster_name: String,
+    /// EF_SHARE_WITH.
+    pub share_with: ShareWith,
+}
+
+/// Whom a process accelerates connections with besides processes of its own user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShareWith {
+    /// Nobody else.
+    Own,
+    /// This user too.
+    User(u32),
+    /// Every user of the host.
+    Everybody,
+}
+
+impl ShareWith {
+    /// Whether `uid` is among them.
+    pub fn includes(self, uid: u32) -> bool {
+        self == Self::Everybody || self == Self::User(uid)
+    }
+}
+
+impl From<i64> for ShareWith {
+    fn from(value: i64) -> Self {
+        match u32::try_from(value) {
+            // Root is trusted without being named.
+            Ok(0) => Self::Own,
+            Ok(uid) => Self::User(uid),
+            Err(_) => Self::Everybody,
+        }
+    }
 }
 
 impl From<&Resolved> for Settings {
@@ -63,6 +94,7 @@ impl From<&Resolved> for Settings {
             // A set of the kernel cannot see what happens on an accelerated socket.
             dont_accelerate: switch("EF_DONT_ACCELERATE") || from.number("EF_UL_EPOLL") == 0,
             cluster_name: from.text("EF_CLUSTER_NAME"),
+            share_with: ShareWith::from(from.number("EF_SHARE_WITH")),
         }
     }
 }
@@ -83,6 +115,14 @@ mod tests {
         assert!(settings.tcp_client_loopback && settings.tcp_server_loopback);
         assert_eq!((settings.spin_usec, settings.epoll_spin), (0, false));
         assert_eq!(settings.max_endpoints, 8192);
+    }
+
+    #[test]
+    fn sharing_is_with_nobody_one_user_or_everybody() {
+        let shared = |value: i64| ShareWith::from(value);
+        assert!(!shared(0).includes(0) && !shared(0).includes(33));
+        assert!(shared(33).includes(33) && !shared(33).includes(34));
+        assert!(shared(-1).includes(0) && shared(-1).includes(33));
     }
 
     #[test]

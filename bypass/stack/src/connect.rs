@@ -30,9 +30,16 @@ const ANSWER_MS: u64 = 1000;
 /// Addresses remembered; more are asked about each time.
 const TARGETS_MAX: usize = 4096;
 
+/// A listening socket as the kernel knows it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Holder {
+    inode: u64,
+    uid: u32,
+}
+
 struct Target {
     checked_ns: u64,
-    inodes: Vec<u64>,
+    holders: Vec<Holder>,
     /// One for each listening socket of the address; those that are not ours have a reason.
     peers: Vec<Result<Arc<Peer>, Reason>>,
     turn: usize,
@@ -115,23 +122,23 @@ fn decide(target: SocketAddr) -> Result<Arc<Peer>, Reason> {
     if let Some(found) = targets.get_mut(&target).filter(|found| found.is_fresh(now)) {
         return found.pick();
     }
-    let inodes = match ask_kernel(target) {
-        Ok(inodes) => inodes,
+    let holders = match ask_kernel(target) {
+        Ok(holders) => holders,
         Err(reason) => {
             remember(&mut targets, target, Target::negative(now, reason));
             return Err(reason);
         }
     };
     if let Some(known) = targets.get_mut(&target) {
-        if known.inodes == inodes && known.is_whole() {
+        if known.holders == holders && known.is_whole() {
             known.checked_ns = now;
             return known.pick();
         }
     }
-    let peers: Vec<_> = inodes.iter().map(|inode| meet(*inode)).collect();
+    let peers: Vec<_> = holders.iter().map(|holder| meet(*holder)).collect();
     let mut fresh = Target {
         checked_ns: now_ns(),
-        inodes,
+        holders,
         peers,
         turn: 0,
     };
@@ -151,7 +158,7 @@ impl Target {
     fn negative(now: u64, reason: Reason) -> Self {
         Self {
             checked_ns: now,
-            inodes: Vec::new(),
+            holders: Vec::new(),
             peers: vec![Err(reason)],
             turn: 0,
         }
@@ -188,7 +195,7 @@ impl Target {
     }
 }
 
-fn ask_kernel(target: SocketAddr) -> Result<Vec<u64>, Reason> {
+fn ask_kernel(target: SocketAddr) -> Result<Vec<Holder>, Reason> {
     if service::uses_io_uring() {
         return Err(Reason::IoUring);
     }
@@ -199,14 +206,17 @@ fn ask_kernel(target: SocketAddr) -> Result<Vec<u64>, Reason> {
     if found.iter().any(|one| one.is_bound_to_device) {
         return Err(Reason::BoundToDevice);
     }
-    let own = kernel::geteuid().unwrap_or(usize::MAX) as u32;
-    if found.iter().any(|one| one.uid != own) {
+    if !found.iter().all(|one| process::may_share_with(one.uid)) {
         return Err(Reason::OtherUser);
     }
     if found.is_empty() {
         return Err(Reason::NoHolder);
     }
-    Ok(found.iter().map(|one| one.inode).collect())
+    let holder = |one: &diag::Listener| Holder {
+        inode: one.inode,
+        uid: one.uid,
+    };
+    Ok(found.iter().map(holder).collect())
 }
 
 /// Whether the address is this host's: the kernel lets a socket be bound to it.
@@ -230,15 +240,15 @@ fn is_local(ip: IpAddr) -> bool {
     is_local
 }
 
-/// A segment shared with the holders of listening socket `inode`.
-fn meet(inode: u64) -> Result<Arc<Peer>, Reason> {
+/// A segment shared with the processes that hold a listening socket.
+fn meet(holder: Holder) -> Result<Arc<Peer>, Reason> {
     let known = peer::all().into_iter().find(|peer| {
-        peer.side == 0 && peer.inode == inode && !peer.is_stale.load(Ordering::Relaxed)
+        peer.side == 0 && peer.inode == holder.inode && !peer.is_stale.load(Ordering::Relaxed)
     });
     if let Some(peer) = known {
         return Ok(peer);
     }
-    let door = link::knock(&Name::of_listener(inode)).map_err(|error| match error {
+    let door = link::knock(&Name::of_listener(holder.inode)).map_err(|error| match error {
         libc::ECONNREFUSED => Reason::NoHolder,
         libc::EAGAIN => Reason::NoAnswer,
         _ => Reason::Sandbox,
@@ -251,8 +261,8 @@ fn meet(inode: u64) -> Result<Arc<Peer>, Reason> {
     let number = process::number();
     let segment =
         Segment::create(number, slots, process::ring_bytes()).map_err(|_| Reason::Limit)?;
-    let peer = Peer::join(segment, 0, inode).ok_or(Reason::Limit)?;
-    let greeted = greet(door.0, &peer, inode);
+    let peer = Peer::join(segment, 0, holder.inode).ok_or(Reason::Limit)?;
+    let greeted = greet(door.0, &peer, holder);
     if let Err(reason) = greeted {
         peer::forget(&peer);
         return Err(reason);
@@ -261,7 +271,7 @@ fn meet(inode: u64) -> Result<Arc<Peer>, Reason> {
     Ok(peer)
 }
 
-fn greet(door: i32, peer: &Peer, inode: u64) -> Result<(), Reason> {
+fn greet(door: i32, peer: &Peer, holder: Holder) -> Result<(), Reason> {
     let hello = Message::Greet {
         version: VERSION,
         client: process::number(),
@@ -275,7 +285,12 @@ fn greet(door: i32, peer: &Peer, inode: u64) -> Result<(), Reason> {
     };
     match (answer, fds.first()) {
         (Message::Welcome { .. }, Some(proof)) => match kernel::fstat(proof.0) {
-            Ok(stat) if stat.st_ino == inode => Ok(()),
+            Ok(stat) if stat.st_ino == holder.inode => Ok(()),
+            _ => Err(Reason::NameSquatted),
+        },
+        // Another user's listener shows no socket; that its door is that user's must do.
+        (Message::Welcome { .. }, None) => match kernel::peer_credentials(door) {
+            Ok(owner) if owner.uid == holder.uid && !process::is_own(owner.uid) => Ok(()),
             _ => Err(Reason::NameSquatted),
         },
         (Message::Refuse { reason }, _) if reason == Reason::Version as u64 => Err(Reason::Version),

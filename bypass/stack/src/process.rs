@@ -37,6 +37,17 @@ pub fn read_environment() {
     let _ = SETTINGS.set(Settings::from(&resolved));
 }
 
+/// Whether this process runs as `uid` now: a worker may have changed its user since the start.
+pub fn is_own(uid: u32) -> bool {
+    kernel::geteuid().is_ok_and(|own| own as u32 == uid)
+}
+
+/// Whether memory may be shared with a process of `uid`: root can read ours anyway, others must be us
+/// or be named by the options.
+pub fn may_share_with(uid: u32) -> bool {
+    uid == 0 || is_own(uid) || settings().share_with.includes(uid)
+}
+
 /// What the options say.
 pub fn settings() -> &'static Settings {
     SETTINGS.get_or_init(Settings::default)

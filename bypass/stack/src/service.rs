@@ -301,7 +301,8 @@ fn greeted(
         return Err(Reason::Version);
     }
     let client = kernel::peer_credentials(link).map_err(|_| Reason::Sandbox)?;
-    if client.uid != listener.uid {
+    let is_owner = client.uid == listener.uid;
+    if !is_owner && !process::may_share_with(client.uid) {
         return Err(Reason::OtherUser);
     }
     let segment = take_segment(fd).ok_or(Reason::PeerProtocol)?;
@@ -321,8 +322,10 @@ fn greeted(
         process: process::number(),
         backlog,
     };
-    let proof = listener.fd.load(Ordering::Relaxed);
-    link::send(link, welcome, &[proof]).map_err(|_| Reason::NoAnswer)?;
+    // The listening socket itself is for its owner's processes only: who holds it can accept.
+    let proof = [listener.fd.load(Ordering::Relaxed)];
+    let proof = if is_owner { &proof[..] } else { &[] };
+    link::send(link, welcome, proof).map_err(|_| Reason::NoAnswer)?;
     Ok(listener.inode)
 }
 
@@ -350,9 +353,8 @@ fn is_trusted(link: i32, inode: u64) -> bool {
     let Ok(caller) = kernel::peer_credentials(link) else {
         return false;
     };
-    let own = kernel::geteuid().unwrap_or(usize::MAX) as u32;
     let owns = |listener: &Arc<Listener>| listener.inode == inode && listener.uid == caller.uid;
-    caller.uid == own || listener::all().iter().any(owns)
+    process::is_own(caller.uid) || listener::all().iter().any(owns)
 }
 
 fn share(inode: u64, asking: u64) {

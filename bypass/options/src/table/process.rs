@@ -47,6 +47,18 @@ pub(super) const OPTIONS: &[Definition] = &[
     .of(Group::Process)
     .inert("each process has its own; any two that may meet do meet"),
     number(
+        "EF_SHARE_WITH",
+        "0",
+        -1..=4_294_967_294,
+        "Another user whose processes may be peers: a user id, or -1 for all",
+    )
+    .of(Group::Process)
+    .long(
+        "Peers map memory of each other, so by default both belong to one user. Both sides must \
+             allow it; root is trusted by everybody.",
+    )
+    .does("connections with that user's processes are accelerated; 0: with the own user's only"),
+    number(
         "EF_FORK_NETIF",
         "3",
         0..=3,
