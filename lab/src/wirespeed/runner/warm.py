@@ -16,7 +16,6 @@ from wirespeed.runner.life import Life
 
 WINDOW_S = 0.5
 WRK_WINDOW_S = 1.0  # wrk counts in whole seconds
-WINDOWS_LEAST = 4  # a slow server cannot even open its connections in short windows
 STABLE_SHARE = 0.02
 STABLE_WINDOWS = 3
 
@@ -30,14 +29,17 @@ def warm(life: Life, planned: PlannedCell, folder: Path) -> list[float]:
     loads = [p for p in life.schedule.recipe.process if p.role == "load"]
     floor_s = life.schedule.times.warmup_least_s if is_compiled else 0.0
     has_wrk = any(p.tool == "wrk" for p in loads)
-    window_s = WRK_WINDOW_S if has_wrk else max(WINDOW_S, floor_s / WINDOWS_LEAST)
+    window_s = WRK_WINDOW_S if has_wrk else WINDOW_S
+    # The first is long: a cold server that meets new connections at every window only piles up.
+    length_s = window_s if has_wrk else max(window_s, floor_s - (STABLE_WINDOWS - 1) * window_s)
     started = time.monotonic()
     rates: list[float] = []
     while True:
-        length_s = min(window_s, cap_s) if window_s != WRK_WINDOW_S else window_s
+        length_s = length_s if has_wrk else min(length_s, cap_s)
         done = generate(life, planned, folder, length_s, 0.0, None)
         rates.append(sum(figures.rps for figures in done.figures.values()))
         elapsed = time.monotonic() - started
+        length_s = window_s
         if elapsed + length_s > cap_s or not is_compiled:
             return rates
         if elapsed >= floor_s and is_stable(rates):
