@@ -1,11 +1,22 @@
 #!/bin/bash
 # nginx and wrk on the kernel and accelerated, A B A B: requests per second and their ratio.
 # usage: nginx.sh [ROUNDS] [SECONDS]   needs nginx, wrk, the release build; core 0 serves, core 1 asks
+# CLIENT=wrk|wirespeed-load, SPIN_US=100000 (20: balanced), CASES="0B 1024B 10240B 102400B close
+# one-connection", WIRESPEED_PRELOAD=library, OTHER_PRELOAD=library: a third column, to compare two.
 set -euo pipefail
 rounds=${1:-3} seconds=${2:-1}
 root=$(cd "$(dirname "$0")/../.." && pwd)
 library=${WIRESPEED_PRELOAD:-$root/target/release/libbypass_preload.so}
+other=${OTHER_PRELOAD:-}
+client=${CLIENT:-wrk}
+generator=$root/target/release/wirespeed-load
+cases=${CASES:-0B 1024B 10240B 102400B close one-connection}
 export spin_us=${SPIN_US:-100000}
+case $client in
+wrk) ;;
+wirespeed-load) [ -x "$generator" ] || { echo "nginx.sh: no $generator: build it with cargo build --release" >&2; exit 2; } ;;
+*) echo "nginx.sh: CLIENT=$client: it is wrk or wirespeed-load" >&2; exit 2 ;;
+esac
 [ -r "$library" ] || { echo "nginx.sh: no $library: build it with cargo build --release" >&2; exit 2; }
 room=$(mktemp -d)
 trap 'stop; rm -rf "$room"' EXIT
@@ -28,8 +39,12 @@ CONF
 # Waking a halted virtual core takes tens of microseconds: idle states are held off for both stacks.
 if [ -w /dev/cpu_dma_latency ]; then exec 3<>/dev/cpu_dma_latency; printf '\0\0\0\0' >&3; idle=held; else idle=free; fi
 
-with() {
-  if [ "$1" = bypass ]; then env EF_POLL_USEC="$spin_us" LD_PRELOAD="$library" "${@:2}"; else "${@:2}"; fi
+with() { # kernel | bypass | other, command
+  case $1 in
+  kernel) "${@:2}" ;;
+  bypass) env EF_POLL_USEC="$spin_us" LD_PRELOAD="$library" "${@:2}" ;;
+  other) env EF_POLL_USEC="$spin_us" LD_PRELOAD="$other" "${@:2}" ;;
+  esac
 }
 start() {
   with "$1" taskset -c 0 nginx -c "$room/nginx.conf" -e "$room/error.log"
@@ -41,27 +56,44 @@ stop() {
   local pid; pid=$(cat "$room/pid"); kill "$pid"
   while kill -0 "$pid" 2>/dev/null; do sleep 0.02; done
 }
-ask() { # stack case connections path options
-  local rps
-  rps=$(with "$1" taskset -c 1 wrk -t1 -c"$3" -d"${seconds}s" "${@:5}" "http://127.0.0.1:$port/$4" |
-    awk '/Requests\/sec/ {print $2} /Socket errors|Non-2xx/ {print "ERRORS" > "/dev/stderr"}')
-  echo "$1 $2 $rps"
+ask() { # stack case connections path options: requests per second
+  local rps address="http://127.0.0.1:$port/$4"
+  if [ "$client" = wrk ]; then
+    rps=$(with "$1" taskset -c 1 wrk -t1 -c"$3" -d"${seconds}s" "${@:5}" "$address" |
+      awk '/Requests\/sec/ {print $2} /Socket errors|Non-2xx/ {print "ERRORS" > "/dev/stderr"}')
+  else
+    with "$1" taskset -c 1 "$generator" -t1 -c"$3" -d"${seconds}s" --warmup 200ms "${@:5}" \
+      --json "$room/json" "$address" >"$room/text"
+    rps=$(tr -d ' \n' <"$room/json" | grep -o '"rps":[0-9.]*' | head -1 | cut -d: -f2)
+  fi
+  echo "$1 $2 ${rps:-0}"
 }
-echo "# rounds $rounds, $seconds s each, spin $spin_us us, idle states $idle, kernel $(uname -r)"
+run() { # stack: all cases
+  local case
+  for case in $cases; do
+    case $case in
+    close) ask "$1" close 50 0 -H 'Connection: close' ;;
+    one-connection) ask "$1" one-connection 1 0 ;;
+    *) ask "$1" "$case" 50 "${case%B}" ;;
+    esac
+  done
+}
+echo "# rounds $rounds, $seconds s each, client $client, spin $spin_us us, idle states $idle, kernel $(uname -r)"
 for _ in $(seq "$rounds"); do
-  for stack in kernel bypass; do
-    start $stack
-    for size in 0 1024 10240 102400; do ask $stack "${size}B" 50 $size; done
-    ask $stack close 50 0 -H 'Connection: close'
-    ask $stack one-connection 1 0
+  for stack in kernel bypass ${other:+other}; do
+    start "$stack"
+    run "$stack"
     stop
   done
 done | tee "$room/all" | sed 's/^/# /' >&2
-awk '{ n[$1,$2]++; v[$1,$2,n[$1,$2]] = $3; if (!seen[$2]++) order[++cases] = $2 }
+awk -v other="$other" '{ n[$1,$2]++; v[$1,$2,n[$1,$2]] = $3; if (!seen[$2]++) order[++cases] = $2 }
   function median(s, c,   i, j, m, t) {
     m = n[s,c]; for (i = 1; i <= m; i++) a[i] = v[s,c,i]
     for (i = 1; i <= m; i++) for (j = i + 1; j <= m; j++) if (a[j] < a[i]) { t = a[i]; a[i] = a[j]; a[j] = t }
     return m % 2 ? a[(m + 1) / 2] : (a[m / 2] + a[m / 2 + 1]) / 2 }
-  END { printf "| case | kernel /s | bypass /s | ratio |\n|---|---|---|---|\n"
+  END { printf "| case | kernel /s | bypass /s | ratio |%s\n", other ? " other /s | bypass : other |" : ""
+    printf "|---|---|---|---|%s\n", other ? "---|---|" : ""
     for (i = 1; i <= cases; i++) { c = order[i]; k = median("kernel", c); b = median("bypass", c)
-      printf "| %s | %.0f | %.0f | %.2f |\n", c, k, b, b / k } }' "$room/all"
+      printf "| %s | %.0f | %.0f | %.2f |", c, k, b, b / k
+      if (other) { o = median("other", c); printf " %.0f | %.2f |", o, b / o }
+      printf "\n" } }' "$room/all"

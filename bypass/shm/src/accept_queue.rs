@@ -34,13 +34,17 @@ impl ConnectQueue {
     }
 }
 
+/// The queue never ends although nothing can be taken: the client does not keep the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forged;
+
 /// Takes the oldest waiting connection for the server process with index `process`.
-pub fn take(segment: &Segment, process: usize) -> Option<usize> {
+pub fn take(segment: &Segment, process: usize) -> Result<Option<usize>, Forged> {
     let queue = segment.queue();
     // Bounded, because a forged queue could go round for ever.
     for _ in 0..SLOTS_MAX {
         if queue.waiting() == 0 {
-            return None;
+            return Ok(None);
         }
         let head = queue.head.0.load(Ordering::SeqCst);
         let slot = queue.entries[head as usize % SLOTS_MAX].load(Ordering::Relaxed) as usize;
@@ -54,10 +58,10 @@ pub fn take(segment: &Segment, process: usize) -> Option<usize> {
             .0
             .compare_exchange(head, next, Ordering::SeqCst, Ordering::Relaxed);
         if won.is_ok() {
-            return Some(slot);
+            return Ok(Some(slot));
         }
     }
-    None
+    Err(Forged)
 }
 
 #[cfg(test)]
@@ -75,7 +79,7 @@ mod tests {
         for slot in [5, 3, 60] {
             queued(&segment, slot);
         }
-        let taken: Vec<_> = std::iter::from_fn(|| take(&segment, 0)).collect();
+        let taken: Vec<_> = std::iter::from_fn(|| take(&segment, 0).expect("honest")).collect();
         assert_eq!(taken, [5, 3, 60]);
         assert_eq!(segment.slot(3).meta.holders[1].load(Ordering::SeqCst), 1);
     }
@@ -88,7 +92,7 @@ mod tests {
             for process in 0..3 {
                 let (segment, taken) = (&segment, &taken);
                 scope.spawn(move || loop {
-                    let found = take(segment, process);
+                    let found = take(segment, process).expect("honest");
                     let mut taken = taken.lock().expect("no panic");
                     taken.extend(found);
                     if taken.len() == 5000 {
@@ -110,15 +114,27 @@ mod tests {
     }
 
     #[test]
-    fn a_forged_queue_ends_with_nothing() {
+    fn a_forged_queue_ends_and_is_noticed() {
         let segment = Segment::create(1, 64, 4096).expect("memory");
         let queue = segment.queue();
         for entry in &queue.entries {
             entry.store(u32::MAX, Ordering::Relaxed);
         }
         queue.tail.0.store(10_000, Ordering::SeqCst);
-        assert_eq!(take(&segment, 0), None);
+        assert_eq!(take(&segment, 0), Ok(None));
         queue.tail.0.store(u64::MAX / 2, Ordering::SeqCst);
-        assert_eq!(take(&segment, 0), None);
+        assert_eq!(take(&segment, 0), Ok(None));
+        // A tail that runs away while we look.
+        let is_over = core::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let ahead = queue.head.0.load(Ordering::Relaxed).wrapping_add(9000);
+                    queue.tail.0.store(ahead, Ordering::Relaxed);
+                }
+            });
+            while take(&segment, 0) != Err(Forged) {}
+            is_over.store(true, Ordering::Relaxed);
+        });
     }
 }

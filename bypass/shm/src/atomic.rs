@@ -1,7 +1,9 @@
 //! The atomics and the copy of rings and doorbells, named here so that `tests/models` can put
 //! loom's in their place and run the same code under every order of memory operations.
 
-pub(crate) use core::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
+pub(crate) use core::sync::atomic::{fence, AtomicU32, AtomicU64, AtomicU8, Ordering};
+
+pub(crate) use crate::barrier::{heavy, light};
 
 /// Copies into a ring.
 ///

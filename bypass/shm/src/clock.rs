@@ -1,5 +1,7 @@
 //! The one clock of waiting: monotonic nanoseconds, read without entering the kernel.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 /// Nanoseconds since an arbitrary start.
 #[inline]
 pub fn now_ns() -> u64 {
@@ -21,4 +23,40 @@ pub fn unix_ns() -> u64 {
     // SAFETY: as above.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The processor's own counter: a few nanoseconds a look, good for intervals that need not be exact.
+#[inline(always)]
+pub fn ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: reads the time stamp counter, which every x86-64 processor has.
+    return unsafe { core::arch::x86_64::_rdtsc() };
+    #[cfg(not(target_arch = "x86_64"))]
+    now_ns()
+}
+
+static TICKS_PER_MS: AtomicU64 = AtomicU64::new(0);
+
+/// How many [`ticks`] an interval has, about; found by a short look at both clocks, once.
+#[inline]
+pub fn ticks_in(us: u64) -> u64 {
+    let per_ms = match TICKS_PER_MS.load(Ordering::Relaxed) {
+        0 => compare_clocks(),
+        known => known,
+    };
+    us.saturating_mul(per_ms) / 1000
+}
+
+#[cold]
+fn compare_clocks() -> u64 {
+    const LOOK_NS: u64 = 20_000;
+    let (start_ns, start) = (now_ns(), ticks());
+    let mut spent_ns = 0;
+    while spent_ns < LOOK_NS {
+        core::hint::spin_loop();
+        spent_ns = now_ns() - start_ns;
+    }
+    let per_ms = (ticks().wrapping_sub(start).saturating_mul(1_000_000) / spent_ns).max(1);
+    TICKS_PER_MS.store(per_ms, Ordering::Relaxed);
+    per_ms
 }

@@ -1,12 +1,13 @@
 //! Doorbells: which connections deserve a look, and whether the one who looks is asleep.
 //!
-//! A ring sets the slot's bit, then the bit of its word in the summary: both idempotent, so a
-//! peer can ring in vain but not overflow anything. The two sides of sleep and wake are the
-//! classic pair: the sleeper stores `sleeping`, then looks; the ringer sets bits, then loads
-//! `sleeping`. All four are sequentially consistent, so at least one of them sees the other.
+//! A ring stores 1 into the slot's bell, then into its group's byte of the summary: both idempotent,
+//! so a peer can ring in vain but not overflow anything. The two sides of sleep and wake are the
+//! classic pair: the sleeper stores `sleeping`, then looks; the ringer sets bells, then loads
+//! `sleeping`. Between them each passes a fence, the ringer a light one where it can, the sleeper
+//! a heavy one ([`crate::barrier`]), so at least one of them sees the other.
 
-use crate::atomic::{fence, AtomicU32, AtomicU64, Ordering};
-use crate::layout::{Lane, SLOTS_MAX};
+use crate::atomic::{fence, light, AtomicU32, AtomicU64, AtomicU8, Ordering};
+use crate::layout::{Lane, BELL_GROUP, SLOTS_MAX};
 
 impl Lane {
     /// Takes a free lane for process `owner`.
@@ -30,27 +31,33 @@ impl Lane {
         self.owner.store(0, Ordering::SeqCst);
     }
 
-    /// Marks a slot; true when the owner sleeps and the caller must wake it.
+    /// Marks a slot; true when the owner sleeps and the caller must wake it. `fenced`: see
+    /// [`light`].
     #[inline]
-    pub fn ring(&self, slot: usize) -> bool {
-        let slot = slot % SLOTS_MAX;
-        let word = slot / 64;
-        self.words[word].fetch_or(1 << (slot % 64), Ordering::SeqCst);
-        let summary = &self.summary.0[word / 64];
-        let bit = 1u64 << (word % 64);
-        if summary.load(Ordering::SeqCst) & bit == 0 {
-            summary.fetch_or(bit, Ordering::SeqCst);
-        }
+    pub fn ring(&self, slot: usize, fenced: bool) -> bool {
+        self.mark(slot);
+        light(fenced);
         self.take_sleeper()
+    }
+
+    /// Marks a slot. Plain stores: the bell after what it announces, the summary after the bell, so
+    /// that whoever takes the one (an acquiring swap) sees the other. Nothing here waits for the
+    /// cache line to come back from the owner.
+    #[inline]
+    pub fn mark(&self, slot: usize) {
+        let slot = slot % SLOTS_MAX;
+        self.bells[slot].store(1, Ordering::Release);
+        self.summary.0[slot / BELL_GROUP].store(1, Ordering::Release);
     }
 
     /// True for exactly one caller after each [`sleep`](Self::sleep).
     #[inline]
     pub fn take_sleeper(&self) -> bool {
-        self.sleeping.load(Ordering::SeqCst) != 0 && self.sleeping.swap(0, Ordering::SeqCst) != 0
+        // The load is behind the caller's fence; most find nobody asleep.
+        self.sleeping.load(Ordering::Relaxed) != 0 && self.sleeping.swap(0, Ordering::SeqCst) != 0
     }
 
-    /// Says that the owner is about to sleep; it must look at its bells once more.
+    /// Says that the owner is about to sleep; behind [`heavy`] it must look at its bells once more.
     pub fn sleep(&self) {
         self.sleeping.store(1, Ordering::SeqCst);
     }
@@ -60,27 +67,35 @@ impl Lane {
         self.sleeping.store(0, Ordering::Relaxed);
     }
 
-    /// Whether anything rang.
+    /// Whether any of the first `slots` slots rang.
     #[inline]
-    pub fn is_ringing(&self) -> bool {
-        self.summary
-            .0
+    pub fn is_ringing(&self, slots: usize) -> bool {
+        self.groups(slots)
             .iter()
-            .any(|word| word.load(Ordering::SeqCst) != 0)
+            .any(|group| group.load(Ordering::Relaxed) != 0)
     }
 
-    /// Calls `visit` with every slot that rang since the last time.
     #[inline]
-    pub fn drain(&self, mut visit: impl FnMut(usize)) {
-        for (index, summary) in self.summary.0.iter().enumerate() {
-            // Ordered after `sleep`: a look that began before it would miss the last ring.
-            if summary.load(Ordering::SeqCst) == 0 {
+    fn groups(&self, slots: usize) -> &[AtomicU8] {
+        let groups = slots.div_ceil(BELL_GROUP);
+        &self.summary.0[..groups.min(SLOTS_MAX / BELL_GROUP)]
+    }
+
+    /// Calls `visit` with every one of the first `slots` slots that rang since the last time. What
+    /// must not be missed, before a sleep, is behind [`heavy`](crate::barrier::heavy).
+    #[inline]
+    pub fn drain(&self, slots: usize, mut visit: impl FnMut(usize)) {
+        for (index, group) in self.groups(slots).iter().enumerate() {
+            if group.load(Ordering::Relaxed) == 0 {
                 continue;
             }
-            for word in bits(summary.swap(0, Ordering::SeqCst)) {
-                let word = index * 64 + word;
-                for bit in bits(self.words[word].swap(0, Ordering::SeqCst)) {
-                    visit(word * 64 + bit);
+            // The swaps acquire what the last ringer released: its bells, then its bytes.
+            group.swap(0, Ordering::AcqRel);
+            let first = index * BELL_GROUP;
+            for (at, bell) in self.bells[first..first + BELL_GROUP].iter().enumerate() {
+                if bell.load(Ordering::Relaxed) != 0 {
+                    bell.swap(0, Ordering::AcqRel);
+                    visit(first + at);
                 }
             }
         }
@@ -89,36 +104,26 @@ impl Lane {
 
 /// Rings the lane that `word` names (see `Meta::lane`), with `ring`, after bytes were published.
 ///
-/// Whoever waits in another place from now on stores its lane and then looks for bytes. So a lane
-/// that was missing is asked for once more behind a fence, and one that was rung is asked for again:
-/// the ring itself is the fence.
+/// Whoever waits in another place from now on stores its lane and then looks for bytes. A lane that
+/// was missing is asked for once more behind a fence. One that was rung is asked for again, behind
+/// the fence of the ring; whoever moves a connection from one lane to another makes up for it when
+/// the ringer's is only a light one (`settle` in the stack's epoll).
 #[inline]
 pub fn ring_lane(word: &AtomicU32, mut ring: impl FnMut(usize)) {
-    let mut lane = word.load(Ordering::Relaxed);
+    // Acquire: what the lane's owner has asked for (`fenced`) is known to who knows the lane.
+    let mut lane = word.load(Ordering::Acquire);
     if lane == 0 {
         fence(Ordering::SeqCst);
-        lane = word.load(Ordering::Relaxed);
+        lane = word.load(Ordering::Acquire);
     }
     if lane == 0 {
         return;
     }
     ring(lane as usize - 1);
-    let now = word.load(Ordering::SeqCst);
+    let now = word.load(Ordering::Acquire);
     if now != lane && now != 0 {
         ring(now as usize - 1);
     }
-}
-
-/// The numbers of the bits that are set.
-pub fn bits(mut word: u64) -> impl Iterator<Item = usize> {
-    core::iter::from_fn(move || {
-        if word == 0 {
-            return None;
-        }
-        let bit = word.trailing_zeros() as usize;
-        word &= word - 1;
-        Some(bit)
-    })
 }
 
 /// Names one sleeping thread in shared memory: who (process index) and which waker; never 0.
@@ -150,7 +155,8 @@ impl Sleeper {
     /// The thread that waits in `place`, for exactly one caller.
     #[inline]
     pub fn take(place: &AtomicU64) -> Option<Self> {
-        if place.load(Ordering::SeqCst) == 0 {
+        // Behind the caller's fence, that of the lane's ring.
+        if place.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let word = place.swap(0, Ordering::SeqCst);
@@ -175,21 +181,21 @@ mod tests {
     fn every_ring_is_seen_once() {
         let lane = lane();
         for slot in [0, 63, 64, 4095, 4096, 16_383] {
-            assert!(!lane.ring(slot));
-            lane.ring(slot);
+            assert!(!lane.ring(slot, false));
+            lane.ring(slot, false);
         }
         let mut seen = Vec::new();
-        lane.drain(|slot| seen.push(slot));
+        lane.drain(SLOTS_MAX, |slot| seen.push(slot));
         assert_eq!(seen, [0, 63, 64, 4095, 4096, 16_383]);
-        lane.drain(|slot| panic!("{slot} rang twice"));
-        assert!(!lane.is_ringing());
+        lane.drain(SLOTS_MAX, |slot| panic!("{slot} rang twice"));
+        assert!(!lane.is_ringing(SLOTS_MAX));
     }
 
     #[test]
     fn a_sleeper_is_woken_by_one_of_many() {
         let lane = lane();
         lane.sleep();
-        let woken: usize = (0..5).map(|slot| usize::from(lane.ring(slot))).sum();
+        let woken: usize = (0..5).map(|slot| usize::from(lane.ring(slot, true))).sum();
         assert_eq!(woken, 1);
     }
 
@@ -217,11 +223,12 @@ mod tests {
         const ROUNDS: usize = 20_000;
         let lane = lane();
         let lane = &*lane;
+        crate::barrier::choose(false);
         let woken = &std::sync::atomic::AtomicUsize::new(0);
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for round in 0..ROUNDS {
-                    if lane.ring(round % SLOTS_MAX) {
+                    if lane.ring(round % SLOTS_MAX, false) {
                         woken.fetch_add(1, Ordering::SeqCst);
                     }
                     if round % 64 == 0 {
@@ -229,16 +236,17 @@ mod tests {
                     }
                 }
                 // The end: a ring that nobody may miss.
-                if lane.ring(SLOTS_MAX - 1) {
+                if lane.ring(SLOTS_MAX - 1, false) {
                     woken.fetch_add(1, Ordering::SeqCst);
                 }
             });
             let mut last = false;
             while !last {
-                lane.drain(|slot| last |= slot == SLOTS_MAX - 1);
+                lane.drain(SLOTS_MAX, |slot| last |= slot == SLOTS_MAX - 1);
                 let before = woken.load(Ordering::SeqCst);
                 lane.sleep();
-                if last || lane.is_ringing() {
+                crate::barrier::heavy();
+                if last || lane.is_ringing(SLOTS_MAX) {
                     lane.awake();
                     continue;
                 }

@@ -5,7 +5,8 @@
 //! 0        Header          who, how many slots, how large the rings are
 //! 4096     ConnectQueue    client ──slot numbers──► whoever holds the listener
 //!          Lanes           64 for each side: doorbells of one waiting place (an epoll set)
-//!          Slots           1 KiB each: cursors, ends, names of one connection
+//!          Contents        of each side: who has mapped what was lent
+//!          Slots           1280 bytes each: cursors, ends, names, loans of one connection
 //!          rings           two of `ring_bytes` for each slot, client→server first
 //! ```
 //!
@@ -14,16 +15,22 @@
 //! written by side d. A field's line is written by one side in ordinary traffic.
 
 use core::mem::size_of;
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 
 use crate::address::SharedAddress;
 
 /// First word of every segment; the digits are the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x01\0");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x02\0");
 /// Slots of a segment: bounded by the doorbell's two levels.
 pub const SLOTS_MAX: usize = 16_384;
+/// Bells under one byte of the summary: a cache line of them.
+pub const BELL_GROUP: usize = 64;
 /// Waiting places of one side of a segment.
 pub const LANES: usize = 64;
+/// Loans under way in one direction of a connection.
+pub const LOANS: usize = 4;
+/// Contents that one side of a segment may lend.
+pub const CONTENTS: usize = 512;
 /// Processes of one side that may hold ends of a segment; the mask's two top bits are these:
 pub const PROCESSES: usize = 30;
 /// In `holders`: the connection waits to be accepted.
@@ -57,6 +64,10 @@ pub struct Header {
     pub ring_bytes: AtomicU32,
     /// Lanes of each side that were ever taken: the others need not be looked at.
     pub lanes_used: [AtomicU32; 2],
+    /// Slots that the client has ever used: bells beyond need no look.
+    pub slots_used: AtomicU32,
+    /// By side: who waits there wants publishers to fence, see [`crate::barrier`].
+    pub fenced: [AtomicU32; 2],
     /// Processes of each side.
     pub processes: [[AtomicU64; PROCESSES]; 2],
 }
@@ -87,15 +98,15 @@ pub struct Lane {
     pub sleeping: AtomicU32,
     /// Whether new connections are to wake it: 0 no, 1 yes, 2 as one of several.
     pub listening: AtomicU32,
-    /// Which words of `words` are worth a look.
+    /// 1 for each group of [`BELL_GROUP`] bells that is worth a look.
     pub summary: Summary,
-    /// One bit for each slot.
-    pub words: [AtomicU64; SLOTS_MAX / 64],
+    /// 1 for each slot that rang. Bytes, not bits: ringing is a store, never a locked operation.
+    pub bells: [AtomicU8; SLOTS_MAX],
 }
 
 /// The upper level of the doorbell.
 #[repr(C, align(128))]
-pub struct Summary(pub [AtomicU64; SLOTS_MAX / 64 / 64]);
+pub struct Summary(pub [AtomicU8; SLOTS_MAX / BELL_GROUP]);
 
 /// Written by the side that writes the direction's bytes.
 #[repr(C, align(128))]
@@ -108,8 +119,10 @@ pub struct ProducerLine {
     pub ends: AtomicU32,
     /// The writer waits for space.
     pub want_space: AtomicU32,
-    /// Holds the thread that writes.
-    pub lock: AtomicU32,
+    /// Loans ever made, see [`Loan`].
+    pub loans: AtomicU64,
+    /// Loans that the reader has finished, as last seen.
+    pub loans_seen: AtomicU64,
     /// Position of the urgent byte plus one, 0 when none was sent.
     pub urgent: AtomicU64,
 }
@@ -121,8 +134,49 @@ pub struct ConsumerLine {
     pub head: AtomicU64,
     /// The tail as last seen.
     pub tail_seen: AtomicU64,
+    /// Loans read to their end.
+    pub loans_done: AtomicU64,
+    /// Bytes read of the next one.
+    pub loan_bytes: AtomicU64,
+}
+
+/// Bytes of a stream that do not lie in the ring but in a content that the writer has lent: memory
+/// that the reader has mapped for reading.
+#[repr(C)]
+pub struct Loan {
+    /// They come when so many bytes of the ring have been read.
+    pub at: AtomicU64,
+    /// Number of the content, then the first byte's offset in it.
+    pub place: AtomicU64,
+    /// How many.
+    pub length: AtomicU64,
+}
+
+/// Loans under way in one direction.
+#[repr(C, align(128))]
+pub struct Loans(pub [Loan; LOANS]);
+
+/// What one side has lent.
+#[repr(C, align(128))]
+pub struct Contents {
+    /// Numbers given away.
+    pub used: AtomicU32,
+    /// By number: bit of every process of the other side that has mapped it.
+    pub mapped_by: [AtomicU32; CONTENTS],
+}
+
+/// Locks of one side's end. On a line that the other side never touches: taking one then waits
+/// for nobody.
+#[repr(C, align(128))]
+pub struct Locks {
     /// Holds the thread that reads.
-    pub lock: AtomicU32,
+    pub read: AtomicU32,
+    /// Holds the thread that writes.
+    pub write: AtomicU32,
+    /// Who gets SIGURG: a process, or a group as a negative number; 0 for nobody.
+    pub owner: AtomicU32,
+    /// O_NONBLOCK, once several processes hold the end: they share it, as they share the file.
+    pub flags: AtomicU32,
 }
 
 /// Who holds the two ends, and where they wait.
@@ -145,25 +199,32 @@ pub struct Names {
     pub of: [SharedAddress; 2],
 }
 
-/// One connection.
-#[repr(C, align(1024))]
+/// One connection. Not a power of two: the same line of many connections must not fall into a few
+/// sets of the cache.
+#[repr(C, align(128))]
 pub struct Slot {
     /// By direction.
     pub producer: [ProducerLine; 2],
     /// By direction.
     pub consumer: [ConsumerLine; 2],
+    /// By side.
+    pub locks: [Locks; 2],
     /// See [`Meta`].
     pub meta: Meta,
     /// See [`Names`].
     pub names: Names,
+    /// By direction.
+    pub loans: [Loans; 2],
 }
 
 /// Offset of the connect queue.
 pub const QUEUE_AT: usize = 4096;
 /// Offset of the lanes, client's first.
 pub const LANES_AT: usize = QUEUE_AT + size_of::<ConnectQueue>();
+/// Offset of what is lent, by the client first.
+pub const CONTENTS_AT: usize = (LANES_AT + 2 * LANES * size_of::<Lane>()).next_multiple_of(4096);
 /// Offset of the slots.
-pub const SLOTS_AT: usize = (LANES_AT + 2 * LANES * size_of::<Lane>()).next_multiple_of(4096);
+pub const SLOTS_AT: usize = (CONTENTS_AT + 2 * size_of::<Contents>()).next_multiple_of(4096);
 
 /// Offset of the rings.
 pub fn rings_at(slots: usize) -> usize {
@@ -175,4 +236,4 @@ pub fn segment_bytes(slots: usize, ring_bytes: usize) -> usize {
     rings_at(slots) + slots * 2 * ring_bytes
 }
 
-const _: () = assert!(size_of::<Header>() <= QUEUE_AT && size_of::<Slot>() == 1024);
+const _: () = assert!(size_of::<Header>() <= QUEUE_AT && size_of::<Slot>() == 1280);

@@ -8,6 +8,7 @@
 pub mod accept_queue;
 pub mod address;
 mod atomic;
+pub mod barrier;
 pub mod clock;
 pub mod diag;
 pub mod doorbell;

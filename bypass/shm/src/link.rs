@@ -7,7 +7,7 @@ use crate::sys::{self, Result};
 use crate::waker::Name;
 
 /// Version of the conversation; others are refused, and the connection goes to the kernel.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// Descriptors in one message.
 pub const FDS_MAX: usize = 2;
 const WORDS: usize = 6;
@@ -28,6 +28,8 @@ pub enum Message {
     Forward { inode: u64 },
     /// A new holder asks the others for the segments of listener `inode`.
     Share { inode: u64, process: u64 },
+    /// A content that may be lent on connections of a segment, under this number; with its memory.
+    Lend { number: u64 },
     /// A process that holds the listener but not its door asks for the door and the hub.
     Join { inode: u64, version: u64 },
 }
@@ -45,6 +47,7 @@ impl Message {
             } => [4, segment, side, index, 0, 0],
             Self::Forward { inode } => [5, inode, 0, 0, 0, 0],
             Self::Share { inode, process } => [6, inode, process, 0, 0, 0],
+            Self::Lend { number } => [8, number, 0, 0, 0, 0],
             Self::Join { inode, version } => [7, inode, version, 0, 0, 0],
         }
     }
@@ -75,6 +78,7 @@ impl Message {
                 inode: a,
                 version: b,
             },
+            8 => Self::Lend { number: a },
             _ => return None,
         })
     }

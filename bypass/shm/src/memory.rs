@@ -35,6 +35,27 @@ impl Mapping {
         }
     }
 
+    /// Makes a file of these bytes that can never change.
+    pub fn of_bytes(name: &CStr, bytes: &[u8]) -> Result<Self> {
+        let fd = sys::move_high(sys::memfd_create(name)?)?;
+        let mut written = 0;
+        while written < bytes.len() {
+            match sys::write(fd, &bytes[written..]) {
+                Ok(count) if count > 0 => written += count,
+                other => {
+                    let _ = sys::close(fd);
+                    return Err(other.err().unwrap_or(libc::ENOSPC));
+                }
+            }
+        }
+        let seals = (SEALS | libc::F_SEAL_WRITE) as usize;
+        if let Err(error) = sys::fcntl(fd, libc::F_ADD_SEALS, seals) {
+            let _ = sys::close(fd);
+            return Err(error);
+        }
+        Self::map(fd, bytes.len(), false)
+    }
+
     /// Maps what a peer passed: only if the peer can no longer change its size.
     pub fn adopt(fd: i32) -> Result<Self> {
         let adopted = Self::check_seals(fd)
@@ -51,9 +72,14 @@ impl Mapping {
 
     /// Maps a file for looking only; a file that shrinks is refused by its seals.
     pub fn view(fd: i32) -> Result<Self> {
-        Self::check_seals(fd)?;
-        let length = sys::fstat(fd)?.st_size as usize;
-        Self::map(fd, length, false)
+        let viewed = Self::check_seals(fd).and_then(|()| sys::fstat(fd));
+        match viewed {
+            Ok(stat) => Self::map(fd, stat.st_size as usize, false),
+            Err(error) => {
+                let _ = sys::close(fd);
+                Err(error)
+            }
+        }
     }
 
     fn check_seals(fd: i32) -> Result<()> {
@@ -88,6 +114,12 @@ impl Mapping {
     /// The descriptor, for passing on.
     pub fn fd(&self) -> i32 {
         self.fd
+    }
+
+    /// Keeps the memory only: nobody is to get the descriptor from here.
+    pub fn without_descriptor(mut self) -> Self {
+        let _ = sys::close(core::mem::replace(&mut self.fd, -1));
+        self
     }
 
     /// Bytes mapped.

@@ -4,15 +4,19 @@
 //! The peer can write every cursor: `used` is computed from values loaded once and refused when
 //! it exceeds the size, so a copy never leaves the ring whatever the peer does.
 
-use crate::atomic::{copy_in, copy_out, fence, Ordering};
-use crate::layout::{ConsumerLine, ProducerLine};
+use crate::atomic::{copy_in, copy_out, fence, heavy, light, Ordering};
+use crate::layout::{ConsumerLine, Loans, ProducerLine};
+
+#[path = "ring/lending.rs"]
+mod lending;
+pub use lending::Borrowed;
 
 /// The cursors contradict each other: the peer does not keep the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Broken;
 
 /// The program's buffers of one call, consumed from the front.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Pieces<'a> {
     rest: &'a [libc::iovec],
     offset: usize,
@@ -41,6 +45,11 @@ impl<'a> Pieces<'a> {
     /// Bytes left.
     pub fn left(&self) -> usize {
         self.left
+    }
+
+    /// For a call that takes no more than `most`, whatever room there is.
+    pub fn limit(&mut self, most: usize) {
+        self.left = self.left.min(most);
     }
 
     /// Passes over up to `count` bytes.
@@ -78,6 +87,8 @@ impl<'a> Pieces<'a> {
 pub struct Ring<'a> {
     producer: &'a ProducerLine,
     consumer: &'a ConsumerLine,
+    loans: &'a Loans,
+    borrowed: Option<&'a dyn Borrowed>,
     bytes: *mut u8,
     size: usize,
 }
@@ -88,14 +99,25 @@ impl<'a> Ring<'a> {
     pub unsafe fn new(
         producer: &'a ProducerLine,
         consumer: &'a ConsumerLine,
+        loans: &'a Loans,
         bytes: *mut u8,
         size: usize,
     ) -> Self {
         Self {
             producer,
             consumer,
+            loans,
+            borrowed: None,
             bytes,
             size,
+        }
+    }
+
+    /// The same, for a reader of what was lent too.
+    pub fn with(self, borrowed: &'a dyn Borrowed) -> Self {
+        Self {
+            borrowed: Some(borrowed),
+            ..self
         }
     }
 
@@ -105,19 +127,18 @@ impl<'a> Ring<'a> {
             &self.producer.tail,
             &self.producer.head_seen,
             &self.producer.urgent,
+            &self.producer.loans,
+            &self.producer.loans_seen,
+            &self.consumer.loans_done,
+            &self.consumer.loan_bytes,
         ] {
             word.store(0, Ordering::Relaxed);
         }
-        for word in [
-            &self.producer.ends,
-            &self.producer.want_space,
-            &self.producer.lock,
-        ] {
+        for word in [&self.producer.ends, &self.producer.want_space] {
             word.store(0, Ordering::Relaxed);
         }
         self.consumer.head.store(0, Ordering::Relaxed);
         self.consumer.tail_seen.store(0, Ordering::Relaxed);
-        self.consumer.lock.store(0, Ordering::Relaxed);
     }
 
     /// Bytes the ring can hold.
@@ -149,8 +170,42 @@ impl<'a> Ring<'a> {
 
     /// Asks the consumer to ring when it has made room; the caller looks at the space once more.
     pub fn want_space(&self) {
-        self.producer.want_space.store(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        if self.producer.want_space.load(Ordering::Relaxed) == 0 {
+            self.producer.want_space.store(1, Ordering::Relaxed);
+            heavy();
+        } else {
+            // Already asked, with a heavy fence or in front of bytes that the consumer has still
+            // to read (`announce_want`): it will see that, only our own look must come after.
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Says that more is to come than fits, before the bytes that do are published: the tail's
+    /// release takes it along, so a consumer that sees those bytes sees this without a fence.
+    pub fn announce_want(&self) {
+        self.producer.want_space.store(1, Ordering::Relaxed);
+    }
+
+    /// Fetches what a reader will need: the other side's cursor and the first bytes. Several
+    /// connections that rang together are fetched together, instead of one wait after the other.
+    #[inline]
+    pub fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+            let at = self.consumer.head.load(Ordering::Relaxed) as usize & (self.size - 1);
+            let next = (at + 64) & (self.size - 1);
+            let line: *const ProducerLine = self.producer;
+            let places = [
+                line.cast::<i8>(),
+                self.bytes.wrapping_add(at).cast_const().cast(),
+                self.bytes.wrapping_add(next).cast_const().cast(),
+            ];
+            for place in places {
+                // SAFETY: a prefetch changes nothing and cannot fault.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(place) };
+            }
+        }
     }
 
     /// Bytes queued by what is known; looks at the producer only when fewer than `wanted`.
@@ -163,7 +218,7 @@ impl<'a> Ring<'a> {
         }
         let tail = self.producer.tail.load(Ordering::Acquire);
         self.consumer.tail_seen.store(tail, Ordering::Relaxed);
-        self.used(tail, head)
+        Ok(self.used(tail, head)?.saturating_add(self.lent_bytes()))
     }
 
     /// Copies as much as fits; returns how much.
@@ -171,6 +226,9 @@ impl<'a> Ring<'a> {
         let wanted = from.left().min(self.size);
         let count = self.space(wanted)?.min(wanted);
         let tail = self.producer.tail.load(Ordering::Relaxed);
+        if count > 0 && count < from.left() {
+            self.announce_want();
+        }
         self.copy(tail, count, from, Copy::In);
         self.producer
             .tail
@@ -208,41 +266,19 @@ impl<'a> Ring<'a> {
             .store(tail.wrapping_add(count as u64), Ordering::Release);
     }
 
-    /// Copies out and frees; returns how much.
-    pub fn pop(&self, to: &mut Pieces) -> Result<usize, Broken> {
-        let count = self.peek(to, 0)?;
-        self.discard(count);
-        Ok(count)
-    }
-
-    /// Copies out and keeps, beginning `skip` bytes after the first.
-    pub fn peek(&self, to: &mut Pieces, skip: usize) -> Result<usize, Broken> {
-        let available = self.available(to.left().saturating_add(skip))?;
-        let count = available.saturating_sub(skip).min(to.left());
-        let head = self
-            .consumer
-            .head
-            .load(Ordering::Relaxed)
-            .wrapping_add(skip as u64);
-        self.copy(head, count, to, Copy::Out);
-        Ok(count)
-    }
-
-    /// Frees `count` bytes that [`available`](Self::available) has shown.
-    pub fn discard(&self, count: usize) {
+    /// Whether the producer waits for the room that taking `count` bytes has just made; asked once
+    /// it is worth a wake. `fenced`: the producer's side wants fences.
+    #[inline]
+    pub fn is_space_wanted(&self, count: usize, fenced: bool) -> bool {
         let head = self.consumer.head.load(Ordering::Relaxed);
-        self.consumer
-            .head
-            .store(head.wrapping_add(count as u64), Ordering::Release);
-    }
-
-    /// Whether the producer waits for the room just made; asked once it is worth a wake.
-    pub fn is_space_wanted(&self) -> bool {
-        fence(Ordering::SeqCst);
+        let tail = self.consumer.tail_seen.load(Ordering::Relaxed);
+        // A producer waits only when the ring was full; then the pair (head, want_space) needs a
+        // fence on our side too. Rings that are nearly empty, the usual case, are spared it.
+        let was_used = tail.wrapping_sub(head).saturating_add(count as u64);
+        light(fenced || was_used >= self.size as u64 / 2);
         if self.producer.want_space.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let head = self.consumer.head.load(Ordering::Relaxed);
         let used = self
             .used(self.producer.tail.load(Ordering::Relaxed), head)
             .unwrap_or(0);

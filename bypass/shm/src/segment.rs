@@ -1,13 +1,16 @@
 //! A segment as its users see it: typed places, indices already checked.
 
 use core::sync::atomic::Ordering;
+use std::sync::OnceLock;
 
+use crate::barrier;
 use crate::layout::{
-    rings_at, segment_bytes, ConnectQueue, Header, Lane, Slot, LANES, LANES_AT, MAGIC, PROCESSES,
-    QUEUE_AT, RING_BYTES_MAX, RING_BYTES_MIN, SLOTS_AT, SLOTS_MAX,
+    rings_at, segment_bytes, ConnectQueue, Contents, Header, Lane, Slot, CLOSING, CONTENTS,
+    CONTENTS_AT, LANES, LANES_AT, MAGIC, PROCESSES, QUEUED, QUEUE_AT, RING_BYTES_MAX,
+    RING_BYTES_MIN, SLOTS_AT, SLOTS_MAX,
 };
 use crate::memory::Mapping;
-use crate::ring::Ring;
+use crate::ring::{Borrowed, Ring};
 use crate::sys::{self, Result};
 
 /// Memory shared by one client process and the holders of one listener.
@@ -18,7 +21,36 @@ pub struct Segment {
     client: u64,
     slots: usize,
     ring_bytes: usize,
+    borrowed: BorrowedContents,
 }
+
+/// Contents that the other side has lent to this process, by number.
+#[derive(Debug)]
+struct BorrowedContents(Box<[OnceLock<Mapping>]>);
+
+impl BorrowedContents {
+    fn new() -> Self {
+        Self((0..CONTENTS).map(|_| OnceLock::new()).collect())
+    }
+
+    fn bytes(&self) -> usize {
+        self.0
+            .iter()
+            .filter_map(OnceLock::get)
+            .map(Mapping::len)
+            .sum()
+    }
+}
+
+impl Borrowed for BorrowedContents {
+    fn content(&self, number: u32) -> Option<(*const u8, usize)> {
+        let memory = self.0.get(number as usize)?.get()?;
+        Some((memory.bytes_at(0, memory.len()), memory.len()))
+    }
+}
+
+/// Most that one segment's other side may make this process map.
+const BORROWED_BYTES_MAX: usize = 256 << 20;
 
 impl Segment {
     /// Makes one for process `client`; `slots` and `ring_bytes` are powers of two in bounds.
@@ -31,6 +63,7 @@ impl Segment {
             client,
             slots,
             ring_bytes,
+            borrowed: BorrowedContents::new(),
         };
         let header = segment.header();
         header.id.store(segment.id, Ordering::Relaxed);
@@ -68,6 +101,7 @@ impl Segment {
             client,
             slots,
             ring_bytes,
+            borrowed: BorrowedContents::new(),
         })
     }
 
@@ -127,6 +161,16 @@ impl Segment {
         }
     }
 
+    /// What `side` has lent.
+    #[inline]
+    pub fn contents(&self, side: usize) -> &Contents {
+        // SAFETY: the list is atomics only.
+        unsafe {
+            self.memory
+                .at(CONTENTS_AT + (side & 1) * size_of::<Contents>())
+        }
+    }
+
     /// The bytes that `side` sends on connection `index`.
     #[inline]
     pub fn ring(&self, index: usize, side: usize) -> Ring<'_> {
@@ -139,10 +183,50 @@ impl Segment {
             Ring::new(
                 &slot.producer[side],
                 &slot.consumer[side],
+                &slot.loans[side],
                 bytes,
                 self.ring_bytes,
             )
+            .with(&self.borrowed)
         }
+    }
+
+    /// Maps what process-index `index` of `side` (ours) is lent as `number`, and says so.
+    pub fn borrow(&self, side: usize, index: usize, number: u32, content: i32) -> Result<()> {
+        let Some(place) = self.borrowed.0.get(number as usize) else {
+            let _ = sys::close(content);
+            return Err(libc::EPROTO);
+        };
+        let memory = Mapping::view(content)?.without_descriptor();
+        if self.borrowed.bytes() + memory.len() > BORROWED_BYTES_MAX || place.set(memory).is_err() {
+            return Err(libc::ENOMEM);
+        }
+        // After the mapping: a lender that sees the bit may rely on it.
+        let mapped_by = &self.contents(1 - (side & 1)).mapped_by[number as usize];
+        mapped_by.fetch_or(1 << (index % PROCESSES), Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// A number under which `side` (ours) may lend a content; None when all are used.
+    pub fn number_for_loan(&self, side: usize) -> Option<u32> {
+        let used = &self.contents(side).used;
+        let next = |used: u32| (used < CONTENTS as u32).then_some(used + 1);
+        used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next)
+            .ok()
+    }
+
+    /// Whether all processes that hold the other end of connection `index` have mapped what `side`
+    /// (ours) lends as `number`.
+    #[inline]
+    pub fn is_borrowed(&self, index: usize, side: usize, number: u32) -> bool {
+        let mapped_by = &self.contents(side).mapped_by[number as usize % CONTENTS];
+        // Looked at on both sides of the holders: a process that forks names its child as a holder
+        // first and a new process clears its bits first, so neither can be taken for one that has
+        // mapped the content.
+        let before = mapped_by.load(Ordering::SeqCst);
+        let holders = self.slot(index).meta.holders[1 - (side & 1)].load(Ordering::SeqCst);
+        let mapped = before & mapped_by.load(Ordering::SeqCst);
+        holders != 0 && holders & (QUEUED | CLOSING) == 0 && holders & !mapped == 0
     }
 
     /// Prepares a free slot for a new connection.
@@ -150,6 +234,11 @@ impl Segment {
         let meta = &self.slot(index).meta;
         for side in 0..2 {
             self.ring(index, side).reset();
+            let locks = &self.slot(index).locks[side];
+            locks.read.store(0, Ordering::Relaxed);
+            locks.write.store(0, Ordering::Relaxed);
+            locks.owner.store(0, Ordering::Relaxed);
+            locks.flags.store(0, Ordering::Relaxed);
             meta.holders[side].store(0, Ordering::Relaxed);
             meta.lane[side].store(0, Ordering::Relaxed);
             meta.sleeper_read[side].store(0, Ordering::Relaxed);
@@ -165,17 +254,38 @@ impl Segment {
 
     /// Enters process `number` among those of `side`; None when there are too many.
     pub fn enter(&self, side: usize, number: u64) -> Option<usize> {
+        if barrier::asks_for_fences() {
+            // Before any lane or sleeper of ours: who sees those sees this.
+            self.header().fenced[side & 1].store(1, Ordering::SeqCst);
+        }
         let places = &self.header().processes[side & 1];
-        places.iter().position(|place| {
+        let index = places.iter().position(|place| {
             place
                 .compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst)
                 .is_ok()
-        })
+        })?;
+        // What a former holder of the place has mapped, this process has not.
+        for mapped_by in &self.contents(1 - (side & 1)).mapped_by {
+            mapped_by.fetch_and(!(1 << index), Ordering::SeqCst);
+        }
+        Some(index)
     }
 
     /// The number of process `index` of `side`, 0 when there is none.
     pub fn process(&self, side: usize, index: usize) -> u64 {
         self.header().processes[side & 1][index % PROCESSES].load(Ordering::SeqCst)
+    }
+
+    /// Whether who waits on `side` wants publishers to fence.
+    #[inline]
+    pub fn is_fenced(&self, side: usize) -> bool {
+        self.header().fenced[side & 1].load(Ordering::Relaxed) != 0
+    }
+
+    /// Slots that may have rung.
+    #[inline]
+    pub fn slots_used(&self) -> usize {
+        self.header().slots_used.load(Ordering::Relaxed) as usize
     }
 
     /// Takes a lane of `side` for process `owner`.

@@ -93,6 +93,8 @@ plain! {
     geteuid = SYS_geteuid();
     /// tgkill(2).
     tgkill = SYS_tgkill(group: i32, thread: i32, signal: i32);
+    /// kill(2).
+    kill = SYS_kill(process: i32, signal: i32);
     /// epoll_create1(2).
     epoll_create1 = SYS_epoll_create1(flags: i32);
     /// eventfd2(2).

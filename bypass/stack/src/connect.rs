@@ -19,7 +19,7 @@ use bypass_shm::{address, diag, sys as kernel};
 use crate::peer::{self, Peer};
 use crate::sockets::{self, Socket};
 use crate::table::{self, Entry, Kind};
-use crate::{listener, options, process, service, Outcome};
+use crate::{handover, listener, options, process, service, Outcome};
 
 /// How long "nobody" is believed.
 const NEGATIVE_NS: u64 = 50_000_000;
@@ -64,12 +64,21 @@ pub fn forget() {
     }
 }
 
+/// Whether these are the bytes of AF_UNSPEC, which dissolves a connection.
+fn is_dissolving(bytes: &[u8]) -> bool {
+    let family = bytes
+        .get(..2)
+        .map(|two| u16::from_ne_bytes([two[0], two[1]]));
+    family == Some(libc::AF_UNSPEC as u16)
+}
+
 /// connect(2) with the program's address bytes.
 pub fn connect(fd: i32, bytes: &[u8]) -> Outcome {
     let entry = table::get(fd);
     let socket = sockets::get(entry.index());
     match entry.kind() {
         Kind::Unbound => {}
+        Kind::Connected if is_dissolving(bytes) => return crate::stream::dissolve(fd, entry),
         Kind::Connected if socket.has(sockets::CONNECTING) => {
             socket.set(sockets::CONNECTING, false);
             return Outcome::Done(0);
@@ -284,10 +293,7 @@ fn greet(door: i32, peer: &Peer, holder: Holder) -> Result<(), Reason> {
         }
     };
     match (answer, fds.first()) {
-        (Message::Welcome { .. }, Some(proof)) => match kernel::fstat(proof.0) {
-            Ok(stat) if stat.st_ino == holder.inode => Ok(()),
-            _ => Err(Reason::NameSquatted),
-        },
+        (Message::Welcome { .. }, Some(proof)) if handover::proves(proof.0, holder.inode) => Ok(()),
         // Another user's listener shows no socket; that its door is that user's must do.
         (Message::Welcome { .. }, None) => match kernel::peer_credentials(door) {
             Ok(owner) if owner.uid == holder.uid && !process::is_own(owner.uid) => Ok(()),

@@ -5,10 +5,14 @@
 //! the moment when it was made, and it is made only of files that have rested for a while: a
 //! change within the clock's resolution cannot go unseen.
 
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use bypass_shm::memory::Mapping;
 use bypass_shm::{clock, sys as kernel};
+
+use crate::table;
 
 /// Larger files are read in steps.
 const FILE_BYTES_MAX: i64 = 1 << 20;
@@ -24,9 +28,48 @@ struct Stamp {
     changed_ns: i128,
 }
 
+/// What a file contained.
+pub struct Content {
+    /// Unlike any other content of this process; never 0.
+    pub id: u32,
+    /// All of it.
+    pub bytes: Vec<u8>,
+    /// The same in memory that can be lent; made when first wanted.
+    shared: OnceLock<Option<Mapping>>,
+}
+
+impl Content {
+    fn new(bytes: Vec<u8>) -> Self {
+        static IDS: AtomicU32 = AtomicU32::new(1);
+        Self {
+            id: IDS.fetch_add(1, Ordering::Relaxed).max(1),
+            bytes,
+            shared: OnceLock::new(),
+        }
+    }
+
+    /// A descriptor of memory with these bytes, for passing on.
+    pub fn descriptor(&self) -> Option<i32> {
+        let make = || {
+            let memory = Mapping::of_bytes(c"wirespeed-content", &self.bytes).ok()?;
+            table::hide(memory.fd());
+            Some(memory)
+        };
+        self.shared.get_or_init(make).as_ref().map(Mapping::fd)
+    }
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        if let Some(Some(memory)) = self.shared.get() {
+            table::show(memory.fd());
+        }
+    }
+}
+
 struct Copy {
     stamp: Stamp,
-    bytes: Arc<Vec<u8>>,
+    content: Arc<Content>,
 }
 
 #[derive(Default)]
@@ -43,7 +86,7 @@ pub fn hold() -> impl Sized {
 }
 
 /// The whole content of a regular file; None when it is to be read as it is.
-pub fn of(file: i32) -> Option<Arc<Vec<u8>>> {
+pub fn of(file: i32) -> Option<Arc<Content>> {
     let stat = kernel::fstat(file).ok()?;
     let is_regular = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
     if !is_regular || stat.st_size == 0 || stat.st_size > FILE_BYTES_MAX {
@@ -58,21 +101,21 @@ pub fn of(file: i32) -> Option<Arc<Vec<u8>>> {
     let key = (stat.st_dev, stat.st_ino);
     let mut copies = COPIES.get_or_init(Mutex::default).lock().ok()?;
     if let Some(copy) = copies.by_file.get(&key).filter(|copy| copy.stamp == stamp) {
-        return Some(copy.bytes.clone());
+        return Some(copy.content.clone());
     }
     let rested_since = stamp.modified_ns.max(stamp.changed_ns);
     if i128::from(clock::unix_ns()) - rested_since < REST_NS {
         return None;
     }
-    let bytes = Arc::new(read_whole(file, stat.st_size as usize)?);
+    let content = Arc::new(Content::new(read_whole(file, stat.st_size as usize)?));
     copies.insert(
         key,
         Copy {
             stamp,
-            bytes: bytes.clone(),
+            content: content.clone(),
         },
     );
-    Some(bytes)
+    Some(content)
 }
 
 fn read_whole(file: i32, size: usize) -> Option<Vec<u8>> {
@@ -89,13 +132,13 @@ fn read_whole(file: i32, size: usize) -> Option<Vec<u8>> {
 
 impl Copies {
     fn insert(&mut self, key: (u64, u64), copy: Copy) {
-        if self.total_bytes + copy.bytes.len() > TOTAL_BYTES_MAX {
+        if self.total_bytes + copy.content.bytes.len() > TOTAL_BYTES_MAX {
             self.by_file.clear();
             self.total_bytes = 0;
         }
-        self.total_bytes += copy.bytes.len();
+        self.total_bytes += copy.content.bytes.len();
         if let Some(former) = self.by_file.insert(key, copy) {
-            self.total_bytes -= former.bytes.len();
+            self.total_bytes -= former.content.bytes.len();
         }
     }
 }

@@ -101,7 +101,7 @@ pub fn close(fd: i32) -> Outcome {
             table::set(fd, Entry::KERNEL);
             let _ = kernel::close(fd);
             if entry.kind() == Kind::Listener {
-                listener::reset_waiting();
+                listener::settle_waiting();
             }
         }
     }

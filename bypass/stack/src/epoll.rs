@@ -5,13 +5,14 @@
 //! member lives in. A listener is in both. Before it sleeps, the waiter says so in its lanes and
 //! looks once more; a peer that rings then writes to the waker, which is in the kernel set too.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{fence, AtomicBool, AtomicI32, AtomicU32, Ordering};
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
+use bypass_shm::barrier;
 use bypass_shm::clock::now_ns;
-use bypass_shm::layout::{CLOSED, FIN, RST};
+use bypass_shm::layout::{Lane, CLOSED, FIN, RST};
 use bypass_shm::stats::Counter;
 use bypass_shm::sys as kernel;
 use bypass_shm::waker::Waker;
@@ -61,6 +62,13 @@ struct Place {
     is_listening: bool,
 }
 
+impl Place {
+    #[inline]
+    fn lane(&self) -> &Lane {
+        self.peer.segment.lane(self.peer.side, self.lane)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     members: Vec<Option<Member>>,
@@ -74,7 +82,8 @@ struct Inner {
     /// Sets that are members: data, number.
     nested: Vec<(u64, usize, i32)>,
     waker: Option<Waker>,
-    polled_ns: u64,
+    /// When the kernel's part was last looked at, in the clock's ticks.
+    polled: u64,
     fruitless_spins: u32,
 }
 
@@ -83,6 +92,8 @@ struct Set {
     members: AtomicU32,
     kernel_members: AtomicI32,
     sleepers: AtomicU32,
+    /// Threads that wait for the lock.
+    callers: AtomicU32,
     has_listeners: AtomicBool,
     /// Another set or a poll watches this one: every ring must reach the kernel set.
     is_watched: AtomicBool,
@@ -98,6 +109,7 @@ impl Set {
             members: AtomicU32::new(0),
             kernel_members: AtomicI32::new(0),
             sleepers: AtomicU32::new(0),
+            callers: AtomicU32::new(0),
             has_listeners: AtomicBool::new(false),
             is_watched: AtomicBool::new(false),
             is_orphan: AtomicBool::new(false),
@@ -105,11 +117,25 @@ impl Set {
         }
     }
 
+    #[inline]
     fn lock(&self) -> MutexGuard<'_, Option<Box<Inner>>> {
-        match self.inner.lock() {
+        match self.inner.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => self.lock_slowly(),
+        }
+    }
+
+    /// A thread that spins on the set holds the lock meanwhile; it sees `callers` and steps aside.
+    #[cold]
+    fn lock_slowly(&self) -> MutexGuard<'_, Option<Box<Inner>>> {
+        self.callers.fetch_add(1, Ordering::Relaxed);
+        let guard = match self.inner.lock() {
             Ok(guard) => guard,
             Err(poisoned) => poisoned.into_inner(),
-        }
+        };
+        self.callers.fetch_sub(1, Ordering::Relaxed);
+        guard
     }
 
     /// Makes sleepers and watchers look.
@@ -163,7 +189,7 @@ pub fn close(number: usize) {
             detach(number, member);
         }
         for place in &inner.places {
-            place.peer.segment.lane(place.peer.side, place.lane).free();
+            place.lane().free();
         }
         if let Some(waker) = &inner.waker {
             table::show(waker.fd());
@@ -196,38 +222,48 @@ fn detach(set: usize, member: &Member) {
     }
 }
 
-/// What an epoll reports of a connection now.
-pub fn readiness(stream: &Stream) -> u32 {
-    let socket = stream.socket;
+const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
+const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
+
+/// Which of the `wanted` events, and of those that are always reported, a connection has now.
+#[inline]
+pub fn readiness(stream: &Stream, wanted: u32) -> u32 {
+    let flags = stream.socket.flags.load(Ordering::Relaxed);
+    let has = |flag: u32| flags & flag != 0;
     let mut events = 0;
     let ends = stream.inbound_ends();
-    let reset = ends & RST != 0 || socket.has(sockets::WROTE_TO_CLOSED);
-    if ends != 0 || socket.has(sockets::SHUT_READ) || stream.inbound().available(1).unwrap_or(1) > 0
-    {
-        events |= libc::EPOLLIN | libc::EPOLLRDNORM;
+    let is_over = ends != 0 || has(sockets::SHUT_READ);
+    if wanted & IN != 0 && (is_over || stream.has_bytes()) {
+        events |= IN;
     }
-    if ends & (FIN | CLOSED) != 0 || reset || socket.has(sockets::SHUT_READ) {
-        events |= libc::EPOLLRDHUP;
+    if wanted & libc::EPOLLPRI as u32 != 0 && stream.was_urgent() && stream.has_urgent() {
+        events |= libc::EPOLLPRI as u32;
     }
-    if stream.is_writable() {
-        events |= libc::EPOLLOUT | libc::EPOLLWRNORM;
+    // What no member asks for is not looked at: the writer's room least of all.
+    if wanted & OUT != 0 && stream.is_writable() {
+        events |= OUT;
     }
-    let both_shut =
-        socket.has(sockets::SHUT_WRITE) && (ends != 0 || socket.has(sockets::SHUT_READ));
-    if both_shut || reset {
-        events |= libc::EPOLLHUP;
+    if ends == 0 && !has(sockets::SHUT_READ | sockets::WROTE_TO_CLOSED) {
+        return events & (wanted | ALWAYS);
     }
-    if reset && !socket.has(sockets::RESET_TOLD) {
-        events |= libc::EPOLLERR;
+    let reset = ends & RST != 0 || has(sockets::WROTE_TO_CLOSED);
+    if ends & (FIN | CLOSED) != 0 || reset || has(sockets::SHUT_READ) {
+        events |= libc::EPOLLRDHUP as u32;
     }
-    events as u32
+    if reset || (has(sockets::SHUT_WRITE) && is_over) {
+        events |= libc::EPOLLHUP as u32;
+    }
+    if reset && !has(sockets::RESET_TOLD) {
+        events |= libc::EPOLLERR as u32;
+    }
+    events & (wanted | ALWAYS)
 }
 
-/// What an epoll reports of a socket object now.
-pub fn readiness_of(index: usize) -> u32 {
+/// The same of a socket object.
+pub fn readiness_of(index: usize, wanted: u32) -> u32 {
     match stream::of_socket(index) {
-        Some(stream) => readiness(&stream),
-        None => (libc::EPOLLOUT | libc::EPOLLHUP) as u32,
+        Some(stream) => readiness(&stream, wanted),
+        None => (libc::EPOLLOUT | libc::EPOLLHUP) as u32 & (wanted | ALWAYS),
     }
 }
 
@@ -462,8 +498,7 @@ impl Inner {
         if self.waker.is_some() || set.is_orphan.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let waker = Waker::create(process::number(), process::next_waker())?;
-        table::hide(waker.fd());
+        let waker = wait::new_waker()?;
         let epoll = set.fd.load(Ordering::Relaxed);
         let events = libc::EPOLLIN as u32;
         kernel::epoll_control(epoll, libc::EPOLL_CTL_ADD, waker.fd(), events, WAKER_DATA)?;
@@ -518,7 +553,16 @@ impl Inner {
         self.places[place].members += 1;
         let lane = self.places[place].lane as u32 + 1;
         let meta = &stream.peer.segment.slot(stream.slot).meta;
+        let has_moved = sockets::get(socket).has(sockets::HAD_LANE);
+        sockets::get(socket).set(sockets::HAD_LANE, true);
         meta.lane[stream.peer.side].store(lane, Ordering::SeqCst);
+        // The member is looked at next, and a ringer may just be at work. One that found no lane
+        // looks for it once more behind a fence; one that still rings a former lane does not.
+        if has_moved {
+            barrier::heavy();
+        } else {
+            fence(Ordering::SeqCst);
+        }
     }
 
     fn enter(&mut self, peer: Arc<Peer>) -> Option<usize> {
@@ -552,7 +596,7 @@ impl Inner {
                 if let Some(place) = known.or_else(|| self.enter(peer)) {
                     let place = &mut self.places[place];
                     place.is_listening = true;
-                    let lane = place.peer.segment.lane(place.peer.side, place.lane);
+                    let lane = place.lane();
                     lane.listening.store(word, Ordering::SeqCst);
                 }
             }
@@ -567,7 +611,7 @@ impl Inner {
             let is_over = place.peer.is_stale.load(Ordering::Relaxed)
                 && place.peer.occupied().next().is_none();
             if is_over {
-                place.peer.segment.lane(place.peer.side, place.lane).free();
+                place.lane().free();
             }
             !is_over
         });
@@ -575,21 +619,23 @@ impl Inner {
 
     /// For a set that somebody watches: the next ring must reach the kernel set.
     fn rearm(&mut self, set: &Set) {
-        for place in &self.places {
-            place.peer.segment.lane(place.peer.side, place.lane).sleep();
-        }
+        self.announce_sleep();
         if self.has_ready() || self.is_ringing() {
             set.kick(self);
         }
     }
 
+    /// From now on whoever rings must wake us; what rang before is seen by a look after this.
+    fn announce_sleep(&self) {
+        for place in &self.places {
+            place.lane().sleep();
+        }
+        barrier::heavy();
+    }
+
     fn is_ringing(&self) -> bool {
         self.places.iter().any(|place| {
-            place
-                .peer
-                .segment
-                .lane(place.peer.side, place.lane)
-                .is_ringing()
+            place.lane().is_ringing(place.peer.segment.slots_used())
                 || (place.is_listening && place.peer.segment.queue().waiting() > 0)
         })
     }
@@ -737,9 +783,7 @@ pub fn has_kernel_events(fd: i32) -> bool {
             if let Some(waker) = &inner.waker {
                 waker.drain();
             }
-            for place in &inner.places {
-                place.peer.segment.lane(place.peer.side, place.lane).sleep();
-            }
+            inner.announce_sleep();
         }
     }
     let mut one = [libc::pollfd {

@@ -33,6 +33,8 @@ pub fn prepare() -> Option<Prepared> {
         return None;
     }
     pool::empty();
+    sockets::each(share_flags);
+    share_listeners();
     let number = kernel::random() | 1;
     let places = peer::all()
         .into_iter()
@@ -57,6 +59,35 @@ pub fn prepare() -> Option<Prepared> {
         places,
         locks,
     })
+}
+
+/// O_NONBLOCK belongs to the file, which the child will hold too: from now on it is where both look.
+fn share_flags(index: usize, socket: &sockets::Socket) {
+    if socket.descriptors.load(Ordering::Relaxed) == 0 || socket.has(sockets::SHARED) {
+        return;
+    }
+    let is_nonblocking = socket.has(sockets::NONBLOCK);
+    if let Some(stream) = stream::of_socket(index) {
+        let value = if is_nonblocking {
+            libc::O_NONBLOCK as u32
+        } else {
+            0
+        };
+        stream.shared_flags().store(value, Ordering::SeqCst);
+        socket.set(sockets::SHARED, true);
+    }
+}
+
+/// For listeners it is in the kernel. One that does not block already is left alone: programs do
+/// not make it block again.
+fn share_listeners() {
+    for listener in listener::all() {
+        let entry = table::get(listener.fd.load(Ordering::Relaxed));
+        let socket = sockets::get(entry.index());
+        if entry.kind() == table::Kind::Listener && !socket.has(sockets::NONBLOCK) {
+            socket.set(sockets::SHARED, true);
+        }
+    }
 }
 
 /// Takes a place for the child at every end that we hold.

@@ -50,6 +50,11 @@ fn adopt(fd: i32) -> Option<()> {
     }
     let stat = kernel::fstat(fd).ok()?;
     let caller = link::knock(&Name::of_listener(stat.st_ino)).ok()?;
+    // The hub tells us whom to pass clients' memory to: it must come from the socket's owner.
+    let owner = kernel::peer_credentials(caller.0).ok()?.uid;
+    if owner != stat.st_uid && owner != 0 && !process::is_own(owner) {
+        return None;
+    }
     let ask = Message::Join {
         inode: stat.st_ino,
         version: VERSION,
@@ -60,6 +65,9 @@ fn adopt(fd: i32) -> Option<()> {
         return None;
     };
     let hub = Mapping::adopt(kernel::move_high(fds.pop()?.into_raw()).ok()?).ok()?;
+    if hub.len() < listener::HUB_BYTES {
+        return None;
+    }
     let door = Owned(kernel::move_high(fds.pop()?.into_raw()).ok()?);
     let family = kernel::option_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN).ok()?;
     let index = sockets::allocate(family, sockets::BOUND | sockets::DIRTY)?;
@@ -75,10 +83,16 @@ fn adopt(fd: i32) -> Option<()> {
     Some(())
 }
 
+/// Whether `fd`, which somebody passed, is a descriptor of the listening socket `inode`. The number
+/// alone is no proof: files of any kind can have it, and only a socket answers the second question.
+pub fn proves(fd: i32, inode: u64) -> bool {
+    kernel::fstat(fd).is_ok_and(|stat| stat.st_ino == inode)
+        && kernel::option_int(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Ok(1)
+}
+
 /// Lets a process in that shows a descriptor of the same listening socket.
 pub fn admit(listener: &Arc<Listener>, caller: i32, proof: Option<Owned>) {
-    let shown = proof.and_then(|proof| kernel::fstat(proof.0).ok());
-    if shown.is_none_or(|stat| stat.st_ino != listener.inode) {
+    if !proof.is_some_and(|proof| proves(proof.0, listener.inode)) {
         return;
     }
     let backlog = u64::from(listener.backlog.load(core::sync::atomic::Ordering::Relaxed));

@@ -21,6 +21,7 @@ use bypass_shm::waker::Name;
 
 use crate::peer::Peer;
 use crate::sockets::{self, Socket};
+use crate::sys::Held;
 use crate::table::{self, Entry, Kind};
 use crate::wait::{self, Borrowed, Deadline};
 use crate::{options, pool, process, service, Outcome};
@@ -33,7 +34,12 @@ const KERNEL_TURN: u32 = 16;
 #[repr(C)]
 struct Hub {
     holders: [AtomicU64; HOLDERS_MAX],
+    /// The user of each: when it is gone, anybody could take the name of its door.
+    users: [AtomicU32; HOLDERS_MAX],
 }
+
+/// Smallest hub.
+pub const HUB_BYTES: usize = size_of::<Hub>();
 
 /// See the module.
 #[derive(Debug)]
@@ -76,9 +82,18 @@ pub fn all() -> Vec<Arc<Listener>> {
         .unwrap_or_default()
 }
 
-/// Locks the list across a fork.
+/// Locks the list and what each listener locks across a fork.
 pub fn hold() -> impl Sized {
-    LISTENERS.lock().ok()
+    let all = LISTENERS.lock().ok();
+    let each: Vec<_> = all
+        .iter()
+        .flat_map(|all| all.iter().flatten())
+        .map(|listener| {
+            let peers = Held::lock(listener.clone(), |listener| &listener.peers);
+            (peers, Held::lock(listener.clone(), |one| &one.blocked))
+        })
+        .collect();
+    (each, all, CLOSED.lock().ok())
 }
 
 /// listen(2).
@@ -199,11 +214,31 @@ impl Listener {
     /// Enters this process among the holders.
     pub fn register(&self) {
         let number = process::number();
-        for place in &self.hub().holders {
+        let user = kernel::geteuid().unwrap_or(0) as u32;
+        let hub = self.hub();
+        for (place, of) in hub.holders.iter().zip(&hub.users) {
             let taken = place.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
             if taken.is_ok() || taken == Err(number) {
+                of.store(user, Ordering::SeqCst);
                 return;
             }
+        }
+    }
+
+    /// A link to holder `number`, if it is that holder who answers there.
+    pub fn knock(&self, number: u64) -> Result<Owned, i32> {
+        let link = link::knock(&Name::of_process(number))?;
+        let found = kernel::peer_credentials(link.0)?.uid;
+        let hub = self.hub();
+        let is_holder = hub.holders.iter().zip(&hub.users).any(|(place, user)| {
+            let user = user.load(Ordering::SeqCst);
+            place.load(Ordering::SeqCst) == number && user == found
+        });
+        // A door that was opened before its process changed its user is the former user's.
+        if is_holder || found == 0 || found == self.uid {
+            Ok(link)
+        } else {
+            Err(libc::EPERM)
         }
     }
 
@@ -236,7 +271,7 @@ impl Listener {
     /// Says something to every other holder, with a descriptor.
     pub fn tell_others(&self, message: Message, fds: &[i32]) {
         for number in self.others() {
-            match link::knock(&Name::of_process(number)) {
+            match self.knock(number) {
                 Ok(link) => drop(link::send(link.0, message, fds)),
                 Err(libc::ECONNREFUSED) => self.strike(number),
                 Err(_) => {}
@@ -301,12 +336,26 @@ impl Listener {
         peers.iter().any(|peer| peer.segment.queue().waiting() > 0)
     }
 
+    /// Counts a client that forges its queue and would keep us looking for ever; false: it goes.
+    #[cold]
+    fn drop_forger(&self) -> bool {
+        process::fall_back(Reason::PeerProtocol);
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        false
+    }
+
     fn take(&self) -> Option<(Arc<Peer>, usize)> {
         let mut peers = self.peers.lock().ok()?;
-        let found = peers.iter().find_map(|peer| {
-            let slot = accept_queue::take(&peer.segment, peer.process_index())?;
-            Some((peer.clone(), slot))
-        })?;
+        let mut found = None;
+        peers.retain(|peer| {
+            if found.is_some() {
+                return true;
+            }
+            let taken = accept_queue::take(&peer.segment, peer.process_index());
+            found = taken.ok().flatten().map(|slot| (peer.clone(), slot));
+            taken.is_ok() || self.drop_forger()
+        });
+        let found = found?;
         let is_over = |peer: &Peer| {
             peer.is_stale.load(Ordering::Relaxed) && peer.segment.queue().waiting() == 0
         };
@@ -338,7 +387,7 @@ pub fn accept(fd: i32, flags: i32) -> Outcome {
     let deadline = crate::stream::timeout(timeout_ns);
     loop {
         match attempt(&listener, fd, socket, flags) {
-            Outcome::Error(libc::EAGAIN) if !socket.has(sockets::NONBLOCK) => {}
+            Outcome::Error(libc::EAGAIN) if !is_nonblocking(fd, socket) => {}
             other => return other,
         }
         if table::get(fd) != entry {
@@ -348,6 +397,15 @@ pub fn accept(fd: i32, flags: i32) -> Outcome {
             return Outcome::Error(error);
         }
     }
+}
+
+/// Asked only where accept would block. The file's flag is the kernel's once others hold it too.
+fn is_nonblocking(fd: i32, socket: &Socket) -> bool {
+    if socket.has(sockets::SHARED) {
+        let flags = kernel::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) as i32;
+        return flags & libc::O_NONBLOCK != 0;
+    }
+    socket.has(sockets::NONBLOCK)
 }
 
 fn attempt(listener: &Listener, fd: i32, socket: &Socket, flags: i32) -> Outcome {
@@ -538,42 +596,54 @@ fn block(listener: &Listener, fd: i32, deadline: Deadline) -> Result<(), i32> {
     }
 }
 
-/// The last descriptor of a listener of this process is closed.
+/// The last descriptor of a listener of this process is closed. A program may do this in the middle
+/// of its work (nginx before it closes its idle connections, each of which may get a request
+/// meanwhile), so whatever takes longer is left to the service.
 pub fn close(number: usize) {
     let taken = LISTENERS
         .lock()
         .ok()
         .and_then(|mut all| all.get_mut(number)?.take());
     let Some(listener) = taken else { return };
-    let address = options::kernel_name(listener.fd.load(Ordering::Relaxed));
     listener.unregister();
-    for peer in listener.peers() {
-        if peer.segment.queue().waiting() > 0 {
-            let message = Message::Forward {
-                inode: listener.inode,
-            };
-            listener.tell_others(message, &[peer.segment.fd()]);
-        }
-    }
     service::close_door(listener.door, listener.inode);
     table::show(listener.hub.fd());
+    if !listener.has_waiting() {
+        return;
+    }
+    let address = options::kernel_name(listener.fd.load(Ordering::Relaxed));
     if let (Some(address), Ok(mut closed)) = (address, CLOSED.lock()) {
         closed.push((address, listener));
     }
 }
 
-/// Listeners that this process has just closed, with their addresses.
+/// Listeners that this process has closed while connections waited, with their addresses.
 static CLOSED: Mutex<Vec<(SocketAddr, Arc<Listener>)>> = Mutex::new(Vec::new());
 
-/// After the kernel's close: where nobody listens any more, waiting connections are reset.
-pub fn reset_waiting() {
+/// After the kernel's close: what waited is settled soon.
+pub fn settle_waiting() {
+    let has_closed = CLOSED.lock().is_ok_and(|closed| !closed.is_empty());
+    if has_closed && !service::wake() {
+        settle();
+    }
+}
+
+/// Connections that waited at closed listeners go to the others that hold them; where nobody
+/// listens any more, they are reset.
+pub fn settle() {
     let closed = CLOSED
         .lock()
         .map(|mut closed| std::mem::take(&mut *closed))
         .unwrap_or_default();
     for (address, listener) in closed {
+        let inode = listener.inode;
+        for peer in listener.peers() {
+            if peer.segment.queue().waiting() > 0 {
+                listener.tell_others(Message::Forward { inode }, &[peer.segment.fd()]);
+            }
+        }
         let found = diag::listening(address.port()).unwrap_or_default();
-        if found.iter().any(|one| one.inode == listener.inode) {
+        if found.iter().any(|one| one.inode == inode) {
             continue;
         }
         while let Some((peer, slot)) = listener.take() {
@@ -590,7 +660,7 @@ pub fn shutdown(fd: i32, how: i32) -> Outcome {
     }
     if how != libc::SHUT_WR && table::replace(fd, entry, Entry::KERNEL) {
         crate::descriptors::end_listener(entry);
-        reset_waiting();
+        settle_waiting();
     }
     Outcome::Done(0)
 }

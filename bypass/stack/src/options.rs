@@ -1,6 +1,6 @@
 //! Names and options of sockets: the common ones are kept here, the rest is the shadow's.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::net::SocketAddr;
 
 use bypass_shm::stats::Reason;
@@ -29,6 +29,9 @@ const DEMAND_KERNEL: &[(i32, i32)] = &[
     (libc::SOL_TCP, libc::TCP_REPAIR),
     (libc::SOL_TCP, libc::TCP_ULP),
 ];
+
+/// Not in the libc crate.
+pub const SIOCATMARK: u64 = 0x8905;
 
 /// Switches that are only remembered.
 const SWITCHES: &[(i32, i32, u32)] = &[
@@ -281,13 +284,17 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Outcome {
     };
     let flag = |flag, value| if socket.has(flag) { value } else { 0 };
     match command {
+        libc::F_GETFL if kind == Kind::Listener && socket.has(sockets::SHARED) => Outcome::Kernel,
         libc::F_GETFL => {
-            let flags = libc::O_RDWR | flag(sockets::NONBLOCK, libc::O_NONBLOCK);
-            Outcome::Done(flags as isize)
+            let is_nonblocking = match shared_flags(fd, socket, kind) {
+                Some(flags) => flags.load(Ordering::Relaxed) as i32 & libc::O_NONBLOCK,
+                None => flag(sockets::NONBLOCK, libc::O_NONBLOCK),
+            };
+            Outcome::Done((libc::O_RDWR | is_nonblocking) as isize)
         }
         libc::F_SETFL => {
             let wanted = argument as i32;
-            socket.set(sockets::NONBLOCK, wanted & libc::O_NONBLOCK != 0);
+            set_nonblocking(fd, socket, kind, wanted & libc::O_NONBLOCK != 0);
             if kind == Kind::Listener {
                 return Outcome::Kernel;
             }
@@ -307,16 +314,49 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Outcome {
             socket.set(sockets::CLOEXEC, argument as i32 & libc::FD_CLOEXEC != 0);
             Outcome::Done(0)
         }
+        libc::F_SETOWN | libc::F_GETOWN if kind == Kind::Connected => owner(fd, command, argument),
         _ => Outcome::Kernel,
     }
+}
+
+/// Where O_NONBLOCK of a connection is that other processes hold too.
+fn shared_flags(fd: i32, socket: &Socket, kind: Kind) -> Option<&'static AtomicU32> {
+    if kind != Kind::Connected || !socket.has(sockets::SHARED) {
+        return None;
+    }
+    stream::find(fd).ok().map(|stream| stream.shared_flags())
+}
+
+fn set_nonblocking(fd: i32, socket: &Socket, kind: Kind, on: bool) {
+    socket.set(sockets::NONBLOCK, on);
+    if let Some(flags) = shared_flags(fd, socket, kind) {
+        let value = if on { libc::O_NONBLOCK as u32 } else { 0 };
+        flags.store(value, Ordering::Relaxed);
+    }
+}
+
+/// Who gets SIGURG.
+fn owner(fd: i32, command: i32, argument: usize) -> Outcome {
+    let Ok(stream) = stream::find(fd) else {
+        return Outcome::Error(libc::EBADF);
+    };
+    let place = &stream.peer.segment.slot(stream.slot).locks[stream.peer.side].owner;
+    if command == libc::F_SETOWN {
+        place.store(argument as u32, Ordering::Relaxed);
+        return Outcome::Done(0);
+    }
+    Outcome::Done(place.load(Ordering::Relaxed) as i32 as isize)
 }
 
 /// What ioctl(2) of one int does, for the requests that concern streams.
 pub fn ioctl(fd: i32, request: u64, value: i32) -> Result<i32, Outcome> {
     let (socket, kind) = object(fd)?;
     match request {
+        SIOCATMARK if kind == Kind::Connected => {
+            Ok(i32::from(crate::urgent::is_at_mark(&stream::find(fd)?)))
+        }
         libc::FIONBIO => {
-            socket.set(sockets::NONBLOCK, value != 0);
+            set_nonblocking(fd, socket, kind, value != 0);
             if kind == Kind::Listener {
                 Err(Outcome::Kernel)
             } else {

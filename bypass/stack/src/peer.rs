@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex};
 
 use bypass_shm::clock::now_ns;
 use bypass_shm::doorbell::{ring_lane, Sleeper};
-use bypass_shm::layout::{Slot, CLOSED, CLOSING, FIN, QUEUED, RST};
+use bypass_shm::layout::{Slot, CLOSED, CLOSING, FIN, PROCESSES, QUEUED, RST};
 use bypass_shm::segment::Segment;
 use bypass_shm::stats::Counter;
 
+use crate::lending::Lent;
+use crate::sys::Held;
 use crate::{process, table};
 
 /// See the module.
@@ -29,6 +31,8 @@ pub struct Peer {
     /// The client's process has ended, or (for a client) the listener has gone.
     pub is_stale: AtomicBool,
     slots: Mutex<Slots>,
+    /// Numbers of what we lend, see [`crate::lending`].
+    pub lent: Lent,
 }
 
 #[derive(Debug, Default)]
@@ -55,6 +59,7 @@ impl Peer {
             sockets,
             is_stale: AtomicBool::new(false),
             slots: Mutex::default(),
+            lent: Lent::new(),
         });
         PEERS.lock().ok()?.push(peer.clone());
         Some(peer)
@@ -118,6 +123,8 @@ impl Peer {
             Some(slot) => Some(slot as usize),
             None if slots.next < self.segment.slots() => {
                 slots.next += 1;
+                let used = &self.segment.header().slots_used;
+                used.store(slots.next as u32, Ordering::SeqCst);
                 Some(slots.next - 1)
             }
             None => None,
@@ -160,7 +167,7 @@ impl Peer {
         if drop_holder(place, self.side, self.bit(), ends) {
             self.ring(slot, Bell::Bytes);
             self.ring(slot, Bell::Room);
-            place.meta.holders[self.side].store(0, Ordering::SeqCst);
+            forget_holder(place, self.side, self.bit());
         }
         if self.side == 0 {
             self.return_slot(slot);
@@ -171,6 +178,9 @@ impl Peer {
     pub fn bury(&self, index: usize) {
         let other = 1 - self.side;
         process::count(Counter::PeerDeaths, 1);
+        if index >= PROCESSES {
+            return;
+        }
         for slot in self.occupied() {
             let place = self.segment.slot(slot);
             let unread = self
@@ -180,22 +190,40 @@ impl Peer {
                 .unwrap_or(1);
             let ends = if unread > 0 { RST } else { FIN };
             if drop_holder(place, other, 1 << index, ends) {
-                place.meta.holders[other].store(0, Ordering::SeqCst);
+                forget_holder(place, other, 1 << index);
             }
             self.ring_ourselves(slot);
         }
         self.segment.leave(other, index);
     }
 
+    /// No process of the other side is left: whatever it wrote about its holders, all is over.
+    pub fn bury_rest(&self) {
+        let other = 1 - self.side;
+        for slot in self.occupied() {
+            let place = self.segment.slot(slot);
+            let left = place.meta.holders[other].swap(0, Ordering::SeqCst);
+            if left & !QUEUED != 0 {
+                place.producer[other]
+                    .ends
+                    .fetch_or(RST | CLOSED, Ordering::SeqCst);
+                self.ring_ourselves(slot);
+            }
+        }
+    }
+
     /// A connection accepted after its client had ended: what the dead alone held is over.
     pub fn bury_in(&self, slot: usize) {
         let other = 1 - self.side;
         let place = self.segment.slot(slot);
-        for index in 0..bypass_shm::layout::PROCESSES {
+        for index in 0..PROCESSES {
             let is_gone = self.segment.process(other, index) == 0;
             if is_gone && drop_holder(place, other, 1 << index, FIN) {
-                place.meta.holders[other].store(0, Ordering::SeqCst);
+                forget_holder(place, other, 1 << index);
             }
+        }
+        if (0..PROCESSES).all(|index| self.segment.process(other, index) == 0) {
+            self.bury_rest();
         }
     }
 
@@ -215,7 +243,8 @@ impl Peer {
     }
 }
 
-/// Takes `bit` away; true when it was the last, which has then written `ends` and must store 0.
+/// Takes `bit` away; true when it was the last, which has then written `ends` and must be forgotten.
+/// The last bit stays beside [`CLOSING`] until then: who is killed in between is found by it.
 fn drop_holder(place: &Slot, side: usize, bit: u32, ends: u32) -> bool {
     let holders = &place.meta.holders[side];
     let mut now = holders.load(Ordering::SeqCst);
@@ -223,9 +252,10 @@ fn drop_holder(place: &Slot, side: usize, bit: u32, ends: u32) -> bool {
         if now & bit == 0 || now & QUEUED != 0 {
             return false;
         }
-        let next = if now == bit { CLOSING } else { now & !bit };
+        let is_last = now & !CLOSING == bit;
+        let next = if is_last { bit | CLOSING } else { now & !bit };
         match holders.compare_exchange(now, next, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(_) if next == CLOSING => break,
+            Ok(_) if is_last => break,
             Ok(_) => return false,
             Err(other) => now = other,
         }
@@ -234,6 +264,12 @@ fn drop_holder(place: &Slot, side: usize, bit: u32, ends: u32) -> bool {
         .ends
         .fetch_or(ends | CLOSED, Ordering::SeqCst);
     true
+}
+
+/// The second half: from now on the slot may be used again, so it may be another connection's by now.
+fn forget_holder(place: &Slot, side: usize, bit: u32) {
+    let holders = &place.meta.holders[side];
+    let _ = holders.compare_exchange(bit | CLOSING, 0, Ordering::SeqCst, Ordering::SeqCst);
 }
 
 /// What is to be told.
@@ -250,7 +286,7 @@ fn ring_side(segment: &Segment, slot: usize, side: usize, what: Bell) {
     let meta = &segment.slot(slot).meta;
     ring_lane(&meta.lane[side], |index| {
         let lane = segment.lane(side, index);
-        if lane.ring(slot) {
+        if lane.ring(slot, segment.is_fenced(side)) {
             let waker = lane.waker.load(Ordering::SeqCst);
             process::wake(lane.owner.load(Ordering::SeqCst), waker);
         }
@@ -273,6 +309,8 @@ pub fn ring_listeners(segment: &Segment) {
     for index in 0..used.min(bypass_shm::layout::LANES) {
         let lane = segment.lane(1, index);
         let listening = lane.listening.load(Ordering::SeqCst);
+        // The queue's tail was stored just before: both are sequentially consistent.
+        core::sync::atomic::fence(Ordering::SeqCst);
         if listening != 0 && lane.take_sleeper() {
             let waker = lane.waker.load(Ordering::SeqCst);
             process::wake(lane.owner.load(Ordering::SeqCst), waker);
@@ -297,28 +335,46 @@ pub fn find(id: u64, side: usize) -> Option<Arc<Peer>> {
         .cloned()
 }
 
-/// Segments whose last user is gone, with the time when that was.
-static GRAVES: Mutex<Vec<(u64, Arc<Peer>)>> = Mutex::new(Vec::new());
-/// An operation that does not sleep is over long before.
-const GRACE_NS: u64 = 10_000_000_000;
+/// Segments whose last user is gone. Threads may be looking at them without a reference, in
+/// operations that do not sleep, so they rest for a while. A while is counted in ticks and not by
+/// the clock: after a stop of the whole process the clock has run on and the threads have not.
+static GRAVES: Mutex<Graves> = Mutex::new(Graves {
+    tick: 0,
+    ticked_ns: 0,
+    resting: Vec::new(),
+});
+
+struct Graves {
+    tick: u64,
+    ticked_ns: u64,
+    /// With the tick at which each came.
+    resting: Vec<(u64, Arc<Peer>)>,
+}
+
+/// Shortest time between ticks.
+const TICK_NS: u64 = 4_000_000_000;
+/// Ticks that a segment rests.
+const REST_TICKS: u64 = 3;
+
+fn lay_to_rest(peer: Arc<Peer>) {
+    if let Ok(mut graves) = GRAVES.lock() {
+        let tick = graves.tick;
+        graves.resting.push((tick, peer));
+    }
+}
 
 /// Forgets a segment; its memory goes with the last socket in it.
 pub fn forget(peer: &Arc<Peer>) {
     if let Ok(mut peers) = PEERS.lock() {
         peers.retain(|one| !Arc::ptr_eq(one, peer));
     }
-    if let Ok(mut graves) = GRAVES.lock() {
-        graves.push((now_ns(), peer.clone()));
-    }
+    lay_to_rest(peer.clone());
 }
 
 /// Lets a reference go; the last one only after a while, for those who look without one.
 pub fn retire(peer: Arc<Peer>) {
-    if Arc::strong_count(&peer) > 1 {
-        return;
-    }
-    if let Ok(mut graves) = GRAVES.lock() {
-        graves.push((now_ns(), peer));
+    if Arc::strong_count(&peer) == 1 {
+        lay_to_rest(peer);
     }
 }
 
@@ -328,13 +384,26 @@ pub fn clean_graves() -> bool {
     let Ok(mut graves) = GRAVES.lock() else {
         return false;
     };
-    graves.retain(|(since, _)| now - since < GRACE_NS);
-    !graves.is_empty()
+    if now.saturating_sub(graves.ticked_ns) >= TICK_NS {
+        graves.ticked_ns = now;
+        graves.tick += 1;
+        let tick = graves.tick;
+        graves
+            .resting
+            .retain(|(since, _)| tick - since < REST_TICKS);
+    }
+    !graves.resting.is_empty()
 }
 
-/// Locks the lists across a fork.
+/// Locks the lists and the slots of every segment across a fork.
 pub fn hold() -> impl Sized {
-    (PEERS.lock().ok(), GRAVES.lock().ok())
+    let peers = PEERS.lock().ok();
+    let slots: Vec<_> = peers
+        .iter()
+        .flat_map(|peers| peers.iter())
+        .map(|peer| Held::lock(peer.clone(), |peer| &peer.slots))
+        .collect();
+    (slots, peers, GRAVES.lock().ok())
 }
 
 impl Drop for Peer {

@@ -1,6 +1,5 @@
 //! poll and select over descriptors of both kinds.
 
-use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -67,7 +66,9 @@ fn user_events(one: &libc::pollfd) -> i16 {
     let found = match entry.kind() {
         Kind::Kernel => 0,
         Kind::Pooled | Kind::Internal => libc::POLLNVAL,
-        Kind::Unbound | Kind::Connected => epoll::readiness_of(entry.index()) as i16,
+        Kind::Unbound | Kind::Connected => {
+            epoll::readiness_of(entry.index(), u32::from(wanted as u16)) as i16
+        }
         Kind::Listener => {
             let listener = listener::of(sockets::get(entry.index()));
             let is_waiting = listener.is_some_and(|listener| listener.has_waiting());
@@ -225,7 +226,7 @@ fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<
         registered.lanes.push(lanes);
         registered.is_crowded |= !is_complete;
     }
-    core::sync::atomic::fence(Ordering::SeqCst);
+    bypass_shm::barrier::heavy();
     if fds.iter().any(|one| user_events(one) != 0) {
         return Ok(());
     }

@@ -84,6 +84,9 @@ fn start_as(fresh: u64) -> u64 {
     if let Err(other) = NUMBER.compare_exchange(0, fresh, Ordering::AcqRel, Ordering::Acquire) {
         return other;
     }
+    // Long spins mean few sleeps: those may be dear, so that publishing is cheap.
+    let sleeps_often = !settings().epoll_spin || settings().spin_usec < 1000;
+    bypass_shm::barrier::choose(sleeps_often);
     if let Ok(sender) = waker::sender() {
         table::hide(sender);
         SENDER.store(sender, Ordering::Release);

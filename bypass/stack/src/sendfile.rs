@@ -4,7 +4,7 @@ use bypass_shm::sys as kernel;
 
 use crate::stream::{self, broken_pipe};
 use crate::wait::{Deadline, For};
-use crate::{content, sockets, Outcome};
+use crate::{content, lending, sockets, Outcome};
 
 /// Most that one call moves, as in the kernel.
 const CALL_BYTES_MAX: usize = 0x7fff_f000;
@@ -61,17 +61,21 @@ enum Filled {
 /// Copies from a file's content under the writer's lock.
 fn copy(
     stream: &stream::Stream,
-    content: &[u8],
+    content: &content::Content,
     offset: i64,
     wanted: usize,
 ) -> Result<Filled, i32> {
-    let rest = content.get(offset as usize..).unwrap_or_default();
+    let rest = content.bytes.get(offset as usize..).unwrap_or_default();
     let rest = &rest[..rest.len().min(wanted)];
     if stream.check_writable()?.is_some() {
         return Ok(Filled::Bytes(rest.len()));
     }
     if rest.is_empty() {
         return Ok(Filled::End);
+    }
+    if lending::send(stream, content, offset as usize, rest.len()) {
+        stream.publish(rest.len());
+        return Ok(Filled::Bytes(rest.len()));
     }
     let ring = stream.outbound();
     let broken = |_| libc::ECONNRESET;
@@ -101,6 +105,9 @@ fn fill(stream: &stream::Stream, file: i32, offset: i64, wanted: usize) -> Resul
     }
     if room == 0 {
         return Ok(Filled::Full);
+    }
+    if room < wanted {
+        ring.announce_want();
     }
     let count = crate::sys::read_file(file, at, room, offset)?;
     if count == 0 {

@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use core::time::Duration;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use bypass_shm::link::{self, Message, Owned, VERSION};
@@ -16,7 +16,7 @@ use bypass_shm::waker::Name;
 
 use crate::listener::{self, Listener};
 use crate::peer::{self, Peer};
-use crate::{process, table};
+use crate::{pool, process, table};
 
 /// What a descriptor of the thread is.
 #[derive(Debug, Clone)]
@@ -31,18 +31,31 @@ pub enum Role {
     Caller(usize),
     /// Our greeting of a listener's holder, who lives while it lasts.
     Greeting(Arc<Peer>),
-    /// A client that has greeted us at the door of the listener with this inode.
-    Greeted(u64),
+    /// A client that has greeted us at the door of the listener with this inode, and its segment.
+    Greeted(u64, u64),
     /// Our word to the other side's process that we take part.
     Adopted(Arc<Peer>),
     /// Process `index` of the other side of this segment.
     Participant(Arc<Peer>, usize),
+    /// Readable when threads of the program have left work here.
+    Errands,
 }
 
+static ERRANDS: AtomicI32 = AtomicI32::new(-1);
 static SET: AtomicI32 = AtomicI32::new(-1);
 static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 static ROLES: OnceLock<Mutex<HashMap<i32, Role>>> = OnceLock::new();
 static STARTING: Mutex<()> = Mutex::new(());
+/// Links of those who have not spoken, oldest first.
+static SILENT: Mutex<VecDeque<i32>> = Mutex::new(VecDeque::new());
+/// How many of them are kept.
+const SILENT_MAX: usize = 64;
+/// How long the doors rest when there is no descriptor for whoever knocks.
+const OVERLOAD: Duration = Duration::from_millis(10);
+/// Segments of clients that could not be reached, and did not refuse either.
+static UNSURE: Mutex<Vec<Arc<Peer>>> = Mutex::new(Vec::new());
+/// When those are tried again.
+const RETRY: Duration = Duration::from_millis(50);
 /// Between cleanings while something rests in its grave.
 const CLEANING: Duration = Duration::from_secs(5);
 
@@ -52,7 +65,8 @@ fn roles() -> &'static Mutex<HashMap<i32, Role>> {
 
 /// Locks the roles across a fork.
 pub fn hold() -> impl Sized {
-    (STARTING.lock().ok(), roles().lock().ok())
+    let lists = (SILENT.lock().ok(), UNSURE.lock().ok());
+    (STARTING.lock().ok(), lists, roles().lock().ok())
 }
 
 /// Starts the thread unless it runs.
@@ -70,6 +84,10 @@ pub fn start() -> Result<(), i32> {
     let door = link::open_door(&Name::of_process(process::number()))?;
     table::hide(door.0);
     add(door.into_raw(), Role::OwnDoor);
+    let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
+    let errands = kernel::move_high(kernel::eventfd(0, flags)? as i32)?;
+    ERRANDS.store(errands, Ordering::Release);
+    add(errands, Role::Errands);
     let all_signals = u64::MAX;
     let former = kernel::swap_signal_mask(all_signals);
     let builder = std::thread::Builder::new()
@@ -114,9 +132,19 @@ pub fn ensure() {
     }
 }
 
+/// Makes the thread do what was left for it; false when it does not run.
+pub fn wake() -> bool {
+    IS_RUNNING.load(Ordering::Acquire)
+        && kernel::write(ERRANDS.load(Ordering::Acquire), &1u64.to_ne_bytes()).is_ok()
+}
+
 /// In a forked child: the thread, its set and its links are the parent's.
 pub fn forget() {
     IS_RUNNING.store(false, Ordering::Release);
+    if let (Ok(mut silent), Ok(mut unsure)) = (SILENT.lock(), UNSURE.lock()) {
+        silent.clear();
+        unsure.clear();
+    }
     let set = SET.swap(-1, Ordering::AcqRel);
     if set >= 0 {
         table::show(set);
@@ -165,7 +193,7 @@ pub fn close_door(door: i32, inode: u64) {
     let greeted: Vec<i32> = roles()
         .lock()
         .map(|roles| {
-            let is_of = |role: &Role| matches!(role, Role::Greeted(of) if *of == inode);
+            let is_of = |role: &Role| matches!(role, Role::Greeted(of, _) if *of == inode);
             roles
                 .iter()
                 .filter(|(_, role)| is_of(role))
@@ -187,7 +215,11 @@ fn run(set: i32) {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
     let mut is_cleaning = false;
     loop {
-        let wait = is_cleaning.then_some(CLEANING);
+        let has_unsure = retry_unsure();
+        let wait = match (has_unsure, is_cleaning) {
+            (true, _) => Some(RETRY),
+            (false, is_cleaning) => is_cleaning.then_some(CLEANING),
+        };
         let count = match kernel::epoll_wait(set, &mut events, wait, None) {
             Ok(count) => count,
             Err(libc::EINTR) => 0,
@@ -208,6 +240,10 @@ fn serve(fd: i32) {
     match role {
         Some(Role::OwnDoor) => open(fd, &Role::Stranger),
         Some(Role::Door(number)) => open(fd, &Role::Caller(number)),
+        Some(Role::Errands) => {
+            let _ = kernel::read(fd, &mut [0; 8]);
+            listener::settle();
+        }
         Some(role) => match link::receive(fd) {
             Ok((message, fds)) => hear(fd, &role, message, fds),
             Err(libc::EAGAIN | libc::EINTR) => {}
@@ -223,9 +259,46 @@ fn serve(fd: i32) {
 }
 
 fn open(door: i32, role: &Role) {
-    while let Ok(link) = link::answer(door) {
-        add_link(link, role.clone());
+    loop {
+        match link::answer(door) {
+            Ok(link) => {
+                let fd = link.0;
+                add_link(link, role.clone());
+                // Those who mean well have spoken before they were let in.
+                serve(fd);
+                admit_silent(fd);
+            }
+            Err(libc::EINTR | libc::ECONNABORTED) => {}
+            Err(libc::EMFILE | libc::ENFILE) if pool::empty() > 0 => {}
+            Err(libc::EAGAIN) => return,
+            // No descriptor for whoever knocks: the door stays readable, and this must not spin.
+            Err(_) => {
+                let _ = kernel::poll(&mut [], Some(OVERLOAD), None);
+                return;
+            }
+        }
     }
+}
+
+/// Anybody of the network namespace can knock and say nothing: a few may, the oldest of them goes.
+fn admit_silent(fd: i32) {
+    let Ok(mut silent) = SILENT.lock() else {
+        return;
+    };
+    silent.retain(|fd| is_silent(*fd));
+    if is_silent(fd) {
+        silent.push_back(fd);
+    }
+    if silent.len() > SILENT_MAX {
+        silent.pop_front().map(remove);
+    }
+}
+
+fn is_silent(fd: i32) -> bool {
+    roles().lock().is_ok_and(|roles| {
+        let role = roles.get(&fd);
+        matches!(role, Some(Role::Stranger | Role::Caller(_)))
+    })
 }
 
 fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) {
@@ -233,7 +306,7 @@ fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) {
         (Role::Caller(number), Message::Greet { version, .. }) => {
             let answer = listener::get(*number).map(|l| greeted(&l, fd, version, fds.pop()));
             match answer {
-                Some(Ok(inode)) => set_role(fd, Role::Greeted(inode)),
+                Some(Ok((inode, id))) => set_role(fd, Role::Greeted(inode, id)),
                 Some(Err(reason)) => {
                     let _ = link::send(
                         fd,
@@ -273,6 +346,13 @@ fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) {
                 None => drop(remove(fd)),
             }
         }
+        (Role::Participant(peer, _), Message::Lend { number }) => {
+            if let Some(memory) = fds.pop() {
+                let number = u32::try_from(number).unwrap_or(u32::MAX);
+                let index = peer.process_index();
+                let _ = (peer.segment).borrow(peer.side, index, number, memory.into_raw());
+            }
+        }
         (Role::Stranger, Message::Forward { inode }) if is_trusted(fd, inode) => {
             forwarded(inode, fds.pop());
             remove(fd);
@@ -296,7 +376,7 @@ fn greeted(
     link: i32,
     version: u64,
     fd: Option<Owned>,
-) -> Result<u64, Reason> {
+) -> Result<(u64, u64), Reason> {
     if version != VERSION {
         return Err(Reason::Version);
     }
@@ -326,7 +406,7 @@ fn greeted(
     let proof = [listener.fd.load(Ordering::Relaxed)];
     let proof = if is_owner { &proof[..] } else { &[] };
     link::send(link, welcome, proof).map_err(|_| Reason::NoAnswer)?;
-    Ok(listener.inode)
+    Ok((listener.inode, id))
 }
 
 fn take_segment(fd: Option<Owned>) -> Option<Segment> {
@@ -363,7 +443,7 @@ fn share(inode: u64, asking: u64) {
         .filter(|listener| listener.inode == inode)
     {
         for peer in listener.peers() {
-            if let Ok(link) = link::knock(&Name::of_process(asking)) {
+            if let Ok(link) = listener.knock(asking) {
                 let _ = link::send(link.0, Message::Forward { inode }, &[peer.segment.fd()]);
             }
         }
@@ -373,8 +453,26 @@ fn share(inode: u64, asking: u64) {
 /// Tells the other side's processes that `number` (place `index` of our side) takes part; the link
 /// is kept, because its end is how they learn of our death.
 pub fn say_adopted(peer: &Arc<Peer>, index: usize, _number: u64) {
-    for link in knock_participants(peer, index) {
+    let links = knock_participants(peer, index);
+    // It ended before we could watch it.
+    if links.is_empty() && peer.side == 1 {
+        client_ended(peer);
+    }
+    for link in links {
         add_link(link, Role::Adopted(peer.clone()));
+    }
+}
+
+/// Says something to every process of the other side, with a descriptor.
+pub fn tell_other_side(peer: &Peer, message: Message, descriptor: i32) {
+    let Ok(roles) = roles().lock() else {
+        return;
+    };
+    for (link, role) in roles.iter() {
+        let is_theirs = matches!(role, Role::Adopted(of) if core::ptr::eq(&**of, peer));
+        if is_theirs {
+            let _ = link::send(*link, message, &[descriptor]);
+        }
     }
 }
 
@@ -402,10 +500,25 @@ pub fn knock_participants(peer: &Peer, index: usize) -> Vec<Owned> {
     links
 }
 
+/// Tries clients again that could not be reached; true when some still cannot.
+fn retry_unsure() -> bool {
+    let take = |unsure: &mut Vec<_>| std::mem::take(unsure);
+    let unsure = UNSURE
+        .lock()
+        .map_or_else(|_| Vec::new(), |mut list| take(&mut list));
+    unsure.iter().for_each(client_ended);
+    UNSURE.lock().is_ok_and(|list| !list.is_empty())
+}
+
 fn ended(role: Role) {
     match role {
         Role::Greeting(peer) => holder_ended(&peer),
         Role::Adopted(peer) if peer.side == 1 => client_ended(&peer),
+        Role::Greeted(_, id) => {
+            if let Some(peer) = peer::find(id, 1) {
+                client_ended(&peer);
+            }
+        }
         Role::Participant(peer, index) => peer.bury(index),
         _ => {}
     }
@@ -447,13 +560,21 @@ fn client_ended(peer: &Arc<Peer>) {
         // that is ending closes its link before its door: whoever answers is watched again.
         match link::knock(&Name::of_process(number)) {
             Ok(link) => add_link(link, Role::Adopted(peer.clone())),
-            Err(_) => peer.bury(index),
+            Err(libc::ECONNREFUSED) => peer.bury(index),
+            // Its door is crowded or we lack descriptors: it may live.
+            Err(_) => {
+                if let Ok(mut unsure) = UNSURE.lock() {
+                    unsure.push(peer.clone());
+                }
+                return;
+            }
         }
     }
     let is_alone = (0..bypass_shm::layout::PROCESSES).all(|i| peer.segment.process(0, i) == 0);
     if !is_alone {
         return;
     }
+    peer.bury_rest();
     for listener in listener::all()
         .iter()
         .filter(|listener| listener.inode == peer.inode)

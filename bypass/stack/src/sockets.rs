@@ -42,6 +42,15 @@ pub const CONNECTING: u32 = 1 << 13;
 /// TCP_QUICKACK was set.
 pub const QUICKACK: u32 = 1 << 14;
 
+/// Was a member of an epoll set before, with a doorbell.
+pub const HAD_LANE: u32 = 1 << 24;
+
+/// Other processes hold it too: O_NONBLOCK is in the segment.
+pub const SHARED: u32 = 1 << 16;
+
+/// The program has dissolved its connection and has not been told ECONNRESET yet.
+pub const DISSOLVED: u32 = 1 << 17;
+
 /// Has duplicates: FD_CLOEXEC of each is what the kernel says.
 pub const DUPLICATED: u32 = 1 << 15;
 
@@ -70,6 +79,8 @@ pub struct Socket {
     pub send_timeout_ns: AtomicU64,
     /// Set and member that watch it: set number plus one above member number; 0 for none.
     pub watch: AtomicU64,
+    /// Mark of the urgent byte that recv with MSG_OOB took last.
+    pub urgent_taken: AtomicU64,
     /// Sets that watch it besides.
     pub other_watches: AtomicU32,
     /// The segment.
@@ -94,6 +105,7 @@ impl Socket {
             receive_timeout_ns: AtomicU64::new(0),
             send_timeout_ns: AtomicU64::new(0),
             watch: AtomicU64::new(0),
+            urgent_taken: AtomicU64::new(0),
             other_watches: AtomicU32::new(0),
             peer: PeerPlace::new(),
             local: SharedAddress::new(),
@@ -160,6 +172,7 @@ pub fn allocate(family: i32, flags: u32) -> Option<usize> {
         &socket.receive_timeout_ns,
         &socket.send_timeout_ns,
         &socket.watch,
+        &socket.urgent_taken,
     ] {
         word.store(0, Ordering::Relaxed);
     }

@@ -1,6 +1,6 @@
 //! Bytes on a connection: read, write, shutdown, close, with the results that TCP gives.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use bypass_shm::sys as kernel;
 use crate::peer::{Bell, Peer};
 use crate::sockets::{self, Socket};
 use crate::sys::thread;
-use crate::table::{self, Kind};
+use crate::table::{self, Entry, Kind};
 use crate::wait::{self, Deadline, For};
 use crate::{process, Outcome};
 
@@ -38,7 +38,7 @@ pub fn find(fd: i32) -> Result<Stream, Outcome> {
     let entry = table::get(fd);
     match entry.kind() {
         Kind::Connected => {}
-        Kind::Unbound | Kind::Listener => return Err(Outcome::Error(libc::ENOTCONN)),
+        Kind::Unbound | Kind::Listener => return Err(unconnected(entry)),
         Kind::Pooled | Kind::Internal => return Err(Outcome::Error(libc::EBADF)),
         Kind::Epoll | Kind::Kernel => return Err(Outcome::Kernel),
     }
@@ -94,6 +94,13 @@ impl Stream {
         self.peer.segment.ring(self.slot, self.peer.side)
     }
 
+    /// Whether a byte of ours was ever sent with MSG_OOB.
+    #[inline]
+    pub fn has_sent_urgent(&self) -> bool {
+        let line = &self.peer.segment.slot(self.slot).producer[self.peer.side];
+        line.urgent.load(Ordering::Relaxed) != 0
+    }
+
     /// How the other side's direction has ended, if it has.
     #[inline]
     pub fn inbound_ends(&self) -> u32 {
@@ -103,9 +110,10 @@ impl Stream {
 
     fn lock(&self, what: For) -> Result<Guard<'static>, i32> {
         let place = self.peer.segment.slot(self.slot);
+        let locks = &place.locks[self.peer.side];
         let word = match what {
-            For::Bytes => &place.consumer[1 - self.peer.side].lock,
-            For::Room => &place.producer[self.peer.side].lock,
+            For::Bytes => &locks.read,
+            For::Room => &locks.write,
         };
         let guard = lock::take(word, thread().tid()).ok_or(libc::ECONNRESET)?;
         if self.socket.life() == self.life {
@@ -140,16 +148,31 @@ impl Stream {
     /// Whether a read would not block.
     #[inline]
     pub fn is_readable(&self) -> bool {
-        self.inbound_ends() != 0
-            || self.inbound().available(1).unwrap_or(1) > 0
-            || self.socket.has(sockets::SHUT_READ)
+        self.inbound_ends() != 0 || self.has_bytes() || self.socket.has(sockets::SHUT_READ)
+    }
+
+    /// Whether a read would find bytes.
+    #[inline]
+    pub fn has_bytes(&self) -> bool {
+        let available = self.inbound().available(1).unwrap_or(1);
+        available > 0
+            && (!self.was_urgent() || {
+                let all = self.inbound().available(2).unwrap_or(2);
+                self.readable_beside_urgent(all) > 0
+            })
     }
 
     /// Whether a write would not block, by the kernel's measure: a third is free.
     #[inline]
     pub fn is_writable(&self) -> bool {
         let ring = self.outbound();
-        ring.space(ring.size() / 3).unwrap_or(ring.size()) >= ring.size() / 3
+        let has_room = || ring.space(ring.size() / 3).unwrap_or(ring.size()) >= ring.size() / 3;
+        let is_roomy = has_room() || {
+            // Whoever looks for room and finds none is told when there is.
+            ring.want_space();
+            has_room()
+        };
+        is_roomy
             || self.inbound_ends() & (CLOSED | RST) != 0
             || self.socket.has(sockets::SHUT_WRITE)
     }
@@ -172,10 +195,7 @@ impl Stream {
             Ok(0) => self.read_nothing(),
             Ok(count) => {
                 if flags & libc::MSG_PEEK == 0 {
-                    self.count_in(count);
-                    if ring.is_space_wanted() {
-                        self.peer.ring(self.slot, Bell::Room);
-                    }
+                    self.has_read(count);
                 }
                 Attempt::Done(count)
             }
@@ -192,7 +212,39 @@ impl Stream {
             ring.discard(count);
             return Ok(count);
         }
-        ring.pop(to)
+        let before = to.clone();
+        let count = ring.peek(to, 0)?;
+        // Asked after the tail was looked at: the mark of a byte is there before the byte.
+        if self.was_urgent() {
+            *to = before;
+            return self.take_beside_urgent(ring, to);
+        }
+        ring.discard(count);
+        Ok(count)
+    }
+
+    /// Counts what was read otherwise, and tells the other side of the room.
+    pub fn has_read(&self, count: usize) {
+        self.count_in(count);
+        let fenced = self.peer.segment.is_fenced(1 - self.peer.side);
+        if self.inbound().is_space_wanted(count, fenced) {
+            self.peer.ring(self.slot, Bell::Room);
+        }
+    }
+
+    /// Runs `work` with the reading side locked.
+    pub fn reading<T>(&self, work: impl FnOnce() -> Result<T, i32>) -> Result<T, i32> {
+        let _guard = self.lock(For::Bytes)?;
+        work()
+    }
+
+    /// Where nothing can be read: whether that is for ever, or the reset that was not told yet.
+    pub fn end_of_reading(&self) -> Result<bool, i32> {
+        match self.read_nothing() {
+            Attempt::Failed(error) => Err(error),
+            Attempt::Blocked => Ok(false),
+            Attempt::Done(_) => Ok(true),
+        }
     }
 
     fn read_nothing(&self) -> Attempt {
@@ -247,7 +299,7 @@ impl Stream {
         Ok(None)
     }
 
-    fn attempt_write(&self, from: &mut Pieces) -> Attempt {
+    fn attempt_write(&self, from: &mut Pieces, flags: i32) -> Attempt {
         let _guard = match self.lock(For::Room) {
             Ok(guard) => guard,
             Err(error) => return Attempt::Failed(error),
@@ -258,7 +310,13 @@ impl Stream {
             Ok(None) => {}
         }
         let ring = self.outbound();
-        let mut pushed = ring.push(from);
+        // Behind a loan that is not read yet a mark would be in the wrong place.
+        let is_urgent = flags & libc::MSG_OOB != 0 && ring.lent_bytes() == 0;
+        let mut pushed = if is_urgent {
+            self.push_urgent(from)
+        } else {
+            ring.push(from)
+        };
         if from.left() > 0 && pushed.is_ok() {
             // Full: ask for a ring, and look once more in case the reader was faster.
             process::count(Counter::RingFull, 1);
@@ -273,6 +331,9 @@ impl Stream {
             Ok(0) => Attempt::Blocked,
             Ok(count) => {
                 self.publish(count);
+                if is_urgent {
+                    self.signal_urgent();
+                }
                 Attempt::Done(count)
             }
         }
@@ -338,16 +399,36 @@ fn current(fd: i32, held: &Option<Hold>) -> Result<Stream, Outcome> {
     held.as_ref().map_or_else(|| find(fd), |hold| Ok(hold.0))
 }
 
+const PEEK_ALL: i32 = libc::MSG_PEEK | libc::MSG_WAITALL;
+
+#[cold]
+fn peek_all(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
+    let stream = match find(fd) {
+        Ok(stream) => stream,
+        Err(outcome) => return outcome,
+    };
+    let _held = Hold::take(stream);
+    match crate::peek::peek_all(&stream, to, is_nonblocking(&stream, flags)) {
+        Ok(0) if to.left() > 0 => match stream.end_of_reading() {
+            Ok(true) => Outcome::Done(0),
+            Ok(false) => Outcome::Error(libc::EAGAIN),
+            Err(error) => Outcome::Error(error),
+        },
+        other => other.into(),
+    }
+}
+
 /// read and its relatives.
 #[inline]
 pub fn read(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
     if flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0 && !table::is_kernel(fd) {
-        let no_oob = if flags & libc::MSG_OOB != 0 {
-            libc::EINVAL
-        } else {
-            libc::EAGAIN
+        return match flags & libc::MSG_OOB {
+            0 => Outcome::Error(libc::EAGAIN),
+            _ => crate::urgent::receive(fd, to, flags),
         };
-        return Outcome::Error(no_oob);
+    }
+    if flags & PEEK_ALL == PEEK_ALL {
+        return peek_all(fd, to, flags);
     }
     let wanted = to.left();
     let mut deadline = None;
@@ -415,13 +496,10 @@ pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
                 }
             }
         };
-        if flags & libc::MSG_OOB != 0 {
-            return Outcome::Error(libc::EOPNOTSUPP);
-        }
         if wanted == 0 {
             return Outcome::Done(0);
         }
-        let error = match stream.attempt_write(from) {
+        let error = match stream.attempt_write(from, flags) {
             Attempt::Done(count) => {
                 done += count;
                 if done == wanted || is_nonblocking(&stream, flags) {
@@ -457,8 +535,22 @@ pub fn broken_pipe(error: i32, flags: i32) -> Outcome {
     Outcome::Error(error)
 }
 
-fn is_nonblocking(stream: &Stream, flags: i32) -> bool {
-    flags & libc::MSG_DONTWAIT != 0 || stream.socket.has(sockets::NONBLOCK)
+/// Asked only where a call would block.
+pub fn is_nonblocking(stream: &Stream, flags: i32) -> bool {
+    if flags & libc::MSG_DONTWAIT != 0 {
+        return true;
+    }
+    if stream.socket.has(sockets::SHARED) {
+        return stream.shared_flags().load(Ordering::Relaxed) & libc::O_NONBLOCK as u32 != 0;
+    }
+    stream.socket.has(sockets::NONBLOCK)
+}
+
+impl Stream {
+    /// The file's flags, once several processes hold the end.
+    pub fn shared_flags(&self) -> &'static AtomicU32 {
+        &self.peer.segment.slot(self.slot).locks[self.peer.side].flags
+    }
 }
 
 /// A socket's timeout; 0 is none.
@@ -498,6 +590,44 @@ pub fn shutdown(fd: i32, how: i32) -> Outcome {
     Outcome::Done(0)
 }
 
+/// connect(2) to AF_UNSPEC: resets the connection; its descriptors are unconnected sockets again,
+/// whose next call says ECONNRESET.
+pub fn dissolve(fd: i32, entry: Entry) -> Outcome {
+    let socket = sockets::get(entry.index());
+    socket.linger_s.store(0, Ordering::Relaxed);
+    let had_linger = socket.has(sockets::LINGER);
+    socket.set(sockets::LINGER, true);
+    crate::epoll::forget(entry.index());
+    end(entry.index());
+    socket.set(sockets::LINGER, had_linger);
+    let gone = sockets::SHUT_READ | sockets::SHUT_WRITE | sockets::WROTE_TO_CLOSED;
+    socket.set(
+        gone | sockets::RESET_TOLD | sockets::CONNECTING | sockets::SHARED,
+        false,
+    );
+    socket.set(sockets::DISSOLVED, true);
+    let fresh = Entry::new(Kind::Unbound, entry.index(), socket.life());
+    if socket.descriptors.load(Ordering::Relaxed) == 1 {
+        table::replace(fd, entry, fresh);
+    } else {
+        for fd in 0..table::NUMBERS_MAX as i32 {
+            table::replace(fd, entry, fresh);
+        }
+    }
+    Outcome::Done(0)
+}
+
+/// What is said on a socket without connection.
+#[cold]
+fn unconnected(entry: Entry) -> Outcome {
+    let socket = sockets::get(entry.index());
+    if entry.kind() == Kind::Unbound && socket.has(sockets::DISSOLVED) {
+        socket.set(sockets::DISSOLVED, false);
+        return Outcome::Error(libc::ECONNRESET);
+    }
+    Outcome::Error(libc::ENOTCONN)
+}
+
 /// The last descriptor of a connection is closed: ends the stream as TCP does.
 pub fn end(index: usize) {
     let Some(stream) = of_socket(index) else {
@@ -533,11 +663,15 @@ pub fn retire(peer: Option<Arc<Peer>>) {
 
 /// Bytes that a read would find (FIONREAD).
 pub fn readable_bytes(stream: &Stream) -> usize {
-    stream.inbound().available(usize::MAX).unwrap_or(0)
+    let available = stream.inbound().available(usize::MAX).unwrap_or(0);
+    if stream.was_urgent() {
+        return stream.readable_beside_urgent(available);
+    }
+    available
 }
 
 /// Bytes that the other side has not read (SIOCOUTQ).
 pub fn unsent_bytes(stream: &Stream) -> usize {
     let ring = stream.outbound();
-    ring.size() - ring.space(ring.size()).unwrap_or(0)
+    ring.size() - ring.space(ring.size()).unwrap_or(0) + ring.lent_bytes()
 }

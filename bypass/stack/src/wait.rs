@@ -12,12 +12,34 @@ use bypass_shm::waker::Waker;
 
 use crate::peer::Peer;
 use crate::sys::thread;
-use crate::{process, table};
+use crate::{pool, process, table};
 
 /// Wakers that no thread uses now.
 static IDLE: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
+/// Names that a waker tries.
+const NAMES_TRIED: u32 = 8;
 /// Longest sleep when another thread sits in the place where we would be woken.
 const CROWDED: Duration = Duration::from_millis(1);
+
+/// A waker under a name that is free. Anybody of the network namespace can take names: one that is
+/// taken is passed over. When descriptors are short, those that are only kept are given up for it.
+pub fn new_waker() -> Result<Waker, i32> {
+    let mut number = process::next_waker();
+    for _ in 0..NAMES_TRIED {
+        match Waker::create(process::number(), number) {
+            Err(libc::EADDRINUSE) => {}
+            Err(libc::EMFILE | libc::ENFILE) if pool::empty() > 0 => {}
+            made => {
+                if let Ok(waker) = &made {
+                    table::hide(waker.fd());
+                }
+                return made;
+            }
+        }
+        number = kernel::random() as u32 & 0x7fff_ffff;
+    }
+    Err(libc::EADDRINUSE)
+}
 
 /// A waker for the length of one call.
 pub struct Borrowed(Option<Waker>);
@@ -28,11 +50,7 @@ impl Borrowed {
         let idle = IDLE.lock().ok().and_then(|mut idle| idle.pop());
         let waker = match idle {
             Some(waker) => waker,
-            None => {
-                let waker = Waker::create(process::number(), process::next_waker())?;
-                table::hide(waker.fd());
-                waker
-            }
+            None => new_waker()?,
         };
         waker.drain();
         Ok(Self(Some(waker)))
@@ -167,7 +185,10 @@ pub fn sleep_on(
     deadline: Deadline,
     mut is_ready: impl FnMut() -> bool,
 ) -> Result<(), i32> {
-    let waker = Borrowed::take()?;
+    let Ok(waker) = Borrowed::take() else {
+        // No descriptor for a waker: look again soon, as a read knows no such error.
+        return nap(deadline);
+    };
     let meta = &peer.segment.slot(slot).meta;
     let place = match what {
         For::Bytes => &meta.sleeper_read[peer.side],
@@ -175,7 +196,7 @@ pub fn sleep_on(
     };
     let sleeper = waker.sleeper(peer);
     let bound = (!sleeper.register(place)).then_some(CROWDED);
-    core::sync::atomic::fence(Ordering::SeqCst);
+    bypass_shm::barrier::heavy();
     let result = if is_ready() {
         Ok(0)
     } else {
@@ -183,6 +204,10 @@ pub fn sleep_on(
     };
     sleeper.withdraw(place);
     result.map(|_| ())
+}
+
+fn nap(deadline: Deadline) -> Result<(), i32> {
+    kernel::poll(&mut [], shorter(deadline.left(), Some(CROWDED)), None).map(|_| ())
 }
 
 fn sleep(waker: &Borrowed, wait: Option<Duration>) -> Result<usize, i32> {

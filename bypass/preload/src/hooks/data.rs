@@ -3,10 +3,10 @@
 use core::ffi::{c_int, c_uint, c_void};
 
 use bypass_shm::ring::Pieces;
-use bypass_stack::{sendfile as stack_sendfile, stream, table, Outcome};
+use bypass_stack::{sendfile as stack_sendfile, splice as stack_splice, stream, table, Outcome};
 use libc::{iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
-use crate::outcome::{fail, finish, set_errno};
+use crate::outcome::{fail, finish};
 use crate::real;
 
 /// UIO_MAXIOV of the kernel.
@@ -157,8 +157,26 @@ pub unsafe extern "C" fn readv(fd: c_int, pieces: *const iovec, count: c_int) ->
     // SAFETY: the caller's buffers.
     match unsafe { many(pieces, count as usize) } {
         Some(mut pieces) => finish(stream::read(fd, &mut pieces, 0), kernel),
-        None => fail(libc::EINVAL) as ssize_t,
+        None => fail(wrong_vector(pieces, count as usize)) as ssize_t,
     }
+}
+
+/// What the kernel says of buffers that cannot be: too many or a negative length are looked for
+/// in all of them first, then addresses beyond those of programs.
+#[cold]
+fn wrong_vector(pieces: *const iovec, count: usize) -> c_int {
+    if count > PIECES_MAX {
+        return libc::EINVAL;
+    }
+    if pieces.is_null() {
+        return libc::EFAULT;
+    }
+    // SAFETY: the caller promises an array of that many buffers.
+    let all = unsafe { core::slice::from_raw_parts(pieces, count) };
+    if all.iter().any(|piece| piece.iov_len > isize::MAX as usize) {
+        return libc::EINVAL;
+    }
+    libc::EFAULT
 }
 
 #[no_mangle]
@@ -171,7 +189,7 @@ pub unsafe extern "C" fn writev(fd: c_int, pieces: *const iovec, count: c_int) -
     // SAFETY: the caller's buffers.
     match unsafe { many(pieces, count as usize) } {
         Some(mut pieces) => finish(stream::write(fd, &mut pieces, 0), kernel),
-        None => fail(libc::EINVAL) as ssize_t,
+        None => fail(wrong_vector(pieces, count as usize)) as ssize_t,
     }
 }
 
@@ -188,7 +206,7 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) 
     };
     // SAFETY: the header's buffers are the caller's.
     let Some(mut pieces) = (unsafe { many(header.msg_iov, header.msg_iovlen) }) else {
-        return fail(libc::EMSGSIZE) as ssize_t;
+        return fail(wrong_message(header)) as ssize_t;
     };
     let result = finish(stream::read(fd, &mut pieces, flags), kernel);
     if result >= 0 && !table::is_kernel(fd) {
@@ -213,8 +231,16 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int
     // SAFETY: the header's buffers are the caller's.
     match unsafe { many(header.msg_iov, header.msg_iovlen) } {
         Some(mut pieces) => finish(stream::write(fd, &mut pieces, flags), kernel),
-        None => fail(libc::EMSGSIZE) as ssize_t,
+        None => fail(wrong_message(header)) as ssize_t,
     }
+}
+
+#[cold]
+fn wrong_message(header: &msghdr) -> c_int {
+    if header.msg_iovlen > PIECES_MAX {
+        return libc::EMSGSIZE;
+    }
+    wrong_vector(header.msg_iov, header.msg_iovlen)
 }
 
 #[no_mangle]
@@ -332,9 +358,12 @@ pub unsafe extern "C" fn splice(
         // SAFETY: the caller's arguments.
         return unsafe { real::splice()(from, from_offset, to, to_offset, length, flags) };
     }
-    // Callers fall back to read and write.
-    set_errno(libc::EINVAL);
-    -1
+    let has_offset = !from_offset.is_null() || !to_offset.is_null();
+    let outcome = stack_splice::splice(from, to, length, flags, has_offset);
+    finish(outcome, || {
+        // SAFETY: the caller's arguments.
+        unsafe { real::splice()(from, from_offset, to, to_offset, length, flags) }
+    })
 }
 
 #[no_mangle]

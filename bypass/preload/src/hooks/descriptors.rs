@@ -103,7 +103,11 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: u64, argument: usize) -> c_in
     if table::is_kernel(fd) {
         return kernel();
     }
-    let takes_int = matches!(request, libc::FIONBIO | libc::FIONREAD | libc::TIOCOUTQ);
+    let answers_int = matches!(
+        request,
+        libc::FIONREAD | libc::TIOCOUTQ | options::SIOCATMARK
+    );
+    let takes_int = answers_int || request == libc::FIONBIO;
     let place = argument as *mut c_int;
     if takes_int && place.is_null() {
         return fail(libc::EFAULT);
@@ -112,7 +116,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: u64, argument: usize) -> c_in
     let value = if takes_int { unsafe { *place } } else { 0 };
     match options::ioctl(fd, request, value) {
         Ok(answer) => {
-            if request == libc::FIONREAD || request == libc::TIOCOUTQ {
+            if answers_int {
                 // SAFETY: as above.
                 unsafe { *place = answer };
             }

@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
+use bypass_shm::stats::Reason;
 use bypass_stack::{
     connect as stack_connect, descriptors, listener, options, stream, table, Outcome,
 };
@@ -92,8 +93,13 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     let kernel = || unsafe { real::shutdown()(fd, how) };
     match table::get(fd).kind() {
         table::Kind::Kernel => kernel(),
-        // An unconnected socket: the shadow knows the answer.
-        table::Kind::Unbound => kernel(),
+        // An unconnected socket: the kernel remembers it although it says ENOTCONN, so it keeps it.
+        table::Kind::Unbound => {
+            if (libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how) {
+                options::leave_to_kernel(fd, Reason::Option);
+            }
+            kernel()
+        }
         table::Kind::Listener => finish(listener::shutdown(fd, how), || -1) as c_int,
         _ => finish(stream::shutdown(fd, how), || kernel() as isize) as c_int,
     }
@@ -114,6 +120,9 @@ unsafe fn give_name(
     }
     // SAFETY: the man page promises a readable length.
     let room = unsafe { *length } as usize;
+    if room as i32 <= -1 {
+        return fail(libc::EINVAL);
+    }
     // SAFETY: and an address of that many writable bytes.
     unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), address.cast(), count.min(room)) };
     // SAFETY: and a writable length.

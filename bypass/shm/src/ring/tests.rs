@@ -2,21 +2,26 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::layout::LOANS;
+
 use super::*;
 
 struct Owned {
     producer: ProducerLine,
     consumer: ConsumerLine,
+    loans: Loans,
     bytes: Vec<u8>,
 }
 
 impl Owned {
     fn new(size: usize) -> Self {
-        // SAFETY: both lines are atomics, for which zero is valid.
-        let (producer, consumer) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        // SAFETY: all three are atomics, for which zero is valid.
+        let (producer, consumer, loans) =
+            unsafe { (std::mem::zeroed(), std::mem::zeroed(), std::mem::zeroed()) };
         Self {
             producer,
             consumer,
+            loans,
             bytes: vec![0; size],
         }
     }
@@ -24,7 +29,15 @@ impl Owned {
     fn ring(&self) -> Ring<'_> {
         let bytes = self.bytes.as_ptr().cast_mut();
         // SAFETY: the vector outlives the ring; only the ring touches it.
-        unsafe { Ring::new(&self.producer, &self.consumer, bytes, self.bytes.len()) }
+        unsafe {
+            Ring::new(
+                &self.producer,
+                &self.consumer,
+                &self.loans,
+                bytes,
+                self.bytes.len(),
+            )
+        }
     }
 }
 
@@ -115,6 +128,63 @@ fn forged_cursors_are_broken_and_never_lead_outside() {
         let hole = owned.ring().hole(20);
         assert!(hole.is_err() || hole.is_ok_and(|(_, length)| length <= 16));
     }
+}
+
+struct Known(&'static [u8]);
+
+impl Borrowed for Known {
+    fn content(&self, number: u32) -> Option<(*const u8, usize)> {
+        (number == 3).then_some((self.0.as_ptr(), self.0.len()))
+    }
+}
+
+#[test]
+fn lent_bytes_come_where_they_were_sent() {
+    let owned = Owned::new(8);
+    let known = Known(b"0123456789");
+    let ring = owned.ring().with(&known);
+    assert_eq!(push(ring, b"ab"), Ok(2));
+    assert!(ring.lend(3, 4, 5));
+    assert_eq!(push(ring, b"cdefgh"), Ok(6));
+    assert!(ring.lend(3, 0, 1));
+    assert_eq!((ring.available(99), ring.lent_bytes()), (Ok(14), 6));
+    assert_eq!(pop(ring, 4).as_deref(), Ok(&b"ab45"[..]));
+    ring.discard(1);
+    assert_eq!(ring.available(99), Ok(9 + 0));
+    assert_eq!(pop(ring, 99).as_deref(), Ok(&b"78cdefgh0"[..]));
+    assert_eq!(
+        (ring.available(1), pop(ring, 9).map(|b| b.len())),
+        (Ok(0), Ok(0))
+    );
+}
+
+#[test]
+fn loans_are_few_and_forged_ones_are_broken() {
+    let owned = Owned::new(8);
+    let known = Known(b"0123456789");
+    let ring = owned.ring().with(&known);
+    assert!((0..LOANS).all(|_| ring.lend(3, 0, 2)) && !ring.lend(3, 0, 2));
+    assert_eq!(pop(ring, 3).as_deref(), Ok(&b"010"[..]));
+    assert!(ring.lend(3, 9, 2), "one is through");
+    // The last one ends outside its content.
+    assert_eq!(pop(ring, 99), Err(Broken));
+    for (at, place, length) in [
+        (5, 3 << 32, 1),
+        (0, 4 << 32, 1),
+        (0, 3 << 32, 0),
+        (0, 3 << 32 | 7, u64::MAX),
+    ] {
+        let owned = Owned::new(8);
+        let ring = owned.ring().with(&known);
+        let loan = &owned.loans.0[0];
+        loan.at.store(at, Ordering::Relaxed);
+        loan.place.store(place, Ordering::Relaxed);
+        loan.length.store(length, Ordering::Relaxed);
+        owned.producer.loans.store(1, Ordering::Relaxed);
+        assert_eq!(pop(ring, 9), Err(Broken), "{at} {place} {length}");
+    }
+    owned.producer.loans.store(u64::MAX, Ordering::Relaxed);
+    assert_eq!(pop(owned.ring(), 9), Err(Broken));
 }
 
 #[test]

@@ -21,15 +21,19 @@ fn offer(segment: &Segment, slot: usize) {
     assert!(segment.queue().push(slot));
 }
 
+fn take(segment: &Segment, process: usize) -> Option<usize> {
+    accept_queue::take(segment, process).expect("an honest client")
+}
+
 fn two_holders() {
     let segment = Arc::new(Segment::new());
     offer(&segment, 0);
     let other = segment.clone();
-    let thread = thread::spawn(move || accept_queue::take(&other, 1));
+    let thread = thread::spawn(move || take(&other, 1));
     offer(&segment, 1);
-    let mut taken: Vec<_> = accept_queue::take(&segment, 0).into_iter().collect();
+    let mut taken: Vec<_> = take(&segment, 0).into_iter().collect();
     taken.extend(thread.join().expect("no panic"));
-    while let Some(slot) = accept_queue::take(&segment, 0) {
+    while let Some(slot) = take(&segment, 0) {
         taken.push(slot);
     }
     taken.sort_unstable();
@@ -48,9 +52,9 @@ fn holder_dies() {
             .compare_exchange(QUEUED, 1 << 5, Ordering::SeqCst, Ordering::Relaxed)
             .is_ok()
     });
-    let first = accept_queue::take(&segment, 0);
+    let first = take(&segment, 0);
     let is_dead_owner = thread.join().expect("no panic");
-    let second = accept_queue::take(&segment, 0);
+    let second = take(&segment, 0);
     let expected = if is_dead_owner {
         [Some(1), None]
     } else {

@@ -11,6 +11,17 @@ use std::rc::{Rc, Weak};
 use loom::cell::UnsafeCell;
 pub use loom::sync::atomic::{fence, Ordering};
 
+/// Loom knows no fence that one thread makes another pass; both sides pass one here, which is what
+/// the pair of `src/barrier.rs` amounts to wherever the sleeper's comes between.
+pub fn light(_fenced: bool) {
+    fence(Ordering::SeqCst);
+}
+
+/// See [`light`].
+pub fn heavy() {
+    fence(Ordering::SeqCst);
+}
+
 fn before(order: Ordering) {
     if order == Ordering::SeqCst {
         fence(Ordering::SeqCst);
@@ -71,6 +82,7 @@ macro_rules! atomic {
     };
 }
 
+atomic!(AtomicU8, loom::sync::atomic::AtomicU8, u8);
 atomic!(AtomicU32, loom::sync::atomic::AtomicU32, u32);
 atomic!(AtomicU64, loom::sync::atomic::AtomicU64, u64);
 

@@ -1,9 +1,11 @@
 //! A miniature of `src/layout.rs`: the same fields, as few words as the models need.
 
-use crate::atomic::{AtomicU32, AtomicU64};
+use crate::atomic::{AtomicU32, AtomicU64, AtomicU8};
 
-/// Two words of one summary.
-pub const SLOTS_MAX: usize = 128;
+/// Two groups of one summary.
+pub const SLOTS_MAX: usize = 4;
+/// Bells of a group.
+pub const BELL_GROUP: usize = 2;
 /// As in the real one.
 pub const QUEUED: u32 = 1 << 31;
 
@@ -13,10 +15,10 @@ pub struct Lane {
     pub sleeping: AtomicU32,
     pub listening: AtomicU32,
     pub summary: Summary,
-    pub words: [AtomicU64; SLOTS_MAX / 64],
+    pub bells: [AtomicU8; SLOTS_MAX],
 }
 
-pub struct Summary(pub [AtomicU64; 1]);
+pub struct Summary(pub [AtomicU8; SLOTS_MAX / BELL_GROUP]);
 
 impl Lane {
     pub fn new() -> Self {
@@ -25,8 +27,8 @@ impl Lane {
             waker: AtomicU32::new(0),
             sleeping: AtomicU32::new(0),
             listening: AtomicU32::new(0),
-            summary: Summary([AtomicU64::new(0)]),
-            words: [AtomicU64::new(0), AtomicU64::new(0)],
+            summary: Summary(core::array::from_fn(|_| AtomicU8::new(0))),
+            bells: core::array::from_fn(|_| AtomicU8::new(0)),
         }
     }
 }
@@ -36,7 +38,8 @@ pub struct ProducerLine {
     pub head_seen: AtomicU64,
     pub ends: AtomicU32,
     pub want_space: AtomicU32,
-    pub lock: AtomicU32,
+    pub loans: AtomicU64,
+    pub loans_seen: AtomicU64,
     pub urgent: AtomicU64,
 }
 
@@ -47,7 +50,8 @@ impl ProducerLine {
             head_seen: AtomicU64::new(0),
             ends: AtomicU32::new(0),
             want_space: AtomicU32::new(0),
-            lock: AtomicU32::new(0),
+            loans: AtomicU64::new(0),
+            loans_seen: AtomicU64::new(0),
             urgent: AtomicU64::new(0),
         }
     }
@@ -56,7 +60,29 @@ impl ProducerLine {
 pub struct ConsumerLine {
     pub head: AtomicU64,
     pub tail_seen: AtomicU64,
-    pub lock: AtomicU32,
+    pub loans_done: AtomicU64,
+    pub loan_bytes: AtomicU64,
+}
+
+pub struct Loan {
+    pub at: AtomicU64,
+    pub place: AtomicU64,
+    pub length: AtomicU64,
+}
+
+/// Fewer than in the real one.
+pub const LOANS: usize = 2;
+
+pub struct Loans(pub [Loan; LOANS]);
+
+impl Loans {
+    pub fn new() -> Self {
+        Self(core::array::from_fn(|_| Loan {
+            at: AtomicU64::new(0),
+            place: AtomicU64::new(0),
+            length: AtomicU64::new(0),
+        }))
+    }
 }
 
 impl ConsumerLine {
@@ -64,7 +90,8 @@ impl ConsumerLine {
         Self {
             head: AtomicU64::new(0),
             tail_seen: AtomicU64::new(0),
-            lock: AtomicU32::new(0),
+            loans_done: AtomicU64::new(0),
+            loan_bytes: AtomicU64::new(0),
         }
     }
 }

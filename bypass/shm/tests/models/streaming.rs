@@ -5,20 +5,23 @@ use std::rc::Rc;
 use loom::thread;
 
 use crate::atomic::{AtomicU64, Memory, Ordering};
-use crate::layout::{ConsumerLine, ProducerLine};
-use crate::ring::{Pieces, Ring};
+use crate::layout::{ConsumerLine, Loans, ProducerLine};
+use crate::ring::{Borrowed, Pieces, Ring};
 use crate::Model;
 
 pub const MODELS: &[Model] = &[
     ("bytes_arrive_once_in_order_across_the_wrap", wrap),
     ("what_was_written_before_the_end_is_read", end),
     ("a_writer_that_found_no_room_is_told", room),
+    ("a_loan_is_read_in_its_place", loan),
+    ("a_loan_under_way_keeps_its_entry", two_loans),
     ("forged_cursors_never_lead_outside", forged),
 ];
 
 struct Stream {
     producer: ProducerLine,
     consumer: ConsumerLine,
+    loans: Loans,
     memory: Memory,
 }
 
@@ -27,6 +30,7 @@ impl Stream {
         Rc::new(Self {
             producer: ProducerLine::new(),
             consumer: ConsumerLine::new(),
+            loans: Loans::new(),
             memory: Memory::new(size),
         })
     }
@@ -34,10 +38,18 @@ impl Stream {
     fn ring(&self) -> Ring<'_> {
         let (base, size) = (self.memory.base(), self.memory.size());
         // SAFETY: the memory lives as long as the stream, which the ring borrows.
-        unsafe { Ring::new(&self.producer, &self.consumer, base, size) }
+        unsafe { Ring::new(&self.producer, &self.consumer, &self.loans, base, size) }
     }
 
     fn pop(&self, limit: usize) -> Vec<u8> {
+        Self::pop_from(self.ring(), limit)
+    }
+
+    fn pop_lent(&self, limit: usize) -> Vec<u8> {
+        Self::pop_from(self.ring().with(&Known), limit)
+    }
+
+    fn pop_from(ring: Ring<'_>, limit: usize) -> Vec<u8> {
         let mut bytes = vec![0; limit];
         let piece = [libc::iovec {
             iov_base: bytes.as_mut_ptr().cast(),
@@ -45,10 +57,55 @@ impl Stream {
         }];
         // SAFETY: the vector is writable.
         let mut pieces = unsafe { Pieces::new(&piece) }.expect("fits");
-        let count = self.ring().pop(&mut pieces).unwrap_or(0);
+        let count = ring.pop(&mut pieces).unwrap_or(0);
         bytes.truncate(count);
         bytes
     }
+}
+
+/// A content that both sides know.
+struct Known;
+
+const LENT: &[u8] = b"lent";
+
+impl Borrowed for Known {
+    fn content(&self, number: u32) -> Option<(*const u8, usize)> {
+        (number == 7).then_some((LENT.as_ptr(), LENT.len()))
+    }
+}
+
+/// Bytes, a loan, bytes: in this order, however the reader's looks fall between them.
+fn loan() {
+    let stream = Stream::new(2);
+    let writer = stream.clone();
+    let thread = thread::spawn(move || {
+        let ring = writer.ring();
+        ring.push_slice(b"a").expect("honest");
+        assert!(ring.lend(7, 1, 2));
+        ring.push_slice(b"b").expect("honest");
+    });
+    let mut got = Vec::new();
+    for _ in 0..2 {
+        got.extend(stream.pop_lent(3));
+    }
+    thread.join().expect("no panic");
+    got.extend(stream.pop_lent(9));
+    assert_eq!(got, b"aenb");
+}
+
+/// A place is not used again before its reader is through.
+fn two_loans() {
+    let stream = Stream::new(2);
+    let writer = stream.clone();
+    let thread = thread::spawn(move || {
+        let made = [(0, 1), (1, 1), (2, 2)];
+        made.map(|(offset, length)| writer.ring().lend(7, offset, length))
+    });
+    let mut got = stream.pop_lent(1);
+    let made = thread.join().expect("no panic");
+    got.extend(stream.pop_lent(9));
+    assert!(made[0] && made[1]);
+    assert_eq!(got, if made[2] { b"lent".as_slice() } else { b"le" });
 }
 
 /// Four bytes through a ring of two, by pieces that fall across its end.
@@ -112,7 +169,7 @@ fn room() {
         ring.push_slice(b"c").expect("honest") > 0
     });
     assert_eq!(stream.pop(2), b"ab");
-    let told = stream.ring().is_space_wanted();
+    let told = stream.ring().is_space_wanted(2, false);
     let has_written = thread.join().expect("no panic");
     assert!(has_written || told, "the writer sleeps for ever");
 }

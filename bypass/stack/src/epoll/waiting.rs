@@ -1,9 +1,13 @@
 //! epoll_wait: look, spin, sleep.
 
+use bypass_shm::clock::{ticks, ticks_in};
+
 use super::*;
 
 /// The kernel's part of a set is looked at this often while user-level events keep coming.
-const KERNEL_LOOK_NS: u64 = 20_000;
+const KERNEL_LOOK_US: u64 = 20;
+/// Looks in a row before the clock is read: about a microsecond.
+const LOOKS: u32 = 16;
 /// Members without doorbells are looked at this often.
 const SCAN: Duration = Duration::from_millis(1);
 /// After so many spins in a row that found nothing, short spins are left out...
@@ -42,11 +46,12 @@ pub fn wait(
             return done(found);
         }
     }
-    let deadline = Deadline::after(timeout);
+    let mut deadline = None;
     loop {
-        if let Some(found) = spin(set, entry.index(), epoll, out, deadline) {
+        if let Some(found) = spin(set, entry.index(), epoll, out, &mut deadline, timeout) {
             return done(found);
         }
+        let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
         if wait::signals() != before {
             return Outcome::Error(libc::EINTR);
         }
@@ -71,35 +76,66 @@ fn look(
     is_kernel_due: bool,
 ) -> usize {
     let mut guard = set.lock();
-    let Some(inner) = guard.as_mut() else {
-        return 0;
-    };
-    let has_kernel = set.kernel_members.load(Ordering::Relaxed) > 0 || !inner.listeners.is_empty();
-    let share = if has_kernel {
-        out.len().div_ceil(4).min(out.len() - 1)
-    } else {
-        0
-    };
-    inner.drain(number);
-    let mut found = inner.collect(&mut out[..], share);
-    if set.is_watched.load(Ordering::Relaxed) {
-        if let Some(waker) = &inner.waker {
-            waker.drain();
+    guard.as_mut().map_or(0, |inner| {
+        inner.look(set, number, epoll, out, is_kernel_due)
+    })
+}
+
+impl Inner {
+    fn look(
+        &mut self,
+        set: &Set,
+        number: usize,
+        epoll: i32,
+        out: &mut [libc::epoll_event],
+        is_kernel_due: bool,
+    ) -> usize {
+        let has_kernel =
+            set.kernel_members.load(Ordering::Relaxed) > 0 || !self.listeners.is_empty();
+        let share = if has_kernel {
+            out.len().div_ceil(4).min(out.len() - 1)
+        } else {
+            0
+        };
+        self.drain(number);
+        let mut found = self.collect(&mut out[..], share);
+        if set.is_watched.load(Ordering::Relaxed) {
+            if let Some(waker) = &self.waker {
+                waker.drain();
+            }
+            self.rearm(set);
         }
-        inner.rearm(set);
+        if !has_kernel || found == out.len() {
+            return found;
+        }
+        let now = ticks();
+        if is_kernel_due || now.wrapping_sub(self.polled) >= ticks_in(KERNEL_LOOK_US) {
+            self.polled = now;
+            process::count(Counter::KernelPolls, 1);
+            let rest = &mut out[found..];
+            let count = kernel::epoll_wait(epoll, rest, Some(Duration::ZERO), None).unwrap_or(0);
+            found += self.without_waker(&mut rest[..count]);
+        }
+        found
     }
-    if !has_kernel || found == out.len() {
-        return found;
+
+    /// Whether a [`look`](Self::look) could find something: a few loads of lines that are ours
+    /// until somebody rings.
+    fn is_worth_a_look(&self, set: &Set) -> bool {
+        let has_kernel = || {
+            (set.kernel_members.load(Ordering::Relaxed) > 0 || !self.listeners.is_empty())
+                && ticks().wrapping_sub(self.polled) >= ticks_in(KERNEL_LOOK_US)
+        };
+        !self.ready.is_empty()
+            || !self.scanned.is_empty()
+            || self.is_ringing()
+            || self
+                .listeners
+                .iter()
+                .any(|(_, listener, seen)| *seen != listener.generation() || listener.has_waiting())
+            || has_kernel()
+            || set.is_watched.load(Ordering::Relaxed)
     }
-    let now = now_ns();
-    if is_kernel_due || now.saturating_sub(inner.polled_ns) >= KERNEL_LOOK_NS {
-        inner.polled_ns = now;
-        process::count(Counter::KernelPolls, 1);
-        let rest = &mut out[found..];
-        let count = kernel::epoll_wait(epoll, rest, Some(Duration::ZERO), None).unwrap_or(0);
-        found += inner.without_waker(&mut rest[..count]);
-    }
-    found
 }
 
 /// A wait that may not wait.
@@ -123,7 +159,8 @@ fn spin(
     number: usize,
     epoll: i32,
     out: &mut [libc::epoll_event],
-    deadline: Deadline,
+    deadline: &mut Option<Deadline>,
+    timeout: Option<Duration>,
 ) -> Option<usize> {
     let settings = process::settings();
     let spin_ns = settings.spin_usec * 1000;
@@ -134,27 +171,27 @@ fn spin(
     if spin_ns < SHORT_SPIN_NS && !is_worth_spinning(set) {
         return None;
     }
-    let before = wait::signals();
-    let start = now_ns();
     process::count(Counter::Spins, 1);
-    let result = loop {
-        let found = look(set, number, epoll, out, false);
-        if found > 0 {
-            break Some(found);
+    let before = wait::signals();
+    // Most waits end within the first looks: no clock is read for those.
+    let mut result = look_often(set, number, epoll, out, before);
+    if result.is_none() {
+        let start = now_ns();
+        let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
+        loop {
+            result = look_often(set, number, epoll, out, before);
+            let now = now_ns();
+            let is_over = now - start >= spin_ns || deadline.is_over(now);
+            if result.is_some() || is_over || wait::signals() != before {
+                break;
+            }
+            if settings.sleep_spin_usec > 0 {
+                let pause = Duration::from_micros(settings.sleep_spin_usec);
+                let _ = kernel::poll(&mut [], wait::shorter(deadline.left(), Some(pause)), None);
+            }
         }
-        for _ in 0..8 {
-            core::hint::spin_loop();
-        }
-        let now = now_ns();
-        if now - start >= spin_ns || deadline.is_over(now) || wait::signals() != before {
-            break None;
-        }
-        if settings.sleep_spin_usec > 0 {
-            let pause = Duration::from_micros(settings.sleep_spin_usec);
-            let _ = kernel::poll(&mut [], wait::shorter(deadline.left(), Some(pause)), None);
-        }
-    };
-    process::count(Counter::SpinNs, now_ns() - start);
+        process::count(Counter::SpinNs, now_ns() - start);
+    }
     if let Some(inner) = set.lock().as_mut() {
         inner.fruitless_spins = if result.is_some() {
             0
@@ -163,6 +200,35 @@ fn spin(
         };
     }
     result
+}
+
+/// Looks some times in a row with the set locked, but lets others have it who wait for it.
+fn look_often(
+    set: &Set,
+    number: usize,
+    epoll: i32,
+    out: &mut [libc::epoll_event],
+    signals: u32,
+) -> Option<usize> {
+    let mut guard = set.lock();
+    let inner = guard.as_mut()?;
+    for _ in 0..LOOKS {
+        if inner.is_worth_a_look(set) {
+            let found = inner.look(set, number, epoll, out, false);
+            if found > 0 {
+                return Some(found);
+            }
+        }
+        if set.callers.load(Ordering::Relaxed) > 0 || wait::signals() != signals {
+            break;
+        }
+        core::hint::spin_loop();
+    }
+    drop(guard);
+    while set.callers.load(Ordering::Relaxed) > 0 && wait::signals() == signals {
+        core::hint::spin_loop();
+    }
+    None
 }
 
 /// Short spins are for peers that run on another core; where they never pay, they only take time
@@ -194,9 +260,7 @@ fn sleep(
         };
         set.sleepers.fetch_add(1, Ordering::SeqCst);
         inner.follow_listeners();
-        for place in &inner.places {
-            place.peer.segment.lane(place.peer.side, place.lane).sleep();
-        }
+        inner.announce_sleep();
         inner.drain(number);
         let found = inner.collect(out, 0);
         if found > 0 {
@@ -215,7 +279,7 @@ fn sleep(
         return result;
     };
     set.wake_up(inner);
-    inner.polled_ns = now_ns();
+    inner.polled = ticks();
     let count = result?;
     let mut found = inner.without_waker(&mut out[..count]);
     inner.drain(number);
@@ -232,13 +296,10 @@ impl Set {
     /// One waiter leaves; others that still sleep must be found by the next ring.
     fn wake_up(&self, inner: &mut Inner) {
         let others = self.sleepers.fetch_sub(1, Ordering::SeqCst) > 1;
-        for place in &inner.places {
-            let lane = place.peer.segment.lane(place.peer.side, place.lane);
-            if others {
-                lane.sleep();
-            } else {
-                lane.awake();
-            }
+        if others {
+            inner.announce_sleep();
+        } else {
+            inner.places.iter().for_each(|place| place.lane().awake());
         }
         if others && inner.is_ringing() {
             self.kick(inner);
@@ -252,9 +313,10 @@ impl Inner {
         let own = number as u64 + 1;
         for at in 0..self.places.len() {
             let place = &self.places[at];
-            let lane = place.peer.segment.lane(place.peer.side, place.lane);
             let (members, ready) = (&mut self.members, &mut self.ready);
-            lane.drain(|slot| {
+            let segment = &place.peer.segment;
+            place.lane().drain(segment.slots_used(), |slot| {
+                segment.ring(slot, 1 - place.peer.side).prefetch();
                 let Some(socket) = place.peer.socket(slot) else {
                     return;
                 };
@@ -289,7 +351,7 @@ impl Inner {
         }
     }
 
-    fn events_of(&self, member: &Member) -> u32 {
+    fn events_of(&self, member: &Member, wanted: u32) -> u32 {
         if member.is_in_kernel {
             let found = self.listeners.iter().any(|(index, listener, _)| {
                 self.members[*index as usize]
@@ -303,7 +365,7 @@ impl Inner {
                 0
             };
         }
-        readiness_of(member.socket)
+        readiness_of(member.socket, wanted)
     }
 
     /// Moves ready events into `out`, leaving `share` places for the kernel's.
@@ -323,7 +385,7 @@ impl Inner {
             let wanted = member.events;
             let is_armed = wanted & !(EDGE | ONESHOT | EXCLUSIVE) != 0 || wanted & ONESHOT == 0;
             let events = if is_armed {
-                self.events_of(member) & (wanted | ALWAYS)
+                self.events_of(member, wanted) & (wanted | ALWAYS)
             } else {
                 0
             };
@@ -359,7 +421,7 @@ impl Inner {
                 continue;
             };
             let is_armed = member.events & ONESHOT == 0 || member.events & !(EDGE | ONESHOT) != 0;
-            if is_armed && self.events_of(member) & (member.events | ALWAYS) != 0 {
+            if is_armed && self.events_of(member, member.events) & (member.events | ALWAYS) != 0 {
                 return true;
             }
             if let Some(member) = self.members[index as usize].as_mut() {

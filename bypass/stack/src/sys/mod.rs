@@ -4,6 +4,8 @@
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use bypass_shm::ring::{Broken, Pieces, Ring};
+
 use crate::peer::Peer;
 
 /// What each thread knows about itself; zero at the start.
@@ -218,6 +220,23 @@ impl<O, T> Held<O, T> {
 pub fn shared<T>(memory: &bypass_shm::memory::Mapping) -> &T {
     // SAFETY: used with structures of atomics only, for which every bit pattern is valid.
     unsafe { memory.at(0) }
+}
+
+/// Copies what a ring holds into `bytes` and keeps it there; how much that was.
+pub fn peek_into(ring: &Ring, bytes: &mut [u8]) -> Result<usize, Broken> {
+    let piece = [libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    }];
+    // SAFETY: the slice is writable for its length and outlives the copy.
+    unsafe { Pieces::new(&piece) }.map_or(Ok(0), |mut pieces| ring.peek(&mut pieces, 0))
+}
+
+/// read(2) of a pipe into a hole of a ring.
+pub fn read_pipe(pipe: i32, at: *mut u8, length: usize) -> Result<usize, i32> {
+    let arguments = [pipe as usize, at as usize, length, 0, 0, 0];
+    // SAFETY: as for `read_file`.
+    bypass_shm::sys::check(unsafe { bypass_shm::sys::raw(libc::SYS_read, arguments) })
 }
 
 /// pread(2) into a hole of a ring.

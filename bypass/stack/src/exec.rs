@@ -1,0 +1,243 @@
+//! Connections that survive exec: the new image is another process of the same end, which is
+//! entered, announced and given its door before the old one goes.
+//!
+//! What has to be known travels in a memory file whose number is in the environment. A new image
+//! that does not load us keeps the links and the door open until it ends; the other side then
+//! learns of its end as of any other.
+
+use core::sync::atomic::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bypass_shm::layout::{CLOSING, QUEUED};
+use bypass_shm::link::{self, Owned};
+use bypass_shm::segment::Segment;
+use bypass_shm::sys as kernel;
+use bypass_shm::waker::Name;
+
+use crate::peer::Peer;
+use crate::sockets::{self, Socket};
+use crate::table::{self, Entry, Kind};
+use crate::{fork, listener, options, process, service};
+
+/// Names the memory file for the new image.
+pub const VARIABLE: &str = "WIRESPEED_PASSED";
+const MAGIC: u64 = u64::from_le_bytes(*b"WSpass\x01\0");
+/// Descriptors that are looked at.
+const NUMBERS: i32 = 65_536;
+/// Words of one connection in the file.
+const WORDS: usize = 12;
+/// Flags that the new image takes over.
+const KEPT: u32 = sockets::NONBLOCK
+    | sockets::NODELAY
+    | sockets::KEEPALIVE
+    | sockets::LINGER
+    | sockets::BOUND
+    | sockets::SHUT_READ
+    | sockets::SHUT_WRITE
+    | sockets::WROTE_TO_CLOSED
+    | sockets::RESET_TOLD
+    | sockets::CORK
+    | sockets::SHARED;
+
+/// What was prepared for a new image; taken back when exec fails.
+pub struct Prepared {
+    file: Owned,
+    kept_open: Vec<Owned>,
+    bits: Vec<(Arc<Peer>, usize)>,
+    uncovered: Vec<i32>,
+}
+
+impl Prepared {
+    /// The memory file's number.
+    pub fn file(&self) -> i32 {
+        self.file.0
+    }
+}
+
+fn survives(fd: i32, socket: &Socket) -> bool {
+    if !socket.has(sockets::DUPLICATED) {
+        return !socket.has(sockets::CLOEXEC);
+    }
+    kernel::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags as i32 & libc::FD_CLOEXEC == 0)
+}
+
+/// Before exec; None when nothing of ours survives it.
+pub fn prepare() -> Option<Prepared> {
+    if !process::is_started() {
+        return None;
+    }
+    let mut connected = Vec::new();
+    let mut uncovered = Vec::new();
+    for fd in 0..NUMBERS {
+        let entry = table::get(fd);
+        let socket = sockets::get(entry.index());
+        match entry.kind() {
+            Kind::Connected if survives(fd, socket) => connected.push((fd, entry)),
+            Kind::Unbound if survives(fd, socket) => {
+                options::apply(fd, socket);
+                uncovered.push(fd);
+            }
+            _ => {}
+        }
+    }
+    if connected.is_empty() {
+        return None;
+    }
+    pack(&connected, uncovered).ok()
+}
+
+fn pack(connected: &[(i32, Entry)], uncovered: Vec<i32>) -> Result<Prepared, i32> {
+    let number = kernel::random() | 1;
+    let door = link::open_door(&Name::of_process(number))?;
+    let mut words = vec![MAGIC, number, door.0 as u64];
+    let file = Owned(kernel::move_high(kernel::memfd_create(c"wirespeed-passed")?)?);
+    let mut prepared = Prepared {
+        file,
+        kept_open: vec![door],
+        bits: Vec::new(),
+        uncovered,
+    };
+    let mut places: HashMap<u64, Option<(usize, i32)>> = HashMap::new();
+    for (fd, entry) in connected {
+        let socket = sockets::get(entry.index());
+        let Some(peer) = socket.share_peer() else {
+            continue;
+        };
+        let key = peer.segment.id() * 2 + peer.side as u64;
+        let place = *places
+            .entry(key)
+            .or_insert_with(|| enter(&peer, number, &mut prepared.kept_open));
+        let Some((index, memory)) = place else {
+            continue;
+        };
+        let slot = socket.slot.load(Ordering::Relaxed) as usize;
+        let holders = &peer.segment.slot(slot).meta.holders[peer.side];
+        let add = |now: u32| (now & (QUEUED | CLOSING) == 0).then_some(now | 1 << index);
+        if holders.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add).is_err() {
+            continue;
+        }
+        fork::share_flags(entry.index(), socket);
+        let inode = kernel::fstat(*fd)?.st_ino;
+        let family = socket.family.load(Ordering::Relaxed) as u64;
+        let flags = socket.flags.load(Ordering::Relaxed) & KEPT;
+        words.extend([
+            *fd as u64,
+            inode,
+            entry.index() as u64,
+            family,
+            u64::from(flags),
+            slot as u64,
+            peer.side as u64,
+            index as u64,
+            memory as u64,
+            u64::from(socket.linger_s.load(Ordering::Relaxed)),
+            socket.receive_timeout_ns.load(Ordering::Relaxed),
+            socket.send_timeout_ns.load(Ordering::Relaxed),
+        ]);
+        prepared.bits.push((peer, index));
+        prepared.uncovered.push(*fd);
+    }
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    kernel::write(prepared.file.0, &bytes)?;
+    let inherited = prepared.kept_open.iter().map(|owned| owned.0);
+    for fd in inherited.chain([prepared.file.0]).chain(prepared.uncovered.iter().copied()) {
+        let _ = kernel::fcntl(fd, libc::F_SETFD, 0);
+    }
+    Ok(prepared)
+}
+
+/// A place for the new image among the end's processes, told to the other side; with a duplicate of
+/// the segment's memory.
+fn enter(peer: &Arc<Peer>, number: u64, kept_open: &mut Vec<Owned>) -> Option<(usize, i32)> {
+    let memory = Owned(kernel::move_high(kernel::dup(peer.segment.fd()).ok()? as i32).ok()?);
+    let index = peer.segment.enter(peer.side, number)?;
+    kept_open.extend(service::knock_participants(peer, index));
+    let fd = memory.0;
+    kept_open.push(memory);
+    Some((index, fd))
+}
+
+/// exec has failed: the program goes on as it was.
+pub fn undo(prepared: Prepared) {
+    for fd in &prepared.uncovered {
+        let _ = kernel::fcntl(*fd, libc::F_SETFD, libc::FD_CLOEXEC as usize);
+    }
+    for (peer, index) in &prepared.bits {
+        peer.take_back(*index);
+    }
+    for owned in &prepared.kept_open {
+        table::show(owned.0);
+    }
+}
+
+/// In the new image, before anything else of ours exists: takes over what the old one had.
+pub fn adopt(file: i32) {
+    let Some(words) = read(file) else { return };
+    let (number, door) = (words[1], words[2] as i32);
+    process::become_child(number);
+    let _ = kernel::fcntl(door, libc::F_SETFD, libc::FD_CLOEXEC as usize);
+    table::hide(door);
+    service::take_door(Owned(door));
+    let mut peers: HashMap<u64, Option<Arc<Peer>>> = HashMap::new();
+    let mut objects: HashMap<u64, usize> = HashMap::new();
+    for one in words[3..].chunks_exact(WORDS) {
+        let peer = peers.entry(one[8]).or_insert_with(|| join(one)).clone();
+        if let Some(peer) = peer {
+            let _ = revive(one, &peer, &mut objects);
+        }
+    }
+}
+
+fn read(file: i32) -> Option<Vec<u64>> {
+    let size = usize::try_from(kernel::fstat(file).ok()?.st_size).ok()?;
+    if size < 24 || size > 8 * (3 + WORDS * NUMBERS as usize) {
+        return None;
+    }
+    let mut bytes = vec![0u8; size];
+    let count = kernel::read_at(file, &mut bytes, 0).ok()?;
+    let words: Vec<u64> = bytes[..count]
+        .chunks_exact(8)
+        .map(|eight| u64::from_ne_bytes(eight.try_into().unwrap_or_default()))
+        .collect();
+    if words.len() < 3 || words[0] != MAGIC {
+        return None;
+    }
+    let _ = kernel::close(file);
+    Some(words)
+}
+
+fn join(one: &[u64]) -> Option<Arc<Peer>> {
+    let memory = kernel::move_high(one[8] as i32).ok()?;
+    let segment = Segment::adopt(memory).ok()?;
+    let (side, index) = (one[6] as usize & 1, one[7] as usize);
+    let peer = Peer::at_place(segment, side, index)?;
+    fork::greet_others(&peer, index);
+    Some(peer)
+}
+
+fn revive(one: &[u64], peer: &Arc<Peer>, objects: &mut HashMap<u64, usize>) -> Option<()> {
+    let (fd, slot) = (one[0] as i32, peer.segment.clamp(one[5] as usize));
+    // A number that means something else by now is the program's business alone.
+    if kernel::fstat(fd).ok()?.st_ino != one[1] {
+        return None;
+    }
+    if let Some(index) = objects.get(&one[2]) {
+        let socket = sockets::get(*index);
+        socket.descriptors.fetch_add(1, Ordering::AcqRel);
+        socket.set(sockets::DUPLICATED, true);
+        table::set(fd, Entry::new(Kind::Connected, *index, socket.life()));
+        return Some(());
+    }
+    let index = sockets::allocate(one[3] as i32, one[4] as u32 & KEPT | sockets::DIRTY)?;
+    let socket = sockets::get(index);
+    socket.linger_s.store(one[9] as u32, Ordering::Relaxed);
+    socket.receive_timeout_ns.store(one[10], Ordering::Relaxed);
+    socket.send_timeout_ns.store(one[11], Ordering::Relaxed);
+    let names = &peer.segment.slot(slot).names;
+    socket.local.store(names.of[peer.side].load());
+    socket.remote.store(names.of[1 - peer.side].load());
+    listener::attach(fd, index, peer, slot);
+    objects.insert(one[2], index);
+    Some(())
+}

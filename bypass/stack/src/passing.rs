@@ -1,0 +1,246 @@
+//! Connections sent to another process with SCM_RIGHTS: the receiver gets the shadow, and asks at
+//! the door of its inode for the connection behind it. Until then the sender keeps the end open.
+
+use core::sync::atomic::Ordering;
+use std::sync::Mutex;
+
+use bypass_shm::clock::now_ns;
+use bypass_shm::layout::{CLOSING, QUEUED};
+use bypass_shm::link::{self, Message, Owned, VERSION};
+use bypass_shm::segment::Segment;
+use bypass_shm::sys as kernel;
+use bypass_shm::waker::Name;
+
+use crate::peer::{self, Peer};
+use crate::table::{self, Kind};
+use crate::{descriptors, fork, listener, options, process, service, sockets};
+
+/// How long a sender may take to answer.
+const ANSWER_MS: u64 = 1000;
+/// How long a connection may lie in a socket's queue before its sender forgets it.
+const LYING_NS: u64 = 60_000_000_000;
+/// How long a sender that ends waits for what it has sent to be received.
+const LAST_WAIT_NS: u64 = 1_000_000_000;
+const FLAGS: u32 = sockets::NODELAY
+    | sockets::KEEPALIVE
+    | sockets::LINGER
+    | sockets::SHUT_READ
+    | sockets::SHUT_WRITE
+    | sockets::WROTE_TO_CLOSED
+    | sockets::RESET_TOLD;
+
+/// A connection on its way.
+struct Offer {
+    inode: u64,
+    socket: usize,
+    life: u32,
+    door: i32,
+    since_ns: u64,
+    times: u32,
+}
+
+static OFFERS: Mutex<Vec<Offer>> = Mutex::new(Vec::new());
+
+/// Locks the offers across a fork.
+pub fn hold() -> impl Sized {
+    OFFERS.lock().ok()
+}
+
+/// Whether a descriptor has to be offered before it is sent.
+pub fn is_ours(fd: i32) -> bool {
+    matches!(table::get(fd).kind(), Kind::Connected | Kind::Unbound)
+}
+
+/// Before `fd` is sent.
+pub fn offer(fd: i32) {
+    let entry = table::get(fd);
+    if entry.kind() == Kind::Unbound {
+        // Two processes that both may connect it: the kernel keeps them apart.
+        return options::leave_to_kernel(fd, bypass_shm::stats::Reason::Option);
+    }
+    if entry.kind() != Kind::Connected || service::start().is_err() {
+        return;
+    }
+    let Ok(inode) = kernel::fstat(fd).map(|stat| stat.st_ino) else {
+        return;
+    };
+    let socket = sockets::get(entry.index());
+    // What the sender and the receiver do with its flags concerns the same file.
+    fork::share_flags(entry.index(), socket);
+    socket.set(sockets::DIRTY, true);
+    let Ok(mut offers) = OFFERS.lock() else { return };
+    if let Some(known) = offers.iter_mut().find(|one| one.inode == inode) {
+        known.times += 1;
+        known.since_ns = now_ns();
+        return;
+    }
+    let Ok(door) = link::open_door(&Name::of_listener(inode)) else {
+        return;
+    };
+    socket.descriptors.fetch_add(1, Ordering::AcqRel);
+    let door = door.into_raw();
+    table::hide(door);
+    if offers.is_empty() {
+        crate::sys::at_exit(wait_for_receivers);
+    }
+    offers.push(Offer {
+        inode,
+        socket: entry.index(),
+        life: entry.generation(),
+        door,
+        since_ns: now_ns(),
+        times: 1,
+    });
+    drop(offers);
+    service::add(door, service::Role::Offer(inode));
+}
+
+/// The receiver's question, at the sender: the connection, for whoever shows its shadow.
+pub fn give(inode: u64, caller: i32, proof: Option<Owned>) -> Result<(), i32> {
+    let shown = proof.ok_or(libc::EPROTO)?;
+    if kernel::fstat(shown.0)?.st_ino != inode {
+        return Err(libc::EPROTO);
+    }
+    kernel::option_int(shown.0, libc::SOL_SOCKET, libc::SO_TYPE)?;
+    let offers = OFFERS.lock().map_err(|_| libc::EPROTO)?;
+    let offer = offers.iter().find(|one| one.inode == inode).ok_or(libc::ENOENT)?;
+    let socket = sockets::get(offer.socket);
+    let peer = socket.share_peer().filter(|_| socket.life() == offer.life);
+    let peer = peer.ok_or(libc::ENOENT)?;
+    let flags = socket.flags.load(Ordering::Relaxed) & FLAGS;
+    let answer = Message::Give {
+        slot: u64::from(socket.slot.load(Ordering::Relaxed)),
+        side: peer.side as u64,
+        family: socket.family.load(Ordering::Relaxed) as u64,
+        flags: u64::from(flags),
+        linger_s: u64::from(socket.linger_s.load(Ordering::Relaxed)),
+    };
+    link::send(caller, answer, &[peer.segment.fd()])
+}
+
+/// A receiver has what it asked for, or is gone.
+pub fn given(inode: u64) {
+    forget(|one| {
+        if one.inode == inode {
+            one.times -= 1;
+        }
+        one.times == 0
+    });
+}
+
+/// Forgets what nobody has received for long; true while something is on its way.
+pub fn expire() -> bool {
+    let now = now_ns();
+    forget(|one| now.saturating_sub(one.since_ns) > LYING_NS);
+    OFFERS.lock().is_ok_and(|offers| !offers.is_empty())
+}
+
+fn forget(mut is_over: impl FnMut(&mut Offer) -> bool) {
+    let mut over = Vec::new();
+    if let Ok(mut offers) = OFFERS.lock() {
+        let mut at = 0;
+        while at < offers.len() {
+            if is_over(&mut offers[at]) {
+                over.push(offers.swap_remove(at));
+            } else {
+                at += 1;
+            }
+        }
+    }
+    for offer in over {
+        service::close_door(offer.door, offer.inode);
+        descriptors::let_go(offer.socket);
+    }
+}
+
+/// In a forked child: what is on its way is the parent's to give.
+pub fn forget_all() {
+    let taken = OFFERS.lock().map(|mut offers| std::mem::take(&mut *offers));
+    for offer in taken.unwrap_or_default() {
+        table::show(offer.door);
+        let _ = kernel::close(offer.door);
+        descriptors::let_go(offer.socket);
+    }
+}
+
+/// The kernel would keep a file that lies in a queue; we can only wait a little.
+extern "C" fn wait_for_receivers() {
+    let started = now_ns();
+    while now_ns() - started < LAST_WAIT_NS && OFFERS.lock().is_ok_and(|offers| !offers.is_empty()) {
+        let _ = kernel::poll(&mut [], Some(core::time::Duration::from_millis(1)), None);
+    }
+}
+
+/// A socket has come from another process: if a connection is behind it, it is ours too from now on.
+pub fn received(fd: i32) {
+    if process::settings().dont_accelerate || !table::is_kernel(fd) {
+        return;
+    }
+    let is = |name, wanted| kernel::option_int(fd, libc::SOL_SOCKET, name) == Ok(wanted);
+    if is(libc::SO_PROTOCOL, libc::IPPROTO_TCP) && is(libc::SO_ACCEPTCONN, 0) {
+        let _ = take(fd);
+    }
+}
+
+fn take(fd: i32) -> Option<()> {
+    let stat = kernel::fstat(fd).ok()?;
+    let caller = link::knock(&Name::of_listener(stat.st_ino)).ok()?;
+    let sender = kernel::peer_credentials(caller.0).ok()?.uid;
+    if sender != stat.st_uid && sender != 0 && !process::is_own(sender) {
+        return None;
+    }
+    let ask = Message::Take {
+        inode: stat.st_ino,
+        version: VERSION,
+    };
+    link::send(caller.0, ask, &[fd]).ok()?;
+    let (answer, mut fds) = loop {
+        match link::receive_within(caller.0, ANSWER_MS) {
+            Err(libc::EINTR) => {}
+            other => break other.ok()?,
+        }
+    };
+    let Message::Give { slot, side, family, flags, linger_s } = answer else {
+        return None;
+    };
+    let memory = kernel::move_high(fds.pop()?.into_raw()).ok()?;
+    let peer = enter(Segment::adopt(memory).ok()?, side as usize & 1)?;
+    let slot = peer.segment.clamp(slot as usize);
+    let holders = &peer.segment.slot(slot).meta.holders[peer.side];
+    let add = |now: u32| (now & (QUEUED | CLOSING) == 0 && now != 0).then_some(now | peer.bit());
+    holders.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add).ok()?;
+    if peer.socket(slot).is_some() {
+        // It has come back to a process that holds it still: another descriptor of the same.
+        return share(fd, &peer, slot);
+    }
+    let index = sockets::allocate(family as i32, flags as u32 & FLAGS | sockets::SHARED | sockets::DIRTY)?;
+    let socket = sockets::get(index);
+    socket.set(sockets::DUPLICATED, true);
+    socket.linger_s.store(linger_s as u32, Ordering::Relaxed);
+    let names = &peer.segment.slot(slot).names;
+    socket.local.store(names.of[peer.side].load());
+    socket.remote.store(names.of[1 - peer.side].load());
+    listener::attach(fd, index, &peer, slot);
+    Some(())
+}
+
+fn share(fd: i32, peer: &Peer, slot: usize) -> Option<()> {
+    let index = peer.socket(slot)?;
+    let socket = sockets::get(index);
+    socket.descriptors.fetch_add(1, Ordering::AcqRel);
+    socket.set(sockets::DUPLICATED, true);
+    table::set(fd, table::Entry::new(Kind::Connected, index, socket.life()));
+    Some(())
+}
+
+/// The segment as this process takes part in it; entered and announced when it does not yet.
+fn enter(segment: Segment, side: usize) -> Option<std::sync::Arc<Peer>> {
+    if let Some(known) = peer::find(segment.id(), side) {
+        return Some(known);
+    }
+    service::start().ok()?;
+    let index = segment.enter(side, process::number())?;
+    let peer = Peer::at_place(segment, side, index)?;
+    service::say_adopted(&peer, index, process::number());
+    Some(peer)
+}

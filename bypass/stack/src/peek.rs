@@ -1,0 +1,32 @@
+//! recv with MSG_PEEK and MSG_WAITALL: waits until all is there, and takes nothing.
+
+use core::time::Duration;
+
+use core::sync::atomic::Ordering;
+
+use bypass_shm::ring::Pieces;
+
+use crate::sockets;
+use crate::stream::{self, Stream};
+use crate::wait::{self, For};
+
+/// What is there once it is enough, over, or too late. More than the ring holds is not waited for.
+pub fn peek_all(stream: &Stream, to: &mut Pieces, is_nonblocking: bool) -> Result<usize, i32> {
+    let wanted = to.left().min(stream.inbound().size());
+    let there = || stream.inbound().available(wanted).unwrap_or(usize::MAX);
+    let enough =
+        || there() >= wanted || stream.inbound_ends() != 0 || stream.socket.has(sockets::SHUT_READ);
+    let timeout_ns = stream.socket.receive_timeout_ns.load(Ordering::Relaxed);
+    let deadline = stream::timeout(timeout_ns);
+    let peer = stream.socket.share_peer().ok_or(libc::EBADF)?;
+    while !enough() && !is_nonblocking {
+        let result = wait::sleep_on(&peer, stream.slot, For::Bytes, deadline, enough);
+        if result.is_err() || deadline.left() == Some(Duration::ZERO) {
+            if there() == 0 {
+                return Err(result.err().unwrap_or(libc::EAGAIN));
+            }
+            break;
+        }
+    }
+    stream.reading(|| stream.inbound().peek(to, 0).map_err(|_| libc::ECONNRESET))
+}

@@ -1,0 +1,126 @@
+//! Urgent bytes (MSG_OOB): they stay where they are in the stream, a mark says which byte it is.
+//!
+//! The writer stores the mark before it publishes the byte, so a reader that sees the byte sees the
+//! mark. A read stops before it; the next one passes over it, as in the kernel.
+
+use core::sync::atomic::Ordering;
+
+use bypass_shm::ring::{Broken, Pieces, Ring};
+use bypass_shm::sys as kernel;
+
+use crate::stream::{self, Stream};
+use crate::Outcome;
+
+/// Where the urgent byte is, seen from what the program has read.
+enum Place {
+    /// Nowhere, or behind.
+    None,
+    /// So many bytes ahead; its mark.
+    Ahead(usize, u64),
+}
+
+impl Stream {
+    /// One load beside the cursor that every read loads anyway; almost always false.
+    #[inline(always)]
+    pub fn was_urgent(&self) -> bool {
+        let line = &self.peer.segment.slot(self.slot).producer[1 - self.peer.side];
+        line.urgent.load(Ordering::Acquire) != 0
+    }
+
+    fn place(&self) -> Place {
+        let slot = self.peer.segment.slot(self.slot);
+        let from = 1 - self.peer.side;
+        let mark = slot.producer[from].urgent.load(Ordering::Acquire);
+        let head = slot.consumer[from].head.load(Ordering::Relaxed);
+        match mark.checked_sub(1).and_then(|at| at.checked_sub(head)) {
+            Some(ahead) => Place::Ahead(ahead as usize, mark),
+            None => Place::None,
+        }
+    }
+
+    /// Bytes that a read would find: up to the mark, or after it when the stream stands there.
+    #[cold]
+    pub fn readable_beside_urgent(&self, available: usize) -> usize {
+        match self.place() {
+            Place::Ahead(0, _) => available.saturating_sub(1),
+            Place::Ahead(ahead, _) => available.min(ahead),
+            Place::None => available,
+        }
+    }
+
+    /// Whether POLLPRI is to be said.
+    #[cold]
+    pub fn has_urgent(&self) -> bool {
+        let taken = self.socket.urgent_taken.load(Ordering::Relaxed);
+        matches!(self.place(), Place::Ahead(_, mark) if mark != taken)
+    }
+
+    /// Reads up to the mark, or passes over the urgent byte and reads on. The reader's lock is held.
+    #[cold]
+    pub fn take_beside_urgent(&self, ring: Ring, to: &mut Pieces) -> Result<usize, Broken> {
+        let limit = match self.place() {
+            Place::Ahead(0, _) if ring.available(1)? > 0 => {
+                ring.discard(1);
+                usize::MAX
+            }
+            Place::Ahead(ahead, _) => ahead,
+            Place::None => usize::MAX,
+        };
+        let count = ring.peek(to, 0)?.min(limit);
+        ring.discard(count);
+        Ok(count)
+    }
+
+    /// Pushes what fits; its last byte is the urgent one. The writer's lock is held.
+    pub fn push_urgent(&self, from: &mut Pieces) -> Result<usize, Broken> {
+        let ring = self.outbound();
+        let count = ring.space(from.left())?.min(from.left());
+        if count == 0 {
+            return Ok(0);
+        }
+        let line = &self.peer.segment.slot(self.slot).producer[self.peer.side];
+        let end = line.tail.load(Ordering::Relaxed).wrapping_add(count as u64);
+        line.urgent.store(end, Ordering::Release);
+        ring.push(from)
+    }
+
+    /// SIGURG to whom the other side has named with F_SETOWN; a process of another user gets none.
+    pub fn signal_urgent(&self) {
+        let slot = self.peer.segment.slot(self.slot);
+        let owner = slot.locks[1 - self.peer.side].owner.load(Ordering::Relaxed) as i32;
+        if owner != 0 {
+            let _ = kernel::kill(owner, libc::SIGURG);
+        }
+    }
+}
+
+/// recv with MSG_OOB.
+pub fn receive(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
+    let stream = match stream::find(fd) {
+        Ok(stream) => stream,
+        Err(outcome) => return outcome,
+    };
+    let taken = &stream.socket.urgent_taken;
+    let (ahead, mark) = match stream.place() {
+        Place::Ahead(ahead, mark) if mark != taken.load(Ordering::Relaxed) => (ahead, mark),
+        _ => return Outcome::Error(libc::EINVAL),
+    };
+    match stream.inbound().available(ahead + 1) {
+        Ok(available) if available > ahead => {}
+        Ok(_) => return Outcome::Error(libc::EAGAIN),
+        Err(_) => return Outcome::Error(libc::ECONNRESET),
+    }
+    if flags & libc::MSG_PEEK == 0 {
+        taken.store(mark, Ordering::Relaxed);
+    }
+    to.limit(1);
+    match stream.inbound().peek(to, ahead) {
+        Ok(count) => Outcome::Done(count as isize),
+        Err(_) => Outcome::Error(libc::ECONNRESET),
+    }
+}
+
+/// SIOCATMARK.
+pub fn is_at_mark(stream: &Stream) -> bool {
+    matches!(stream.place(), Place::Ahead(0, _))
+}
