@@ -84,6 +84,12 @@ real! {
     open = c"open": fn(*const c_char, c_int, usize) -> c_int;
     openat = c"openat": fn(c_int, *const c_char, c_int, usize) -> c_int;
     fork = c"fork": fn() -> pid_t;
+    execvpe = c"execvpe": fn(*const c_char, *const *const c_char, *const *const c_char) -> c_int;
+    fexecve = c"fexecve": fn(c_int, *const *const c_char, *const *const c_char) -> c_int;
+    posix_spawn = c"posix_spawn": fn(*mut pid_t, *const c_char, *const c_void, *const c_void, *const *const c_char, *const *const c_char) -> c_int;
+    posix_spawnp = c"posix_spawnp": fn(*mut pid_t, *const c_char, *const c_void, *const c_void, *const *const c_char, *const *const c_char) -> c_int;
+    vdprintf = c"vdprintf": fn(c_int, *const c_char, *mut c_void) -> c_int;
+    vdprintf_chk = c"__vdprintf_chk": fn(c_int, c_int, *const c_char, *mut c_void) -> c_int;
     execve = c"execve": fn(*const c_char, *const *const c_char, *const *const c_char) -> c_int;
     sigaction_real = c"sigaction": fn(c_int, *const sigaction, *mut sigaction) -> c_int;
     syscall = c"syscall": fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use bypass_stack::fork::{self, Prepared};
-use bypass_stack::{handover, process};
+use bypass_stack::{exec, handover, process};
 
 /// Run by the loader after libc is ready.
 #[used]
@@ -12,9 +12,13 @@ static START: extern "C" fn() = start;
 
 extern "C" fn start() {
     process::read_environment();
-    crate::hooks::process::remember_environment();
+    crate::hooks::exec::remember_environment();
     // SAFETY: the three handlers are functions of this library, which is never unloaded.
     unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
+    let passed = std::env::var(exec::VARIABLE);
+    if let Some(file) = passed.ok().and_then(|text| text.parse().ok()) {
+        exec::adopt(file);
+    }
     handover::adopt_inherited();
 }
 

@@ -30,6 +30,16 @@ pub enum Message {
     Share { inode: u64, process: u64 },
     /// A content that may be lent on connections of a segment, under this number; with its memory.
     Lend { number: u64 },
+    /// A process that was sent a connection's shadow asks its sender for the connection.
+    Take { inode: u64, version: u64 },
+    /// The answer, with the segment.
+    Give {
+        slot: u64,
+        side: u64,
+        family: u64,
+        flags: u64,
+        linger_s: u64,
+    },
     /// A process that holds the listener but not its door asks for the door and the hub.
     Join { inode: u64, version: u64 },
 }
@@ -48,12 +58,20 @@ impl Message {
             Self::Forward { inode } => [5, inode, 0, 0, 0, 0],
             Self::Share { inode, process } => [6, inode, process, 0, 0, 0],
             Self::Lend { number } => [8, number, 0, 0, 0, 0],
+            Self::Take { inode, version } => [9, inode, version, 0, 0, 0],
+            Self::Give {
+                slot,
+                side,
+                family,
+                flags,
+                linger_s,
+            } => [10, slot, side, family, flags, linger_s],
             Self::Join { inode, version } => [7, inode, version, 0, 0, 0],
         }
     }
 
     fn from_words(words: [u64; WORDS]) -> Option<Self> {
-        let [kind, a, b, c, ..] = words;
+        let [kind, a, b, c, d, e] = words;
         Some(match kind {
             1 => Self::Greet {
                 version: a,
@@ -79,6 +97,17 @@ impl Message {
                 version: b,
             },
             8 => Self::Lend { number: a },
+            9 => Self::Take {
+                inode: a,
+                version: b,
+            },
+            10 => Self::Give {
+                slot: a,
+                side: b,
+                family: c,
+                flags: d,
+                linger_s: e,
+            },
             _ => return None,
         })
     }

@@ -6,10 +6,10 @@
 //! learns of its end as of any other.
 
 use core::sync::atomic::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use bypass_shm::layout::{CLOSING, QUEUED};
+use bypass_shm::layout::{CLOSING, FIN, QUEUED};
 use bypass_shm::link::{self, Owned};
 use bypass_shm::segment::Segment;
 use bypass_shm::sys as kernel;
@@ -18,15 +18,25 @@ use bypass_shm::waker::Name;
 use crate::peer::Peer;
 use crate::sockets::{self, Socket};
 use crate::table::{self, Entry, Kind};
-use crate::{fork, listener, options, process, service};
+use crate::{fork, handover, listener, options, process, service};
 
 /// Names the memory file for the new image.
 pub const VARIABLE: &str = "WIRESPEED_PASSED";
 const MAGIC: u64 = u64::from_le_bytes(*b"WSpass\x01\0");
 /// Descriptors that are looked at.
 const NUMBERS: i32 = 65_536;
-/// Words of one connection in the file.
-const WORDS: usize = 12;
+/// Words of one connection in the file, and which is which.
+const WORDS: usize = 10;
+const INODE: usize = 0;
+const FAMILY: usize = 1;
+const FLAGS: usize = 2;
+const SLOT: usize = 3;
+const SIDE: usize = 4;
+const INDEX: usize = 5;
+const MEMORY: usize = 6;
+const LINGER: usize = 7;
+const RECEIVE: usize = 8;
+const SEND: usize = 9;
 /// Flags that the new image takes over.
 const KEPT: u32 = sockets::NONBLOCK
     | sockets::NODELAY
@@ -91,13 +101,16 @@ fn pack(connected: &[(i32, Entry)], uncovered: Vec<i32>) -> Result<Prepared, i32
     let number = kernel::random() | 1;
     let door = link::open_door(&Name::of_process(number))?;
     let mut words = vec![MAGIC, number, door.0 as u64];
-    let file = Owned(kernel::move_high(kernel::memfd_create(c"wirespeed-passed")?)?);
+    let file = Owned(kernel::move_high(kernel::memfd_create(
+        c"wirespeed-passed",
+    )?)?);
     let mut prepared = Prepared {
         file,
         kept_open: vec![door],
         bits: Vec::new(),
         uncovered,
     };
+    let mut objects = HashSet::new();
     let mut places: HashMap<u64, Option<(usize, i32)>> = HashMap::new();
     for (fd, entry) in connected {
         let socket = sockets::get(entry.index());
@@ -114,34 +127,37 @@ fn pack(connected: &[(i32, Entry)], uncovered: Vec<i32>) -> Result<Prepared, i32
         let slot = socket.slot.load(Ordering::Relaxed) as usize;
         let holders = &peer.segment.slot(slot).meta.holders[peer.side];
         let add = |now: u32| (now & (QUEUED | CLOSING) == 0).then_some(now | 1 << index);
-        if holders.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add).is_err() {
+        if holders
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, add)
+            .is_err()
+        {
             continue;
         }
         fork::share_flags(entry.index(), socket);
-        let inode = kernel::fstat(*fd)?.st_ino;
-        let family = socket.family.load(Ordering::Relaxed) as u64;
-        let flags = socket.flags.load(Ordering::Relaxed) & KEPT;
-        words.extend([
-            *fd as u64,
-            inode,
-            entry.index() as u64,
-            family,
-            u64::from(flags),
-            slot as u64,
-            peer.side as u64,
-            index as u64,
-            memory as u64,
-            u64::from(socket.linger_s.load(Ordering::Relaxed)),
-            socket.receive_timeout_ns.load(Ordering::Relaxed),
-            socket.send_timeout_ns.load(Ordering::Relaxed),
-        ]);
+        let mut one = [0u64; WORDS];
+        one[INODE] = kernel::fstat(*fd)?.st_ino;
+        one[FAMILY] = socket.family.load(Ordering::Relaxed) as u64;
+        one[FLAGS] = u64::from(socket.flags.load(Ordering::Relaxed) & KEPT);
+        one[SLOT] = slot as u64;
+        one[SIDE] = peer.side as u64;
+        one[INDEX] = index as u64;
+        one[MEMORY] = memory as u64;
+        one[LINGER] = u64::from(socket.linger_s.load(Ordering::Relaxed));
+        one[RECEIVE] = socket.receive_timeout_ns.load(Ordering::Relaxed);
+        one[SEND] = socket.send_timeout_ns.load(Ordering::Relaxed);
+        if objects.insert(entry.index()) {
+            words.extend(one);
+        }
         prepared.bits.push((peer, index));
         prepared.uncovered.push(*fd);
     }
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     kernel::write(prepared.file.0, &bytes)?;
     let inherited = prepared.kept_open.iter().map(|owned| owned.0);
-    for fd in inherited.chain([prepared.file.0]).chain(prepared.uncovered.iter().copied()) {
+    for fd in inherited
+        .chain([prepared.file.0])
+        .chain(prepared.uncovered.iter().copied())
+    {
         let _ = kernel::fcntl(fd, libc::F_SETFD, 0);
     }
     Ok(prepared)
@@ -158,20 +174,27 @@ fn enter(peer: &Arc<Peer>, number: u64, kept_open: &mut Vec<Owned>) -> Option<(u
     Some((index, fd))
 }
 
-/// exec has failed: the program goes on as it was.
-pub fn undo(prepared: Prepared) {
+/// A new image runs in another process, which has what it needs: this one goes on as it was.
+pub fn left(prepared: Prepared) {
+    cover(&prepared);
+}
+
+fn cover(prepared: &Prepared) {
     for fd in &prepared.uncovered {
         let _ = kernel::fcntl(*fd, libc::F_SETFD, libc::FD_CLOEXEC as usize);
     }
+}
+
+/// exec has failed: the program goes on as it was.
+pub fn undo(prepared: Prepared) {
+    cover(&prepared);
     for (peer, index) in &prepared.bits {
         peer.take_back(*index);
     }
-    for owned in &prepared.kept_open {
-        table::show(owned.0);
-    }
 }
 
-/// In the new image, before anything else of ours exists: takes over what the old one had.
+/// In the new image, before anything else of ours exists: takes over what the old one had. Which
+/// numbers mean a connection is found by the shadow's inode: spawning may have moved them.
 pub fn adopt(file: i32) {
     let Some(words) = read(file) else { return };
     let (number, door) = (words[1], words[2] as i32);
@@ -179,19 +202,25 @@ pub fn adopt(file: i32) {
     let _ = kernel::fcntl(door, libc::F_SETFD, libc::FD_CLOEXEC as usize);
     table::hide(door);
     service::take_door(Owned(door));
+    let found = handover::inherited_sockets();
     let mut peers: HashMap<u64, Option<Arc<Peer>>> = HashMap::new();
-    let mut objects: HashMap<u64, usize> = HashMap::new();
     for one in words[3..].chunks_exact(WORDS) {
-        let peer = peers.entry(one[8]).or_insert_with(|| join(one)).clone();
-        if let Some(peer) = peer {
-            let _ = revive(one, &peer, &mut objects);
+        let peer = peers
+            .entry(one[MEMORY])
+            .or_insert_with(|| join(one))
+            .clone();
+        let Some(peer) = peer else { continue };
+        let numbers = found.iter().filter(|(_, inode)| *inode == one[INODE]);
+        let numbers: Vec<i32> = numbers.map(|(fd, _)| *fd).collect();
+        if revive(one, &peer, &numbers).is_none() {
+            peer.let_go(peer.segment.clamp(one[SLOT] as usize), FIN);
         }
     }
 }
 
 fn read(file: i32) -> Option<Vec<u64>> {
     let size = usize::try_from(kernel::fstat(file).ok()?.st_size).ok()?;
-    if size < 24 || size > 8 * (3 + WORDS * NUMBERS as usize) {
+    if !(24..=8 * (3 + WORDS * NUMBERS as usize)).contains(&size) {
         return None;
     }
     let mut bytes = vec![0u8; size];
@@ -208,36 +237,28 @@ fn read(file: i32) -> Option<Vec<u64>> {
 }
 
 fn join(one: &[u64]) -> Option<Arc<Peer>> {
-    let memory = kernel::move_high(one[8] as i32).ok()?;
+    let memory = kernel::move_high(one[MEMORY] as i32).ok()?;
     let segment = Segment::adopt(memory).ok()?;
-    let (side, index) = (one[6] as usize & 1, one[7] as usize);
-    let peer = Peer::at_place(segment, side, index)?;
+    let index = one[INDEX] as usize;
+    let peer = Peer::at_place(segment, one[SIDE] as usize & 1, index)?;
     fork::greet_others(&peer, index);
     Some(peer)
 }
 
-fn revive(one: &[u64], peer: &Arc<Peer>, objects: &mut HashMap<u64, usize>) -> Option<()> {
-    let (fd, slot) = (one[0] as i32, peer.segment.clamp(one[5] as usize));
-    // A number that means something else by now is the program's business alone.
-    if kernel::fstat(fd).ok()?.st_ino != one[1] {
-        return None;
-    }
-    if let Some(index) = objects.get(&one[2]) {
-        let socket = sockets::get(*index);
-        socket.descriptors.fetch_add(1, Ordering::AcqRel);
-        socket.set(sockets::DUPLICATED, true);
-        table::set(fd, Entry::new(Kind::Connected, *index, socket.life()));
-        return Some(());
-    }
-    let index = sockets::allocate(one[3] as i32, one[4] as u32 & KEPT | sockets::DIRTY)?;
+fn revive(one: &[u64], peer: &Arc<Peer>, numbers: &[i32]) -> Option<()> {
+    let (fd, others) = numbers.split_first()?;
+    let flags = one[FLAGS] as u32 & KEPT | sockets::DIRTY | sockets::DUPLICATED;
+    let index = sockets::allocate(one[FAMILY] as i32, flags)?;
     let socket = sockets::get(index);
-    socket.linger_s.store(one[9] as u32, Ordering::Relaxed);
-    socket.receive_timeout_ns.store(one[10], Ordering::Relaxed);
-    socket.send_timeout_ns.store(one[11], Ordering::Relaxed);
-    let names = &peer.segment.slot(slot).names;
-    socket.local.store(names.of[peer.side].load());
-    socket.remote.store(names.of[1 - peer.side].load());
-    listener::attach(fd, index, peer, slot);
-    objects.insert(one[2], index);
+    socket.linger_s.store(one[LINGER] as u32, Ordering::Relaxed);
+    socket
+        .receive_timeout_ns
+        .store(one[RECEIVE], Ordering::Relaxed);
+    socket.send_timeout_ns.store(one[SEND], Ordering::Relaxed);
+    listener::revive(*fd, index, peer, one[SLOT] as usize);
+    for fd in others {
+        socket.descriptors.fetch_add(1, Ordering::AcqRel);
+        table::set(*fd, Entry::new(Kind::Connected, index, socket.life()));
+    }
     Some(())
 }

@@ -14,7 +14,9 @@ use bypass_shm::sys as kernel;
 
 use crate::peer::{self, Peer};
 use crate::table::{self, Entry};
-use crate::{connect, content, epoll, listener, pool, process, service, sockets, stream, wait};
+use crate::{
+    connect, content, epoll, listener, passing, pool, process, service, sockets, stream, wait,
+};
 
 /// What the parent has prepared.
 pub struct Prepared {
@@ -43,6 +45,7 @@ pub fn prepare() -> Option<Prepared> {
     // In the order in which operations nest them: connect starts the service, a set looks at its
     // listeners, and a listener that takes a segment enters it among the peers.
     let locks: Vec<Box<dyn Any>> = vec![
+        Box::new(passing::hold()),
         Box::new(connect::hold()),
         Box::new(service::hold()),
         Box::new(epoll::hold()),
@@ -62,7 +65,7 @@ pub fn prepare() -> Option<Prepared> {
 }
 
 /// O_NONBLOCK belongs to the file, which the child will hold too: from now on it is where both look.
-fn share_flags(index: usize, socket: &sockets::Socket) {
+pub fn share_flags(index: usize, socket: &sockets::Socket) {
     if socket.descriptors.load(Ordering::Relaxed) == 0 || socket.has(sockets::SHARED) {
         return;
     }
@@ -121,6 +124,7 @@ pub fn child(prepared: Option<Prepared>) {
     drop(locks);
     process::become_child(number);
     service::forget();
+    passing::forget_all();
     wait::forget();
     connect::forget();
     epoll::orphan();
@@ -139,7 +143,8 @@ pub fn child(prepared: Option<Prepared>) {
     }
 }
 
-fn greet_others(peer: &Arc<Peer>, index: usize) {
+/// Tells the other side that this process takes part.
+pub fn greet_others(peer: &Arc<Peer>, index: usize) {
     for link in service::knock_participants(peer, index) {
         table::hide(link.0);
         if let Ok(mut links) = LINKS.lock() {

@@ -16,20 +16,31 @@ use crate::table::{self, Entry, Kind};
 /// How long a holder may take to answer.
 const ANSWER_MS: u64 = 500;
 
+/// Sockets that this program was started with, and their inodes.
+pub fn inherited_sockets() -> Vec<(i32, u64)> {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        return Vec::new();
+    };
+    let socket = |entry: std::fs::DirEntry| {
+        let target = std::fs::read_link(entry.path()).ok()?;
+        let inode = target
+            .to_str()?
+            .strip_prefix("socket:[")?
+            .strip_suffix(']')?;
+        Some((
+            entry.file_name().to_str()?.parse().ok()?,
+            inode.parse().ok()?,
+        ))
+    };
+    entries.flatten().filter_map(socket).collect()
+}
+
 /// At the start of a program: takes part in the listeners that it has inherited.
 pub fn adopt_inherited() {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
-        return;
-    };
-    let is_socket = |entry: &std::fs::DirEntry| {
-        std::fs::read_link(entry.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
-    };
-    let fds: Vec<i32> = entries
-        .flatten()
-        .filter(is_socket)
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect();
-    for fd in fds.into_iter().filter(|fd| is_listener(*fd)) {
+    for (fd, _) in inherited_sockets()
+        .into_iter()
+        .filter(|(fd, _)| is_listener(*fd))
+    {
         let _ = adopt(fd);
     }
 }

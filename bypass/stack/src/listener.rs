@@ -508,6 +508,16 @@ pub fn attach(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
     table::set(fd, Entry::new(Kind::Connected, index, socket.life()));
 }
 
+/// [`attach`] for a connection that another process had before: its names are in the slot.
+pub fn revive(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
+    let slot = peer.segment.clamp(slot);
+    let names = &peer.segment.slot(slot).names;
+    let socket = sockets::get(index);
+    socket.local.store(names.of[peer.side].load());
+    socket.remote.store(names.of[1 - peer.side].load());
+    attach(fd, index, peer, slot);
+}
+
 /// Waking places of one thread at all segments of a listener.
 pub struct Lanes(Vec<(Arc<Peer>, usize)>);
 

@@ -68,7 +68,9 @@ pub fn offer(fd: i32) {
     // What the sender and the receiver do with its flags concerns the same file.
     fork::share_flags(entry.index(), socket);
     socket.set(sockets::DIRTY, true);
-    let Ok(mut offers) = OFFERS.lock() else { return };
+    let Ok(mut offers) = OFFERS.lock() else {
+        return;
+    };
     if let Some(known) = offers.iter_mut().find(|one| one.inode == inode) {
         known.times += 1;
         known.since_ns = now_ns();
@@ -103,7 +105,10 @@ pub fn give(inode: u64, caller: i32, proof: Option<Owned>) -> Result<(), i32> {
     }
     kernel::option_int(shown.0, libc::SOL_SOCKET, libc::SO_TYPE)?;
     let offers = OFFERS.lock().map_err(|_| libc::EPROTO)?;
-    let offer = offers.iter().find(|one| one.inode == inode).ok_or(libc::ENOENT)?;
+    let offer = offers
+        .iter()
+        .find(|one| one.inode == inode)
+        .ok_or(libc::ENOENT)?;
     let socket = sockets::get(offer.socket);
     let peer = socket.share_peer().filter(|_| socket.life() == offer.life);
     let peer = peer.ok_or(libc::ENOENT)?;
@@ -156,9 +161,8 @@ fn forget(mut is_over: impl FnMut(&mut Offer) -> bool) {
 /// In a forked child: what is on its way is the parent's to give.
 pub fn forget_all() {
     let taken = OFFERS.lock().map(|mut offers| std::mem::take(&mut *offers));
+    // Their doors were among what the service watched.
     for offer in taken.unwrap_or_default() {
-        table::show(offer.door);
-        let _ = kernel::close(offer.door);
         descriptors::let_go(offer.socket);
     }
 }
@@ -166,7 +170,8 @@ pub fn forget_all() {
 /// The kernel would keep a file that lies in a queue; we can only wait a little.
 extern "C" fn wait_for_receivers() {
     let started = now_ns();
-    while now_ns() - started < LAST_WAIT_NS && OFFERS.lock().is_ok_and(|offers| !offers.is_empty()) {
+    while now_ns() - started < LAST_WAIT_NS && OFFERS.lock().is_ok_and(|offers| !offers.is_empty())
+    {
         let _ = kernel::poll(&mut [], Some(core::time::Duration::from_millis(1)), None);
     }
 }
@@ -200,7 +205,14 @@ fn take(fd: i32) -> Option<()> {
             other => break other.ok()?,
         }
     };
-    let Message::Give { slot, side, family, flags, linger_s } = answer else {
+    let Message::Give {
+        slot,
+        side,
+        family,
+        flags,
+        linger_s,
+    } = answer
+    else {
         return None;
     };
     let memory = kernel::move_high(fds.pop()?.into_raw()).ok()?;
@@ -208,19 +220,21 @@ fn take(fd: i32) -> Option<()> {
     let slot = peer.segment.clamp(slot as usize);
     let holders = &peer.segment.slot(slot).meta.holders[peer.side];
     let add = |now: u32| (now & (QUEUED | CLOSING) == 0 && now != 0).then_some(now | peer.bit());
-    holders.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add).ok()?;
+    holders
+        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, add)
+        .ok()?;
     if peer.socket(slot).is_some() {
         // It has come back to a process that holds it still: another descriptor of the same.
         return share(fd, &peer, slot);
     }
-    let index = sockets::allocate(family as i32, flags as u32 & FLAGS | sockets::SHARED | sockets::DIRTY)?;
+    let index = sockets::allocate(
+        family as i32,
+        flags as u32 & FLAGS | sockets::SHARED | sockets::DIRTY,
+    )?;
     let socket = sockets::get(index);
     socket.set(sockets::DUPLICATED, true);
     socket.linger_s.store(linger_s as u32, Ordering::Relaxed);
-    let names = &peer.segment.slot(slot).names;
-    socket.local.store(names.of[peer.side].load());
-    socket.remote.store(names.of[1 - peer.side].load());
-    listener::attach(fd, index, &peer, slot);
+    listener::revive(fd, index, &peer, slot);
     Some(())
 }
 

@@ -49,9 +49,26 @@ impl Peer {
     /// Takes part in `segment`; None when too many processes do already.
     pub fn join(segment: Segment, side: usize, inode: u64) -> Option<Arc<Self>> {
         let index = segment.enter(side, process::number())?;
+        Self::known(Self::new(segment, side, inode, index))
+    }
+
+    /// Takes part where a place was taken for us, in connections that were another process's. New
+    /// ones are not made here: the free slots are that process's to give away.
+    pub fn at_place(segment: Segment, side: usize, index: usize) -> Option<Arc<Self>> {
+        let peer = Self::new(segment, side, 0, index);
+        peer.is_stale.store(side == 0, Ordering::SeqCst);
+        Self::known(peer)
+    }
+
+    fn known(peer: Arc<Self>) -> Option<Arc<Self>> {
+        PEERS.lock().ok()?.push(peer.clone());
+        Some(peer)
+    }
+
+    fn new(segment: Segment, side: usize, inode: u64, index: usize) -> Arc<Self> {
         table::hide(segment.fd());
         let sockets = (0..segment.slots()).map(|_| AtomicU32::new(0)).collect();
-        let peer = Arc::new(Self {
+        Arc::new(Self {
             segment,
             side,
             inode,
@@ -60,9 +77,16 @@ impl Peer {
             is_stale: AtomicBool::new(false),
             slots: Mutex::default(),
             lent: Lent::new(),
-        });
-        PEERS.lock().ok()?.push(peer.clone());
-        Some(peer)
+        })
+    }
+
+    /// A place that was taken for another process is not needed after all.
+    pub fn take_back(&self, index: usize) {
+        for slot in self.occupied() {
+            let holders = &self.segment.slot(slot).meta.holders[self.side];
+            holders.fetch_and(!(1 << index), Ordering::SeqCst);
+        }
+        self.segment.leave(self.side, index);
     }
 
     /// Our index among the side's processes.

@@ -16,7 +16,7 @@ use bypass_shm::waker::Name;
 
 use crate::listener::{self, Listener};
 use crate::peer::{self, Peer};
-use crate::{pool, process, table};
+use crate::{passing, pool, process, table};
 
 /// What a descriptor of the thread is.
 #[derive(Debug, Clone)]
@@ -37,10 +37,18 @@ pub enum Role {
     Adopted(Arc<Peer>),
     /// Process `index` of the other side of this segment.
     Participant(Arc<Peer>, usize),
+    /// The door where a connection that was sent away can be asked for: its shadow's inode.
+    Offer(u64),
+    /// Somebody at such a door.
+    Taker(u64),
+    /// Somebody who was told; the end means that it has taken the connection.
+    Given(u64),
     /// Readable when threads of the program have left work here.
     Errands,
 }
 
+/// The own door, opened before exec by the former image.
+static PASSED_DOOR: AtomicI32 = AtomicI32::new(-1);
 static ERRANDS: AtomicI32 = AtomicI32::new(-1);
 static SET: AtomicI32 = AtomicI32::new(-1);
 static IS_RUNNING: AtomicBool = AtomicBool::new(false);
@@ -81,7 +89,10 @@ pub fn start() -> Result<(), i32> {
     let set = kernel::move_high(kernel::epoll_create1(libc::EPOLL_CLOEXEC)? as i32)?;
     table::hide(set);
     SET.store(set, Ordering::Release);
-    let door = link::open_door(&Name::of_process(process::number()))?;
+    let door = match PASSED_DOOR.swap(-1, Ordering::AcqRel) {
+        fd if fd >= 0 => Owned(fd),
+        _ => link::open_door(&Name::of_process(process::number()))?,
+    };
     table::hide(door.0);
     add(door.into_raw(), Role::OwnDoor);
     let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
@@ -130,6 +141,11 @@ pub fn ensure() {
     if !listener::all().is_empty() || crate::fork::has_links() {
         let _ = start();
     }
+}
+
+/// Takes the door that the former image has opened for this one.
+pub fn take_door(door: Owned) {
+    PASSED_DOOR.store(door.into_raw(), Ordering::Release);
 }
 
 /// Makes the thread do what was left for it; false when it does not run.
@@ -228,7 +244,7 @@ fn run(set: i32) {
         for event in &events[..count] {
             serve(event.u64 as i32);
         }
-        is_cleaning = peer::clean_graves();
+        is_cleaning = peer::clean_graves() | passing::expire();
     }
 }
 
@@ -240,6 +256,7 @@ fn serve(fd: i32) {
     match role {
         Some(Role::OwnDoor) => open(fd, &Role::Stranger),
         Some(Role::Door(number)) => open(fd, &Role::Caller(number)),
+        Some(Role::Offer(inode)) => open(fd, &Role::Taker(inode)),
         Some(Role::Errands) => {
             let _ = kernel::read(fd, &mut [0; 8]);
             listener::settle();
@@ -297,7 +314,7 @@ fn admit_silent(fd: i32) {
 fn is_silent(fd: i32) -> bool {
     roles().lock().is_ok_and(|roles| {
         let role = roles.get(&fd);
-        matches!(role, Some(Role::Stranger | Role::Caller(_)))
+        matches!(role, Some(Role::Stranger | Role::Caller(_) | Role::Taker(_)))
     })
 }
 
@@ -326,6 +343,12 @@ fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) {
                 crate::handover::admit(&listener, fd, fds.pop());
             }
             remove(fd);
+        }
+        (Role::Taker(inode), Message::Take { version, .. }) if version == VERSION => {
+            match passing::give(*inode, fd, fds.pop()) {
+                Ok(()) => set_role(fd, Role::Given(*inode)),
+                Err(_) => drop(remove(fd)),
+            }
         }
         (Role::Greeting(_), Message::Welcome { .. }) => {}
         (Role::Greeting(peer), Message::Refuse { .. }) => {
@@ -520,6 +543,7 @@ fn ended(role: Role) {
             }
         }
         Role::Participant(peer, index) => peer.bury(index),
+        Role::Given(inode) => passing::given(inode),
         _ => {}
     }
 }

@@ -6,6 +6,7 @@ use bypass_shm::ring::Pieces;
 use bypass_stack::{sendfile as stack_sendfile, splice as stack_splice, stream, table, Outcome};
 use libc::{iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
+use super::rights;
 use crate::outcome::{fail, finish};
 use crate::real;
 
@@ -198,7 +199,13 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) 
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::recvmsg()(fd, message, flags) };
     if table::is_kernel(fd) {
-        return kernel();
+        let result = kernel();
+        // SAFETY: a call that worked was given a header, and has filled it.
+        if result >= 0 && unsafe { (*message).msg_controllen } > 0 {
+            // SAFETY: as above.
+            unsafe { rights::after_receiving(message) };
+        }
+        return result;
     }
     // SAFETY: null or a header, by recvmsg(2).
     let Some(header) = (unsafe { message.as_mut() }) else {
@@ -222,6 +229,11 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::sendmsg()(fd, message, flags) };
     if table::is_kernel(fd) {
+        // SAFETY: null or a header, by sendmsg(2).
+        if unsafe { message.as_ref() }.is_some_and(|header| header.msg_controllen > 0) {
+            // SAFETY: as above.
+            unsafe { rights::before_sending(message) };
+        }
         return kernel();
     }
     // SAFETY: null or a header, by sendmsg(2).
@@ -253,7 +265,10 @@ pub unsafe extern "C" fn recvmmsg(
 ) -> c_int {
     if table::is_kernel(fd) {
         // SAFETY: the caller's arguments.
-        return unsafe { real::recvmmsg()(fd, messages, count, flags, timeout) };
+        let received = unsafe { real::recvmmsg()(fd, messages, count, flags, timeout) };
+        // SAFETY: so many headers were filled.
+        unsafe { rights::each_of(messages, received.max(0) as c_uint, rights::after_receiving) };
+        return received;
     }
     each_message(messages, count, |header| {
         // SAFETY: a header of the caller's array.
@@ -269,6 +284,8 @@ pub unsafe extern "C" fn sendmmsg(
     flags: c_int,
 ) -> c_int {
     if table::is_kernel(fd) {
+        // SAFETY: the caller's array.
+        unsafe { rights::each_of(messages, count, rights::before_sending) };
         // SAFETY: the caller's arguments.
         return unsafe { real::sendmmsg()(fd, messages, count, flags) };
     }

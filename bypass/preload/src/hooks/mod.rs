@@ -2,6 +2,9 @@
 
 pub mod data;
 pub mod descriptors;
+pub mod exec;
 pub mod process;
+mod rights;
 pub mod sockets;
+mod variadic;
 pub mod waiting;

@@ -1,65 +1,11 @@
-//! vfork, exec and system calls by number.
+//! vfork and system calls by number.
 
-use core::ffi::{c_char, c_int, c_long, c_void, CStr};
-use std::ffi::CString;
-use std::sync::OnceLock;
+use core::ffi::{c_int, c_long, c_void};
 
 use libc::pid_t;
 
 use super::{data, descriptors, sockets, waiting};
 use crate::real;
-
-/// What the environment said about us at the start: a program may forget it later.
-static ENVIRONMENT: OnceLock<Vec<CString>> = OnceLock::new();
-
-/// Keeps LD_PRELOAD and the options for the programs that this one starts.
-pub fn remember_environment() {
-    let is_ours = |name: &str| {
-        name == "LD_PRELOAD" || name.starts_with("EF_") || name.starts_with("WIRESPEED_")
-    };
-    let kept = std::env::vars()
-        .filter(|(name, _)| is_ours(name))
-        .filter_map(|(name, value)| CString::new(format!("{name}={value}")).ok())
-        .collect();
-    let _ = ENVIRONMENT.set(kept);
-}
-
-/// nginx builds a new environment for its next binary: ours has to be in it.
-#[no_mangle]
-pub unsafe extern "C" fn execve(
-    path: *const c_char,
-    arguments: *const *const c_char,
-    environment: *const *const c_char,
-) -> c_int {
-    let mut all: Vec<*const c_char> = Vec::new();
-    let mut at = environment;
-    // SAFETY: execve(2) promises a list that ends with null.
-    while !at.is_null() && !unsafe { *at }.is_null() {
-        // SAFETY: not yet the end.
-        all.push(unsafe { *at });
-        // SAFETY: the end was not reached.
-        at = unsafe { at.add(1) };
-    }
-    for kept in ENVIRONMENT.get().into_iter().flatten() {
-        let name_length = kept
-            .to_bytes()
-            .iter()
-            .position(|byte| *byte == b'=')
-            .unwrap_or(0)
-            + 1;
-        let name = &kept.to_bytes()[..name_length];
-        // SAFETY: each entry is a C string.
-        let has = all
-            .iter()
-            .any(|one| unsafe { CStr::from_ptr(*one) }.to_bytes().starts_with(name));
-        if !has {
-            all.push(kept.as_ptr());
-        }
-    }
-    all.push(core::ptr::null());
-    // SAFETY: the caller's path and arguments, and a list that ends with null.
-    unsafe { real::execve()(path, arguments, all.as_ptr()) }
-}
 
 /// The child of a real vfork would run our hooks in the parent's memory; so it is a fork, and the
 /// parent waits until the child has called exec or has ended, as it would have.

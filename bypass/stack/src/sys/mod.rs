@@ -222,6 +222,12 @@ pub fn shared<T>(memory: &bypass_shm::memory::Mapping) -> &T {
     unsafe { memory.at(0) }
 }
 
+/// Has `work` done when the process ends by exit(3).
+pub fn at_exit(work: extern "C" fn()) {
+    // SAFETY: a function of this library, which is never unloaded.
+    unsafe { libc::atexit(work) };
+}
+
 /// Copies what a ring holds into `bytes` and keeps it there; how much that was.
 pub fn peek_into(ring: &Ring, bytes: &mut [u8]) -> Result<usize, Broken> {
     let piece = [libc::iovec {

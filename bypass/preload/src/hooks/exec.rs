@@ -1,0 +1,163 @@
+//! exec in all its forms, and posix_spawn: our environment goes along, and the connections that the
+//! new image inherits.
+
+use core::ffi::{c_char, c_int, c_void, CStr};
+use std::ffi::CString;
+use std::sync::OnceLock;
+
+use bypass_stack::exec;
+use libc::pid_t;
+
+use crate::real;
+
+type List = *const *const c_char;
+
+extern "C" {
+    static environ: List;
+}
+
+/// What the environment said about us at the start: a program may forget it later.
+static ENVIRONMENT: OnceLock<Vec<CString>> = OnceLock::new();
+
+/// Keeps LD_PRELOAD and the options for the programs that this one starts.
+pub fn remember_environment() {
+    let is_ours = |name: &str| {
+        let is_option = name.starts_with("EF_") || name.starts_with("WIRESPEED_");
+        (name == "LD_PRELOAD" || is_option) && name != exec::VARIABLE
+    };
+    let kept = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| is_ours(name))
+        .filter_map(|(name, value)| CString::new(format!("{name}={value}")).ok())
+        .collect();
+    let _ = ENVIRONMENT.set(kept);
+}
+
+/// The entries of a list that ends with null.
+unsafe fn entries(list: List) -> Vec<*const c_char> {
+    let mut all = Vec::new();
+    let mut at = list;
+    // SAFETY: the man pages promise a list that ends with null.
+    while !at.is_null() && !unsafe { *at }.is_null() {
+        // SAFETY: not yet the end.
+        all.push(unsafe { *at });
+        // SAFETY: the end was not reached.
+        at = unsafe { at.add(1) };
+    }
+    all
+}
+
+fn name_of(entry: &CStr) -> &[u8] {
+    let bytes = entry.to_bytes();
+    let end = bytes.iter().position(|byte| *byte == b'=');
+    &bytes[..end.map_or(bytes.len(), |end| end + 1)]
+}
+
+/// The environment for a new image: nginx builds its own for its next binary, ours has to be in it.
+unsafe fn extended(environment: List, passed: Option<&CStr>) -> Vec<*const c_char> {
+    // SAFETY: the caller's list.
+    let mut all = unsafe { entries(environment) };
+    // SAFETY: each entry is a C string.
+    let text = |entry: &*const c_char| unsafe { CStr::from_ptr(*entry) };
+    let stale = format!("{}=", exec::VARIABLE);
+    all.retain(|entry| !text(entry).to_bytes().starts_with(stale.as_bytes()));
+    for kept in ENVIRONMENT.get().into_iter().flatten() {
+        let has = all
+            .iter()
+            .any(|one| text(one).to_bytes().starts_with(name_of(kept)));
+        if !has {
+            all.push(kept.as_ptr());
+        }
+    }
+    all.extend(passed.map(CStr::as_ptr));
+    all.push(core::ptr::null());
+    all
+}
+
+/// Runs `call` with the environment of the new image; `stays` says whether this one goes on.
+unsafe fn with_luggage(
+    environment: List,
+    call: impl FnOnce(List) -> c_int,
+    has_left: impl FnOnce(c_int) -> bool,
+) -> c_int {
+    let prepared = exec::prepare();
+    let passed = prepared
+        .as_ref()
+        .and_then(|prepared| CString::new(format!("{}={}", exec::VARIABLE, prepared.file())).ok());
+    // SAFETY: the caller's list.
+    let all = unsafe { extended(environment, passed.as_deref()) };
+    let result = call(all.as_ptr());
+    if let Some(prepared) = prepared {
+        if has_left(result) {
+            exec::left(prepared);
+        } else {
+            exec::undo(prepared);
+        }
+    }
+    result
+}
+
+unsafe fn replace(environment: List, call: impl FnOnce(List) -> c_int) -> c_int {
+    // SAFETY: the caller's list; exec that returns has failed.
+    let result = unsafe { with_luggage(environment, call, |_| false) };
+    // errno was set by the call; undoing uses raw system calls, which leave it alone.
+    result
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn execve(path: *const c_char, arguments: List, environment: List) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { replace(environment, |all| real::execve()(path, arguments, all)) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn execv(path: *const c_char, arguments: List) -> c_int {
+    // SAFETY: the caller's arguments, and libc's environment.
+    unsafe { execve(path, arguments, environ) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: List, environment: List) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { replace(environment, |all| real::execvpe()(file, arguments, all)) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn execvp(file: *const c_char, arguments: List) -> c_int {
+    // SAFETY: the caller's arguments, and libc's environment.
+    unsafe { execvpe(file, arguments, environ) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn fexecve(fd: c_int, arguments: List, environment: List) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { replace(environment, |all| real::fexecve()(fd, arguments, all)) }
+}
+
+macro_rules! spawn {
+    ($name:ident) => {
+        #[no_mangle]
+        pub unsafe extern "C" fn $name(
+            child: *mut pid_t,
+            path: *const c_char,
+            actions: *const c_void,
+            attributes: *const c_void,
+            arguments: List,
+            environment: List,
+        ) -> c_int {
+            let environment = if environment.is_null() {
+                core::ptr::null()
+            } else {
+                environment
+            };
+            // SAFETY: the caller's arguments.
+            let call =
+                |all| unsafe { real::$name()(child, path, actions, attributes, arguments, all) };
+            // SAFETY: the caller's list.
+            unsafe { with_luggage(environment, call, |error| error == 0) }
+        }
+    };
+}
+
+spawn!(posix_spawn);
+spawn!(posix_spawnp);
