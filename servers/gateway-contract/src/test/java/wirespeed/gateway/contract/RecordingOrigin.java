@@ -118,8 +118,12 @@ final class RecordingOrigin implements AutoCloseable {
         if (seen.header("Transfer-Encoding") != null) {
             body = chunked(in);
         } else if (seen.header("Content-Length") != null) {
-            body = new String(in.readNBytes(Integer.parseInt(seen.header("Content-Length"))),
-                    StandardCharsets.ISO_8859_1);
+            int length = Integer.parseInt(seen.header("Content-Length"));
+            body = new String(in.readNBytes(length), StandardCharsets.ISO_8859_1);
+            if (body.length() < length) {
+                // What breaks off is no request.
+                return null;
+            }
         }
         return new Seen(seen.head(), body, number);
     }

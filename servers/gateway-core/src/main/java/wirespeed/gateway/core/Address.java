@@ -21,6 +21,7 @@ public final class Address {
     private volatile int weight = 1;
     private volatile boolean isBackup;
     private volatile boolean isChecked = true;
+    private volatile long healthyMillis = Long.MIN_VALUE / 2;
     private volatile Administration administration = Administration.UP;
 
     public Address(String host, int port) {
@@ -97,7 +98,15 @@ public final class Address {
     }
 
     public void checked(boolean isHealthy) {
+        if (isHealthy && !isChecked) {
+            healthyMillis = System.nanoTime() / 1_000_000;
+        }
         this.isChecked = isHealthy;
+    }
+
+    /** When it last came back into use, on the clock of the exchanges. */
+    long returnedMillis() {
+        return Math.max(healthyMillis, breaker.closedMillis());
     }
 
     public Breaker breaker() {

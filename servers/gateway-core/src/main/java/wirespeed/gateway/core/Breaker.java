@@ -16,6 +16,7 @@ public final class Breaker {
 
     private volatile boolean isOpen;
     private volatile int row;
+    private volatile long closedMillis = Long.MIN_VALUE / 2;
     private long openUntilMillis;
     private long probeUntilMillis;
     private int ejections;
@@ -54,8 +55,16 @@ public final class Breaker {
 
     private synchronized void close() {
         row = 0;
-        isOpen = false;
-        ejections = Math.max(0, ejections - 1);
+        if (isOpen) {
+            isOpen = false;
+            ejections = Math.max(0, ejections - 1);
+            closedMillis = System.nanoTime() / 1_000_000;
+        }
+    }
+
+    /** When an ejection last ended, on the clock of the exchanges. */
+    long closedMillis() {
+        return closedMillis;
     }
 
     /** No connection, a reset, a time-out or a malformed answer. */

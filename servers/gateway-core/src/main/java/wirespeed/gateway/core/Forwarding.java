@@ -47,17 +47,28 @@ public record Forwarding(String viaName, boolean trustsClient) {
     public void prepare(Request request) {
         Headers headers = request.headers();
         headers.removeKnown(Field.HOP_BY_HOP);
-        String before = headers.get("X-Forwarded-For");
-        headers.remove("X-Forwarded-For");
-        headers.append("X-Forwarded-For", before == null ? request.clientAddress()
-                : before + ", " + request.clientAddress());
-        if (!headers.has("X-Forwarded-Proto")) {
-            headers.append("X-Forwarded-Proto", request.scheme());
+        headers.append(Field.X_FORWARDED_FOR, forwardedFor(headers, request.clientAddress()));
+        if (isAbsent(headers, Field.X_FORWARDED_PROTO)) {
+            headers.append(Field.X_FORWARDED_PROTO, request.scheme());
         }
-        if (request.host() != null && !headers.has("X-Forwarded-Host")) {
-            headers.append("X-Forwarded-Host", request.host());
+        if (request.host() != null && isAbsent(headers, Field.X_FORWARDED_HOST)) {
+            headers.append(Field.X_FORWARDED_HOST, request.host());
         }
-        headers.append("Via", request.minor() == 0 ? "1.0 " + viaName : "1.1 " + viaName);
+        headers.append(Field.VIA, (request.minor() == 0 ? "1.0 " : "1.1 ") + viaName);
+    }
+
+    /** Takes the client's own line off, if it is there, and extends it. */
+    private static String forwardedFor(Headers headers, String clientAddress) {
+        if (isAbsent(headers, Field.X_FORWARDED_FOR)) {
+            return clientAddress;
+        }
+        String before = headers.get(Field.X_FORWARDED_FOR.text);
+        headers.remove(Field.X_FORWARDED_FOR.text);
+        return before + ", " + clientAddress;
+    }
+
+    private static boolean isAbsent(Headers headers, Field field) {
+        return !headers.mayHave(field.bit) || !headers.has(field.text);
     }
 
     /** The head for an origin; may be written again for another address. */
@@ -130,6 +141,14 @@ public record Forwarding(String viaName, boolean trustsClient) {
         } else if (request.minor() == 0) {
             sink.line("Connection", "keep-alive");
         }
+    }
+
+    /** The head of an interim response. */
+    public static void writeInterim(Response response, HeadSink sink) {
+        sink.put(StatusLine.of(response.status()));
+        response.headers().removeKnown(Field.HOP_BY_HOP | Field.CONTENT_LENGTH.bit);
+        response.headers().writeTo(sink);
+        sink.crlf();
     }
 
     /** The head of the answer that switches protocols. */

@@ -16,14 +16,15 @@ import java.util.function.BiConsumer;
 public final class Headers {
     private static final int STRIDE = 5;
     private static final byte[] NONE = {};
+    private static final String[] NOTHING_ADDED = {};
     private static final int REMOVED = -1;
 
     private byte[] source = NONE;
     /** Per received line: name start (or REMOVED), name end, value start, value end, field. */
-    private int[] index = new int[16 * STRIDE];
+    private int[] index = new int[8 * STRIDE];
     private int count;
     private long seen;
-    private String[] added = new String[8];
+    private String[] added = NOTHING_ADDED;
     private int addedCount;
 
     /** Empty headers, for messages that were not received. */
@@ -65,6 +66,21 @@ public final class Headers {
         if (!mayHave(field.bit)) {
             return null;
         }
+        int found = -1;
+        for (int at = 0; at < count * STRIDE; at += STRIDE) {
+            if (index[at + 4] == field.ordinal() && index[at] != REMOVED) {
+                if (found >= 0) {
+                    throw new Refusal(status, field.text + " appears " + all(field.text).size()
+                            + " times");
+                }
+                found = at;
+            }
+        }
+        return addedCount == 0 && found >= 0 ? value(found) : singleOfAll(field, status);
+    }
+
+    /** As {@link #single} where fields were added. */
+    private String singleOfAll(Field field, int status) {
         List<String> values = all(field.text);
         if (values.size() > 1) {
             throw new Refusal(status, field.text + " appears " + values.size() + " times");
@@ -127,15 +143,25 @@ public final class Headers {
 
     /** As {@link #add} for constants of the gateway itself, which need no check. */
     void append(String name, String value) {
-        if (addedCount == added.length) {
-            added = Arrays.copyOf(added, addedCount * 2);
-        }
-        added[addedCount++] = name;
-        added[addedCount++] = value;
+        appendLine(name, value);
         Field field = Field.of(name);
         if (field != null) {
             seen |= field.bit;
         }
+    }
+
+    /** As {@link #append(String, String)} without a search for the field. */
+    void append(Field field, String value) {
+        appendLine(field.text, value);
+        seen |= field.bit;
+    }
+
+    private void appendLine(String name, String value) {
+        if (addedCount == added.length) {
+            added = Arrays.copyOf(added, Math.max(8, addedCount * 2));
+        }
+        added[addedCount++] = name;
+        added[addedCount++] = value;
     }
 
     public void remove(String name) {

@@ -114,6 +114,10 @@ public final class OptionTable {
         d.duration("body-idle", "20s", 100, HOUR, "Between two pieces of a request body; then 408.");
         d.duration("keep-alive", "75s", 100, HOUR, "For the next request of a connection.");
         d.duration("exchange", "10m", 100, 24 * HOUR, "For a whole exchange; then 504.");
+        d.bytes("body-rate", "100B", 0, 1 << 30, "A second, on average over a request body and after"
+                + " body-idle; then 408; gateway-netty only.");
+        d.duration("send", "60s", 100, HOUR, "For a client to take what is written to it; then cut;"
+                + " gateway-netty only.");
         d.duration("pool-idle", "30s", 100, HOUR, "For an unused connection to an origin.");
         d.duration("pool-wait", "5s", 1, HOUR, "For a free connection to an origin; then 503.");
     }
@@ -155,6 +159,9 @@ public final class OptionTable {
         d.duration("body-idle", "30s", 1, HOUR, "Between two pieces of a response body.");
         d.count("connections", 4096, 1, 1_000_000, "Per address, over all loops.");
         d.count("waiters", 1000, 0, 1_000_000, "Requests that wait for a connection, a loop.");
+        d.duration("slow-start", "10s", 0, HOUR, "Over which an address that comes back gets more"
+                + " and more requests; not when it is the only one.");
+        d.bool("interim", false, "Pass 103 and other interim responses on; gateway-netty only.");
         d.count("retries", 1, 0, 10, "On other addresses, for idempotent requests.");
         d.bool("preserve-host", true, "Send the client's Host and not the address.");
         d.bool("tls", false, "Encrypt and verify; the address is the name that is verified.");

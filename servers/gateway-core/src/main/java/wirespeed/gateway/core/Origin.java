@@ -2,6 +2,7 @@
 package wirespeed.gateway.core;
 
 import java.util.List;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.atomic.AtomicLong;
 
 /** Part of a snapshot; its addresses live longer. */
@@ -14,7 +15,9 @@ public final class Origin {
      * @param idleBodyMillis between two pieces of a response body
      * @param connectionsMax per address, over all loops
      * @param waitersMax requests that wait for a connection, per loop
+     * @param slowStartMillis over which an address that comes back gets its share again
      * @param retries on other addresses, for idempotent requests only
+     * @param passesInterim whether clients get interim responses
      * @param preserveHost whether the origin gets the client's Host or its own
      * @param tls whether connections to it are encrypted
      * @param hashKey what method hash uses: "client", "path", "header:NAME" or "cookie:NAME"
@@ -22,12 +25,14 @@ public final class Origin {
      * @param check active health checks; null for none
      */
     public record Settings(int connectMillis, int responseMillis, int idleBodyMillis,
-            int connectionsMax, int waitersMax, int retries, boolean preserveHost, boolean tls,
-            String hashKey, Persistence persistence, HealthCheck check) {
-        public static final Settings DEFAULT = new Settings(1000, 20_000, 30_000, 4096, 1000, 1,
-                true, false, "client", Persistence.NONE, null);
+            int connectionsMax, int waitersMax, int slowStartMillis, int retries,
+            boolean passesInterim, boolean preserveHost, boolean tls, String hashKey, Persistence persistence, HealthCheck check) {
+        public static final Settings DEFAULT = new Settings(1000, 20_000, 30_000, 4096, 1000,
+                10_000, 1, false, true, false, "client", Persistence.NONE, null);
     }
 
+    /** So that even the first moment of a slow start brings some requests. */
+    private static final double SHARE_MIN = 0.1;
     private final String name;
     private final List<Address> addresses;
     private final Address[] all;
@@ -70,7 +75,9 @@ public final class Origin {
      */
     public Address choose(Context context, Address not, long nowMillis) {
         if (all.length == 1) {
-            return all[0] != not && all[0].isUsable(nowMillis) ? chosen(all[0], nowMillis) : null;
+            // Without another address an ejection would only turn some failures into all.
+            boolean isUsable = all[0].isUsable(nowMillis) || isOnlyEjected(all[0]);
+            return all[0] != not && isUsable ? chosen(all[0], nowMillis) : null;
         }
         Address bound = settings.persistence().bound(context, this);
         if (bound != null && bound != not && bound.servesBound(nowMillis)) {
@@ -99,17 +106,35 @@ public final class Origin {
     private int usable(Address[] usable, Address not, long nowMillis, boolean backup) {
         int count = 0;
         int ejected = 0;
+        Address spared = null;
         for (Address address : all) {
             if (address.isBackup() != backup || address == not) {
                 continue;
             }
             if (address.isUsable(nowMillis)) {
-                usable[count++] = address;
+                if (isSpared(address, nowMillis)) {
+                    spared = address;
+                } else {
+                    usable[count++] = address;
+                }
             } else if (isOnlyEjected(address) && ++ejected * 2 > all.length) {
                 usable[count++] = address;
             }
         }
+        if (count == 0 && spared != null) {
+            usable[count++] = spared;
+        }
         return count;
+    }
+
+    /** Slow start: an address that came back is left out by chance, less and less often. */
+    private boolean isSpared(Address address, long nowMillis) {
+        long back = nowMillis - address.returnedMillis();
+        if (back >= settings.slowStartMillis()) {
+            return false;
+        }
+        double share = Math.max(SHARE_MIN, (double) back / settings.slowStartMillis());
+        return ThreadLocalRandom.current().nextDouble() >= share;
     }
 
     private static boolean isOnlyEjected(Address address) {

@@ -31,7 +31,7 @@ public final class RequestRules {
             check(target.charAt(i) < 0x7f && Ascii.isTarget(target.charAt(i)),
                     "path holds a character that it may not");
         }
-        check(!target.isEmpty(), "path is empty");
+        check(target.startsWith("/") || target.equals("*"), "path does not begin with /");
         check(!headers.mayHave(Field.HOP_BY_HOP & ~Field.TE.bit), "connection header in HTTP/2");
         String host = headers.single(Field.HOST, 400);
         check(host == null || host.equalsIgnoreCase(authority), ":authority differs from Host");

@@ -19,7 +19,7 @@ class OriginTest {
             .mapToObj(i -> new Address("h" + i, 80)).toList();
 
     private Origin origin(Balancer.Method method, String hashKey, Persistence persistence) {
-        return new Origin("o", addresses, method, new Origin.Settings(1, 1, 1, 1, 1, 1, true, false,
+        return new Origin("o", addresses, method, new Origin.Settings(1, 1, 1, 1, 1, 0, 1, false, true, false,
                 hashKey, persistence, null));
     }
 
@@ -98,6 +98,41 @@ class OriginTest {
         bad.breaker().succeeded();
         assertTrue(bad.isUsable(1001 + Breaker.EJECTION_MILLIS));
         assertEquals(4, spread(origin, 400).size());
+    }
+
+    @Test
+    void the_only_address_is_never_ejected() {
+        Address only = addresses.get(0);
+        Origin origin = new Origin("one", List.of(only), Balancer.Method.ROUND_ROBIN,
+                Origin.Settings.DEFAULT);
+        for (int i = 0; i < Breaker.FAILURES_IN_A_ROW; i++) {
+            only.breaker().failed(1000);
+        }
+        assertSame(only, origin.choose(context(""), null, 1000));
+        only.checked(false);
+        assertNull(origin.choose(context(""), null, 1000));
+    }
+
+    @Test
+    void an_address_that_comes_back_gets_its_share_slowly() {
+        Address back = addresses.get(0);
+        Origin origin = new Origin("slow", addresses, Balancer.Method.ROUND_ROBIN,
+                Origin.Settings.DEFAULT);
+        back.checked(false);
+        back.checked(true);
+        long returned = System.nanoTime() / 1_000_000;
+        assertTrue(share(origin, back, returned) < 0.15);
+        assertTrue(share(origin, back, returned + 100_000) > 0.2);
+        addresses.subList(1, 4).forEach(address -> address.checked(false));
+        assertSame(back, origin.choose(context(""), null, returned));
+    }
+
+    private static double share(Origin origin, Address address, long nowMillis) {
+        int chosen = 0;
+        for (int i = 0; i < 1000; i++) {
+            chosen += origin.choose(context(""), null, nowMillis) == address ? 1 : 0;
+        }
+        return chosen / 1000.0;
     }
 
     @Test

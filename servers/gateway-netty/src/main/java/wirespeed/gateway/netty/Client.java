@@ -22,10 +22,16 @@ interface Client {
     /** Tells the client to send the body it announced. */
     void sendContinue();
 
+    /** An interim response of the origin, such as 103; the final one follows. */
+    void sendInterim(Response response);
+
     /** Hands what was written to the socket. */
     void flush();
 
     boolean isWritable();
+
+    /** The response waits for the client to take what is written; not for ever. */
+    void stalled();
 
     /** Stops or resumes reading the request body. */
     void readBody(boolean isOn);

@@ -5,6 +5,7 @@ import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.socket.ChannelInputShutdownEvent;
 import io.netty.channel.socket.DuplexChannel;
 import java.net.InetSocketAddress;
@@ -23,7 +24,7 @@ import wirespeed.gateway.core.StatusLine;
 
 /** The only handler of the connection (behind TLS, if there is any). */
 final class ClientConnection extends ChannelInboundHandlerAdapter
-        implements Client, BodyReader.Sink {
+        implements Client, BodyReader.Sink, Drainable {
     private enum State {
         /** Waits for a request head, or has a part of one. */
         HEAD,
@@ -56,6 +57,9 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     private ByteBuf held;
     private int scanned;
     private long dropped;
+    private BodyPace pace;
+    private boolean isContinued;
+    private boolean isStalled;
     private boolean isProcessing;
     private boolean isInputShut;
     private boolean isShut;
@@ -123,13 +127,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     private void step(ByteBuf in) {
         switch (state) {
             case HEAD -> head(in);
-            case BODY -> {
-                arm(loop.timeouts.bodyIdleMillis());
-                reader.read(in, this);
-                if (reader.isDone()) {
-                    bodyDone();
-                }
-            }
+            case BODY -> readBody(in);
             case DROP -> {
                 reader.read(in, this);
                 if (reader.isDone()) {
@@ -145,6 +143,17 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         }
     }
 
+    private void readBody(ByteBuf in) {
+        arm(loop.timeouts.bodyIdleMillis());
+        boolean isTooSlow = pace.isTooSlow(in.readableBytes(), loop.nowMillis());
+        reader.read(in, this);
+        if (reader.isDone()) {
+            bodyDone();
+        } else if (isTooSlow && state == State.BODY) {
+            exchange.clientTooSlow();
+        }
+    }
+
     private void hold(ByteBuf in) {
         // A buffer of which slices are in use elsewhere must not grow.
         held = in.refCnt() == 1 ? in : in.copy();
@@ -152,8 +161,9 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
 
     private void head(ByteBuf in) {
         Limits limits = loop.gateway.snapshot().limits();
-        if (scanned == 0 && startsWithEmptyLine(in)) {
+        if (scanned < 2 && startsWithEmptyLine(in)) {
             in.skipBytes(2);
+            scanned = 0;
             return;
         }
         int length = Math.min(in.readableBytes(), limits.headBytesMax() + 1);
@@ -187,6 +197,13 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         keepAlive = request.keepAlive();
         reader.begin(request.framing());
         boolean hasBody = !reader.isDone();
+        isContinued = false;
+        if (hasBody) {
+            if (pace == null) {
+                pace = loop.bodyPace();
+            }
+            pace.begin(loop.nowMillis());
+        }
         state = hasBody ? State.BODY : State.RESPONSE;
         arm(hasBody ? loop.timeouts.bodyIdleMillis() : loop.timeouts.exchangeMillis());
         exchange = new Exchange(loop, this, request);
@@ -209,6 +226,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
 
     private void awaitHead() {
         state = State.HEAD;
+        isStalled = false;
         exchange = null;
         arm(loop.timeouts.keepAliveMillis());
         if (isInputShut) {
@@ -274,7 +292,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         exchange = null;
         keepAlive = false;
         out.flush();
-        arm(loop.timeouts.exchangeMillis());
+        arm(loop.timeouts.sendMillis());
         channel.channel().config().setAutoRead(true);
         // Shutting down drops what is not written yet, so it waits for the last byte.
         channel.writeAndFlush(Unpooled.EMPTY_BUFFER).addListener(written -> shutdown());
@@ -304,7 +322,8 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     }
 
     /** The process stops: unused connections go now, the others after their response. */
-    void drain() {
+    @Override
+    public void drain() {
         keepAlive = false;
         if (state == State.HEAD && held == null) {
             linger();
@@ -312,8 +331,22 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     }
 
     @Override
+    public boolean isWritten() {
+        ChannelOutboundBuffer pending = channel.channel().unsafe().outboundBuffer();
+        return pending == null || pending.totalPendingWriteBytes() == 0;
+    }
+
+    /**
+     * RFC 9110 §10.1.1: a client that was never told to go on may send its body or the next request
+     * now, and nobody could tell which.
+     */
+    private boolean isBodyInDoubt(Exchange user) {
+        return state == State.BODY && !isContinued && user.context.request().expectsContinue();
+    }
+
+    @Override
     public void sendHead(Exchange user, Framing framing) {
-        boolean isLast = !keepAlive || user.mustClose() || isInputShut
+        boolean isLast = !keepAlive || user.mustClose() || isInputShut || isBodyInDoubt(user)
                 || framing.kind() == Framing.Kind.UNTIL_CLOSE;
         keepAlive = !isLast;
         isChunked = framing.isChunked();
@@ -398,8 +431,19 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     @Override
     public void sendContinue() {
         if (exchange.context.request().minor() == 1 && state == State.BODY) {
+            isContinued = true;
             loop.sink.clear();
             out.head(loop.sink.put(CONTINUE));
+        }
+    }
+
+    @Override
+    public void sendInterim(Response response) {
+        if (exchange.context.request().minor() == 1
+                && (state == State.BODY || state == State.RESPONSE)) {
+            loop.sink.clear();
+            Forwarding.writeInterim(response, loop.sink);
+            out.head(loop.sink);
         }
     }
 
@@ -429,7 +473,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
 
     @Override
     public boolean isWritable() {
-        return channel.channel().isWritable();
+        return out.isWritable();
     }
 
     @Override
@@ -439,6 +483,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         }
         // Waiting for the origin is not the client's slowness.
         if (state == State.BODY) {
+            pace.reading(isOn, loop.nowMillis());
             arm(isOn ? loop.timeouts.bodyIdleMillis() : loop.timeouts.exchangeMillis());
         }
     }
@@ -446,7 +491,19 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     @Override
     public void channelWritabilityChanged(ChannelHandlerContext context) {
         if (exchange != null && isWritable()) {
+            if (isStalled) {
+                isStalled = false;
+                arm(loop.timeouts.exchangeMillis());
+            }
             exchange.clientWritable();
+        }
+    }
+
+    @Override
+    public void stalled() {
+        if (!isStalled && state == State.RESPONSE) {
+            isStalled = true;
+            arm(loop.timeouts.sendMillis());
         }
     }
 
@@ -467,7 +524,14 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
                     exchange.timedOut();
                 }
             }
-            case RESPONSE -> exchange.timedOut();
+            case RESPONSE -> {
+                if (isStalled) {
+                    channelGone();
+                    cut();
+                } else {
+                    exchange.timedOut();
+                }
+            }
             default -> close();
         }
     }

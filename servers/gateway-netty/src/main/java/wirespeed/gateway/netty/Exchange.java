@@ -283,6 +283,15 @@ final class Exchange implements Chain.Done {
         }
     }
 
+    /** An interim response came; it goes on at once or it is of no use. */
+    void interim(Response response) {
+        if (context.origin().settings().passesInterim() && !relay.isHeadSent() && !isOver) {
+            Forwarding.acceptResponse(response);
+            client.sendInterim(response);
+            client.flush();
+        }
+    }
+
     /** A final response head came from the origin. */
     void responseHead(Response response) {
         context.address().breaker().succeeded();

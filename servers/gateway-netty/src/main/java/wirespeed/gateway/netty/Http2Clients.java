@@ -2,8 +2,12 @@
 package wirespeed.gateway.netty;
 
 import io.netty.channel.Channel;
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelInitializer;
 import io.netty.channel.ChannelPipeline;
+import io.netty.handler.codec.http2.Http2Exception;
+import io.netty.handler.codec.http2.Http2FrameCodec;
 import io.netty.handler.codec.http2.Http2FrameCodecBuilder;
 import io.netty.handler.codec.http2.Http2MultiplexHandler;
 import io.netty.handler.codec.http2.Http2Settings;
@@ -18,19 +22,33 @@ final class Http2Clients {
     private Http2Clients() {
     }
 
+    /** The codec has answered protocol errors with GOAWAY; what is left over ends the connection. */
+    private static final class Faults extends ChannelInboundHandlerAdapter {
+        @Override
+        public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
+            if (!(cause instanceof Http2Exception)) {
+                context.close();
+            }
+        }
+    }
+
     static void install(ChannelPipeline pipeline, Loop loop) {
-        pipeline.addLast(Http2FrameCodecBuilder.forServer()
+        Http2FrameCodec codec = Http2FrameCodecBuilder.forServer()
                 .initialSettings(Http2Settings.defaultSettings()
                         .maxConcurrentStreams(STREAMS_MAX)
                         .maxHeaderListSize(HEADER_LIST_BYTES_MAX))
                 .decoderEnforceMaxRstFramesPerWindow(RESETS_MAX, RESET_WINDOW_SECONDS)
                 .validateHeaders(true)
-                .build());
+                .gracefulShutdownTimeoutMillis(loop.gateway.options("server").millis("drain"))
+                .build();
+        pipeline.addLast(new Http2Connection(loop, codec));
+        pipeline.addLast(codec);
         pipeline.addLast(new Http2MultiplexHandler(new ChannelInitializer<>() {
             @Override
             protected void initChannel(Channel stream) {
                 stream.pipeline().addLast(new Http2Stream(loop));
             }
         }));
+        pipeline.addLast(new Faults());
     }
 }

@@ -40,6 +40,9 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
     private boolean isInputDone;
     private boolean isDone;
     private boolean isDirty;
+    private boolean isStalled;
+    private BodyPace pace;
+    private Request awaitsEnd;
 
     Http2Stream(Loop loop) {
         this.loop = loop;
@@ -50,6 +53,10 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
         void onTimeout(long nowMillis) {
             if (exchange == null) {
                 stream.close();
+            } else if (isDone || isStalled) {
+                // The client opens no window for what it asked for.
+                gone();
+                stream.writeAndFlush(new DefaultHttp2ResetFrame(Http2Error.CANCEL));
             } else if (!isInputDone && stream.channel().config().isAutoRead()) {
                 exchange.clientTooSlow();
             } else {
@@ -73,6 +80,9 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
     public void channelRead(ChannelHandlerContext context, Object frame) {
         loop.readClock();
         try {
+            if (isDone) {
+                return;
+            }
             if (frame instanceof Http2HeadersFrame headers) {
                 headers(headers);
             } else if (frame instanceof Http2DataFrame data) {
@@ -88,9 +98,8 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
     }
 
     private void headers(Http2HeadersFrame frame) {
-        if (exchange != null) {
-            // Trailers are dropped; they end the body.
-            inputDone(frame.isEndStream());
+        if (exchange != null || awaitsEnd != null) {
+            trailers(frame);
             return;
         }
         Request request = request(frame.headers(), !frame.isEndStream());
@@ -103,15 +112,50 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
             throw new Refusal(400, "Content-Length without a body");
         }
         isInputDone = frame.isEndStream();
+        if (!isInputDone) {
+            pace = loop.bodyPace();
+            pace.begin(loop.nowMillis());
+        }
         arm(isInputDone ? loop.timeouts.exchangeMillis() : loop.timeouts.bodyIdleMillis());
+        if (!isInputDone && declared == 0) {
+            // Complete by its length and not by its stream: bytes that come now must stop it.
+            awaitsEnd = request;
+        } else {
+            begin(request);
+        }
+    }
+
+    private void begin(Request request) {
         exchange = new Exchange(loop, this, request);
         exchange.start();
-        if (!isInputDone && request.framing().isEmpty()) {
-            declared = 0;
+    }
+
+    private void endWithoutBody(boolean isEnd) {
+        if (isEnd) {
+            isInputDone = true;
+            arm(loop.timeouts.exchangeMillis());
+            begin(awaitsEnd);
+            awaitsEnd = null;
+        }
+    }
+
+    /** They are dropped, and end the body, which must be as long as it was announced. */
+    private void trailers(Http2HeadersFrame frame) {
+        if (!frame.isEndStream() || declared >= 0 && received != declared) {
+            throw new Refusal(400, "body differs from Content-Length");
+        }
+        if (awaitsEnd != null) {
+            endWithoutBody(true);
+        } else {
+            inputDone(true);
         }
     }
 
     private Request request(Http2Headers fields, boolean hasBody) {
+        String scheme = text(fields.scheme(), "");
+        if (!scheme.equals("https") && !scheme.equals("http")) {
+            throw new Refusal(400, ":scheme is neither http nor https");
+        }
         Limits limits = loop.gateway.snapshot().limits();
         Headers headers = new Headers();
         StringBuilder cookies = new StringBuilder();
@@ -165,10 +209,16 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
         if (isWrong) {
             throw new Refusal(400, "body differs from Content-Length");
         }
-        if (exchange == null || isDone) {
+        if (awaitsEnd != null) {
+            endWithoutBody(frame.isEndStream());
             return;
         }
         arm(loop.timeouts.bodyIdleMillis());
+        if (pace.isTooSlow(frame.content().readableBytes(), loop.nowMillis())
+                && !frame.isEndStream()) {
+            exchange.clientTooSlow();
+            return;
+        }
         if (frame.content().isReadable()) {
             exchange.requestBody(frame.content().retainedSlice());
         }
@@ -191,9 +241,11 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
         }
         loop.meters.refused(Category.CLIENT_BAD, refusal.status());
         Http2Headers head = new DefaultHttp2Headers().status(String.valueOf(refusal.status()));
-        stream.writeAndFlush(new DefaultHttp2HeadersFrame(head, true));
+        write(new DefaultHttp2HeadersFrame(head, true));
         isDone = true;
         loop.wheel.disarm(timer);
+        write(new DefaultHttp2ResetFrame(Http2Error.NO_ERROR));
+        flush();
     }
 
     @Override
@@ -250,7 +302,8 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
             return;
         }
         isDone = true;
-        loop.wheel.disarm(timer);
+        // Until the client has taken it; then the stream is inactive.
+        arm(loop.timeouts.sendMillis());
         write(new DefaultHttp2DataFrame(true));
         if (!isInputDone) {
             // RFC 9113 §8.1: the response is complete, the rest of the request is not needed.
@@ -289,6 +342,9 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
         if (stream.channel().config().isAutoRead() != isOn) {
             stream.channel().config().setAutoRead(isOn);
         }
+        if (pace != null) {
+            pace.reading(isOn, loop.nowMillis());
+        }
     }
 
     @Override
@@ -304,8 +360,28 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
     @Override
     public void channelWritabilityChanged(ChannelHandlerContext context) {
         if (exchange != null && isWritable()) {
+            if (isStalled) {
+                isStalled = false;
+                arm(loop.timeouts.exchangeMillis());
+            }
             exchange.clientWritable();
         }
+    }
+
+    @Override
+    public void stalled() {
+        if (!isStalled && isInputDone) {
+            isStalled = true;
+            arm(loop.timeouts.sendMillis());
+        }
+    }
+
+    @Override
+    public void sendInterim(Response response) {
+        Http2Headers head = new DefaultHttp2Headers(false)
+                .status(String.valueOf(response.status()));
+        response.headers().forEach((name, value) -> head.add(name.toLowerCase(Locale.ROOT), value));
+        write(new DefaultHttp2HeadersFrame(head, false));
     }
 
     private void gone() {

@@ -26,15 +26,18 @@ final class Loop {
     final HeadSink sink = new HeadSink();
     final Shedder shedder;
     final TlsContexts tls;
-    /** HTTP/1 connections of clients, for the drain. */
-    final Set<ClientConnection> clients =
+    /** Connections of clients, for the drain. */
+    final Set<Drainable> clients =
             java.util.Collections.newSetFromMap(new java.util.IdentityHashMap<>());
+    /** How often pools are looked through; addresses come and go with configurations. */
+    private static final long FORGET_MILLIS = 30_000;
     LoopWatch watch;
     Wheel wheel;
     private final Map<Address, Pool> pools = new HashMap<>();
     private byte[] scratch = new byte[8192];
     private String date = "";
     private long dateSecond;
+    private long forgetMillis;
     private long nowNanos;
 
     Loop(EventLoop executor, Gateway gateway, Transport transport, TlsContexts tls) {
@@ -66,6 +69,10 @@ final class Loop {
         for (Pool pool : pools.values()) {
             pool.tick(now);
         }
+        if (now > forgetMillis) {
+            forgetMillis = now + FORGET_MILLIS;
+            pools.values().removeIf(Pool::isForgotten);
+        }
     }
 
     /**
@@ -91,6 +98,12 @@ final class Loop {
             scratch = new byte[Integer.highestOneBit(length) * 2];
         }
         return scratch;
+    }
+
+    /** What bounds the slowness of one request body. */
+    BodyPace bodyPace() {
+        return new BodyPace(gateway.options("timeouts").bytes("body-rate"),
+                timeouts.bodyIdleMillis());
     }
 
     /** The value of Date, rendered once a second. */

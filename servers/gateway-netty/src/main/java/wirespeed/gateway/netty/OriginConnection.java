@@ -42,6 +42,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
     private boolean keepAlive;
     private long retireMillis;
     private boolean isCounted = true;
+    private boolean isBroken;
     Exchange firstUser;
 
     OriginConnection(Pool pool, Loop loop) {
@@ -133,7 +134,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
     }
 
     boolean isWritable() {
-        return channel.channel().isWritable();
+        return out.isWritable();
     }
 
     /** Stops or resumes reading the response. */
@@ -246,6 +247,10 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
             if (++interims > INTERIM_MAX) {
                 throw new Refusal(502, "more than " + INTERIM_MAX + " interim responses");
             }
+            // 100 and 102 are about this connection only.
+            if (response.status() > 102) {
+                exchange.interim(response);
+            }
             return;
         }
         keepAlive = response.keepAlive();
@@ -348,7 +353,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
         }
         if (before == State.TUNNEL) {
             user.tunnelClosed();
-        } else if (before == State.BODY && reader.endsWithClose()) {
+        } else if (before == State.BODY && reader.endsWithClose() && !isBroken) {
             user.responseEnd(isRequestSent);
             user.client.flush();
         } else {
@@ -360,6 +365,8 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
 
     @Override
     public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
+        // A reset is no end: a body that lasts until the close must not look complete.
+        isBroken = true;
         // Resets end in channelInactive; what is left are faults, which must not stay unseen.
         if (!(cause instanceof java.io.IOException) && exchange != null) {
             fail(Category.ORIGIN_MALFORMED, cause);

@@ -6,7 +6,6 @@ import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelInitializer;
 import io.netty.channel.ChannelOption;
-import io.netty.channel.FixedRecvByteBufAllocator;
 import java.util.ArrayDeque;
 import java.util.Iterator;
 import wirespeed.gateway.core.Address;
@@ -29,6 +28,7 @@ final class Pool {
     private final Bootstrap bootstrap;
     private Origin.Settings settings;
     private int open;
+    private boolean isUsed;
 
     Pool(Loop loop, Address address) {
         this.loop = loop;
@@ -37,7 +37,7 @@ final class Pool {
                 .channel(loop.transport.socket())
                 .option(ChannelOption.TCP_NODELAY, true)
                 .option(ChannelOption.AUTO_CLOSE, true)
-                .option(ChannelOption.RECVBUF_ALLOCATOR, new FixedRecvByteBufAllocator(
+                .option(ChannelOption.RECVBUF_ALLOCATOR, loop.transport.receive(
                         (int) loop.gateway.options("server").bytes("receive-buffer")));
     }
 
@@ -56,6 +56,7 @@ final class Pool {
 
     /** Calls the exchange back, at once or later, with a connection or a reason. */
     void acquire(Exchange exchange, boolean needsFresh) {
+        isUsed = true;
         OriginConnection connection = needsFresh ? null : unused.pollFirst();
         if (connection != null) {
             exchange.connected(connection);
@@ -192,6 +193,13 @@ final class Pool {
             exchange.refusedByPool("no connection to the origin became free in time");
             exchange.client.flush();
         });
+    }
+
+    /** Whether nothing is open and nobody has asked since the last call. */
+    boolean isForgotten() {
+        boolean wasUsed = isUsed;
+        isUsed = false;
+        return !wasUsed && open == 0 && waiters.isEmpty();
     }
 
     void closeIdle() {

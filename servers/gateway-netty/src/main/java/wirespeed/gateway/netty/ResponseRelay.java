@@ -79,6 +79,7 @@ final class ResponseRelay {
         client.sendBody(slice);
         if (!client.isWritable()) {
             exchange.pauseOrigin();
+            client.stalled();
         }
     }
 

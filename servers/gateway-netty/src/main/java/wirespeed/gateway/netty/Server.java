@@ -6,7 +6,6 @@ import io.netty.channel.Channel;
 import io.netty.channel.ChannelInitializer;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.EventLoop;
-import io.netty.channel.FixedRecvByteBufAllocator;
 import io.netty.channel.IoEventLoop;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.channel.WriteBufferWaterMark;
@@ -20,6 +19,7 @@ import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Gateway;
 import wirespeed.gateway.core.OptionValues;
@@ -83,8 +83,8 @@ public final class Server implements AutoCloseable {
                 .childOption(ChannelOption.ALLOW_HALF_CLOSURE, true)
                 .childOption(ChannelOption.WRITE_BUFFER_WATER_MARK,
                         new WriteBufferWaterMark(32 * 1024, 64 * 1024))
-                .childOption(ChannelOption.RECVBUF_ALLOCATOR, new FixedRecvByteBufAllocator(
-                        (int) options.bytes("receive-buffer")))
+                .childOption(ChannelOption.RECVBUF_ALLOCATOR,
+                        transport.receive((int) options.bytes("receive-buffer")))
                 .childHandler(new ChannelInitializer<>() {
                     @Override
                     protected void initChannel(Channel channel) {
@@ -119,11 +119,14 @@ public final class Server implements AutoCloseable {
 
     /** Closes the listeners, lets exchanges end for up to {@code drainMillis}, then cuts the rest. */
     public int stop(long drainMillis) {
+        if (workers.isShuttingDown()) {
+            return 0;
+        }
         gateway.drain();
         listeners.forEach(listener -> listener.close().syncUninterruptibly());
-        onEachLoop(loop -> List.copyOf(loop.clients).forEach(ClientConnection::drain));
+        onEachLoop(loop -> List.copyOf(loop.clients).forEach(Drainable::drain));
         long end = System.nanoTime() + drainMillis * 1_000_000;
-        while (gateway.inFlight().get() > 0 && System.nanoTime() < end) {
+        while (!isDone() && System.nanoTime() < end) {
             java.util.concurrent.locks.LockSupport.parkNanos(10_000_000);
         }
         int cut = gateway.inFlight().get();
@@ -131,6 +134,20 @@ public final class Server implements AutoCloseable {
         workers.shutdownGracefully(0, 2, TimeUnit.SECONDS).syncUninterruptibly();
         acceptors.shutdownGracefully(0, 2, TimeUnit.SECONDS).syncUninterruptibly();
         return cut;
+    }
+
+    /** An exchange is over when its answer was handed on; the sockets must have taken it, too. */
+    private boolean isDone() {
+        if (gateway.inFlight().get() > 0) {
+            return false;
+        }
+        AtomicBoolean isWritten = new AtomicBoolean(true);
+        onEachLoop(loop -> {
+            if (!loop.clients.stream().allMatch(Drainable::isWritten)) {
+                isWritten.set(false);
+            }
+        });
+        return isWritten.get();
     }
 
     private void onEachLoop(java.util.function.Consumer<Loop> action) {

@@ -2,7 +2,9 @@
 package wirespeed.gateway.netty;
 
 import io.netty.channel.Channel;
+import io.netty.channel.FixedRecvByteBufAllocator;
 import io.netty.channel.IoHandlerFactory;
+import io.netty.channel.RecvByteBufAllocator;
 import io.netty.channel.ServerChannel;
 import io.netty.channel.epoll.Epoll;
 import io.netty.channel.epoll.EpollIoHandler;
@@ -44,6 +46,12 @@ record Transport(String name, IoHandlerFactory handler, Class<? extends ServerCh
             }
             default -> throw new IllegalArgumentException("no transport " + name);
         };
+    }
+
+    /** How reads get their memory; io_uring's reads are under way while others are asked for. */
+    RecvByteBufAllocator receive(int bytes) {
+        return name.equals("io_uring") ? new FixedRecvByteBufAllocator(bytes)
+                : new LoopReceive(bytes);
     }
 
     private static void require(String name, Throwable cause) {

@@ -93,8 +93,9 @@ final class SnapshotBuilder {
         }
         Origin.Settings settings = new Origin.Settings(values.millis("connect"),
                 values.millis("response"), values.millis("body-idle"), values.count("connections"),
-                values.count("waiters"), values.count("retries"), values.isTrue("preserve-host"),
-                values.isTrue("tls"), values.text("hash-key"), persistence(values),
+                values.count("waiters"), values.millis("slow-start"), values.count("retries"),
+                values.isTrue("interim"), values.isTrue("preserve-host"), values.isTrue("tls"),
+                values.text("hash-key"), persistence(values),
                 check(values));
         return new Origin(name, list, Balancer.Method.parse(values.text("balance")), settings);
     }

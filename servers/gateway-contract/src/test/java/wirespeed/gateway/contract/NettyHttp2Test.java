@@ -1,0 +1,245 @@
+// HTTP/2 as attackers and old clients speak it, and the life of its connections.
+package wirespeed.gateway.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestFactory;
+import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.netty.Main;
+
+class NettyHttp2Test {
+    @TempDir
+    static Path folder;
+    private static Certificate certificate;
+    private final List<AutoCloseable> opened = new ArrayList<>();
+    private RecordingOrigin origin;
+    private Carrier gateway;
+
+    @BeforeAll
+    static void make() throws Exception {
+        certificate = new Certificate(folder);
+    }
+
+    @AfterAll
+    static void forget() {
+        certificate = null;
+    }
+
+    @AfterEach
+    void close() throws Exception {
+        for (int i = opened.size() - 1; i >= 0; i--) {
+            opened.get(i).close();
+        }
+    }
+
+    private void start(String originOptions, String more) throws Exception {
+        origin = new RecordingOrigin();
+        opened.add(origin);
+        gateway = new Carrier(Main::carrier, Map.of("server.transport", "epoll",
+                "server.threads", "1"), "[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\"]\n" + originOptions + "\n" + more + "\n[tls]\ncertificate = \""
+                + certificate.certificate + "\"\nkey = \"" + certificate.key + "\"\n");
+        opened.add(gateway);
+    }
+
+    private RawHttp2 client() throws Exception {
+        RawHttp2 client = new RawHttp2(certificate.context(), gateway.address);
+        opened.add(client);
+        return client;
+    }
+
+    private record Case(String name, String body, String trailer, String... fields) {
+    }
+
+    private static Case head(String name, String... fields) {
+        return new Case(name, null, null, fields);
+    }
+
+    private static final String[] GET = {":method", "GET", ":scheme", "https", ":authority", "a",
+        ":path", "/smuggled"};
+
+    private static String[] get(String... more) {
+        return Stream.concat(Stream.of(GET), Stream.of(more)).toArray(String[]::new);
+    }
+
+    private static String[] with(String name, String value) {
+        String[] fields = GET.clone();
+        for (int i = 0; i < fields.length; i += 2) {
+            if (fields[i].equals(name)) {
+                fields[i + 1] = value;
+            }
+        }
+        return fields;
+    }
+
+    private static List<Case> cases() {
+        return List.of(
+                head("CRLF in path", with(":path", "/ HTTP/1.1\r\nX: y\r\n\r\nGET /smuggled")),
+                head("space in path", with(":path", "/a HTTP/1.1")),
+                head("fragment in path", with(":path", "/a#b")),
+                head("NUL in path", with(":path", "/a\0b")),
+                head("absolute form in path", with(":path", "http://b/smuggled")),
+                head("asterisk for GET", with(":path", "*")),
+                head("empty path", with(":path", "")),
+                head("method with a space", with(":method", "GET / HTTP/1.1")),
+                head("method with CRLF", with(":method", "GET\r\n")),
+                head("CONNECT with a path", with(":method", "CONNECT")),
+                head("scheme that is none", with(":scheme", "http://b/?")),
+                head("user in authority", with(":authority", "u@b")),
+                head("authority with a path", with(":authority", "b/c")),
+                head("authority with CRLF", with(":authority", "b\r\nX: y")),
+                head("no method", ":scheme", "https", ":authority", "a", ":path", "/"),
+                head("no path", ":method", "GET", ":scheme", "https", ":authority", "a"),
+                head("no scheme", ":method", "GET", ":authority", "a", ":path", "/"),
+                head("no authority", ":method", "GET", ":scheme", "https", ":path", "/"),
+                head("two methods", get(":method", "POST")),
+                head("two paths", get(":path", "/b")),
+                head("unknown pseudo-field", get(":what", "b")),
+                head("pseudo-field behind a field", "x", "y", ":method", "GET", ":scheme", "https",
+                        ":authority", "a", ":path", "/"),
+                head("status in a request", get(":status", "200")),
+                head("other Host", get("host", "b")),
+                head("two Hosts", get("host", "a", "host", "a")),
+                head("upper-case name", get("X-Up", "y")),
+                head("name with colon", get("x:y", "z")),
+                head("name with CRLF", get("x\r\ny", "z")),
+                head("name with space", get("transfer-encoding ", "chunked")),
+                head("empty name", get("", "z")),
+                head("value with CRLF", get("x", "y\r\ntransfer-encoding: chunked")),
+                head("value with LF", get("x", "y\nz: 1")),
+                head("value with NUL", get("x", "y\0z")),
+                head("Connection", get("connection", "close")),
+                head("Transfer-Encoding", get("transfer-encoding", "chunked")),
+                head("Upgrade", get("upgrade", "h2c")),
+                head("Keep-Alive", get("keep-alive", "1")),
+                head("Proxy-Connection", get("proxy-connection", "close")),
+                head("HTTP2-Settings", get("http2-settings", "AAMAAABk")),
+                head("TE that is not trailers", get("te", "gzip")),
+                head("length without a body", get("content-length", "5")),
+                head("two lengths", get("content-length", "0", "content-length", "5")),
+                head("length with a sign", get("content-length", "+0")),
+                head("other expectation", get("expect", "miracles")),
+                new Case("body shorter than its length", "abc", null, get("content-length", "5")),
+                new Case("body longer than its length", "abcdefgh", null,
+                        get("content-length", "5")),
+                new Case("body where none was announced", "abc", null, get("content-length", "0")),
+                new Case("body shorter than its length, trailers", "abc", "x",
+                        get("content-length", "5")),
+                new Case("pseudo-field in trailers", "abcde", ":path",
+                        get("content-length", "5")),
+                new Case("Transfer-Encoding with a body", "0\r\n\r\nGET /smuggled", null,
+                        get("transfer-encoding", "chunked")));
+    }
+
+    @TestFactory
+    Stream<DynamicTest> what_http_1_could_not_say_is_refused() throws Exception {
+        start("", "");
+        return cases().stream().map(one -> DynamicTest.dynamicTest(one.name(), () -> refuse(one)));
+    }
+
+    private void refuse(Case one) throws Exception {
+        origin.seen.clear();
+        try (RawHttp2 client = new RawHttp2(certificate.context(), gateway.address)) {
+            client.headers(1, one.body() == null, one.fields());
+            if (one.body() != null) {
+                client.data(1, one.trailer() == null, one.body());
+            }
+            if (one.trailer() != null) {
+                client.headers(1, true, one.trailer(), "1");
+            }
+            RawHttp2.Answer answer = client.read(1);
+            assertTrue(answer.status() == 0 || answer.status() >= 400,
+                    "status " + answer.status() + ", reset " + answer.reset());
+        }
+        assertEquals(List.of(), origin.seen, "reached the origin");
+        try (RawHttp2 client = new RawHttp2(certificate.context(), gateway.address)) {
+            client.headers(1, true, with(":path", "/behind"));
+            RawHttp2.Answer answer = client.read(1);
+            assertEquals("GET /behind HTTP/1.1|", answer.body());
+        }
+    }
+
+    @Test
+    void a_refused_stream_does_not_disturb_the_others() throws Exception {
+        start("", "");
+        RawHttp2 client = client();
+        for (int stream = 1; stream < 40; stream += 4) {
+            client.headers(stream, false, get("content-length", "5"));
+            client.data(stream, false, "abcdefgh");
+            client.data(stream, true, "abcdefgh");
+            client.headers(stream + 2, true, with(":path", "/" + stream));
+            assertEquals("GET /" + stream + " HTTP/1.1|", client.read(stream + 2).body());
+        }
+        assertEquals(10, origin.seen.size(), origin.seen.toString());
+    }
+
+    @Test
+    void a_drain_says_goaway_and_answers_what_was_begun() throws Exception {
+        start("", "");
+        CountDownLatch isAsked = new CountDownLatch(1);
+        CountDownLatch mayAnswer = new CountDownLatch(1);
+        origin.handler = (seen, out, socket) -> {
+            isAsked.countDown();
+            try {
+                mayAnswer.await(60, TimeUnit.SECONDS);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+            RecordingOrigin.respond(out, 200, "", "last");
+            return true;
+        };
+        RawHttp2 client = client();
+        client.headers(1, true, GET);
+        assertTrue(isAsked.await(60, TimeUnit.SECONDS));
+        Thread stopping = new Thread(() -> gateway.carrier.stop(60_000));
+        stopping.start();
+        while (client.lastStream < 0) {
+            // Stream 3 does not exist: reading returns with the GOAWAY that excludes it.
+            client.read(3);
+        }
+        assertEquals(1, client.lastStream);
+        mayAnswer.countDown();
+        assertEquals("last", client.read(1).body());
+        assertTrue(client.isClosed());
+        stopping.join();
+    }
+
+    @Test
+    void an_unused_connection_is_closed() throws Exception {
+        start("", "[timeouts]\nkeep-alive = \"300ms\"\n");
+        RawHttp2 client = client();
+        client.headers(1, true, with(":path", "/one"));
+        assertEquals("GET /one HTTP/1.1|", client.read(1).body());
+        assertTrue(client.isClosed());
+    }
+
+    @Test
+    void interim_responses_pass_where_they_are_wanted() throws Exception {
+        start("interim = true", "");
+        origin.handler = (seen, out, socket) -> {
+            out.write("HTTP/1.1 103 X\r\nLink: </a.css>\r\n\r\n".getBytes());
+            RecordingOrigin.respond(out, 200, "", "done");
+            return true;
+        };
+        RawHttp2 client = client();
+        client.headers(1, true, GET);
+        RawHttp2.Answer answer = client.read(1);
+        assertEquals("103", answer.heads().get(0).status().toString());
+        assertEquals("</a.css>", answer.heads().get(0).get("link").toString());
+        assertEquals(200, answer.status());
+        assertEquals("done", answer.body());
+    }
+}

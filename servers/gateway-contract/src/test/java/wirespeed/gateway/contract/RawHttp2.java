@@ -1,0 +1,156 @@
+// Speaks HTTP/2 in frames that no library would send.
+package wirespeed.gateway.contract;
+
+import io.netty.buffer.Unpooled;
+import io.netty.handler.codec.http2.DefaultHttp2HeadersDecoder;
+import io.netty.handler.codec.http2.Http2Exception;
+import io.netty.handler.codec.http2.Http2Headers;
+import java.io.ByteArrayOutputStream;
+import java.io.DataInputStream;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLParameters;
+import javax.net.ssl.SSLSocket;
+
+/** Fields go out as literals; only answers need a decoder. */
+final class RawHttp2 implements AutoCloseable {
+    /**
+     * What became of a stream.
+     *
+     * @param heads each head and trailer section in order
+     * @param reset the error code of RST_STREAM, or -1
+     */
+    record Answer(List<Http2Headers> heads, String body, int reset) {
+        int status() {
+            return heads.isEmpty() ? 0
+                    : Integer.parseInt(heads.get(heads.size() - 1).status().toString());
+        }
+    }
+
+    private static final int DATA = 0;
+    private static final int HEADERS = 1;
+    private static final int RST_STREAM = 3;
+    private static final int SETTINGS = 4;
+    private static final int PING = 6;
+    private static final int GOAWAY = 7;
+    private static final int WINDOW_UPDATE = 8;
+    private static final int END_STREAM = 1;
+    private static final int END_HEADERS = 4;
+
+    private final SSLSocket socket;
+    private final DataInputStream in;
+    private final DefaultHttp2HeadersDecoder decoder = new DefaultHttp2HeadersDecoder(false);
+    /** The last stream that GOAWAY named, or -1 before it. */
+    int lastStream = -1;
+
+    RawHttp2(SSLContext context, InetSocketAddress address) throws IOException {
+        socket = (SSLSocket) context.getSocketFactory().createSocket(address.getAddress(),
+                address.getPort());
+        socket.setSoTimeout(20_000);
+        SSLParameters parameters = socket.getSSLParameters();
+        parameters.setApplicationProtocols(new String[] {"h2"});
+        socket.setSSLParameters(parameters);
+        socket.getOutputStream().write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".getBytes(
+                StandardCharsets.US_ASCII));
+        in = new DataInputStream(socket.getInputStream());
+        frame(SETTINGS, 0, 0, new byte[0]);
+        // Answers of any size, without a thought about windows.
+        frame(WINDOW_UPDATE, 0, 0, new byte[] {0x3f, 0, 0, 0});
+    }
+
+    void frame(int type, int flags, int stream, byte[] payload) throws IOException {
+        ByteArrayOutputStream frame = new ByteArrayOutputStream();
+        frame.write(payload.length >> 16);
+        frame.write(payload.length >> 8);
+        frame.write(payload.length);
+        frame.write(type);
+        frame.write(flags);
+        for (int shift = 24; shift >= 0; shift -= 8) {
+            frame.write(stream >> shift);
+        }
+        frame.write(payload);
+        socket.getOutputStream().write(frame.toByteArray());
+    }
+
+    /** Names and values in turn, as literals without Huffman coding. */
+    void headers(int stream, boolean isEnd, String... fields) throws IOException {
+        ByteArrayOutputStream block = new ByteArrayOutputStream();
+        for (int i = 0; i < fields.length; i += 2) {
+            block.write(0);
+            literal(block, fields[i]);
+            literal(block, fields[i + 1]);
+        }
+        frame(HEADERS, END_HEADERS | (isEnd ? END_STREAM : 0), stream, block.toByteArray());
+    }
+
+    private static void literal(ByteArrayOutputStream block, String text) throws IOException {
+        byte[] bytes = text.getBytes(StandardCharsets.ISO_8859_1);
+        if (bytes.length > 126) {
+            throw new IllegalArgumentException("longer than one byte of length says");
+        }
+        block.write(bytes.length);
+        block.write(bytes);
+    }
+
+    void data(int stream, boolean isEnd, String body) throws IOException {
+        frame(DATA, isEnd ? END_STREAM : 0, stream, body.getBytes(StandardCharsets.ISO_8859_1));
+    }
+
+    /** Reads until the stream is over, the connection ends, or GOAWAY excludes the stream. */
+    Answer read(int stream) throws IOException, Http2Exception {
+        List<Http2Headers> heads = new ArrayList<>();
+        StringBuilder body = new StringBuilder();
+        while (true) {
+            byte[] head = in.readNBytes(9);
+            if (head.length < 9) {
+                return new Answer(heads, body.toString(), -1);
+            }
+            byte[] payload = in.readNBytes((head[0] & 0xff) << 16 | (head[1] & 0xff) << 8
+                    | head[2] & 0xff);
+            boolean isMine = (head[8] & 0xff | (head[7] & 0xff) << 8) == stream;
+            if (head[3] == HEADERS) {
+                Http2Headers fields = decoder.decodeHeaders(stream, Unpooled.wrappedBuffer(payload));
+                if (isMine) {
+                    heads.add(fields);
+                }
+            } else if (head[3] == DATA && isMine) {
+                body.append(new String(payload, StandardCharsets.ISO_8859_1));
+            } else if (head[3] == RST_STREAM && isMine) {
+                return new Answer(heads, body.toString(), payload[3]);
+            } else if (head[3] == GOAWAY) {
+                lastStream = payload[3] & 0xff | (payload[2] & 0xff) << 8;
+            } else if (head[3] == SETTINGS && head[4] == 0) {
+                frame(SETTINGS, 1, 0, new byte[0]);
+            } else if (head[3] == PING && head[4] == 0) {
+                frame(PING, 1, 0, payload);
+            }
+            boolean isEnd = isMine && head[3] <= HEADERS && (head[4] & END_STREAM) != 0;
+            if (isEnd || lastStream >= 0 && lastStream < stream) {
+                return new Answer(heads, body.toString(), -1);
+            }
+        }
+    }
+
+    /** Whether the gateway closes within the time-out of the socket. */
+    boolean isClosed() {
+        try {
+            while (in.read() >= 0) {
+                // Frames of the connection's end.
+            }
+            return true;
+        } catch (java.net.SocketTimeoutException open) {
+            return false;
+        } catch (IOException reset) {
+            return true;
+        }
+    }
+
+    @Override
+    public void close() throws IOException {
+        socket.close();
+    }
+}

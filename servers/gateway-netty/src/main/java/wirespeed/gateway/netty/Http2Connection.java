@@ -1,0 +1,82 @@
+// What belongs to an HTTP/2 connection as a whole: its count, its idle time, its end.
+package wirespeed.gateway.netty;
+
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.channel.ChannelOutboundBuffer;
+import io.netty.handler.codec.http2.Http2FrameCodec;
+import wirespeed.gateway.core.Meters;
+
+/** Stands before the codec, so that any byte counts as life. */
+final class Http2Connection extends ChannelInboundHandlerAdapter implements Drainable {
+    private final Loop loop;
+    private final Http2FrameCodec codec;
+    private final Timer timer = new Timer();
+    private ChannelHandlerContext channel;
+    private long readMillis;
+    private boolean isClosing;
+
+    Http2Connection(Loop loop, Http2FrameCodec codec) {
+        this.loop = loop;
+        this.codec = codec;
+    }
+
+    private final class Timer extends Wheel.Entry {
+        @Override
+        void onTimeout(long nowMillis) {
+            boolean isIdle = codec.connection().numActiveStreams() == 0
+                    && nowMillis - readMillis >= loop.timeouts.keepAliveMillis();
+            if (isIdle) {
+                drain();
+            } else {
+                arm(nowMillis);
+            }
+        }
+    }
+
+    private void arm(long nowMillis) {
+        loop.wheel.arm(timer, nowMillis + loop.timeouts.keepAliveMillis());
+    }
+
+    @Override
+    public void handlerAdded(ChannelHandlerContext context) {
+        channel = context;
+        loop.readClock();
+        readMillis = loop.nowMillis();
+        loop.clients.add(this);
+        loop.meters.add(Meters.Count.CONNECTIONS_ACCEPTED, 1);
+        loop.meters.add(Meters.Count.CONNECTIONS_OPEN, 1);
+        arm(readMillis);
+    }
+
+    @Override
+    public void channelRead(ChannelHandlerContext context, Object bytes) {
+        loop.readClock();
+        readMillis = loop.nowMillis();
+        context.fireChannelRead(bytes);
+    }
+
+    /** GOAWAY with the last stream that will be answered; the codec closes after that one. */
+    @Override
+    public void drain() {
+        if (!isClosing) {
+            isClosing = true;
+            channel.channel().close();
+        }
+    }
+
+    @Override
+    public boolean isWritten() {
+        ChannelOutboundBuffer pending = channel.channel().unsafe().outboundBuffer();
+        return codec.connection().numActiveStreams() == 0
+                && (pending == null || pending.totalPendingWriteBytes() == 0);
+    }
+
+    @Override
+    public void channelInactive(ChannelHandlerContext context) {
+        loop.wheel.disarm(timer);
+        loop.clients.remove(this);
+        loop.meters.add(Meters.Count.CONNECTIONS_OPEN, -1);
+        context.fireChannelInactive();
+    }
+}

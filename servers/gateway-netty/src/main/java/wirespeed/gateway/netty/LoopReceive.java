@@ -1,0 +1,52 @@
+// Gives every read of a loop the same buffer, and the same bookkeeping of how far it got.
+package wirespeed.gateway.netty;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.ByteBufAllocator;
+import io.netty.channel.DefaultMaxMessagesRecvByteBufAllocator;
+import io.netty.util.concurrent.FastThreadLocal;
+
+/**
+ * For transports that read at once when a socket is ready (epoll, NIO). A loop reads one socket at
+ * a time, so one handle serves all of its connections: what a connection touches after 50 ms of
+ * waiting comes from far memory, and this is not part of it any more.
+ */
+final class LoopReceive extends DefaultMaxMessagesRecvByteBufAllocator {
+    private static final FastThreadLocal<LoopHandle> OF_LOOP = new FastThreadLocal<>() {
+        @Override
+        protected void onRemoval(LoopHandle removed) {
+            removed.kept.release();
+        }
+    };
+
+    private final int bytes;
+
+    LoopReceive(int bytes) {
+        this.bytes = bytes;
+    }
+
+    @Override
+    @SuppressWarnings("deprecation") // the method that implementations override
+    public Handle newHandle() {
+        LoopHandle own = OF_LOOP.getIfExists();
+        if (own == null || own.kept.bytes() != bytes) {
+            own = new LoopHandle();
+            OF_LOOP.set(own);
+        }
+        return own;
+    }
+
+    private final class LoopHandle extends MaxMessageHandle {
+        private final KeptBuffer kept = new KeptBuffer(bytes);
+
+        @Override
+        public ByteBuf allocate(ByteBufAllocator allocator) {
+            return kept.take(() -> allocator);
+        }
+
+        @Override
+        public int guess() {
+            return bytes;
+        }
+    }
+}
