@@ -34,7 +34,6 @@ import gateway_contenders as contenders
 import gateway_load as loads
 
 SERVERS = Path(__file__).resolve().parent.parent
-STUB_PORT, STATIC_PORT = 22900, 22901
 STATIC = """
 worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/nginx.err;
 worker_rlimit_nofile 65536;
@@ -66,22 +65,21 @@ def no_idle_states():
         yield
 
 
-def origins(options, folder, log):
-    """Starts the origin of the cell on core 1; the answer is process and port."""
+def origins(options, port, folder, log):
+    """Starts the origin of the cell on core 1; the answer is the process."""
     if not options.static:
         jar = SERVERS / "stub-origin" / "target" / "stub-origin.jar"
         flags = contenders.jvm_flags(SERVERS / "stub-origin" / "jvm.options", options.java)
-        command = [options.java, *flags, "-jar", str(jar), "--port", str(STUB_PORT),
+        command = [options.java, *flags, "-jar", str(jar), "--port", str(port),
                    "--payload", "1KiB", "--latency", options.latency]
-        port = STUB_PORT
     else:
-        port, own = STATIC_PORT, folder / "origin"
+        own = folder / "origin"
         own.mkdir()
         (own / "nginx.conf").write_text(
             STATIC.format(folder=own, port=port).replace("BODY", "x" * 1024))
         command = [shutil.which("nginx") or "/usr/sbin/nginx", "-c", str(own / "nginx.conf")]
     return subprocess.Popen(["taskset", "-c", "1", *command], stdout=log, stderr=log,
-                            start_new_session=True), port
+                            start_new_session=True)
 
 
 def await_port(name, process, port, settle_s, log):
@@ -211,9 +209,11 @@ def end(processes):
 
 
 def compare(options, folder, log, processes):
-    origin, origin_port = origins(options, folder, log)
+    ports = contenders.free_ports()
+    origin_port = next(ports)
+    origin = origins(options, origin_port, folder, log)
     processes.append(origin)
-    running = contenders.chosen(options.only, options.contenders, options.java)
+    running = contenders.chosen(options.only, options.contenders, options.java, ports)
     for contender in running:
         contender.start(options.java, origin_port, folder / contender.name.replace("/", "_"), 0,
                         log)

@@ -15,9 +15,11 @@ In all of these {port} is where it has to listen, {origin} the origin's port (bo
 {folder} a folder of its own and {java} the Java of --java. Other braces are written twice.
 """
 
+import contextlib
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 import tomllib
 from dataclasses import dataclass, field
@@ -25,7 +27,7 @@ from pathlib import Path
 
 SERVERS = Path(__file__).resolve().parent.parent
 # Below the range of ephemeral ports, where any client may sit.
-PORT_FIRST = 22001
+PORTS = range(22001, 22999)
 NGINX = """
 worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/nginx.err;
 worker_rlimit_nofile 65536;
@@ -142,8 +144,8 @@ OTHERS = {"nginx": lambda: nginx(""), "nginx-headers": lambda: nginx(NGINX_HEADE
 
 
 def of_name(name, java):
-    """nginx, haproxy, or one of ours with @25 for the second Java and +FLAG for more JVM flags."""
-    kind, *flags = name.split("+")
+    """nginx, haproxy, or one of ours with @25 for another Java and %FLAG for more JVM flags."""
+    kind, *flags = name.split("%")
     kind, _, major = kind.partition("@")
     if kind in OTHERS:
         return Contender(name, **OTHERS[kind]())
@@ -169,10 +171,20 @@ def of_file(file):
     return found
 
 
-def chosen(names, files, java):
+def free_ports():
+    """Ports on which nobody listens, neither on 127.0.0.1 nor on all addresses."""
+    for port in PORTS:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind(("::", port))
+                yield port
+
+
+def chosen(names, files, java, ports):
     """The contenders with these names, each with a port of its own."""
     given = {name: own for file in files for name, own in of_file(file).items()}
     contenders = [given.get(name) or of_name(name, java) for name in names]
-    for at, contender in enumerate(contenders):
-        contender.port = PORT_FIRST + at
+    for contender in contenders:
+        contender.port = next(ports)
     return contenders
