@@ -1,13 +1,13 @@
 //! Doorbells: which connections deserve a look, and whether the one who looks is asleep.
 //!
-//! A ring stores 1 into the slot's bell, then into its group's byte of the summary: both idempotent,
-//! so a peer can ring in vain but not overflow anything. The two sides of sleep and wake are the
+//! A ring stores 1 into the slot's bell, then (high slots) into its group's byte of the summary:
+//! both idempotent, so a peer can ring in vain but not overflow anything. The two sides of sleep and wake are the
 //! classic pair: the sleeper stores `sleeping`, then looks; the ringer sets bells, then loads
 //! `sleeping`. Between them each passes a fence, the ringer a light one where it can, the sleeper
 //! a heavy one ([`crate::barrier`]), so at least one of them sees the other.
 
-use crate::atomic::{fence, light, AtomicU32, AtomicU64, AtomicU8, Ordering};
-use crate::layout::{Lane, BELL_GROUP, SLOTS_MAX};
+use crate::atomic::{any_set, fence, light, AtomicU32, AtomicU64, Ordering};
+use crate::layout::{Lane, BELLS_TOGETHER, BELL_GROUP, DIRECT_GROUPS, SLOTS_MAX};
 
 impl Lane {
     /// Takes a free lane for process `owner`.
@@ -47,6 +47,9 @@ impl Lane {
     pub fn mark(&self, slot: usize) {
         let slot = slot % SLOTS_MAX;
         self.bells[slot].store(1, Ordering::Release);
+        if slot < DIRECT_GROUPS * BELL_GROUP {
+            return;
+        }
         self.summary.0[slot / BELL_GROUP].store(1, Ordering::Release);
     }
 
@@ -70,34 +73,51 @@ impl Lane {
     /// Whether any of the first `slots` slots rang.
     #[inline]
     pub fn is_ringing(&self, slots: usize) -> bool {
-        self.groups(slots)
-            .iter()
-            .any(|group| group.load(Ordering::Relaxed) != 0)
+        let groups = Self::groups(slots);
+        let direct = groups.min(DIRECT_GROUPS) * BELL_GROUP;
+        self.bells[..direct].chunks_exact(BELLS_TOGETHER).any(any_set)
+            || self.summary.0[groups.min(DIRECT_GROUPS)..groups]
+                .iter()
+                .any(|group| group.load(Ordering::Relaxed) != 0)
     }
 
     #[inline]
-    fn groups(&self, slots: usize) -> &[AtomicU8] {
-        let groups = slots.div_ceil(BELL_GROUP);
-        &self.summary.0[..groups.min(SLOTS_MAX / BELL_GROUP)]
+    fn groups(slots: usize) -> usize {
+        slots.div_ceil(BELL_GROUP).min(SLOTS_MAX / BELL_GROUP)
     }
 
     /// Calls `visit` with every one of the first `slots` slots that rang since the last time. What
     /// must not be missed, before a sleep, is behind [`heavy`](crate::barrier::heavy).
     #[inline]
     pub fn drain(&self, slots: usize, mut visit: impl FnMut(usize)) {
-        for (index, group) in self.groups(slots).iter().enumerate() {
-            if group.load(Ordering::Relaxed) == 0 {
-                continue;
+        let groups = Self::groups(slots);
+        for index in 0..groups.min(DIRECT_GROUPS) {
+            self.drain_group(index, &mut visit);
+        }
+        for index in DIRECT_GROUPS..groups {
+            let group = &self.summary.0[index];
+            if group.load(Ordering::Relaxed) != 0 {
+                // The swaps acquire what the last ringer released: its bells, then its bytes.
+                group.swap(0, Ordering::AcqRel);
+                self.drain_group(index, &mut visit);
             }
-            // The swaps acquire what the last ringer released: its bells, then its bytes.
-            group.swap(0, Ordering::AcqRel);
-            let first = index * BELL_GROUP;
-            for (at, bell) in self.bells[first..first + BELL_GROUP].iter().enumerate() {
-                if bell.load(Ordering::Relaxed) != 0 {
-                    bell.swap(0, Ordering::AcqRel);
-                    visit(first + at);
+        }
+    }
+
+    #[inline]
+    fn drain_group(&self, index: usize, visit: &mut impl FnMut(usize)) {
+        let mut slot = index * BELL_GROUP;
+        let bells = &self.bells[slot..slot + BELL_GROUP];
+        for together in bells.chunks_exact(BELLS_TOGETHER) {
+            if any_set(together) {
+                for (at, bell) in together.iter().enumerate() {
+                    if bell.load(Ordering::Relaxed) != 0 {
+                        bell.swap(0, Ordering::AcqRel);
+                        visit(slot + at);
+                    }
                 }
             }
+            slot += BELLS_TOGETHER;
         }
     }
 }

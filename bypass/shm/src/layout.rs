@@ -25,6 +25,10 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x02\0");
 pub const SLOTS_MAX: usize = 16_384;
 /// Bells under one byte of the summary: a cache line of them.
 pub const BELL_GROUP: usize = 64;
+/// Bells that are looked at with one load.
+pub const BELLS_TOGETHER: usize = 8;
+/// Groups that are looked at without a summary: ringing there is one store, not two.
+pub const DIRECT_GROUPS: usize = 16;
 /// Waiting places of one side of a segment.
 pub const LANES: usize = 64;
 /// Loans under way in one direction of a connection.

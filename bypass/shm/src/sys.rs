@@ -165,6 +165,16 @@ pub fn fstat(fd: i32) -> Result<libc::stat> {
     Ok(stat)
 }
 
+/// The kind of file system that a descriptor's file lies in, by fstatfs(2).
+pub fn file_system(fd: i32) -> Result<i64> {
+    // SAFETY: all zero is a valid statfs.
+    let mut stat: libc::statfs = unsafe { core::mem::zeroed() };
+    let place = &mut stat as *mut libc::statfs as usize;
+    // SAFETY: the kernel fills one statfs, which lives on this stack frame.
+    unsafe { call(libc::SYS_fstatfs, [fd as usize, place, 0, 0, 0, 0]) }?;
+    Ok(stat.f_type)
+}
+
 /// getrandom(2) of one word that is not 0.
 pub fn random() -> u64 {
     loop {
@@ -431,6 +441,18 @@ pub fn swap_signal_mask(mask: u64) -> u64 {
         )
     };
     former
+}
+
+/// Unblocks signals in this thread: those that are pending are delivered before this returns.
+pub fn unblock_signals(mask: u64) {
+    let place = &mask as *const u64 as usize;
+    // SAFETY: the kernel reads one word, which lives on this stack frame.
+    let _ = unsafe {
+        call(
+            libc::SYS_rt_sigprocmask,
+            [libc::SIG_UNBLOCK as usize, place, 0, 8, 0, 0],
+        )
+    };
 }
 
 /// pread(2) of a file into memory given as address and length.

@@ -53,6 +53,25 @@ impl Ring<'_> {
         Ok(wanted - to.left())
     }
 
+    /// The same unless `refuse`, asked after the tail was looked at, forbids it: None then, and
+    /// nothing is taken.
+    #[inline]
+    pub fn pop_unless(
+        &self,
+        to: &mut Pieces,
+        refuse: impl FnOnce() -> bool,
+    ) -> Result<Option<usize>, Broken> {
+        let start = self.start();
+        let before = to.clone();
+        let place = self.walk(start, before.left(), |chunk| self.copy_out(chunk, to))?;
+        if refuse() {
+            *to = before;
+            return Ok(None);
+        }
+        self.commit(start, place);
+        Ok(Some(before.left() - to.left()))
+    }
+
     /// Copies out and keeps, beginning `skip` bytes after the first.
     #[inline]
     pub fn peek(&self, to: &mut Pieces, skip: usize) -> Result<usize, Broken> {

@@ -11,6 +11,11 @@ use std::rc::{Rc, Weak};
 use loom::cell::UnsafeCell;
 pub use loom::sync::atomic::{fence, Ordering};
 
+/// See `src/atomic.rs`.
+pub fn any_set(bells: &[AtomicU8]) -> bool {
+    bells.iter().any(|bell| bell.load(Ordering::Relaxed) != 0)
+}
+
 /// Loom knows no fence that one thread makes another pass; both sides pass one here, which is what
 /// the pair of `src/barrier.rs` amounts to wherever the sleeper's comes between.
 pub fn light(_fenced: bool) {

@@ -6,6 +6,10 @@ use crate::atomic::{AtomicU32, AtomicU64, AtomicU8};
 pub const SLOTS_MAX: usize = 4;
 /// Bells of a group.
 pub const BELL_GROUP: usize = 2;
+/// The other group has a summary.
+pub const DIRECT_GROUPS: usize = 1;
+/// As loom has no such load, a group's.
+pub const BELLS_TOGETHER: usize = 2;
 /// As in the real one.
 pub const QUEUED: u32 = 1 << 31;
 

@@ -1,0 +1,207 @@
+//! What a hostile peer may do, as bytes: the fuzz targets and the ordinary tests play the same
+//! scripts.
+
+use bypass_shm::accept_queue;
+use bypass_shm::doorbell::{ring_lane, Sleeper};
+use bypass_shm::layout::{rings_at, LANES_AT, QUEUE_AT, SLOTS_AT};
+use bypass_shm::link::{self, Message, Owned};
+use bypass_shm::memory::Mapping;
+use bypass_shm::ring::{Pieces, Ring};
+use bypass_shm::segment::Segment;
+use bypass_shm::sys;
+use bypass_shm::waker::Name;
+
+/// Small, so that a script reaches all of it.
+const SLOTS: usize = 4;
+const RING_BYTES: usize = 4096;
+/// Bytes of one step of a script.
+const STEP: usize = 12;
+
+/// A segment with the view that its other side has.
+pub struct Shared {
+    pub victim: Segment,
+    peer: Mapping,
+}
+
+impl Shared {
+    pub fn new() -> Self {
+        let victim = Segment::create(7, SLOTS, RING_BYTES).expect("memory");
+        let passed = sys::dup(victim.fd()).expect("a descriptor") as i32;
+        let peer = Mapping::adopt(passed).expect("sealed memory");
+        let content = Mapping::of_bytes(c"lent", &[5; 3000]).expect("memory");
+        let content = sys::dup(content.fd()).expect("a descriptor") as i32;
+        victim.borrow(0, 0, 1, content).expect("sealed memory");
+        Self { victim, peer }
+    }
+
+    /// The peer writes a word anywhere in the memory, most often where the cursors are.
+    pub fn scribble(&self, region: u8, place: u32, value: u64) {
+        let (start, length) = match region % 8 {
+            0 => (0, 4096),
+            1 => (QUEUE_AT, 512),
+            2 => (LANES_AT, 512),
+            3 => (0, self.peer.len()),
+            _ => (SLOTS_AT, rings_at(SLOTS) - SLOTS_AT),
+        };
+        let at = (start + place as usize % length) & !7;
+        let word = self.peer.bytes_at(at, 8).cast::<u64>();
+        // SAFETY: the word lies in the mapping; nobody relies on what the peer has written.
+        unsafe { word.write_volatile(value) };
+    }
+}
+
+/// A count of bytes that a call of the victim may say it has moved.
+fn check(result: Result<usize, bypass_shm::ring::Broken>, most: usize) {
+    assert!(result.is_err() || result.is_ok_and(|count| count <= most));
+}
+
+/// One thing that a victim does with connection `slot`.
+pub fn act(segment: &Segment, what: u8, slot: usize, size: usize) {
+    let mut buffer = vec![0u8; size.min(10_000)];
+    let most = buffer.len();
+    let piece = [libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: most,
+    }];
+    // SAFETY: the buffer is readable and writable.
+    let mut pieces = unsafe { Pieces::new(&piece) }.expect("fits");
+    let ring: Ring = segment.ring(slot, 1);
+    match what % 12 {
+        0 => check(segment.ring(slot, 0).push(&mut pieces), RING_BYTES),
+        1 => check(ring.pop(&mut pieces), most),
+        2 => check(ring.peek(&mut pieces, size % 5000), most),
+        3 => {
+            let hole = segment.ring(slot, 0).hole(size);
+            assert!(hole.is_err() || hole.is_ok_and(|(_, length)| length <= RING_BYTES));
+        }
+        4 => ring.discard(size),
+        5 => {
+            let _ = (ring.available(size), ring.lent_bytes());
+        }
+        6 => {
+            let _ = ring.is_space_wanted(size, size % 2 == 0);
+        }
+        7 => act_on_lanes(segment, slot),
+        8 => {
+            if let Ok(Some(taken)) = accept_queue::take(segment, size % 30) {
+                assert!(taken < SLOTS);
+            }
+        }
+        9 => {
+            let names = &segment.slot(slot).names;
+            let _ = (names.of[0].load(), names.of[1].load());
+        }
+        10 => act_on_places(segment, size),
+        _ => {
+            let _ = segment
+                .ring(slot, 0)
+                .lend(size as u32, size as u32, size as u32);
+        }
+    }
+}
+
+fn act_on_lanes(segment: &Segment, slot: usize) {
+    let mut seen = 0;
+    let slots = segment.slots_used();
+    segment.lane(0, 0).drain(slots, |_| seen += 1);
+    assert!(seen <= bypass_shm::layout::SLOTS_MAX);
+    ring_lane(&segment.slot(slot).meta.lane[1], |index| {
+        let _ = segment.lane(1, index).ring(slot, false);
+    });
+    let _ = segment.lane(0, 0).is_ringing(slots);
+    let _ = Sleeper::take(&segment.slot(slot).meta.sleeper_read[1])
+        .map(|sleeper| segment.process(1, sleeper.process as usize));
+}
+
+fn act_on_places(segment: &Segment, size: usize) {
+    if let Some(lane) = segment.claim_lane(0, 7, 3) {
+        segment.lane(0, lane).free();
+    }
+    if let Some(index) = segment.enter(0, 9) {
+        segment.leave(0, index);
+    }
+    segment.leave(1, size);
+    segment.release(size);
+    let _ = segment.is_borrowed(size, 0, size as u32);
+    let _ = segment.number_for_loan(0);
+}
+
+/// Steps of victim and peer in turn, as the bytes say.
+pub fn play(bytes: &[u8]) {
+    let shared = Shared::new();
+    for step in bytes.chunks_exact(STEP) {
+        let [who, what, ..] = *step else { return };
+        let place = u32::from_le_bytes([step[2], step[3], 0, 0]);
+        let value = u64::from_le_bytes(step[4..12].try_into().unwrap_or_default());
+        if who & 1 == 0 {
+            shared.scribble(what, place, value);
+        } else {
+            act(&shared.victim, what, place as usize, value as usize % 9000);
+        }
+    }
+}
+
+/// What arrives at a door: any bytes, any descriptor. The first byte chooses the descriptor.
+pub fn greet(bytes: &[u8]) {
+    let Some((kind, words)) = bytes.split_first() else {
+        return;
+    };
+    let name = Name::of_process(sys::random());
+    let door = link::open_door(&name).expect("a door");
+    let caller = link::knock(&name).expect("an open door");
+    let inside = link::answer(door.0).expect("somebody knocked");
+    let passed = descriptor(*kind, words);
+    let message = Message::Greet {
+        version: 1,
+        client: 2,
+    };
+    if words.is_empty() || kind & 1 == 0 {
+        let fds: &[i32] = passed
+            .as_ref()
+            .map_or(&[], |fd| core::slice::from_ref(&fd.0));
+        link::send(caller.0, message, fds).expect("sent");
+    } else {
+        sys::write(caller.0, &words[..words.len().min(4000)]).expect("sent");
+    }
+    if let Ok((_, fds)) = link::receive(inside.0) {
+        for fd in fds {
+            let _ = Segment::adopt(fd.into_raw());
+        }
+    }
+}
+
+/// Something that is not, or only nearly, a segment; the words are its first bytes.
+fn descriptor(kind: u8, words: &[u8]) -> Option<Owned> {
+    let file = || -> Option<Owned> {
+        let fd = Owned(sys::memfd_create(c"hostile").ok()?);
+        sys::write(fd.0, words).ok()?;
+        Some(fd)
+    };
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    match kind >> 1 & 7 {
+        0 => None,
+        1 => Some(Owned(sys::open(c"/dev/null", libc::O_RDWR).ok()?)),
+        2 => Some(Owned(sys::open(c"/proc/self", libc::O_RDONLY).ok()?)),
+        3 => file(),
+        4 => {
+            let fd = file()?;
+            let _ = sys::fcntl(fd.0, libc::F_ADD_SEALS, seals as usize);
+            Some(fd)
+        }
+        5 => {
+            // Sealed against every write as well: it cannot be mapped writable.
+            let fd = file()?;
+            let all = (seals | libc::F_SEAL_WRITE) as usize;
+            let _ = sys::fcntl(fd.0, libc::F_ADD_SEALS, all);
+            Some(fd)
+        }
+        6 => Some(Owned(sys::eventfd(0, libc::EFD_CLOEXEC).ok()? as i32)),
+        _ => {
+            // A true one, whose header is then overwritten.
+            let segment = Segment::create(1, SLOTS, RING_BYTES).ok()?;
+            let fd = Owned(sys::dup(segment.fd()).ok()? as i32);
+            sys::write(fd.0, &words[..words.len().min(256)]).ok()?;
+            Some(fd)
+        }
+    }
+}
