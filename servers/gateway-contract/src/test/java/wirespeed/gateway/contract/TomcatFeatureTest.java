@@ -2,7 +2,6 @@
 package wirespeed.gateway.contract;
 
 import java.util.Map;
-import org.junit.jupiter.api.Disabled;
 import wirespeed.gateway.runtime.Launcher;
 import wirespeed.gateway.tomcat.Main;
 
@@ -15,15 +14,5 @@ class TomcatFeatureTest extends FeatureContract {
     @Override
     Map<String, Object> options() {
         return Map.of("tomcat.threads", "platform", "tomcat.max-keep-alive-requests", "-1");
-    }
-
-    @Override
-    @Disabled("Tomcat closes a connection after a 503, on which this story goes on")
-    void the_admin_port_shows_and_changes() {
-    }
-
-    @Override
-    @Disabled("Tomcat closes a connection after a 503, on which this story goes on")
-    void active_checks_take_an_address_out_and_bring_it_back() {
     }
 }

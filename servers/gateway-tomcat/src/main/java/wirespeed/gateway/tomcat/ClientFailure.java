@@ -47,6 +47,9 @@ final class ClientFailure extends IOException {
             if (cause instanceof SocketTimeoutException) {
                 return new ClientFailure(408, "request body did not arrive in time", failed);
             }
+            if (cause instanceof Refused refused) {
+                return new ClientFailure(refused.status(), refused.getMessage(), failed);
+            }
             if (cause instanceof BadRequestException) {
                 return new ClientFailure(400, "request body is malformed", failed);
             }

@@ -1,4 +1,4 @@
-// Makes the request that filters see out of the one that Tomcat has parsed.
+// The request that filters see: as the strict reader took it, or made from Tomcat's.
 package wirespeed.gateway.tomcat;
 
 import java.util.Enumeration;
@@ -9,7 +9,7 @@ import wirespeed.gateway.core.Limits;
 import wirespeed.gateway.core.Refusal;
 
 /**
- * Tomcat's values are written as a head again and read by gateway-core: what Tomcat was lenient
+ * In HTTP/1 the strict reader has it. Otherwise Tomcat's values are written as a head again and read by gateway-core: what Tomcat was lenient
  * about has become harmless or is refused by the same rules as in the other carrier.
  */
 final class RequestReader {
@@ -17,6 +17,18 @@ final class RequestReader {
     }
 
     static wirespeed.gateway.core.Request read(Request from, Limits limits, HeadSink sink) {
+        StrictReader reader = (StrictReader) from.getCoyoteRequest().getNote(Http11.READER);
+        wirespeed.gateway.core.Request request = reader == null ? made(from, limits, sink)
+                : reader.request();
+        request.clientAddress(from.getRemoteAddr());
+        if (from.isSecure()) {
+            request.scheme("https");
+        }
+        return request;
+    }
+
+    private static wirespeed.gateway.core.Request made(Request from, Limits limits,
+            HeadSink sink) {
         sink.clear();
         sink.put(from.getMethod()).put(' ').put(target(from)).put(' ').put(from.getProtocol())
                 .crlf();
@@ -33,12 +45,7 @@ final class RequestReader {
         if (end != sink.length()) {
             throw new Refusal(400, "a header field holds a line break");
         }
-        wirespeed.gateway.core.Request request = HeadCheck.request(sink.array(), 0, end, limits);
-        request.clientAddress(from.getRemoteAddr());
-        if (from.isSecure()) {
-            request.scheme("https");
-        }
-        return request;
+        return HeadCheck.request(sink.array(), 0, end, limits);
     }
 
     private static String target(Request from) {

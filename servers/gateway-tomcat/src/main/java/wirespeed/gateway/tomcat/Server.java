@@ -51,7 +51,8 @@ public final class Server implements Launcher.Carrier {
                     + VIRTUAL_SINCE + " or newer; this is Java " + version);
         }
         plant = Plant.of(gateway);
-        http = new Http11(plant.meters());
+        http = new Http11(plant.meters(), new StrictChannel.Factory(
+                () -> gateway.snapshot().limits(), gateway.options("timeouts").millis("head")));
     }
 
     @Override
@@ -101,9 +102,10 @@ public final class Server implements Launcher.Carrier {
         http.setTcpNoDelay(true);
         http.setUseKeepAliveResponseHeader(false);
         http.setContinueResponseTiming("onRead");
-        http.setMaxHttpRequestHeaderSize((int) limits.bytes("head"));
+        // The strict reader refuses first.
+        http.setMaxHttpRequestHeaderSize((int) limits.bytes("head") + 1024);
         http.setMaxHttpResponseHeaderSize((int) limits.bytes("head") + 4096);
-        http.setMaxHeaderCount(limits.count("fields"));
+        http.setMaxHeaderCount(limits.count("fields") + 1);
         http.setMaxSwallowSize(SWALLOWED_BYTES_MAX);
         // What the gateway's own rules allow in a target.
         http.setRelaxedPathChars("\"<>[]^`{|}");

@@ -1,0 +1,81 @@
+// The suite on gateway-tomcat with virtual threads: a program, because they need a newer Java.
+package wirespeed.gateway.contract;
+
+import static org.junit.platform.engine.discovery.DiscoverySelectors.selectClass;
+
+import java.util.Map;
+import java.util.stream.Stream;
+import org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder;
+import org.junit.platform.launcher.core.LauncherFactory;
+import org.junit.platform.launcher.listeners.SummaryGeneratingListener;
+import wirespeed.gateway.runtime.Launcher;
+import wirespeed.gateway.tomcat.Main;
+
+/** Ends with 0 when every test passed; each one that did not is a line on standard output. */
+final class OnVirtualThreads {
+    private static final Map<String, Object> OPTIONS = Map.of("tomcat.threads", "virtual",
+            "tomcat.max-keep-alive-requests", "-1");
+
+    private OnVirtualThreads() {
+    }
+
+    public static void main(String[] none) {
+        SummaryGeneratingListener heard = new SummaryGeneratingListener();
+        LauncherFactory.create().execute(LauncherDiscoveryRequestBuilder.request().selectors(
+                Stream.of(Exchanges.class, Features.class, WebSockets.class, Corpus.class)
+                        .map(suite -> selectClass(suite)).toList()).build(), heard);
+        heard.getSummary().getFailures().forEach(failure -> System.out.println(
+                failure.getTestIdentifier().getDisplayName() + ": " + failure.getException()));
+        long passed = heard.getSummary().getTestsSucceededCount();
+        System.out.println(passed + " passed");
+        System.exit(heard.getSummary().getTotalFailureCount() == 0 && passed > 0 ? 0 : 1);
+    }
+
+    static final class Exchanges extends GatewayContract {
+        @Override
+        Launcher.Factory factory() {
+            return Main::carrier;
+        }
+
+        @Override
+        Map<String, Object> options() {
+            return OPTIONS;
+        }
+    }
+
+    static final class Features extends FeatureContract {
+        @Override
+        Launcher.Factory factory() {
+            return Main::carrier;
+        }
+
+        @Override
+        Map<String, Object> options() {
+            return OPTIONS;
+        }
+    }
+
+    static final class WebSockets extends WebSocketContract {
+        @Override
+        Launcher.Factory factory() {
+            return Main::carrier;
+        }
+
+        @Override
+        Map<String, Object> options() {
+            return OPTIONS;
+        }
+    }
+
+    static final class Corpus extends CorpusContract {
+        @Override
+        Launcher.Factory factory() {
+            return Main::carrier;
+        }
+
+        @Override
+        Map<String, Object> options() {
+            return OPTIONS;
+        }
+    }
+}

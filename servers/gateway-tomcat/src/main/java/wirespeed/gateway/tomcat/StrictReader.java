@@ -1,0 +1,258 @@
+// Hands Tomcat only bytes that the strict checks have passed: whole heads, bodies by their framing.
+package wirespeed.gateway.tomcat;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.function.Supplier;
+import wirespeed.gateway.core.HeadCheck;
+import wirespeed.gateway.core.Limits;
+import wirespeed.gateway.core.Refusal;
+import wirespeed.gateway.core.Request;
+
+/**
+ * What one connection receives, between its socket and Tomcat's parser, which repairs what it
+ * reads: folded lines, bare LF, a length beside a coding. Here the bytes are seen as they came. The
+ * servlet asks this reader, and not Tomcat, what was requested ({@link #request}); a head that is
+ * refused reaches Tomcat as a small one that is not, so that the servlet can answer it.
+ */
+final class StrictReader {
+    /** Where bytes come from; 0 when there are none now, -1 at the end. */
+    interface Source {
+        int read(ByteBuffer into) throws IOException;
+    }
+
+    /** Told how long the rest of a head may take. */
+    interface Clock {
+        void readTimeout(long millis);
+    }
+
+    private enum State { HEAD, LENGTH, CHUNKED, REFUSED, RAW }
+
+    private static final int RECEIVED_BYTES_LEAST = 2048;
+    private static final ByteBuffer NOTHING = ByteBuffer.allocate(0);
+    /** What Tomcat reads in place of a head that is refused. */
+    private static final String IN_PLACE = "GET / HTTP/1.1\r\nHost: refused\r\n"
+            + "Connection: close\r\n\r\n";
+
+    private final Source socket;
+    private final Supplier<Limits> limitsNow;
+    private final long headNanos;
+    private final ChunkReader chunks = new ChunkReader();
+    private State state = State.HEAD;
+    private Limits limits;
+    private byte[] received = new byte[0];
+    private int from;
+    private int to;
+    private int scanned;
+    private long began;
+    private long left;
+    private ByteBuffer passed = NOTHING;
+    private Request request;
+    private Refusal refusal;
+
+    StrictReader(Source socket, Supplier<Limits> limits, long headMillis) {
+        this.socket = socket;
+        this.limitsNow = limits;
+        this.headNanos = headMillis * 1_000_000;
+    }
+
+    /** For the next connection of a channel that Tomcat uses again. */
+    void reset() {
+        state = State.HEAD;
+        received = new byte[0];
+        from = to = 0;
+        passed = NOTHING;
+        request = null;
+        refusal = null;
+        beginHead();
+    }
+
+    /** The request whose head Tomcat has just read, or its refusal. */
+    Request request() {
+        if (refusal != null) {
+            throw refusal;
+        }
+        return request;
+    }
+
+    /** From now on bytes are no HTTP/1: the protocol was switched. */
+    void raw() {
+        state = State.RAW;
+    }
+
+    /** Whether a head has begun that took longer than it may. */
+    boolean isLate() {
+        return state == State.HEAD && began != 0 && System.nanoTime() - began >= headNanos;
+    }
+
+    boolean hasRefused() {
+        return state == State.REFUSED;
+    }
+
+    /** As a channel's read; nothing is delivered of a head that is not complete. */
+    int read(ByteBuffer into, Clock clock) throws IOException {
+        if (passed.hasRemaining()) {
+            return pass(into);
+        }
+        return switch (state) {
+            case HEAD -> head(into, clock);
+            case LENGTH -> length(into);
+            case CHUNKED -> chunked(into);
+            case REFUSED -> -1;
+            case RAW -> piece(into, Integer.MAX_VALUE);
+        };
+    }
+
+    private int pass(ByteBuffer into) {
+        int count = Math.min(into.remaining(), passed.remaining());
+        into.put(into.position(), passed, passed.position(), count);
+        into.position(into.position() + count);
+        passed.position(passed.position() + count);
+        return count;
+    }
+
+    private int head(ByteBuffer into, Clock clock) throws IOException {
+        try {
+            while (true) {
+                if (to > from && isHeadComplete()) {
+                    return pass(into);
+                }
+                int count = fill();
+                if (count <= 0) {
+                    if (began != 0) {
+                        clock.readTimeout(Math.max(1, (began + headNanos - System.nanoTime())
+                                / 1_000_000));
+                    }
+                    return count;
+                }
+            }
+        } catch (Refusal refused) {
+            refusal = refused;
+            state = State.REFUSED;
+            passed = ByteBuffer.wrap(IN_PLACE.getBytes(StandardCharsets.US_ASCII));
+            return pass(into);
+        }
+    }
+
+    private boolean isHeadComplete() {
+        if (began == 0) {
+            began = System.nanoTime();
+            limits = limitsNow.get();
+        }
+        int end = HeadCheck.end(received, from, to, scanned, limits);
+        scanned = to - from;
+        if (end < 0) {
+            if (isLate()) {
+                throw new Refusal(408, "request head did not arrive in time");
+            }
+            return false;
+        }
+        request = HeadCheck.request(received, from, end, limits);
+        passed = forTomcat(end);
+        from = end;
+        beginHead();
+        if (request.framing().isChunked()) {
+            state = State.CHUNKED;
+            chunks.begin();
+        } else if (!request.framing().isEmpty()) {
+            state = State.LENGTH;
+            left = request.framing().length();
+        }
+        return true;
+    }
+
+    /** The head as it came; a target in asterisk or absolute form Tomcat would answer itself. */
+    private ByteBuffer forTomcat(int end) {
+        String target = request.target();
+        if (target.charAt(0) == '/') {
+            return ByteBuffer.wrap(received, from, end - from);
+        }
+        int afterTarget = from + request.method().length() + 1 + target.length();
+        byte[] begin = (request.method() + " /").getBytes(StandardCharsets.US_ASCII);
+        ByteBuffer head = ByteBuffer.allocate(begin.length + end - afterTarget);
+        return head.put(begin).put(received, afterTarget, end - afterTarget).flip();
+    }
+
+    private void beginHead() {
+        scanned = 0;
+        began = 0;
+    }
+
+    private int length(ByteBuffer into) throws IOException {
+        int count = piece(into, left);
+        left -= Math.max(0, count);
+        if (left == 0) {
+            state = State.HEAD;
+        }
+        return count;
+    }
+
+    private int chunked(ByteBuffer into) throws IOException {
+        try {
+            while (true) {
+                if (chunks.data() > 0) {
+                    int count = piece(into, chunks.data());
+                    chunks.took(Math.max(0, count));
+                    return count;
+                }
+                int end = to > from ? chunks.line(received, from, to) : -1;
+                if (end >= 0) {
+                    passed = ByteBuffer.wrap(received, from, end - from);
+                    from = end;
+                    state = chunks.isOver() ? State.HEAD : State.CHUNKED;
+                    return pass(into);
+                }
+                int count = fill();
+                if (count <= 0) {
+                    return count;
+                }
+            }
+        } catch (Refusal refused) {
+            state = State.REFUSED;
+            throw new Refused(refused);
+        }
+    }
+
+    /** At most {@code most} bytes, first of those that came with a head or a chunk's line. */
+    private int piece(ByteBuffer into, long most) throws IOException {
+        int room = (int) Math.min(into.remaining(), most);
+        if (to > from) {
+            int count = Math.min(room, to - from);
+            into.put(received, from, count);
+            from += count;
+            return count;
+        }
+        int limit = into.limit();
+        into.limit(into.position() + room);
+        try {
+            return socket.read(into);
+        } finally {
+            into.limit(limit);
+        }
+    }
+
+    private int fill() throws IOException {
+        if (from == to) {
+            from = to = 0;
+        } else if (to == received.length && from > 0) {
+            System.arraycopy(received, from, received, 0, to - from);
+            to -= from;
+            from = 0;
+        }
+        if (to == received.length) {
+            // Bounded: a head or a line that is longer than its limit has been refused before.
+            received = Arrays.copyOf(received, Math.max(RECEIVED_BYTES_LEAST, 2 * to));
+        }
+        int count = socket.read(ByteBuffer.wrap(received, to, received.length - to));
+        to += Math.max(0, count);
+        return count;
+    }
+
+    /** What the client reads when its head was late and Tomcat closes without a word. */
+    static ByteBuffer late() {
+        return ByteBuffer.wrap(("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n"
+                + "Connection: close\r\n\r\n").getBytes(StandardCharsets.US_ASCII));
+    }
+}
