@@ -9,6 +9,7 @@ import io.netty.channel.epoll.EpollSocketChannel;
 import io.netty.channel.unix.Socket;
 import io.netty.util.concurrent.FastThreadLocal;
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import wirespeed.gateway.core.HeadSink;
 
 /**
@@ -145,9 +146,7 @@ final class OutBuffer {
             return;
         }
         try {
-            int sent = socket.sendAddress(open.memoryAddress(), open.readerIndex(),
-                    open.writerIndex());
-            open.skipBytes(sent);
+            open.skipBytes(sendOpen());
         } catch (IOException gone) {
             // Written again through the queue, the same error closes the connection there.
             return;
@@ -155,6 +154,16 @@ final class OutBuffer {
         if (!open.isReadable()) {
             discard();
         }
+    }
+
+    /** A Java without Unsafe knows buffers, not their addresses. */
+    private int sendOpen() throws IOException {
+        if (open.hasMemoryAddress()) {
+            return socket.sendAddress(open.memoryAddress(), open.readerIndex(),
+                    open.writerIndex());
+        }
+        ByteBuffer bytes = open.internalNioBuffer(open.readerIndex(), open.readableBytes());
+        return socket.send(bytes, bytes.position(), bytes.limit());
     }
 
     /** Whether more may be written before what was written has left. */

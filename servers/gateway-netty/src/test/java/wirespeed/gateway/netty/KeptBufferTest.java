@@ -1,0 +1,49 @@
+// Memory that is used again only when nobody else looks at it.
+package wirespeed.gateway.netty;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
+import static org.junit.jupiter.api.Assertions.assertSame;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.PooledByteBufAllocator;
+import java.nio.charset.StandardCharsets;
+import org.junit.jupiter.api.Test;
+
+class KeptBufferTest {
+    private final KeptBuffer kept = new KeptBuffer(64);
+
+    private ByteBuf take() {
+        return kept.take(() -> PooledByteBufAllocator.DEFAULT);
+    }
+
+    @Test
+    void a_released_buffer_comes_again_and_is_empty() {
+        ByteBuf first = take();
+        first.writeInt(7);
+        first.release();
+        ByteBuf second = take();
+        assertSame(first, second);
+        assertEquals(0, second.readableBytes());
+        second.release();
+        kept.release();
+        assertEquals(0, second.refCnt());
+    }
+
+    @Test
+    void a_slice_that_somebody_keeps_is_never_overwritten() {
+        ByteBuf first = take();
+        first.writeCharSequence("kept by a slow socket", StandardCharsets.US_ASCII);
+        ByteBuf slice = first.readRetainedSlice(first.readableBytes());
+        first.release();
+        ByteBuf second = take();
+        assertNotSame(first, second);
+        second.writeCharSequence("something else altogether", StandardCharsets.US_ASCII);
+        assertEquals("kept by a slow socket", slice.toString(StandardCharsets.US_ASCII));
+        slice.release();
+        assertEquals(0, first.refCnt());
+        second.release();
+        kept.release();
+        assertEquals(0, second.refCnt());
+    }
+}
