@@ -1,0 +1,283 @@
+//! A process that listens, and neighbours that mean no good: they say nothing, send garbage, pass
+//! memory that they go on writing, take names, use up descriptors, or are another user. Whoever is
+//! honest must be served all the while.
+
+#[path = "hostile/program.rs"]
+mod program;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bypass_shm::layout::{LANES_AT, QUEUED, SLOTS_AT};
+use bypass_shm::link::{self, Message, Owned, VERSION};
+use bypass_shm::memory::Mapping;
+use bypass_shm::segment::Segment;
+use bypass_shm::sys;
+use bypass_shm::waker::Name;
+use bypass_stack::table::{self, Kind};
+use bypass_stack::{descriptors, handover, stream, Outcome};
+
+use program::{accept_within, close, dial, is_accelerated, read, write, Listening};
+
+/// Far more than anything here takes, also on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(50);
+
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+/// One connection, bytes both ways, and its end.
+fn serve_honestly(listening: &Listening) {
+    let client = dial(listening.port);
+    assert!(is_accelerated(client), "an honest client is accelerated");
+    let server = accept_within(listening.fd, PATIENCE).expect("a connection");
+    assert_eq!(write(client, b"ping"), Outcome::Done(4));
+    assert_eq!(read(server, 10), Ok(b"ping".to_vec()));
+    assert_eq!(write(server, b"pong!"), Outcome::Done(5));
+    assert_eq!(read(client, 10), Ok(b"pong!".to_vec()));
+    close(client);
+    assert_eq!(read(server, 10), Ok(Vec::new()));
+    close(server);
+}
+
+#[test]
+fn callers_who_say_nothing_are_a_few_at_a_time() {
+    const SILENT: usize = 300;
+    let listening = Listening::open();
+    serve_honestly(&listening);
+    let silent: Vec<Owned> = (0..SILENT)
+        .map(|_| link::knock(&Name::of_listener(listening.inode)).expect("an open door"))
+        .collect();
+    let since = Instant::now();
+    let dismissed = || {
+        let is_over = |link: &&Owned| link::receive(link.0).err() == Some(libc::EPIPE);
+        silent.iter().filter(is_over).count()
+    };
+    while dismissed() < SILENT - 100 {
+        assert!(since.elapsed() < PATIENCE, "{} were dismissed", dismissed());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    serve_honestly(&listening);
+    listening.close();
+}
+
+#[test]
+fn garbage_at_the_doors_is_dismissed() {
+    let listening = Listening::open();
+    serve_honestly(&listening);
+    let own = Name::of_process(bypass_stack::process::number());
+    let mut dice = Dice(5);
+    for _ in 0..400 {
+        let name = Name::of_listener(listening.inode);
+        let Ok(link) = link::knock(if dice.next() % 2 == 0 { &own } else { &name }) else {
+            continue;
+        };
+        let words: Vec<u8> = (0..6)
+            .flat_map(|at| {
+                match (at, dice.next() % 3) {
+                    (0, _) => dice.next() % 12,
+                    (_, 0) => listening.inode,
+                    (_, 1) => dice.next() % 70,
+                    _ => dice.next(),
+                }
+                .to_ne_bytes()
+            })
+            .collect();
+        let _ = sys::write(link.0, &words);
+        let junk = Owned(sys::memfd_create(c"junk").expect("memory"));
+        let greet = Message::Greet {
+            version: VERSION,
+            client: dice.next(),
+        };
+        let _ = link::send(link.0, greet, &[junk.0]);
+    }
+    serve_honestly(&listening);
+    listening.close();
+}
+
+/// A client that shares a true segment and then writes all over it. The server's calls must return,
+/// and its other connections must not notice.
+#[test]
+fn a_client_that_writes_all_over_its_segment_harms_only_itself() {
+    const CONNECTIONS: usize = 400;
+    let listening = Listening::open();
+    serve_honestly(&listening);
+    let segment = Segment::create(1, 64, 4096).expect("memory");
+    let number = sys::random();
+    let _door = link::open_door(&Name::of_process(number)).expect("a door");
+    let index = segment.enter(0, number).expect("a place");
+    let link = greet(&listening, &segment);
+    let peer =
+        Mapping::adopt(sys::dup(segment.fd()).expect("a descriptor") as i32).expect("sealed");
+    let (is_over, accepted) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| scribble(&peer, &segment, index, &is_over));
+        let since = Instant::now();
+        let mut open = Vec::new();
+        program::never_wait(true);
+        while accepted.load(Ordering::Relaxed) < CONNECTIONS && since.elapsed() < PATIENCE / 5 {
+            if let Some(fd) = accept_within(listening.fd, Duration::from_millis(20)) {
+                accepted.fetch_add(1, Ordering::Relaxed);
+                open.push(fd);
+            }
+            for fd in &open {
+                let _ = (read(*fd, 3000), write(*fd, &[7; 2000]));
+                let _ = stream::shutdown(*fd, libc::SHUT_WR);
+            }
+            if open.len() > 8 {
+                open.drain(..).for_each(close);
+            }
+        }
+        program::never_wait(false);
+        is_over.store(true, Ordering::Relaxed);
+        assert!(accepted.load(Ordering::Relaxed) > 0, "nothing was accepted");
+        open.into_iter().for_each(close);
+    });
+    drop(link);
+    serve_honestly(&listening);
+    listening.close();
+}
+
+fn greet(listening: &Listening, segment: &Segment) -> Owned {
+    let link = link::knock(&Name::of_listener(listening.inode)).expect("an open door");
+    let greet = Message::Greet {
+        version: VERSION,
+        client: segment.client(),
+    };
+    link::send(link.0, greet, &[segment.fd()]).expect("sent");
+    let answer = link::receive_within(link.0, PATIENCE.as_millis() as u64).expect("an answer");
+    assert!(
+        matches!(answer.0, Message::Welcome { .. }),
+        "{:?}",
+        answer.0
+    );
+    link
+}
+
+/// Connections are offered, and words of the cursors, ends, places and bells are overwritten.
+fn scribble(peer: &Mapping, segment: &Segment, index: usize, is_over: &AtomicBool) {
+    let mut dice = Dice(77);
+    while !is_over.load(Ordering::Relaxed) {
+        let slot = dice.next() as usize % 64;
+        let meta = &segment.slot(slot).meta;
+        meta.holders[0].store(1 << index, Ordering::SeqCst);
+        meta.holders[1].store(QUEUED, Ordering::SeqCst);
+        let _ = segment.queue().push(slot);
+        for _ in 0..50 {
+            let (start, length) = match dice.next() % 10 {
+                // Not the queue: its end would be the end of the test.
+                0 => (LANES_AT, 512),
+                _ => (SLOTS_AT, 64 * 1280),
+            };
+            let at = (start + dice.next() as usize % length) & !7;
+            let value = match dice.next() % 4 {
+                0 => dice.next(),
+                1 => 0,
+                _ => dice.next() % 5000,
+            };
+            let word = peer.bytes_at(at, 8).cast::<u64>();
+            program::write_word(word, value);
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_client_that_dies_after_greeting_leaves_nothing() {
+    let listening = Listening::open();
+    let segment = Segment::create(1, 64, 4096).expect("memory");
+    // A number under which nobody answers: it has died before it could be watched.
+    segment.enter(0, sys::random()).expect("a place");
+    drop(greet(&listening, &segment));
+    let name = format!("{:?}", segment.id());
+    let since = Instant::now();
+    while bypass_stack::peer::find(segment.id(), 1).is_some() {
+        assert!(since.elapsed() < PATIENCE, "segment {name} is kept");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    serve_honestly(&listening);
+    listening.close();
+}
+
+#[test]
+fn a_door_where_nobody_answers_leaves_the_connection_to_the_kernel() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&listener);
+    let inode = sys::fstat(fd).expect("open").st_ino;
+    let door = link::open_door(&Name::of_listener(inode)).expect("a free name");
+    let client = dial(port);
+    assert!(!is_accelerated(client));
+    program::close_any(client);
+    drop(door);
+}
+
+#[test]
+fn only_the_listening_socket_itself_is_proof() {
+    let listening = Listening::open();
+    assert!(handover::proves(listening.fd, listening.inode));
+    assert!(!handover::proves(listening.fd, listening.inode + 1));
+    let file = Owned(sys::memfd_create(c"any").expect("memory"));
+    let inode = sys::fstat(file.0).expect("open").st_ino;
+    assert!(!handover::proves(file.0, inode), "a file of that number");
+    listening.close();
+}
+
+#[test]
+fn another_user_is_refused() {
+    const DOOR: &str = "HOSTILE_TEST_DOOR";
+    if let Ok(door) = std::env::var(DOOR) {
+        let inode = door.parse().expect("a number");
+        let link = link::knock(&Name::of_listener(inode)).expect("an open door");
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        let greet = Message::Greet {
+            version: VERSION,
+            client: 1,
+        };
+        link::send(link.0, greet, &[segment.fd()]).expect("sent");
+        let answer = link::receive_within(link.0, 20_000).expect("an answer");
+        assert!(matches!(answer.0, Message::Refuse { .. }), "{:?}", answer.0);
+        return;
+    }
+    if sys::geteuid() != Ok(0) {
+        // Only root can become somebody else.
+        return;
+    }
+    use std::os::unix::process::CommandExt;
+    let listening = Listening::open();
+    let program = std::env::current_exe().expect("this program");
+    let mut command = std::process::Command::new(program);
+    command
+        .args(["--exact", "another_user_is_refused"])
+        .env(DOOR, listening.inode.to_string());
+    // A folder that the other user may not enter says nothing about the door.
+    let Ok(result) = command.uid(65_534).gid(65_534).output() else {
+        listening.close();
+        return;
+    };
+    let said = String::from_utf8_lossy(&result.stdout).into_owned();
+    assert!(result.status.success(), "{said}");
+    listening.close();
+}
+
+#[test]
+fn the_programs_own_calls_cannot_reach_what_is_ours() {
+    let listening = Listening::open();
+    serve_honestly(&listening);
+    let hidden: Vec<i32> = (0..8192)
+        .filter(|fd| table::get(*fd).kind() == Kind::Internal)
+        .collect();
+    assert!(!hidden.is_empty());
+    for fd in hidden {
+        assert_eq!(descriptors::close(fd), Outcome::Error(libc::EBADF));
+    }
+    serve_honestly(&listening);
+    listening.close();
+}

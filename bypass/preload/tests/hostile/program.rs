@@ -1,0 +1,132 @@
+//! What a program does through the library: the calls of the hooks, as short functions.
+
+use std::time::{Duration, Instant};
+
+use bypass_shm::ring::Pieces;
+use bypass_shm::{address, sys};
+use bypass_stack::table::{self, Kind};
+use bypass_stack::{connect, descriptors, listener, stream, Outcome};
+
+/// A listening socket of this process.
+pub struct Listening {
+    pub fd: i32,
+    pub port: u16,
+    pub inode: u64,
+}
+
+fn socket(flags: i32) -> i32 {
+    match descriptors::socket(libc::AF_INET, libc::SOCK_STREAM | flags, 0) {
+        Outcome::Done(fd) => fd as i32,
+        other => panic!("no socket: {other:?}"),
+    }
+}
+
+fn loopback(port: u16) -> Vec<u8> {
+    let mut bytes = [0; 28];
+    let name = (std::net::Ipv4Addr::LOCALHOST, port).into();
+    let length = address::to_bytes(name, libc::AF_INET, &mut bytes);
+    bytes[..length].to_vec()
+}
+
+impl Listening {
+    pub fn open() -> Self {
+        let fd = socket(libc::SOCK_NONBLOCK);
+        assert_eq!(descriptors::bind(fd), Outcome::Kernel);
+        sys::bind(fd, &loopback(0)).expect("a port");
+        assert_eq!(listener::listen(fd, 256), Outcome::Done(0));
+        assert_eq!(table::get(fd).kind(), Kind::Listener);
+        let name = sys::socket_name(fd).expect("bound");
+        let port = u16::from_be_bytes([name.bytes[2], name.bytes[3]]);
+        let inode = sys::fstat(fd).expect("open").st_ino;
+        Self { fd, port, inode }
+    }
+
+    pub fn close(self) {
+        close(self.fd);
+    }
+}
+
+/// A connected socket, accelerated or not.
+pub fn dial(port: u16) -> i32 {
+    let fd = socket(0);
+    match connect::connect(fd, &loopback(port)) {
+        Outcome::Kernel => {
+            sys::connect(fd, &loopback(port)).expect("the kernel connects");
+        }
+        other => assert_eq!(other, Outcome::Done(0)),
+    }
+    fd
+}
+
+pub fn is_accelerated(fd: i32) -> bool {
+    table::get(fd).kind() == Kind::Connected
+}
+
+/// An accepted connection; None when none comes.
+pub fn accept_within(fd: i32, wait: Duration) -> Option<i32> {
+    let since = Instant::now();
+    loop {
+        match listener::accept(fd, libc::SOCK_CLOEXEC) {
+            Outcome::Done(new) => return Some(new as i32),
+            Outcome::Error(libc::EAGAIN) if since.elapsed() < wait => std::thread::yield_now(),
+            _ => return None,
+        }
+    }
+}
+
+/// Reads once, blocking for bytes unless none can come.
+pub fn read(fd: i32, limit: usize) -> Result<Vec<u8>, i32> {
+    let mut bytes = vec![0u8; limit];
+    let piece = [libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: limit,
+    }];
+    // SAFETY: the vector is writable.
+    let mut pieces = unsafe { Pieces::new(&piece) }.expect("fits");
+    match stream::read(fd, &mut pieces, WAIT.get()) {
+        Outcome::Done(count) => {
+            bytes.truncate(count as usize);
+            Ok(bytes)
+        }
+        Outcome::Error(error) => Err(error),
+        Outcome::Kernel => Err(libc::ENOSYS),
+    }
+}
+
+/// Writes once.
+pub fn write(fd: i32, bytes: &[u8]) -> Outcome {
+    let piece = [libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    }];
+    // SAFETY: the slice is readable; writing only reads it.
+    let mut pieces = unsafe { Pieces::new(&piece) }.expect("fits");
+    stream::write(fd, &mut pieces, libc::MSG_NOSIGNAL | WAIT.get())
+}
+
+thread_local! {
+    /// Flags of every read and write of a thread: MSG_DONTWAIT where a hostile peer decides.
+    static WAIT: std::cell::Cell<i32> = const { std::cell::Cell::new(0) };
+}
+
+/// From now on this thread's reads and writes do not wait.
+pub fn never_wait(is_on: bool) {
+    WAIT.set(if is_on { libc::MSG_DONTWAIT } else { 0 });
+}
+
+pub fn close(fd: i32) {
+    assert_eq!(descriptors::close(fd), Outcome::Done(0));
+}
+
+/// Closes what may be the kernel's.
+pub fn close_any(fd: i32) {
+    if descriptors::close(fd) == Outcome::Kernel {
+        let _ = sys::close(fd);
+    }
+}
+
+/// A peer writes into memory that it shares.
+pub fn write_word(at: *mut u64, value: u64) {
+    // SAFETY: the caller took the address from a living mapping.
+    unsafe { at.write_volatile(value) };
+}
