@@ -75,7 +75,9 @@ impl Lane {
     pub fn is_ringing(&self, slots: usize) -> bool {
         let groups = Self::groups(slots);
         let direct = groups.min(DIRECT_GROUPS) * BELL_GROUP;
-        self.bells[..direct].chunks_exact(BELLS_TOGETHER).any(any_set)
+        self.bells[..direct]
+            .chunks_exact(BELLS_TOGETHER)
+            .any(any_set)
             || self.summary.0[groups.min(DIRECT_GROUPS)..groups]
                 .iter()
                 .any(|group| group.load(Ordering::Relaxed) != 0)

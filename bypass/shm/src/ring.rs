@@ -11,6 +11,9 @@ use crate::layout::{ConsumerLine, Loans, ProducerLine};
 mod lending;
 pub use lending::Borrowed;
 
+/// Looks at two cursors before they count as contradicting each other.
+const LOOKS: usize = 8;
+
 /// The cursors contradict each other: the peer does not keep the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Broken;
@@ -155,7 +158,8 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Free bytes by what is known; looks at the consumer only when fewer than `wanted`.
+    /// Free bytes by what is known; looks at the consumer only when fewer than `wanted`. For the
+    /// writer, who holds its lock.
     pub fn space(&self, wanted: usize) -> Result<usize, Broken> {
         let tail = self.producer.tail.load(Ordering::Relaxed);
         let seen = self.producer.head_seen.load(Ordering::Relaxed);
@@ -208,23 +212,55 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Bytes queued by what is known; looks at the producer only when fewer than `wanted`.
+    /// Bytes that can be read, at least when fewer than `wanted` are known to be there. Anybody may
+    /// ask, also without the reader's lock: nothing is stored, because what a looker has seen may
+    /// be older than what the reader has taken meanwhile.
+    #[inline]
     pub fn available(&self, wanted: usize) -> Result<usize, Broken> {
-        let head = self.consumer.head.load(Ordering::Relaxed);
-        let seen = self.consumer.tail_seen.load(Ordering::Relaxed);
-        let available = self.used(seen, head)?;
-        if available >= wanted {
-            return Ok(available);
+        // Bounded, because a peer could move its own view of our cursor for ever.
+        for _ in 0..LOOKS {
+            let head = self.consumer.head.load(Ordering::Acquire);
+            let seen = self.consumer.tail_seen.load(Ordering::Relaxed);
+            if let Some(known) = self.used(seen, head).ok().filter(|known| *known >= wanted) {
+                return Ok(known);
+            }
+            let tail = self.producer.tail.load(Ordering::Acquire);
+            match self.used(tail, head) {
+                Ok(used) => return Ok(used.saturating_add(self.lent_bytes())),
+                // The reader has gone on between the two loads.
+                Err(Broken) if self.consumer.head.load(Ordering::Acquire) != head => {}
+                Err(broken) => return Err(broken),
+            }
         }
-        let tail = self.producer.tail.load(Ordering::Acquire);
-        self.consumer.tail_seen.store(tail, Ordering::Relaxed);
-        Ok(self.used(tail, head)?.saturating_add(self.lent_bytes()))
+        Err(Broken)
+    }
+
+    /// Whether `wanted` bytes are free; for anybody, as [`available`](Self::available). Cursors that
+    /// contradict each other look like room: the write will say what is wrong.
+    #[inline]
+    pub fn has_room(&self, wanted: usize) -> bool {
+        let tail = self.producer.tail.load(Ordering::Relaxed);
+        let is_free = |head: u64| {
+            let used = self.used(tail, head);
+            used.map_or(true, |used| self.size - used >= wanted)
+        };
+        let seen = self.producer.head_seen.load(Ordering::Relaxed);
+        (self.used(tail, seen).is_ok() && is_free(seen))
+            || is_free(self.consumer.head.load(Ordering::Acquire))
+    }
+
+    /// Bytes in the ring that the reader has not taken, as anybody sees them.
+    pub fn unread(&self) -> usize {
+        let tail = self.producer.tail.load(Ordering::Relaxed);
+        let head = self.consumer.head.load(Ordering::Acquire);
+        self.used(tail, head).unwrap_or(0)
     }
 
     /// Copies as much as fits; returns how much.
     pub fn push(&self, from: &mut Pieces) -> Result<usize, Broken> {
         let wanted = from.left().min(self.size);
-        let count = self.space(wanted)?.min(wanted);
+        // A third at least is kept known as free, so that `has_room` rarely looks itself.
+        let count = self.space(wanted.max(self.size / 3))?.min(wanted);
         let tail = self.producer.tail.load(Ordering::Relaxed);
         if count > 0 && count < from.left() {
             self.announce_want();
