@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Compares wirespeed-load with other generators: A B A B on one server, ratios of medians.
+"""Compares wirespeed-load with other generators: A B … B A on one server, ratios of medians.
 
-The server (nginx) is bound to core 0, each generator to core 1, idle states are held off. Figures
-are requests/s and, from the generator's own CPU time (rusage), requests per CPU second and user
-time per request. Tools that are not installed are left out and named.
+The server is bound to core 0, each generator to core 1, idle states are held off. Requests/s are
+made of what each tool says itself, requests and time; CPU time is rusage of the tool's process.
+A cell is CONNECTIONSxBYTES; with -close one connection per request, with -lua a static script
+(tools without scripts are left out). Against nginx the server is mostly the slower side, so
+requests/s tell little there; --server sink answers faster than any generator asks.
 
-    load/bench/compare.py --load target/release/wirespeed-load [--cell 50x0] [--rounds 5]
+    load/bench/compare.py [--cell 50x0] [--tools wrk,ab] [--rounds 5] [--bin wrk2=PATH]
 """
 
 import argparse
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -23,7 +24,9 @@ import tempfile
 import time
 from pathlib import Path
 
-CELLS = ["50x0", "1000x0", "50x1024", "1000x1024", "50x0-close"]
+import peers
+
+CELLS = ["50x0", "1000x0", "50x1024", "1000x1024", "50x0-close", "50x0-lua"]
 CONFIG = """
 worker_processes 1; daemon off; pid {folder}/pid; error_log {folder}/error.log crit;
 worker_rlimit_nofile 40000;
@@ -47,15 +50,16 @@ def free_port():
 
 
 class Server:
-    """nginx on core 0 as long as the block lasts."""
+    """nginx, or the null server of a generator, on core 0 as long as the block lasts."""
+
+    def __init__(self, sink=None):
+        self.sink = sink
 
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="wirespeed-bench-")
         self.port = free_port()
-        config = Path(self.folder, "nginx.conf")
-        config.write_text(CONFIG.format(folder=self.folder, port=self.port, body="x" * 1024))
-        nginx = shutil.which("nginx") or "/usr/sbin/nginx"
-        self.process = subprocess.Popen(["taskset", "-c", "0", nginx, "-c", str(config)])
+        self.process = subprocess.Popen(["taskset", "-c", "0", *self.command()],
+                                        stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             try:
@@ -63,7 +67,15 @@ class Server:
                 return self
             except OSError:
                 time.sleep(0.05)
-        raise SystemExit("nginx did not start")
+        raise SystemExit("the server did not start")
+
+    def command(self):
+        """The server's command line."""
+        if self.sink:
+            return [self.sink, "sink", f"127.0.0.1:{self.port}"]
+        config = Path(self.folder, "nginx.conf")
+        config.write_text(CONFIG.format(folder=self.folder, port=self.port, body="x" * 1024))
+        return [shutil.which("nginx") or "/usr/sbin/nginx", "-c", str(config)]
 
     def __exit__(self, *_):
         self.process.send_signal(signal.SIGTERM)
@@ -80,135 +92,104 @@ def hold_idle_states():
         print("idle states are not held: not root")
 
 
-def tools(arguments):
-    """Name → command of each tool that is here, for (connections, seconds, close, url)."""
-    def close_field(close):
-        return ["-H", "Connection: close"] if close else []
-
-    known = {
-        "wirespeed-load": lambda c, d, close, url:
-            [arguments.load, "-t1", f"-c{c}", f"-d{d}s", *close_field(close), url],
-        "wrk": lambda c, d, close, url:
-            ["wrk", "-t1", f"-c{c}", f"-d{d}s", *close_field(close), url],
-        "wrk2": lambda c, d, close, url:
-            ["wrk2", "-t1", f"-c{c}", f"-d{d}s", "-R10M", *close_field(close), url],
-        "h2load": lambda c, d, close, url:
-            ["h2load", "--h1", "-t1", f"-c{c}", f"-D{d}", *close_field(close), url],
-        "ab": lambda c, d, close, url:
-            ["ab", "-q", *([] if close else ["-k"]), f"-c{c}", f"-t{d}", "-n100000000", url],
-        "httperf": lambda c, d, close, url:
-            ["httperf", "--hog", "--server=127.0.0.1", f"--port={url.split(':')[2].split('/')[0]}",
-             f"--uri=/{url.rsplit('/', 1)[1]}", f"--num-conns={d * 20000}"] if close else None,
-        "oha": lambda c, d, close, url:
-            ["oha", "--no-tui", f"-c{c}", f"-z{d}s",
-             *(["--disable-keepalive"] if close else []), url],
-        "bombardier": lambda c, d, close, url:
-            ["bombardier", "-l", f"-c{c}", f"-d{d}s", *close_field(close), url],
-        "hey": lambda c, d, close, url:
-            ["hey", "-c", str(c), "-z", f"{d}s", *(["-disable-keepalive"] if close else []), url],
-        "fortio": lambda c, d, close, url:
-            ["fortio", "load", "-qps=0", f"-c={c}", f"-t={d}s",
-             *(["-keepalive=false"] if close else []), url],
-    }
-    peers = arguments.tools.split(",") if arguments.tools else list(known)
-    wanted = ["wirespeed-load", *(name for name in peers if name != "wirespeed-load")]
-    here = [name for name in wanted if name == "wirespeed-load" or shutil.which(name)]
-    absent = [name for name in wanted if name not in here]
-    if absent:
-        print("not installed:", ", ".join(absent))
-    return {name: known[name] for name in here}
-
-
-REQUESTS = [  # (pattern, what it is): requests, or requests per second
-    (r"(\d+) requests in", "count"),
-    (r"Complete requests:\s+(\d+)", "count"),
-    (r"requests: \d+ total, \d+ started, (\d+) done", "count"),
-    (r"\[200\]\s+(\d+) responses", "count"),
-    (r"2xx - (\d+)", "count"),
-    (r"Code 200 : (\d+)", "count"),
-    (r"replies (\d+) test-duration", "count"),
-]
-
-
-def measure(command):
-    """Requests, elapsed, user and system seconds of one run on core 1."""
-    environment = dict(os.environ, GOMAXPROCS="1")
-    started = time.monotonic()
+def run(path, tool, job):
+    """The figures of one run on core 1; nothing if the tool does not take part in this cell."""
+    arguments = tool.arguments(job)
+    if arguments is None:
+        return None
     process = subprocess.Popen(
-        ["taskset", "-c", "1", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, env=environment)
+        ["taskset", "-c", "1", path, *arguments], stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, env=dict(os.environ, GOMAXPROCS="1"))
     output = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = status
-    elapsed = time.monotonic() - started
-    for pattern, _ in REQUESTS:
-        found = re.search(pattern, output)
-        if found:
-            return int(found.group(1)), elapsed, usage.ru_utime, usage.ru_stime
-    print(f"cannot read the output of {command[0]}:\n{output[-500:]}", file=sys.stderr)
-    return None
+    _, process.returncode, usage = os.wait4(process.pid, 0)
+    figures = peers.read(tool, output, job.seconds)
+    if not figures or not figures[0]:
+        print(f"{path}: no figures in its output:\n{output[-500:]}", file=sys.stderr)
+        return None
+    requests, elapsed_s = figures
+    cpu_s = usage.ru_utime + usage.ru_stime
+    return {
+        "rps": requests / elapsed_s,
+        "per_cpu_s": requests / cpu_s,
+        "user_us": usage.ru_utime / requests * 1e6,
+        "cpu_us": cpu_s / requests * 1e6,
+        "busy": cpu_s / elapsed_s,
+    }
 
 
-def cell(name, commands, server, arguments):
-    """All rounds of one cell; a table of medians and ratios."""
-    shape = re.fullmatch(r"(\d+)x(\d+)(-close)?", name)
-    connections, size, close = int(shape[1]), shape[2], bool(shape[3])
-    url = f"http://127.0.0.1:{server.port}/{size}"
-    runs = {tool: [] for tool in commands}
-    for round_number in range(arguments.rounds):
-        order = list(commands)
-        if round_number % 2:
-            order.reverse()
-        for tool in order:
-            command = commands[tool](connections, arguments.seconds, close, url)
-            figures = command and measure(command)
-            if figures:
-                requests, _, user, system = figures
-                runs[tool].append({
-                    "rps": requests / arguments.seconds,
-                    "per_cpu_s": requests / (user + system),
-                    "user_us": user / requests * 1e6,
-                    "cpu_us": (user + system) / requests * 1e6,
-                })
-    table(name, runs)
-    return runs
+def measure(cell, tools, server, options):
+    """All rounds of one cell, in alternating order: tool → its runs."""
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
+        script.write(peers.SCRIPT)
+        script.flush()
+        url = f"http://127.0.0.1:{server.port}/{cell.size}"
+        job = peers.Job(cell, options.seconds, url, script.name)
+        runs = {name: [] for name in tools}
+        for number in range(options.rounds):
+            for name in list(tools) if number % 2 == 0 else reversed(list(tools)):
+                figures = run(*tools[name], job)
+                if figures:
+                    runs[name].append(figures)
+    return {name: own for name, own in runs.items() if own}
 
 
-def table(name, runs):
+def table(title, runs):
     """Prints medians, and the ratio of ours to each tool's."""
     median = {
-        tool: {key: statistics.median(run[key] for run in own) for key in own[0]}
-        for tool, own in runs.items() if own
+        name: {key: statistics.median(run[key] for run in own) for key in own[0]}
+        for name, own in runs.items()
     }
-    ours = median["wirespeed-load"]
-    print(f"\n{name}\n| tool | requests/s | requests per CPU s | user us | CPU us "
-          "| ours/its requests/s | ours/its per CPU s | ours/its user us |")
-    print("|---|---|---|---|---|---|---|---|")
-    for tool, own in median.items():
-        print(f"| {tool} | {own['rps']:.0f} | {own['per_cpu_s']:.0f} | {own['user_us']:.2f} "
-              f"| {own['cpu_us']:.2f} | {ours['rps'] / own['rps']:.2f} "
+    ours = median.get("wirespeed-load")
+    if not ours:
+        print(f"\n{title}: wirespeed-load gave no figures")
+        return
+    print(f"\n{title}\n\n| tool | requests/s | requests per CPU s | user µs | CPU µs | busy "
+          "| ours / its requests/s | ours / its per CPU s | our user time / its |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for name, own in median.items():
+        print(f"| {name} | {own['rps']:,.0f} | {own['per_cpu_s']:,.0f} | {own['user_us']:.2f} "
+              f"| {own['cpu_us']:.2f} | {own['busy']:.2f} | {ours['rps'] / own['rps']:.2f} "
               f"| {ours['per_cpu_s'] / own['per_cpu_s']:.2f} "
               f"| {ours['user_us'] / max(own['user_us'], 1e-9):.2f} |", flush=True)
 
 
-def main():
-    """Measures the cells that were asked for."""
+def options_of():
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--load", default="target/release/wirespeed-load")
+    parser.add_argument("--load", help="our program; without it PATH, then target/release",
+                        default=shutil.which("wirespeed-load") or "target/release/wirespeed-load")
     parser.add_argument("--cell", action="append", help=f"one of {', '.join(CELLS)}, or like them")
-    parser.add_argument("--tools", help="names beside wirespeed-load, separated by commas")
+    parser.add_argument("--tools", help="names beside wirespeed-load, separated by commas; "
+                        f"without it all that are found of {', '.join(peers.TOOLS)}")
+    parser.add_argument("--bin", action="append", default=[], metavar="NAME=PATH",
+                        help="where a program is that is not on PATH")
+    parser.add_argument("--server", choices=["nginx", "sink"], default="nginx")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--json", help="write every run to this file")
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    """Measures the cells that were asked for."""
+    options = options_of()
+    places = dict(pair.partition("=")[::2] for pair in options.bin)
+    names = options.tools.split(",") if options.tools else list(peers.TOOLS)
+    names = ["wirespeed-load", *(name for name in names if name != "wirespeed-load")]
+    tools, absent = peers.find(names, {"wirespeed-load": options.load, **places})
+    if absent:
+        print("not found, so not compared:", ", ".join(absent))
+    if "wirespeed-load" not in tools:
+        raise SystemExit(f"{options.load}: not there; build it or say --load PATH")
     hold_idle_states()
-    commands = tools(arguments)
     results = {}
-    with Server() as server:
-        for name in arguments.cell or CELLS:
-            results[name] = cell(name, commands, server, arguments)
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps(results, indent=1))
+    for cell in map(peers.Cell.parse, options.cell or CELLS):
+        # a new server for each cell: what one leaves behind does not touch the next
+        with Server(tools["wirespeed-load"][0] if options.server == "sink" else None) as server:
+            results[cell.name] = measure(cell, tools, server, options)
+        table(f"{cell.name} ({options.server})", results[cell.name])
+    if options.json:
+        Path(options.json).write_text(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

@@ -13,15 +13,15 @@ const COUNTER: &str = r#"
 #include <unistd.h>
 struct epoll_event; struct sockaddr;
 static long reads, writes, waits, connects, closes;
-ssize_t read(int fd, void *p, size_t n) {
-    static ssize_t (*real)(int, void *, size_t);
-    if (!real) real = (ssize_t (*)(int, void *, size_t)) dlsym(RTLD_NEXT, "read");
-    __sync_fetch_and_add(&reads, 1); return real(fd, p, n);
+ssize_t recv(int fd, void *p, size_t n, int f) {
+    static ssize_t (*real)(int, void *, size_t, int);
+    if (!real) real = (ssize_t (*)(int, void *, size_t, int)) dlsym(RTLD_NEXT, "recv");
+    __sync_fetch_and_add(&reads, 1); return real(fd, p, n, f);
 }
-ssize_t write(int fd, const void *p, size_t n) {
-    static ssize_t (*real)(int, const void *, size_t);
-    if (!real) real = (ssize_t (*)(int, const void *, size_t)) dlsym(RTLD_NEXT, "write");
-    __sync_fetch_and_add(&writes, 1); return real(fd, p, n);
+ssize_t send(int fd, const void *p, size_t n, int f) {
+    static ssize_t (*real)(int, const void *, size_t, int);
+    if (!real) real = (ssize_t (*)(int, const void *, size_t, int)) dlsym(RTLD_NEXT, "send");
+    __sync_fetch_and_add(&writes, 1); return real(fd, p, n, f);
 }
 int epoll_wait(int fd, struct epoll_event *e, int n, int t) {
     static int (*real)(int, struct epoll_event *, int, int);

@@ -3,7 +3,7 @@
 
 use crate::sys::epoll::{Epoll, Events, Trigger, Waits};
 use crate::sys::signal::stop_wanted;
-use crate::sys::socket::{close, read, write, Fd};
+use crate::sys::socket::{close, read, set_backlog, write, Fd};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, IntoRawFd};
@@ -13,6 +13,8 @@ use std::thread::JoinHandle;
 
 const KEEP: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 const CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 4096;
 /// Token of the listening socket.
 const LISTENER: u64 = u64::MAX;
 /// Longest time until an end is noticed.
@@ -29,12 +31,13 @@ impl Sink {
     /// Listens on `address` and answers from a thread of its own.
     pub fn start(address: &str) -> io::Result<Sink> {
         let listener = TcpListener::bind(address)?;
+        set_backlog(listener.as_raw_fd(), BACKLOG)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let epoll = Epoll::open(Trigger::Level, Waits::Late)?;
-        epoll.add(listener.as_raw_fd(), LISTENER)?;
+        epoll.add(listener.as_raw_fd(), LISTENER, false)?;
         let server = Server {
             listener,
             epoll,
@@ -102,9 +105,7 @@ impl Server {
                 .set_nonblocking(true)
                 .and_then(|()| stream.set_nodelay(true));
             let fd = stream.as_raw_fd();
-            let added = ready
-                .and_then(|()| self.epoll.add(fd, fd as u64))
-                .and_then(|()| self.epoll.want_room(fd, fd as u64, false));
+            let added = ready.and_then(|()| self.epoll.add(fd, fd as u64, false));
             if added.is_ok() {
                 self.open.push(stream.into_raw_fd());
             }

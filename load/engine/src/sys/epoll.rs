@@ -1,4 +1,4 @@
-//! One epoll instance. A connection is registered once and never changed.
+//! One epoll instance. A connection is registered once and changed only when a write came short.
 
 use super::check;
 use std::io;
@@ -99,30 +99,29 @@ impl Epoll {
         Ok(Epoll { fd, trigger, waits })
     }
 
-    /// Registers a socket for its whole life: bytes, room, and the end of the stream.
+    /// Registers a socket for its whole life: bytes, the end of the stream, and room if asked for.
     ///
-    /// Edge-triggered room costs no wake-ups: the kernel reports it only after a write came short.
-    /// With level triggering room is asked for by [`Epoll::want_room`].
-    pub fn add(&self, fd: libc::c_int, token: u64) -> io::Result<()> {
-        let flags = match self.trigger {
-            Trigger::Edge => libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET,
-            Trigger::Level => libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP,
-        };
-        self.control(libc::EPOLL_CTL_ADD, fd, flags as u32, token)
+    /// Edge-triggered room costs no wake-ups: the kernel reports it once after a connect, and then
+    /// only after a write came short.
+    pub fn add(&self, fd: libc::c_int, token: u64, room: bool) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, self.flags(room), token)
     }
 
-    /// With level triggering: begins or ends waiting for room. Nothing to do with edges.
+    /// Begins or ends waiting for room; with edges there is no need to end it.
     pub fn want_room(&self, fd: libc::c_int, token: u64, room: bool) -> io::Result<()> {
-        if self.trigger == Trigger::Edge {
+        if self.trigger == Trigger::Edge && !room {
             return Ok(());
         }
-        let base = (libc::EPOLLIN | libc::EPOLLRDHUP) as u32;
-        let flags = if room {
-            base | libc::EPOLLOUT as u32
-        } else {
-            base
+        self.control(libc::EPOLL_CTL_MOD, fd, self.flags(room), token)
+    }
+
+    fn flags(&self, room: bool) -> u32 {
+        let trigger = match self.trigger {
+            Trigger::Edge => libc::EPOLLET,
+            Trigger::Level => 0,
         };
-        self.control(libc::EPOLL_CTL_MOD, fd, flags, token)
+        let room = if room { libc::EPOLLOUT } else { 0 };
+        (libc::EPOLLIN | libc::EPOLLRDHUP | room | trigger) as u32
     }
 
     fn control(&self, op: libc::c_int, fd: libc::c_int, flags: u32, token: u64) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! The system calls of the engine; the only unsafe code of this room.
 //!
-//! Everything the hot path calls (`epoll_wait`, `read`, `write`, `connect`, `close`,
+//! Everything the hot path calls (`epoll_wait`, `recv`, `send`, `connect`, `close`,
 //! `clock_gettime`) is the libc function of that name, never a direct system call: a user-level
 //! TCP stack that is preloaded must be able to stand in front of it.
 #![allow(unsafe_code)]

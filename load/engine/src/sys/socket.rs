@@ -175,15 +175,22 @@ pub fn take_error(fd: Fd) -> Option<io::Error> {
     (value != 0).then(|| io::Error::from_raw_os_error(value))
 }
 
-/// Reads into `buffer`.
+/// Reads into `buffer`. `recv` and `send` skip what `read` and `write` do for files.
 #[inline]
 pub fn read(fd: Fd, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the buffer is writable for its length.
-    let n = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
+    let n = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
     if n < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(n as usize)
+}
+
+/// Lets so many connections wait to be accepted; the standard library's 128 drop a burst, and each
+/// drop costs its connection a second.
+pub fn set_backlog(listener: Fd, connections: libc::c_int) -> io::Result<()> {
+    // SAFETY: no pointers are passed; listening again only changes the length of the queue.
+    check(unsafe { libc::listen(listener, connections) }).map(drop)
 }
 
 /// Asks the kernel to tell when it received what is read.
@@ -236,7 +243,7 @@ fn stamp_of(head: &libc::msghdr) -> Option<u64> {
 #[inline]
 pub fn write(fd: Fd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the bytes are readable for their length.
-    let n = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+    let n = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
     if n < 0 {
         return Err(io::Error::last_os_error());
     }

@@ -1,12 +1,11 @@
 //! Opening, closing and giving up on connections.
 
-use super::exchange::Failure;
+use super::failing::Failure;
 use super::{Connection, Doing, Worker};
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
 use crate::sys::socket::{self, Address, Connect, Fd};
 use crate::transport::Transport;
-use load_http1::Parser;
 use std::cmp::Reverse;
 use std::io::{self, ErrorKind};
 
@@ -16,6 +15,17 @@ const CONNECTING_MAX: usize = 256;
 const BACKOFF_MIN_NS: u64 = 1_000_000;
 /// Longest such wait.
 const BACKOFF_MAX_NS: u64 = 100_000_000;
+
+/// How far the opening of a connection came at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// It is established, and its first request is written.
+    Sent,
+    /// It is established.
+    Connected,
+    /// It is under way.
+    Pending,
+}
 
 /// What epoll gives back for a connection.
 pub(super) fn token(index: usize, generation: u32) -> u64 {
@@ -51,18 +61,19 @@ impl<T: Transport> Worker<'_, T> {
         }
         self.connections[index].sent_ns = now;
         match self.start_connect(index) {
-            Ok(Connect::Pending) => {
+            Ok(Start::Sent) => {}
+            Ok(Start::Pending) => {
                 self.connecting += 1;
                 self.connections[index].doing = Doing::Connecting;
             }
-            Ok(Connect::Connected) => {
+            Ok(Start::Connected) => {
                 self.established(index, now);
             }
             Err(error) => self.connect_failed(index, &error, now),
         }
     }
 
-    fn start_connect(&mut self, index: usize) -> io::Result<Connect> {
+    fn start_connect(&mut self, index: usize) -> io::Result<Start> {
         let target = usize::from(self.connections[index].target);
         let session = self.transport.begin(target)?;
         let fd = socket::open(&self.addresses[target])?;
@@ -72,8 +83,16 @@ impl<T: Transport> Worker<'_, T> {
         let inet = matches!(self.targets[target].address, Address::Inet(_));
         let result = self.prepare_and_connect(fd, target, inet);
         let registered = result.and_then(|connect| {
-            let token = token(index, self.connections[index].generation);
-            self.epoll.add(fd, token).map(|()| connect)
+            let start = match connect {
+                Connect::Connected => Start::Connected,
+                Connect::Pending if self.send_first(index)? => Start::Sent,
+                Connect::Pending => Start::Pending,
+            };
+            let connection = &self.connections[index];
+            let room = start != Start::Sent || connection.is_writing();
+            self.epoll
+                .add(fd, token(index, connection.generation), room)?;
+            Ok(start)
         });
         if registered.is_err() {
             self.close(index);
@@ -83,7 +102,9 @@ impl<T: Transport> Worker<'_, T> {
 
     fn prepare_and_connect(&mut self, fd: Fd, target: usize, inet: bool) -> io::Result<Connect> {
         if inet {
-            socket::set_no_delay(fd)?;
+            if self.needs_no_delay {
+                socket::set_no_delay(fd)?;
+            }
             if !self.plan.sources.is_empty() {
                 let source = self.plan.sources[self.sources_used % self.plan.sources.len()];
                 self.sources_used += 1;
@@ -121,11 +142,16 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
-    fn established(&mut self, index: usize, now: u64) {
-        let connection = &mut self.connections[index];
-        let took_ns = now - connection.sent_ns;
+    /// Enters a connect that had ended by `now`.
+    pub(super) fn count_connect(&mut self, index: usize, now: u64) {
+        let took_ns = now - self.connections[index].sent_ns;
         self.recorder.now.counts.connects += 1;
         self.recorder.now.times.connect.record(took_ns);
+    }
+
+    fn established(&mut self, index: usize, now: u64) {
+        self.count_connect(index, now);
+        let connection = &mut self.connections[index];
         let token = token(index, connection.generation);
         let _ = self.epoll.want_room(connection.fd, token, false);
         if T::HANDSHAKES {
@@ -183,10 +209,7 @@ impl<T: Transport> Worker<'_, T> {
         connection.generation = connection.generation.wrapping_add(1);
         connection.in_flight = 0;
         connection.wants_room = false;
-        connection.parser = Parser::default();
-        connection.spill = Vec::new();
-        connection.outbox = Vec::new();
-        connection.answer = None;
+        connection.pieces = None;
         connection.session = None;
     }
 

@@ -2,35 +2,38 @@
 //!
 //! ```text
 //! wait for events (until the next due time or the next check)
-//! each event: read → parse → record → in closed loop write the next request at once
+//! each event: read → parse → record; in closed loop the next requests are written in bursts
 //! pace: while a request is due and a connection is idle, write it
 //! check, ten times a second: ends of intervals, timeouts, reopenings, the end of the run
 //! ```
-//! [`exchange`] holds the requests and answers, [`connecting`] the opening and closing, [`timing`]
+//! [`sending`] and [`receiving`] are the hot path, [`connecting`] opens and closes, [`timing`] knows
 //! which figure a latency belongs to.
 
 mod connecting;
 mod connection;
-mod exchange;
+mod ending;
+mod failing;
+mod receiving;
 mod recorder;
+mod sending;
 mod timing;
 
+pub use ending::Ending;
 pub use recorder::{CpuMark, Finished, Recorder};
 
 use crate::interval::Phase;
-use crate::latency::Latency;
 use crate::plan::{Late, Plan, Rendered, Target, Wait};
 use crate::schedule::Schedule;
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::{Epoll, Events, Waits};
 use crate::sys::signal::stop_wanted;
-use crate::sys::socket::{close, RawAddress};
+use crate::sys::socket::RawAddress;
 use crate::transport::Transport;
 use connection::{Connection, Doing};
 use load_http1::Template;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 
 /// Bytes that one read takes at most.
@@ -41,35 +44,14 @@ const CHECK_NS: u64 = 100_000_000;
 const POLL_BEFORE_DUE_NS: u64 = 60_000;
 /// A request that is first looked at so long after its due time shows that the thread was away.
 const AWAY_NS: u64 = 50_000;
-/// The thread is taken to have caught up after so many times the time it was away.
-const CATCH_UP_TIMES: u64 = 10;
+/// So many answers are read before their connections get the next requests. The code that reads and
+/// the code that writes then stay in the caches for a while, and a wait finds more events: half of
+/// the waits are saved where the server is the slower side.
+const BURST_MAX: usize = 32;
+/// A request up to this length is one segment on any path.
+const SEGMENT_BYTES: usize = 512;
 /// A length that no answer has yet told.
 const UNKNOWN: u64 = u64::MAX;
-
-/// What a thread knows at the end beyond its intervals.
-#[derive(Clone, Debug, Default)]
-pub struct Ending {
-    /// Requests in flight or due and unsent when the run ended.
-    pub unfinished: u64,
-    /// Among them those that were never sent.
-    pub unsent: u64,
-    /// Age of the oldest request in flight.
-    pub oldest_ns: u64,
-    /// Ages of the unfinished requests of an open loop, by the step in which they fell due.
-    pub censored: BTreeMap<usize, Latency>,
-    /// CPU time when the measured window began and ended.
-    pub window_cpu: [CpuMark; 2],
-    /// Time spent polling for a due time within the window; CPU that was not needed.
-    pub polling_ns: u64,
-    /// When the thread stopped, monotonic.
-    pub stopped_ns: u64,
-    /// Connections that were open at the end.
-    pub open: usize,
-    /// Connections that should have been.
-    pub wanted: usize,
-    /// Why the script ended the run.
-    pub fault: Option<String>,
-}
 
 /// Takes over what a script says about address and request.
 fn adopt(script: &mut ThreadScript, targets: &mut Vec<Target>) -> io::Result<()> {
@@ -93,6 +75,12 @@ fn adopt(script: &mut ThreadScript, targets: &mut Vec<Target>) -> io::Result<()>
 fn same_meaning(targets: &[Target]) -> bool {
     let requests = || targets.iter().flat_map(|target| &target.requests);
     !(requests().any(|r| r.head_only) && requests().any(|r| !r.head_only))
+}
+
+/// Whether each request fits a segment, so that Nagle's rule never holds a part of it back.
+fn are_short(targets: &[Target]) -> bool {
+    let mut requests = targets.iter().flat_map(|target| &target.requests);
+    requests.all(|request| request.bytes.len() <= SEGMENT_BYTES)
 }
 
 fn schedule(plan: &Plan, number: usize, depth: usize) -> Option<Schedule> {
@@ -130,6 +118,12 @@ pub struct Worker<'p, T: Transport> {
     due_ns: u64,
     /// Connections that wait for work, the longest waiting first, with their generation.
     idle: VecDeque<(u32, u32)>,
+    /// Connections that get their next request when the burst is read, with their generation.
+    ready: Vec<(u32, u32)>,
+    /// A fresh connection is written to without waiting until it is established.
+    sends_first: bool,
+    /// Requests may be longer than a segment or follow each other without an answer.
+    needs_no_delay: bool,
     /// Connections to open or to send on later: time, number, generation.
     timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// Connects under way, and those that wait because these are many.
@@ -140,8 +134,9 @@ pub struct Worker<'p, T: Transport> {
     busy: usize,
     /// Whether due requests waited for a connection when this was looked at last.
     blocked: bool,
-    /// Until then what is late is so because this thread was away, connections free or not.
-    own_delay_until_ns: u64,
+    /// How long this thread was away since nothing was overdue: so late may a request be by it,
+    /// whether or not a connection was free.
+    away_ns: u64,
     base_ns: u64,
     window_start_ns: u64,
     running: bool,
@@ -180,6 +175,8 @@ impl<'p, T: Transport> Worker<'p, T> {
             .iter()
             .map(|t| vec![UNKNOWN; t.requests.len()])
             .collect();
+        let dynamic = shape.is_some_and(|shape| shape.dynamic);
+        let needs_no_delay = dynamic || !(plan.close && depth == 1 && are_short(&targets));
         let template_usable = same_meaning(&targets)
             && shape.is_none_or(|shape| !shape.wants_answers && !shape.dynamic);
         // a closed loop waits for answers; only a schedule needs exact ends
@@ -208,13 +205,16 @@ impl<'p, T: Transport> Worker<'p, T> {
             schedule: schedule(plan, number, depth),
             due_ns: u64::MAX,
             idle: VecDeque::new(),
+            ready: Vec::with_capacity(BURST_MAX),
+            sends_first: !shape.is_some_and(|shape| shape.dynamic || shape.delays),
+            needs_no_delay,
             timers: BinaryHeap::new(),
             connecting: 0,
             connect_queue: VecDeque::new(),
             wanted: 0,
             busy: 0,
             blocked: false,
-            own_delay_until_ns: 0,
+            away_ns: 0,
             base_ns: 0,
             window_start_ns: 0,
             running: false,
@@ -272,6 +272,7 @@ impl<'p, T: Transport> Worker<'p, T> {
                 self.offer(index, now);
             }
         }
+        self.send_ready();
         self.next_check_ns = 0;
     }
 
@@ -286,11 +287,20 @@ impl<'p, T: Transport> Worker<'p, T> {
         let woken_ns = now;
         for event in 0..count {
             let (token, ready) = self.events.get(event);
+            let before_ns = now;
             now = self.handle(token, ready, woken_ns);
+            if self.ready.len() >= BURST_MAX {
+                self.send_ready();
+            }
+            let took_ns = now.saturating_sub(before_ns);
+            if took_ns > AWAY_NS {
+                self.away_ns += took_ns;
+            }
             if self.due_ns <= now {
                 self.pace(now);
             }
         }
+        self.send_ready();
         if self.due_ns <= now {
             self.pace(now);
         }
@@ -320,9 +330,13 @@ impl<'p, T: Transport> Worker<'p, T> {
     /// Sends what is due, as long as connections are free.
     fn pace(&mut self, mut now: u64) {
         let depth = self.depth as u64;
-        let away_ns = now - self.due_ns;
-        if away_ns > AWAY_NS && !self.blocked {
-            self.own_delay_until_ns = now + CATCH_UP_TIMES * away_ns;
+        if !self.blocked {
+            let first_seen_ns = now - self.due_ns;
+            self.away_ns = if first_seen_ns > AWAY_NS {
+                first_seen_ns
+            } else {
+                0
+            };
         }
         self.blocked = false;
         while self.due_ns <= now && self.running {
@@ -358,11 +372,11 @@ impl<'p, T: Transport> Worker<'p, T> {
     #[inline]
     fn record_delay(&mut self, idle_ns: u64, due_ns: u64, now: u64) {
         let times = &mut self.recorder.now.times;
-        if idle_ns <= due_ns || now < self.own_delay_until_ns {
-            times.lateness.record(now - due_ns);
-        } else {
-            times.lateness.record(now - idle_ns);
-            times.queue.record(idle_ns - due_ns);
+        let late_ns = now - due_ns;
+        let own_ns = late_ns.min(self.away_ns.max(now.saturating_sub(idle_ns.max(due_ns))));
+        times.lateness.record(own_ns);
+        if own_ns < late_ns {
+            times.queue.record(late_ns - own_ns);
         }
     }
 
@@ -461,61 +475,5 @@ impl<'p, T: Transport> Worker<'p, T> {
                 _ => {}
             }
         }
-    }
-
-    fn end(mut self) -> (Ending, Option<ThreadScript>) {
-        let now = monotonic_ns();
-        let mut ending = Ending {
-            polling_ns: self.polling_ns,
-            stopped_ns: now,
-            wanted: self.wanted,
-            fault: self.fault.take(),
-            ..Ending::default()
-        };
-        for connection in &self.connections {
-            if connection.fd >= 0 {
-                ending.open += 1;
-                close(connection.fd);
-            }
-            if connection.doing == Doing::Busy {
-                let in_flight = u64::from(connection.in_flight);
-                ending.unfinished += in_flight;
-                ending.oldest_ns = ending.oldest_ns.max(now - connection.sent_ns);
-                if self.schedule.is_some() && connection.due_ns >= self.window_start_ns {
-                    let step = self.recorder.step_at(connection.due_ns);
-                    let ages = ending.censored.entry(step).or_default();
-                    ages.record_many(now - connection.due_ns, in_flight);
-                }
-            }
-        }
-        self.censor_unsent(now, &mut ending);
-        self.recorder.finish(now);
-        ending.window_cpu = self.recorder.window_cpu;
-        (ending, self.script)
-    }
-
-    /// Enters requests that were due and never sent with their ages, in bulk if they are many.
-    fn censor_unsent(&mut self, now: u64, ending: &mut Ending) {
-        const POINTS: u64 = 10_000;
-        let Some(schedule) = &self.schedule else {
-            return;
-        };
-        let end_ns = now.min(self.window_start_ns + self.plan.duration_ns());
-        let unsent = schedule.left_until((end_ns - self.base_ns.min(end_ns)) as f64);
-        let depth = self.depth as u64;
-        let points = unsent.min(POINTS);
-        for point in 0..points {
-            // the batches [from, to) have about the age of the one in their middle
-            let (from, to) = (unsent * point / points, unsent * (point + 1) / points);
-            let Some(due_ns) = schedule.ahead_ns((from + to) / 2) else {
-                break;
-            };
-            let age_ns = now.saturating_sub(self.base_ns + due_ns);
-            let step = self.recorder.step_at(self.base_ns + due_ns);
-            let ages = ending.censored.entry(step).or_default();
-            ages.record_many(age_ns, (to - from) * depth);
-        }
-        ending.unsent = unsent * depth;
-        ending.unfinished += unsent * depth;
     }
 }

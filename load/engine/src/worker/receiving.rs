@@ -1,28 +1,19 @@
-//! Requests out, answers in: the hot path.
+//! Answers in: one half of the hot path.
 
+use super::connection::Pieces;
+use super::failing::Failure;
 use super::{Doing, Worker, UNKNOWN};
 use crate::script::Answer;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
 use crate::transport::Transport;
-use load_http1::{Done, Head, Ignore, Malformed, Progress};
-use std::cmp::Reverse;
+use load_http1::{Done, Head, Ignore, Malformed, Parser, Progress};
 use std::io::{self, ErrorKind};
 
 /// Of so many answers one takes the full path although the template knows it.
 const AUDIT_EVERY: u32 = 1024;
 /// Bytes of a malformed answer that are shown.
 const SHOWN_BYTES: usize = 64;
-
-/// Why a request on a connection failed.
-pub(super) enum Failure {
-    Read(io::Error),
-    /// Closed by the server before an answer began.
-    Closed,
-    Write(io::Error),
-    Timeout,
-    Malformed(Malformed),
-}
 
 impl<T: Transport> Worker<'_, T> {
     /// Handles one event; the time after it.
@@ -35,7 +26,7 @@ impl<T: Transport> Worker<'_, T> {
         }
         match connection.doing {
             Doing::Busy => {
-                if ready.writable() && (T::HANDSHAKES || !connection.outbox.is_empty()) {
+                if ready.writable() && (T::HANDSHAKES || connection.is_writing()) {
                     self.send_rest(index);
                 }
                 if ready.readable() && self.connections[index].generation == generation {
@@ -97,10 +88,8 @@ impl<T: Transport> Worker<'_, T> {
         let mut rest = bytes;
         loop {
             let connection = &mut self.connections[index];
-            let simple = self.template_usable
-                && connection.in_flight > 0
-                && connection.parser.at_start()
-                && connection.spill.is_empty();
+            let simple =
+                self.template_usable && connection.in_flight > 0 && connection.between_answers();
             if !simple || self.answers_until_audit == 0 {
                 break;
             }
@@ -111,7 +100,7 @@ impl<T: Transport> Worker<'_, T> {
             if (rest.len() as u64) < total {
                 let here = (rest.len() - head_bytes) as u64;
                 let left = done.body_bytes - here;
-                connection.parser.resume_body(
+                connection.pieces().parser.resume_body(
                     Done {
                         body_bytes: here,
                         ..done
@@ -139,7 +128,11 @@ impl<T: Transport> Worker<'_, T> {
     fn take_carefully(&mut self, index: usize, bytes: &[u8], ended: bool, now: u64) {
         let connection = &mut self.connections[index];
         let generation = connection.generation;
-        let mut kept = std::mem::take(&mut connection.spill);
+        let mut kept = connection
+            .pieces
+            .as_mut()
+            .map(|pieces| std::mem::take(&mut pieces.spill))
+            .unwrap_or_default();
         let input = if kept.is_empty() {
             bytes
         } else {
@@ -168,9 +161,10 @@ impl<T: Transport> Worker<'_, T> {
                 }
             }
         }
-        self.connections[index]
-            .spill
-            .extend_from_slice(&input[used..]);
+        if used < input.len() {
+            let pieces = self.connections[index].pieces();
+            pieces.spill.extend_from_slice(&input[used..]);
+        }
     }
 
     fn parse(&mut self, index: usize, input: &[u8]) -> Result<Progress, Malformed> {
@@ -191,16 +185,26 @@ impl<T: Transport> Worker<'_, T> {
             heads += 1;
             template.learn(head, bytes);
         };
-        let (parser, head_only) = (&mut connection.parser, connection.head_only);
+        let head_only = connection.head_only;
         let wanted = self
             .script
             .as_ref()
             .is_some_and(|script| script.shape.wants_answers);
         let progress = if wanted {
-            let answer = connection.answer.get_or_insert_default();
+            let Pieces { parser, answer, .. } = connection.pieces();
+            let answer = answer.get_or_insert_default();
             parser.feed(input, head_only, &mut **answer, &mut learn)?
+        } else if let Some(pieces) = &mut connection.pieces {
+            pieces
+                .parser
+                .feed(input, head_only, &mut Ignore, &mut learn)?
         } else {
-            parser.feed(input, head_only, &mut Ignore, &mut learn)?
+            let mut parser = Parser::default();
+            let progress = parser.feed(input, head_only, &mut Ignore, &mut learn)?;
+            if !parser.at_start() {
+                connection.pieces().parser = parser;
+            }
+            progress
         };
         if let (Some((_, expected)), Progress::Done(_, done)) = (expected, progress) {
             if expected != done && heads > 0 {
@@ -221,6 +225,7 @@ impl<T: Transport> Worker<'_, T> {
             return;
         }
         let answer: Answer = self.connections[index]
+            .pieces()
             .answer
             .take()
             .map(|boxed| *boxed)
@@ -279,183 +284,6 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
-    /// A connection is ready for a request.
-    #[inline]
-    pub(super) fn offer(&mut self, index: usize, now: u64) {
-        if index >= self.wanted {
-            self.close(index);
-            return;
-        }
-        let connection = &mut self.connections[index];
-        connection.idle_ns = now;
-        if self.schedule.is_some() {
-            let generation = connection.generation;
-            self.idle.push_back((index as u32, generation));
-        } else if self.running && !self.stopped {
-            if self
-                .script
-                .as_ref()
-                .is_some_and(|script| script.shape.delays)
-            {
-                self.send_later(index, now);
-            } else {
-                self.send(index, now, now);
-            }
-        }
-    }
-
-    /// Asks the script how long the next request shall wait.
-    #[cold]
-    fn send_later(&mut self, index: usize, now: u64) {
-        let Some(script) = &mut self.script else {
-            return;
-        };
-        match script.delay_ns() {
-            Ok(delay_ns) => {
-                let connection = &mut self.connections[index];
-                connection.doing = Doing::Delayed;
-                let at_ns = now + delay_ns;
-                self.timers
-                    .push(Reverse((at_ns, index as u32, connection.generation)));
-                self.next_check_ns = self.next_check_ns.min(at_ns);
-            }
-            Err(fault) => self.give_up(fault),
-        }
-    }
-
-    /// The script has failed: the run is over.
-    #[cold]
-    fn give_up(&mut self, fault: String) {
-        self.fault.get_or_insert(fault);
-        self.stopped = true;
-    }
-
-    pub(super) fn set_not_busy(&mut self, index: usize, doing: Doing) {
-        let connection = &mut self.connections[index];
-        if connection.doing == Doing::Busy {
-            self.busy -= 1;
-        }
-        connection.doing = doing;
-    }
-
-    /// Writes the next request of a connection.
-    #[inline]
-    pub(super) fn send(&mut self, index: usize, due_ns: u64, now: u64) {
-        let connection = &mut self.connections[index];
-        connection.due_ns = due_ns;
-        connection.sent_ns = now;
-        connection.in_flight = self.depth as u16;
-        connection.doing = Doing::Busy;
-        self.busy += 1;
-        self.recorder.now.counts.sent += self.depth as u64;
-        if self
-            .script
-            .as_ref()
-            .is_some_and(|script| script.shape.dynamic)
-        {
-            self.send_scripted(index, now);
-            return;
-        }
-        let target = &self.targets[usize::from(connection.target)];
-        let number = target.order[connection.cursor as usize];
-        connection.cursor += 1;
-        if connection.cursor as usize == target.order.len() {
-            connection.cursor = 0;
-        }
-        connection.request = number;
-        let request = &target.requests[number as usize];
-        connection.head_only = request.head_only;
-        let Some(session) = connection.session.as_mut() else {
-            return;
-        };
-        let written = self.transport.write(session, connection.fd, &request.bytes);
-        if let Ok(length) = written {
-            self.recorder.now.counts.bytes_out += length as u64;
-            if length == request.bytes.len() {
-                return;
-            }
-        }
-        let bytes = request.bytes.clone();
-        self.not_all_written(index, written, &bytes, now);
-    }
-
-    /// Writes a request that the script makes now.
-    fn send_scripted(&mut self, index: usize, now: u64) {
-        let Some(script) = &mut self.script else {
-            return;
-        };
-        match script.request() {
-            Ok(bytes) => {
-                self.connections[index].head_only = bytes.starts_with(b"HEAD ");
-                self.write(index, &bytes, now);
-            }
-            Err(fault) => self.give_up(fault),
-        }
-    }
-
-    /// Writes bytes; what finds no room waits for it.
-    fn write(&mut self, index: usize, bytes: &[u8], now: u64) {
-        let connection = &mut self.connections[index];
-        let Some(session) = connection.session.as_mut() else {
-            return;
-        };
-        let written = self.transport.write(session, connection.fd, bytes);
-        if let Ok(length) = written {
-            self.recorder.now.counts.bytes_out += length as u64;
-            if length == bytes.len() {
-                return;
-            }
-        }
-        self.not_all_written(index, written, bytes, now);
-    }
-
-    #[cold]
-    fn not_all_written(
-        &mut self,
-        index: usize,
-        written: io::Result<usize>,
-        bytes: &[u8],
-        now: u64,
-    ) {
-        match written {
-            Ok(length) => self.keep_rest(index, &bytes[length..]),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => self.keep_rest(index, bytes),
-            Err(error) => self.fail(index, Failure::Write(error), now),
-        }
-    }
-
-    #[cold]
-    fn keep_rest(&mut self, index: usize, rest: &[u8]) {
-        let connection = &mut self.connections[index];
-        connection.outbox = rest.to_vec();
-        connection.wants_room = true;
-        let token = super::connecting::token(index, connection.generation);
-        // a failure shows as a timeout of this request
-        let _ = self.epoll.want_room(connection.fd, token, true);
-    }
-
-    /// There is room again.
-    #[cold]
-    fn send_rest(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        let rest = std::mem::take(&mut connection.outbox);
-        if let (true, Some(session)) = (T::HANDSHAKES, connection.session.as_mut()) {
-            if let Err(error) = self.transport.flush(session, connection.fd) {
-                self.fail(index, Failure::Write(error), monotonic_ns());
-                return;
-            }
-        }
-        if !rest.is_empty() {
-            self.write(index, &rest, monotonic_ns());
-        }
-        let connection = &mut self.connections[index];
-        if connection.outbox.is_empty() && connection.wants_room {
-            connection.wants_room = false;
-            let token = super::connecting::token(index, connection.generation);
-            let _ = self.epoll.want_room(connection.fd, token, false);
-        }
-    }
-
     /// The server has closed its side.
     #[cold]
     fn end_of_stream(&mut self, index: usize, now: u64) {
@@ -465,8 +293,8 @@ impl<T: Transport> Worker<'_, T> {
             self.reopen(index, now);
             return;
         }
-        let begun = !connection.parser.at_start() || !connection.spill.is_empty();
-        match connection.parser.end_of_stream() {
+        let begun = !connection.between_answers();
+        match connection.pieces().parser.end_of_stream() {
             Ok(done) => {
                 self.show_script(index, done);
                 self.complete(
@@ -480,7 +308,7 @@ impl<T: Transport> Worker<'_, T> {
                 );
             }
             Err(class) if begun => {
-                let start = std::mem::take(&mut connection.spill);
+                let start = std::mem::take(&mut connection.pieces().spill);
                 self.show(class, &start);
                 self.fail(index, Failure::Malformed(class), now);
             }
@@ -495,42 +323,6 @@ impl<T: Transport> Worker<'_, T> {
         } else {
             self.fail(index, Failure::Read(error), now);
         }
-    }
-
-    /// A request on a connection has failed: counted, closed, opened again a little later.
-    #[cold]
-    pub(super) fn fail(&mut self, index: usize, failure: Failure, now: u64) {
-        if self.running && self.recorder.is_over(now) {
-            self.rotate(now);
-        }
-        let errors = &mut self.recorder.now.counts.errors;
-        let text = match failure {
-            Failure::Read(error) => {
-                errors.read += 1;
-                format!("read: {error}")
-            }
-            Failure::Closed => {
-                errors.read += 1;
-                "read: closed by the server before the answer".to_string()
-            }
-            Failure::Write(error) => {
-                errors.write += 1;
-                format!("write: {error}")
-            }
-            Failure::Timeout => {
-                errors.timeout += 1;
-                self.censor(index, now);
-                "no answer in time".to_string()
-            }
-            Failure::Malformed(class) => {
-                errors.malformed[class as usize] += 1;
-                format!("malformed answer: {}", class.name())
-            }
-        };
-        self.recorder.note(|| text);
-        self.connections[index].failures = self.connections[index].failures.saturating_add(1);
-        self.close(index);
-        self.reopen_later(index, now);
     }
 
     fn show(&mut self, class: Malformed, bytes: &[u8]) {

@@ -1,0 +1,158 @@
+"""The generators that compare.py runs: their command lines, and how their output is read."""
+
+import re
+import shutil
+from dataclasses import dataclass
+from typing import Callable, Optional
+
+#: Seconds of the units that the tools print.
+UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "m": 60.0}
+#: httperf opens one connection after the other, so its length is a number of connections.
+HTTPERF_CONNECTIONS_PER_S = 40_000
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One kind of load."""
+
+    name: str
+    connections: int
+    size: str
+    close: bool = False
+    script: bool = False
+
+    @staticmethod
+    def parse(name: str) -> "Cell":
+        """From a name such as 50x1024, 50x0-close or 50x0-lua."""
+        shape = re.fullmatch(r"(\d+)x(\d+)(-close|-lua)?", name)
+        if not shape:
+            raise SystemExit(f"{name}: not a cell; write CONNECTIONSxBYTES, CONNECTIONSxBYTES-close "
+                             "or CONNECTIONSxBYTES-lua")
+        return Cell(name, int(shape[1]), shape[2], shape[3] == "-close", shape[3] == "-lua")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a tool is asked to do."""
+
+    cell: Cell
+    seconds: int
+    url: str
+    script: str = ""
+
+    @property
+    def close_field(self):
+        """The header that asks for one connection per request."""
+        return ["-H", "Connection: close"] if self.cell.close else []
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A generator: its program, its arguments, and where its output tells what it did."""
+
+    program: str
+    arguments: Callable[[Job], Optional[list]]
+    #: Requests that were answered.
+    requests: str
+    #: Its own measure of the time that took: number and unit. Tools run longer than they are told,
+    #: wrk by up to 100 ms, which is 10 % of a second.
+    elapsed: Optional[str]
+
+
+def _wrk(job, *more):
+    return ["-t1", f"-c{job.cell.connections}", f"-d{job.seconds}s", *more, *job.close_field,
+            job.url]
+
+
+def _only_plain(arguments):
+    """For tools that have no scripts."""
+    return lambda job: None if job.cell.script else arguments(job)
+
+
+def _httperf(job):
+    if not job.cell.close:
+        return None
+    host, port, path = re.fullmatch(r"http://([^:/]+):(\d+)(/.*)", job.url).groups()
+    return ["--hog", f"--server={host}", f"--port={port}", f"--uri={path}",
+            f"--num-conns={job.seconds * HTTPERF_CONNECTIONS_PER_S}"]
+
+
+_WRK_REQUESTS, _WRK_ELAPSED = r"(\d+) requests in", r"requests in ([\d.]+)(us|ms|s|m),"
+
+#: A field that the static script sets too, so that both send the same bytes.
+SCRIPT_FIELD = ("X-Static", "1")
+SCRIPT = f'wrk.headers["{SCRIPT_FIELD[0]}"] = "{SCRIPT_FIELD[1]}"\n'
+
+
+def _field(job):
+    return ["-H", ": ".join(SCRIPT_FIELD)] if job.cell.script else []
+
+
+def _with_script(job):
+    return _wrk(job, "-s", job.script) if job.cell.script else None
+
+
+TOOLS = {
+    "wirespeed-load": Tool(
+        "wirespeed-load", lambda job: _wrk(job, *_field(job)), _WRK_REQUESTS, _WRK_ELAPSED),
+    "wirespeed-load -s": Tool("wirespeed-load", _with_script, _WRK_REQUESTS, _WRK_ELAPSED),
+    "wrk": Tool("wrk", lambda job: _wrk(job, *_field(job)), _WRK_REQUESTS, _WRK_ELAPSED),
+    "wrk -s": Tool("wrk", _with_script, _WRK_REQUESTS, _WRK_ELAPSED),
+    "wrk2": Tool("wrk2", _only_plain(lambda job: _wrk(job, "-R10M")), _WRK_REQUESTS, _WRK_ELAPSED),
+    "h2load": Tool(
+        "h2load", _only_plain(lambda job: [
+            "--h1", "-t1", f"-c{job.cell.connections}", f"-D{job.seconds}", *job.close_field,
+            job.url]),
+        r"requests: \d+ total, \d+ started, (\d+) done", r"finished in ([\d.]+)(us|ms|s|m),"),
+    "ab": Tool(
+        "ab", _only_plain(lambda job: [
+            "-q", *([] if job.cell.close else ["-k"]), f"-c{job.cell.connections}",
+            f"-t{job.seconds}", "-n100000000", job.url]),
+        r"Complete requests:\s+(\d+)", r"Time taken for tests:\s+([\d.]+) (seconds)"),
+    "httperf": Tool(
+        "httperf", _httperf, r"replies (\d+) test-duration", r"test-duration ([\d.]+) (s)"),
+    "oha": Tool(
+        "oha", _only_plain(lambda job: [
+            "--no-tui", f"-c{job.cell.connections}", f"-z{job.seconds}s",
+            *(["--disable-keepalive"] if job.cell.close else []), job.url]),
+        r"\[200\]\s+(\d+) responses", r"Total:\s+([\d.]+) (us|ms|secs?|s)\b"),
+    "bombardier": Tool(
+        "bombardier", _only_plain(lambda job: [
+            "-l", f"-c{job.cell.connections}", f"-d{job.seconds}s", *job.close_field, job.url]),
+        r"2xx - (\d+)", None),
+    "hey": Tool(
+        "hey", _only_plain(lambda job: [
+            "-c", str(job.cell.connections), "-z", f"{job.seconds}s",
+            *(["-disable-keepalive"] if job.cell.close else []), job.url]),
+        r"\[200\]\s+(\d+) responses", r"Total:\s+([\d.]+) (secs)"),
+    "fortio": Tool(
+        "fortio", _only_plain(lambda job: [
+            "load", "-qps=0", f"-c={job.cell.connections}", f"-t={job.seconds}s",
+            *(["-keepalive=false"] if job.cell.close else []), job.url]),
+        r"Code 200 : (\d+)", r"Ended after ([\d.]+)(us|ms|s|m)"),
+}
+
+
+def find(names, places):
+    """Name → (path, tool) of each that is here; the names of those that are not."""
+    here, absent = {}, []
+    for name in names:
+        if name not in TOOLS:
+            raise SystemExit(f"{name}: unknown tool; known are {', '.join(TOOLS)}")
+        program = TOOLS[name].program
+        path = shutil.which(places.get(program, program))
+        if path:
+            here[name] = (path, TOOLS[name])
+        else:
+            absent.append(name)
+    return here, absent
+
+
+def read(tool, output, told_s):
+    """Requests and seconds from a tool's output; `told_s` where it does not tell the time."""
+    requests = re.search(tool.requests, output)
+    elapsed = re.search(tool.elapsed, output) if tool.elapsed else None
+    if not requests or (tool.elapsed and not elapsed):
+        return None
+    seconds = float(elapsed.group(1)) * UNITS[elapsed.group(2)] if elapsed else told_s
+    return int(requests.group(1)), seconds

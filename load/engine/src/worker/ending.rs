@@ -1,0 +1,93 @@
+//! What is left when a run ends: open connections, requests without answers, CPU time.
+
+use super::{CpuMark, Doing, Worker};
+use crate::latency::Latency;
+use crate::script::ThreadScript;
+use crate::sys::clock::monotonic_ns;
+use crate::sys::socket::close;
+use crate::transport::Transport;
+use std::collections::BTreeMap;
+
+/// What a thread knows at the end beyond its intervals.
+#[derive(Clone, Debug, Default)]
+pub struct Ending {
+    /// Requests in flight or due and unsent when the run ended.
+    pub unfinished: u64,
+    /// Among them those that were never sent.
+    pub unsent: u64,
+    /// Age of the oldest request in flight.
+    pub oldest_ns: u64,
+    /// Ages of the unfinished requests of an open loop, by the step in which they fell due.
+    pub censored: BTreeMap<usize, Latency>,
+    /// CPU time when the measured window began and ended.
+    pub window_cpu: [CpuMark; 2],
+    /// Time spent polling for a due time within the window; CPU that was not needed.
+    pub polling_ns: u64,
+    /// When the thread stopped, monotonic.
+    pub stopped_ns: u64,
+    /// Connections that were open at the end.
+    pub open: usize,
+    /// Connections that should have been.
+    pub wanted: usize,
+    /// Why the script ended the run.
+    pub fault: Option<String>,
+}
+
+impl<T: Transport> Worker<'_, T> {
+    /// Closes everything and counts what is unfinished.
+    pub(super) fn end(mut self) -> (Ending, Option<ThreadScript>) {
+        let now = monotonic_ns();
+        let mut ending = Ending {
+            polling_ns: self.polling_ns,
+            stopped_ns: now,
+            wanted: self.wanted,
+            fault: self.fault.take(),
+            ..Ending::default()
+        };
+        for connection in &self.connections {
+            if connection.fd >= 0 {
+                ending.open += 1;
+                close(connection.fd);
+            }
+            if connection.doing == Doing::Busy {
+                let in_flight = u64::from(connection.in_flight);
+                ending.unfinished += in_flight;
+                ending.oldest_ns = ending.oldest_ns.max(now - connection.sent_ns);
+                if self.schedule.is_some() && connection.due_ns >= self.window_start_ns {
+                    let step = self.recorder.step_at(connection.due_ns);
+                    let ages = ending.censored.entry(step).or_default();
+                    ages.record_many(now - connection.due_ns, in_flight);
+                }
+            }
+        }
+        self.censor_unsent(now, &mut ending);
+        self.recorder.finish(now);
+        ending.window_cpu = self.recorder.window_cpu;
+        (ending, self.script)
+    }
+
+    /// Enters requests that were due and never sent with their ages, in bulk if they are many.
+    fn censor_unsent(&mut self, now: u64, ending: &mut Ending) {
+        const POINTS: u64 = 10_000;
+        let Some(schedule) = &self.schedule else {
+            return;
+        };
+        let end_ns = now.min(self.window_start_ns + self.plan.duration_ns());
+        let unsent = schedule.left_until((end_ns - self.base_ns.min(end_ns)) as f64);
+        let depth = self.depth as u64;
+        let points = unsent.min(POINTS);
+        for point in 0..points {
+            // the batches [from, to) have about the age of the one in their middle
+            let (from, to) = (unsent * point / points, unsent * (point + 1) / points);
+            let Some(due_ns) = schedule.ahead_ns((from + to) / 2) else {
+                break;
+            };
+            let age_ns = now.saturating_sub(self.base_ns + due_ns);
+            let step = self.recorder.step_at(self.base_ns + due_ns);
+            let ages = ending.censored.entry(step).or_default();
+            ages.record_many(age_ns, (to - from) * depth);
+        }
+        ending.unsent = unsent * depth;
+        ending.unfinished += unsent * depth;
+    }
+}

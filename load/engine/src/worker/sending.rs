@@ -1,0 +1,272 @@
+//! Requests out: the other half of the hot path.
+
+use super::connecting::token;
+use super::failing::Failure;
+use super::{Connection, Doing, Worker};
+use crate::plan::{Rendered, Target};
+use crate::sys::clock::monotonic_ns;
+use crate::transport::Transport;
+use std::cmp::Reverse;
+use std::io::{self, ErrorKind};
+
+/// Whether the connection is not established yet.
+fn is_too_early(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::WouldBlock | ErrorKind::NotConnected
+    )
+}
+
+/// The request that a connection sends now; the next one follows in the target's order.
+#[inline]
+fn next_request<'t, S>(targets: &'t [Target], connection: &mut Connection<S>) -> &'t Rendered {
+    let target = &targets[usize::from(connection.target)];
+    let number = target.order[connection.cursor as usize];
+    connection.cursor += 1;
+    if connection.cursor as usize == target.order.len() {
+        connection.cursor = 0;
+    }
+    connection.request = number;
+    let request = &target.requests[number as usize];
+    connection.head_only = request.head_only;
+    request
+}
+
+impl<T: Transport> Worker<'_, T> {
+    /// A connection is ready for a request.
+    #[inline]
+    pub(super) fn offer(&mut self, index: usize, now: u64) {
+        if index >= self.wanted {
+            self.close(index);
+            return;
+        }
+        let connection = &mut self.connections[index];
+        connection.idle_ns = now;
+        if self.schedule.is_some() {
+            let generation = connection.generation;
+            self.idle.push_back((index as u32, generation));
+        } else if self.running && !self.stopped {
+            if self
+                .script
+                .as_ref()
+                .is_some_and(|script| script.shape.delays)
+            {
+                self.send_later(index, now);
+            } else {
+                let generation = self.connections[index].generation;
+                self.ready.push((index as u32, generation));
+            }
+        }
+    }
+
+    /// Writes the next request on every connection that is ready.
+    ///
+    /// Its time begins when the answer before it was read, so that what the generator itself takes
+    /// until the write is inside the figure, not between two figures.
+    #[inline]
+    pub(super) fn send_ready(&mut self) {
+        let mut ready = std::mem::take(&mut self.ready);
+        for &(index, generation) in &ready {
+            let connection = &self.connections[index as usize];
+            let still_ready =
+                connection.generation == generation && connection.doing == Doing::Idle;
+            if still_ready && !self.stopped {
+                let since_ns = connection.idle_ns;
+                self.send(index as usize, since_ns, since_ns);
+            }
+        }
+        ready.clear();
+        self.ready = ready;
+    }
+
+    /// Asks the script how long the next request shall wait.
+    #[cold]
+    fn send_later(&mut self, index: usize, now: u64) {
+        let Some(script) = &mut self.script else {
+            return;
+        };
+        match script.delay_ns() {
+            Ok(delay_ns) => {
+                let connection = &mut self.connections[index];
+                connection.doing = Doing::Delayed;
+                let at_ns = now + delay_ns;
+                self.timers
+                    .push(Reverse((at_ns, index as u32, connection.generation)));
+                self.next_check_ns = self.next_check_ns.min(at_ns);
+            }
+            Err(fault) => self.give_up(fault),
+        }
+    }
+
+    /// The script has failed: the run is over.
+    #[cold]
+    fn give_up(&mut self, fault: String) {
+        self.fault.get_or_insert(fault);
+        self.stopped = true;
+    }
+
+    pub(super) fn set_not_busy(&mut self, index: usize, doing: Doing) {
+        let connection = &mut self.connections[index];
+        if connection.doing == Doing::Busy {
+            self.busy -= 1;
+        }
+        connection.doing = doing;
+    }
+
+    /// Writes the next request of a connection.
+    #[inline]
+    pub(super) fn send(&mut self, index: usize, due_ns: u64, now: u64) {
+        self.enter(index, due_ns, now);
+        if self.is_dynamic() {
+            self.send_scripted(index, now);
+            return;
+        }
+        let connection = &mut self.connections[index];
+        let request = next_request(&self.targets, connection);
+        let Some(session) = connection.session.as_mut() else {
+            return;
+        };
+        let written = self.transport.write(session, connection.fd, &request.bytes);
+        if let Ok(length) = written {
+            self.recorder.now.counts.bytes_out += length as u64;
+            if length == request.bytes.len() {
+                return;
+            }
+        }
+        let bytes = request.bytes.clone();
+        self.not_all_written(index, written, &bytes, now);
+    }
+
+    /// A request goes out.
+    #[inline]
+    fn enter(&mut self, index: usize, due_ns: u64, now: u64) {
+        let connection = &mut self.connections[index];
+        connection.due_ns = due_ns;
+        connection.sent_ns = now;
+        connection.in_flight = self.depth as u16;
+        connection.doing = Doing::Busy;
+        self.busy += 1;
+        self.recorder.now.counts.sent += self.depth as u64;
+    }
+
+    /// Whether a script makes each request anew.
+    #[inline]
+    fn is_dynamic(&self) -> bool {
+        let script = self.script.as_ref();
+        script.is_some_and(|script| script.shape.dynamic)
+    }
+
+    /// Writes the first request on a connection that may or may not be established; true if it was.
+    ///
+    /// On a loopback interface it is as soon as `connect` returns, and no wait need tell. A peer
+    /// that is farther away is not tried a second time.
+    pub(super) fn send_first(&mut self, index: usize) -> io::Result<bool> {
+        let closed_loop = self.running && self.schedule.is_none();
+        if T::HANDSHAKES || !self.sends_first || !closed_loop {
+            return Ok(false);
+        }
+        let now = monotonic_ns();
+        let connection = &mut self.connections[index];
+        let cursor = connection.cursor;
+        let request = next_request(&self.targets, connection);
+        let Some(session) = connection.session.as_mut() else {
+            return Ok(false);
+        };
+        match self.transport.write(session, connection.fd, &request.bytes) {
+            Ok(length) => {
+                let rest = &request.bytes[length..];
+                if !rest.is_empty() {
+                    connection.pieces().outbox = rest.to_vec();
+                    connection.wants_room = true;
+                }
+                self.recorder.now.counts.bytes_out += length as u64;
+                self.count_connect(index, now);
+                self.enter(index, now, now);
+                Ok(true)
+            }
+            Err(error) if is_too_early(&error) => {
+                connection.cursor = cursor;
+                self.sends_first = false;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes a request that the script makes now.
+    fn send_scripted(&mut self, index: usize, now: u64) {
+        let Some(script) = &mut self.script else {
+            return;
+        };
+        match script.request() {
+            Ok(bytes) => {
+                self.connections[index].head_only = bytes.starts_with(b"HEAD ");
+                self.write(index, &bytes, now);
+            }
+            Err(fault) => self.give_up(fault),
+        }
+    }
+
+    /// Writes bytes; what finds no room waits for it.
+    fn write(&mut self, index: usize, bytes: &[u8], now: u64) {
+        let connection = &mut self.connections[index];
+        let Some(session) = connection.session.as_mut() else {
+            return;
+        };
+        let written = self.transport.write(session, connection.fd, bytes);
+        if let Ok(length) = written {
+            self.recorder.now.counts.bytes_out += length as u64;
+            if length == bytes.len() {
+                return;
+            }
+        }
+        self.not_all_written(index, written, bytes, now);
+    }
+
+    #[cold]
+    fn not_all_written(
+        &mut self,
+        index: usize,
+        written: io::Result<usize>,
+        bytes: &[u8],
+        now: u64,
+    ) {
+        match written {
+            Ok(length) => self.keep_rest(index, &bytes[length..]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.keep_rest(index, bytes),
+            Err(error) => self.fail(index, Failure::Write(error), now),
+        }
+    }
+
+    #[cold]
+    fn keep_rest(&mut self, index: usize, rest: &[u8]) {
+        let connection = &mut self.connections[index];
+        connection.pieces().outbox = rest.to_vec();
+        connection.wants_room = true;
+        let token = token(index, connection.generation);
+        // a failure shows as a timeout of this request
+        let _ = self.epoll.want_room(connection.fd, token, true);
+    }
+
+    /// There is room again.
+    #[cold]
+    pub(super) fn send_rest(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        let rest = std::mem::take(&mut connection.pieces().outbox);
+        if let (true, Some(session)) = (T::HANDSHAKES, connection.session.as_mut()) {
+            if let Err(error) = self.transport.flush(session, connection.fd) {
+                self.fail(index, Failure::Write(error), monotonic_ns());
+                return;
+            }
+        }
+        if !rest.is_empty() {
+            self.write(index, &rest, monotonic_ns());
+        }
+        let connection = &mut self.connections[index];
+        if !connection.is_writing() && connection.wants_room {
+            connection.wants_room = false;
+            let token = token(index, connection.generation);
+            let _ = self.epoll.want_room(connection.fd, token, false);
+        }
+    }
+}
