@@ -1,72 +1,34 @@
 #!/usr/bin/env python3
 """Which generator tells the truth about a server that stops now and then?
 
-The server here is a queue: capacity MU, and it stops for S at the start of each period P. What
-independent users see of it follows from arithmetic (docs/honest-latency.md), so each generator's
-percentiles can be compared with the truth.
+The server here (stall_server.py) is a queue: capacity MU, stopped for S at the start of each period
+P, and every answer leaves after a constant delay. What independent users see of it follows from
+arithmetic (docs/honest-latency.md), so each generator's percentiles can be compared with the truth.
 
-    load/bench/stall.py --load target/release/wirespeed-load --stall 0.1 --period 1 --seconds 20
+    load/bench/stall.py --load target/release/wirespeed-load --stall 0.1 --period 1 --rho 0.3
+    load/bench/stall.py … --stall 1 --period 10 --seconds 20 --only wirespeed --only wrk2
+    load/bench/stall.py … --save load/bench/stall.json; load/bench/stall_chart.py
+
+Generators that are not installed are left out; --tools names folders to look for them in.
 """
 
 import argparse
-import heapq
+import contextlib
 import json
 import multiprocessing
 import os
 import re
-import select
 import shutil
 import socket
 import struct
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+from stall_server import StallServer
+
 PERCENTILES = [50, 90, 99, 99.9]
-
-
-def serve(listener, capacity, stall, period, core):
-    """First in, first out at `capacity` a second; stopped in the first `stall` of each period."""
-    os.sched_setaffinity(0, {core})
-    epoll = select.epoll()
-    epoll.register(listener, select.EPOLLIN)
-    open_sockets, leaving, free_at, began = {}, [], 0.0, time.monotonic()
-    while True:
-        now = time.monotonic()
-        while leaving and leaving[0][0] <= now:
-            _, number = heapq.heappop(leaving)
-            if number in open_sockets:
-                try:
-                    open_sockets[number].send(ANSWER)
-                except OSError:
-                    pass
-        wait = leaving[0][0] - now if leaving else 0.05
-        # sleeps end up to a millisecond late; the last one is polled
-        for number, _ in epoll.poll(0 if wait < 0.002 else wait - 0.002):
-            if number == listener.fileno():
-                stream, _ = listener.accept()
-                stream.setblocking(False)
-                stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                open_sockets[stream.fileno()] = stream
-                epoll.register(stream, select.EPOLLIN)
-                continue
-            try:
-                received = open_sockets[number].recv(65536)
-            except OSError:
-                received = b""
-            if not received:
-                epoll.unregister(number)
-                open_sockets.pop(number).close()
-                continue
-            for _ in range(received.count(b"\r\n\r\n")):
-                start = max(free_at, time.monotonic())
-                into = (start - began) % period
-                if into < stall:
-                    start += stall - into
-                free_at = start + 1 / capacity
-                heapq.heappush(leaving, (free_at, number))
+COLUMNS = [*map(str, PERCENTILES), "max"]
 
 
 def truth(rho, stall, period, base):
@@ -84,99 +46,177 @@ def seconds(text):
     return float(number) * {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60}[unit]
 
 
+def output_of(command):
+    """What a program prints."""
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
 def ours(arguments, url):
     """Percentiles of wirespeed-load, from its result file."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        subprocess.run([arguments.load, "-t1", f"-c{arguments.connections}",
-                        f"-R{arguments.rate}", f"-d{arguments.seconds}s", "-T5s",
-                        "--json", file.name, url], check=True, stdout=subprocess.DEVNULL)
-        result = json.loads(Path(file.name).read_text())["latency"]["response"]
+        # a window that begins amid a stall would miss those who came before it: one period ahead
+        output_of([arguments.load, "-t1", f"-c{arguments.connections}", f"-R{arguments.rate}",
+                   f"-d{arguments.seconds}s", f"--warmup={arguments.period}s", "-T5s",
+                   "--json", file.name, url])
+        result = json.loads(Path(file.name).read_text())
+    found = result["latency"]["response"]
     names = {str(p): f"{p / 100:g}" for p in PERCENTILES}
-    known = {p: result["quantiles"][name] for p, name in names.items()}
-    return {**{p: value and value / 1e9 for p, value in known.items()}, "max": result["max"] / 1e9}
+    known = {p: found["quantiles"][name] for p, name in names.items()}
+    told = [f"{warning['id']} {warning['value']:.3g}" for warning in result["warnings"]]
+    if told:
+        print(f"<!-- wirespeed-load warned: {', '.join(told)} -->")
+    return {**{p: value and value / 1e9 for p, value in known.items()}, "max": found["max"] / 1e9}
 
 
 def wrk_like(command):
-    """Percentiles out of wrk's or wrk2's output."""
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    """Percentiles out of wrk's or wrk2's output; wrk has no 99.9th."""
+    text = output_of(command)
     found = {}
     for percent, value in re.findall(r"^\s+([\d.]+)%\s+([\d.]+(?:us|ms|s|m))\s*$", text, re.M):
-        found[f"{float(percent):g}"] = seconds(value)
+        found.setdefault(f"{float(percent):g}", seconds(value))
     most = re.search(r"Latency\s+\S+\s+\S+\s+([\d.]+(?:us|ms|s|m))", text)
     return {**{str(p): found.get(f"{p:g}") for p in PERCENTILES}, "max": seconds(most.group(1))}
 
 
 def h2load(command):
-    """h2load tells only the maximum."""
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    most = re.search(r"time for request:\s+\S+\s+(\S+)", text)
-    return {**{str(p): None for p in PERCENTILES}, "max": seconds(most.group(1))}
+    """Percentiles of the times in h2load's log."""
+    with tempfile.NamedTemporaryFile(suffix=".log") as file:
+        output_of([*command[:-1], f"--log-file={file.name}", command[-1]])
+        lines = [line.split() for line in Path(file.name).read_text().splitlines()]
+    times = sorted(int(line[2]) / 1e6 for line in lines if len(line) == 3)
+    at = {str(p): times[min(int(len(times) * p / 100), len(times) - 1)] for p in PERCENTILES}
+    return {**at, "max": times[-1]}
 
 
 def oha(command):
     """Percentiles out of oha's JSON."""
-    result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    result = json.loads(output_of(command))
     own = result["latencyPercentiles"]
     return {**{str(p): own.get(f"p{p:g}") for p in PERCENTILES}, "max": result["summary"]["slowest"]}
 
 
-def generators(arguments, url):
-    """Name → function that measures."""
+def generators(arguments, url, base):
+    """Name → function that measures; a closed loop gets the connections that give the rate."""
     c, d, rate = arguments.connections, arguments.seconds, arguments.rate
+    few = max(1, round(rate * base))
+    path = os.pathsep.join([*arguments.tools, os.environ["PATH"]])
+    tool = {name: shutil.which(name, path=path) for name in ("wrk", "wrk2", "oha", "h2load")}
     known = {
         "wirespeed-load -R": lambda: ours(arguments, url),
-        "wrk2 -R": lambda: wrk_like(["wrk2", "-t1", f"-c{c}", f"-d{d}s", f"-R{round(rate)}",
-                                     "-L", "-T5s", url]),
-        "wrk (closed)": lambda: wrk_like(["wrk", "-t1", f"-c{c}", f"-d{d}s", "--latency",
-                                          "-T5s", url]),
-        "h2load (closed)": lambda: h2load(["h2load", "--h1", "-t1", f"-c{c}", f"-D{d}", url]),
-        "oha -q": lambda: oha(["oha", "--no-tui", "--output-format", "json", f"-c{c}", f"-z{d}s",
-                               f"-q{round(rate)}", "--latency-correction", url]),
+        # wrk2 throws away what it measured in its first 10 s and 5 ms a connection
+        "wrk2 -R": lambda: wrk_like([tool["wrk2"], "-t1", f"-c{c}", f"-d{d + 10 + c // 200}s",
+                                     f"-R{round(rate)}", "-L", "-T5s", url]),
+        f"wrk, {few} connections": lambda: wrk_like([tool["wrk"], "-t1", f"-c{few}", f"-d{d}s",
+                                                     "--latency", "-T5s", url]),
+        "h2load --rps": lambda: h2load([tool["h2load"], "--h1", "-t1", f"-c{c}", f"-D{d}",
+                                        f"--rps={rate / c:.4f}", url]),
+        "oha -q --latency-correction": lambda: oha(
+            [tool["oha"], "--no-tui", "--output-format", "json", f"-c{c}", f"-z{d}s",
+             f"-q{round(rate)}", "--latency-correction", url]),
     }
+    absent = [name for name, place in tool.items() if not place]
+    if absent:
+        print(f"<!-- not installed: {', '.join(absent)} -->")
     return {name: run for name, run in known.items()
-            if name.startswith("wirespeed") or shutil.which(name.split()[0])}
+            if re.split(r"[ ,]", name)[0] not in absent
+            and any(part in name for part in arguments.only or [""])}
 
 
-def main():
-    """Serves, measures, prints a table in milliseconds."""
+@contextlib.contextmanager
+def serving(arguments):
+    """The server on core 0; yields its URL and a function that tells how late its answers left."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+    here, there = multiprocessing.Pipe()
+    server = StallServer(listener, arguments.rate / arguments.rho, arguments.stall,
+                         arguments.period, arguments.delay)
+    process = multiprocessing.Process(target=server.serve, args=(0, there), daemon=True)
+    process.start()
+
+    def lateness():
+        here.send("how late?")
+        return here.recv()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/", lateness
+    finally:
+        process.kill()
+        process.join()
+
+
+def hold_idle_states():
+    """Sleeping cores would add their wake-up to every answer; held until this program ends."""
+    try:
+        held = os.open("/dev/cpu_dma_latency", os.O_WRONLY)
+        os.write(held, struct.pack("i", 0))
+    except OSError:
+        print("<!-- idle states are not held: not root -->")
+
+
+def save(file, arguments, expected, found):
+    """Adds this case to a file of cases."""
+    path = Path(file)
+    cases = json.loads(path.read_text()) if path.exists() else []
+    key = {"stall_s": arguments.stall, "period_s": arguments.period, "rho": arguments.rho}
+    case = next((case for case in cases if key.items() <= case.items()), None)
+    if case is None:
+        case = {**key, "generators": {}}
+        cases.append(case)
+    case.update(rate_rps=arguments.rate, seconds=arguments.seconds, delay_s=arguments.delay,
+                truth=expected)
+    case["generators"].update(found)
+    path.write_text(json.dumps(cases, indent=1) + "\n")
+
+
+def options():
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--load", default="target/release/wirespeed-load")
     parser.add_argument("--stall", type=float, default=0.1)
     parser.add_argument("--period", type=float, default=1.0)
     parser.add_argument("--rho", type=float, default=0.3)
-    parser.add_argument("--rate", type=float, default=997.3)
+    parser.add_argument("--rate", type=float, default=997.37,
+                        help="requests/s; times the period no whole number, or phases repeat")
+    parser.add_argument("--delay", type=float, default=0.005, help="constant part of each answer")
     parser.add_argument("--connections", type=int, default=200)
-    parser.add_argument("--seconds", type=int, default=20)
-    parser.add_argument("--only", help="part of a generator's name")
-    arguments = parser.parse_args()
-    try:
-        held = os.open("/dev/cpu_dma_latency", os.O_WRONLY)
-        os.write(held, struct.pack("i", 0))
-    except OSError:
-        print("idle states are not held: not root")
-    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
-    capacity = arguments.rate / arguments.rho
-    server = multiprocessing.Process(
-        target=serve, args=(listener, capacity, arguments.stall, arguments.period, 0), daemon=True)
-    server.start()
-    os.sched_setaffinity(0, {1})
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    expected = truth(arguments.rho, arguments.stall, arguments.period, 1 / capacity)
-    columns = [*map(str, PERCENTILES), "max"]
-    print(f"stall {arguments.stall} s every {arguments.period} s, rho {arguments.rho}, "
-          f"{arguments.rate} requests/s, {arguments.seconds} s; milliseconds (error)")
-    print("| generator | " + " | ".join(columns) + " |")
-    print("|---" * (len(columns) + 1) + "|")
-    print("| the truth | " + " | ".join(f"{expected[c] * 1e3:.2f}" for c in columns) + " |")
-    for name, run in generators(arguments, url).items():
-        if arguments.only and arguments.only not in name:
-            continue
-        found = run()
-        cells = ["-" if found[c] is None else
-                 f"{found[c] * 1e3:.2f} ({(found[c] / expected[c] - 1) * 100:+.0f} %)"
-                 for c in columns]
-        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
-    server.kill()
+    parser.add_argument("--seconds", type=int, default=11)
+    parser.add_argument("--only", action="append", help="part of a generator's name")
+    parser.add_argument("--tools", action="append", default=[], help="folder of other generators")
+    parser.add_argument("--save", help="file of cases for stall_chart.py")
+    return parser.parse_args()
+
+
+def cells(found, expected):
+    """A row in milliseconds with its errors."""
+    return ["-" if found[c] is None else
+            f"{found[c] * 1e3:.2f} ({(found[c] / expected[c] - 1) * 100:+.1f} %)" for c in COLUMNS]
+
+
+def main():
+    """Serves, measures, prints a table in milliseconds."""
+    arguments = options()
+    hold_idle_states()
+    base = arguments.rho / arguments.rate + arguments.delay
+    expected = truth(arguments.rho, arguments.stall, arguments.period, base)
+    results = {}
+    with serving(arguments) as (url, lateness):
+        os.sched_setaffinity(0, {1})
+        print(f"stall {arguments.stall} s every {arguments.period} s, rho {arguments.rho}, "
+              f"{arguments.rate} requests/s, {arguments.seconds} s; milliseconds (error)\n")
+        print("| generator | " + " | ".join(COLUMNS) + " |")
+        print("|---" * (len(COLUMNS) + 1) + "|")
+        print("| the truth | " + " | ".join(f"{expected[c] * 1e3:.2f}" for c in COLUMNS) + " |")
+        for name, run in generators(arguments, url, base).items():
+            try:
+                found = results[name] = run()
+            except subprocess.CalledProcessError as error:
+                print(f"| {name} | ended with {error.returncode} | | | | |", flush=True)
+                continue
+            print(f"| {name} | " + " | ".join(cells(found, expected)) + " |", flush=True)
+            late = lateness()
+            print(f"<!-- the server's answers left late by p50 {late[len(late) // 2] * 1e6:.0f} us, "
+                  f"p99 {late[int(len(late) * 0.99)] * 1e6:.0f} us, max {late[-1] * 1e3:.2f} ms; "
+                  f"{len(late)} answers -->", flush=True)
+    if arguments.save:
+        save(arguments.save, arguments, expected, results)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ pub struct Parts {
 pub fn banner(plan: &Plan, url: &str, connections: &str) -> String {
     let seconds = plan.duration_ns() as f64 / 1e9;
     // whole seconds as wrk prints them; ours may be shorter
-    let length = if seconds >= 1.0 {
+    let length = if seconds >= 0.9995 {
         time_s(seconds)
     } else {
         time_us(seconds * 1e6)

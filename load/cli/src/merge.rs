@@ -22,6 +22,18 @@ const SAME: [&str; 8] = [
     "close",
 ];
 
+/// Distributions that are added.
+const DISTRIBUTIONS: [&str; 8] = [
+    "service",
+    "response",
+    "lateness",
+    "queue",
+    "connect",
+    "tls",
+    "client_delay",
+    "censored",
+];
+
 /// Reads, adds, prints, and writes if a file is named.
 pub fn merge(files: &[String], json: Option<&str>) -> Result<(), Refusal> {
     if files.len() < 2 {
@@ -68,8 +80,9 @@ fn add(documents: &[Value], files: &[String]) -> Result<Value, String> {
     let (start_ns, end_ns) = common_window(documents)
         .ok_or("merge: the runs have no time in common; start them with the same --start-at")?;
     let mut latency = Map::new();
-    for name in ["service", "response", "lateness", "queue", "connect", "tls"] {
-        latency.insert(name.to_string(), added(documents, name)?);
+    for name in DISTRIBUTIONS {
+        let each = documents.iter().map(|document| &document["latency"][name]);
+        latency.insert(name.to_string(), added(each, name)?);
     }
     let rps: f64 = documents
         .iter()
@@ -93,6 +106,7 @@ fn add(documents: &[Value], files: &[String]) -> Result<Value, String> {
         "rps": rps,
         "errors": sums("errors"),
         "latency": latency,
+        "steps": steps(documents)?,
         "threads": documents.iter().filter_map(|d| d["threads"].as_array()).flatten().collect::<Vec<_>>(),
         "cpu": sums("cpu"),
         "warnings": documents.iter().filter_map(|d| d["warnings"].as_array()).flatten().collect::<Vec<_>>(),
@@ -155,10 +169,33 @@ fn plus(a: &Value, b: &Value) -> Value {
     }
 }
 
-fn added(documents: &[Value], name: &str) -> Result<Value, String> {
+/// The steps of a ramp, each added to the same step of the other hosts.
+fn steps(documents: &[Value]) -> Result<Vec<Value>, String> {
+    let lists = documents
+        .iter()
+        .filter_map(|document| document["steps"].as_array());
+    let lists: Vec<&Vec<Value>> = lists.collect();
+    let shortest = lists.iter().map(|list| list.len()).min().unwrap_or(0);
+    let step = |number: usize| -> Result<Value, String> {
+        let own = || lists.iter().map(|list| &list[number]);
+        let sum = |key: &str| own().fold(Value::Null, |sum, step| plus(&sum, &step[key]));
+        Ok(json!({
+            "step": number,
+            "connections": sum("connections"),
+            "length_ns": lists[0][number]["length_ns"],
+            "completed": sum("completed"),
+            "rps": sum("rps"),
+            "errors": sum("errors"),
+            "service": added(own().map(|step| &step["service"]), "service")?,
+            "response": added(own().map(|step| &step["response"]), "response")?,
+        }))
+    };
+    (0..shortest).map(step).collect()
+}
+
+fn added<'a>(latencies: impl Iterator<Item = &'a Value>, name: &str) -> Result<Value, String> {
     let mut sum = Latency::default();
-    for document in documents {
-        let latency = &document["latency"][name];
+    for latency in latencies {
         if !latency.is_null() {
             sum.add(&restored(latency).ok_or(format!("merge: the histogram '{name}' is broken"))?);
         }

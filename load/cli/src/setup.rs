@@ -12,6 +12,8 @@ use load_engine::sys::socket::Address;
 
 /// Files open besides the connections.
 const OTHER_FILES: u64 = 64;
+/// Shortest step: its figures have to be handed over when it ends.
+const STEP_MIN_NS: u64 = 10_000_000;
 /// Most requests in a batch.
 const DEPTH_MAX: usize = 10_000;
 
@@ -110,8 +112,14 @@ fn steps(typed: &Typed) -> Result<(Vec<Step>, Option<Vec<Stretch>>), Refusal> {
 fn step_length(typed: &Typed, steps: usize) -> Result<u64, Refusal> {
     let duration_ns = time(typed, "duration", 10_000_000_000)?;
     let length_ns = time(typed, "step", duration_ns / steps as u64)?;
-    if length_ns == 0 {
+    if duration_ns == 0 || (steps == 1 && length_ns == 0) {
         return usage("--duration: must be longer than 0");
+    }
+    if steps > 1 && length_ns < STEP_MIN_NS {
+        return usage(format!(
+            "--duration: leaves {:.1} ms for each of {steps} steps; 10 ms are the least",
+            length_ns as f64 / 1e6
+        ));
     }
     Ok(length_ns)
 }

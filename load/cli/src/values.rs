@@ -8,7 +8,7 @@ use std::net::IpAddr;
 /// Most connections, threads and the like; more need more than one process.
 pub const COUNT_MAX: f64 = 1_000_000.0;
 /// Most steps of a ramp.
-const STEPS_MAX: f64 = 10_000.0;
+pub const STEPS_MAX: f64 = 1_000.0;
 
 /// Why a run cannot be made.
 #[derive(Debug, PartialEq, Eq)]
@@ -88,8 +88,13 @@ pub fn ramp(typed: &Typed, name: &str, default: f64) -> Result<Ramp, Refusal> {
         to,
         by,
     };
-    if by.is_some_and(|by| by <= 0.0 || (ramp.to - ramp.from).abs() / by > STEPS_MAX) {
+    if by.is_some_and(|by| by <= 0.0) {
         return Err(wrong());
+    }
+    if by.is_some_and(|by| (ramp.to - ramp.from).abs() / by > STEPS_MAX) {
+        return usage(format!(
+            "--{name}: '{text}' has more than {STEPS_MAX} steps"
+        ));
     }
     Ok(ramp)
 }

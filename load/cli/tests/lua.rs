@@ -4,6 +4,7 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 use support::{program, Seen, Server, HELLO};
 
@@ -29,15 +30,20 @@ fn server() -> Server {
 }
 
 /// Runs a script; what the server saw and what was printed.
-fn play(mut command: Command, name: &str, options: &str) -> (Vec<Seen>, String) {
+fn play(command: Command, name: &str, options: &str) -> (Vec<Seen>, String) {
+    play_file(command, script(name).as_ref(), options)
+}
+
+fn play_file(mut command: Command, file: &Path, options: &str) -> (Vec<Seen>, String) {
     let server = server();
     command
         .args(options.split_whitespace())
-        .args(["-s", &script(name)])
+        .arg("-s")
+        .arg(file)
         .arg(server.url());
     let output = command.args(["--", "x", "y"]).output().expect("it starts");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{name}: {errors}");
+    assert!(output.status.success(), "{}: {errors}", file.display());
     (
         server.seen(),
         String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -89,6 +95,54 @@ fn the_same_requests_as_wrk() {
         let (theirs, _) = play(Command::new("wrk"), name, "-t2 -c2 -d1s");
         assert_eq!(wire(&own), wire(&theirs), "{name}");
     }
+}
+
+#[test]
+fn the_same_requests_as_wrk2() {
+    if Command::new("wrk2").arg("-v").output().is_err() {
+        eprintln!("wrk2 is not installed: nothing to compare with");
+        return;
+    }
+    // not report: latency(i) is of wrk alone
+    for name in ["addr", "auth", "counter", "pipeline", "post"] {
+        let options = "-t2 -c2 -d1s -R100";
+        let (own, _) = play(program(), name, options);
+        let (theirs, _) = play(Command::new("wrk2"), name, options);
+        assert_eq!(wire(&own), wire(&theirs), "{name}");
+    }
+}
+
+/// With WRK_SCRIPTS=FOLDER the scripts that come with wrk (or wrk2) are run under both programs.
+#[test]
+fn the_scripts_of_wrk_send_the_same() {
+    let Some(folder) = std::env::var_os("WRK_SCRIPTS") else {
+        eprintln!("WRK_SCRIPTS names no folder: nothing to compare");
+        return;
+    };
+    let (peer, options) = match std::env::var("WRK_PEER").as_deref() {
+        Ok("wrk2") => ("wrk2", "-t2 -c2 -d1s -R100"),
+        _ => ("wrk", "-t2 -c2 -d1s"),
+    };
+    let mut compared = 0;
+    for entry in std::fs::read_dir(folder).expect("the folder") {
+        let path = entry.expect("a file").path();
+        if path.extension().is_none_or(|extension| extension != "lua") {
+            continue;
+        }
+        let (own, printed) = play_file(program(), &path, options);
+        let (theirs, they_printed) = play_file(Command::new(peer), &path, options);
+        assert_eq!(wire(&own), wire(&theirs), "{}", path.display());
+        let words = |text: &str| -> BTreeSet<String> {
+            let words = text.split(|c: char| !c.is_ascii_alphabetic());
+            words
+                .filter(|word| word.len() > 3)
+                .map(String::from)
+                .collect()
+        };
+        assert_eq!(words(&printed), words(&they_printed), "{}", path.display());
+        compared += 1;
+    }
+    assert!(compared > 0);
 }
 
 #[test]

@@ -84,6 +84,71 @@ fn the_report_is_line_for_line_that_of_wrk() {
     }
 }
 
+/// Layout of a report with its spectrum: how many rows that has depends on the values.
+fn layout(text: &str) -> Vec<String> {
+    let mut lines = masked(&text.replace("-nan%", "0.00%").replace("-nan", "0.00"));
+    // wrk2 has no samples of the rate in its first ten seconds and prints "-nan -nan 0.00 0.00%"
+    lines.retain(|line| line != "# # # inf");
+    lines.dedup_by(|next, line| next == line && line == "# # # #");
+    lines
+}
+
+#[test]
+fn the_report_is_line_for_line_that_of_wrk2() {
+    if Command::new("wrk2").arg("-v").output().is_err() {
+        eprintln!("wrk2 is not installed: nothing to compare with");
+        return;
+    }
+    let good = Server::start(always(HELLO));
+    let bad = Server::start(always(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"));
+    for server in [good, bad] {
+        for options in ["", "-L", "--latency", "-U", "-t2 -B", "--u_latency"] {
+            let line = format!("-c4 -d1s -R200 {options} {}", server.url());
+            let theirs = stdout_of(Command::new("wrk2"), &line);
+            let mut called = program();
+            called.arg0("wrk2");
+            assert_eq!(layout(&stdout_of(called, &line)), layout(&theirs), "{line}");
+        }
+    }
+}
+
+/// What scripts commonly cut out of a report: awk on words, a pattern for the percentiles, the
+/// rows of the spectrum for a plotter.
+#[test]
+fn common_ways_to_parse_a_report_work() {
+    let server = Server::start(always(HELLO));
+    let text = stdout_of(
+        program(),
+        &format!("-t1 -c4 -d2s -R 500 -L {}", server.url()),
+    );
+    let word = |line: &str, number: usize| -> String {
+        let line = text.lines().find(|own| own.trim_start().starts_with(line));
+        let word = line.and_then(|line| line.split_whitespace().nth(number));
+        word.expect("the line").to_string()
+    };
+    let rate: f64 = word("Requests/sec:", 1).parse().expect("a number");
+    assert!(rate > 0.0 && rate <= 510.0, "{rate}");
+    assert!(word("Transfer/sec:", 1).ends_with('B'));
+    assert!(word("Latency  ", 1).ends_with("ms") || word("Latency  ", 1).ends_with("us"));
+    let percentile = word("99.000%", 1);
+    let digits = percentile.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    assert!(digits.parse::<f64>().is_ok(), "{percentile}");
+    let rows: Vec<Vec<f64>> = text
+        .lines()
+        .map(|line| {
+            line.split_whitespace()
+                .map(|word| word.parse().unwrap_or(f64::NAN))
+        })
+        .map(|words| words.collect::<Vec<f64>>())
+        .filter(|words| words.len() == 4 && !words[..3].iter().any(|word| word.is_nan()))
+        .collect();
+    assert!(rows.len() > 5, "{text}");
+    assert!(rows
+        .windows(2)
+        .all(|pair| pair[0][0] <= pair[1][0] && pair[0][1] <= pair[1][1]));
+    assert_eq!(rows.last().map(|row| (row[1], row[2])), Some((1.0, 1000.0)));
+}
+
 #[test]
 fn with_a_rate_the_report_has_the_spectrum_of_wrk2() {
     let server = Server::start(always(HELLO));

@@ -77,14 +77,14 @@ impl<'p> Sum<'p> {
                 // by the clock, what is answered now was due in the last step or is a straggler
                 let last = self.outcome.steps.get_mut(interval.step);
                 if let Some(step) = last.filter(|_| self.plan.open.is_some()) {
-                    step.times.add(&interval.times);
+                    step.times.add_sparsely(&interval.times);
                     step.counts.errors.add(&interval.counts.errors);
                 }
             }
             Phase::Measured => {
                 add(&mut self.outcome.total, interval);
                 if let Some(step) = self.outcome.steps.get_mut(interval.step) {
-                    add(step, interval);
+                    add_to_step(step, interval);
                 }
                 self.outcome.completed_in_window += interval.counts.completed;
                 self.outcome.bytes_in_window += interval.counts.bytes_in;
@@ -211,9 +211,19 @@ fn add_ages(interval: &mut Interval, ages: &Latency) {
     interval.times.censored.add(ages);
 }
 
+/// There may be a thousand steps, each with histograms of its own.
+fn add_to_step(step: &mut Interval, more: &Interval) {
+    step.times.add_sparsely(&more.times);
+    add_but_times(step, more);
+}
+
 fn add(sum: &mut Interval, more: &Interval) {
-    sum.counts.add(&more.counts);
     sum.times.add(&more.times);
+    add_but_times(sum, more);
+}
+
+fn add_but_times(sum: &mut Interval, more: &Interval) {
+    sum.counts.add(&more.counts);
     sum.rates.extend_from_slice(&more.rates);
     for note in &more.notes {
         if !sum.notes.contains(note) {

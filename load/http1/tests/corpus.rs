@@ -18,3 +18,18 @@ fn the_corpus_means_the_same_at_every_cut() {
     }
     assert!(files >= 12, "{files}");
 }
+
+#[test]
+fn the_corpus_of_requests_and_urls_is_counted_or_refused() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/request");
+    let mut files = 0;
+    for entry in std::fs::read_dir(folder).expect("the corpus") {
+        let bytes = std::fs::read(entry.expect("a file").path()).expect("readable");
+        property::requests_are_counted_or_refused(&bytes);
+        if let Ok(text) = std::str::from_utf8(&bytes) {
+            property::a_url_says_where_it_goes(text);
+        }
+        files += 1;
+    }
+    assert!(files >= 8, "{files}");
+}

@@ -1,5 +1,7 @@
 //! What must hold for any bytes; used by the corpus test and by the fuzz target.
 
+use load_http1::request::count;
+use load_http1::url::Url;
 use load_http1::{Done, Ignore, Malformed, Parser, Progress, Template};
 
 /// What a stream of bytes means: its answers, and the fault that ended it.
@@ -56,4 +58,25 @@ pub fn the_template_agrees(bytes: &[u8]) {
     }
     let step = Parser::default().feed(bytes, false, &mut Ignore, &mut |_, _| {});
     assert_eq!(step, Ok(Progress::Done(total as usize, expected)));
+}
+
+/// What is well formed once is so twice; a fault has a place within the text.
+pub fn requests_are_counted_or_refused(text: &[u8]) {
+    match count(text) {
+        Ok(requests) => assert_eq!(count(&text.repeat(2)), Ok(requests * 2)),
+        Err((line, column)) => {
+            let lines = text.iter().filter(|&&byte| byte == b'\n').count() + 1;
+            assert!((1..=lines).contains(&line) && (1..=text.len() + 1).contains(&column));
+        }
+    }
+}
+
+/// What is shown as the Host field of an http URL leads back to the same host and port.
+pub fn a_url_says_where_it_goes(text: &str) {
+    let Some(url) = Url::parse(text) else { return };
+    if url.scheme == "http" && url.host_header().is_ascii() {
+        let again = Url::parse(&format!("http://{}/", url.host_header()));
+        let again = again.unwrap_or_else(|| panic!("{text}: no URL with {}", url.host_header()));
+        assert_eq!((again.host, again.port), (url.host, url.port));
+    }
 }

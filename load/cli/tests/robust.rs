@@ -1,0 +1,301 @@
+//! Large numbers, odd servers, several hosts: runs as people make them, and mistakes as they make them.
+
+mod support;
+
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use support::{always, count, measured, program, run, temporary, Server, HELLO};
+
+#[test]
+fn a_thousand_connections_share_a_schedule() {
+    let result = measured("-t2 -c1000 -d1s -R 1000 -T 30s --sink");
+    assert_eq!(count(&result, "/totals/connects"), 1000);
+    assert_eq!(count(&result, "/totals/sent"), 1000);
+    assert_eq!(count(&result, "/totals/completed"), 1000);
+    assert_eq!(count(&result, "/errors/total"), 0);
+}
+
+#[test]
+fn a_ramp_of_connections_keeps_the_old_ones() {
+    let result = measured("-t2 -c700..2000:650 --step 1s -T 30s --sink");
+    let steps = result["steps"].as_array().expect("steps");
+    let asked: Vec<_> = steps
+        .iter()
+        .map(|step| step["connections"].as_u64())
+        .collect();
+    assert_eq!(asked, [Some(700), Some(1350), Some(2000)]);
+    assert_eq!(count(&result, "/totals/connects"), 2000);
+    assert_eq!(count(&result, "/errors/total"), 0);
+    assert!(steps
+        .iter()
+        .all(|step| step["completed"].as_u64() > Some(0)));
+}
+
+#[test]
+fn a_ramp_downwards_closes_what_is_too_many() {
+    let result = measured("-t1 -c30..10:10 --step 300ms --sink");
+    assert_eq!(count(&result, "/totals/connects"), 30);
+    assert_eq!(count(&result, "/errors/total"), 0);
+    assert_eq!(result["steps"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn hosts_started_together_are_one_load() {
+    let server = Server::start(always(HELLO));
+    let files: Vec<_> = (0..3).map(|_| temporary("json")).collect();
+    let merged = temporary("json");
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("after 1970");
+    let start = now.as_secs_f64() + 1.5;
+    let mut runs: Vec<_> = files
+        .iter()
+        .map(|file| {
+            let mut command = program();
+            command.args([
+                "-t1",
+                "-c4",
+                "-R100..200:100",
+                "--step",
+                "1s",
+                "-T30s",
+                "--json",
+            ]);
+            command
+                .arg(file)
+                .args(["--start-at", &start.to_string()])
+                .arg(server.url());
+            command.spawn().expect("it starts")
+        })
+        .collect();
+    assert!(runs
+        .iter_mut()
+        .all(|run| run.wait().is_ok_and(|status| status.success())));
+    let output = program()
+        .arg("merge")
+        .args(&files)
+        .arg("--json")
+        .arg(&merged)
+        .output();
+    let output = output.expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}");
+    let document = std::fs::read_to_string(&merged).expect("written");
+    let document: Value = serde_json::from_str(&document).expect("JSON");
+    assert_eq!(count(&document, "/totals/due"), 900);
+    assert_eq!(count(&document, "/latency/response/count"), 900);
+    assert_eq!(count(&document, "/plan/hosts"), 3);
+    let steps: Vec<u64> = (0..2)
+        .map(|step| count(&document, &format!("/steps/{step}/response/count")))
+        .collect();
+    assert_eq!(steps, [300, 600]);
+    assert_eq!(document["steps"][0]["connections"], 12);
+    for file in files.iter().chain([&merged]) {
+        std::fs::remove_file(file).expect("ours");
+    }
+}
+
+#[test]
+fn many_sources_carry_many_connections() {
+    let server = Server::start(always(HELLO));
+    let sources: Vec<String> = (2..12).map(|last| format!("127.0.0.{last}")).collect();
+    measured(&format!(
+        "-t2 -c40 -d500ms --source {} {}",
+        sources.join(","),
+        server.url()
+    ));
+    let mut used: Vec<_> = server
+        .seen()
+        .iter()
+        .filter_map(|seen| seen.source)
+        .collect();
+    used.sort();
+    used.dedup_by_key(|source| source.ip());
+    assert_eq!(used.len(), 10);
+}
+
+#[test]
+fn answers_in_single_bytes_are_whole() {
+    let server = Server::start(|mut conversation| {
+        while conversation.request().is_some() {
+            let bytes = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\nT: x\r\n\r\n";
+            for byte in bytes.chunks(1) {
+                if !conversation.send(byte) {
+                    return;
+                }
+            }
+        }
+    });
+    let result = measured(&format!("-t1 -c2 -d500ms -R 20 -T 30s {}", server.url()));
+    assert_eq!(count(&result, "/totals/completed"), 10);
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+}
+
+#[test]
+fn a_pipeline_mixes_all_forms_of_answers() {
+    let server = Server::start(|mut conversation| {
+        let forms: [&[u8]; 4] = [
+            HELLO,
+            b"HTTP/1.1 204 None\r\n\r\n",
+            b"HTTP/1.1 103 Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+        ];
+        let mut number = 0;
+        while conversation.request().is_some() && conversation.send(forms[number % 4]) {
+            number += 1;
+        }
+    });
+    let result = measured(&format!(
+        "-t1 -c2 -d500ms --depth 4 -R 80 -T 30s {}",
+        server.url()
+    ));
+    assert_eq!(count(&result, "/totals/completed"), 40);
+    assert_eq!(count(&result, "/totals/status/204"), 10);
+    assert_eq!(count(&result, "/totals/status/200"), 30);
+    assert_eq!(result["errors"]["malformed"], serde_json::json!({}));
+    assert_eq!(count(&result, "/errors/read"), 0);
+}
+
+#[test]
+fn a_unix_socket_is_asked_by_the_clock_and_one_request_a_connection() {
+    let path = temporary("sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                if stream.read(&mut buffer).is_ok_and(|n| n > 0) {
+                    let answer =
+                        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+                    // the client may have given up
+                    let _ = stream.write(answer);
+                }
+            });
+        }
+    });
+    let line = format!("-t1 -c4 -d500ms -R 100 -T 30s unix://{}:/x", path.display());
+    let result = measured(&line);
+    assert_eq!(
+        count(&result, "/totals/completed"),
+        50,
+        "{}",
+        result["errors"]
+    );
+    assert!(count(&result, "/totals/connects") >= 50);
+    std::fs::remove_file(&path).expect("ours");
+}
+
+#[test]
+fn mistakes_in_odd_places_are_one_line_too() {
+    let list = temporary("urls");
+    std::fs::write(&list, "3 http://127.0.0.1:1/a\nmany /b\n").expect("a file");
+    let name = list.display().to_string();
+    let table = [
+        (
+            "-R1..2000:1 -d60s --sink",
+            "--rate: '1..2000:1' has more than 1000 steps",
+        ),
+        (
+            "-c1..500:1 -t1 -d1s --sink",
+            "--duration: leaves 2.0 ms for each of 500 steps",
+        ),
+        ("-R 1e3 --sink", "--rate: '1e3' is no number"),
+        ("-R -5 --sink", "--rate: '-5' is no number"),
+        ("--probe 0 --sink", "--probe: must be greater than 0"),
+        (
+            "--start-at tomorrow --sink",
+            "--start-at: 'tomorrow' is no time",
+        ),
+        ("--depth 0 --sink", "--depth: must be a whole number"),
+        ("--depth 20000 --sink", "--depth: must be at most 10000"),
+        ("--timeout 0 --sink", "--timeout: must be longer than 0"),
+        ("-c 0 --sink", "--connections: must be a whole number"),
+        ("--pin 4096 --sink", "--pin: core 4096 is not among"),
+        (
+            "--source nowhere --sink",
+            "--source: 'nowhere' is no address",
+        ),
+        (
+            "--live sometimes --sink",
+            "--live: 'sometimes' is none of auto, always, never",
+        ),
+        ("--headroom /none --sink", "--headroom: cannot read /none"),
+        ("--json", "--json: needs a FILE"),
+        (
+            "http://127.0.0.1:99999/",
+            "invalid URL: http://127.0.0.1:99999/",
+        ),
+        ("http://", "invalid URL: http://"),
+        ("-s /none.lua http://127.0.0.1:1/", "unable to connect"),
+        (
+            "--body-file /none http://127.0.0.1:1/",
+            "--body-file: cannot read /none",
+        ),
+        (
+            &format!("--urls {name}"),
+            &format!("--urls: {name}, line 2"),
+        ),
+        ("merge /none /none", "merge: cannot read /none"),
+        (
+            &format!("merge {name} {name}"),
+            &format!("merge: {name} is no result file"),
+        ),
+    ];
+    for (line, message) in table {
+        let output = run(line);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            text.starts_with(&format!("wirespeed-load: {message}")),
+            "{line}: {text}"
+        );
+        assert_eq!(text.lines().count(), 1, "{line}: {text}");
+        let expected = if message.starts_with("unable") { 1 } else { 2 };
+        assert_eq!(output.status.code(), Some(expected), "{line}");
+        assert!(output.stdout.is_empty(), "{line}: nothing was run");
+    }
+    std::fs::remove_file(list).expect("ours");
+}
+
+#[test]
+fn results_that_cannot_be_written_are_said() {
+    let server = Server::start(always(HELLO));
+    for option in ["--json", "--csv", "--hlog", "--hgrm"] {
+        let output = run(&format!(
+            "-t1 -c1 -d100ms {option} /none/file {}",
+            server.url()
+        ));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            text.contains(&format!("{option}: cannot write /none/file")),
+            "{text}"
+        );
+        assert_eq!(output.status.code(), Some(1));
+    }
+}
+
+#[test]
+fn a_server_that_comes_back_is_asked_again() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound").to_string();
+    let again = address.clone();
+    let server = std::thread::spawn(move || {
+        // the test connection, then nobody for a while, then a server
+        drop(listener.accept());
+        drop(listener);
+        std::thread::sleep(Duration::from_millis(500));
+        Server::start_on(&again, always(HELLO))
+    });
+    let result = measured(&format!("-t1 -c2 -d3s -R 50 -T 30s http://{address}/"));
+    let server = server.join().expect("no panic");
+    assert!(count(&result, "/errors/connect/refused") > 0);
+    assert_eq!(
+        count(&result, "/totals/completed"),
+        150,
+        "{}",
+        result["errors"]
+    );
+    assert_eq!(server.seen().len(), 150);
+    // those due while nobody was there have waited, and that is in their response times
+    assert!(count(&result, "/latency/response/max") > 300_000_000);
+}
