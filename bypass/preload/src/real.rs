@@ -84,6 +84,7 @@ real! {
     open = c"open": fn(*const c_char, c_int, usize) -> c_int;
     openat = c"openat": fn(c_int, *const c_char, c_int, usize) -> c_int;
     fork = c"fork": fn() -> pid_t;
+    exit_at_once = c"_exit": fn(c_int) -> ();
     execvpe = c"execvpe": fn(*const c_char, *const *const c_char, *const *const c_char) -> c_int;
     fexecve = c"fexecve": fn(c_int, *const *const c_char, *const *const c_char) -> c_int;
     posix_spawn = c"posix_spawn": fn(*mut pid_t, *const c_char, *const c_void, *const c_void, *const *const c_char, *const *const c_char) -> c_int;

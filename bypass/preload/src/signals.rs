@@ -5,6 +5,8 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
+use bypass_stack::deferral;
+
 use crate::outcome::fail;
 use crate::real;
 
@@ -34,6 +36,10 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut li
     if flags & libc::SA_RESTART == 0 {
         thread.interrupts.fetch_add(1, Ordering::Relaxed);
     }
+    let may_wait = flags & libc::SA_RESETHAND == 0;
+    if may_wait && deferral::put_off(signal, || queue_again(signal, info, context)) {
+        return;
+    }
     let handler = HANDLERS[index].load(Ordering::Acquire);
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
         return;
@@ -48,6 +54,38 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut li
         let handler = unsafe { core::mem::transmute::<usize, extern "C" fn(c_int)>(handler) };
         handler(signal);
     }
+}
+
+/// Queues a signal for this thread as it came, and keeps it blocked when the handler returns. False
+/// when the kernel has no room: then the handler must run now.
+fn queue_again(signal: c_int, info: *const libc::siginfo_t, context: *mut libc::c_void) -> bool {
+    // SAFETY: the kernel has given us both.
+    let Some(context) = (unsafe { context.cast::<libc::ucontext_t>().as_mut() }) else {
+        return false;
+    };
+    let (process, thread) = (libc::SYS_getpid, libc::SYS_gettid);
+    // SAFETY: these take nothing.
+    let (process, thread) = unsafe {
+        (
+            real::syscall()(process, 0, 0, 0, 0, 0, 0),
+            real::syscall()(thread, 0, 0, 0, 0, 0, 0),
+        )
+    };
+    let number = libc::SYS_rt_tgsigqueueinfo;
+    // SAFETY: the kernel reads the information that it gave us.
+    let queued = unsafe {
+        real::syscall()(
+            number,
+            process as usize,
+            thread as usize,
+            signal as usize,
+            info as usize,
+            0,
+            0,
+        )
+    };
+    // SAFETY: the set is a valid one of this frame.
+    queued == 0 && unsafe { libc::sigaddset(&mut context.uc_sigmask, signal) } == 0
 }
 
 #[no_mangle]

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use bypass_stack::fork::{self, Prepared};
-use bypass_stack::{exec, handover, process};
+use bypass_stack::{deferral, exec, handover, process};
 
 /// Run by the loader after libc is ready.
 #[used]
@@ -27,15 +27,18 @@ thread_local! {
 }
 
 extern "C" fn before_fork() {
+    deferral::enter();
     let prepared = fork::prepare();
     let _ = PREPARED.try_with(|place| place.replace(prepared));
 }
 
 extern "C" fn in_parent() {
     let _ = PREPARED.try_with(RefCell::take);
+    deferral::leave();
 }
 
 extern "C" fn in_child() {
     let prepared = PREPARED.try_with(RefCell::take).ok().flatten();
     fork::child(prepared);
+    deferral::leave();
 }

@@ -10,6 +10,7 @@
 
 pub mod connect;
 pub mod content;
+pub mod deferral;
 pub mod descriptors;
 pub mod epoll;
 pub mod exec;

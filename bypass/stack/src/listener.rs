@@ -19,6 +19,7 @@ use bypass_shm::stats::{Counter, Reason};
 use bypass_shm::sys as kernel;
 use bypass_shm::waker::Name;
 
+use crate::deferral::asleep;
 use crate::peer::Peer;
 use crate::sockets::{self, Socket};
 use crate::sys::Held;
@@ -599,7 +600,7 @@ fn block(listener: &Listener, fd: i32, deadline: Deadline) -> Result<(), i32> {
     };
     process::count(Counter::Sleeps, 1);
     let mut fds = [entry(fd), entry(waker.fd())];
-    match kernel::poll(&mut fds, wait::shorter(deadline.left(), bound), None) {
+    match asleep(|| kernel::poll(&mut fds, wait::shorter(deadline.left(), bound), None)) {
         // The handler wants the call to go on.
         Err(libc::EINTR) if wait::interrupts() == before => Ok(()),
         other => other.map(|_| ()),

@@ -167,8 +167,9 @@ pub fn forget_all() {
     }
 }
 
-/// The kernel would keep a file that lies in a queue; we can only wait a little.
-extern "C" fn wait_for_receivers() {
+/// Before the process ends: the kernel would keep a file that lies in a queue, we can only wait a
+/// little for its receiver.
+pub extern "C" fn wait_for_receivers() {
     let started = now_ns();
     while now_ns() - started < LAST_WAIT_NS && OFFERS.lock().is_ok_and(|offers| !offers.is_empty())
     {

@@ -7,6 +7,7 @@ use bypass_shm::doorbell::Sleeper;
 use bypass_shm::stats::Counter;
 use bypass_shm::sys as kernel;
 
+use crate::deferral::asleep;
 use crate::listener::{self, Blocked, Lanes, Listener};
 use crate::peer::Peer;
 use crate::table::{self, Kind};
@@ -238,7 +239,7 @@ fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<
         revents: 0,
     });
     let bound = registered.is_crowded.then_some(CROWDED);
-    kernel::poll(&mut part, wait::shorter(deadline.left(), bound), mask).map(|_| ())
+    asleep(|| kernel::poll(&mut part, wait::shorter(deadline.left(), bound), mask).map(|_| ()))
 }
 
 /// The sets of a select call, as words of bits.

@@ -314,7 +314,10 @@ fn admit_silent(fd: i32) {
 fn is_silent(fd: i32) -> bool {
     roles().lock().is_ok_and(|roles| {
         let role = roles.get(&fd);
-        matches!(role, Some(Role::Stranger | Role::Caller(_) | Role::Taker(_)))
+        matches!(
+            role,
+            Some(Role::Stranger | Role::Caller(_) | Role::Taker(_))
+        )
     })
 }
 

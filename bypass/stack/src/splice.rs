@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use bypass_shm::sys as kernel;
 
+use crate::deferral::asleep;
 use crate::stream::{self, broken_pipe, Stream};
 use crate::table::{self, Kind};
 use crate::wait::{Deadline, For};
@@ -47,7 +48,7 @@ fn poll_pipe(pipe: i32, events: i16, wait: Option<Duration>) -> Result<i16, i32>
         events,
         revents: 0,
     }];
-    kernel::poll(&mut one, wait, None).map(|_| one[0].revents)
+    asleep(|| kernel::poll(&mut one, wait, None).map(|_| one[0].revents))
 }
 
 /// Waits until the pipe can be used; EAGAIN when the call may not wait.
@@ -123,11 +124,15 @@ fn wait(stream: &Stream, what: For, timeout_ns: u64) -> Result<(), i32> {
 fn move_out(stream: &Stream, pipe: i32, wanted: usize) -> Result<Step, i32> {
     let ring = stream.inbound();
     let mut bytes = [0u8; PIECE];
-    let room = &mut bytes[..wanted.min(PIECE)];
-    let mut count = crate::sys::peek_into(&ring, room).map_err(|_| libc::ECONNRESET)?;
+    let broken = |_| libc::ECONNRESET;
+    let mut limit = usize::MAX;
     if stream.was_urgent() {
-        count = stream.readable_beside_urgent(count);
+        limit = stream.pass_urgent(&ring).map_err(broken)?;
     }
+    let room = &mut bytes[..wanted.min(PIECE)];
+    let count = crate::sys::peek_into(&ring, room)
+        .map_err(broken)?
+        .min(limit);
     if count == 0 {
         return stream
             .end_of_reading()

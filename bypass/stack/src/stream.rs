@@ -166,7 +166,7 @@ impl Stream {
     #[inline]
     pub fn is_writable(&self) -> bool {
         let ring = self.outbound();
-        let has_room = || ring.space(ring.size() / 3).unwrap_or(ring.size()) >= ring.size() / 3;
+        let has_room = || ring.has_room(ring.size() / 3);
         let is_roomy = has_room() || {
             // Whoever looks for room and finds none is told when there is.
             ring.want_space();
@@ -212,15 +212,14 @@ impl Stream {
             ring.discard(count);
             return Ok(count);
         }
-        let before = to.clone();
-        let count = ring.peek(to, 0)?;
-        // Asked after the tail was looked at: the mark of a byte is there before the byte.
         if self.was_urgent() {
-            *to = before;
             return self.take_beside_urgent(ring, to);
         }
-        ring.discard(count);
-        Ok(count)
+        // Asked again after the tail was looked at: the mark of a byte is there before the byte.
+        match ring.pop_unless(to, || self.was_urgent())? {
+            Some(count) => Ok(count),
+            None => self.take_beside_urgent(ring, to),
+        }
     }
 
     /// Counts what was read otherwise, and tells the other side of the room.
@@ -673,5 +672,5 @@ pub fn readable_bytes(stream: &Stream) -> usize {
 /// Bytes that the other side has not read (SIOCOUTQ).
 pub fn unsent_bytes(stream: &Stream) -> usize {
     let ring = stream.outbound();
-    ring.size() - ring.space(ring.size()).unwrap_or(0) + ring.lent_bytes()
+    ring.unread() + ring.lent_bytes()
 }

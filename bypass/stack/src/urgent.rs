@@ -31,16 +31,31 @@ impl Stream {
         let slot = self.peer.segment.slot(self.slot);
         let from = 1 - self.peer.side;
         let mark = slot.producer[from].urgent.load(Ordering::Acquire);
-        let head = slot.consumer[from].head.load(Ordering::Relaxed);
+        let head = slot.consumer[from].head.load(Ordering::Relaxed) + self.stale(mark) as u64;
         match mark.checked_sub(1).and_then(|at| at.checked_sub(head)) {
             Some(ahead) => Place::Ahead(ahead as usize, mark),
             None => Place::None,
         }
     }
 
+    /// 1 when the next byte is an urgent one that was fetched, and another has come since: then the
+    /// former is over, and not read either.
+    fn stale(&self, mark: u64) -> usize {
+        let taken = self.socket.urgent_taken.load(Ordering::Relaxed);
+        let line = &self.peer.segment.slot(self.slot).consumer[1 - self.peer.side];
+        let is_next = taken == line.head.load(Ordering::Relaxed) + 1;
+        usize::from(is_next && mark != taken)
+    }
+
+    fn mark(&self) -> u64 {
+        let line = &self.peer.segment.slot(self.slot).producer[1 - self.peer.side];
+        line.urgent.load(Ordering::Acquire)
+    }
+
     /// Bytes that a read would find: up to the mark, or after it when the stream stands there.
     #[cold]
     pub fn readable_beside_urgent(&self, available: usize) -> usize {
+        let available = available.saturating_sub(self.stale(self.mark()));
         match self.place() {
             Place::Ahead(0, _) => available.saturating_sub(1),
             Place::Ahead(ahead, _) => available.min(ahead),
@@ -58,17 +73,26 @@ impl Stream {
     /// Reads up to the mark, or passes over the urgent byte and reads on. The reader's lock is held.
     #[cold]
     pub fn take_beside_urgent(&self, ring: Ring, to: &mut Pieces) -> Result<usize, Broken> {
-        let limit = match self.place() {
+        let mut part = to.clone();
+        part.limit(self.pass_urgent(&ring)?);
+        let count = ring.peek(&mut part, 0)?;
+        to.skip(count);
+        ring.discard(count);
+        Ok(count)
+    }
+
+    /// Passes over urgent bytes that the stream stands at; how many can be read before the next.
+    #[cold]
+    pub fn pass_urgent(&self, ring: &Ring) -> Result<usize, Broken> {
+        ring.discard(self.stale(self.mark()).min(ring.available(1)?));
+        Ok(match self.place() {
             Place::Ahead(0, _) if ring.available(1)? > 0 => {
                 ring.discard(1);
                 usize::MAX
             }
             Place::Ahead(ahead, _) => ahead,
             Place::None => usize::MAX,
-        };
-        let count = ring.peek(to, 0)?.min(limit);
-        ring.discard(count);
-        Ok(count)
+        })
     }
 
     /// Pushes what fits; its last byte is the urgent one. The writer's lock is held.
@@ -105,6 +129,7 @@ pub fn receive(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
         Place::Ahead(ahead, mark) if mark != taken.load(Ordering::Relaxed) => (ahead, mark),
         _ => return Outcome::Error(libc::EINVAL),
     };
+    let ahead = ahead + stream.stale(mark);
     match stream.inbound().available(ahead + 1) {
         Ok(available) if available > ahead => {}
         Ok(_) => return Outcome::Error(libc::EAGAIN),

@@ -10,6 +10,7 @@ use bypass_shm::stats::Counter;
 use bypass_shm::sys as kernel;
 use bypass_shm::waker::Waker;
 
+use crate::deferral::asleep;
 use crate::peer::Peer;
 use crate::sys::thread;
 use crate::{pool, process, table};
@@ -207,7 +208,7 @@ pub fn sleep_on(
 }
 
 fn nap(deadline: Deadline) -> Result<(), i32> {
-    kernel::poll(&mut [], shorter(deadline.left(), Some(CROWDED)), None).map(|_| ())
+    asleep(|| kernel::poll(&mut [], shorter(deadline.left(), Some(CROWDED)), None).map(|_| ()))
 }
 
 fn sleep(waker: &Borrowed, wait: Option<Duration>) -> Result<usize, i32> {
@@ -217,5 +218,5 @@ fn sleep(waker: &Borrowed, wait: Option<Duration>) -> Result<usize, i32> {
         events: libc::POLLIN,
         revents: 0,
     }];
-    kernel::poll(&mut fds, wait, None)
+    asleep(|| kernel::poll(&mut fds, wait, None))
 }

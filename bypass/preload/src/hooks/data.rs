@@ -3,6 +3,7 @@
 use core::ffi::{c_int, c_uint, c_void};
 
 use bypass_shm::ring::Pieces;
+use bypass_stack::deferral::inside;
 use bypass_stack::{sendfile as stack_sendfile, splice as stack_splice, stream, table, Outcome};
 use libc::{iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
@@ -26,7 +27,7 @@ unsafe fn get(fd: c_int, at: *mut c_void, length: size_t, flags: c_int) -> Outco
     let piece = one(at, length);
     // SAFETY: the caller promises a writable buffer.
     match unsafe { Pieces::new(&piece) } {
-        Some(mut pieces) => stream::read(fd, &mut pieces, flags),
+        Some(mut pieces) => inside(|| stream::read(fd, &mut pieces, flags)),
         None => Outcome::Error(libc::EINVAL),
     }
 }
@@ -36,7 +37,7 @@ unsafe fn put(fd: c_int, at: *const c_void, length: size_t, flags: c_int) -> Out
     let piece = one(at, length);
     // SAFETY: the caller promises a readable buffer; writing only reads it.
     match unsafe { Pieces::new(&piece) } {
-        Some(mut pieces) => stream::write(fd, &mut pieces, flags),
+        Some(mut pieces) => inside(|| stream::write(fd, &mut pieces, flags)),
         None => Outcome::Error(libc::EINVAL),
     }
 }
@@ -157,7 +158,7 @@ pub unsafe extern "C" fn readv(fd: c_int, pieces: *const iovec, count: c_int) ->
     }
     // SAFETY: the caller's buffers.
     match unsafe { many(pieces, count as usize) } {
-        Some(mut pieces) => finish(stream::read(fd, &mut pieces, 0), kernel),
+        Some(mut pieces) => finish(inside(|| stream::read(fd, &mut pieces, 0)), kernel),
         None => fail(wrong_vector(pieces, count as usize)) as ssize_t,
     }
 }
@@ -189,7 +190,7 @@ pub unsafe extern "C" fn writev(fd: c_int, pieces: *const iovec, count: c_int) -
     }
     // SAFETY: the caller's buffers.
     match unsafe { many(pieces, count as usize) } {
-        Some(mut pieces) => finish(stream::write(fd, &mut pieces, 0), kernel),
+        Some(mut pieces) => finish(inside(|| stream::write(fd, &mut pieces, 0)), kernel),
         None => fail(wrong_vector(pieces, count as usize)) as ssize_t,
     }
 }
@@ -215,7 +216,7 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) 
     let Some(mut pieces) = (unsafe { many(header.msg_iov, header.msg_iovlen) }) else {
         return fail(wrong_message(header)) as ssize_t;
     };
-    let result = finish(stream::read(fd, &mut pieces, flags), kernel);
+    let result = finish(inside(|| stream::read(fd, &mut pieces, flags)), kernel);
     if result >= 0 && !table::is_kernel(fd) {
         header.msg_namelen = 0;
         header.msg_controllen = 0;
@@ -242,7 +243,7 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int
     };
     // SAFETY: the header's buffers are the caller's.
     match unsafe { many(header.msg_iov, header.msg_iovlen) } {
-        Some(mut pieces) => finish(stream::write(fd, &mut pieces, flags), kernel),
+        Some(mut pieces) => finish(inside(|| stream::write(fd, &mut pieces, flags)), kernel),
         None => fail(wrong_message(header)) as ssize_t,
     }
 }
@@ -339,7 +340,7 @@ pub unsafe extern "C" fn sendfile(
             Err(_) => return fail(libc::EINVAL) as ssize_t,
         },
     };
-    let outcome = stack_sendfile::send(out, file, start, count);
+    let outcome = inside(|| stack_sendfile::send(out, file, start, count));
     let moved = match outcome {
         Outcome::Done(moved) => moved as off_t,
         other => return finish(other, kernel),
@@ -376,7 +377,7 @@ pub unsafe extern "C" fn splice(
         return unsafe { real::splice()(from, from_offset, to, to_offset, length, flags) };
     }
     let has_offset = !from_offset.is_null() || !to_offset.is_null();
-    let outcome = stack_splice::splice(from, to, length, flags, has_offset);
+    let outcome = inside(|| stack_splice::splice(from, to, length, flags, has_offset));
     finish(outcome, || {
         // SAFETY: the caller's arguments.
         unsafe { real::splice()(from, from_offset, to, to_offset, length, flags) }

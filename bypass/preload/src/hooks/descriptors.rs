@@ -4,6 +4,7 @@ use core::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::Mutex;
 
 use bypass_shm::stats::Reason;
+use bypass_stack::deferral::inside;
 use bypass_stack::{descriptors, options, pool, table};
 use libc::FILE;
 
@@ -17,13 +18,13 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     if table::is_kernel(fd) {
         return kernel();
     }
-    finish(descriptors::close(fd), || kernel() as isize) as c_int
+    finish(inside(|| descriptors::close(fd)), || kernel() as isize) as c_int
 }
 
 /// After the kernel has duplicated `fd`.
 fn shared(fd: c_int, made: c_int) -> c_int {
     if made >= 0 && !table::is_kernel(fd) {
-        descriptors::duplicated(fd, made);
+        inside(|| descriptors::duplicated(fd, made));
     }
     made
 }
@@ -49,7 +50,7 @@ fn duplicate_to(fd: c_int, new: c_int, make: impl FnOnce() -> c_int) -> c_int {
     if bypass_shm::sys::fcntl(fd, libc::F_GETFD, 0).is_err() {
         return fail(libc::EBADF);
     }
-    if !descriptors::clear(new) {
+    if !inside(|| descriptors::clear(new)) {
         return fail(libc::EBUSY);
     }
     shared(fd, make())
@@ -77,7 +78,9 @@ fn control(fd: c_int, command: c_int, argument: usize, kernel: impl Fn() -> c_in
         }
         return shared(fd, kernel());
     }
-    finish(options::fcntl(fd, command, argument), || kernel() as isize) as c_int
+    finish(inside(|| options::fcntl(fd, command, argument)), || {
+        kernel() as isize
+    }) as c_int
 }
 
 #[no_mangle]
@@ -114,7 +117,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: u64, argument: usize) -> c_in
     }
     // SAFETY: these requests take a pointer to an int.
     let value = if takes_int { unsafe { *place } } else { 0 };
-    match options::ioctl(fd, request, value) {
+    match inside(|| options::ioctl(fd, request, value)) {
         Ok(answer) => {
             if answers_int {
                 // SAFETY: as above.
@@ -221,7 +224,7 @@ pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
             }
             return stream;
         }
-        table::Kind::Unbound => options::leave_to_kernel(fd, Reason::Stdio),
+        table::Kind::Unbound => inside(|| options::leave_to_kernel(fd, Reason::Stdio)),
         table::Kind::Pooled | table::Kind::Internal => {
             set_errno(libc::EBADF);
             return core::ptr::null_mut();
@@ -236,7 +239,10 @@ pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
 fn or_empty_pool(make: impl Fn() -> c_int) -> c_int {
     let made = make();
     // SAFETY: errno of this thread.
-    if made < 0 && unsafe { *libc::__errno_location() } == libc::EMFILE && pool::empty() > 0 {
+    if made < 0
+        && unsafe { *libc::__errno_location() } == libc::EMFILE
+        && inside(|| pool::empty()) > 0
+    {
         return make();
     }
     made

@@ -5,6 +5,7 @@ use core::ffi::{c_char, c_int, c_void, CStr};
 use std::ffi::CString;
 use std::sync::OnceLock;
 
+use bypass_stack::deferral::inside;
 use bypass_stack::exec;
 use libc::pid_t;
 
@@ -80,7 +81,7 @@ unsafe fn with_luggage(
     call: impl FnOnce(List) -> c_int,
     has_left: impl FnOnce(c_int) -> bool,
 ) -> c_int {
-    let prepared = exec::prepare();
+    let prepared = inside(|| exec::prepare());
     let passed = prepared
         .as_ref()
         .and_then(|prepared| CString::new(format!("{}={}", exec::VARIABLE, prepared.file())).ok());
@@ -89,9 +90,9 @@ unsafe fn with_luggage(
     let result = call(all.as_ptr());
     if let Some(prepared) = prepared {
         if has_left(result) {
-            exec::left(prepared);
+            inside(|| exec::left(prepared));
         } else {
-            exec::undo(prepared);
+            inside(|| exec::undo(prepared));
         }
     }
     result

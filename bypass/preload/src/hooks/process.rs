@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_long, c_void};
 
+use bypass_stack::passing;
 use libc::pid_t;
 
 use super::{data, descriptors, sockets, waiting};
@@ -32,6 +33,22 @@ pub unsafe extern "C" fn vfork() -> pid_t {
     }
     let _ = bypass_shm::sys::close(reader);
     child
+}
+
+/// What was sent to others and not received yet would be lost with this process.
+#[no_mangle]
+pub unsafe extern "C" fn _exit(status: c_int) -> ! {
+    passing::wait_for_receivers();
+    // SAFETY: a number only.
+    unsafe { real::exit_at_once()(status) };
+    // The call above does not come back.
+    std::process::abort()
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
+    // SAFETY: a number only.
+    unsafe { _exit(status) }
 }
 
 #[no_mangle]

@@ -3,6 +3,7 @@
 
 use core::ffi::{c_int, c_uint};
 
+use bypass_stack::deferral::inside;
 use bypass_stack::passing;
 use libc::{cmsghdr, msghdr};
 
@@ -34,7 +35,7 @@ pub unsafe fn before_sending(header: *const msghdr) {
     unsafe {
         each(header, |fd| {
             if passing::is_ours(fd) {
-                passing::offer(fd);
+                inside(|| passing::offer(fd));
             }
         })
     }

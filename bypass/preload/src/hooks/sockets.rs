@@ -3,6 +3,7 @@
 use core::ffi::{c_int, c_void};
 
 use bypass_shm::stats::Reason;
+use bypass_stack::deferral::inside;
 use bypass_stack::{
     connect as stack_connect, descriptors, listener, options, stream, table, Outcome,
 };
@@ -13,15 +14,18 @@ use crate::real;
 
 #[no_mangle]
 pub unsafe extern "C" fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int {
-    finish(descriptors::socket(family, kind, protocol), || {
-        // SAFETY: the caller's arguments.
-        unsafe { real::socket()(family, kind, protocol) as isize }
-    }) as c_int
+    finish(
+        inside(|| descriptors::socket(family, kind, protocol)),
+        || {
+            // SAFETY: the caller's arguments.
+            unsafe { real::socket()(family, kind, protocol) as isize }
+        },
+    ) as c_int
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    finish(descriptors::bind(fd), || {
+    finish(inside(|| descriptors::bind(fd)), || {
         // SAFETY: the caller's arguments.
         unsafe { real::bind()(fd, address, length) as isize }
     }) as c_int
@@ -29,7 +33,7 @@ pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: sockl
 
 #[no_mangle]
 pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
-    finish(listener::listen(fd, backlog), || {
+    finish(inside(|| listener::listen(fd, backlog)), || {
         // SAFETY: the caller's arguments.
         unsafe { real::listen()(fd, backlog) as isize }
     }) as c_int
@@ -48,7 +52,9 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: so
     // SAFETY: connect(2) promises `length` readable bytes; more than any address are not looked at.
     let bytes =
         unsafe { core::slice::from_raw_parts(address.cast::<u8>(), (length as usize).min(128)) };
-    finish(stack_connect::connect(fd, bytes), || kernel() as isize) as c_int
+    finish(inside(|| stack_connect::connect(fd, bytes)), || {
+        kernel() as isize
+    }) as c_int
 }
 
 #[no_mangle]
@@ -62,7 +68,7 @@ pub unsafe extern "C" fn accept4(
         // SAFETY: the caller's arguments.
         return unsafe { real::accept4()(fd, address, length, flags) };
     }
-    let new = finish(listener::accept(fd, flags), || {
+    let new = finish(inside(|| listener::accept(fd, flags)), || {
         // SAFETY: the caller's arguments.
         unsafe { real::accept4()(fd, address, length, flags) as isize }
     }) as c_int;
@@ -96,12 +102,12 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
         // An unconnected socket: the kernel remembers it although it says ENOTCONN, so it keeps it.
         table::Kind::Unbound => {
             if (libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how) {
-                options::leave_to_kernel(fd, Reason::Option);
+                inside(|| options::leave_to_kernel(fd, Reason::Option));
             }
             kernel()
         }
-        table::Kind::Listener => finish(listener::shutdown(fd, how), || -1) as c_int,
-        _ => finish(stream::shutdown(fd, how), || kernel() as isize) as c_int,
+        table::Kind::Listener => finish(inside(|| listener::shutdown(fd, how)), || -1) as c_int,
+        _ => finish(inside(|| stream::shutdown(fd, how)), || kernel() as isize) as c_int,
     }
 }
 
@@ -142,7 +148,7 @@ pub unsafe extern "C" fn getsockname(
         return kernel();
     }
     // SAFETY: the caller's arguments.
-    unsafe { give_name(options::name(fd, false), address, length, kernel) }
+    unsafe { give_name(inside(|| options::name(fd, false)), address, length, kernel) }
 }
 
 #[no_mangle]
@@ -157,7 +163,7 @@ pub unsafe extern "C" fn getpeername(
         return kernel();
     }
     // SAFETY: the caller's arguments.
-    unsafe { give_name(options::name(fd, true), address, length, kernel) }
+    unsafe { give_name(inside(|| options::name(fd, true)), address, length, kernel) }
 }
 
 #[no_mangle]
@@ -176,7 +182,9 @@ pub unsafe extern "C" fn setsockopt(
     // SAFETY: setsockopt(2) promises `length` readable bytes.
     let bytes =
         unsafe { core::slice::from_raw_parts(value.cast::<u8>(), (length as usize).min(4096)) };
-    finish(options::set(fd, level, name, bytes), || kernel() as isize) as c_int
+    finish(inside(|| options::set(fd, level, name, bytes)), || {
+        kernel() as isize
+    }) as c_int
 }
 
 #[no_mangle]
@@ -192,7 +200,7 @@ pub unsafe extern "C" fn getsockopt(
     if table::is_kernel(fd) || value.is_null() || length.is_null() {
         return kernel();
     }
-    match options::get(fd, level, name) {
+    match inside(|| options::get(fd, level, name)) {
         Ok(bytes) => {
             // SAFETY: getsockopt(2) promises a readable length.
             let count = bytes.len().min(unsafe { *length } as usize);

@@ -3,6 +3,7 @@
 use core::ffi::{c_int, c_long};
 use core::time::Duration;
 
+use bypass_stack::deferral::inside;
 use bypass_stack::poll::{self as stack_poll, Sets};
 use bypass_stack::{descriptors, epoll, table, Outcome};
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
@@ -12,7 +13,7 @@ use crate::real;
 
 #[no_mangle]
 pub unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
-    finish(descriptors::epoll_create(flags), || {
+    finish(inside(|| descriptors::epoll_create(flags)), || {
         // SAFETY: numbers only.
         unsafe { real::epoll_create1()(flags) as isize }
     }) as c_int
@@ -40,10 +41,31 @@ pub unsafe extern "C" fn epoll_ctl(
         return kernel();
     }
     // SAFETY: null or an event, by epoll_ctl(2).
-    let event = unsafe { event.as_ref() }.copied();
-    finish(epoll::control(set, command, fd, event), || {
+    let event = unsafe { read_event(event) };
+    finish(inside(|| epoll::control(set, command, fd, event)), || {
         kernel() as isize
     }) as c_int
+}
+
+/// Reads an event in the pieces in which programs have just written it: flags, the descriptor in the
+/// lower half of the data, the upper half. A load across several young stores waits for all of them.
+unsafe fn read_event(event: *const epoll_event) -> Option<epoll::Event> {
+    if event.is_null() {
+        return None;
+    }
+    let words: *const u32 = event.cast();
+    // SAFETY: an event is three such words without gaps; volatile keeps the loads apart.
+    let [events, low, high] = unsafe {
+        [
+            words.read_volatile(),
+            words.add(1).read_volatile(),
+            words.add(2).read_volatile(),
+        ]
+    };
+    Some(epoll::Event {
+        events,
+        data: u64::from(high) << 32 | u64::from(low),
+    })
 }
 
 fn of_millis(timeout: c_int) -> Option<Duration> {
@@ -83,7 +105,7 @@ unsafe fn wait(
     }
     // SAFETY: epoll_wait(2) promises room for that many events.
     let events = unsafe { core::slice::from_raw_parts_mut(events, count as usize) };
-    epoll::wait(set, events, timeout, mask)
+    inside(|| epoll::wait(set, events, timeout, mask))
 }
 
 #[no_mangle]
@@ -160,7 +182,10 @@ pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -
         // SAFETY: the caller's arguments.
         return unsafe { real::poll()(fds, count, timeout) };
     }
-    finish(stack_poll::poll(entries, of_millis(timeout), None), || -1) as c_int
+    finish(
+        inside(|| stack_poll::poll(entries, of_millis(timeout), None)),
+        || -1,
+    ) as c_int
 }
 
 #[no_mangle]
@@ -182,7 +207,7 @@ pub unsafe extern "C" fn ppoll(
         Ok(timeout) => {
             // SAFETY: the caller's mask.
             let mask = unsafe { of_mask(mask) };
-            finish(stack_poll::poll(entries, timeout, mask), || -1) as c_int
+            finish(inside(|| stack_poll::poll(entries, timeout, mask)), || -1) as c_int
         }
         Err(error) => fail(error),
     }
@@ -240,7 +265,7 @@ unsafe fn select_ours(
     if !stack_poll::is_ours(&fds) {
         return None;
     }
-    Some(match stack_poll::poll(&mut fds, timeout, mask) {
+    Some(match inside(|| stack_poll::poll(&mut fds, timeout, mask)) {
         Outcome::Done(_) => match sets.from_poll(&fds) {
             Ok(found) => found as c_int,
             Err(error) => fail(error),

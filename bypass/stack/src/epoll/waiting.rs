@@ -6,6 +6,8 @@ use super::*;
 
 /// The kernel's part of a set is looked at this often while user-level events keep coming.
 const KERNEL_LOOK_US: u64 = 20;
+/// The same when there was something there.
+const KERNEL_LOOK_BUSY_US: u64 = 2;
 /// Looks in a row before the clock is read: about a microsecond.
 const LOOKS: u32 = 16;
 /// Members without doorbells are looked at this often.
@@ -40,16 +42,17 @@ pub fn wait(
         return once(set, entry.index(), epoll, out).map_or_else(Outcome::Error, done);
     }
     let before = wait::signals();
-    if set.members.load(Ordering::SeqCst) > 0 {
-        let found = look(set, entry.index(), epoll, out, false);
-        if found > 0 {
-            return done(found);
-        }
-    }
     let mut deadline = None;
     loop {
-        if let Some(found) = spin(set, entry.index(), epoll, out, &mut deadline, timeout) {
-            return done(found);
+        // A plain set sleeps at once: the kernel's part is all there is, and it wakes us.
+        if !is_plain(set) {
+            let found = look(set, entry.index(), epoll, out, false);
+            if found > 0 {
+                return done(found);
+            }
+            if let Some(found) = spin(set, entry.index(), epoll, out, &mut deadline, timeout) {
+                return done(found);
+            }
         }
         let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
         if wait::signals() != before {
@@ -61,6 +64,17 @@ pub fn wait(
             Err(error) => return Outcome::Error(error),
         }
     }
+}
+
+/// Whether no peer has a way to ring in this set, and no member waits to be looked at.
+fn is_plain(set: &Set) -> bool {
+    if set.members.load(Ordering::SeqCst) == 0 {
+        return true;
+    }
+    set.lock().as_ref().is_some_and(|inner| {
+        let has_bells = !inner.places.is_empty() || inner.misses_a_place;
+        !has_bells && inner.scanned.is_empty() && inner.ready.is_empty()
+    })
 }
 
 fn done(found: usize) -> Outcome {
@@ -109,14 +123,25 @@ impl Inner {
             return found;
         }
         let now = ticks();
-        if is_kernel_due || now.wrapping_sub(self.polled) >= ticks_in(KERNEL_LOOK_US) {
+        if is_kernel_due || now.wrapping_sub(self.polled) >= self.kernel_look() {
             self.polled = now;
             process::count(Counter::KernelPolls, 1);
             let rest = &mut out[found..];
             let count = kernel::epoll_wait(epoll, rest, Some(Duration::ZERO), None).unwrap_or(0);
-            found += self.without_waker(&mut rest[..count]);
+            let kept = self.without_waker(&mut rest[..count]);
+            self.is_kernel_busy = kept > 0;
+            found += kept;
         }
         found
+    }
+
+    /// Ticks between looks at the kernel's part: fewer while it is busy.
+    fn kernel_look(&self) -> u64 {
+        ticks_in(if self.is_kernel_busy {
+            KERNEL_LOOK_BUSY_US
+        } else {
+            KERNEL_LOOK_US
+        })
     }
 
     /// Whether a [`look`](Self::look) could find something: a few loads of lines that are ours
@@ -124,7 +149,7 @@ impl Inner {
     fn is_worth_a_look(&self, set: &Set) -> bool {
         let has_kernel = || {
             (set.kernel_members.load(Ordering::Relaxed) > 0 || !self.listeners.is_empty())
-                && ticks().wrapping_sub(self.polled) >= ticks_in(KERNEL_LOOK_US)
+                && ticks().wrapping_sub(self.polled) >= self.kernel_look()
         };
         !self.ready.is_empty()
             || !self.scanned.is_empty()
@@ -132,7 +157,8 @@ impl Inner {
             || self
                 .listeners
                 .iter()
-                .any(|(_, listener, seen)| *seen != listener.generation() || listener.has_waiting())
+                .any(|(_, listener, seen)| *seen != listener.generation())
+            || (self.misses_a_place && self.listeners.iter().any(|(_, l, _)| l.has_waiting()))
             || has_kernel()
             || set.is_watched.load(Ordering::Relaxed)
     }
@@ -272,7 +298,9 @@ fn sleep(
         (!inner.scanned.is_empty() || is_blind).then_some(SCAN)
     };
     process::count(Counter::Sleeps, 1);
-    let result = kernel::epoll_wait(epoll, out, wait::shorter(deadline.left(), bound), mask);
+    let result = crate::deferral::asleep(|| {
+        kernel::epoll_wait(epoll, out, wait::shorter(deadline.left(), bound), mask)
+    });
     let mut guard = set.lock();
     let Some(inner) = guard.as_mut() else {
         set.sleepers.fetch_sub(1, Ordering::SeqCst);
@@ -282,6 +310,7 @@ fn sleep(
     inner.polled = ticks();
     let count = result?;
     let mut found = inner.without_waker(&mut out[..count]);
+    inner.is_kernel_busy = found > 0;
     inner.drain(number);
     if found < out.len() {
         found += inner.collect(&mut out[found..], 0);
@@ -304,154 +333,5 @@ impl Set {
         if others && inner.is_ringing() {
             self.kick(inner);
         }
-    }
-}
-
-impl Inner {
-    /// Queues every member that rang, and those that have no bell.
-    pub(super) fn drain(&mut self, number: usize) {
-        let own = number as u64 + 1;
-        for at in 0..self.places.len() {
-            let place = &self.places[at];
-            let (members, ready) = (&mut self.members, &mut self.ready);
-            let segment = &place.peer.segment;
-            place.lane().drain(segment.slots_used(), |slot| {
-                segment.ring(slot, 1 - place.peer.side).prefetch();
-                let Some(socket) = place.peer.socket(slot) else {
-                    return;
-                };
-                let word = sockets::get(socket).watch.load(Ordering::Acquire);
-                let index = word as u32;
-                if word >> 32 != own {
-                    return;
-                }
-                if let Some(Some(member)) = members.get_mut(index as usize) {
-                    if !member.is_queued && member.socket == socket {
-                        member.is_queued = true;
-                        ready.push_back(index);
-                    }
-                }
-            });
-        }
-        if !self.scanned.is_empty() {
-            for at in 0..self.scanned.len() {
-                let index = self.scanned[at] as usize;
-                self.queue(index);
-            }
-        }
-        if !self.listeners.is_empty() {
-            self.follow_listeners();
-            for at in 0..self.listeners.len() {
-                let (index, listener, _) = &self.listeners[at];
-                if listener.has_waiting() {
-                    let index = *index as usize;
-                    self.queue(index);
-                }
-            }
-        }
-    }
-
-    fn events_of(&self, member: &Member, wanted: u32) -> u32 {
-        if member.is_in_kernel {
-            let found = self.listeners.iter().any(|(index, listener, _)| {
-                self.members[*index as usize]
-                    .as_ref()
-                    .is_some_and(|m| m.fd == member.fd)
-                    && listener.has_waiting()
-            });
-            return if found {
-                (libc::EPOLLIN | libc::EPOLLRDNORM) as u32
-            } else {
-                0
-            };
-        }
-        readiness_of(member.socket, wanted)
-    }
-
-    /// Moves ready events into `out`, leaving `share` places for the kernel's.
-    pub(super) fn collect(&mut self, out: &mut [libc::epoll_event], share: usize) -> usize {
-        let limit = out.len() - share.min(out.len());
-        let mut found = 0;
-        for _ in 0..self.ready.len() {
-            if found == limit {
-                break;
-            }
-            let Some(index) = self.ready.pop_front() else {
-                break;
-            };
-            let Some(member) = self.members[index as usize].as_ref() else {
-                continue;
-            };
-            let wanted = member.events;
-            let is_armed = wanted & !(EDGE | ONESHOT | EXCLUSIVE) != 0 || wanted & ONESHOT == 0;
-            let events = if is_armed {
-                self.events_of(member, wanted) & (wanted | ALWAYS)
-            } else {
-                0
-            };
-            let Some(member) = self.members[index as usize].as_mut() else {
-                continue;
-            };
-            if events == 0 {
-                member.is_queued = false;
-                continue;
-            }
-            out[found] = libc::epoll_event {
-                events,
-                u64: member.data,
-            };
-            found += 1;
-            if wanted & ONESHOT != 0 {
-                member.events = wanted & (EDGE | ONESHOT);
-            }
-            if wanted & (EDGE | ONESHOT) != 0 {
-                member.is_queued = false;
-            } else {
-                self.ready.push_back(index);
-            }
-        }
-        found
-    }
-
-    /// Whether a queued member has an event; those without leave the queue.
-    pub(super) fn has_ready(&mut self) -> bool {
-        while let Some(index) = self.ready.front().copied() {
-            let Some(member) = self.members[index as usize].as_ref() else {
-                self.ready.pop_front();
-                continue;
-            };
-            let is_armed = member.events & ONESHOT == 0 || member.events & !(EDGE | ONESHOT) != 0;
-            if is_armed && self.events_of(member, member.events) & (member.events | ALWAYS) != 0 {
-                return true;
-            }
-            if let Some(member) = self.members[index as usize].as_mut() {
-                member.is_queued = false;
-            }
-            self.ready.pop_front();
-        }
-        false
-    }
-
-    /// Takes our waker's event, and those of inner sets that have nothing any more, out of what
-    /// the kernel says; returns how many are left.
-    pub(super) fn without_waker(&self, events: &mut [libc::epoll_event]) -> usize {
-        let mut kept = 0;
-        for at in 0..events.len() {
-            let event = events[at];
-            let data = { event.u64 };
-            if data == WAKER_DATA {
-                if let Some(waker) = &self.waker {
-                    waker.take();
-                }
-                continue;
-            }
-            let inner = self.nested.iter().find(|(of, ..)| *of == data);
-            if inner.is_some_and(|(_, number, fd)| !is_ready(*number) && !has_kernel_events(*fd)) {
-                continue;
-            }
-            events[kept] = event;
-            kept += 1;
-        }
-        kept
     }
 }

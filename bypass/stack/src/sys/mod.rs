@@ -1,7 +1,7 @@
 //! The only unsafe code of the stack: the thread block, which must be found without a call into
 //! the loader, and the pointer from a socket to the segment that it lives in.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bypass_shm::ring::{Broken, Pieces, Ring};
@@ -13,12 +13,14 @@ use crate::peer::Peer;
 pub struct Thread {
     tid: AtomicU32,
     stripe: AtomicU32,
-    /// Above 0 while our own code runs: what libc calls then goes to the kernel.
+    /// Above 0 while our own code runs: handlers of signals wait.
     pub inside: AtomicU32,
     /// Signal handlers that have run in this thread.
     pub signals: AtomicU32,
     /// Those of them without SA_RESTART: they end blocking calls.
     pub interrupts: AtomicU32,
+    /// Signals that are blocked until our own code is left, as the kernel's set of bits.
+    pub deferred: AtomicU64,
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -1,0 +1,162 @@
+//! From doorbells to events: which members deserve a look, and what they report.
+
+use super::*;
+
+impl Inner {
+    /// Queues every member that rang, and those that have no bell.
+    pub(super) fn drain(&mut self, number: usize) {
+        let own = number as u64 + 1;
+        for at in 0..self.places.len() {
+            let place = &self.places[at];
+            let (members, ready) = (&mut self.members, &mut self.ready);
+            let segment = &place.peer.segment;
+            place.lane().drain(segment.slots_used(), |slot| {
+                segment.ring(slot, 1 - place.peer.side).prefetch();
+                let Some(socket) = place.peer.socket(slot) else {
+                    return;
+                };
+                let word = sockets::get(socket).watch.load(Ordering::Acquire);
+                let index = word as u32;
+                if word >> 32 != own {
+                    return;
+                }
+                if let Some(Some(member)) = members.get_mut(index as usize) {
+                    if !member.is_queued && member.socket == socket {
+                        member.is_queued = true;
+                        ready.push_back(index);
+                    }
+                }
+            });
+        }
+        if !self.scanned.is_empty() {
+            for at in 0..self.scanned.len() {
+                let index = self.scanned[at] as usize;
+                self.queue(index);
+            }
+        }
+        if !self.listeners.is_empty() {
+            self.follow_listeners();
+            let is_anyone_waiting = self.misses_a_place
+                || self
+                    .places
+                    .iter()
+                    .any(|place| place.is_listening && place.peer.segment.queue().waiting() > 0);
+            let asked = if is_anyone_waiting {
+                self.listeners.len()
+            } else {
+                0
+            };
+            for at in 0..asked {
+                let (index, listener, _) = &self.listeners[at];
+                if listener.has_waiting() {
+                    let index = *index as usize;
+                    self.queue(index);
+                }
+            }
+        }
+    }
+
+    pub(super) fn events_of(&self, member: &Member, wanted: u32) -> u32 {
+        if member.is_in_kernel {
+            let found = self.listeners.iter().any(|(index, listener, _)| {
+                self.members[*index as usize]
+                    .as_ref()
+                    .is_some_and(|m| m.fd == member.fd)
+                    && listener.has_waiting()
+            });
+            return if found {
+                (libc::EPOLLIN | libc::EPOLLRDNORM) as u32
+            } else {
+                0
+            };
+        }
+        readiness_of(member.socket, wanted)
+    }
+
+    /// Moves ready events into `out`, leaving `share` places for the kernel's.
+    pub(super) fn collect(&mut self, out: &mut [libc::epoll_event], share: usize) -> usize {
+        let limit = out.len() - share.min(out.len());
+        let mut found = 0;
+        for _ in 0..self.ready.len() {
+            if found == limit {
+                break;
+            }
+            let Some(index) = self.ready.pop_front() else {
+                break;
+            };
+            let Some(member) = self.members[index as usize].as_ref() else {
+                continue;
+            };
+            let wanted = member.events;
+            let is_armed = wanted & !(EDGE | ONESHOT | EXCLUSIVE) != 0 || wanted & ONESHOT == 0;
+            let events = if is_armed {
+                self.events_of(member, wanted) & (wanted | ALWAYS)
+            } else {
+                0
+            };
+            let Some(member) = self.members[index as usize].as_mut() else {
+                continue;
+            };
+            if events == 0 {
+                member.is_queued = false;
+                continue;
+            }
+            out[found] = libc::epoll_event {
+                events,
+                u64: member.data,
+            };
+            found += 1;
+            if wanted & ONESHOT != 0 {
+                member.events = wanted & (EDGE | ONESHOT);
+            }
+            if wanted & (EDGE | ONESHOT) != 0 {
+                member.is_queued = false;
+            } else {
+                self.ready.push_back(index);
+            }
+        }
+        found
+    }
+
+    /// Whether a queued member has an event; those without leave the queue.
+    pub(super) fn has_ready(&mut self) -> bool {
+        while let Some(index) = self.ready.front().copied() {
+            let Some(member) = self.members[index as usize].as_ref() else {
+                self.ready.pop_front();
+                continue;
+            };
+            let is_armed = member.events & ONESHOT == 0 || member.events & !(EDGE | ONESHOT) != 0;
+            if is_armed && self.events_of(member, member.events) & (member.events | ALWAYS) != 0 {
+                return true;
+            }
+            if let Some(member) = self.members[index as usize].as_mut() {
+                member.is_queued = false;
+            }
+            self.ready.pop_front();
+        }
+        false
+    }
+
+    /// Takes our waker's event, and those of inner sets that have nothing any more, out of what
+    /// the kernel says; returns how many are left.
+    pub(super) fn without_waker(&self, events: &mut [libc::epoll_event]) -> usize {
+        let mut kept = 0;
+        for at in 0..events.len() {
+            let event = events[at];
+            let data = { event.u64 };
+            if data == WAKER_DATA {
+                if let Some(waker) = &self.waker {
+                    waker.take();
+                }
+                continue;
+            }
+            let inner = self.nested.iter().find(|(of, ..)| *of == data);
+            if inner.is_some_and(|(_, number, fd)| !is_ready(*number) && !has_kernel_events(*fd)) {
+                continue;
+            }
+            events[kept] = event;
+            kept += 1;
+        }
+        kept
+    }
+}

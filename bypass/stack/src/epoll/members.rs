@@ -1,0 +1,180 @@
+//! The members of a set, and its doorbells in the segments where they live.
+
+use super::*;
+
+impl Inner {
+    pub(super) fn find(&self, fd: i32, socket: usize) -> Option<usize> {
+        let index = (*self.by_fd.get(fd as usize)? as usize).checked_sub(1)?;
+        let member = self.members.get(index)?.as_ref()?;
+        (member.fd == fd && member.socket == socket).then_some(index)
+    }
+
+    pub(super) fn insert(&mut self, member: Member) -> usize {
+        let fd = member.fd as usize;
+        let index = match self.free.pop() {
+            Some(index) => index as usize,
+            None => {
+                self.members.push(None);
+                self.members.len() - 1
+            }
+        };
+        self.members[index] = Some(member);
+        if self.by_fd.len() <= fd {
+            self.by_fd.resize(fd + 64, 0);
+        }
+        self.by_fd[fd] = index as u32 + 1;
+        index
+    }
+
+    pub(super) fn need_waker(&mut self, set: &Set) -> Result<(), i32> {
+        if self.waker.is_some() || set.is_orphan.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let waker = wait::new_waker()?;
+        let epoll = set.fd.load(Ordering::Relaxed);
+        let events = libc::EPOLLIN as u32;
+        kernel::epoll_control(epoll, libc::EPOLL_CTL_ADD, waker.fd(), events, WAKER_DATA)?;
+        self.waker = Some(waker);
+        Ok(())
+    }
+
+    pub(super) fn queue(&mut self, index: usize) {
+        if let Some(member) = self.members.get_mut(index).and_then(Option::as_mut) {
+            if !member.is_queued {
+                member.is_queued = true;
+                self.ready.push_back(index as u32);
+            }
+        }
+    }
+
+    pub(super) fn scan(&mut self, index: usize) {
+        let Some(member) = self.members[index].as_mut() else {
+            return;
+        };
+        if !member.is_scanned {
+            member.is_scanned = true;
+            sockets::get(member.socket)
+                .other_watches
+                .fetch_add(1, Ordering::Relaxed);
+            self.scanned.push(index as u32);
+        }
+    }
+
+    /// Gives a connected member its doorbell.
+    pub(super) fn settle(&mut self, index: usize) {
+        let Some(member) = self.members[index].as_ref() else {
+            return;
+        };
+        if member.is_scanned {
+            return;
+        }
+        let socket = member.socket;
+        let Some(stream) = stream::of_socket(socket) else {
+            return;
+        };
+        let place = self
+            .places
+            .iter()
+            .position(|place| core::ptr::eq(&*place.peer, stream.peer));
+        let place = place.or_else(|| self.enter(sockets::get(socket).share_peer()?));
+        let Some(place) = place else {
+            sockets::get(socket).watch.store(0, Ordering::Relaxed);
+            self.scan(index);
+            return;
+        };
+        self.places[place].members += 1;
+        let lane = self.places[place].lane as u32 + 1;
+        let meta = &stream.peer.segment.slot(stream.slot).meta;
+        let has_moved = sockets::get(socket).has(sockets::HAD_LANE);
+        sockets::get(socket).set(sockets::HAD_LANE, true);
+        meta.lane[stream.peer.side].store(lane, Ordering::SeqCst);
+        // The member is looked at next, and a ringer may just be at work. One that found no lane
+        // looks for it once more behind a fence; one that still rings a former lane does not.
+        if has_moved {
+            barrier::heavy();
+        } else {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    pub(super) fn enter(&mut self, peer: Arc<Peer>) -> Option<usize> {
+        // Sets without a listener learn of ended clients when new ones come.
+        self.leave_stale();
+        let waker = self.waker.as_ref()?.number();
+        let lane = peer
+            .segment
+            .claim_lane(peer.side, process::number(), waker)?;
+        self.places.push(Place {
+            peer,
+            lane,
+            members: 0,
+            is_listening: false,
+        });
+        Some(self.places.len() - 1)
+    }
+
+    /// Sees to it that every segment of our listeners wakes us.
+    pub(super) fn follow_listeners(&mut self) {
+        for at in 0..self.listeners.len() {
+            let (index, listener, seen) = &self.listeners[at];
+            let generation = listener.generation();
+            if *seen == generation {
+                continue;
+            }
+            let events = self.members[*index as usize]
+                .as_ref()
+                .map_or(0, |member| member.events);
+            let word = if events & EXCLUSIVE != 0 { 2 } else { 1 };
+            for peer in listener.peers() {
+                let known = self.places.iter().position(|p| Arc::ptr_eq(&p.peer, &peer));
+                let place = known.or_else(|| self.enter(peer));
+                self.misses_a_place |= place.is_none();
+                if let Some(place) = place {
+                    let place = &mut self.places[place];
+                    place.is_listening = true;
+                    let lane = place.lane();
+                    lane.listening.store(word, Ordering::SeqCst);
+                }
+            }
+            self.listeners[at].2 = generation;
+            self.leave_stale();
+        }
+    }
+
+    /// Lets segments of ended clients go, once nothing of ours lives there.
+    pub(super) fn leave_stale(&mut self) {
+        self.places.retain(|place| {
+            let is_over = place.peer.is_stale.load(Ordering::Relaxed)
+                && place.peer.occupied().next().is_none();
+            if is_over {
+                place.lane().free();
+            }
+            !is_over
+        });
+    }
+
+    /// For a set that somebody watches: the next ring must reach the kernel set.
+    pub(super) fn rearm(&mut self, set: &Set) {
+        self.announce_sleep();
+        if self.has_ready() || self.is_ringing() {
+            set.kick(self);
+        }
+    }
+
+    /// From now on whoever rings must wake us; what rang before is seen by a look after this.
+    pub(super) fn announce_sleep(&self) {
+        for place in &self.places {
+            place.lane().sleep();
+        }
+        if !self.places.is_empty() {
+            barrier::heavy();
+        }
+    }
+
+    pub(super) fn is_ringing(&self) -> bool {
+        self.places.iter().any(|place| {
+            place.lane().is_ringing(place.peer.segment.slots_used())
+                || (place.is_listening && place.peer.segment.queue().waiting() > 0)
+        })
+    }
+}
