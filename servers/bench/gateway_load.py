@@ -65,6 +65,15 @@ def quantile_ms(found, quantile):
     return value / 1e6 if value is not None else float("nan")
 
 
+def little_residual(found, connections, close):
+    """How far rate x mean time is off the connections; opening one is part of a churned request."""
+    little = found.get("little")
+    if not little or not close:
+        return little and little["residual"]
+    took = found["latency"]["service"]["mean"] + found["latency"]["connect"]["mean"]
+    return found["rps"] * took / 1e9 / connections - 1
+
+
 def measure(contender, program, connections, seconds, close=False, rate=None):
     """One row: load in a window, and CPU in the same window."""
     pid = contender.process.pid
@@ -79,7 +88,7 @@ def measure(contender, program, connections, seconds, close=False, rate=None):
     return {"name": contender.name, "connections": connections, "rps": found["rps"],
             "cpu_us": cpu / answered * 1e6, "p50_ms": quantile_ms(found, "0.5"),
             "p99_ms": quantile_ms(found, "0.99"), "p999_ms": quantile_ms(found, "0.999"),
-            "little": (found.get("little") or {}).get("residual"), "busy": busy,
+            "little": little_residual(found, connections, close), "busy": busy,
             "rss_mib": resident_mib(pid),
             "errors": found["errors"]["total"] + found["totals"]["non_2xx"],
             "due": found["totals"]["due"], "seconds": seconds}
