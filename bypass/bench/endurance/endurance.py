@@ -1,6 +1,6 @@
 """Runs that look for hangs, leaks and wrong bytes: kill storms, reloads, many connections, soaks.
 
-    python3 endurance.py --bypass target/release/bypass [storm|death|reload|upgrade|connections|idle|soak]
+    python3 endurance.py --bypass target/release/bypass [storm|workers|death|reload|upgrade|connections|idle|soak]
 
 Each prints one line of what it counted and ends with 1 when something was wrong. `--kernel` runs the
 same without acceleration. Standard library only.
@@ -88,8 +88,13 @@ def memory_of(pid):
     return 0
 
 
+def descriptors_of(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
 def storm(bench):
-    """Kills server or client at random moments; the others must neither hang nor see a wrong byte."""
+    """Kills server or client at random moments; the others must neither hang nor see a wrong byte,
+    and who survives all of it must not hold more than before."""
     port, dice, wrong = free_port(), random.Random(bench.options.seed), 0
     before = set(os.listdir("/dev/shm"))
     def client(number):
@@ -97,7 +102,17 @@ def storm(bench):
     server = bench.start(bench.echo, "server", port)
     wait_for(port)
     clients = [client(number) for number in range(4)]
+    survivors = [bench.start(bench.echo, "server", other := free_port()), client(99)]
+    wait_for(other)
+    short = [bench.start(bench.echo, "client", other, 500)]
+    time.sleep(1)
+    held = [descriptors_of(process.pid) for process in survivors]
     for kill in range(bench.options.kills):
+        if kill % 5 == 0:
+            # A server that is never killed, whose only client is, again and again.
+            short[0].kill()
+            short[0].wait()
+            short[0] = bench.start(bench.echo, "client", other, 500 + kill)
         time.sleep(dice.uniform(0.002, 0.05))
         victim = dice.randrange(5)
         if victim == 4:
@@ -110,7 +125,11 @@ def storm(bench):
             clients[victim] = client(1000 + kill)
         wrong += sum(process.poll() == 3 for process in clients)
     wait_for(port)
-    hangs = 0
+    # Memory of the dead rests for up to 20 s before it is given back.
+    time.sleep(0 if bench.options.kernel else 21)
+    now = [descriptors_of(process.pid) for process in survivors]
+    leaked = any(late > early + 8 for early, late in zip(held, now))
+    hangs, clients = 0, clients + survivors[1:] + short
     for process in clients:
         process.send_signal(signal.SIGTERM)
     for process in clients:
@@ -122,8 +141,31 @@ def storm(bench):
     said = last.communicate(timeout=60)[0]
     left = [name for name in set(os.listdir("/dev/shm")) - before if "wirespeed" in name]
     print(f"storm: {bench.options.kills} kills, {wrong} wrong, {hangs} hang, afterwards "
-          f"{said.decode().strip()} of 200, {len(left)} files left in /dev/shm")
-    return wrong + hangs + len(left) + (said != b"right 200\n")
+          f"{said.decode().strip()} of 200, {len(left)} files left in /dev/shm; descriptors of a "
+          f"server and a client that survived {held} → {now}")
+    return wrong + hangs + len(left) + leaked + (said != b"right 200\n")
+
+
+def workers(bench):
+    """Kills nginx's workers under load: a request may end early, never be answered wrongly or hang."""
+    port, dice = free_port(), random.Random(bench.options.seed)
+    master = _nginx(bench, port)
+    load, longest = Load(bench, port, bench.options.seconds), 0
+    ends, count = time.monotonic() + bench.options.seconds - 1, 0
+    while time.monotonic() < ends:
+        time.sleep(dice.uniform(0.02, 0.2))
+        children = Path(f"/proc/{master}/task/{master}/children").read_text().split()
+        if children:
+            os.kill(int(dice.choice(children)), signal.SIGKILL)
+            count += 1
+        longest = max(longest, descriptors_of(master))
+    said = load.result()
+    _end_nginx(bench)
+    # Of what failed only the kinds that a death explains are allowed.
+    wrong = [kind for kind in ("OSError('200", "timed out", "timeout") if kind in said]
+    print(f"workers: {count} killed; requests right, ended early: {said}; the master held at most "
+          f"{longest} descriptors")
+    return bool(wrong) or said.split()[0] == "0"
 
 
 def death(bench):
@@ -307,7 +349,7 @@ def soak(bench):
     return any(ends) or said.split()[1] != "0" or late > early * 1.5 + 4096
 
 
-RUNS = {run.__name__: run for run in (storm, death, reload, upgrade, connections, idle, soak)}
+RUNS = {run.__name__: run for run in (storm, workers, death, reload, upgrade, connections, idle, soak)}
 
 
 def main():

@@ -1,4 +1,4 @@
-"""Soak: seven kinds of servers and their clients side by side, all accelerated, for minutes.
+"""Soak: six kinds of servers and their clients side by side, all accelerated, for minutes.
 
     python3 mixed.py --bypass target/release/bypass [--seconds 600] [--kernel]
 
