@@ -111,13 +111,13 @@ fn pack(connected: &[(i32, Entry)], uncovered: Vec<i32>) -> Result<Prepared, i32
         uncovered,
     };
     let mut objects = HashSet::new();
-    let mut places: HashMap<u64, Option<(usize, i32)>> = HashMap::new();
+    let mut places: HashMap<(u64, usize), Option<(usize, i32)>> = HashMap::new();
     for (fd, entry) in connected {
         let socket = sockets::get(entry.index());
         let Some(peer) = socket.share_peer() else {
             continue;
         };
-        let key = peer.segment.id() * 2 + peer.side as u64;
+        let key = (peer.segment.id(), peer.side);
         let place = *places
             .entry(key)
             .or_insert_with(|| enter(&peer, number, &mut prepared.kept_open));
