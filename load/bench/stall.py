@@ -72,7 +72,8 @@ def wrk_like(command):
     """Percentiles out of wrk's or wrk2's output; wrk has no 99.9th."""
     text = output_of(command)
     found = {}
-    for percent, value in re.findall(r"^\s+([\d.]+)%\s+([\d.]+(?:us|ms|s|m))\s*$", text, re.M):
+    rows = re.findall(r"^\s+([\d.]+)%\s+([\d.]+(?:us|ms|s|m))\s*$", text, re.MULTILINE)
+    for percent, value in rows:
         found.setdefault(f"{float(percent):g}", seconds(value))
     most = re.search(r"Latency\s+\S+\s+\S+\s+([\d.]+(?:us|ms|s|m))", text)
     return {**{str(p): found.get(f"{p:g}") for p in PERCENTILES}, "max": seconds(most.group(1))}

@@ -89,9 +89,9 @@ def chart(cases):
     """All cases, two beside each other, and a legend."""
     rows = (len(cases) + 1) // 2
     width, height = 2 * PANEL_WIDTH, rows * PANEL_HEIGHT + LEGEND_HEIGHT
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-             f'font-family="sans-serif" font-size="12" fill="#333">',
-             "<style>.head{font-size:14px;font-weight:bold}</style>",
+    head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+            'font-family="sans-serif" font-size="12" fill="#333">')
+    parts = [head, "<style>.head{font-size:14px;font-weight:bold}</style>",
              f'<rect width="{width}" height="{height}" fill="white"/>']
     for number, case in enumerate(cases):
         parts.append(panel(case, number % 2 * PANEL_WIDTH, number // 2 * PANEL_HEIGHT))
