@@ -397,7 +397,11 @@ pub fn forget(peer: &Arc<Peer>) {
 
 /// Lets a reference go; the last one only after a while, for those who look without one.
 pub fn retire(peer: Arc<Peer>) {
-    if Arc::strong_count(&peer) == 1 {
+    // A client whose server has gone kept the segment for the connections that were open.
+    let is_stale = peer.side == 0 && peer.is_stale.load(Ordering::SeqCst);
+    if is_stale && peer.occupied().next().is_none() {
+        forget(&peer);
+    } else if Arc::strong_count(&peer) == 1 {
         lay_to_rest(peer);
     }
 }
