@@ -74,8 +74,7 @@ class Gateway:
 
     def __init__(self, java, origins, folder, flags):
         config = folder / "soak.toml"
-        config.write_text(CONFIG.format(
-            addresses=", ".join(f'"127.0.0.1:{o.port}"' for o in origins)))
+        config.write_text(self.config(origins))
         self.log = folder / "gateway.log"
         self.log_file = self.log.open("w")
         shipped = [line.split("#")[0].strip() for line in
@@ -89,6 +88,9 @@ class Gateway:
         line = self.process.stdout.readline()
         self.port, self.admin = (int(p) for p in re.findall(r":(\d+)", line))
         self.jcmd = str(Path(java).resolve().parent / "jcmd")
+
+    def config(self, origins):
+        return CONFIG.format(addresses=", ".join(f'"127.0.0.1:{o.port}"' for o in origins))
 
     def metrics(self):
         """All samples of the metrics page, by name with labels."""
@@ -256,13 +258,17 @@ def report(options, idle, tally, rows, last, stalled_s, checks):
     print("|---|---|---|---|---|---|---|")
     shown = rows[::max(1, len(rows) // 8)]
     for row in shown:
-        print(f"| {row['t']:.0f} | " + " | ".join(f"{row[n]:.0f}" for n in names) + " |")
-    print("| end | " + " | ".join(f"{last[n]:.0f}" for n in names) + " |")
+        print(f"| {row['t']:.0f} | " + " | ".join(shown_as(row[n]) for n in names) + " |")
+    print("| end | " + " | ".join(shown_as(last[n]) for n in names) + " |")
     print("\n| must hold | seen | |\n|---|---|---|")
     for name, holds, seen in checks:
         print(f"| {name} | {seen} | {'yes' if holds else '**NO**'} |")
     for violation in tally.violations[:20]:
         print(f"- {violation}")
+
+
+def shown_as(value):
+    return f"{value:.0f}" if value >= 10 or value == 0 else f"{value:.2f}"
 
 
 def arguments():

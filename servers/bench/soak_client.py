@@ -126,7 +126,8 @@ class Connection(asyncio.Protocol):
     def _judge(self, status, fields, body):
         name = fields.get(b"x-request-id", b"").decode()
         if not name and status in GATEWAY_STATUS:
-            self.tally.count(f"{status} of the gateway")
+            reason = body.decode("latin-1").partition(": ")[2].strip() or body.decode("latin-1").strip()
+            self.tally.count(f"{status} of the gateway: {reason}")
         elif name != self.wanted:
             self.tally.violation(f"request {self.wanted} got status {status} for \"{name}\"")
         elif status == 200 and digest(body) not in self.bodies:
