@@ -2,6 +2,7 @@
 package wirespeed.gateway.netty;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
@@ -12,6 +13,7 @@ import io.netty.channel.Channel;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelInitializer;
+import io.netty.channel.ChannelOption;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.channel.epoll.Epoll;
 import java.io.DataInputStream;
@@ -26,7 +28,7 @@ import wirespeed.gateway.core.HeadSink;
 
 class OutBufferTest {
     private static final int RECORD_INTS = 700;
-    private static final int RECORDS = 4000;
+    private static final int RECORDS = 400;
 
     private MultiThreadIoEventLoopGroup loops;
     private Socket client;
@@ -38,6 +40,7 @@ class OutBufferTest {
         loops = new MultiThreadIoEventLoopGroup(1, transport.handler());
         CompletableFuture<ChannelHandlerContext> accepted = new CompletableFuture<>();
         Channel listener = new ServerBootstrap().group(loops).channel(transport.server())
+                .childOption(ChannelOption.SO_SNDBUF, 32 * 1024)
                 .childHandler(new ChannelInitializer<>() {
                     @Override
                     protected void initChannel(Channel child) {
@@ -52,6 +55,7 @@ class OutBufferTest {
                 .channel();
         client = new Socket();
         client.setSoTimeout(60_000);
+        client.setReceiveBufferSize(16 * 1024);
         client.connect(listener.localAddress());
         ChannelHandlerContext context = accepted.get(60, TimeUnit.SECONDS);
         channel = context.channel();
@@ -91,12 +95,15 @@ class OutBufferTest {
     private void all_arrive_in_order(String transport) throws Exception {
         connect(transport);
         // The client reads nothing until everything is written: the socket fills up on the way.
+        boolean[] hadRoom = new boolean[1];
         channel.eventLoop().submit(() -> {
             for (int record = 0; record < RECORDS; record++) {
                 send(record);
             }
             out.flush();
+            hadRoom[0] = out.isWritable();
         }).sync();
+        assertFalse(hadRoom[0], "the socket took everything: nothing was queued");
         DataInputStream in = new DataInputStream(
                 new java.io.BufferedInputStream(client.getInputStream(), 1 << 16));
         for (int expected = 0; expected < RECORDS * RECORD_INTS; expected++) {
