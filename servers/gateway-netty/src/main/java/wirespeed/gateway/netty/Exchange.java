@@ -177,13 +177,17 @@ final class Exchange implements Chain.Done {
         ask(null, false);
     }
 
-    private void ask(Address not, boolean needsFresh) {
+    /** Asks an address; false when there is no other one than {@code not}. */
+    private boolean ask(Address not, boolean needsFresh) {
         Address address = context.origin().choose(context, not, loop.nowMillis());
+        if (address == null && not != null) {
+            return false;
+        }
         if (address == null) {
             context.category(Category.NO_ADDRESS);
             context.response(retryLater(503, "no address of the origin is usable"));
             run(Phase.ERROR);
-            return;
+            return true;
         }
         context.attempt(address);
         counted = address;
@@ -194,6 +198,7 @@ final class Exchange implements Chain.Done {
         }
         waitingIn = loop.pool(context.origin(), address);
         waitingIn.acquire(this, needsFresh);
+        return true;
     }
 
     /** Whether this exchange still wants a connection of that pool. */
@@ -380,9 +385,10 @@ final class Exchange implements Chain.Done {
         if (loss != Loss.STALE) {
             failed.breaker().failed(loop.nowMillis());
         }
-        if (loss != Loss.AFTER_ANSWER && mayRetry(loss)) {
+        boolean isUntouched = category == Category.CONNECT;
+        if (loss != Loss.AFTER_ANSWER && mayRetry(loss, isUntouched)
+                && ask(loss == Loss.STALE ? null : failed, true)) {
             loop.meters.add(Meters.Count.RETRIES, 1);
-            ask(loss == Loss.STALE ? null : failed, true);
             client.flush();
             return;
         }
@@ -391,8 +397,9 @@ final class Exchange implements Chain.Done {
         client.flush();
     }
 
-    private boolean mayRetry(Loss loss) {
-        if (isOver || !request.isIdempotent() || !body.isReplayable()) {
+    /** Without a connection nothing was sent, so that any method may be tried again. */
+    private boolean mayRetry(Loss loss, boolean isUntouched) {
+        if (isOver || !isUntouched && (!request.isIdempotent() || !body.isReplayable())) {
             return false;
         }
         if (loss == Loss.STALE && context.attempts() == 1) {

@@ -21,6 +21,8 @@ final class AdminServer implements AutoCloseable {
         // The JDK's server writes head and body apart; without this each answer waits 40 ms for
         // the other side's delayed acknowledgement.
         System.setProperty("sun.net.httpserver.nodelay", "true");
+        // One thread answers: a client that begins a request and falls silent must not keep it.
+        System.setProperty("sun.net.httpserver.maxReqTime", "30");
     }
 
     /** An answer of the admin port. */

@@ -32,6 +32,12 @@ final class ContentCache {
     private static final String ENTRY = "cache.entry";
     private static final String KEY = "cache.key";
     private static final String LEADER = "cache.leader";
+    /** The request's fields before the gateway changed them: what Vary is about. */
+    private static final String ASKED = "cache.asked";
+    /** Set when the validators that the origin gets are those of the stored response. */
+    private static final String VALIDATES = "cache.validates";
+    private static final String BEGUN = "cache.begun";
+    private static final int INVALIDATED_SECONDS = 600;
     private static final int VARIANTS_MAX = 100_000;
     private static final int FOLLOWERS_MAX = 1000;
     private static final int DO_NOT_COLLAPSE_SECONDS = 10;
@@ -52,6 +58,9 @@ final class ContentCache {
             Caffeine.newBuilder().maximumSize(VARIANTS_MAX).build();
     private final Cache<String, Boolean> alone = Caffeine.newBuilder().maximumSize(VARIANTS_MAX)
             .expireAfterWrite(DO_NOT_COLLAPSE_SECONDS, TimeUnit.SECONDS).build();
+    /** When a target was last changed: an answer that was asked for before is not stored after. */
+    private final Cache<String, Long> invalidated = Caffeine.newBuilder().maximumSize(VARIANTS_MAX)
+            .expireAfterWrite(INVALIDATED_SECONDS, TimeUnit.SECONDS).build();
     private final ConcurrentHashMap<String, Flight> flights = new ConcurrentHashMap<>();
     private final AtomicLong generations = new AtomicLong();
     final AtomicLong hits = new AtomicLong();
@@ -75,8 +84,15 @@ final class ContentCache {
         return before - variants.asMap().size();
     }
 
+    /**
+     * X-Forwarded-Proto and -Host go to the origin and may change its answer. They are only there
+     * when the client is trusted, or when the gateway has set them to the same values itself.
+     */
     private static String key(Request request) {
-        return request.scheme() + "://" + String.valueOf(request.host()).toLowerCase(Locale.ROOT)
+        String scheme = request.headers().get("X-Forwarded-Proto");
+        String host = request.headers().get("X-Forwarded-Host");
+        return (scheme == null ? request.scheme() : scheme) + "://"
+                + String.valueOf(host == null ? request.host() : host).toLowerCase(Locale.ROOT)
                 + request.path() + (request.query() == null ? "" : "?" + request.query());
     }
 
@@ -114,7 +130,8 @@ final class ContentCache {
             String method = context.request().method();
             return (method.equals("GET") || method.equals("HEAD"))
                     && context.request().host() != null && context.request().upgrade() == null
-                    && !context.request().headers().has("Range");
+                    && !context.request().headers().has("Range")
+                    && !context.request().headers().has("Forwarded");
         }
 
         @Override
@@ -125,6 +142,8 @@ final class ContentCache {
             }
             String key = key(context.request());
             context.attribute(KEY, key);
+            context.attribute(ASKED, context.request().headers().copy());
+            context.attribute(BEGUN, generations.get());
             Step found = serve(context, key, asked);
             if (found != null) {
                 return found;
@@ -167,17 +186,32 @@ final class ContentCache {
             hits.incrementAndGet();
             return Step.respond(stored.toResponse(headers, now));
         }
+        if (!isOldForClient && !mustAsk && mayRefreshLater(key, stored, -fresh)) {
+            hits.incrementAndGet();
+            return Step.respond(stored.toResponse(headers, now));
+        }
         context.attribute(ENTRY, stored);
-        validate(headers, stored);
+        if (validate(headers, stored)) {
+            context.attribute(VALIDATES, true);
+        }
         return null;
     }
 
+    /**
+     * RFC 5861 §3: while one request asks the origin, the others need not wait for it. The one that
+     * asks is an ordinary request of a client; the gateway makes none of its own.
+     */
+    private boolean mayRefreshLater(String key, StoredResponse stored, long staleSeconds) {
+        return staleSeconds <= stored.staleWhileRevalidateSeconds() && !stored.mustRevalidate()
+                && flights.containsKey(key);
+    }
+
     /** §4.3.1; a client that has validators of its own gets the answer to those. */
-    private static void validate(Headers headers, StoredResponse stored) {
+    private static boolean validate(Headers headers, StoredResponse stored) {
         boolean isConditional = headers.has("If-None-Match") || headers.has("If-Modified-Since")
                 || headers.has("If-Match") || headers.has("If-Unmodified-Since");
-        if (isConditional) {
-            return;
+        if (isConditional || !stored.hasValidator()) {
+            return false;
         }
         if (stored.headers().has("ETag")) {
             headers.set("If-None-Match", stored.headers().get("ETag"));
@@ -185,6 +219,7 @@ final class ContentCache {
         if (stored.headers().has("Last-Modified")) {
             headers.set("If-Modified-Since", stored.headers().get("Last-Modified"));
         }
+        return true;
     }
 
     private Step collapse(Context context, String key, CacheControl asked) {
@@ -244,9 +279,12 @@ final class ContentCache {
                 return Step.NEXT;
             }
             StoredResponse before = (StoredResponse) context.attribute(ENTRY);
-            if (context.response().status() == 304 && before != null
-                    && !isClientsOwn(context, before)) {
+            boolean validates = context.attribute(VALIDATES) != null;
+            if (context.response().status() == 304 && validates) {
                 return revalidated(context, key, before);
+            }
+            if (context.response().status() >= 500 && mayStandIn(before)) {
+                return Step.respond(before.toResponse(new Headers(), System.currentTimeMillis()));
             }
             boolean isGet = context.request().method().equals("GET");
             if (isGet && mayStore(context)) {
@@ -256,15 +294,14 @@ final class ContentCache {
         }
     }
 
-    private static boolean isClientsOwn(Context context, StoredResponse stored) {
-        String tag = context.request().headers().get("If-None-Match");
-        return tag != null && !tag.equals(stored.headers().get("ETag"));
-    }
-
     private Step revalidated(Context context, String key, StoredResponse before) {
         long now = System.currentTimeMillis();
         StoredResponse fresh = before.refreshed(context.response().headers(), asked(context), now);
-        put(key, fresh, context.request().headers());
+        put(key, fresh, context);
+        Flight flight = (Flight) context.attribute(LEADER);
+        if (flight != null) {
+            land(key, flight, true);
+        }
         return Step.respond(fresh.toResponse(new Headers(), now));
     }
 
@@ -278,7 +315,7 @@ final class ContentCache {
         Headers headers = response.headers();
         CacheControl control = CacheControl.of(headers);
         if (control.has("no-store") || control.has("private") || response.status() == 206
-                || headers.has("Set-Cookie") || "*".equals(headers.get("Vary"))) {
+                || headers.has("Set-Cookie") || varyNames(headers).contains("*")) {
             return false;
         }
         boolean isShared = control.has("public") || control.has("s-maxage")
@@ -301,13 +338,11 @@ final class ContentCache {
         private final String key;
         private final ByteArrayOutputStream body = new ByteArrayOutputStream();
         private final StoredResponse template;
-        private final Headers asked;
         private boolean isTooLong;
 
         Collector(Context context, String key) {
             this.context = context;
             this.key = key;
-            this.asked = context.request().headers().copy();
             this.template = StoredResponse.of(context.response(), new byte[0], asked(context),
                     System.currentTimeMillis());
         }
@@ -329,7 +364,7 @@ final class ContentCache {
             if (isStored) {
                 put(key, new StoredResponse(template.status(), template.headers(),
                         body.toByteArray(), template.storedMillis(),
-                        template.ageAtStoreSeconds(), template.freshSeconds()), asked);
+                        template.ageAtStoreSeconds(), template.freshSeconds()), context);
             }
             Flight flight = (Flight) context.attribute(LEADER);
             if (flight != null) {
@@ -338,15 +373,23 @@ final class ContentCache {
         }
     }
 
-    private void put(String key, StoredResponse stored, Headers asked) {
-        List<String> names = stored.headers().all("Vary").stream()
+    private static List<String> varyNames(Headers headers) {
+        return headers.all("Vary").stream()
                 .flatMap(line -> java.util.Arrays.stream(line.split(",")))
                 .map(name -> name.trim().toLowerCase(Locale.ROOT)).filter(name -> !name.isEmpty())
                 .sorted().distinct().toList();
+    }
+
+    private void put(String key, StoredResponse stored, Context context) {
+        Long changed = invalidated.getIfPresent(key);
+        if (changed != null && changed > (Long) context.attribute(BEGUN)) {
+            return;
+        }
+        List<String> names = varyNames(stored.headers());
         Variants known = variants.asMap().compute(key, (same, before) ->
                 before != null && before.names().equals(names) ? before
                         : new Variants(names, generations.incrementAndGet()));
-        entries.put(variantKey(key, known, asked), stored);
+        entries.put(variantKey(key, known, (Headers) context.attribute(ASKED)), stored);
     }
 
     /** §4.4: a change that succeeded makes what is stored of its target invalid. */
@@ -357,7 +400,9 @@ final class ContentCache {
         };
         int status = context.response().status();
         if (isUnsafe && status >= 200 && status < 400 && context.request().host() != null) {
-            variants.invalidate(key(context.request()));
+            String key = key(context.request());
+            invalidated.put(key, generations.incrementAndGet());
+            variants.invalidate(key);
         }
     }
 
@@ -381,11 +426,16 @@ final class ContentCache {
         @Override
         public Step apply(Context context) {
             StoredResponse stored = (StoredResponse) context.attribute(ENTRY);
-            long now = System.currentTimeMillis();
-            boolean isAllowed = stored != null && context.response().status() >= 500
-                    && !stored.mustRevalidate()
-                    && -stored.freshForSeconds(now) <= stored.staleIfErrorSeconds();
-            return isAllowed ? Step.respond(stored.toResponse(new Headers(), now)) : Step.NEXT;
+            return context.response().status() >= 500 && mayStandIn(stored)
+                    ? Step.respond(stored.toResponse(new Headers(), System.currentTimeMillis()))
+                    : Step.NEXT;
         }
+    }
+
+    /** RFC 5861 §4. */
+    private static boolean mayStandIn(StoredResponse stored) {
+        return stored != null && !stored.mustRevalidate() && stored.staleIfErrorSeconds() > 0
+                && -stored.freshForSeconds(System.currentTimeMillis())
+                        <= stored.staleIfErrorSeconds();
     }
 }

@@ -134,19 +134,49 @@ final class FilterFolder implements AutoCloseable {
                 Thread.sleep(STABLE_MILLIS);
                 Map<String, String> second = sources();
                 if (second.equals(first)) {
-                    List<Filter> dropped = load(first);
-                    if (dropped != null) {
-                        swapped.accept(dropped);
-                        forget(dropped);
-                    }
+                    take(first);
                 }
                 first = second;
             }
         } catch (IOException e) {
             LOG.log(System.Logger.Level.WARNING, "filter folder cannot be read: " + e);
-        } catch (ConfigError refused) {
-            LOG.log(System.Logger.Level.WARNING, "filters are not taken: " + refused.getMessage());
+        } catch (RuntimeException fault) {
+            // A filter's close, for one; the watch must go on.
+            LOG.log(System.Logger.Level.ERROR, "filters are not taken", fault);
         }
+    }
+
+    private void take(Map<String, String> sources) {
+        Map<String, Loaded> before = loaded;
+        List<Filter> dropped = load(sources);
+        if (dropped == null) {
+            return;
+        }
+        try {
+            swapped.accept(dropped);
+            forget(dropped);
+        } catch (ConfigError refused) {
+            // Two filters of one name, say: each compiles, and together they are no configuration.
+            LOG.log(System.Logger.Level.WARNING, "filters are not taken: " + refused.getMessage());
+            failures.incrementAndGet();
+            keep(before, refused.getMessage());
+        }
+    }
+
+    /** Goes back to the filters that are in use, and says of the new files why they are not. */
+    private void keep(Map<String, Loaded> before, String error) {
+        Map<String, Loaded> kept = new TreeMap<>();
+        loaded.forEach((name, now) -> {
+            Loaded old = before.get(name);
+            boolean isSame = now == old;
+            kept.put(name, isSame ? now
+                    : new Loaded(now.hash(), old == null ? List.of() : old.filters(), error));
+            if (!isSame && now.error() == null) {
+                now.filters().forEach(Filter::close);
+                forget(now.filters());
+            }
+        });
+        loaded = kept;
     }
 
     private Map<String, String> sources() throws IOException {
@@ -216,7 +246,7 @@ final class FilterFolder implements AutoCloseable {
         }
     }
 
-    private static void forget(List<Filter> dropped) {
+    static void forget(List<Filter> dropped) {
         for (Filter filter : dropped) {
             if (filter.getClass().getClassLoader().getClass().getName().startsWith("groovy.")) {
                 GroovyFilters.forget(filter.getClass());

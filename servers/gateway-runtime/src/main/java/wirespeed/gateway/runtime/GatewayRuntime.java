@@ -26,7 +26,7 @@ public final class GatewayRuntime implements AutoCloseable {
     private final SnapshotBuilder builder = new SnapshotBuilder();
     private final List<Old> old = new CopyOnWriteArrayList<>();
     private final FilterFolder folder;
-    private final HealthChecker checker = new HealthChecker();
+    private final HealthChecker checker;
     private final LoopWatchDog watchDog;
     private final Gateway gateway;
     private final ContentCache cache;
@@ -46,7 +46,8 @@ public final class GatewayRuntime implements AutoCloseable {
         Snapshot first = builder.build(config, filters(shipped));
         gateway = new Gateway(config.single(), new Forwarding(viaName(server),
                 server.isTrue("trust-forwarded")), first);
-        watchDog = new LoopWatchDog(gateway);
+        watchDog = new LoopWatchDog(gateway, this::closeUnused);
+        checker = new HealthChecker(config.table("tls").text("origin-ca"));
     }
 
     private static String viaName(OptionValues server) {

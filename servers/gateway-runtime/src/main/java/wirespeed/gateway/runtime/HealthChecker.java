@@ -6,6 +6,12 @@ import java.io.InputStream;
 import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.GeneralSecurityException;
+import java.security.KeyStore;
+import java.security.cert.Certificate;
+import java.security.cert.CertificateFactory;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
@@ -14,6 +20,11 @@ import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLParameters;
+import javax.net.ssl.SSLSocket;
+import javax.net.ssl.SSLSocketFactory;
+import javax.net.ssl.TrustManagerFactory;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.HealthCheck;
 import wirespeed.gateway.core.Origin;
@@ -29,17 +40,63 @@ final class HealthChecker implements AutoCloseable {
         return thread;
     });
     private final Map<Address, Watched> watched = new HashMap<>();
+    private final String originCa;
+    private SSLSocketFactory tls;
+
+    private record Wanted(HealthCheck check, boolean isTls) {
+    }
+
+    /**
+     * A checker without checks.
+     *
+     * @param originCa PEM file that certificates of encrypted origins come from; empty for the
+     *     platform's
+     */
+    HealthChecker(String originCa) {
+        this.originCa = originCa;
+    }
+
+    /** Made when it is first needed: reading the platform's certificates takes time and memory. */
+    private synchronized SSLSocketFactory tls() {
+        if (tls == null) {
+            tls = originCa.isEmpty() ? (SSLSocketFactory) SSLSocketFactory.getDefault()
+                    : trusting(originCa);
+        }
+        return tls;
+    }
+
+    private static SSLSocketFactory trusting(String originCa) {
+        try (InputStream in = Files.newInputStream(Path.of(originCa))) {
+            KeyStore trusted = KeyStore.getInstance(KeyStore.getDefaultType());
+            trusted.load(null, null);
+            int number = 0;
+            for (Certificate one : CertificateFactory.getInstance("X.509")
+                    .generateCertificates(in)) {
+                trusted.setCertificateEntry("ca-" + number++, one);
+            }
+            TrustManagerFactory managers = TrustManagerFactory.getInstance(
+                    TrustManagerFactory.getDefaultAlgorithm());
+            managers.init(trusted);
+            SSLContext context = SSLContext.getInstance("TLS");
+            context.init(null, managers.getTrustManagers(), null);
+            return context.getSocketFactory();
+        } catch (IOException | GeneralSecurityException e) {
+            throw new ConfigError("tls.origin-ca: " + originCa + ": " + e.getMessage());
+        }
+    }
 
     private final class Watched implements Runnable {
         final Address address;
         final HealthCheck check;
+        final boolean isTls;
         private ScheduledFuture<?> next;
         private int row;
         private boolean isStopped;
 
-        Watched(Address address, HealthCheck check) {
+        Watched(Address address, Wanted wanted) {
             this.address = address;
-            this.check = check;
+            this.check = wanted.check();
+            this.isTls = wanted.isTls();
         }
 
         void schedule(long delayMillis) {
@@ -60,7 +117,22 @@ final class HealthChecker implements AutoCloseable {
 
         @Override
         public void run() {
-            boolean isGood = ask(address, check);
+            judge(ask(address, check, isTls));
+            int fifth = Math.max(1, check.intervalMillis() / 5);
+            schedule(check.intervalMillis() - fifth
+                    + ThreadLocalRandom.current().nextInt(2 * fifth));
+        }
+
+        private void judge(boolean isGood) {
+            synchronized (watched) {
+                // Stopped while it asked: the address is no longer this check's to judge.
+                if (!isStopped) {
+                    count(isGood);
+                }
+            }
+        }
+
+        private void count(boolean isGood) {
             // Counts answers that contradict the present state.
             row = isGood == address.isChecked() ? 0 : row + 1;
             if (row >= (isGood ? check.rise() : check.fall())) {
@@ -69,23 +141,21 @@ final class HealthChecker implements AutoCloseable {
                 LOG.log(System.Logger.Level.INFO, "address " + address.id()
                         + (isGood ? " is healthy again" : " is not healthy"));
             }
-            int fifth = Math.max(1, check.intervalMillis() / 5);
-            schedule(check.intervalMillis() - fifth
-                    + ThreadLocalRandom.current().nextInt(2 * fifth));
         }
     }
 
     /** Checks what this snapshot wants checked, from now on. */
     void update(Collection<Origin> origins) {
-        Map<Address, HealthCheck> wanted = new HashMap<>();
+        Map<Address, Wanted> wanted = new HashMap<>();
         for (Origin origin : origins) {
             if (origin.settings().check() != null) {
-                origin.addresses().forEach(a -> wanted.put(a, origin.settings().check()));
+                Wanted check = new Wanted(origin.settings().check(), origin.settings().tls());
+                origin.addresses().forEach(a -> wanted.put(a, check));
             }
         }
         synchronized (watched) {
             watched.values().removeIf(old -> {
-                boolean isGone = !old.check.equals(wanted.get(old.address));
+                boolean isGone = !new Wanted(old.check, old.isTls).equals(wanted.get(old.address));
                 if (isGone) {
                     old.stop();
                 }
@@ -99,11 +169,12 @@ final class HealthChecker implements AutoCloseable {
         }
     }
 
-    static boolean ask(Address address, HealthCheck check) {
-        try (Socket socket = new Socket()) {
-            socket.connect(new InetSocketAddress(address.host(), address.port()),
+    private boolean ask(Address address, HealthCheck check, boolean isTls) {
+        try (Socket plain = new Socket()) {
+            plain.connect(new InetSocketAddress(address.host(), address.port()),
                     check.timeoutMillis());
-            socket.setSoTimeout(check.timeoutMillis());
+            plain.setSoTimeout(check.timeoutMillis());
+            Socket socket = isTls ? encrypted(plain, address, tls()) : plain;
             socket.getOutputStream().write(("GET " + check.path() + " HTTP/1.1\r\nHost: "
                     + address.id() + "\r\nUser-Agent: wirespeed-health\r\n"
                     + "Connection: close\r\n\r\n").getBytes(StandardCharsets.ISO_8859_1));
@@ -111,6 +182,16 @@ final class HealthChecker implements AutoCloseable {
         } catch (IOException | RuntimeException failed) {
             return false;
         }
+    }
+
+    /** The name is verified as it is for traffic. */
+    private static Socket encrypted(Socket plain, Address address, SSLSocketFactory tls)
+            throws IOException {
+        SSLSocket socket = (SSLSocket) tls.createSocket(plain, address.host(), address.port(), true);
+        SSLParameters parameters = socket.getSSLParameters();
+        parameters.setEndpointIdentificationAlgorithm("HTTPS");
+        socket.setSSLParameters(parameters);
+        return socket;
     }
 
     private static String answer(InputStream in, HealthCheck check) throws IOException {

@@ -12,18 +12,26 @@ import wirespeed.gateway.core.LoopWatch;
 final class LoopWatchDog implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("wirespeed.gateway");
     private static final long SAMPLE_MILLIS = 10;
+    private static final int REGULARLY_SAMPLES = 100;
     private static final int SAMPLES = 3;
     private static final long SILENCE_NANOS = 60_000_000_000L;
 
     private final Gateway gateway;
     private final AtomicLong blocked = new AtomicLong();
+    private final Runnable regularly;
     private final Map<LoopWatch, long[]> seen = new HashMap<>();
     private final Map<String, Long> logged = new HashMap<>();
     private volatile boolean isClosed;
     private Thread thread;
 
-    LoopWatchDog(Gateway gateway) {
+    /**
+     * A watch that does not run yet.
+     *
+     * @param regularly done about once a second, too
+     */
+    LoopWatchDog(Gateway gateway, Runnable regularly) {
         this.gateway = gateway;
+        this.regularly = regularly;
     }
 
     void start() {
@@ -39,9 +47,12 @@ final class LoopWatchDog implements AutoCloseable {
 
     private void run() {
         try {
-            while (!isClosed) {
+            for (long turn = 0; !isClosed; turn++) {
                 Thread.sleep(SAMPLE_MILLIS);
                 gateway.watches().forEach(this::sample);
+                if (turn % REGULARLY_SAMPLES == 0) {
+                    regularly.run();
+                }
             }
         } catch (InterruptedException stopped) {
             Thread.currentThread().interrupt();

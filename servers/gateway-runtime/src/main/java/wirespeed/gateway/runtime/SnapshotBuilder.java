@@ -30,7 +30,19 @@ import wirespeed.gateway.core.Snapshot;
 final class SnapshotBuilder {
     private final Map<String, Address> addresses = new ConcurrentHashMap<>();
     private final byte[] randomKey = new byte[32];
+    /** Applied when the whole configuration has been found good. */
+    private final Map<Address, Placement> placements = new HashMap<>();
+    private final Map<String, Placement> placed = new HashMap<>();
     private long version;
+
+    private record Placement(int weight, boolean isBackup) {
+        Placement {
+            if (weight < 1 || weight > 1000) {
+                throw new IllegalArgumentException("weight " + weight
+                        + " is not between 1 and 1000");
+            }
+        }
+    }
 
     SnapshotBuilder() {
         new SecureRandom().nextBytes(randomKey);
@@ -39,6 +51,7 @@ final class SnapshotBuilder {
     /** A snapshot of this configuration with these filters. */
     synchronized Snapshot build(Config config, List<Filter> filters) {
         List<String> mistakes = new ArrayList<>();
+        placements.clear();
         Map<String, Origin> origins = new LinkedHashMap<>();
         Map<String, Address> used = new HashMap<>();
         config.origins().forEach((name, values) -> {
@@ -63,7 +76,11 @@ final class SnapshotBuilder {
         if (!mistakes.isEmpty()) {
             throw new ConfigError(mistakes);
         }
+        // What no configuration names any more is forgotten, with its health.
+        addresses.keySet().retainAll(used.keySet());
         addresses.putAll(used);
+        placements.forEach(this::place);
+        placed.keySet().retainAll(used.keySet());
         return new Snapshot(++version, new Chain(filters), new RouteTable(routes), origins,
                 limits(config.table("limits")));
     }
@@ -109,10 +126,17 @@ final class SnapshotBuilder {
         Address parsed = Address.parse(star < 0 ? rest : rest.substring(0, star));
         Address address = addresses.getOrDefault(parsed.id(), parsed);
         address = used.getOrDefault(parsed.id(), address);
-        address.weight(weight);
-        address.backup(isBackup);
         used.put(address.id(), address);
+        placements.put(address, new Placement(weight, isBackup));
         return address;
+    }
+
+    /** Only what the configuration changes: a weight that an operator set outlives a swap. */
+    private void place(Address address, Placement wanted) {
+        if (!wanted.equals(placed.put(address.id(), wanted))) {
+            address.weight(wanted.weight());
+            address.backup(wanted.isBackup());
+        }
     }
 
     private static int weight(String text) {

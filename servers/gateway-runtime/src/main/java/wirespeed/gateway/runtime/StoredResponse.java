@@ -98,6 +98,11 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
         return Math.max(0, CacheControl.of(headers).seconds("stale-if-error"));
     }
 
+    /** Seconds for which others may get it while one request asks the origin (RFC 5861 §3). */
+    long staleWhileRevalidateSeconds() {
+        return Math.max(-1, CacheControl.of(headers).seconds("stale-while-revalidate"));
+    }
+
     boolean hasValidator() {
         return headers.has("ETag") || headers.has("Last-Modified");
     }
