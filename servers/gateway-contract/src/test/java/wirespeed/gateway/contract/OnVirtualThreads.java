@@ -3,6 +3,7 @@ package wirespeed.gateway.contract;
 
 import static org.junit.platform.engine.discovery.DiscoverySelectors.selectClass;
 
+import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
 import org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder;
@@ -11,7 +12,10 @@ import org.junit.platform.launcher.listeners.SummaryGeneratingListener;
 import wirespeed.gateway.runtime.Launcher;
 import wirespeed.gateway.tomcat.Main;
 
-/** Ends with 0 when every test passed; each one that did not is a line on standard output. */
+/**
+ * Ends with 0 when every test passed; each one that did not is a line on standard output. With the
+ * argument {@code whole} features and corpus are run, too, which takes minutes on a busy machine.
+ */
 final class OnVirtualThreads {
     private static final Map<String, Object> OPTIONS = Map.of("tomcat.threads", "virtual",
             "tomcat.max-keep-alive-requests", "-1");
@@ -19,11 +23,13 @@ final class OnVirtualThreads {
     private OnVirtualThreads() {
     }
 
-    public static void main(String[] none) {
+    public static void main(String[] arguments) {
+        Stream<Class<?>> suites = List.of(arguments).contains("whole")
+                ? Stream.of(Exchanges.class, WebSockets.class, Features.class, Corpus.class)
+                : Stream.of(Exchanges.class, WebSockets.class);
         SummaryGeneratingListener heard = new SummaryGeneratingListener();
         LauncherFactory.create().execute(LauncherDiscoveryRequestBuilder.request().selectors(
-                Stream.of(Exchanges.class, Features.class, WebSockets.class, Corpus.class)
-                        .map(suite -> selectClass(suite)).toList()).build(), heard);
+                suites.map(suite -> selectClass(suite)).toList()).build(), heard);
         heard.getSummary().getFailures().forEach(failure -> System.out.println(
                 failure.getTestIdentifier().getDisplayName() + ": " + failure.getException()));
         long passed = heard.getSummary().getTestsSucceededCount();

@@ -1,4 +1,4 @@
-// The whole contract on virtual threads, in a Java that has them.
+// The contract on virtual threads, in a Java that has them.
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -16,6 +16,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
+/** Asked for by {@code -DargLine=-Dcontract=virtual}; by {@code whole} features and corpus, too. */
 class TomcatVirtualTest {
     private static final int VIRTUAL_SINCE = 21;
     private static final long PATIENCE_MINUTES = 8;
@@ -24,11 +25,13 @@ class TomcatVirtualTest {
 
     @Test
     void the_contract_holds_on_virtual_threads(@TempDir Path folder) throws Exception {
+        assumeTrue(System.getProperty("contract") != null, "takes minutes: not asked for");
         Optional<Path> java = newest();
         assumeTrue(java.isPresent(), "no Java " + VIRTUAL_SINCE + " or newer is installed");
         Path output = folder.resolve("output");
         Process suite = new ProcessBuilder(List.of(java.get().toString(), "-Xmx512m",
-                "-cp", System.getProperty("java.class.path"), OnVirtualThreads.class.getName()))
+                "-cp", System.getProperty("java.class.path"), OnVirtualThreads.class.getName(),
+                System.getProperty("contract", "")))
                 .redirectErrorStream(true).redirectOutput(output.toFile()).start();
         try {
             assertTrue(suite.waitFor(PATIENCE_MINUTES, TimeUnit.MINUTES), "the suite hangs");
