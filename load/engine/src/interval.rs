@@ -148,7 +148,7 @@ impl Counts {
 /// The distributions that are kept.
 #[derive(Clone, Debug, Default)]
 pub struct Distributions {
-    /// Write to last byte.
+    /// Write (in closed loop: connection free for it) to last byte.
     pub service: Latency,
     /// Due time to last byte (open loop).
     pub response: Latency,
