@@ -48,7 +48,7 @@ static void in_child(int form, int fd) {
     if (form == 9)
         posix_spawn_file_actions_adddup2(&actions, fd, 7);
     if (form >= 8)
-        result("posix_spawn", posix_spawn(&child, "/proc/self/exe", &actions, NULL, arguments, environ));
+        need(posix_spawn(&child, "/proc/self/exe", &actions, NULL, arguments, environ) == 0, "spawn");
     else if ((child = fork()) == 0)
         become(form);
     need(waitpid(child, &status, 0) == child, "waitpid");
