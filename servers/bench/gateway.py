@@ -232,6 +232,8 @@ def compare(options, folder, log, processes):
 
 def main(arguments):
     options = options_of(arguments)
+    # Ended from outside, it still ends what it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     processes = []
     with tempfile.TemporaryDirectory() as name, open(Path(name) / "log", "w") as log, \
             no_idle_states():

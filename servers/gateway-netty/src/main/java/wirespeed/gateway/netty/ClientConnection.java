@@ -64,6 +64,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     private boolean isInputShut;
     private boolean isShut;
     private boolean keepAlive;
+    private boolean saidClose;
     private boolean isChunked;
 
     ClientConnection(Loop loop, boolean isTls) {
@@ -195,6 +196,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
             request.scheme("https");
         }
         keepAlive = request.keepAlive();
+        saidClose = !keepAlive;
         reader.begin(request.framing());
         boolean hasBody = !reader.isDone();
         isContinued = false;
@@ -281,6 +283,23 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         out.head(sink);
         out.body(Unpooled.wrappedBuffer(response.body()));
         linger();
+    }
+
+    /**
+     * RFC 9112 §9.6: a client that said close sends nothing after its request. When all of it was
+     * read and all of the answer is with the socket, no byte can turn this close into a reset.
+     */
+    private boolean mayCloseAtOnce() {
+        if (isTls || state != State.RESPONSE || !saidClose || held != null) {
+            return false;
+        }
+        out.flush();
+        return out.isAllSent();
+    }
+
+    private void closeAtOnce() {
+        exchange = null;
+        close();
     }
 
     /** Ends the connection in a way that lets the client read the last answer. */
@@ -388,7 +407,11 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
             return;
         }
         if (!keepAlive) {
-            linger();
+            if (mayCloseAtOnce()) {
+                closeAtOnce();
+            } else {
+                linger();
+            }
             return;
         }
         if (state == State.BODY) {

@@ -171,6 +171,11 @@ final class OutBuffer {
         return !isQueued || channel.channel().isWritable();
     }
 
+    /** After a flush: whether the socket has taken everything. */
+    boolean isAllSent() {
+        return isQueueEmpty();
+    }
+
     /** Drops what was collected and not written. */
     void discard() {
         if (open != null) {

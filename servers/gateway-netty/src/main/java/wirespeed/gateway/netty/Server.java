@@ -25,8 +25,9 @@ import wirespeed.gateway.core.Gateway;
 import wirespeed.gateway.core.OptionValues;
 
 /**
- * A thread of its own accepts, also on one core: a serving loop that accepts gives itself more
- * connections than the others, and its clients wait.
+ * A thread of its own accepts for several loops: a serving loop that accepts gives itself more
+ * connections than the others, and its clients wait. One loop has nobody to be unfair to, and
+ * handing each connection over would cost it two switches of threads.
  */
 public final class Server implements AutoCloseable {
     private final Gateway gateway;
@@ -47,10 +48,10 @@ public final class Server implements AutoCloseable {
         gateway.gauges().put("direct.memory.bytes", PlatformDependent::usedDirectMemory);
         int threads = options.count("threads") == 0 ? Runtime.getRuntime().availableProcessors()
                 : options.count("threads");
-        acceptors = new MultiThreadIoEventLoopGroup(1,
-                new DefaultThreadFactory("gateway-accept", true), transport.handler());
         workers = new MultiThreadIoEventLoopGroup(threads,
                 new DefaultThreadFactory("gateway-loop", true), transport.handler());
+        acceptors = threads == 1 ? workers : new MultiThreadIoEventLoopGroup(1,
+                new DefaultThreadFactory("gateway-accept", true), transport.handler());
         for (int i = 0; i < threads; i++) {
             IoEventLoop executor = workers.next();
             Loop loop = new Loop(executor, gateway, transport, tls);
