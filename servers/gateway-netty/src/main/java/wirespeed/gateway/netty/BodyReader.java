@@ -128,6 +128,11 @@ final class BodyReader {
         if (colon == 0 || colon == lineLength || line[colon] != ':') {
             throw new Refusal(400, "trailer line is no field");
         }
+        for (int at = colon + 1; at < lineLength; at++) {
+            if (!wirespeed.gateway.core.Ascii.isValue(line[at])) {
+                throw new Refusal(400, "control character in a trailer");
+            }
+        }
         if (trailerBytes > TRAILER_BYTES_MAX) {
             throw new Refusal(431, "trailers are longer than " + TRAILER_BYTES_MAX + " bytes");
         }
