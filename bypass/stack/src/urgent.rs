@@ -5,11 +5,12 @@
 
 use core::sync::atomic::Ordering;
 
+use bypass_options::ShareWith;
 use bypass_shm::ring::{Broken, Pieces, Ring};
 use bypass_shm::sys as kernel;
 
 use crate::stream::{self, Stream};
-use crate::Outcome;
+use crate::{process, Outcome};
 
 /// Where the urgent byte is, seen from what the program has read.
 enum Place {
@@ -108,11 +109,13 @@ impl Stream {
         ring.push(from)
     }
 
-    /// SIGURG to whom the other side has named with F_SETOWN; a process of another user gets none.
+    /// SIGURG to the process or group that the other side has named with F_SETOWN. The number is the
+    /// peer's word, so it is obeyed only where the peer could send the signal itself.
     pub fn signal_urgent(&self) {
         let slot = self.peer.segment.slot(self.slot);
         let owner = slot.locks[1 - self.peer.side].owner.load(Ordering::Relaxed) as i32;
-        if owner != 0 {
+        let names_somebody = owner > 0 || owner < -1;
+        if names_somebody && process::settings().share_with == ShareWith::Own {
             let _ = kernel::kill(owner, libc::SIGURG);
         }
     }
@@ -129,8 +132,9 @@ pub fn receive(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
         Place::Ahead(ahead, mark) if mark != taken.load(Ordering::Relaxed) => (ahead, mark),
         _ => return Outcome::Error(libc::EINVAL),
     };
-    let ahead = ahead + stream.stale(mark);
-    match stream.inbound().available(ahead + 1) {
+    // The mark is the peer's word: a wild one lies beyond everything that is there.
+    let ahead = ahead.saturating_add(stream.stale(mark));
+    match stream.inbound().available(ahead.saturating_add(1)) {
         Ok(available) if available > ahead => {}
         Ok(_) => return Outcome::Error(libc::EAGAIN),
         Err(_) => return Outcome::Error(libc::ECONNRESET),
