@@ -7,7 +7,7 @@ use crate::sys::{self, Result};
 use crate::waker::Name;
 
 /// Version of the conversation; others are refused, and the connection goes to the kernel.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 /// Descriptors in one message.
 pub const FDS_MAX: usize = 2;
 const WORDS: usize = 6;
@@ -23,7 +23,12 @@ pub enum Message {
     /// The answer when it cannot be.
     Refuse { reason: u64 },
     /// A holder that has taken a segment, to the client's door.
-    Adopted { segment: u64, side: u64, index: u64 },
+    Adopted {
+        segment: u64,
+        side: u64,
+        index: u64,
+        process: u64,
+    },
     /// One holder to another's door, with a segment of the listener `inode`.
     Forward { inode: u64 },
     /// A new holder asks the others for the segments of listener `inode`.
@@ -54,7 +59,8 @@ impl Message {
                 segment,
                 side,
                 index,
-            } => [4, segment, side, index, 0, 0],
+                process,
+            } => [4, segment, side, index, process, 0],
             Self::Forward { inode } => [5, inode, 0, 0, 0, 0],
             Self::Share { inode, process } => [6, inode, process, 0, 0, 0],
             Self::Lend { number } => [8, number, 0, 0, 0, 0],
@@ -86,6 +92,7 @@ impl Message {
                 segment: a,
                 side: b,
                 index: c,
+                process: d,
             },
             5 => Self::Forward { inode: a },
             6 => Self::Share {

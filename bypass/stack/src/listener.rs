@@ -289,7 +289,7 @@ impl Listener {
         let peer = Peer::join(segment, 1, self.inode)?;
         peers.push(peer.clone());
         drop(peers);
-        service::say_adopted(&peer, peer.process_index(), process::number());
+        service::say_adopted(&peer, peer.process_index());
         self.generation.fetch_add(1, Ordering::SeqCst);
         self.wake_waiters();
         Some(peer)

@@ -256,6 +256,6 @@ fn enter(segment: Segment, side: usize) -> Option<std::sync::Arc<Peer>> {
     service::start().ok()?;
     let index = segment.enter(side, process::number())?;
     let peer = Peer::at_place(segment, side, index)?;
-    service::say_adopted(&peer, index, process::number());
+    service::say_adopted(&peer, index);
     Some(peer)
 }

@@ -198,13 +198,14 @@ impl Peer {
         }
     }
 
-    /// Process `index` of the other side has ended: what it alone held is over.
-    pub fn bury(&self, index: usize) {
+    /// Process `number` at place `index` of the other side has ended: what it alone held is over.
+    /// A process may have several links, and its place may be another's when the last of them ends.
+    pub fn bury(&self, index: usize, number: u64) {
         let other = 1 - self.side;
-        process::count(Counter::PeerDeaths, 1);
-        if index >= PROCESSES {
+        if index >= PROCESSES || self.segment.process(other, index) != number {
             return;
         }
+        process::count(Counter::PeerDeaths, 1);
         for slot in self.occupied() {
             let place = self.segment.slot(slot);
             let unread = self

@@ -35,8 +35,8 @@ pub enum Role {
     Greeted(u64, u64),
     /// Our word to the other side's process that we take part.
     Adopted(Arc<Peer>),
-    /// Process `index` of the other side of this segment.
-    Participant(Arc<Peer>, usize),
+    /// The other side's process at place `index` of this segment, and its number.
+    Participant(Arc<Peer>, usize, u64),
     /// The door where a connection that was sent away can be asked for: its shadow's inode.
     Offer(u64),
     /// Somebody at such a door.
@@ -364,15 +364,16 @@ fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) {
                 segment,
                 side,
                 index,
+                process,
             },
         ) => {
             let own_side = 1 - (side as usize & 1);
             match peer::find(segment, own_side) {
-                Some(peer) => set_role(fd, Role::Participant(peer, index as usize)),
+                Some(peer) => set_role(fd, Role::Participant(peer, index as usize, process)),
                 None => drop(remove(fd)),
             }
         }
-        (Role::Participant(peer, _), Message::Lend { number }) => {
+        (Role::Participant(peer, ..), Message::Lend { number }) => {
             if let Some(memory) = fds.pop() {
                 let number = u32::try_from(number).unwrap_or(u32::MAX);
                 let index = peer.process_index();
@@ -476,9 +477,9 @@ fn share(inode: u64, asking: u64) {
     }
 }
 
-/// Tells the other side's processes that `number` (place `index` of our side) takes part; the link
-/// is kept, because its end is how they learn of our death.
-pub fn say_adopted(peer: &Arc<Peer>, index: usize, _number: u64) {
+/// Tells the other side's processes who takes part at place `index` of our side; the link is kept,
+/// because its end is how they learn of our death.
+pub fn say_adopted(peer: &Arc<Peer>, index: usize) {
     let links = knock_participants(peer, index);
     // It ended before we could watch it.
     if links.is_empty() && peer.side == 1 {
@@ -509,6 +510,7 @@ pub fn knock_participants(peer: &Peer, index: usize) -> Vec<Owned> {
         segment: segment.id(),
         side: peer.side as u64,
         index: index as u64,
+        process: segment.process(peer.side, index),
     };
     let mut links = Vec::new();
     for other in 0..bypass_shm::layout::PROCESSES {
@@ -545,7 +547,7 @@ fn ended(role: Role) {
                 client_ended(&peer);
             }
         }
-        Role::Participant(peer, index) => peer.bury(index),
+        Role::Participant(peer, index, process) => peer.bury(index, process),
         Role::Given(inode) => passing::given(inode),
         _ => {}
     }
@@ -587,7 +589,7 @@ fn client_ended(peer: &Arc<Peer>) {
         // that is ending closes its link before its door: whoever answers is watched again.
         match link::knock(&Name::of_process(number)) {
             Ok(link) => add_link(link, Role::Adopted(peer.clone())),
-            Err(libc::ECONNREFUSED) => peer.bury(index),
+            Err(libc::ECONNREFUSED) => peer.bury(index, number),
             // Its door is crowded or we lack descriptors: it may live.
             Err(_) => {
                 if let Ok(mut unsure) = UNSURE.lock() {

@@ -248,8 +248,9 @@ fn a_generator_that_was_away_blames_itself() {
         "{}",
         result["warnings"]
     );
-    // 4 connections were free, yet 800 requests were late: all of that is its own doing
-    let late = result["latency"]["lateness"]["quantiles"]["0.9"]
+    // 4 connections were free, yet 800 of 6000 requests were late, by up to 400 ms: its own doing,
+    // but for what a slow server adds while it catches up
+    let late = result["latency"]["lateness"]["quantiles"]["0.99"]
         .as_u64()
         .expect("known");
     assert!(late > 20_000_000, "{late}");
