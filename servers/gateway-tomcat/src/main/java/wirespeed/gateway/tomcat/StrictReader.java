@@ -137,6 +137,10 @@ final class StrictReader {
     }
 
     private boolean isHeadComplete() {
+        skipEmptyLines();
+        if (to == from) {
+            return false;
+        }
         if (began == 0) {
             began = System.nanoTime();
             limits = limitsNow.get();
@@ -161,6 +165,14 @@ final class StrictReader {
             left = request.framing().length();
         }
         return true;
+    }
+
+    /** RFC 9112 §2.2: some clients send an empty line after a body. */
+    private void skipEmptyLines() {
+        while (to - from >= 2 && received[from] == '\r' && received[from + 1] == '\n') {
+            from += 2;
+            beginHead();
+        }
     }
 
     /** The head as it came; a target in asterisk or absolute form Tomcat would answer itself. */

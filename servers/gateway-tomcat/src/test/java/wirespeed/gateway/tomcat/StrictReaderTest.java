@@ -70,6 +70,13 @@ class StrictReaderTest {
         assertEquals(all, readAll(reader(all, piece, NEVER_LATE_MS)));
     }
 
+    @ParameterizedTest
+    @ValueSource(ints = {1, 3, 100_000})
+    void empty_lines_before_a_head_are_skipped(int piece) throws IOException {
+        String all = "\r\n" + PLAIN + "\r\n\r\n" + PLAIN + "\r\n";
+        assertEquals(PLAIN + PLAIN, readAll(reader(all, piece, NEVER_LATE_MS)));
+    }
+
     @Test
     void a_head_is_passed_whole_and_the_next_one_waits_for_its_turn() throws IOException {
         StrictReader reader = reader(PLAIN + PLAIN.replace("/a", "/next"), 100_000, NEVER_LATE_MS);
