@@ -38,17 +38,8 @@ const LINGER: usize = 7;
 const RECEIVE: usize = 8;
 const SEND: usize = 9;
 /// Flags that the new image takes over.
-const KEPT: u32 = sockets::NONBLOCK
-    | sockets::NODELAY
-    | sockets::KEEPALIVE
-    | sockets::LINGER
-    | sockets::BOUND
-    | sockets::SHUT_READ
-    | sockets::SHUT_WRITE
-    | sockets::WROTE_TO_CLOSED
-    | sockets::RESET_TOLD
-    | sockets::CORK
-    | sockets::SHARED;
+const KEPT: u32 =
+    sockets::HANDED_ON | sockets::NONBLOCK | sockets::BOUND | sockets::CORK | sockets::SHARED;
 
 /// What was prepared for a new image; taken back when exec fails.
 pub struct Prepared {

@@ -21,13 +21,6 @@ const ANSWER_MS: u64 = 1000;
 const LYING_NS: u64 = 60_000_000_000;
 /// How long a sender that ends waits for what it has sent to be received.
 const LAST_WAIT_NS: u64 = 1_000_000_000;
-const FLAGS: u32 = sockets::NODELAY
-    | sockets::KEEPALIVE
-    | sockets::LINGER
-    | sockets::SHUT_READ
-    | sockets::SHUT_WRITE
-    | sockets::WROTE_TO_CLOSED
-    | sockets::RESET_TOLD;
 
 /// A connection on its way.
 struct Offer {
@@ -112,7 +105,7 @@ pub fn give(inode: u64, caller: i32, proof: Option<Owned>) -> Result<(), i32> {
     let socket = sockets::get(offer.socket);
     let peer = socket.share_peer().filter(|_| socket.life() == offer.life);
     let peer = peer.ok_or(libc::ENOENT)?;
-    let flags = socket.flags.load(Ordering::Relaxed) & FLAGS;
+    let flags = socket.flags.load(Ordering::Relaxed) & sockets::HANDED_ON;
     let answer = Message::Give {
         slot: u64::from(socket.slot.load(Ordering::Relaxed)),
         side: peer.side as u64,
@@ -230,7 +223,7 @@ fn take(fd: i32) -> Option<()> {
     }
     let index = sockets::allocate(
         family as i32,
-        flags as u32 & FLAGS | sockets::SHARED | sockets::DIRTY,
+        flags as u32 & sockets::HANDED_ON | sockets::SHARED | sockets::DIRTY,
     )?;
     let socket = sockets::get(index);
     socket.set(sockets::DUPLICATED, true);

@@ -97,12 +97,7 @@ fn fill(stream: &stream::Stream, file: i32, offset: i64, wanted: usize) -> Resul
         return Ok(Filled::Bytes(wanted));
     }
     let ring = stream.outbound();
-    let broken = |_| libc::ECONNRESET;
-    let (mut at, mut room) = ring.hole(wanted).map_err(broken)?;
-    if room == 0 {
-        ring.want_space();
-        (at, room) = ring.hole(wanted).map_err(broken)?;
-    }
+    let (at, room) = stream.hole(wanted)?;
     if room == 0 {
         return Ok(Filled::Full);
     }

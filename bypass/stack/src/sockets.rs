@@ -35,6 +35,9 @@ pub const SHUT_WRITE: u32 = 1 << 9;
 pub const WROTE_TO_CLOSED: u32 = 1 << 10;
 /// ECONNRESET was told once.
 pub const RESET_TOLD: u32 = 1 << 11;
+/// What goes along when a connection is handed to another process.
+pub const HANDED_ON: u32 =
+    NODELAY | KEEPALIVE | LINGER | SHUT_READ | SHUT_WRITE | WROTE_TO_CLOSED | RESET_TOLD;
 /// TCP_CORK is set.
 pub const CORK: u32 = 1 << 12;
 /// connect() was called and the program has not asked for the result.

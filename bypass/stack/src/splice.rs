@@ -194,12 +194,7 @@ fn move_in(stream: &Stream, pipe: i32, wanted: usize) -> Result<Step, i32> {
         });
     }
     let ring = stream.outbound();
-    let broken = |_| libc::ECONNRESET;
-    let (mut at, mut room) = ring.hole(wanted).map_err(broken)?;
-    if room == 0 {
-        ring.want_space();
-        (at, room) = ring.hole(wanted).map_err(broken)?;
-    }
+    let (at, room) = stream.hole(wanted)?;
     if room == 0 {
         return Ok(Step::Blocked);
     }

@@ -94,6 +94,19 @@ impl Stream {
         self.peer.segment.ring(self.slot, self.peer.side)
     }
 
+    /// A place for at most `wanted` outgoing bytes that lie together. Where there is none, the reader
+    /// is told that room is wanted, and it is looked for once more; the length may still be 0.
+    pub fn hole(&self, wanted: usize) -> Result<(*mut u8, usize), i32> {
+        let ring = self.outbound();
+        let look = || ring.hole(wanted).map_err(|_| libc::ECONNRESET);
+        let found = look()?;
+        if found.1 > 0 {
+            return Ok(found);
+        }
+        ring.want_space();
+        look()
+    }
+
     /// Whether a byte of ours was ever sent with MSG_OOB.
     #[inline]
     pub fn has_sent_urgent(&self) -> bool {
