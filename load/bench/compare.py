@@ -21,11 +21,14 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 import peers
 
+# A tool that goes on longer than it was told to is ended, and its run does not count.
+RUN_SECONDS_MAX = 30
 CELLS = ["50x0", "1000x0", "50x1024", "1000x1024", "50x0-close", "50x0-lua"]
 CONFIG = """
 worker_processes 1; daemon off; pid {folder}/pid; error_log {folder}/error.log crit;
@@ -100,8 +103,15 @@ def run(path, tool, job):
     process = subprocess.Popen(
         ["taskset", "-c", "1", path, *arguments], stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, env=dict(os.environ, GOMAXPROCS="1"))
-    output = process.stdout.read()
-    _, process.returncode, usage = os.wait4(process.pid, 0)
+    overdue = threading.Timer(RUN_SECONDS_MAX + job.seconds, process.kill)
+    overdue.start()
+    try:
+        output = process.stdout.read()
+        _, process.returncode, usage = os.wait4(process.pid, 0)
+    finally:
+        overdue.cancel()
+        if process.returncode is None:
+            process.kill()
     figures = peers.read(tool, output, job.seconds)
     if not figures or not figures[0]:
         print(f"{path}: no figures in its output:\n{output[-500:]}", file=sys.stderr)
@@ -172,6 +182,8 @@ def options_of():
 
 def main():
     """Measures the cells that were asked for."""
+    # Ended from outside, the server is ended too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options = options_of()
     places = dict(pair.partition("=")[::2] for pair in options.bin)
     names = options.tools.split(",") if options.tools else list(peers.TOOLS)
