@@ -86,6 +86,18 @@ class NettyCacheTest {
     }
 
     @Test
+    void a_client_says_how_stale_a_response_it_takes() throws Exception {
+        answers("Cache-Control: max-age=10\r\nAge: 100\r\nETag: \"1\"\r\n");
+        RawClient client = client();
+        assertEquals("body 1", get(client, "").body());
+        assertEquals("body 1", get(client, "Cache-Control: max-stale=600\r\n").body());
+        assertEquals("body 1", get(client, "Cache-Control: max-stale\r\n").body());
+        assertEquals("body 2", get(client, "Cache-Control: max-stale=60\r\n").body());
+        assertEquals("body 3", get(client, "Cache-Control: max-stale=0\r\n").body());
+        assertEquals("body 4", get(client, "Cache-Control: max-stale=soon\r\n").body());
+    }
+
+    @Test
     void a_stale_response_serves_the_others_while_one_request_asks() throws Exception {
         answers("Cache-Control: max-age=0, stale-while-revalidate=60\r\nETag: \"1\"\r\n");
         RawClient first = client();

@@ -178,8 +178,8 @@ final class ContentCache {
         boolean isOldForClient = asked.has("max-age")
                 && stored.ageSeconds(now) > asked.seconds("max-age")
                 || asked.has("min-fresh") && fresh < asked.seconds("min-fresh");
-        boolean isUsable = fresh > 0 || asked.has("max-stale") && !stored.mustRevalidate()
-                && (asked.seconds("max-stale") == 0 || -fresh <= asked.seconds("max-stale"));
+        boolean isUsable = fresh > 0
+                || !stored.mustRevalidate() && -fresh <= asked.staleSecondsMax();
         boolean mustAsk = asked.has("no-cache") || CacheControl.of(stored.headers())
                 .has("no-cache");
         if (isUsable && !isOldForClient && !mustAsk) {

@@ -80,6 +80,19 @@ class CacheRulesTest {
     }
 
     @Test
+    void only_max_stale_without_a_number_knows_no_limit() {
+        assertEquals(Long.MAX_VALUE, staleSecondsMax("max-stale"));
+        assertEquals(7, staleSecondsMax("max-stale=7"));
+        assertEquals(0, staleSecondsMax("max-stale=0"));
+        assertEquals(0, staleSecondsMax("max-stale=soon"));
+        assertEquals(-1, staleSecondsMax("max-age=9"));
+    }
+
+    private static long staleSecondsMax(String directives) {
+        return CacheControl.of(headers("Cache-Control", directives)).staleSecondsMax();
+    }
+
+    @Test
     void a_bucket_gives_its_burst_and_then_its_rate() {
         long[] now = {0};
         RateLimit limit = new RateLimit(new ShippedFilters.Scope("r", 0, "/", ""), "client", 10, 3,
