@@ -44,7 +44,7 @@ loop-lag = "60s"
 addresses = [{addresses}]
 """
 # Per process of idle clients, and what a process needs besides.
-HOLD_MAX, RESERVE = 9000, 1200
+HOLD_MAX, RESERVE = 9000, 400
 GROWTH_MAX = 1.25
 
 

@@ -40,7 +40,7 @@ public final class Breaker {
 
     /** The balancer chose this address; while open that uses up the probe. */
     synchronized void chosen(long nowMillis) {
-        if (isOpen) {
+        if (isOpen && nowMillis >= openUntilMillis) {
             probeUntilMillis = nowMillis + EJECTION_MILLIS;
         }
     }
@@ -69,6 +69,10 @@ public final class Breaker {
 
     /** No connection, a reset, a time-out or a malformed answer. */
     public synchronized void failed(long nowMillis) {
+        if (isOpen && nowMillis < openUntilMillis) {
+            // Requests that were under way when it went say nothing new: only a probe prolongs.
+            return;
+        }
         if (nowMillis - windowStartMillis > WINDOW_MILLIS) {
             windowStartMillis = nowMillis;
             windowTotal = 0;

@@ -84,10 +84,7 @@ public final class Origin {
             return chosen(bound, nowMillis);
         }
         Address[] usable = new Address[all.length];
-        int count = usable(usable, not, nowMillis, false);
-        if (count == 0) {
-            count = usable(usable, not, nowMillis, true);
-        }
+        int count = candidates(usable, not, nowMillis);
         return count == 0 ? null
                 : chosen(balancer.choose(usable, count, hashKey(context)), nowMillis);
     }
@@ -99,32 +96,75 @@ public final class Origin {
         return address;
     }
 
-    /**
-     * At most half of the addresses are left out for passive failures: when most seem to fail, the
-     * fault is rarely theirs, and the rest would be overrun.
-     */
-    private int usable(Address[] usable, Address not, long nowMillis, boolean backup) {
+    /** Those in use; else the reserves; else those that were ejected, too. */
+    private int candidates(Address[] into, Address not, long nowMillis) {
+        int count = usable(into, not, nowMillis, false);
+        if (count == 0) {
+            count = usable(into, not, nowMillis, true);
+            if (count > 0) {
+                return count;
+            }
+        }
+        count = withEjected(into, count, not, nowMillis, false);
+        return count > 0 ? count : withEjected(into, 0, not, nowMillis, true);
+    }
+
+    private int usable(Address[] into, Address not, long nowMillis, boolean backup) {
         int count = 0;
-        int ejected = 0;
         Address spared = null;
         for (Address address : all) {
-            if (address.isBackup() != backup || address == not) {
+            if (address.isBackup() != backup || address == not
+                    || !address.isUsable(nowMillis)) {
                 continue;
             }
-            if (address.isUsable(nowMillis)) {
-                if (isSpared(address, nowMillis)) {
-                    spared = address;
-                } else {
-                    usable[count++] = address;
-                }
-            } else if (isOnlyEjected(address) && ++ejected * 2 > all.length) {
-                usable[count++] = address;
+            if (isSpared(address, nowMillis)) {
+                spared = address;
+            } else {
+                into[count++] = address;
             }
         }
         if (count == 0 && spared != null) {
-            usable[count++] = spared;
+            into[count++] = spared;
         }
         return count;
+    }
+
+    /**
+     * At most half of the addresses are left out for passive failures: when most seem to fail, the
+     * fault is rarely theirs, and the rest would be overrun. Chance says which ones come back, so
+     * that one that is well again is found even when another one stays dead.
+     */
+    private int withEjected(Address[] into, int count, Address not, long nowMillis,
+            boolean backup) {
+        if (count * 2 >= all.length) {
+            return count;
+        }
+        int excess = -(all.length / 2);
+        for (Address address : all) {
+            boolean isEjected = address.isBackup() == backup && isOnlyEjected(address)
+                    && !address.isUsable(nowMillis);
+            excess += isEjected ? 1 : 0;
+        }
+        int found = count;
+        int start = ThreadLocalRandom.current().nextInt(all.length);
+        for (int i = 0; i < all.length && excess > 0; i++) {
+            Address address = all[(start + i) % all.length];
+            if (address.isBackup() == backup && address != not && isOnlyEjected(address)
+                    && !isAmong(into, found, address)) {
+                into[found++] = address;
+                excess--;
+            }
+        }
+        return found;
+    }
+
+    private static boolean isAmong(Address[] some, int count, Address address) {
+        for (int i = 0; i < count; i++) {
+            if (some[i] == address) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /** Slow start: an address that came back is left out by chance, less and less often. */

@@ -100,14 +100,60 @@ class OriginTest {
         assertEquals(4, spread(origin, 400).size());
     }
 
+    private static void eject(Address address) {
+        for (int i = 0; i < Breaker.FAILURES_IN_A_ROW; i++) {
+            address.breaker().failed(1000);
+        }
+    }
+
+    @Test
+    void requests_under_way_do_not_prolong_an_ejection_but_a_failed_probe_does() {
+        Breaker breaker = addresses.get(0).breaker();
+        for (int i = 0; i < 100; i++) {
+            breaker.failed(1000);
+        }
+        long over = 1000 + Breaker.EJECTION_MILLIS;
+        assertTrue(breaker.isUsable(over));
+        breaker.chosen(over);
+        breaker.failed(over);
+        breaker.failed(over);
+        assertFalse(breaker.isUsable(over + 2 * Breaker.EJECTION_MILLIS - 1));
+        assertTrue(breaker.isUsable(over + 2 * Breaker.EJECTION_MILLIS));
+    }
+
+    @Test
+    void when_all_are_ejected_the_one_that_is_well_again_is_found() {
+        Address dead = addresses.get(1);
+        Address well = addresses.get(0);
+        for (Balancer.Method method : Balancer.Method.values()) {
+            Origin origin = new Origin("two", List.of(well, dead), method,
+                    Origin.Settings.DEFAULT);
+            eject(well);
+            eject(dead);
+            assertEquals(2, spread(origin, 400).size(), method.label());
+            assertSame(well, origin.choose(context(""), dead, 1000));
+            well.breaker().succeeded();
+            assertEquals(java.util.Set.of(well), spread(origin, 50).keySet());
+        }
+    }
+
+    @Test
+    void a_reserve_comes_before_what_was_ejected() {
+        addresses.get(3).backup(true);
+        addresses.subList(0, 3).forEach(OriginTest::eject);
+        assertEquals(java.util.Set.of(addresses.get(3)),
+                spread(origin(Balancer.Method.RANDOM_TWO), 50).keySet());
+        eject(addresses.get(3));
+        assertFalse(spread(origin(Balancer.Method.RANDOM_TWO), 50)
+                .containsKey(addresses.get(3)));
+    }
+
     @Test
     void the_only_address_is_never_ejected() {
         Address only = addresses.get(0);
         Origin origin = new Origin("one", List.of(only), Balancer.Method.ROUND_ROBIN,
                 Origin.Settings.DEFAULT);
-        for (int i = 0; i < Breaker.FAILURES_IN_A_ROW; i++) {
-            only.breaker().failed(1000);
-        }
+        eject(only);
         assertSame(only, origin.choose(context(""), null, 1000));
         only.checked(false);
         assertNull(origin.choose(context(""), null, 1000));
@@ -137,17 +183,10 @@ class OriginTest {
 
     @Test
     void at_most_half_of_the_addresses_are_ejected() {
-        addresses.forEach(address -> {
-            for (int i = 0; i < Breaker.FAILURES_IN_A_ROW; i++) {
-                address.breaker().failed(1000);
-            }
-        });
-        Map<Address, Integer> counts = new HashMap<>();
-        for (int i = 0; i < 100; i++) {
-            counts.merge(origin(Balancer.Method.RANDOM_TWO).choose(context(""), null, 1000), 1,
-                    Integer::sum);
-        }
-        assertEquals(2, counts.size());
+        addresses.subList(0, 3).forEach(OriginTest::eject);
+        Origin origin = origin(Balancer.Method.ROUND_ROBIN);
+        // Two of four are in use: the one that is well gets half.
+        assertEquals(200, spread(origin, 400).get(addresses.get(3)), 60);
     }
 
     @Test

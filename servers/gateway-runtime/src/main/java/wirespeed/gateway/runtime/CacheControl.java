@@ -60,7 +60,7 @@ final class CacheControl {
         return value.matches("\\d{1,10}") ? Long.parseLong(value) : 0;
     }
 
-    /** How long ago a response may have become stale for this client; -1 for not at all (§5.2.1.2). */
+    /** For how long a response may be stale already; -1 for not at all (§5.2.1.2). */
     long staleSecondsMax() {
         String value = directives.get("max-stale");
         return value != null && value.isEmpty() ? Long.MAX_VALUE : seconds("max-stale");
