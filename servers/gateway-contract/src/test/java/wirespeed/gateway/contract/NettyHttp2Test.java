@@ -17,9 +17,12 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import wirespeed.gateway.netty.Main;
 
+/** A test that hangs has its name and all stacks printed: see junit-platform.properties. */
+@Timeout(240)
 class NettyHttp2Test {
     @TempDir
     static Path folder;
@@ -206,7 +209,7 @@ class NettyHttp2Test {
         assertTrue(isAsked.await(60, TimeUnit.SECONDS));
         Thread stopping = new Thread(() -> gateway.carrier.stop(60_000));
         stopping.start();
-        while (client.lastStream < 0) {
+        for (int i = 0; i < 100 && client.lastStream < 0; i++) {
             // Stream 3 does not exist: reading returns with the GOAWAY that excludes it.
             client.read(3);
         }

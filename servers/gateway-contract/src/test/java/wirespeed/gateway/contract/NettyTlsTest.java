@@ -18,9 +18,12 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import wirespeed.gateway.netty.Main;
 
+/** The JDK's client waits for ever by itself. */
+@Timeout(240)
 class NettyTlsTest {
     @TempDir
     Path folder;
