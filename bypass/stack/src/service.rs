@@ -194,36 +194,49 @@ pub fn add_link(link: Owned, role: Role) {
     add(link.into_raw(), role);
 }
 
+/// Forgets a descriptor and closes it.
 fn remove(fd: i32) -> Option<Role> {
     let role = roles().lock().ok()?.remove(&fd);
     if role.is_some() {
-        table::show(fd);
-        let _ = kernel::close(fd);
+        close(fd);
     }
     role
+}
+
+/// As [`remove`], of a link that another thread may have closed: only if it is in such a role still.
+fn dismiss(fd: i32, role: &Role) {
+    let is_same = |now: &Role| core::mem::discriminant(now) == core::mem::discriminant(role);
+    let Ok(mut roles) = roles().lock() else {
+        return;
+    };
+    if roles.get(&fd).is_some_and(is_same) {
+        roles.remove(&fd);
+        drop(roles);
+        close(fd);
+    }
+}
+
+/// After its role was taken away.
+fn close(fd: i32) {
+    table::show(fd);
+    let _ = kernel::close(fd);
 }
 
 /// A listener is closed here: its door, and the links of those who greeted us at it, which makes
 /// them look for another holder.
 pub fn close_door(door: i32, inode: u64) {
-    let greeted: Vec<i32> = roles()
-        .lock()
-        .map(|roles| {
-            let is_of = |role: &Role| matches!(role, Role::Greeted(of, _) if *of == inode);
-            roles
-                .iter()
-                .filter(|(_, role)| is_of(role))
-                .map(|(fd, _)| *fd)
-                .collect()
-        })
-        .unwrap_or_default();
-    for fd in greeted {
-        remove(fd);
+    let mut closing = vec![door];
+    if let Ok(mut roles) = roles().lock() {
+        roles.remove(&door);
+        roles.retain(|fd, role| {
+            let is_of = matches!(role, Role::Greeted(of, _) if *of == inode);
+            if is_of {
+                closing.push(*fd);
+            }
+            !is_of
+        });
     }
-    if remove(door).is_none() {
-        table::show(door);
-        let _ = kernel::close(door);
-    }
+    closing.into_iter().for_each(close);
 }
 
 fn run(set: i32) {
@@ -248,51 +261,76 @@ fn run(set: i32) {
     }
 }
 
-fn serve(fd: i32) {
-    let role = roles()
-        .lock()
-        .ok()
-        .and_then(|roles| roles.get(&fd).cloned());
-    match role {
-        Some(Role::OwnDoor) => open(fd, &Role::Stranger),
-        Some(Role::Door(number)) => open(fd, &Role::Caller(number)),
-        Some(Role::Offer(inode)) => open(fd, &Role::Taker(inode)),
+/// What came of looking at a descriptor.
+enum Seen {
+    /// Somebody knocked, and is to be met in this role.
+    Knock(Owned, Role),
+    /// Nobody could be let in at a door.
+    NoKnock(i32),
+    /// Work was left here.
+    Errands,
+    /// Somebody in this role has said something.
+    Word(Role, Message, Vec<Owned>),
+    /// A link has ended; it is closed.
+    End(Role),
+    Nothing,
+}
+
+/// Looks at a descriptor as what it is now. Threads of the program close doors and links, whose numbers
+/// may be other doors and links at once. Who closes takes the role away first: as long as the roles are
+/// locked, role and descriptor belong together.
+fn look(fd: i32) -> Seen {
+    let Ok(mut roles) = roles().lock() else {
+        return Seen::Nothing;
+    };
+    let guest = match roles.get(&fd) {
+        None => return Seen::Nothing,
         Some(Role::Errands) => {
             let _ = kernel::read(fd, &mut [0; 8]);
-            listener::settle();
+            return Seen::Errands;
         }
-        Some(role) => match link::receive(fd) {
-            Ok((message, fds)) => hear(fd, &role, message, fds),
-            Err(libc::EAGAIN | libc::EINTR) => {}
-            Err(libc::EPROTO) => drop(remove(fd)),
-            Err(_) => {
-                if let Some(role) = remove(fd) {
-                    ended(role);
-                }
-            }
-        },
-        None => {}
+        Some(Role::OwnDoor) => Role::Stranger,
+        Some(Role::Door(number)) => Role::Caller(*number),
+        Some(Role::Offer(inode)) => Role::Taker(*inode),
+        Some(role) => {
+            let is_broken = match link::receive(fd) {
+                Ok((message, fds)) => return Seen::Word(role.clone(), message, fds),
+                Err(libc::EAGAIN | libc::EINTR) => return Seen::Nothing,
+                Err(error) => error == libc::EPROTO,
+            };
+            let role = roles.remove(&fd);
+            drop(roles);
+            close(fd);
+            return role.filter(|_| !is_broken).map_or(Seen::Nothing, Seen::End);
+        }
+    };
+    match link::answer(fd) {
+        Ok(link) => Seen::Knock(link, guest),
+        Err(error) => Seen::NoKnock(error),
     }
 }
 
-fn open(door: i32, role: &Role) {
+fn serve(fd: i32) {
     loop {
-        match link::answer(door) {
-            Ok(link) => {
-                let fd = link.0;
-                add_link(link, role.clone());
+        match look(fd) {
+            Seen::Knock(link, role) => {
+                let link_fd = link.0;
+                add_link(link, role);
                 // Those who mean well have spoken before they were let in.
-                serve(fd);
-                admit_silent(fd);
+                serve(link_fd);
+                admit_silent(link_fd);
             }
-            Err(libc::EINTR | libc::ECONNABORTED) => {}
-            Err(libc::EMFILE | libc::ENFILE) if pool::empty() > 0 => {}
-            Err(libc::EAGAIN) => return,
+            Seen::NoKnock(libc::EINTR | libc::ECONNABORTED) => {}
+            Seen::NoKnock(libc::EMFILE | libc::ENFILE) if pool::empty() > 0 => {}
+            Seen::NoKnock(libc::EAGAIN) | Seen::Nothing => return,
             // No descriptor for whoever knocks: the door stays readable, and this must not spin.
-            Err(_) => {
+            Seen::NoKnock(_) => {
                 let _ = kernel::poll(&mut [], Some(OVERLOAD), None);
                 return;
             }
+            Seen::Errands => return listener::settle(),
+            Seen::Word(role, message, fds) => return hear(fd, &role, message, fds),
+            Seen::End(role) => return ended(role),
         }
     }
 }
@@ -388,7 +426,7 @@ fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) {
             share(inode, process);
             remove(fd);
         }
-        _ => drop(remove(fd)),
+        _ => dismiss(fd, role),
     }
 }
 
