@@ -252,6 +252,10 @@ fn received_fds(control: &[u8]) -> Vec<Owned> {
     found
 }
 
+/// One look at a link lasts so long. Many short ones and not a long one: when the whole machine stands
+/// still for a while, the other side has not had that time either, and only one look is over by it.
+const LOOK_MS: u64 = 50;
+
 /// Receives, waiting up to `wait_ms`.
 pub fn receive_within(link: i32, wait_ms: u64) -> Result<(Message, Vec<Owned>)> {
     let mut fds = [libc::pollfd {
@@ -259,11 +263,13 @@ pub fn receive_within(link: i32, wait_ms: u64) -> Result<(Message, Vec<Owned>)> 
         events: libc::POLLIN,
         revents: 0,
     }];
-    let wait = core::time::Duration::from_millis(wait_ms);
-    if sys::poll(&mut fds, Some(wait), None)? == 0 {
-        return Err(libc::ETIMEDOUT);
+    let look = core::time::Duration::from_millis(LOOK_MS);
+    for _ in 0..wait_ms.div_ceil(LOOK_MS) {
+        if sys::poll(&mut fds, Some(look), None)? > 0 {
+            return receive(link);
+        }
     }
-    receive(link)
+    Err(libc::ETIMEDOUT)
 }
 
 #[cfg(test)]

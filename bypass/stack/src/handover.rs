@@ -13,8 +13,9 @@ use crate::process;
 use crate::sockets;
 use crate::table::{self, Entry, Kind};
 
-/// How long a holder may take to answer.
-const ANSWER_MS: u64 = 500;
+/// How long a holder may take to answer. Who gives up is never offered the connections of accelerated
+/// clients, so this is far more than a loaded machine takes; that the holder is gone is seen at once.
+const ANSWER_MS: u64 = 5000;
 
 /// Sockets that this program was started with, and their inodes.
 pub fn inherited_sockets() -> Vec<(i32, u64)> {
@@ -71,7 +72,12 @@ fn adopt(fd: i32) -> Option<()> {
         version: VERSION,
     };
     link::send(caller.0, ask, &[fd]).ok()?;
-    let (answer, mut fds) = link::receive_within(caller.0, ANSWER_MS).ok()?;
+    let (answer, mut fds) = loop {
+        match link::receive_within(caller.0, ANSWER_MS) {
+            Err(libc::EINTR) => {}
+            other => break other.ok()?,
+        }
+    };
     let Message::Welcome { backlog, .. } = answer else {
         return None;
     };

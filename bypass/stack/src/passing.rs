@@ -15,8 +15,9 @@ use crate::peer::{self, Peer};
 use crate::table::{self, Kind};
 use crate::{descriptors, fork, listener, options, process, service, sockets};
 
-/// How long a sender may take to answer.
-const ANSWER_MS: u64 = 1000;
+/// How long a sender may take to answer. Who gives up has a socket without its connection, so this is
+/// far more than a loaded machine takes; that the sender is gone is seen at once.
+const ANSWER_MS: u64 = 5000;
 /// How long a connection may lie in a socket's queue before its sender forgets it.
 const LYING_NS: u64 = 60_000_000_000;
 /// How long a sender that ends waits for what it has sent to be received.
