@@ -4,34 +4,19 @@
 //! ends accelerated, with one of them, and with both while they spin. `CONTRACT_ONLY=NAME` runs one
 //! program and prints what it says.
 
+#[path = "contract/programs.rs"]
+mod programs;
+#[path = "contract/running.rs"]
+mod running;
+
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-const TIME_MAX: Duration = Duration::from_secs(90);
-const LIBRARY: &str = "libbypass_preload.so";
+use programs::{programs, Program};
+use running::{run, Mode};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Mode {
-    Kernel,
-    Both,
-    Server,
-    Client,
-    Spinning,
-}
-
-#[derive(Debug)]
-struct Program {
-    name: String,
-    command: Vec<String>,
-    is_pair: bool,
-}
+/// Runs on the kernel that may be needed to see all that it does.
+const KERNEL_RUNS_MAX: usize = 5;
 
 #[test]
 fn both_ends_accelerated_do_what_the_kernel_does() {
@@ -60,10 +45,8 @@ fn compare(mode: Mode) {
         if !program.is_pair && matches!(mode, Mode::Server | Mode::Client) {
             continue;
         }
-        let expected = &oracle()[&program.name];
-        let actual = run(program, mode);
         compared += 1;
-        complaints.extend(judge(program, mode, expected, &actual));
+        complaints.extend(complaint(program, mode, &run(program, mode)));
     }
     assert!(compared > 0, "no program was compared");
     let count = complaints.len();
@@ -71,6 +54,47 @@ fn compare(mode: Mode) {
         count == 0,
         "{count} of {compared} differ ({mode:?}):\n{}",
         complaints.join("\n")
+    );
+}
+
+/// The kernel itself may do one thing or the other on a loaded machine. What is not what it did at
+/// first is compared with more runs of the kernel; the accelerated program has its one run.
+fn complaint(program: &Program, mode: Mode, actual: &str) -> Option<String> {
+    let mut first = None;
+    for number in 0..KERNEL_RUNS_MAX {
+        let text = judge(program, mode, &on_the_kernel(program, number), actual)?;
+        first.get_or_insert(text);
+    }
+    first
+}
+
+/// What a program does on the kernel in one of its runs there, which are made as they are asked for.
+fn on_the_kernel(program: &Program, number: usize) -> String {
+    static RUNS: Mutex<BTreeMap<String, Vec<String>>> = Mutex::new(BTreeMap::new());
+    let mut all = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
+    let outputs = all.entry(program.name.clone()).or_default();
+    while outputs.len() <= number {
+        outputs.push(whole_run(program));
+    }
+    outputs[number].clone()
+}
+
+/// A run on the kernel that came to its end.
+fn whole_run(program: &Program) -> String {
+    let mut output = String::new();
+    for _ in 0..KERNEL_RUNS_MAX {
+        output = run(program, Mode::Kernel);
+        let marks = ["stopped:", "hangs", "ended with"];
+        if !marks.iter().any(|mark| output.contains(mark)) {
+            if std::env::var_os("CONTRACT_ONLY").is_some() {
+                println!("{} on the kernel:\n{output}", program.name);
+            }
+            return output;
+        }
+    }
+    panic!(
+        "{} does not run to its end on the kernel:\n{output}",
+        program.name
     );
 }
 
@@ -132,30 +156,6 @@ fn known() -> &'static [Known] {
     })
 }
 
-/// What every program does on the kernel, run once.
-fn oracle() -> &'static BTreeMap<String, String> {
-    static ORACLE: OnceLock<BTreeMap<String, String>> = OnceLock::new();
-    ORACLE.get_or_init(|| {
-        let output = |program: &Program| (program.name.clone(), run(program, Mode::Kernel));
-        let all: BTreeMap<_, _> = programs().iter().map(output).collect();
-        for (name, output) in &all {
-            let is_whole = !["stopped:", "hangs", "ended with"]
-                .iter()
-                .any(|bad| output.contains(bad));
-            assert!(
-                is_whole,
-                "{name} does not run to its end on the kernel:\n{output}"
-            );
-        }
-        if std::env::var_os("CONTRACT_ONLY").is_some() {
-            for (name, output) in &all {
-                println!("{name} on the kernel:\n{output}");
-            }
-        }
-        all
-    })
-}
-
 /// The first lines that differ, with what the kernel said.
 fn difference(program: &Program, expected: &str, actual: &str) -> String {
     const SHOWN: usize = 12;
@@ -179,252 +179,4 @@ fn difference(program: &Program, expected: &str, actual: &str) -> String {
         }
     }
     lines.join("\n")
-}
-
-/// Runs one program in one mode; its output, and its exit code when that is not 0.
-fn run(program: &Program, mode: Mode) -> String {
-    if !program.is_pair {
-        let role = start(program, "solo", mode != Mode::Kernel, mode, None);
-        return finish(vec![("", role)]);
-    }
-    let (left, right) = UnixStream::pair().expect("a socket pair");
-    let accelerates = |own: Mode| mode == own || matches!(mode, Mode::Both | Mode::Spinning);
-    let server = start(
-        program,
-        "server",
-        accelerates(Mode::Server),
-        mode,
-        Some(left),
-    );
-    let client = start(
-        program,
-        "client",
-        accelerates(Mode::Client),
-        mode,
-        Some(right),
-    );
-    finish(vec![("server: ", server), ("client: ", client)])
-}
-
-struct Role {
-    child: Child,
-    output: PathBuf,
-}
-
-fn start(
-    program: &Program,
-    role: &str,
-    accelerated: bool,
-    mode: Mode,
-    channel: Option<UnixStream>,
-) -> Role {
-    let output = folder().join(format!("{}-{role}-{mode:?}.txt", program.name));
-    let file = File::create(&output).expect("an output file");
-    let errors = file.try_clone().expect("a second handle");
-    let mut command = Command::new(&program.command[0]);
-    command
-        .args(&program.command[1..])
-        .arg(role)
-        .stdout(file)
-        .stderr(errors)
-        .process_group(0);
-    command.stdin(channel.map_or_else(Stdio::null, |channel| Stdio::from(OwnedFd::from(channel))));
-    for (name, _) in std::env::vars() {
-        if name.starts_with("EF_") || name == "LD_PRELOAD" {
-            command.env_remove(name);
-        }
-    }
-    // Test output must not depend on the language, nor on hash seeds.
-    command
-        .env("LC_ALL", "C")
-        .env("PYTHONHASHSEED", "0")
-        .env("PYTHONDONTWRITEBYTECODE", "1");
-    if accelerated {
-        command.env("LD_PRELOAD", library());
-    }
-    if mode == Mode::Spinning {
-        command
-            .env("EF_POLL_USEC", "300")
-            .env("EF_TCP_ACCEPT_SPIN", "1");
-        command.env("EF_TCP_CONNECT_SPIN", "1");
-    }
-    let child = command
-        .spawn()
-        .unwrap_or_else(|error| panic!("{}: {error}", program.command[0]));
-    Role { child, output }
-}
-
-/// Waits for all roles; one that hangs is ended with its children and said to hang.
-fn finish(mut roles: Vec<(&str, Role)>) -> String {
-    let started = Instant::now();
-    let mut text = String::new();
-    for (prefix, role) in &mut roles {
-        let ended = loop {
-            match role.child.try_wait().expect("a child of ours") {
-                Some(status) => break Some(status),
-                None if started.elapsed() > TIME_MAX => break None,
-                None => std::thread::sleep(Duration::from_millis(2)),
-            }
-        };
-        end_group(&mut role.child, ended.is_none());
-        let output = fs::read(&role.output).expect("an output file");
-        for line in String::from_utf8_lossy(&output).lines() {
-            text.push_str(&format!("{prefix}{line}\n"));
-        }
-        match ended {
-            Some(status) if status.success() => {}
-            Some(status) => text.push_str(&format!("{prefix}ended with {status}\n")),
-            None => text.push_str(&format!("{prefix}hangs\n")),
-        }
-    }
-    text
-}
-
-/// The role has a process group of its own, so its children end with it.
-fn end_group(child: &mut Child, hangs: bool) {
-    if !hangs {
-        return;
-    }
-    let group = format!("-{}", child.id());
-    let _ = Command::new("kill")
-        .args(["-9", "--", &group])
-        .stderr(Stdio::null())
-        .status();
-    let _ = child.wait();
-}
-
-fn folder() -> &'static Path {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("contract");
-        fs::create_dir_all(&folder).expect("a folder for the programs");
-        folder
-    })
-}
-
-/// The library that this test run has built.
-fn library() -> &'static Path {
-    static LIBRARY_PATH: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY_PATH.get_or_init(|| {
-        let own = std::env::current_exe().expect("a path");
-        let deps = own.parent().expect("a folder");
-        let candidates = [deps.join(LIBRARY), deps.join("..").join(LIBRARY)];
-        let age = |path: &PathBuf| path.metadata().and_then(|state| state.modified()).ok();
-        candidates
-            .into_iter()
-            .filter(|path| path.is_file())
-            .max_by_key(age)
-            .unwrap_or_else(|| panic!("{LIBRARY} is not beside {}", own.display()))
-    })
-}
-
-/// Every program, compiled when it or the header is newer than what is there.
-fn programs() -> &'static [Program] {
-    static PROGRAMS: OnceLock<Vec<Program>> = OnceLock::new();
-    PROGRAMS.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
-        let only = std::env::var("CONTRACT_ONLY").ok();
-        let mut paths: Vec<PathBuf> = fs::read_dir(&source)
-            .expect("the programs")
-            .map(|entry| entry.expect("an entry").path())
-            .filter(|path| {
-                path.extension()
-                    .is_some_and(|ending| ending == "c" || ending == "py")
-            })
-            .filter(|path| {
-                only.as_deref()
-                    .is_none_or(|only| path.file_stem().is_some_and(|stem| stem == only))
-            })
-            .collect();
-        paths.sort();
-        compile_all(&paths);
-        paths.iter().map(|path| program(path)).collect()
-    })
-}
-
-fn program(path: &Path) -> Program {
-    let name = path
-        .file_stem()
-        .expect("a name")
-        .to_string_lossy()
-        .into_owned();
-    let text = fs::read_to_string(path).expect("readable");
-    let first = text.lines().next().unwrap_or("");
-    let is_pair = first.contains("pair:");
-    assert!(
-        is_pair || first.contains("solo:"),
-        "{name} does not say pair: or solo:"
-    );
-    let command = if path.extension().is_some_and(|ending| ending == "py") {
-        vec![python().to_owned(), path.display().to_string()]
-    } else {
-        vec![binary(path).display().to_string()]
-    };
-    Program {
-        name,
-        command,
-        is_pair,
-    }
-}
-
-fn binary(source: &Path) -> PathBuf {
-    folder().join(source.file_stem().expect("a name"))
-}
-
-/// A real interpreter: a shell script in its place would be accelerated, too.
-fn python() -> &'static str {
-    static PYTHON: OnceLock<String> = OnceLock::new();
-    PYTHON.get_or_init(|| {
-        let answer = Command::new("python3")
-            .args(["-c", "import sys; print(sys.executable)"])
-            .output();
-        let answer = answer.expect("python3 is needed for the contract programs");
-        String::from_utf8_lossy(&answer.stdout).trim().to_owned()
-    })
-}
-
-/// Compiles with as many processes as there are cores.
-fn compile_all(paths: &[PathBuf]) {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let stale: Vec<&PathBuf> = paths.iter().filter(|path| is_stale(path)).collect();
-    for batch in stale.chunks(cores) {
-        let children: Vec<(&PathBuf, Child)> =
-            batch.iter().map(|path| (*path, compile(path))).collect();
-        for (path, mut child) in children {
-            let status = child.wait().expect("a compiler that ends");
-            assert!(status.success(), "{} does not compile", path.display());
-        }
-    }
-}
-
-fn is_stale(path: &Path) -> bool {
-    if path.extension().is_none_or(|ending| ending != "c") {
-        return false;
-    }
-    let time = |path: &Path| path.metadata().and_then(|state| state.modified()).ok();
-    let built = time(&binary(path));
-    built.is_none() || built < time(path) || built < time(&path.with_file_name("contract.h"))
-}
-
-fn compile(path: &Path) -> Child {
-    Command::new("cc")
-        .args([
-            "-std=gnu11",
-            "-D_GNU_SOURCE",
-            "-O1",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-        ])
-        .args([
-            "-Wno-unused-result",
-            "-Wno-nonnull",
-            "-Wno-stringop-overflow",
-            "-pthread",
-            "-o",
-        ])
-        .arg(binary(path))
-        .arg(path)
-        .spawn()
-        .expect("cc is needed for the contract programs")
 }

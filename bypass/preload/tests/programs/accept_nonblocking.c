@@ -11,6 +11,7 @@ static void server(void) {
     say_poll("with one waiting", listening, POLLIN | POLLOUT, 0);
     hear();
     for (int i = 0; i < 5; i++) {
+        wait_for(listening, POLLIN);
         int fd = accept(listening, NULL, NULL);
         need(fd >= 0, "accept");
         say("inherited nonblock %d", (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);

@@ -3,10 +3,12 @@
 
 static int fd, value, code;
 static pthread_t thread;
+static volatile pid_t waiter;
 
 static void *read_one(void *unused) {
     (void)unused;
     char byte;
+    waiter = gettid();
     value = read(fd, &byte, 1);
     code = errno;
     return NULL;
@@ -14,6 +16,7 @@ static void *read_one(void *unused) {
 
 static void *accept_one(void *unused) {
     (void)unused;
+    waiter = gettid();
     value = accept(fd, NULL, NULL);
     code = errno;
     return NULL;
@@ -22,16 +25,16 @@ static void *accept_one(void *unused) {
 static void *poll_one(void *unused) {
     (void)unused;
     struct pollfd one = {fd, POLLIN, 0};
+    waiter = gettid();
     value = poll(&one, 1, LONG_MS);
     code = one.revents;
     return NULL;
 }
 
-/* There is no way to see that a thread sleeps in a call; 60 ms make it likely, and both orders give
- * the same result. */
 static void start(void *(*what)(void *)) {
+    waiter = 0;
     pthread_create(&thread, NULL, what, NULL);
-    usleep(60000);
+    until_it_waits(&waiter);
 }
 
 static void finish(const char *name) {

@@ -207,12 +207,34 @@ UNUSED static void say_poll(const char *name, int fd, int wanted, int timeout_ms
         say("%s: %s", name, count ? events(one.revents) : "nothing");
 }
 
-/* Long enough for a loaded machine, and only ever waited out when something is wrong. */
-#define LONG_MS 10000
+/* Long enough for a machine that stands still for a while, and only ever waited out when something
+ * is wrong. */
+#define LONG_S 60
+#define LONG_MS (LONG_S * 1000)
 
 UNUSED static void wait_for(int fd, int wanted) {
     struct pollfd one = {.fd = fd, .events = wanted};
     need(poll(&one, 1, LONG_MS) == 1, "wait_for");
+}
+
+/* Whether a thread of this process sleeps, whatever it waits for. */
+UNUSED static int is_asleep(pid_t thread) {
+    char name[64], line[256] = "";
+    snprintf(name, sizeof name, "/proc/self/task/%d/stat", thread);
+    int file = open(name, O_RDONLY | O_CLOEXEC);
+    need(file >= 0 && read(file, line, sizeof line - 1) > 0, name);
+    close(file);
+    const char *end = strrchr(line, ')');
+    return end && strncmp(end, ") S", 3) == 0;
+}
+
+/* Waits until a thread that has announced itself, and then goes into a call that waits, is in there:
+ * it sleeps at three looks in a row. Between announcement and call it has nothing to sleep for. */
+UNUSED static void until_it_waits(const volatile pid_t *announced) {
+    for (int looks = 0; looks < 3;) {
+        usleep(10000);
+        looks = *announced && is_asleep(*announced) ? looks + 1 : 0;
+    }
 }
 
 UNUSED static double now_s(void) {

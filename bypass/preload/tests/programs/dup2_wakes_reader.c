@@ -2,12 +2,14 @@
 #include "contract.h"
 
 static int fd, value, code;
+static volatile pid_t waiter;
 
 static void nothing(int number) { (void)number; }
 
 static void *reader(void *unused) {
     (void)unused;
     char byte;
+    waiter = gettid();
     value = read(fd, &byte, 1);
     code = errno;
     return NULL;
@@ -31,7 +33,7 @@ static void client(void) {
     close(pair[1]);
     pthread_t thread;
     pthread_create(&thread, NULL, reader, NULL);
-    usleep(60000);
+    until_it_waits(&waiter);
     say("dup2 %d", dup2(pair[0], fd) == fd);
     /* Until the reader has left its call; a signal that comes too early is lost. */
     while (pthread_tryjoin_np(thread, NULL) == EBUSY) {

@@ -34,7 +34,7 @@ static void client(void) {
     fd_set set;
     FD_ZERO(&set);
     FD_SET(inner, &set);
-    struct timeval time = {.tv_sec = 10};
+    struct timeval time = {.tv_sec = LONG_S};
     result("select on a set", select(inner + 1, &set, NULL, NULL, &time));
     say("set %d", FD_ISSET(inner, &set) != 0);
     read_all(fd, &byte, 1);

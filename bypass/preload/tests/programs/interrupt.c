@@ -55,7 +55,7 @@ static void client(void) {
     fd_set set;
     FD_ZERO(&set);
     FD_SET(fd, &set);
-    struct timeval time = {.tv_sec = 10};
+    struct timeval time = {.tv_sec = LONG_S};
     result("select", select(fd + 1, &set, NULL, NULL, &time));
     int epoll = epoll_create1(0);
     struct epoll_event event = {.events = EPOLLIN};

@@ -26,7 +26,7 @@ async def server():
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     tell(listening.sockets[0].getsockname()[1])
-    await asyncio.wait_for(finished.wait(), 50)
+    await asyncio.wait_for(finished.wait(), 120)
     listening.close()
     await listening.wait_closed()
     say(len(digests), sorted(digests)[0], sorted(digests)[-1])

@@ -35,7 +35,7 @@ def server():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
         listening.daemon_threads = False
         tell(listening.server_address[1])
-        listening.timeout = 20
+        listening.timeout = 60
         for _ in range(5):
             listening.handle_request()
     say("closed")
@@ -43,7 +43,7 @@ def server():
 
 def client():
     port = hear()
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     for size in (0, 1, 128, 10_000, 1_000_000, 5):
         connection.request("GET", f"/{size}")
         response = connection.getresponse()
@@ -51,7 +51,7 @@ def client():
         say(response.status, len(body), body == stream(size))
     connection.close()
     for size in (0, 100_000, 3_000_000):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request("POST", "/", stream(size))
         response = connection.getresponse()
         say(response.read() == digest(stream(size)).encode(), response.will_close)

@@ -27,7 +27,7 @@ def server():
 
 def client():
     port = hear()
-    with socket.create_connection(("localhost", port), timeout=10) as connection:
+    with socket.create_connection(("localhost", port), timeout=60) as connection:
         connection.sendall(b"one\ntwo\n")
         buffer = bytearray(32)
         got = 0
@@ -38,7 +38,7 @@ def client():
         say(error_of(connection.recv, 1))
         connection.setblocking(False)
         say(error_of(connection.recv, 1), connection.getblocking())
-        connection.settimeout(30)
+        connection.settimeout(60)
         meet()
         connection.sendall(stream(3_000_000))
         say(connection.recv(10), connection.getpeername()[1] == port)

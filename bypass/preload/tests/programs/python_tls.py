@@ -10,23 +10,26 @@ import tempfile
 from channel import ROLE, digest, hear, meet, run_roles, say, stream, tell
 
 FOLDER = os.path.join(tempfile.gettempdir(), f"contract-tls-{os.getuid()}")
-KEY, CERTIFICATE = (os.path.join(FOLDER, name) for name in ("key.pem", "certificate.pem"))
+# Key and certificate in one file, which is there whole or not at all.
+CERTIFICATE = os.path.join(FOLDER, "key_and_certificate.pem")
 
 
 def make_certificate():
     os.makedirs(FOLDER, mode=0o700, exist_ok=True)
     if not os.path.exists(CERTIFICATE):
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650",
-                        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
-                        "-keyout", KEY, "-out", CERTIFICATE + ".new"],
-                       check=True, capture_output=True)
-        os.rename(CERTIFICATE + ".new", CERTIFICATE)
+        made = subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days",
+                               "3650", "-subj", "/CN=localhost", "-addext",
+                               "subjectAltName=DNS:localhost", "-keyout", "-", "-out", "-"],
+                              check=True, capture_output=True).stdout
+        with tempfile.NamedTemporaryFile(dir=FOLDER, delete=False) as file:
+            file.write(made)
+        os.rename(file.name, CERTIFICATE)
 
 
 def server():
     make_certificate()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(CERTIFICATE, KEY)
+    context.load_cert_chain(CERTIFICATE)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         tell(listening.getsockname()[1])
         connection, _ = listening.accept()
@@ -53,7 +56,7 @@ async def serve_streams(context):
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     tell(listening.sockets[0].getsockname()[1])
-    await asyncio.wait_for(finished.wait(), 50)
+    await asyncio.wait_for(finished.wait(), 120)
     listening.close()
     say("streams served")
 

@@ -26,6 +26,7 @@ static void server(void) {
     close(in);
     int flags = fcntl(out, F_GETFL);
     fcntl(out, F_SETFL, flags | O_NONBLOCK);
+    wait_for(out, POLLOUT);
     result("last", splice(pipes[0], NULL, out, NULL, 4, 0));
     result("an empty pipe", splice(pipes[0], NULL, out, NULL, 4, SPLICE_F_NONBLOCK));
     close(pipes[1]);

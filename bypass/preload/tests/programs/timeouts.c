@@ -11,7 +11,7 @@ static void server(void) {
     set_timeout(listening, SO_RCVTIMEO, 50);
     double before = now_s();
     result("accept", accept(listening, NULL, NULL));
-    say("waited %d", now_s() - before > 0.045);
+    say("waited %d", now_s() - before > 0.03);
     tell(0);
     int fd;
     do
@@ -32,7 +32,7 @@ static void client(void) {
     double before = now_s();
     result("read", read(fd, &byte, 1));
     result("recv MSG_WAITALL", recv(fd, &byte, 1, MSG_WAITALL));
-    say("waited %d", now_s() - before > 0.09);
+    say("waited %d", now_s() - before > 0.06);
     struct timeval time;
     socklen_t length = sizeof time;
     result("getsockopt", getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, &length));

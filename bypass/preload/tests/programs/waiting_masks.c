@@ -30,7 +30,7 @@ static void client(void) {
     sigaddset(&blocked, SIGUSR1);
     sigprocmask(SIG_BLOCK, &blocked, NULL);
     struct pollfd one = {fd, POLLIN, 0};
-    struct timespec time = {10, 0};
+    struct timespec time = {LONG_S, 0};
 
     raise(SIGUSR1);
     say("handled %d", handled);
