@@ -31,7 +31,7 @@ fn sometimes(
 /// Runs against it; the figure at `path` must be the number of faults, and answers must come.
 fn expect(path: &str, fault: impl Fn(&mut Conversation) + Send + Sync + 'static) {
     let (server, faults) = sometimes(fault);
-    let result = measured(&format!("-t1 -c3 -d500ms {}", server.url()));
+    let result = measured(&format!("-t1 -c3 -d500ms -R 200 -T 30s {}", server.url()));
     let happened = faults.load(Ordering::SeqCst) as u64;
     assert!(happened > 0);
     assert_eq!(count(&result, path), happened, "{}", result["errors"]);
@@ -93,7 +93,7 @@ fn a_second_answer_to_one_request_is_unasked() {
             }
         }
     });
-    let result = measured(&format!("-t1 -c1 -d300ms -R 100 {}", server.url()));
+    let result = measured(&format!("-t1 -c1 -d300ms -R 100 -T 30s {}", server.url()));
     assert!(
         count(&result, "/errors/malformed/unasked") > 0,
         "{}",
@@ -113,7 +113,7 @@ fn a_shorter_body_is_noticed() {
             }
         }
     });
-    let result = measured(&format!("-t1 -c1 -d300ms {}", server.url()));
+    let result = measured(&format!("-t1 -c1 -d300ms -R 100 -T 30s {}", server.url()));
     assert_eq!(count(&result, "/errors/short_body"), 1);
 }
 
@@ -127,10 +127,11 @@ fn requests_without_an_answer_time_out_and_stay_in_the_figures() {
             conversation.send(HELLO);
         }
     });
-    let result = measured(&format!("-t1 -c2 -d1s -T 200ms {}", server.url()));
+    // far longer than a machine with other work keeps the other connection waiting
+    let result = measured(&format!("-t1 -c2 -d4s -T 2s {}", server.url()));
     assert_eq!(count(&result, "/errors/timeout"), 1);
     assert_eq!(count(&result, "/latency/censored/count"), 1);
-    assert!(count(&result, "/latency/service/max") >= 200_000_000);
+    assert!(count(&result, "/latency/service/max") >= 2_000_000_000);
     assert_eq!(
         count(&result, "/totals/connects"),
         3,
@@ -144,10 +145,10 @@ fn a_server_that_goes_away_is_refused_connections_and_never_a_hot_loop() {
     let address = listener.local_addr().expect("bound");
     // one connection is the test whether the server is there; then nobody listens any more
     let server = std::thread::spawn(move || drop(listener.accept()));
-    let result = measured(&format!("-t1 -c2 -d500ms http://{address}/"));
+    let result = measured(&format!("-t1 -c2 -d2s http://{address}/"));
     server.join().expect("no panic");
     let refused = count(&result, "/errors/connect/refused");
-    // 2 connections, waits of 1, 2, 4 … 100 ms: about 11 tries each
+    // 2 connections, waits of 1, 2, 4 … 100 ms: about 26 tries each, fewer on a machine with other work
     assert!((4..200).contains(&refused), "{refused}");
     assert_eq!(count(&result, "/totals/completed"), 0);
 }
@@ -166,7 +167,7 @@ fn every_form_of_a_correct_answer_is_understood() {
         let server = Server::start(move |mut conversation: Conversation| {
             while conversation.request().is_some() && conversation.send(form) && stays {}
         });
-        let result = measured(&format!("-t1 -c2 -d500ms {}", server.url()));
+        let result = measured(&format!("-t1 -c2 -d500ms -R 100 -T 30s {}", server.url()));
         let completed = count(&result, "/totals/completed");
         let shown = String::from_utf8_lossy(form).into_owned();
         assert!(completed > 0, "{shown}");
@@ -187,8 +188,11 @@ fn every_form_of_a_correct_answer_is_understood() {
 #[test]
 fn answers_to_head_have_no_body() {
     let server = Server::start(always(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"));
-    let result = measured(&format!("-t1 -c2 -d500ms -X HEAD {}", server.url()));
-    assert!(count(&result, "/totals/completed") > 10);
+    let result = measured(&format!(
+        "-t1 -c2 -d500ms -R 100 -T 30s -X HEAD {}",
+        server.url()
+    ));
+    assert_eq!(count(&result, "/totals/completed"), 50);
     assert_eq!(count(&result, "/errors/total"), 0);
 }
 
@@ -200,7 +204,7 @@ fn idle_connections_may_be_closed_at_any_time() {
             conversation.send(HELLO);
         }
     });
-    let result = measured(&format!("-t1 -c2 -d500ms -R 40 {}", server.url()));
+    let result = measured(&format!("-t1 -c2 -d500ms -R 40 -T 30s {}", server.url()));
     assert_eq!(
         count(&result, "/totals/completed"),
         20,
@@ -219,7 +223,7 @@ fn connections_asked_to_close_are_opened_for_every_request() {
         }
     });
     let result = measured(&format!(
-        "-t1 -c2 -d500ms -H Connection:close {}",
+        "-t1 -c2 -d500ms -R 100 -T 30s -H Connection:close {}",
         server.url()
     ));
     assert_eq!(result["plan"]["close"], true);

@@ -58,7 +58,7 @@ fn every_call_of_the_hot_path_passes_libc() {
     for options in ["", "-R 200"] {
         let output = program()
             .env("LD_PRELOAD", &library)
-            .args(["-t1", "-c3", "-d500ms"])
+            .args(["-t1", "-c3", "-d1s", "-T30s"])
             .args(options.split_whitespace())
             .arg(server.url())
             .output()
@@ -73,7 +73,7 @@ fn every_call_of_the_hot_path_passes_libc() {
             .skip(1)
             .map(|figure| figure.parse().expect("a number"))
             .collect();
-        let requests = if options.is_empty() { 50 } else { 100 };
+        let requests = if options.is_empty() { 10 } else { 200 };
         let [reads, writes, waits, connects, closes] = calls[..] else {
             panic!("{line}")
         };

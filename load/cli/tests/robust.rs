@@ -34,7 +34,7 @@ fn a_ramp_of_connections_keeps_the_old_ones() {
 
 #[test]
 fn a_ramp_downwards_closes_what_is_too_many() {
-    let result = measured("-t1 -c30..10:10 --step 300ms --sink");
+    let result = measured("-t1 -c30..10:10 --step 300ms -T 30s --sink");
     assert_eq!(count(&result, "/totals/connects"), 30);
     assert_eq!(count(&result, "/errors/total"), 0);
     assert_eq!(result["steps"].as_array().map(Vec::len), Some(3));
@@ -48,7 +48,7 @@ fn hosts_started_together_are_one_load() {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .expect("after 1970");
-    let start = now.as_secs_f64() + 1.5;
+    let start = now.as_secs_f64() + 4.0;
     let mut runs: Vec<_> = files
         .iter()
         .map(|file| {
@@ -101,7 +101,7 @@ fn many_sources_carry_many_connections() {
     let server = Server::start(always(HELLO));
     let sources: Vec<String> = (2..12).map(|last| format!("127.0.0.{last}")).collect();
     measured(&format!(
-        "-t2 -c40 -d500ms --source {} {}",
+        "-t2 -c40 -d500ms -R 400 -T 30s --source {} {}",
         sources.join(","),
         server.url()
     ));
@@ -283,19 +283,18 @@ fn a_server_that_comes_back_is_asked_again() {
         // the test connection, then nobody for a while, then a server
         drop(listener.accept());
         drop(listener);
-        std::thread::sleep(Duration::from_millis(500));
+        std::thread::sleep(Duration::from_secs(2));
         Server::start_on(&again, always(HELLO))
     });
-    let result = measured(&format!("-t1 -c2 -d3s -R 50 -T 30s http://{address}/"));
+    let result = measured(&format!("-t1 -c2 -d4s -R 50 -T 30s http://{address}/"));
     let server = server.join().expect("no panic");
     assert!(count(&result, "/errors/connect/refused") > 0);
-    assert_eq!(
-        count(&result, "/totals/completed"),
-        150,
-        "{}",
-        result["errors"]
-    );
-    assert_eq!(server.seen().len(), 150);
+    // who was connected in the instant before the listener went was reset
+    let reset = count(&result, "/errors/read") + count(&result, "/errors/write");
+    assert!(reset <= 2, "{}", result["errors"]);
+    let completed = count(&result, "/totals/completed");
+    assert_eq!(completed + reset, 200, "{}", result["errors"]);
+    assert_eq!(server.seen().len() as u64, completed);
     // those due while nobody was there have waited, and that is in their response times
-    assert!(count(&result, "/latency/response/max") > 300_000_000);
+    assert!(count(&result, "/latency/response/max") > 500_000_000);
 }

@@ -47,7 +47,7 @@ fn https() -> SocketAddr {
 #[test]
 fn https_is_measured_with_its_handshakes_apart() {
     let result = measured(&format!(
-        "-t1 -c3 -d500ms https://localhost:{}/",
+        "-t1 -c3 -d500ms -R 60 -T 30s https://localhost:{}/",
         https().port()
     ));
     assert!(count(&result, "/totals/completed") > 10);
@@ -61,7 +61,7 @@ fn https_by_the_clock_and_with_a_large_body() {
     std::fs::write(&file, vec![b'x'; 3000]).expect("a file");
     let url = format!("https://{}/", https());
     let result = measured(&format!(
-        "-t1 -c2 -d500ms -R 100 --body-file {} {url}",
+        "-t1 -c2 -d500ms -R 100 -T 30s --body-file {} {url}",
         file.display()
     ));
     std::fs::remove_file(&file).expect("ours");

@@ -139,6 +139,11 @@ impl Server {
         format!("http://{}/", self.address)
     }
 
+    /// How often it was asked so far.
+    pub fn asked(&self) -> usize {
+        self.log.lock().expect("no panic").len()
+    }
+
     /// Everything it was asked so far.
     pub fn seen(&self) -> Vec<Seen> {
         self.log.lock().expect("no panic").clone()
