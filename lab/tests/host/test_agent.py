@@ -117,6 +117,19 @@ def test_samples_count_the_cpu_of_a_process(host, tmp_path):
     host.ask("stop", names=["app"], grace_s=0)
 
 
+def test_the_lab_stays_on_one_core_while_samples_are_taken(host):
+    before = os.sched_getaffinity(0)
+    core = host.info["cores"][-1]
+    try:
+        host.ask("sample_start", names=[], every_s=0.05, lab_core=core)
+        assert os.sched_getaffinity(0) == os.sched_getaffinity(host.info["pid"]) == {core}
+        samples = host.ask("sample_stop")
+        assert os.sched_getaffinity(0) == os.sched_getaffinity(host.info["pid"]) == before
+    finally:
+        os.sched_setaffinity(0, before)
+    assert samples[-1]["process"]["lab"][0] > 0
+
+
 def test_the_canary_takes_time(host):
     assert host.ask("canary", core=host.info["cores"][0])["ms"] > 0.1
 

@@ -77,7 +77,25 @@ def test_processes_that_share_a_core_are_not_foreign_to_each_other():
 
 def test_steal_is_the_worst_of_our_cores():
     samples = [raw(0, 0, 0, 0, 0), raw(1, 0, 100, 900_000, 0, steal0=10)]
-    assert window.of_window(samples, 0, S, PARTS).values["steal"] == pytest.approx(0.1)
+    usage = window.of_window(samples, 0, S, PARTS)
+    assert usage.values["steal"] == pytest.approx(0.1)
+    assert usage.foreign[0] == pytest.approx(0.0)  # the host is not another program
+
+
+def test_the_lab_is_told_apart_and_is_no_other_program():
+    samples = [raw(0, 0, 0, 0, 0), raw(1, 0, 0, 1_000_000, 950_000)]
+    samples[0]["process"]["lab"], samples[1]["process"]["lab"] = [0, 0], [50_000, 0]
+    for core, left in ((1, 0.0), (0, 0.05)):
+        parts = [*PARTS, Part("lab", "lab", (core,))]
+        usage = window.of_window(samples, 0, S, parts)
+        assert usage.values["lab.cpu"] == pytest.approx(0.05)
+        assert usage.foreign[1] == pytest.approx(left)
+
+
+def test_a_core_that_only_the_lab_uses_is_not_judged():
+    samples = [raw(0, 0, 0, 0, 0), raw(1, 0, 0, 1_000_000, 0)]
+    parts = [PARTS[0], Part("lab", "lab", (1,))]
+    assert set(window.of_window(samples, 0, S, parts).foreign) == {0}
 
 
 def test_segments_of_the_kernel_are_a_rate():

@@ -155,6 +155,13 @@ def found(gain, low, high, n=5):
         (found(0.30, 0.25, 0.35), {"floor": 0.4}, "not decided"),
         (found(0.30, 0.25, 0.35), {"q": 0.2}, "not decided"),
         (found(0.015, 0.005, 0.03), {}, "not decided"),
+        # A side may have lost a fifth of its speed: 30 % is left 4 %, of 15 % nothing.
+        (found(0.30, 0.27, 0.35), {"disturbed": 0.2}, "gain"),
+        (found(0.30, 0.20, 0.35), {"disturbed": 0.2}, "not decided"),
+        (found(0.15, 0.12, 0.18), {"disturbed": 0.2}, "not decided"),
+        (found(-0.30, -0.35, -0.25), {"disturbed": 0.2}, "loss"),
+        (found(-0.15, -0.18, -0.12), {"disturbed": 0.2}, "not decided"),
+        (found(0.001, -0.01, 0.015), {"disturbed": 0.05}, "not decided"),
         (found(0.30, 0.25, 0.35), {"withheld": "the client was full"}, "not comparable"),
         (None, {}, "not decided"),
     ],

@@ -67,10 +67,8 @@ def test_who_was_at_its_limit(changed, bottleneck):
         ({"figures": {"gen-0": replace(FIGURES, errors=2)}}, "2 errors in 1000 requests"),
         ({"figures": {"gen-0": replace(FIGURES, non_2xx=1)}}, "1 answers were not 2xx"),
         ({"figures": {"gen-0": replace(FIGURES, completed=0)}}, "no request was completed"),
-        ({"usage": usage(foreign=0.1)}, "other programs used 10.0% of core 0"),
-        ({"usage": usage(steal=0.05)}, "steal"),
+        ({"usage": usage(foreign=0.6)}, "other programs used 60.0% of core 0"),
         ({"fell_back": "all 5 connections used the kernel"}, "used the kernel"),
-        ({"canary": Canary(10.0, 14.0), "canary_median_ms": 10.0}, "40% slower"),
     ],
 )
 def test_what_makes_a_trial_invalid(changed, reason):
@@ -79,10 +77,22 @@ def test_what_makes_a_trial_invalid(changed, reason):
     assert reason in verdict.reasons[0]
 
 
-def test_noise_that_is_accepted_is_a_note():
-    verdict = judge(evidence(usage=usage(foreign=0.1), accept_noise=True))
+@pytest.mark.parametrize(
+    ("changed", "share", "word"),
+    [
+        ({"usage": usage(foreign=0.1)}, 0.1, "other programs used 10.0% of core 0"),
+        ({"usage": usage(foreign=0.1), "others": [("kdamond.0", 0.06), ("init", 0.001)]}, 0.1, "core 0 (kdamond.0 6.0%)"),
+        ({"usage": usage(steal=0.05)}, 0.05, "steal"),
+        # Both ends of the trial count: one slow of two is half the loss.
+        ({"canary": Canary(10.0, 14.0), "canary_median_ms": 10.0}, 1 - 10 / 12, "40% slower"),
+        ({"usage": usage(foreign=0.1, steal=0.2)}, 1 - 0.9 * 0.8, "steal"),
+    ],
+)  # fmt: skip
+def test_a_disturbance_is_told_with_what_it_may_have_cost(changed, share, word):
+    verdict = judge(evidence(**changed))
     assert verdict.is_valid
-    assert "other programs" in verdict.notes[0]
+    assert verdict.disturbed.share == pytest.approx(share)
+    assert any(word in note for note in verdict.notes)
 
 
 @pytest.mark.parametrize(
@@ -104,4 +114,4 @@ def test_what_is_only_told(changed, note):
 def test_one_tick_of_the_clock_is_not_noise():
     # A window of 100 ms: two ticks are 20 % of it, and say nothing.
     coarse = replace(usage(foreign=0.15), foreign_error=0.2)
-    assert judge(evidence(usage=coarse)).is_valid
+    assert judge(evidence(usage=coarse)).disturbed.share == 0.0

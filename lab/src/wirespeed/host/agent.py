@@ -19,6 +19,7 @@ import struct
 import sys
 import time
 
+from wirespeed.host.census import Census
 from wirespeed.host.children import (
     LIBC,
     PR_SET_CHILD_SUBREAPER,
@@ -45,6 +46,7 @@ class Agent:
         self.cgroups = Cgroups(mark) if cgroups_wanted else None
         self.children = {}
         self.sampler = Sampler()
+        self.census = Census()
         self.lock = None
         self.idle = None
         self.stops = []
@@ -151,13 +153,21 @@ class Agent:
 
     def do_sample_start(self, message):
         children = [self.children[name] for name in message["names"] if name in self.children]
-        self.sampler.start(message["every_s"], children, message.get("instants", []))
+        instants, core = message.get("instants", []), message.get("lab_core")
+        self.sampler.start(message["every_s"], children, instants, core)
         return {}
 
     def do_sample_stop(self, _):
         if self.sampler.every_s is not None:
             self.sampler.take()
         return self.sampler.stop()
+
+    def do_census(self, _):
+        """Who else used the machine since the census before: [[name, CPU seconds], …]."""
+        ours = {os.getpid(), os.getppid()}
+        for child in self.children.values():
+            ours.update(child.members())
+        return self.census.take(ours)
 
     def do_canary(self, message):
         return {"ms": canary_ms(message["core"])}

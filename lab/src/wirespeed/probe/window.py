@@ -13,6 +13,7 @@ from typing import Any
 
 from wirespeed.probe.parse import TICKS_PER_S, Snapshot, snapshot
 
+LAB = "lab"  # role and label of the lab's own processes
 EDGE_S = 0.001  # samples nearer than this to an edge are the edge
 
 
@@ -112,16 +113,20 @@ def _usage(
         if core in last.idle_s
     }
     values = {f"cpu.{core}": share for core, share in sorted(busy.items())}
-    for role in ("server", "load", "origin"):
+    for role in ("server", "load", "origin", LAB):
         labels = [part.label for part in parts if part.role == role]
         if labels:
             values[f"{role}.cpu"] = sum(cpu[label] for label in labels) / seconds
-            values[f"{role}.rss_mib"] = sum(rss[label] for label in labels)
+            if role != LAB:
+                values[f"{role}.rss_mib"] = sum(rss[label] for label in labels)
     values |= _system(first, last, levels, seconds)
     steal = [last.steal_s[core] - first.steal_s[core] for core in _our_cores(parts, busy)]
     values["steal"] = max(steal, default=0.0) / seconds
+    # Stolen time is the host's, and is judged apart.
     tasks = {
-        core: share - (last.interrupt_s[core] - first.interrupt_s[core]) / seconds
+        core: share
+        - (last.interrupt_s[core] - first.interrupt_s[core]) / seconds
+        - (last.steal_s[core] - first.steal_s[core]) / seconds
         for core, share in busy.items()
     }
     foreign, error = _foreign(tasks, cpu, parts, seconds)
@@ -143,7 +148,7 @@ def _system(
 
 
 def _our_cores(parts: Sequence[Part], busy: dict[int, float]) -> set[int]:
-    return {core for part in parts for core in part.cores if core in busy}
+    return {core for part in parts if part.role != LAB for core in part.cores if core in busy}
 
 
 def _foreign(
@@ -155,8 +160,11 @@ def _foreign(
     it to the process it interrupted depends on its configuration.
     """
     groups: list[tuple[set[int], set[str]]] = []
-    for part in parts:
+    # The lab comes last, so that it only joins groups: a core of its own is nobody's business.
+    for part in sorted(parts, key=lambda part: part.role == LAB):
         cores, labels = set(part.cores) & set(busy), {part.label}
+        if part.role == LAB and not any(group[0] & cores for group in groups):
+            continue
         for other in [group for group in groups if group[0] & cores]:
             groups.remove(other)
             cores, labels = cores | other[0], labels | other[1]

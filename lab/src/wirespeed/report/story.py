@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from wirespeed.report import given, headroom, wording
-from wirespeed.results.statistics import CONFIDENCE
+from wirespeed.results.statistics import CONFIDENCE, median
 from wirespeed.results.summary import (
     LITTLE_RESIDUAL_MAX,
     SCALING_SUSPECT,
@@ -111,7 +111,29 @@ def validity(summary: Summary) -> str:
     cells = f"Measured: {len(summary.measured)} of {total}"
     trials = f"{wording.count(valid, 'valid trial')}"
     tail = f", {invalid} invalid" if invalid else ", none invalid"
-    return f"{cells}, {trials}{tail}."
+    return f"{cells}, {trials}{tail}.{_conduct(summary)}"
+
+
+def _conduct(summary: Summary) -> str:
+    """What the run did about disturbances from outside, in one sentence each."""
+    parts = []
+    again = sum(len(trial.discarded) for trial in (*summary.valid, *summary.invalid))
+    if again:
+        parts.append(f"{wording.count(again, 'disturbed window')} measured again")
+    if summary.disturbed:
+        most = max(trial.disturbed for trial in summary.disturbed)
+        middle = median([trial.disturbed for trial in summary.disturbed])
+        parts.append(
+            f"{wording.count(len(summary.disturbed), 'trial')} stayed disturbed and "
+            f"{'counts' if len(summary.disturbed) == 1 else 'count'}, marked "
+            f"{wording.DISTURBED} (others took {middle:.0%} of one typically, {most:.0%} at most)"
+        )
+    left = summary.trials_left_out
+    if left:
+        budget_s = summary.run.budget_s
+        kept = f"the budget of {duration_for_people(budget_s)}" if budget_s else "the planned time"
+        parts.append(f"{wording.count(left, 'trial')} of the last rounds left out to keep {kept}")
+    return f" Disturbed machine: {'; '.join(parts)}." if parts else ""
 
 
 def warnings(summary: Summary) -> list[str]:

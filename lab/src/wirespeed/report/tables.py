@@ -201,7 +201,14 @@ def _own_entry(sheet: Sheet, cell: Cell | None, metric: str, beside: Source | No
     text = style.text(scaled) if style else wording.number(scaled)
     repeats = ", ".join(wording.number(v) for v in cell.values(metric))
     held = wording.BOTTLENECKS[cell.bottleneck]
-    return Entry(text, "figure", f"median of {repeats}; limit: {held}")
+    note = f"median of {repeats}; limit: {held}"
+    if cell.disturbed > 0:
+        count = sum(trial.disturbed > 0 for trial in cell.trials)
+        note += (
+            f"; {count} of {len(cell.trials)} trials were disturbed from outside, "
+            f"{cell.disturbed:.0%} on average"
+        )
+    return Entry(wording.mark(cell) + text, "figure", note)
 
 
 def _gain_entries(sheet: Sheet, row: tuple[Any, ...]) -> list[Entry]:
@@ -268,6 +275,12 @@ def _published_gain(sheet: Sheet, row: tuple[Any, ...], name: Any, beside: Sourc
 
 def _notes(summary: Summary, sheet: Sheet, beside: Source | None) -> tuple[str, ...]:
     notes = list(summary.run.thinned)
+    most = max((cell.disturbed for cell in sheet.cells.values()), default=0.0)
+    if most > 0:
+        notes.append(
+            f"{wording.DISTURBED} disturbed from outside: others may have taken up to {most:.0%} "
+            "of such a figure, and its verdict allows for that."
+        )
     if sheet.shares_cores:
         notes.append("Instances share cores (fit = share).")
     if beside and beside.scale != 1.0:
@@ -395,7 +408,8 @@ def results_csv(summary: Summary) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
         ["position", "round", "cell", "state", "reason", *axes, "valid", "bottleneck",
-         "shared_cores", "window_start_unix_ns", "window_length_ns", *metrics]
+         "shared_cores", "disturbed", "windows_discarded", "window_start_unix_ns",
+         "window_length_ns", *metrics]
     )  # fmt: skip
     writer.writerows(_trial_row(trial, axes, metrics) for trial in trials)
     for cell in summary.unmeasured:
@@ -410,7 +424,8 @@ def _trial_row(trial: Trial, axes: list[str], metrics: list[str]) -> list[Any]:
     return [
         trial.position, trial.round, trial.cell, "measured", "; ".join(trial.reasons),
         *(trial.axes.get(axis, "") for axis in axes),
-        trial.valid, trial.bottleneck, trial.shared_cores, *window,
+        trial.valid, trial.bottleneck, trial.shared_cores, trial.disturbed, len(trial.discarded),
+        *window,
         *("" if trial.metrics.get(name) is None else trial.metrics[name] for name in metrics),
     ]  # fmt: skip
 

@@ -10,6 +10,7 @@ from wirespeed.results.summary import Cell, Gain, Sheet
 
 MINUS = "\u2212"
 NONE = "–"
+DISTURBED = "~"  # before a figure whose trials something from outside disturbed
 
 STATES = {
     "not-runnable": "not runnable here",
@@ -154,6 +155,10 @@ def place(cell: Cell, without: Iterable[str] = ()) -> str:
     """A cell in words: `payload 128, connections 100`."""
     leave = set(without)
     return ", ".join(f"{name} {value}" for name, value in cell.axes.items() if name not in leave)
+
+
+def mark(cell: Cell) -> str:
+    return DISTURBED if cell.disturbed > 0 else ""
 
 
 def over_text(sheet: Sheet) -> str:

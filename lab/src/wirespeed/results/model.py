@@ -62,6 +62,7 @@ class Run(_Record):
     plan: RunPlan = field(default_factory=RunPlan)
     thinned: list[str] = field(default_factory=list)
     fit: str = "strict"
+    budget_s: float | None = None
     idle_held: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
     axes: dict[str, list[Any]] = field(default_factory=dict)
@@ -143,6 +144,8 @@ class Trial(_Record):
     metrics: dict[str, float | None] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
     canary: Canary | None = None
+    disturbed: float = 0.0  # the share of its speed that others may have taken
+    discarded: list[str] = field(default_factory=list)  # windows that do not count, and why
     format: int = FORMAT
 
     @classmethod

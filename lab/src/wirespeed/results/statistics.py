@@ -180,8 +180,13 @@ def decide(
     better: str = "higher",
     withheld: str = "",
     bound: str = "",
+    disturbed: float = 0.0,
 ) -> Verdict:
-    """The verdict on one comparison; `withheld` names why none may be given."""
+    """The verdict on one comparison; `withheld` names why none may be given.
+
+    `disturbed` is the share of its speed that a side may have lost to something from outside. It
+    may have hit one side only, so a verdict must hold when all of it is given to the other side.
+    """
     if withheld:
         return Verdict("not comparable", withheld, bound=bound)
     if found is None:
@@ -190,16 +195,31 @@ def decide(
         missing = max(1, TRIALS_MIN - min(found.n, found.m))
         return Verdict("not decided", f"fewer than {TRIALS_MIN} trials on a side", missing)
     needed = max(threshold, floor)
-    if -threshold <= found.low and found.high <= threshold:
+    if -threshold <= _less(found.low, disturbed) and _more(found.high, disturbed) <= threshold:
         return Verdict("no difference", f"the whole interval is within ±{threshold:.0%}")
     apart = (found.low > 0 or found.high < 0) and q <= Q_MAX
-    if apart and abs(found.gain) >= needed:
+    kept = _less(found.gain, disturbed) if found.gain > 0 else _more(found.gain, disturbed)
+    stands = _less(found.low, disturbed) > 0 or _more(found.high, disturbed) < 0
+    if apart and stands and abs(kept) >= needed:
         is_gain = (found.gain > 0) == (better == "higher")
         return Verdict("gain" if is_gain else "loss", "the interval excludes 0")
+    if apart and abs(found.gain) >= needed:
+        reason = f"its trials were disturbed from outside, which may be up to {disturbed:.0%} of it"
+        return Verdict("not decided", reason)
     if apart and abs(found.gain) >= threshold:
         return Verdict("not decided", f"below this run's noise floor of {floor:.1%}")
     more = _more_rounds(found, threshold)
     return Verdict("not decided", _undecided_reason(found, threshold), more)
+
+
+def _less(gain: float, disturbed: float) -> float:
+    """The gain, had only the other side lost that share."""
+    return (1 + gain) * (1 - disturbed) - 1
+
+
+def _more(gain: float, disturbed: float) -> float:
+    """The gain, had only this side lost that share."""
+    return (1 + gain) / (1 - disturbed) - 1
 
 
 def _undecided_reason(found: Comparison, threshold: float) -> str:

@@ -72,6 +72,11 @@ class Cell:
         return max(counts, key=lambda name: (counts[name], name != "server"))
 
     @property
+    def disturbed(self) -> float:
+        """What its trials may have lost to something from outside, on average."""
+        return sum(trial.disturbed for trial in self.trials) / max(1, len(self.trials))
+
+    @property
     def shares_cores(self) -> bool:
         return any(trial.shared_cores for trial in self.trials)
 
@@ -201,6 +206,20 @@ class Summary:
     def valid(self) -> tuple[Trial, ...]:
         trials = (trial for cell in self.cells for trial in cell.trials)
         return tuple(sorted(trials, key=lambda trial: trial.t_start))
+
+    @cached_property
+    def disturbed(self) -> tuple[Trial, ...]:
+        """Trials that count although something from outside disturbed them."""
+        return tuple(trial for trial in self.valid if trial.disturbed > 0)
+
+    @property
+    def trials_left_out(self) -> int:
+        """Planned trials of a finished run that its time had no room for."""
+        if self.run.state != "done":
+            return 0
+        started = [cell for cell in self.cells if cell.trials or cell.invalid]
+        done = sum(len(cell.trials) + len(cell.invalid) for cell in started)
+        return max(0, self.run.plan.repeat * len(started) - done)
 
     @cached_property
     def families(self) -> tuple[Family, ...]:
@@ -399,8 +418,9 @@ def _judge(
         withheld, bound = _withheld(run, cell, base, better)
         q = qs.get(slot, 1.0)
         verdict = decide(
-            found[slot], q=q, floor=floor, better=better, withheld=withheld, bound=bound
-        )
+            found[slot], q=q, floor=floor, better=better, withheld=withheld, bound=bound,
+            disturbed=max(cell.disturbed, base.disturbed),
+        )  # fmt: skip
         ratio = _of_medians(cell, base, metric)
         gains[slot] = Gain(cell, base, axis, metric, better, ratio, found[slot], q, verdict)
     return gains

@@ -16,6 +16,7 @@ from wirespeed.units import duration_for_people
 
 DURATION_FLOOR_S = 1.0  # shorter windows lose the resource figures: /proc/stat counts in 10 ms
 _BISECTIONS = 30
+REPEAT_SHARE = 0.15  # of a budget that windows leave free: disturbed ones are measured again
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Budgeted:
 def fit(
     recipe: Recipe, cells: list[PlannedCell], times: Times, budget_s: float, estimate: Estimate
 ) -> Budgeted:
-    if estimate(cells, times) <= budget_s:
+    if estimate(cells, times) <= budget_s * (1 - REPEAT_SHARE):
         return Budgeted(cells, times, [])
     shortest = times.scaled(0.0)
     sentences = []
@@ -82,7 +83,8 @@ def fit(
         name, value = victim
         cells = [_thinned(cell, name, value, budget_s) for cell in cells]
         sentences.append((name, value))
-    chosen = _longest(cells, times, budget_s, estimate).rounded()
+    target_s = max(budget_s * (1 - REPEAT_SHARE), estimate(cells, shortest))
+    chosen = _longest(cells, times, target_s, estimate).rounded()
     return Budgeted(cells, chosen, _said(sentences, times, chosen, budget_s))
 
 

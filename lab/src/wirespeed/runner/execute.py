@@ -16,11 +16,14 @@ from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, RunState, Trial
 from wirespeed.runner import trial as trials
 from wirespeed.runner.cells import PlannedCell
+from wirespeed.runner.disturbance import Weather
 from wirespeed.runner.files import scratch_folder
 from wirespeed.runner.life import Life
+from wirespeed.runner.pace import Pace, allowed_s
 from wirespeed.runner.plan import Schedule
 from wirespeed.runner.trial import Memory, Order
 from wirespeed.runner.watcher import Progress, Watcher
+from wirespeed.units import duration_for_people
 
 RETRIES_MAX = 2
 DISK_FREE_BYTES_MIN = 1 << 20  # below this a failing program failed because of the disk
@@ -33,28 +36,43 @@ class Runner:
     def __init__(self, run_dir: Path, schedule: Schedule, host: Host, watcher: Watcher) -> None:
         self.run_dir, self.schedule, self.host, self.watcher = run_dir, schedule, host, watcher
         self.lines = store.read_plan(run_dir)
-        self.memory = Memory()
         self.done = {trial.key for trial in store.read_trials(run_dir)}
         self.total = sum(line.state == "planned" for line in self.lines)
-        self.began_s = time.monotonic()
-        self.done_before = len(self.done)
+        left = self.total - len(self.done)
+        self.pace = Pace(schedule.seconds, allowed_s(schedule.seconds, schedule.budget_s), left)
+        self.memory = Memory(Weather(self.pace, schedule.accept_noise))
+        self.have_figures = {t.cell for t in store.read_trials(run_dir) if t.valid}
         self.invalid: list[Trial] = []
         self.lives_started = 0
 
     def all_lives(self) -> None:
         self.watcher.began(self.run_dir, self.schedule, self.progress())
         planned = {cell.cell.id: cell for cell in self.schedule.cells}
-        for lines in self._open_lives():
-            self._one_life([(line, planned[line.cell]) for line in lines])
+        lives = self._open_lives()
+        left_out = 0
+        for number, lines in enumerate(lives):
+            if self._fits(lives[number:]):
+                self._one_life([(line, planned[line.cell]) for line in lines])
+            else:
+                left_out += len(lines)
+                self.pace.trials -= len(lines)
+        if left_out:
+            store.append_event(self.run_dir, "left_out", trials=left_out)
+            self.watcher.told(left_out_text(left_out, self.total, self.schedule.budget_s))
+
+    def _fits(self, lives: list[list[PlannedTrial]]) -> bool:
+        """Whether the first of these lives is measured; a cell without a figure always is."""
+        if any(line.cell not in self.have_figures for line in lives[0]):
+            return True
+        if self.schedule.recipe.plan.order == "interleaved":
+            return self.pace.fits(len(lives[0]))
+        # Blocks: what counts is whether every cell can still have this round.
+        number = lives[0][0].round
+        return self.pace.fits(sum(len(life) for life in lives if life[0].round <= number))
 
     def progress(self) -> Progress:
         """Time left: learned from this run's own trials once there are some."""
-        fresh = len(self.done) - self.done_before
-        left = self.total - len(self.done)
-        each = self.schedule.seconds / max(1, self.total)
-        if fresh >= 2:
-            each = (time.monotonic() - self.began_s) / fresh
-        return Progress(len(self.done), self.total, each * left)
+        return Progress(len(self.done), self.total, self.pace.left_s)
 
     def _open_lives(self) -> list[list[PlannedTrial]]:
         lives: dict[int, list[PlannedTrial]] = {}
@@ -105,7 +123,7 @@ class Runner:
             order = Order(line, planned, self._trial_folder(line), attempt, is_first)
             is_first = False
             measured, alive = self._attempt(life, order)
-            again = not measured.valid and attempt <= RETRIES_MAX
+            again = not measured.valid and attempt <= RETRIES_MAX and self._may_retry(measured)
             if again:
                 self._keep_attempt(order, measured)
             else:
@@ -114,6 +132,14 @@ class Runner:
             self._cool_down(queue)
             if not alive or (again and self.schedule.recipe.plan.restart == "trial"):
                 return
+
+    def _may_retry(self, measured: Trial) -> bool:
+        """Repeats come out of the run's time, but every cell is owed a figure."""
+        cost_s = self.pace.each_s
+        if measured.cell in self.have_figures and not self.pace.may_repeat(cost_s):
+            return False
+        self.pace.repeated(cost_s)
+        return True
 
     def _attempt(self, life: Life, order: Order) -> tuple[Trial, bool]:
         """(the trial, whether the servers still live)."""
@@ -153,8 +179,13 @@ class Runner:
         store.write_trial(order.folder, measured)
         store.append_event(self.run_dir, "trial", key=measured.key, valid=measured.valid)
         self.done.add(measured.key)
-        if not measured.valid:
+        self.pace.finished()
+        if measured.valid:
+            self.have_figures.add(measured.cell)
+        else:
             self.invalid.append(measured)
+        if text := self.memory.weather.to_tell():
+            self.watcher.told(text)
         self.watcher.recorded(measured, self.progress())
 
     def _cool_down(self, queue: list[tuple[PlannedTrial, PlannedCell]]) -> None:
@@ -166,9 +197,11 @@ class Runner:
         """The trial's folder, without what an interrupted run left in it."""
         folder = store.trial_dir(self.run_dir, line.position, line.key)
         make_folder(folder)
-        for path in folder.iterdir():
+        for path in list(folder.iterdir()):
             if path.is_file():
                 path.unlink()
+            elif path.name.startswith(trials.WINDOW_PREFIX):
+                shutil.rmtree(path)
         return folder
 
     def _disk_or(self, error: ProcessError) -> RunError:
@@ -179,6 +212,15 @@ class Runner:
                 "free some space and go on with --resume"
             )
         return error
+
+
+def left_out_text(trials_left_out: int, total: int, budget_s: float | None) -> str:
+    why = (
+        f"to keep the budget of {duration_for_people(budget_s)}"
+        if budget_s
+        else "to end near the planned time"
+    )
+    return f"{trials_left_out} of {total} trials, of the last rounds, were left out {why}"
 
 
 def make_folder(folder: Path) -> Path:

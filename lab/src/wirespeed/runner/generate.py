@@ -30,6 +30,16 @@ class Generated:
     state: dict[str, dict[str, Any]]  # what the host knows of each process at the end
     t_start: float
     t_end: float
+    lab_core: int | None = None  # where the lab stayed meanwhile
+    others: tuple[tuple[str, float], ...] = ()  # who else used the machine: (name, share of a core)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a measured window is watched."""
+
+    every_s: float
+    with_census: bool = False
 
 
 def generate(
@@ -38,31 +48,52 @@ def generate(
     folder: Path,
     duration_s: float,
     warmup_s: float,
-    every_s: float | None,
+    sampling: Sampling | None = None,
 ) -> Generated:
-    """Starts the cell's generators, waits for them, reads them. `every_s` None takes no samples."""
+    """Starts the cell's generators, waits for them, reads them; a warm-up is not sampled."""
     instances = [
         instance
         for instance in life.resolver(planned, duration_s).instances(planned.cores)
         if instance.role == "load"
     ]
+    census = bool(sampling and sampling.with_census)
+    if census:
+        life.host.ask("census")
     t_start = time.time()
     run = LoadRun(folder, duration_s, warmup_s, t_start + LEAD_S + LEAD_EACH_S * len(instances))
     running: list[Started] = []
+    samples, lab_core = [], None
     try:
         for instance in instances:
             running.append(_start(life, instance, run))
-        if every_s is not None:
-            _sample(life, running, run, every_s)
+        if sampling:
+            lab_core = core_for_lab(life, running)
+            _sample(life, running, run, sampling.every_s, lab_core)
         _wait(life, running, run)
-        samples = life.host.ask("sample_stop") if every_s is not None else []
+        if sampling:
+            samples = life.host.ask("sample_stop")
         everyone = [*life.running, *running]
         state = {s.label: life.host.ask("state", name=s.label) for s in everyone}
         figures = _read(running, run)
     finally:
         stop.stop(life.host, running)
+    t_end = time.time()
+    others = _shares(life.host.ask("census"), t_end - t_start) if census else ()
     life.host.ask("forget", names=[started.label for started in running])
-    return Generated(running, figures, samples, state, t_start, time.time())
+    return Generated(running, figures, samples, state, t_start, t_end, lab_core, others)
+
+
+def core_for_lab(life: Life, running: list[Started]) -> int | None:
+    """Where the lab disturbs least: a core that nobody measured uses, else a generator's last."""
+    free = set(life.host.info["cores"])
+    ours = [started.instance for started in [*life.running, *running]]
+    left = free - {core for instance in ours for core in instance.cores}
+    load = [core for i in ours if i.role == "load" for core in i.cores if core in free]
+    return max(left) if left else (max(load) if load else None)
+
+
+def _shares(used: list[list[Any]], seconds: float) -> tuple[tuple[str, float], ...]:
+    return tuple((str(name), float(cpu_s) / seconds) for name, cpu_s in used)
 
 
 def _start(life: Life, instance: Any, run: LoadRun) -> Started:
@@ -72,13 +103,16 @@ def _start(life: Life, instance: Any, run: LoadRun) -> Started:
     return start.start(life.host, instance, made.argv, made.env, run.folder, address)
 
 
-def _sample(life: Life, running: list[Started], run: LoadRun, every_s: float) -> None:
+def _sample(
+    life: Life, running: list[Started], run: LoadRun, every_s: float, lab_core: int | None
+) -> None:
     window_start = run.start_at + run.warmup_s
     life.host.ask(
         "sample_start",
         names=[started.label for started in [*life.running, *running]],
         every_s=every_s,
         instants=[window_start, window_start + run.duration_s],
+        lab_core=lab_core,
     )
 
 

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wirespeed.driver.base import Figures
 from wirespeed.probe.window import Part, Usage
 from wirespeed.results.model import Bottleneck, Canary
+from wirespeed.runner import disturbance
+from wirespeed.runner.disturbance import Disturbance, Others
 
 ERROR_SHARE_MAX = 0.001  # of completed requests; more and the rate is of something else
-STEAL_MAX = 0.01
-FOREIGN_MAX = 0.02
 LITTLE_NOTE = 0.05
 LITTLE_UNKNOWN = 0.10  # beyond it something queues outside the measured interval
 SATURATED = 0.95
-CANARY_NOTE = 0.05
-CANARY_INVALID = 0.25
 OPEN_LOOP_SENT_MIN = 0.99
 OVERLAP_MIN = 0.95  # of each generator's window with the others'
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`reasons` make a trial invalid and have it repeated; `notes` are only told."""
+    """`reasons` make a trial invalid and have it repeated; `notes` are only told.
+
+    A disturbance from outside is neither: the window is measured again, or counts with its mark.
+    """
 
     reasons: list[str]
     notes: list[str]
     bottleneck: Bottleneck
+    disturbed: Disturbance = field(default_factory=Disturbance)
 
     @property
     def is_valid(self) -> bool:
@@ -46,19 +48,21 @@ class Evidence:
     common_share: float  # of the longest window that all generators have in common
     shared_cores: bool
     fell_back: str = ""  # how the stack under test was not really used
-    accept_noise: bool = False  # tell of it instead of repeating the trial
+    others: Others = ()  # who used the machine beside us, where that was asked
 
 
 def judge(evidence: Evidence) -> Verdict:
     reasons = _errors(evidence) + ([evidence.fell_back] if evidence.fell_back else [])
     notes = [*_little(evidence), *_open_loop(evidence)]
-    noise = [*_noise(evidence), *_canary(evidence, CANARY_INVALID)]
-    if evidence.accept_noise:
-        notes += noise
+    canary, median_ms = evidence.canary, evidence.canary_median_ms
+    disturbed = disturbance.of_window(evidence.usage, canary, median_ms, evidence.others)
+    if disturbed.share > disturbance.SHARE_MAX:
+        reasons += disturbed.words
     else:
-        reasons += noise
-    if not _canary(evidence, CANARY_INVALID):
-        notes += _canary(evidence, CANARY_NOTE)
+        notes += disturbed.words
+    slow = disturbance.slowness(canary, median_ms)
+    if disturbance.CANARY_NOTE < slow <= disturbance.CANARY_SLOW:
+        notes.append(f"the canary was {slow:.0%} slower than the run's median: the host was slow")
     if evidence.common_share < OVERLAP_MIN:
         share = evidence.common_share
         notes.append(f"the generators ran together for {share:.0%} of their windows only")
@@ -66,7 +70,7 @@ def judge(evidence: Evidence) -> Verdict:
         notes.append("no resource samples surround the window")
     for label, one in evidence.figures.items():
         notes += [f"{label}: {warning}" for warning in one.warnings]
-    return Verdict(reasons, notes, bottleneck(evidence))
+    return Verdict(reasons, notes, bottleneck(evidence), disturbed)
 
 
 def _errors(evidence: Evidence) -> list[str]:
@@ -81,30 +85,6 @@ def _errors(evidence: Evidence) -> list[str]:
     if strange:
         reasons.append(f"{strange} answers were not 2xx")
     return reasons
-
-
-def _noise(evidence: Evidence) -> list[str]:
-    usage = evidence.usage
-    if usage is None:
-        return []
-    reasons = []
-    steal = usage.values["steal"]
-    if steal > STEAL_MAX + usage.foreign_error:
-        reasons.append(f"the host took {steal:.1%} of a core away (steal)")
-    worst = max(usage.foreign.items(), key=lambda item: item[1], default=None)
-    if worst and worst[1] > FOREIGN_MAX + usage.foreign_error:
-        reasons.append(f"other programs used {worst[1]:.1%} of core {worst[0]}")
-    return reasons
-
-
-def _canary(evidence: Evidence, limit: float) -> list[str]:
-    canary, median = evidence.canary, evidence.canary_median_ms
-    if canary is None or not median:
-        return []
-    slow = max(canary.before_ms, canary.after_ms) / median - 1
-    if slow <= limit:
-        return []
-    return [f"the canary was {slow:.0%} slower than the run's median: the host was slow"]
 
 
 def _little(evidence: Evidence) -> list[str]:

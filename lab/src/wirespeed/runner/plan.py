@@ -52,6 +52,7 @@ class Schedule:
     fit: str
     seconds: float
     accept_noise: bool = False
+    budget_s: float | None = None
 
     @property
     def trials(self) -> int:
@@ -102,7 +103,7 @@ def arrange(recipe: Recipe, place: Place, cells: list[PlannedCell], wishes: Wish
     timed = replace(place, duration_s=times.duration_s, warmup_s=times.warmup_s)
     return Schedule(
         recipe, timed, cells, lives, times, repeat, thinned, seed, wishes.fit,
-        guess.seconds(cells, times), wishes.accept_noise,
+        guess.seconds(cells, times), wishes.accept_noise, wishes.budget_s,
     )  # fmt: skip
 
 

@@ -153,6 +153,7 @@ def _describe(origin: Source, schedule: Schedule, run_dir: Path, host: Host) -> 
         ),
         thinned=schedule.thinned + ([NOISE_ACCEPTED] if schedule.accept_noise else []),
         fit=schedule.fit,
+        budget_s=schedule.budget_s,
         facts=machine.facts(host, SEARCH_PATH, schedule.place.java),
         axes=recipe.axis_values(),
         tables=[_plain(table) for table in recipe.table],
@@ -207,6 +208,7 @@ def _schedule_of(run_dir: Path, run: Run, origin: Source) -> Schedule:
     return Schedule(
         recipe, where, list(known.values()), list(lives.values()), times, run.plan.repeat,
         run.thinned, run.seed, run.fit, guess * (total - done) / max(1, total),
+        budget_s=run.budget_s and run.budget_s * (total - done) / max(1, total),
     )  # fmt: skip
 
 

@@ -1,10 +1,9 @@
-"""One trial: canary, warm-up, measured window, canary, verdict, record."""
+"""One trial: canary, warm-up, measured windows until one is calm, verdict, record."""
 
 from __future__ import annotations
 
 import os
-import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from wirespeed.driver import jvm
@@ -12,29 +11,29 @@ from wirespeed.driver.base import Figures
 from wirespeed.driver.bypass import Served
 from wirespeed.errors import StorageError
 from wirespeed.probe import gc, window
-from wirespeed.probe.window import Part, Usage
+from wirespeed.probe.window import Part
 from wirespeed.process.start import Started
 from wirespeed.results import store
 from wirespeed.results.model import Canary, PlannedTrial, Process, Sample, Trial, Window
 from wirespeed.runner import metrics, proof
 from wirespeed.runner.cells import PlannedCell
-from wirespeed.runner.generate import Generated, generate
-from wirespeed.runner.judge import Evidence, Verdict, judge
+from wirespeed.runner.disturbance import SHARE_MAX, Weather
+from wirespeed.runner.generate import Generated, Sampling, generate
+from wirespeed.runner.judge import Evidence, judge
 from wirespeed.runner.life import Life
+from wirespeed.runner.plan import TRIAL_S
 from wirespeed.runner.warm import warm
 
-SAMPLES_MIN = 5  # a window shorter than this many beats is sampled more often
+WINDOW_PREFIX = "window-"  # folders of the windows that do not count
+SAMPLES_MIN = 3  # a window shorter than this many beats is sampled more often
 
 
 @dataclass
 class Memory:
     """What a run remembers from trial to trial."""
 
-    canaries_ms: list[float] = field(default_factory=list)
+    weather: Weather
     idle_held: bool = True
-
-    def median_ms(self) -> float | None:
-        return statistics.median(self.canaries_ms) if len(self.canaries_ms) >= SAMPLES_MIN else None
 
 
 @dataclass(frozen=True)
@@ -50,28 +49,77 @@ class Order:
 
 def measure(life: Life, order: Order, memory: Memory) -> Trial:
     """Measures one trial in a running life; nothing counts until its trial.json is written."""
-    times = life.schedule.times
     warmup: list[float] = []
     before_ms = canary(life)
     memory.idle_held &= life.host.ask("hold_idle")["held"]
     try:
         if order.is_first_of_life:
             warmup = warm(life, order.planned, order.folder)
-        before = proof.served(life)
-        done = generate(
-            life,
-            order.planned,
-            order.folder,
-            times.duration_s,
-            min(times.warmup_s, times.step_warmup_s),
-            beat_s(life, times.duration_s),
-        )
-        served = (before, proof.served(life))
+        tried = _windows(life, order, memory.weather, before_ms)
     finally:
         life.host.ask("release_idle")
-    after_ms = canary(life)
-    seen = _canary_of(before_ms, after_ms)
-    return _Record(life, order, done, seen, warmup, served).make(memory)
+    return _settled(order, tried).write(warmup, tried)
+
+
+def _windows(life: Life, order: Order, weather: Weather, before_ms: float | None) -> list[_Record]:
+    """Measures the window again in the same life while something from outside disturbs it."""
+    tried: list[_Record] = []
+    while True:
+        folder = order.folder if not tried else _window_folder(order.folder, len(tried) + 1)
+        one = _window(life, order, weather, folder, before_ms)
+        tried.append(one)
+        is_disturbed = one.verdict.disturbed.share > 0
+        weather.saw(one.canary, is_disturbed, is_first_window=len(tried) == 1)
+        if one.has_failed or not is_disturbed:
+            return tried
+        if not weather.wants_another(len(tried), window_s(life)):
+            return tried
+        before_ms = one.canary.after_ms if one.canary else None
+
+
+def _window_folder(folder: Path, number: int) -> Path:
+    made = folder / f"{WINDOW_PREFIX}{number}"
+    made.mkdir(exist_ok=True)
+    return made
+
+
+def window_s(life: Life) -> float:
+    """What one more window costs."""
+    times = life.schedule.times
+    return min(times.warmup_s, times.step_warmup_s) + times.duration_s + TRIAL_S
+
+
+def _window(
+    life: Life, order: Order, weather: Weather, folder: Path, before_ms: float | None
+) -> _Record:
+    times = life.schedule.times
+    before = proof.served(life)
+    done = generate(
+        life,
+        order.planned,
+        folder,
+        times.duration_s,
+        min(times.warmup_s, times.step_warmup_s),
+        Sampling(beat_s(life, times.duration_s), weather.wants_names),
+    )
+    served = (before, proof.served(life))
+    seen = _canary_of(before_ms, canary(life))
+    return _Record(life, order, done, seen, served, weather.median_ms, folder)
+
+
+def _settled(order: Order, tried: list[_Record]) -> _Record:
+    """The calmest window, by its disturbance alone; its files are the trial's."""
+    sound = [one for one in tried if not one.has_failed] or tried
+    chosen = min(sound, key=lambda one: one.verdict.disturbed.share)
+    if chosen.folder != order.folder:
+        aside = _window_folder(order.folder, 1)
+        for path in list(order.folder.iterdir()):
+            if path.is_file():
+                path.rename(aside / path.name)
+        for path in list(chosen.folder.iterdir()):
+            path.rename(order.folder / path.name)
+        chosen.folder.rmdir()
+    return chosen
 
 
 def beat_s(life: Life, duration_s: float) -> float:
@@ -98,44 +146,49 @@ class _Record:
         order: Order,
         done: Generated,
         canary_seen: Canary | None,
-        warmup: list[float],
         served: tuple[Served | None, Served | None],
+        canary_median_ms: float | None,
+        folder: Path,
     ) -> None:
-        self.life, self.order, self.done = life, order, done
-        self.canary, self.warmup, self.served = canary_seen, warmup, served
+        self.life, self.order, self.done, self.folder = life, order, done, folder
+        self.canary, self.served = canary_seen, served
         self.everyone: list[Started] = [*life.running, *done.started]
         self.parts = [
             Part(s.label, s.instance.role, tuple(s.instance.cores)) for s in self.everyone
         ]
+        if done.lab_core is not None:
+            self.parts.append(Part(window.LAB, window.LAB, (done.lab_core,)))
+        self.measured = metrics.common_window(done.figures) or _whole(done)
+        start_ns, length_ns = self.measured.start_unix_ns, self.measured.length_ns
+        self.usage = window.of_window(done.samples, start_ns, length_ns, self.parts)
+        self.verdict = judge(self._evidence(canary_median_ms))
 
-    def make(self, memory: Memory) -> Trial:
-        measured = metrics.common_window(self.done.figures) or _whole(self.done)
-        usage = window.of_window(
-            self.done.samples, measured.start_unix_ns, measured.length_ns, self.parts
-        )
-        verdict = judge(self._evidence(measured, usage, memory))
-        if self.canary:
-            memory.canaries_ms += [self.canary.before_ms, self.canary.after_ms]
-        trial = self._trial(measured, usage, verdict)
-        self._write_files(measured)
-        return trial
+    @property
+    def has_failed(self) -> bool:
+        """For a reason of its own, which another window in this life would not cure."""
+        return bool(self.verdict.reasons) and self.verdict.disturbed.share <= SHARE_MAX
 
-    def _evidence(self, measured: Window, usage: Usage | None, memory: Memory) -> Evidence:
+    def write(self, warmup: list[float], tried: list[_Record]) -> Trial:
+        self._write_files(warmup)
+        discarded = [_told(one) for one in tried if one is not self]
+        return self._trial(discarded)
+
+    def _evidence(self, canary_median_ms: float | None) -> Evidence:
         longest = max((f.window.length_ns for f in self.done.figures.values()), default=0)
         return Evidence(
             figures=self.done.figures,
-            usage=usage,
+            usage=self.usage,
             parts=self.parts,
             canary=self.canary,
-            canary_median_ms=memory.median_ms(),
-            common_share=measured.length_ns / longest if longest else 1.0,
+            canary_median_ms=canary_median_ms,
+            common_share=self.measured.length_ns / longest if longest else 1.0,
             shared_cores=self.order.planned.shared_cores,
-            accept_noise=self.life.schedule.accept_noise,
-            fell_back=proof.problem(*self.served, usage, self.done.figures.values()),
+            fell_back=proof.problem(*self.served, self.usage, self.done.figures.values()),
+            others=self.done.others,
         )
 
-    def _trial(self, measured: Window, usage: Usage | None, verdict: Verdict) -> Trial:
-        line = self.order.line
+    def _trial(self, discarded: list[str]) -> Trial:
+        line, verdict = self.order.line, self.verdict
         return Trial(
             key=line.key,
             cell=line.cell,
@@ -145,18 +198,20 @@ class _Record:
             axes=line.axes,
             t_start=self.done.t_start,
             t_end=self.done.t_end,
-            window=measured,
+            window=self.measured,
             valid=verdict.is_valid,
             reasons=verdict.reasons,
             bottleneck=verdict.bottleneck,
             notes=verdict.notes,
             shared_cores=self.order.planned.shared_cores,
-            metrics=self._metrics(measured, usage),
-            processes=[self._process(started, usage) for started in self.everyone],
+            metrics=self._metrics(),
+            processes=[self._process(started) for started in self.everyone],
             canary=self.canary,
+            disturbed=round(verdict.disturbed.share, 4),
+            discarded=discarded,
         )
 
-    def _metrics(self, measured: Window, usage: Usage | None) -> metrics.Flat:
+    def _metrics(self) -> metrics.Flat:
         by_process: dict[str, list[Figures]] = {}
         for started in self.done.started:
             if started.label in self.done.figures:
@@ -164,8 +219,8 @@ class _Record:
                 by_process.setdefault(started.instance.name, []).append(figures)
         roles = {part.label: part.role for part in self.parts}
         flat = metrics.combined(self.life.schedule.recipe.metric, by_process)
-        flat |= metrics.costs(self.done.figures, usage, roles)
-        flat |= metrics.collections(self._collections(measured), measured.length_ns / 1e9)
+        flat |= metrics.costs(self.done.figures, self.usage, roles)
+        flat |= metrics.collections(self._collections(), self.measured.length_ns / 1e9)
         return metrics.is_finite(flat)
 
     def _gc_logs(self) -> list[tuple[Path, float]]:
@@ -176,14 +231,16 @@ class _Record:
             if s.instance.tool == "jvm" and s.instance.role == "server"
         ]
 
-    def _collections(self, measured: Window) -> list[gc.Collections]:
+    def _collections(self) -> list[gc.Collections]:
+        measured = self.measured
         found = [
             gc.of_window(log, since, measured.start_unix_ns, measured.length_ns)
             for log, since in self._gc_logs()
         ]
         return [one for one in found if one is not None]
 
-    def _samples(self, measured: Window) -> list[Sample]:
+    def _samples(self) -> list[Sample]:
+        measured = self.measured
         rows = window.series(
             self.done.samples, measured.start_unix_ns, measured.length_ns, self.parts
         )
@@ -197,7 +254,8 @@ class _Record:
             before_ns = t_ns
         return samples
 
-    def _process(self, started: Started, usage: Usage | None) -> Process:
+    def _process(self, started: Started) -> Process:
+        usage = self.usage
         state = self.done.state.get(started.label, {})
         label = started.label
         rss_mib = (state.get("max_rss_kib") or 0) / 1024
@@ -215,9 +273,9 @@ class _Record:
             max_rss_mib=round(rss_mib, 1),
         )
 
-    def _write_files(self, measured: Window) -> None:
+    def _write_files(self, warmup: list[float]) -> None:
         folder = self.order.folder
-        store.write_samples(folder, self._samples(measured))
+        store.write_samples(folder, self._samples())
         commands = [
             {
                 "process": started.label,
@@ -228,9 +286,16 @@ class _Record:
             for started in self.everyone
         ]
         store.write_json(
-            folder / "cmd.json", {"processes": commands, "warmup_rps": _whole_numbers(self.warmup)}
+            folder / "cmd.json", {"processes": commands, "warmup_rps": _whole_numbers(warmup)}
         )
         link_outputs(self.life.folder, folder)
+
+
+def _told(discarded: _Record) -> str:
+    """What stays of a window that does not count: why, and the rate it gave."""
+    rps = sum(figures.rps for figures in discarded.done.figures.values())
+    words = [*discarded.verdict.reasons, *discarded.verdict.disturbed.words]
+    return f"{'; '.join(dict.fromkeys(words))}: {rps:,.0f} requests/s"
 
 
 def _whole(done: Generated) -> Window:

@@ -36,7 +36,7 @@ def warm(life: Life, planned: PlannedCell, folder: Path) -> list[float]:
     rates: list[float] = []
     while True:
         length_s = length_s if has_wrk else min(length_s, cap_s)
-        done = generate(life, planned, folder, length_s, 0.0, None)
+        done = generate(life, planned, folder, length_s, 0.0)
         rates.append(sum(figures.rps for figures in done.figures.values()))
         elapsed = time.monotonic() - started
         length_s = window_s
