@@ -6,11 +6,13 @@ origin share core 1. Ratios are taken inside a round, the figure is the median o
 
   servers/bench/gateway.py --cell cpu                                 # nginx, netty, haproxy
   servers/bench/gateway.py --cell tail --only nginx netty --rounds 5
-  servers/bench/gateway.py --cell cpu --only nginx netty zuul2 --contenders zuul.toml
+  servers/bench/gateway.py --cell equal-rate --rounds 3 --seconds 6   # beside Tomcat and Zuul
 
 Cells: cpu (closed loop, 50 ms origin), capacity (closed loop, an origin without latency), tail
-(open loop at --share of the capacity that --of has, the same rate for all), churn (Connection:
-close), memory (2000 connections, small heap). gateway_contenders.py says how to add a gateway.
+(open loop at --share of the capacity that --of has, the same rate for all), equal-rate (open loop
+at --rate, one that each can carry on a core, 50 ms origin), churn (Connection: close), memory
+(2000 connections, small heap). gateway_contenders.py says how to add a gateway.
+"JVM" is what of the CPU compilers and collectors took: where it is large, --warm was too short.
 Standard library only; needs wirespeed-load (cargo build --release), nginx and, for its rows,
 haproxy; holding idle states off needs root.
 """
@@ -27,6 +29,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -50,7 +53,13 @@ CELLS = {
     "tail": ([1000], ["nginx", "netty", "haproxy"], True),
     "churn": ([1000], ["nginx", "netty", "haproxy"], False),
     "memory": ([2000], ["nginx", "netty-small", "netty"], False),
+    "equal-rate": ([400], ["netty", "tomcat", "zuul2", "zuul-netty-2013"], False),
 }
+# Requests/s that every contender of equal-rate carries on one core when it is warm.
+EQUAL_RATE = 800
+WARM_PIECE_S = 5
+# What compilers and collectors may take of a JVM's CPU when it counts as warm.
+WARM_JVM_SHARE = 0.15
 
 
 @contextlib.contextmanager
@@ -102,9 +111,52 @@ def warm(contender, options):
         time.sleep(0.5)
 
 
+def bind(contender, cores):
+    """Moves all threads; a JVM keeps the number of cores that it saw at its start."""
+    subprocess.run(["taskset", "-a", "-c", "-p", cores, str(contender.process.pid)], check=True,
+                   stdout=subprocess.DEVNULL)
+
+
+def warm_piece(running, options, rate):
+    """All at once for a while; the rows of what they did."""
+    rows = []
+    threads = [threading.Thread(target=lambda one=one: rows.append(loads.measure(
+        one, options.load, options.connections[0], WARM_PIECE_S, False, rate))) for one in running]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return rows
+
+
+def is_warm(row, rate):
+    """It answers at the rate, soon, and its compilers have little left to do."""
+    return (row["rps"] > 0.99 * rate and not row["errors"]
+            and row["jvm_us"] < WARM_JVM_SHARE * row["cpu_us"])
+
+
+def warm_together(running, options):
+    """At a growing rate on both cores until all are warm; then each is back on its own core."""
+    began = time.monotonic()
+    for contender in running:
+        bind(contender, "0,1")
+    rate, cold = options.rate / 8, running
+    while cold and time.monotonic() - began < options.warm:
+        rows = warm_piece(running, options, rate)
+        cold = sorted(row["name"] for row in rows if not is_warm(row, rate))
+        if options.verbose:
+            print(f"{rate:.0f}/s: not warm {cold}", file=sys.stderr)
+        if rate < options.rate:
+            rate, cold = min(2 * rate, options.rate), running
+    for contender in running:
+        bind(contender, "0")
+    state = f"not warm: {' '.join(cold)}" if cold else "all are warm"
+    print(f"{state} after {time.monotonic() - began:.0f} s", file=sys.stderr)
+
+
 def common_rate(running, options):
-    """The rate of a tail: a share of the capacity that one of the gateways shows now."""
-    if options.rate:
+    """None in a closed loop; else that of --rate, or a share of what one of them can do now."""
+    if options.rate or options.cell != "tail":
         return options.rate
     one = next((c for c in running if c.name == options.of), None)
     if not one:
@@ -116,7 +168,7 @@ def common_rate(running, options):
 
 
 def rounds(running, options):
-    rate = common_rate(running, options) if options.cell == "tail" else None
+    rate = common_rate(running, options)
     rows = []
     for connections in options.connections:
         for _ in range(options.rounds):
@@ -139,14 +191,15 @@ def ratios(rows, options, connections, name, key):
 def summary_of(rows, options, connections, name):
     own = [r for r in rows if r["name"] == name and r["connections"] == connections]
     middle = {key: statistics.median(r[key] for r in own)
-              for key in ("cpu_us", "rps", "p50_ms", "p99_ms")}
+              for key in ("cpu_us", "jvm_us", "rps", "p50_ms", "p99_ms")}
     little = [abs(r["little"]) for r in own if r["little"] is not None]
+    short = [1 - r["rps"] / r["offered"] for r in own if r["offered"]]
     return {"name": name, "connections": connections, **middle,
             "ratios": ratios(rows, options, connections, name, "cpu_us"),
             "p99_ratios": ratios(rows, options, connections, name, "p99_ms"),
             "rps_ratios": ratios(rows, options, connections, name, "rps"),
             "busy": [statistics.median(r["busy"][core] for r in own) for core in (0, 1)],
-            "little": max(little) if little else None,
+            "little": max(little) if little else None, "short": max(short) if short else None,
             "errors": sum(r["errors"] for r in own), "rss_mib": max(r["rss_mib"] for r in own)}
 
 
@@ -154,16 +207,23 @@ def each(values):
     return f"**{statistics.median(values):.2f}** ({' '.join(f'{v:.2f}' for v in values)})"
 
 
+def percent(value):
+    return "" if value is None else f"{value * 100:.1f} %"
+
+
 def table(summary, options):
     base = options.only[0]
-    print(f"\n| gateway | connections | CPU us/request | x {base} | requests/s | x {base} | p50 ms"
-          f" | p99 ms | x {base} | core 0, 1 busy | Little | errors | MiB |\n|{'---|' * 13}")
+    is_open = any(row["short"] is not None for row in summary)
+    print(f"\n| gateway | connections | CPU us/request | of it JVM | x {base} | requests/s | x {base}"
+          f" | p50 ms | p99 ms | x {base} | core 0, 1 busy |"
+          f" {'less than offered' if is_open else 'Little'} | errors | MiB |\n|{'---|' * 14}")
     for row in summary:
-        little = "" if row["little"] is None else f"{row['little'] * 100:.1f} %"
         print(f"| {row['name']} | {row['connections']} | {row['cpu_us']:.1f} |"
-              f" {each(row['ratios'])} | {row['rps']:,.0f} | {each(row['rps_ratios'])} |"
+              f" {row['jvm_us']:.1f} | {each(row['ratios'])} | {row['rps']:,.0f} |"
+              f" {each(row['rps_ratios'])} |"
               f" {row['p50_ms']:.1f} | {row['p99_ms']:.1f} | {each(row['p99_ratios'])} |"
-              f" {row['busy'][0]:.2f}, {row['busy'][1]:.2f} | {little} | {row['errors']} |"
+              f" {row['busy'][0]:.2f}, {row['busy'][1]:.2f} |"
+              f" {percent(row['short'] if is_open else row['little'])} | {row['errors']} |"
               f" {row['rss_mib']:.0f} |")
 
 
@@ -176,12 +236,14 @@ def options_of(arguments):
     parser.add_argument("--connections", nargs="+", type=int)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=int, default=4)
-    parser.add_argument("--warm", type=int, default=20, help="seconds of load on each JVM before")
+    parser.add_argument("--warm", type=int, default=20, help="seconds of load on each JVM before;"
+                        " in equal-rate the most that are spent until all are warm")
+    parser.add_argument("--ask", action="store_true", help="wait for Enter before the windows")
     parser.add_argument("--latency", default="50ms", help="of the stub origin")
     parser.add_argument("--origin", choices=["stub", "static"], help="another origin for a cell")
     parser.add_argument("--share", type=float, default=0.8, help="of the capacity, for a tail")
     parser.add_argument("--of", default="netty", help="whose capacity, for a tail")
-    parser.add_argument("--rate", type=float, help="requests/s of a tail instead")
+    parser.add_argument("--rate", type=float, help="requests/s for all, in an open loop")
     parser.add_argument("--java", default=shutil.which("java"))
     parser.add_argument("--load", default=str(SERVERS.parent / "target/release/wirespeed-load"))
     parser.add_argument("--json", type=Path)
@@ -192,6 +254,9 @@ def options_of(arguments):
     options.only = options.only or names
     options.static = options.origin == "static" if options.origin else static
     options.close = options.cell == "churn"
+    if options.cell == "equal-rate":
+        options.rate = options.rate or EQUAL_RATE
+        options.contenders = options.contenders or [SERVERS / "bench/peers/peers.toml"]
     if not os.access(options.load, os.X_OK):
         parser.error(f"{options.load} is missing: cargo build --release -p wirespeed-load")
     return options
@@ -221,7 +286,12 @@ def compare(options, folder, log, processes):
     await_port("the origin", origin, origin_port, 30, log)
     for contender in running:
         await_port(contender.name, contender.process, contender.port, contender.settle_s, log)
-        warm(contender, options)
+        if options.cell != "equal-rate":
+            warm(contender, options)
+    if options.cell == "equal-rate":
+        warm_together(running, options)
+    if options.ask:
+        input("Warm. Enter starts the windows: ")
     rows = rounds(running, options)
     summary = [summary_of(rows, options, connections, name)
                for connections in options.connections for name in options.only]

@@ -16,7 +16,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Asked for by {@code -DargLine=-Dcontract=virtual}; by {@code whole} features and corpus, too. */
+/** Asked for by {@code mvn -Dcontract=virtual}; by {@code whole} features and corpus, too. */
 class TomcatVirtualTest {
     private static final int VIRTUAL_SINCE = 21;
     private static final long PATIENCE_MINUTES = 8;
