@@ -5,21 +5,66 @@ pub(crate) use core::sync::atomic::{fence, AtomicU32, AtomicU64, AtomicU8, Order
 
 pub(crate) use crate::barrier::{heavy, light};
 
-/// Whether one of eight bells is set, as a hint: each is then looked at by itself.
+/// Which bells of a group deserve a look, a bit for each: those that are set, and those whose news
+/// differ from what was `seen`. A hint: each is then looked at by itself.
 #[inline(always)]
-pub(crate) fn any_set(bells: &[AtomicU8]) -> bool {
+pub(crate) fn ringing(bells: &[AtomicU8], news: &[AtomicU8], seen: &[u8]) -> u64 {
     #[cfg(target_arch = "x86_64")]
-    if let Ok(eight) = <&[AtomicU8; 8]>::try_from(bells) {
-        let word: u64;
-        // SAFETY: reads eight bytes that exist. A load of the processor and not of the language,
-        // in which one load of several atomics has no meaning.
-        unsafe {
-            core::arch::asm!("mov {word}, qword ptr [{at}]", word = out(reg) word,
-                at = in(reg) eight.as_ptr(), options(nostack, readonly, preserves_flags));
+    {
+        use core::arch::x86_64::{_mm_andnot_si128, _mm_loadu_si128, _mm_set1_epi8};
+        use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_setzero_si128};
+        let sixteen = |part: usize| {
+            let at = part * 16..part * 16 + 16;
+            let (bells, news) = (sixteen(&bells[at.clone()]), sixteen(&news[at.clone()]));
+            // SAFETY: the slice has 16 bytes, and every x86-64 processor has these instructions.
+            let quiet = unsafe {
+                let seen = _mm_loadu_si128(seen[at].as_ptr().cast());
+                let is_unset = _mm_cmpeq_epi8(bells, _mm_setzero_si128());
+                let is_known = _mm_cmpeq_epi8(news, seen);
+                let is_new = _mm_andnot_si128(is_known, _mm_set1_epi8(-1));
+                _mm_movemask_epi8(_mm_andnot_si128(is_new, is_unset))
+            };
+            u64::from(!quiet as u16) << (part * 16)
+        };
+        if bells.len() == 64 {
+            return sixteen(0) | sixteen(1) | sixteen(2) | sixteen(3);
         }
-        return word != 0;
     }
-    bells.iter().any(|bell| bell.load(Ordering::Relaxed) != 0)
+    let is_ringing = |at: &usize| {
+        bells[*at].load(Ordering::Relaxed) != 0 || news[*at].load(Ordering::Relaxed) != seen[*at]
+    };
+    (0..bells.len())
+        .filter(is_ringing)
+        .fold(0, |mask, at| mask | 1 << at)
+}
+
+/// Sixteen bytes at once. A load of the processor and not of the language, in which one load of
+/// several atomics has no meaning.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn sixteen(bytes: &[AtomicU8]) -> core::arch::x86_64::__m128i {
+    assert!(bytes.len() == 16);
+    let found;
+    // SAFETY: reads sixteen bytes that exist, as just checked.
+    unsafe {
+        core::arch::asm!("movdqu {found}, xmmword ptr [{at}]", found = out(xmm_reg) found,
+            at = in(reg) bytes.as_ptr(), options(nostack, readonly, preserves_flags));
+    }
+    found
+}
+
+/// Fetches the line of `place` for writing: the other side has read it since, and a store that has
+/// to wait for it holds up the next locked operation.
+#[inline(always)]
+pub(crate) fn fetch_for_writing<T>(place: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch changes nothing and cannot fault; where it is unknown it does nothing.
+    unsafe {
+        core::arch::asm!("prefetchw byte ptr [{at}]", at = in(reg) place,
+            options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
 }
 
 /// Copies into a ring.

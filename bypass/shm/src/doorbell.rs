@@ -1,13 +1,18 @@
 //! Doorbells: which connections deserve a look, and whether the one who looks is asleep.
 //!
-//! A ring stores 1 into the slot's bell, then (high slots) into its group's byte of the summary:
-//! both idempotent, so a peer can ring in vain but not overflow anything. The two sides of sleep and wake are the
-//! classic pair: the sleeper stores `sleeping`, then looks; the ringer sets bells, then loads
+//! A ring puts 1 into the slot's bell, then (high slots) into its group's byte of the summary:
+//! both idempotent, so a peer can ring in vain but not overflow anything. Bytes, the usual reason,
+//! are announced by a count in place of the 1: whoever looks remembers it and clears nothing, so the
+//! line comes to it once and goes back once. The count has a byte; its turn-over rings the bell too,
+//! hence 256 announcements without a look are not taken for none. So does the first announcement in
+//! another lane, where what was seen may by chance be the new count.
+//!
+//! The two sides of sleep and wake are the classic pair: the sleeper stores `sleeping`, then looks; the ringer sets bells, then loads
 //! `sleeping`. Between them each passes a fence, the ringer a light one where it can, the sleeper
 //! a heavy one ([`crate::barrier`]), so at least one of them sees the other.
 
-use crate::atomic::{any_set, fence, light, AtomicU32, AtomicU64, Ordering};
-use crate::layout::{Lane, BELLS_TOGETHER, BELL_GROUP, DIRECT_GROUPS, SLOTS_MAX};
+use crate::atomic::{fence, fetch_for_writing, light, ringing, AtomicU32, AtomicU64, Ordering};
+use crate::layout::{Lane, BELL_GROUP, DIRECT_GROUPS, SLOTS_MAX};
 
 impl Lane {
     /// Takes a free lane for process `owner`.
@@ -40,17 +45,47 @@ impl Lane {
         self.take_sleeper()
     }
 
-    /// Marks a slot. Plain stores: the bell after what it announces, the summary after the bell, so
-    /// that whoever takes the one (an acquiring swap) sees the other. Nothing here waits for the
-    /// cache line to come back from the owner.
+    /// Marks a slot: the bell after what it announces, the summary after the bell, so that whoever
+    /// takes the one sees the other.
     #[inline]
     pub fn mark(&self, slot: usize) {
         let slot = slot % SLOTS_MAX;
-        self.bells[slot].store(1, Ordering::Release);
-        if slot < DIRECT_GROUPS * BELL_GROUP {
-            return;
+        self.set_bell(slot);
+        self.mark_group(slot);
+    }
+
+    /// A swap and not a store: of two who ring one bell, the second passes on what the first has
+    /// released. Bells are rare; what is frequent are news, plain stores that wait for no line.
+    #[inline]
+    fn set_bell(&self, slot: usize) {
+        self.bells[slot].swap(1, Ordering::AcqRel);
+    }
+
+    /// The same as [`ring`](Self::ring) for bytes that have come. Callers of one slot come one after
+    /// the other.
+    #[inline]
+    pub fn announce(&self, slot: usize, news: News, fenced: bool) -> bool {
+        let slot = slot % SLOTS_MAX;
+        self.news[slot].store(news.count as u8, Ordering::Release);
+        if news.count as u8 == 0 || news.is_elsewhere {
+            self.set_bell(slot);
         }
-        self.summary.0[slot / BELL_GROUP].store(1, Ordering::Release);
+        self.mark_group(slot);
+        light(fenced);
+        self.take_sleeper()
+    }
+
+    /// Before an [`announce`](Self::announce): its line is on its way while the bytes are copied.
+    #[inline]
+    pub fn expect_announcing(&self, slot: usize) {
+        fetch_for_writing(&self.news[slot % SLOTS_MAX]);
+    }
+
+    #[inline]
+    fn mark_group(&self, slot: usize) {
+        if slot >= DIRECT_GROUPS * BELL_GROUP {
+            self.summary.0[slot / BELL_GROUP].store(1, Ordering::Release);
+        }
     }
 
     /// True for exactly one caller after each [`sleep`](Self::sleep).
@@ -72,55 +107,77 @@ impl Lane {
 
     /// Whether any of the first `slots` slots rang.
     #[inline]
-    pub fn is_ringing(&self, slots: usize) -> bool {
-        let groups = Self::groups(slots);
-        let direct = groups.min(DIRECT_GROUPS) * BELL_GROUP;
-        self.bells[..direct]
-            .chunks_exact(BELLS_TOGETHER)
-            .any(any_set)
+    pub fn is_ringing(&self, slots: usize, seen: &Seen) -> bool {
+        let groups = seen.groups(slots);
+        (0..groups.min(DIRECT_GROUPS)).any(|index| self.ringing(index, seen) != 0)
             || self.summary.0[groups.min(DIRECT_GROUPS)..groups]
                 .iter()
                 .any(|group| group.load(Ordering::Relaxed) != 0)
     }
 
     #[inline]
-    fn groups(slots: usize) -> usize {
-        slots.div_ceil(BELL_GROUP).min(SLOTS_MAX / BELL_GROUP)
+    fn ringing(&self, group: usize, seen: &Seen) -> u64 {
+        let slots = group * BELL_GROUP..(group + 1) * BELL_GROUP;
+        let (bells, news) = (&self.bells[slots.clone()], &self.news[slots.clone()]);
+        ringing(bells, news, &seen.0[slots])
     }
 
     /// Calls `visit` with every one of the first `slots` slots that rang since the last time. What
     /// must not be missed, before a sleep, is behind [`heavy`](crate::barrier::heavy).
     #[inline]
-    pub fn drain(&self, slots: usize, mut visit: impl FnMut(usize)) {
-        let groups = Self::groups(slots);
+    pub fn drain(&self, slots: usize, seen: &mut Seen, mut visit: impl FnMut(usize)) {
+        let groups = seen.groups(slots);
         for index in 0..groups.min(DIRECT_GROUPS) {
-            self.drain_group(index, &mut visit);
+            self.drain_group(index, seen, &mut visit);
         }
         for index in DIRECT_GROUPS..groups {
             let group = &self.summary.0[index];
             if group.load(Ordering::Relaxed) != 0 {
                 // The swaps acquire what the last ringer released: its bells, then its bytes.
                 group.swap(0, Ordering::AcqRel);
-                self.drain_group(index, &mut visit);
+                self.drain_group(index, seen, &mut visit);
             }
         }
     }
 
     #[inline]
-    fn drain_group(&self, index: usize, visit: &mut impl FnMut(usize)) {
-        let mut slot = index * BELL_GROUP;
-        let bells = &self.bells[slot..slot + BELL_GROUP];
-        for together in bells.chunks_exact(BELLS_TOGETHER) {
-            if any_set(together) {
-                for (at, bell) in together.iter().enumerate() {
-                    if bell.load(Ordering::Relaxed) != 0 {
-                        bell.swap(0, Ordering::AcqRel);
-                        visit(slot + at);
-                    }
-                }
+    fn drain_group(&self, index: usize, seen: &mut Seen, visit: &mut impl FnMut(usize)) {
+        let mut left = self.ringing(index, seen);
+        while left != 0 {
+            let slot = index * BELL_GROUP + left.trailing_zeros() as usize;
+            left &= left - 1;
+            if self.bells[slot].load(Ordering::Relaxed) != 0 {
+                self.bells[slot].swap(0, Ordering::AcqRel);
             }
-            slot += BELLS_TOGETHER;
+            // Acquire: the bytes are there before their announcement.
+            seen.0[slot] = self.news[slot].load(Ordering::Acquire);
+            visit(slot);
         }
+    }
+}
+
+/// An announcement: see [`Ring::announcement`](crate::ring::Ring::announcement).
+#[derive(Debug, Clone, Copy)]
+pub struct News {
+    /// Its number.
+    pub count: u32,
+    /// The one before was in another lane.
+    pub is_elsewhere: bool,
+}
+
+/// What the owner of a lane has seen of its news; by slot.
+#[derive(Debug)]
+pub struct Seen(Box<[u8]>);
+
+impl Seen {
+    /// For a segment of so many slots, of which nothing was seen.
+    pub fn of(slots: usize) -> Self {
+        Self(vec![0; slots.min(SLOTS_MAX).next_multiple_of(BELL_GROUP)].into())
+    }
+
+    #[inline]
+    fn groups(&self, slots: usize) -> usize {
+        slots.div_ceil(BELL_GROUP).min(self.0.len() / BELL_GROUP)
     }
 }
 
@@ -199,18 +256,59 @@ mod tests {
         unsafe { Box::new(std::mem::zeroed()) }
     }
 
+    fn news_of(count: u32, is_elsewhere: bool) -> News {
+        News {
+            count,
+            is_elsewhere,
+        }
+    }
+
+    fn rung(lane: &Lane, news: &mut Seen) -> Vec<usize> {
+        let mut slots = Vec::new();
+        lane.drain(SLOTS_MAX, news, |slot| slots.push(slot));
+        slots
+    }
+
     #[test]
     fn every_ring_is_seen_once() {
         let lane = lane();
+        let mut news = Seen::of(SLOTS_MAX);
         for slot in [0, 63, 64, 4095, 4096, 16_383] {
             assert!(!lane.ring(slot, false));
             lane.ring(slot, false);
         }
-        let mut seen = Vec::new();
-        lane.drain(SLOTS_MAX, |slot| seen.push(slot));
-        assert_eq!(seen, [0, 63, 64, 4095, 4096, 16_383]);
-        lane.drain(SLOTS_MAX, |slot| panic!("{slot} rang twice"));
-        assert!(!lane.is_ringing(SLOTS_MAX));
+        assert_eq!(rung(&lane, &mut news), [0, 63, 64, 4095, 4096, 16_383]);
+        assert!(rung(&lane, &mut news).is_empty());
+        assert!(!lane.is_ringing(SLOTS_MAX, &news));
+    }
+
+    #[test]
+    fn announcements_are_seen_once_however_many_there_were() {
+        let lane = lane();
+        let mut news = Seen::of(SLOTS_MAX);
+        let mut count = 0;
+        for often in [1, 2, 255, 256, 257, 512] {
+            for slot in [5, 70, 5000] {
+                for number in 1..=often {
+                    assert!(!lane.announce(slot, news_of(count + number, false), false));
+                }
+            }
+            count += often;
+            assert!(lane.is_ringing(SLOTS_MAX, &news), "{often}");
+            assert_eq!(rung(&lane, &mut news), [5, 70, 5000], "{often}");
+            assert!(!lane.is_ringing(SLOTS_MAX, &news), "{often}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_given_another_lane_is_heard_there() {
+        let (first, second) = (lane(), lane());
+        let mut seen = Seen::of(64);
+        second.announce(3, news_of(8, true), false);
+        assert_eq!(rung(&second, &mut seen), [3]);
+        first.announce(3, news_of(7 + 256, true), false);
+        second.announce(3, news_of(8 + 256, true), false);
+        assert_eq!(rung(&second, &mut seen), [3]);
     }
 
     #[test]
@@ -263,12 +361,13 @@ mod tests {
                 }
             });
             let mut last = false;
+            let mut news = Seen::of(SLOTS_MAX);
             while !last {
-                lane.drain(SLOTS_MAX, |slot| last |= slot == SLOTS_MAX - 1);
+                lane.drain(SLOTS_MAX, &mut news, |slot| last |= slot == SLOTS_MAX - 1);
                 let before = woken.load(Ordering::SeqCst);
                 lane.sleep();
                 crate::barrier::heavy();
-                if last || lane.is_ringing(SLOTS_MAX) {
+                if last || lane.is_ringing(SLOTS_MAX, &news) {
                     lane.awake();
                     continue;
                 }

@@ -20,13 +20,11 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 use crate::address::SharedAddress;
 
 /// First word of every segment; the digits are the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x02\0");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x03\0");
 /// Slots of a segment: bounded by the doorbell's two levels.
 pub const SLOTS_MAX: usize = 16_384;
 /// Bells under one byte of the summary: a cache line of them.
 pub const BELL_GROUP: usize = 64;
-/// Bells that are looked at with one load.
-pub const BELLS_TOGETHER: usize = 8;
 /// Groups that are looked at without a summary: ringing there is one store, not two.
 pub const DIRECT_GROUPS: usize = 16;
 /// Waiting places of one side of a segment.
@@ -72,6 +70,8 @@ pub struct Header {
     pub slots_used: AtomicU32,
     /// By side: who waits there wants publishers to fence, see [`crate::barrier`].
     pub fenced: [AtomicU32; 2],
+    /// 1 when the last holder has closed the listener: nobody accepts what is offered from then on.
+    pub closed: AtomicU32,
     /// Processes of each side.
     pub processes: [[AtomicU64; PROCESSES]; 2],
 }
@@ -104,8 +104,11 @@ pub struct Lane {
     pub listening: AtomicU32,
     /// 1 for each group of [`BELL_GROUP`] bells that is worth a look.
     pub summary: Summary,
-    /// 1 for each slot that rang. Bytes, not bits: ringing is a store, never a locked operation.
+    /// 1 for each slot that rang.
     pub bells: [AtomicU8; SLOTS_MAX],
+    /// For each slot the low byte of its writer's [`ProducerLine::news`]. The owner compares it with
+    /// what it has seen and stores nothing here: the lines travel one way only.
+    pub news: [AtomicU8; SLOTS_MAX],
 }
 
 /// The upper level of the doorbell.
@@ -129,6 +132,10 @@ pub struct ProducerLine {
     pub loans_seen: AtomicU64,
     /// Position of the urgent byte plus one, 0 when none was sent.
     pub urgent: AtomicU64,
+    /// How often bytes were announced, in every life of the slot.
+    pub news: AtomicU32,
+    /// The lane where they were announced last, plus one.
+    pub lane_rung: AtomicU32,
 }
 
 /// Written by the side that reads the direction's bytes.

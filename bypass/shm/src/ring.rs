@@ -4,7 +4,8 @@
 //! The peer can write every cursor: `used` is computed from values loaded once and refused when
 //! it exceeds the size, so a copy never leaves the ring whatever the peer does.
 
-use crate::atomic::{copy_in, copy_out, fence, heavy, light, Ordering};
+use crate::atomic::{copy_in, copy_out, fence, fetch_for_writing, heavy, light, Ordering};
+use crate::doorbell::News;
 use crate::layout::{ConsumerLine, Loans, ProducerLine};
 
 #[path = "ring/lending.rs"]
@@ -209,6 +210,40 @@ impl<'a> Ring<'a> {
                 // SAFETY: a prefetch changes nothing and cannot fault.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(place) };
             }
+        }
+    }
+
+    /// Fetches what an answer will be written to, for a reader that is about to give one: lines that
+    /// the other side has read since.
+    #[inline]
+    pub fn expect_push(&self) {
+        let at = self.producer.tail.load(Ordering::Relaxed) as usize;
+        fetch_for_writing(self.producer);
+        for line in 0..3 {
+            let place = (at + line * 64) & (self.size - 1);
+            fetch_for_writing(self.bytes.wrapping_add(place));
+        }
+    }
+
+    /// The number of the next announcement, for the writer that has just published bytes.
+    #[inline]
+    pub fn count_news(&self) -> u32 {
+        let count = self.producer.news.load(Ordering::Relaxed).wrapping_add(1);
+        self.producer.news.store(count, Ordering::Relaxed);
+        count
+    }
+
+    /// Announcement `count` as `lane` is to have it.
+    #[inline]
+    pub fn announcement(&self, count: u32, lane: usize) -> News {
+        let lane = lane as u32 + 1;
+        let is_elsewhere = self.producer.lane_rung.load(Ordering::Relaxed) != lane;
+        if is_elsewhere {
+            self.producer.lane_rung.store(lane, Ordering::Relaxed);
+        }
+        News {
+            count,
+            is_elsewhere,
         }
     }
 

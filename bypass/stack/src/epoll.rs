@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use bypass_shm::barrier;
 use bypass_shm::clock::now_ns;
+use bypass_shm::doorbell::Seen;
 use bypass_shm::layout::{Lane, CLOSED, FIN, RST};
 use bypass_shm::stats::Counter;
 use bypass_shm::sys as kernel;
@@ -74,6 +75,8 @@ struct Member {
 struct Place {
     peer: Arc<Peer>,
     lane: usize,
+    /// What was seen of the lane's news.
+    seen: Seen,
     members: usize,
     is_listening: bool,
 }

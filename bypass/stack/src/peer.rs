@@ -179,6 +179,17 @@ impl Peer {
         ring_side(&self.segment, slot, 1 - self.side, what);
     }
 
+    /// Before bytes are written: what will be needed to tell the other side.
+    #[inline]
+    pub fn expect_ringing(&self, slot: usize) {
+        let word = &self.segment.slot(slot).meta.lane[1 - self.side];
+        if let Some(lane) = (word.load(Ordering::Relaxed) as usize).checked_sub(1) {
+            self.segment
+                .lane(1 - self.side, lane)
+                .expect_announcing(slot);
+        }
+    }
+
     /// Tells our own waiting places, after an end that the other side could not write itself.
     pub fn ring_ourselves(&self, slot: usize) {
         ring_side(&self.segment, slot, self.side, Bell::Bytes);
@@ -300,6 +311,8 @@ fn forget_holder(place: &Slot, side: usize, bit: u32) {
 /// What is to be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bell {
+    /// Bytes, for so many times; by the thread that holds the writer's lock.
+    News(u32),
     /// Bytes or an end.
     Bytes,
     /// Space.
@@ -311,13 +324,21 @@ fn ring_side(segment: &Segment, slot: usize, side: usize, what: Bell) {
     let meta = &segment.slot(slot).meta;
     ring_lane(&meta.lane[side], |index| {
         let lane = segment.lane(side, index);
-        if lane.ring(slot, segment.is_fenced(side)) {
+        let fenced = segment.is_fenced(side);
+        let is_asleep = match what {
+            Bell::News(count) => {
+                let news = segment.ring(slot, 1 - side).announcement(count, index);
+                lane.announce(slot, news, fenced)
+            }
+            Bell::Bytes | Bell::Room => lane.ring(slot, fenced),
+        };
+        if is_asleep {
             let waker = lane.waker.load(Ordering::SeqCst);
             process::wake(lane.owner.load(Ordering::SeqCst), waker);
         }
     });
     let place = match what {
-        Bell::Bytes => &meta.sleeper_read[side],
+        Bell::News(_) | Bell::Bytes => &meta.sleeper_read[side],
         Bell::Room => &meta.sleeper_write[side],
     };
     if let Some(sleeper) = Sleeper::take(place) {

@@ -86,6 +86,8 @@ pub struct Socket {
     pub urgent_taken: AtomicU64,
     /// Sets that watch it besides.
     pub other_watches: AtomicU32,
+    /// 1: was written to since the last read.
+    pub has_answered: AtomicU32,
     /// The segment.
     pub peer: PeerPlace,
     /// Our address.
@@ -110,6 +112,7 @@ impl Socket {
             watch: AtomicU64::new(0),
             urgent_taken: AtomicU64::new(0),
             other_watches: AtomicU32::new(0),
+            has_answered: AtomicU32::new(0),
             peer: PeerPlace::new(),
             local: SharedAddress::new(),
             remote: SharedAddress::new(),

@@ -209,6 +209,7 @@ impl Stream {
             Ok(count) => {
                 if flags & libc::MSG_PEEK == 0 {
                     self.has_read(count);
+                    self.expect_answer();
                 }
                 Attempt::Done(count)
             }
@@ -287,7 +288,8 @@ impl Stream {
             let sum = row.bytes_out.load(Ordering::Relaxed) + count as u64;
             row.bytes_out.store(sum, Ordering::Relaxed);
         }
-        self.peer.ring(self.slot, Bell::Bytes);
+        let news = self.outbound().count_news();
+        self.peer.ring(self.slot, Bell::News(news));
     }
 
     /// Why nothing can be written, if so. Done(()) means: the bytes vanish, as on the way to a
@@ -311,7 +313,19 @@ impl Stream {
         Ok(None)
     }
 
+    /// Where reads and writes alternate: the next answer's lines are on their way while the program
+    /// thinks about it. Whoever only reads leaves them to the other side.
+    #[inline]
+    fn expect_answer(&self) {
+        if self.socket.has_answered.load(Ordering::Relaxed) != 0 {
+            self.socket.has_answered.store(0, Ordering::Relaxed);
+            self.outbound().expect_push();
+        }
+    }
+
     fn attempt_write(&self, from: &mut Pieces, flags: i32) -> Attempt {
+        self.peer.expect_ringing(self.slot);
+        self.socket.has_answered.store(1, Ordering::Relaxed);
         let _guard = match self.lock(For::Room) {
             Ok(guard) => guard,
             Err(error) => return Attempt::Failed(error),

@@ -2,7 +2,7 @@
 //! scripts.
 
 use bypass_shm::accept_queue;
-use bypass_shm::doorbell::{ring_lane, Sleeper};
+use bypass_shm::doorbell::{ring_lane, Seen, Sleeper};
 use bypass_shm::layout::{rings_at, LANES_AT, QUEUE_AT, SLOTS_AT};
 use bypass_shm::link::{self, Message, Owned};
 use bypass_shm::memory::Mapping;
@@ -103,12 +103,20 @@ pub fn act(segment: &Segment, what: u8, slot: usize, size: usize) {
 fn act_on_lanes(segment: &Segment, slot: usize) {
     let mut seen = 0;
     let slots = segment.slots_used();
-    segment.lane(0, 0).drain(slots, |_| seen += 1);
-    assert!(seen <= bypass_shm::layout::SLOTS_MAX);
+    let mut news = Seen::of(segment.slots());
+    segment.lane(0, 0).drain(slots, &mut news, |_| seen += 1);
+    assert!(
+        seen <= segment
+            .slots()
+            .next_multiple_of(bypass_shm::layout::BELL_GROUP)
+    );
     ring_lane(&segment.slot(slot).meta.lane[1], |index| {
         let _ = segment.lane(1, index).ring(slot, false);
+        let own = segment.ring(slot, 0);
+        let next = own.announcement(own.count_news(), index);
+        let _ = segment.lane(1, index).announce(slot, next, false);
     });
-    let _ = segment.lane(0, 0).is_ringing(slots);
+    let _ = segment.lane(0, 0).is_ringing(slots, &news);
     let _ = Sleeper::take(&segment.slot(slot).meta.sleeper_read[1])
         .map(|sleeper| segment.process(1, sleeper.process as usize));
 }

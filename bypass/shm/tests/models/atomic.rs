@@ -12,9 +12,17 @@ use loom::cell::UnsafeCell;
 pub use loom::sync::atomic::{fence, Ordering};
 
 /// See `src/atomic.rs`.
-pub fn any_set(bells: &[AtomicU8]) -> bool {
-    bells.iter().any(|bell| bell.load(Ordering::Relaxed) != 0)
+pub fn ringing(bells: &[AtomicU8], news: &[AtomicU8], seen: &[u8]) -> u64 {
+    let is_ringing = |at: &usize| {
+        bells[*at].load(Ordering::Relaxed) != 0 || news[*at].load(Ordering::Relaxed) != seen[*at]
+    };
+    (0..bells.len())
+        .filter(is_ringing)
+        .fold(0, |mask, at| mask | 1 << at)
 }
+
+/// See `src/atomic.rs`: orders nothing.
+pub fn fetch_for_writing<T>(_place: *const T) {}
 
 /// Loom knows no fence that one thread makes another pass; both sides pass one here, which is what
 /// the pair of `src/barrier.rs` amounts to wherever the sleeper's comes between.

@@ -8,8 +8,6 @@ pub const SLOTS_MAX: usize = 4;
 pub const BELL_GROUP: usize = 2;
 /// The other group has a summary.
 pub const DIRECT_GROUPS: usize = 1;
-/// As loom has no such load, a group's.
-pub const BELLS_TOGETHER: usize = 2;
 /// As in the real one.
 pub const QUEUED: u32 = 1 << 31;
 
@@ -20,6 +18,7 @@ pub struct Lane {
     pub listening: AtomicU32,
     pub summary: Summary,
     pub bells: [AtomicU8; SLOTS_MAX],
+    pub news: [AtomicU8; SLOTS_MAX],
 }
 
 pub struct Summary(pub [AtomicU8; SLOTS_MAX / BELL_GROUP]);
@@ -33,6 +32,7 @@ impl Lane {
             listening: AtomicU32::new(0),
             summary: Summary(core::array::from_fn(|_| AtomicU8::new(0))),
             bells: core::array::from_fn(|_| AtomicU8::new(0)),
+            news: core::array::from_fn(|_| AtomicU8::new(0)),
         }
     }
 }
@@ -45,6 +45,8 @@ pub struct ProducerLine {
     pub loans: AtomicU64,
     pub loans_seen: AtomicU64,
     pub urgent: AtomicU64,
+    pub news: AtomicU32,
+    pub lane_rung: AtomicU32,
 }
 
 impl ProducerLine {
@@ -57,6 +59,8 @@ impl ProducerLine {
             loans: AtomicU64::new(0),
             loans_seen: AtomicU64::new(0),
             urgent: AtomicU64::new(0),
+            news: AtomicU32::new(0),
+            lane_rung: AtomicU32::new(0),
         }
     }
 }

@@ -8,16 +8,25 @@ use std::sync::Arc;
 use loom::thread;
 
 use crate::atomic::{fence, heavy, AtomicU32, AtomicU64, Ordering};
-use crate::doorbell::{ring_lane, Sleeper};
-use crate::layout::{Lane, SLOTS_MAX};
+use crate::doorbell::{ring_lane, News, Seen, Sleeper};
+use crate::layout::{ConsumerLine, Lane, Loans, ProducerLine, BELL_GROUP, SLOTS_MAX};
+use crate::ring::Ring;
 use crate::Model;
 
 pub const MODELS: &[Model] = &[
     ("a_ring_is_seen_or_wakes", set_sleeps),
+    ("news_are_seen_or_wake", hears_news),
+    (
+        "news_behind_a_summary_are_seen_or_wake",
+        hears_news_of_a_group,
+    ),
+    ("news_of_two_kinds_are_both_seen", hears_news_and_bell),
     ("two_rings_of_one_word_are_both_seen", two_ring),
     ("of_two_ringers_one_wakes", one_wakes),
     ("a_member_that_just_joined_is_heard", joins),
     ("a_member_that_moves_to_another_set_is_heard", moves),
+    ("a_member_that_comes_back_is_heard", returns),
+    ("a_member_whose_number_was_seen_is_heard", returns_by_chance),
     ("a_blocked_reader_sees_or_is_woken", reader_sleeps),
     (
         "a_blocked_reader_sees_the_end_or_is_woken",
@@ -31,7 +40,9 @@ pub const MODELS: &[Model] = &[
 struct World {
     lanes: [Lane; 2],
     lane_of: AtomicU32,
-    tail: AtomicU64,
+    /// The connection of slot 0.
+    line: ProducerLine,
+    unused: (ConsumerLine, Loans),
     ends: AtomicU32,
     sleeper: AtomicU64,
     wakes: AtomicU32,
@@ -42,17 +53,23 @@ impl World {
         Arc::new(Self {
             lanes: [Lane::new(), Lane::new()],
             lane_of: AtomicU32::new(lane_of),
-            tail: AtomicU64::new(0),
+            line: ProducerLine::new(),
+            unused: (ConsumerLine::new(), Loans::new()),
             ends: AtomicU32::new(0),
             sleeper: AtomicU64::new(0),
             wakes: AtomicU32::new(0),
         })
     }
 
-    /// `ring_side` of the stack.
-    fn tell(&self, slot: usize) {
+    /// `ring_side` of the stack: for an end, or (with its number) for bytes.
+    fn tell_of(&self, slot: usize, news: Option<u32>) {
         ring_lane(&self.lane_of, |index| {
-            if self.lanes[index].ring(slot, false) {
+            let lane = &self.lanes[index];
+            let is_asleep = match news {
+                Some(count) => lane.announce(slot, self.ring().announcement(count, index), false),
+                None => lane.ring(slot, false),
+            };
+            if is_asleep {
                 self.wakes.fetch_or(1 << index, Ordering::Relaxed);
             }
         });
@@ -61,21 +78,42 @@ impl World {
         }
     }
 
+    fn tell(&self, slot: usize) {
+        self.tell_of(slot, None);
+    }
+
+    /// `publish` of a stream.
     fn publish(&self) {
-        self.tail.store(1, Ordering::Release);
-        self.tell(0);
+        self.publish_in(0);
+    }
+
+    fn publish_in(&self, slot: usize) {
+        self.line.tail.store(1, Ordering::Release);
+        self.tell_of(slot, Some(self.ring().count_news()));
+    }
+
+    fn ring(&self) -> Ring<'_> {
+        let (consumer, loans) = &self.unused;
+        // SAFETY: no byte of the ring is ever touched.
+        unsafe { Ring::new(&self.line, consumer, loans, core::ptr::null_mut(), 4) }
+    }
+
+    /// `settle` of the stack: the connection of slot 0 has its bells in `lane` from now on.
+    fn settle(&self, lane: u32) {
+        self.lane_of.store(lane + 1, Ordering::SeqCst);
+        heavy();
     }
 
     fn has_bytes(&self) -> bool {
-        self.tail.load(Ordering::Acquire) != 0
+        self.line.tail.load(Ordering::Acquire) != 0
     }
 
     /// `sleep` of a set with one member: true when it found something and does not sleep.
-    fn lie_down(&self, lane: usize) -> bool {
+    fn lie_down(&self, lane: usize, seen: &mut Seen) -> bool {
         self.lanes[lane].sleep();
         heavy();
         let mut is_queued = false;
-        self.lanes[lane].drain(SLOTS_MAX, |_| is_queued = true);
+        self.lanes[lane].drain(SLOTS_MAX, seen, |_| is_queued = true);
         is_queued && self.has_bytes()
     }
 
@@ -87,10 +125,66 @@ impl World {
 fn set_sleeps() {
     let world = World::new(1);
     let other = world.clone();
-    let thread = thread::spawn(move || other.publish());
-    let found = world.lie_down(0);
+    let thread = thread::spawn(move || {
+        other.line.tail.store(1, Ordering::Release);
+        other.tell(0);
+    });
+    let found = world.lie_down(0, &mut Seen::of(SLOTS_MAX));
     thread.join().expect("no panic");
     assert!(found || world.is_woken(0), "asleep, and nobody rings");
+}
+
+fn hears_news() {
+    hear_news_in(0);
+}
+
+fn hears_news_of_a_group() {
+    hear_news_in(SLOTS_MAX - 1);
+}
+
+/// A look that finds nothing, then the one before the sleep.
+fn hear_news_in(slot: usize) {
+    let world = World::new(1);
+    let other = world.clone();
+    let thread = thread::spawn(move || other.publish_in(slot));
+    let mut seen = Seen::of(SLOTS_MAX);
+    let mut found = false;
+    world.lanes[0].drain(SLOTS_MAX, &mut seen, |_| found = world.has_bytes());
+    let found = found || world.lie_down(0, &mut seen);
+    thread.join().expect("no panic");
+    assert!(found || world.is_woken(0), "asleep, and nobody rings");
+}
+
+/// Bytes, and at the same time an end that another process writes.
+fn hears_news_and_bell() {
+    let world = World::new(1);
+    let (writer, ender) = (world.clone(), world.clone());
+    let first = News {
+        count: 1,
+        is_elsewhere: true,
+    };
+    let threads = [
+        thread::spawn(move || {
+            writer.line.tail.store(1, Ordering::Release);
+            writer.lanes[0].announce(0, first, false);
+        }),
+        thread::spawn(move || {
+            ender.ends.fetch_or(1, Ordering::SeqCst);
+            ender.lanes[0].mark(0);
+        }),
+    ];
+    let mut seen = Seen::of(SLOTS_MAX);
+    let (mut bytes, mut end) = (false, false);
+    let mut look = |_| {
+        bytes |= world.has_bytes();
+        end |= world.ends.load(Ordering::Acquire) != 0;
+    };
+    world.lanes[0].drain(BELL_GROUP, &mut seen, &mut look);
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    world.lanes[0].drain(BELL_GROUP, &mut seen, &mut look);
+    assert!(bytes && end, "rang in vain");
 }
 
 fn two_ring() {
@@ -104,12 +198,12 @@ fn two_ring() {
             })
         })
         .collect();
-    let mut seen = Vec::new();
-    world.lanes[0].drain(SLOTS_MAX, |slot| seen.push(slot));
+    let (mut seen, mut news) = (Vec::new(), Seen::of(SLOTS_MAX));
+    world.lanes[0].drain(SLOTS_MAX, &mut news, |slot| seen.push(slot));
     for thread in threads {
         thread.join().expect("no panic");
     }
-    world.lanes[0].drain(SLOTS_MAX, |slot| seen.push(slot));
+    world.lanes[0].drain(SLOTS_MAX, &mut news, |slot| seen.push(slot));
     seen.sort_unstable();
     assert_eq!(seen, [1, 2]);
 }
@@ -139,12 +233,10 @@ fn joins() {
     let world = World::new(0);
     let other = world.clone();
     let thread = thread::spawn(move || other.publish());
-    world.lane_of.store(1, Ordering::SeqCst);
-    heavy();
-    world.lanes[0].sleep();
-    heavy();
-    world.lanes[0].drain(SLOTS_MAX, |_| ());
-    let found = world.has_bytes();
+    world.settle(0);
+    // The new member is looked at in any case.
+    let is_heard = world.has_bytes();
+    let found = world.lie_down(0, &mut Seen::of(SLOTS_MAX)) || is_heard;
     thread.join().expect("no panic");
     assert!(found || world.is_woken(0), "asleep, and nobody rings");
 }
@@ -155,14 +247,46 @@ fn moves() {
     let other = world.clone();
     let thread = thread::spawn(move || other.publish());
     world.lane_of.store(0, Ordering::SeqCst);
-    world.lane_of.store(2, Ordering::SeqCst);
-    heavy();
-    world.lanes[1].sleep();
-    heavy();
-    world.lanes[1].drain(SLOTS_MAX, |_| ());
-    let found = world.has_bytes();
+    world.settle(1);
+    let is_heard = world.has_bytes();
+    let found = world.lie_down(1, &mut Seen::of(SLOTS_MAX)) || is_heard;
     thread.join().expect("no panic");
     assert!(found || world.is_woken(1), "asleep, and nobody rings");
+}
+
+/// Taken out of a set and put in again: a ringer may still have the lane of before.
+fn returns() {
+    let world = World::new(1);
+    world.line.lane_rung.store(1, Ordering::Relaxed);
+    let other = world.clone();
+    let thread = thread::spawn(move || other.publish());
+    world.lane_of.store(0, Ordering::SeqCst);
+    world.settle(0);
+    let is_heard = world.has_bytes();
+    let found = world.lie_down(0, &mut Seen::of(SLOTS_MAX)) || is_heard;
+    thread.join().expect("no panic");
+    assert!(found || world.is_woken(0), "asleep, and nobody rings");
+}
+
+/// The same where the lane has by chance seen the number that comes next.
+fn returns_by_chance() {
+    let world = World::new(2);
+    let mut seen = Seen::of(SLOTS_MAX);
+    world.line.news.store(256, Ordering::Relaxed);
+    world.line.lane_rung.store(2, Ordering::Relaxed);
+    let next = News {
+        count: 257,
+        is_elsewhere: false,
+    };
+    world.lanes[0].announce(0, next, false);
+    world.lanes[0].drain(SLOTS_MAX, &mut seen, |_| ());
+    let other = world.clone();
+    let thread = thread::spawn(move || other.publish());
+    world.settle(0);
+    let is_heard = world.has_bytes();
+    let found = world.lie_down(0, &mut seen) || is_heard;
+    thread.join().expect("no panic");
+    assert!(found || world.is_woken(0), "asleep, and nobody rings");
 }
 
 const ME: Sleeper = Sleeper {
@@ -218,7 +342,7 @@ fn listener_sleeps() {
     let world = World::new(0);
     let other = world.clone();
     let thread = thread::spawn(move || {
-        other.tail.store(1, Ordering::SeqCst);
+        other.line.tail.store(1, Ordering::SeqCst);
         // `ring_listeners` has a fence of its own.
         fence(Ordering::SeqCst);
         let lane = &other.lanes[0];
@@ -227,7 +351,7 @@ fn listener_sleeps() {
     world.lanes[0].listening.store(1, Ordering::SeqCst);
     world.lanes[0].sleep();
     heavy();
-    let found = world.tail.load(Ordering::SeqCst) != 0;
+    let found = world.line.tail.load(Ordering::SeqCst) != 0;
     let is_woken = thread.join().expect("no panic");
     assert!(found || is_woken, "asleep, and nobody rings");
 }

@@ -7,12 +7,15 @@ impl Inner {
     pub(super) fn drain(&mut self, number: usize) {
         let own = number as u64 + 1;
         for at in 0..self.places.len() {
-            let place = &self.places[at];
+            let Place {
+                peer, lane, seen, ..
+            } = &mut self.places[at];
             let (members, ready) = (&mut self.members, &mut self.ready);
-            let segment = &place.peer.segment;
-            place.lane().drain(segment.slots_used(), |slot| {
-                segment.ring(slot, 1 - place.peer.side).prefetch();
-                let Some(socket) = place.peer.socket(slot) else {
+            let segment = &peer.segment;
+            let lane = segment.lane(peer.side, *lane);
+            lane.drain(segment.slots_used(), seen, |slot| {
+                segment.ring(slot, 1 - peer.side).prefetch();
+                let Some(socket) = peer.socket(slot) else {
                     return;
                 };
                 let word = sockets::get(socket).watch.load(Ordering::Acquire);

@@ -82,8 +82,9 @@ impl Inner {
             self.scan(index);
             return;
         };
-        self.places[place].members += 1;
-        let lane = self.places[place].lane as u32 + 1;
+        let place = &mut self.places[place];
+        place.members += 1;
+        let lane = place.lane as u32 + 1;
         let meta = &stream.peer.segment.slot(stream.slot).meta;
         let has_moved = sockets::get(socket).has(sockets::HAD_LANE);
         sockets::get(socket).set(sockets::HAD_LANE, true);
@@ -104,9 +105,11 @@ impl Inner {
         let lane = peer
             .segment
             .claim_lane(peer.side, process::number(), waker)?;
+        let seen = Seen::of(peer.segment.slots());
         self.places.push(Place {
             peer,
             lane,
+            seen,
             members: 0,
             is_listening: false,
         });
@@ -173,7 +176,8 @@ impl Inner {
 
     pub(super) fn is_ringing(&self) -> bool {
         self.places.iter().any(|place| {
-            place.lane().is_ringing(place.peer.segment.slots_used())
+            let slots = place.peer.segment.slots_used();
+            place.lane().is_ringing(slots, &place.seen)
                 || (place.is_listening && place.peer.segment.queue().waiting() > 0)
         })
     }

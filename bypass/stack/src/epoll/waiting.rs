@@ -44,15 +44,15 @@ pub fn wait(
     let before = wait::signals();
     let mut deadline = None;
     loop {
-        // A plain set sleeps at once: the kernel's part is all there is, and it wakes us.
-        if !is_plain(set) {
-            let found = look(set, entry.index(), epoll, out, false);
-            if found > 0 {
-                return done(found);
+        match begin(set, entry.index(), epoll, out, before) {
+            Begun::Found(found) => return done(found),
+            Begun::Spinning => {
+                let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
+                if let Some(found) = spin(set, entry.index(), epoll, out, deadline, before) {
+                    return done(found);
+                }
             }
-            if let Some(found) = spin(set, entry.index(), epoll, out, &mut deadline, timeout) {
-                return done(found);
-            }
+            Begun::Sleepy => {}
         }
         let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
         if wait::signals() != before {
@@ -66,15 +66,45 @@ pub fn wait(
     }
 }
 
-/// Whether no peer has a way to ring in this set, and no member waits to be looked at.
-fn is_plain(set: &Set) -> bool {
+/// What the first looks at a set have brought.
+enum Begun {
+    Found(usize),
+    /// Nothing yet: it is worth spinning on.
+    Spinning,
+    Sleepy,
+}
+
+/// The first looks, for which the set is locked once and no clock is read: most waits end here.
+fn begin(
+    set: &Set,
+    number: usize,
+    epoll: i32,
+    out: &mut [libc::epoll_event],
+    signals: u32,
+) -> Begun {
+    // A plain set sleeps at once: the kernel's part is all there is, and it wakes us.
     if set.members.load(Ordering::SeqCst) == 0 {
-        return true;
+        return Begun::Sleepy;
     }
-    set.lock().as_ref().is_some_and(|inner| {
-        let has_bells = !inner.places.is_empty() || inner.misses_a_place;
-        !has_bells && inner.scanned.is_empty() && inner.ready.is_empty()
-    })
+    let mut guard = set.lock();
+    let Some(inner) = guard.as_mut().filter(|inner| !inner.is_plain()) else {
+        return Begun::Sleepy;
+    };
+    let found = inner.look(set, number, epoll, out, false);
+    if found > 0 {
+        return Begun::Found(found);
+    }
+    if !inner.is_worth_spinning() {
+        return Begun::Sleepy;
+    }
+    process::count(Counter::Spins, 1);
+    match inner.look_often(set, number, epoll, out, signals) {
+        Some(found) => {
+            inner.fruitless_spins = 0;
+            Begun::Found(found)
+        }
+        None => Begun::Spinning,
+    }
 }
 
 fn done(found: usize) -> Outcome {
@@ -180,44 +210,31 @@ fn once(set: &Set, number: usize, epoll: i32, out: &mut [libc::epoll_event]) -> 
     Ok(found)
 }
 
+/// Spins as long as the options say.
 fn spin(
     set: &Set,
     number: usize,
     epoll: i32,
     out: &mut [libc::epoll_event],
-    deadline: &mut Option<Deadline>,
-    timeout: Option<Duration>,
+    deadline: Deadline,
+    signals: u32,
 ) -> Option<usize> {
     let settings = process::settings();
     let spin_ns = settings.spin_usec * 1000;
-    let is_idle = set.members.load(Ordering::Relaxed) == 0;
-    if !settings.epoll_spin || spin_ns == 0 || is_idle {
-        return None;
-    }
-    if spin_ns < SHORT_SPIN_NS && !is_worth_spinning(set) {
-        return None;
-    }
-    process::count(Counter::Spins, 1);
-    let before = wait::signals();
-    // Most waits end within the first looks: no clock is read for those.
-    let mut result = look_often(set, number, epoll, out, before);
-    if result.is_none() {
-        let start = now_ns();
-        let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
-        loop {
-            result = look_often(set, number, epoll, out, before);
-            let now = now_ns();
-            let is_over = now - start >= spin_ns || deadline.is_over(now);
-            if result.is_some() || is_over || wait::signals() != before {
-                break;
-            }
-            if settings.sleep_spin_usec > 0 {
-                let pause = Duration::from_micros(settings.sleep_spin_usec);
-                let _ = kernel::poll(&mut [], wait::shorter(deadline.left(), Some(pause)), None);
-            }
+    let start = now_ns();
+    let result = loop {
+        let result = look_often(set, number, epoll, out, signals);
+        let now = now_ns();
+        let is_over = now - start >= spin_ns || deadline.is_over(now);
+        if result.is_some() || is_over || wait::signals() != signals {
+            break result;
         }
-        process::count(Counter::SpinNs, now_ns() - start);
-    }
+        if settings.sleep_spin_usec > 0 {
+            let pause = Duration::from_micros(settings.sleep_spin_usec);
+            let _ = kernel::poll(&mut [], wait::shorter(deadline.left(), Some(pause)), None);
+        }
+    };
+    process::count(Counter::SpinNs, now_ns() - start);
     if let Some(inner) = set.lock().as_mut() {
         inner.fruitless_spins = if result.is_some() {
             0
@@ -236,39 +253,57 @@ fn look_often(
     out: &mut [libc::epoll_event],
     signals: u32,
 ) -> Option<usize> {
-    let mut guard = set.lock();
-    let inner = guard.as_mut()?;
-    for _ in 0..LOOKS {
-        if inner.is_worth_a_look(set) {
-            let found = inner.look(set, number, epoll, out, false);
-            if found > 0 {
-                return Some(found);
-            }
-        }
-        if set.callers.load(Ordering::Relaxed) > 0 || wait::signals() != signals {
-            break;
-        }
-        core::hint::spin_loop();
-    }
-    drop(guard);
     while set.callers.load(Ordering::Relaxed) > 0 && wait::signals() == signals {
         core::hint::spin_loop();
     }
-    None
+    let mut guard = set.lock();
+    guard.as_mut()?.look_often(set, number, epoll, out, signals)
 }
 
-/// Short spins are for peers that run on another core; where they never pay, they only take time
-/// from the peer.
-fn is_worth_spinning(set: &Set) -> bool {
-    let mut guard = set.lock();
-    let Some(inner) = guard.as_mut() else {
-        return false;
-    };
-    if inner.fruitless_spins < FRUITLESS_MAX {
-        return true;
+impl Inner {
+    /// Whether no peer has a way to ring in this set, and no member waits to be looked at.
+    fn is_plain(&self) -> bool {
+        let has_bells = !self.places.is_empty() || self.misses_a_place;
+        !has_bells && self.scanned.is_empty() && self.ready.is_empty()
     }
-    inner.fruitless_spins = inner.fruitless_spins.saturating_add(1);
-    inner.fruitless_spins.is_multiple_of(FRUITLESS_RETRY)
+
+    fn look_often(
+        &mut self,
+        set: &Set,
+        number: usize,
+        epoll: i32,
+        out: &mut [libc::epoll_event],
+        signals: u32,
+    ) -> Option<usize> {
+        for _ in 0..LOOKS {
+            if self.is_worth_a_look(set) {
+                let found = self.look(set, number, epoll, out, false);
+                if found > 0 {
+                    return Some(found);
+                }
+            }
+            if set.callers.load(Ordering::Relaxed) > 0 || wait::signals() != signals {
+                return None;
+            }
+            core::hint::spin_loop();
+        }
+        None
+    }
+
+    /// Short spins are for peers that run on another core; where they never pay, they only take time
+    /// from the peer.
+    fn is_worth_spinning(&mut self) -> bool {
+        let settings = process::settings();
+        let spin_ns = settings.spin_usec * 1000;
+        if !settings.epoll_spin || spin_ns == 0 {
+            return false;
+        }
+        if spin_ns >= SHORT_SPIN_NS || self.fruitless_spins < FRUITLESS_MAX {
+            return true;
+        }
+        self.fruitless_spins = self.fruitless_spins.saturating_add(1);
+        self.fruitless_spins.is_multiple_of(FRUITLESS_RETRY)
+    }
 }
 
 fn sleep(
@@ -293,8 +328,8 @@ fn sleep(
             set.wake_up(inner);
             return Ok(found);
         }
-        let is_blind =
-            set.is_orphan.load(Ordering::Relaxed) && set.has_listeners.load(Ordering::Relaxed);
+        let is_deaf = set.is_orphan.load(Ordering::Relaxed) || inner.waker.is_none();
+        let is_blind = is_deaf && set.has_listeners.load(Ordering::Relaxed);
         (!inner.scanned.is_empty() || is_blind).then_some(SCAN)
     };
     process::count(Counter::Sleeps, 1);
