@@ -43,7 +43,8 @@ const KEPT: u32 =
 
 /// What was prepared for a new image; taken back when exec fails.
 pub struct Prepared {
-    file: Owned,
+    /// None when only unconnected sockets survive: the kernel alone hands those on.
+    file: Option<Owned>,
     kept_open: Vec<Owned>,
     bits: Vec<(Arc<Peer>, usize)>,
     uncovered: Vec<i32>,
@@ -51,8 +52,16 @@ pub struct Prepared {
 
 impl Prepared {
     /// The memory file's number.
-    pub fn file(&self) -> i32 {
-        self.file.0
+    pub fn file(&self) -> Option<i32> {
+        self.file.as_ref().map(|file| file.0)
+    }
+
+    /// Shadows are close-on-exec; those that the new image gets are not from here on.
+    fn uncover(&self) {
+        let inherited = self.kept_open.iter().chain(&self.file).map(|owned| owned.0);
+        for fd in inherited.chain(self.uncovered.iter().copied()) {
+            let _ = kernel::fcntl(fd, libc::F_SETFD, 0);
+        }
     }
 }
 
@@ -82,25 +91,30 @@ pub fn prepare() -> Option<Prepared> {
             _ => {}
         }
     }
-    if connected.is_empty() {
+    if connected.is_empty() && uncovered.is_empty() {
         return None;
     }
-    pack(&connected, uncovered).ok()
+    let mut prepared = Prepared {
+        file: None,
+        kept_open: Vec::new(),
+        bits: Vec::new(),
+        uncovered,
+    };
+    if !connected.is_empty() {
+        pack(&connected, &mut prepared).ok()?;
+    }
+    prepared.uncover();
+    Some(prepared)
 }
 
-fn pack(connected: &[(i32, Entry)], uncovered: Vec<i32>) -> Result<Prepared, i32> {
+fn pack(connected: &[(i32, Entry)], prepared: &mut Prepared) -> Result<(), i32> {
     let number = kernel::random() | 1;
     let door = link::open_door(&Name::of_process(number))?;
     let mut words = vec![MAGIC, number, door.0 as u64];
     let file = Owned(kernel::move_high(kernel::memfd_create(
         c"wirespeed-passed",
     )?)?);
-    let mut prepared = Prepared {
-        file,
-        kept_open: vec![door],
-        bits: Vec::new(),
-        uncovered,
-    };
+    prepared.kept_open.push(door);
     let mut objects = HashSet::new();
     let mut places: HashMap<(u64, usize), Option<(usize, i32)>> = HashMap::new();
     for (fd, entry) in connected {
@@ -143,15 +157,9 @@ fn pack(connected: &[(i32, Entry)], uncovered: Vec<i32>) -> Result<Prepared, i32
         prepared.uncovered.push(*fd);
     }
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    kernel::write(prepared.file.0, &bytes)?;
-    let inherited = prepared.kept_open.iter().map(|owned| owned.0);
-    for fd in inherited
-        .chain([prepared.file.0])
-        .chain(prepared.uncovered.iter().copied())
-    {
-        let _ = kernel::fcntl(fd, libc::F_SETFD, 0);
-    }
-    Ok(prepared)
+    kernel::write(file.0, &bytes)?;
+    prepared.file = Some(file);
+    Ok(())
 }
 
 /// A place for the new image among the end's processes, told to the other side; with a duplicate of

@@ -76,6 +76,10 @@ pub fn apply(fd: i32, socket: &Socket) {
         0
     };
     let _ = kernel::fcntl(fd, libc::F_SETFL, (libc::O_RDWR | nonblock) as usize);
+    if socket.has(sockets::DUPLICATED) {
+        // Each duplicate has its own bit, which is right in the kernel already.
+        return;
+    }
     let cloexec = if socket.has(sockets::CLOEXEC) {
         libc::FD_CLOEXEC
     } else {
@@ -365,7 +369,7 @@ pub fn ioctl(fd: i32, request: u64, value: i32) -> Result<i32, Outcome> {
         }
         libc::FIOCLEX | libc::FIONCLEX => {
             socket.set(sockets::CLOEXEC, request == libc::FIOCLEX);
-            if kind == Kind::Listener {
+            if kind == Kind::Listener || socket.has(sockets::DUPLICATED) {
                 Err(Outcome::Kernel)
             } else {
                 Ok(0)

@@ -84,7 +84,8 @@ unsafe fn with_luggage(
     let prepared = inside(|| exec::prepare());
     let passed = prepared
         .as_ref()
-        .and_then(|prepared| CString::new(format!("{}={}", exec::VARIABLE, prepared.file())).ok());
+        .and_then(|prepared| prepared.file())
+        .and_then(|file| CString::new(format!("{}={file}", exec::VARIABLE)).ok());
     // SAFETY: the caller's list.
     let all = unsafe { extended(environment, passed.as_deref()) };
     let result = call(all.as_ptr());
