@@ -20,6 +20,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.netty.Main;
 
 /** The JDK's client waits for ever by itself. */
@@ -95,6 +96,9 @@ class NettyTlsTest {
     void many_streams_of_one_connection_are_not_mixed_up() throws Exception {
         start("", fromClients());
         HttpClient client = client(HttpClient.Version.HTTP_2);
+        // Without a connection yet, the JDK's client opens one for each of the requests at once.
+        assertEquals("GET /first HTTP/1.1|", client.send(request("/first").build(),
+                HttpResponse.BodyHandlers.ofString()).body());
         List<CompletableFuture<HttpResponse<String>>> answers = new ArrayList<>();
         String body = "b".repeat(70_000);
         for (int i = 0; i < 60; i++) {
@@ -103,8 +107,11 @@ class NettyTlsTest {
                     HttpResponse.BodyHandlers.ofString()));
         }
         for (int i = 0; i < 60; i++) {
-            assertEquals("POST /" + i + " HTTP/1.1|" + i + body, answers.get(i).get(60, TimeUnit.SECONDS).body());
+            assertEquals("POST /" + i + " HTTP/1.1|" + i + body,
+                    answers.get(i).get(200, TimeUnit.SECONDS).body());
         }
+        assertEquals(1, gateway.runtime.gateway().meters().stream()
+                .mapToLong(meters -> meters.get(Meters.Count.CONNECTIONS_ACCEPTED)).sum());
     }
 
     @Test
