@@ -143,6 +143,17 @@ impl Segment {
         unsafe { self.memory.at(QUEUE_AT) }
     }
 
+    /// Says to the client that nobody listens any more.
+    pub fn close_queue(&self) {
+        self.header().closed.store(1, Ordering::SeqCst);
+    }
+
+    /// Whether the listener was closed, as far as its last holder has said so.
+    #[inline]
+    pub fn is_queue_closed(&self) -> bool {
+        self.header().closed.load(Ordering::SeqCst) != 0
+    }
+
     /// Lane `index` of `side`.
     #[inline]
     pub fn lane(&self, side: usize, index: usize) -> &Lane {

@@ -174,11 +174,8 @@ impl Target {
     }
 
     fn is_whole(&self) -> bool {
-        !self.peers.is_empty()
-            && self.peers.iter().all(|peer| {
-                peer.as_ref()
-                    .is_ok_and(|peer| !peer.is_stale.load(Ordering::Relaxed))
-            })
+        let mut peers = self.peers.iter();
+        !self.peers.is_empty() && peers.all(|peer| peer.as_ref().is_ok_and(|peer| listens(peer)))
     }
 
     fn is_fresh(&self, now: u64) -> bool {
@@ -187,10 +184,8 @@ impl Target {
         } else {
             NEGATIVE_NS
         };
-        let has_stale = self.peers.iter().any(|peer| {
-            peer.as_ref()
-                .is_ok_and(|peer| peer.is_stale.load(Ordering::Relaxed))
-        });
+        let mut known = self.peers.iter().flatten();
+        let has_stale = known.any(|peer| !listens(peer));
         now.saturating_sub(self.checked_ns) < life_ns && !has_stale
     }
 
@@ -249,11 +244,16 @@ fn is_local(ip: IpAddr) -> bool {
     is_local
 }
 
+/// Whether somebody still accepts there, for all we know.
+fn listens(peer: &Peer) -> bool {
+    !peer.is_stale.load(Ordering::Relaxed) && !peer.segment.is_queue_closed()
+}
+
 /// A segment shared with the processes that hold a listening socket.
 fn meet(holder: Holder) -> Result<Arc<Peer>, Reason> {
-    let known = peer::all().into_iter().find(|peer| {
-        peer.side == 0 && peer.inode == holder.inode && !peer.is_stale.load(Ordering::Relaxed)
-    });
+    let known = peer::all()
+        .into_iter()
+        .find(|peer| peer.side == 0 && peer.inode == holder.inode && listens(peer));
     if let Some(peer) = known {
         return Ok(peer);
     }
@@ -319,7 +319,7 @@ fn establish(fd: i32, entry: Entry, peer: &Arc<Peer>, target: SocketAddr) -> Res
     socket.local.store(local);
     socket.remote.store(target);
     listener::attach(fd, index, peer, slot);
-    if !peer.offer(slot) {
+    if !listens(peer) || !peer.offer(slot) {
         table::set(fd, entry);
         peer.set_socket(slot, None);
         drop(socket.peer.take());

@@ -617,6 +617,11 @@ pub fn close(number: usize) {
         .and_then(|mut all| all.get_mut(number)?.take());
     let Some(listener) = taken else { return };
     listener.unregister();
+    if listener.others().is_empty() {
+        // Clients must not wait for the service to tell them: a connect after this close is refused.
+        let peers = listener.peers();
+        peers.iter().for_each(|peer| peer.segment.close_queue());
+    }
     service::close_door(listener.door, listener.inode);
     table::show(listener.hub.fd());
     if !listener.has_waiting() {

@@ -88,6 +88,24 @@ pub fn watch(number: usize) {
     }
 }
 
+/// As [`Inner::need_waker`]; the kernel's sets need no descriptor for a member, so where there is
+/// none to be had we sleep by the millisecond until a later member finds one.
+fn need_waker_or_look(set: &Set, inner: &mut Inner) -> Result<(), i32> {
+    let was_without = inner.waker.is_none();
+    match inner.need_waker(set) {
+        Err(libc::EMFILE | libc::ENFILE) => return Ok(()),
+        other => other?,
+    }
+    if was_without {
+        // Their segments are entered again: nobody can have rung here before.
+        inner
+            .listeners
+            .iter_mut()
+            .for_each(|(_, _, seen)| *seen = 0);
+    }
+    Ok(())
+}
+
 fn add(
     set: &Set,
     number: usize,
@@ -101,7 +119,7 @@ fn add(
     if event.events & EXCLUSIVE != 0 && event.events & !allowed != 0 {
         return Err(libc::EINVAL);
     }
-    inner.need_waker(set)?;
+    need_waker_or_look(set, inner)?;
     let socket = sockets::get(target.index());
     let member = Member {
         fd,
@@ -132,7 +150,7 @@ fn add(
         inner.settle(index);
     }
     inner.queue(index);
-    set.kick(inner);
+    set.kick();
     Ok(())
 }
 
@@ -172,7 +190,7 @@ fn modify(set: &Set, inner: &mut Inner, index: usize, event: Event) -> Result<()
     }
     inner.queue(index);
     if set.sleepers.load(Ordering::SeqCst) > 0 || set.is_watched.load(Ordering::Relaxed) {
-        set.kick(inner);
+        set.kick();
     }
     Ok(())
 }
@@ -226,7 +244,7 @@ pub fn connected(index: usize) {
     with_watch(index, |set, _, inner, member| {
         inner.settle(member);
         inner.queue(member);
-        set.kick(inner);
+        set.kick();
     });
 }
 
@@ -235,7 +253,7 @@ pub fn add_to_kernel(index: usize) {
     with_watch(index, |set, _, inner, member| {
         let _ = add_listener(set, inner, member);
         inner.queue(member);
-        set.kick(inner);
+        set.kick();
     });
 }
 
