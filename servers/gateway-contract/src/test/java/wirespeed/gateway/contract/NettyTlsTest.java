@@ -3,6 +3,7 @@ package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.net.InetAddress;
 import java.net.URI;
@@ -47,8 +48,9 @@ class NettyTlsTest {
     }
 
     private void start(String originOptions, String more) {
+        // A machine that stands still for a while in the middle of a handshake fails no test.
         gateway = new Carrier(Main::carrier, Map.of("server.transport", "epoll",
-                "server.threads", "2"), "[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                "server.threads", "2", "timeouts.head", "2m"), "[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
                 + "\"]\n" + originOptions + "\n" + more);
     }
 
@@ -112,6 +114,16 @@ class NettyTlsTest {
         }
         assertEquals(1, gateway.runtime.gateway().meters().stream()
                 .mapToLong(meters -> meters.get(Meters.Count.CONNECTIONS_ACCEPTED)).sum());
+    }
+
+    @Test
+    void a_client_that_shakes_no_hands_is_let_go() throws Exception {
+        gateway = new Carrier(Main::carrier, Map.of("server.threads", "1", "timeouts.head",
+                "300ms"), "[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n"
+                + fromClients());
+        try (RawClient silent = gateway.client()) {
+            assertTrue(silent.isClosed());
+        }
     }
 
     @Test

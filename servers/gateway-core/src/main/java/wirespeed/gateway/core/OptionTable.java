@@ -110,7 +110,8 @@ public final class OptionTable {
 
     private static void timeouts(Declaration d) {
         d.in("timeouts", false);
-        d.duration("head", "10s", 100, HOUR, "For a request head, from its first byte; then 408.");
+        d.duration("head", "10s", 100, HOUR, "For a request head, from its first byte; then 408."
+                + " In gateway-netty for a TLS handshake, too; then closed.");
         d.duration("body-idle", "20s", 100, HOUR, "Between two pieces of a request body; then 408.");
         d.duration("keep-alive", "75s", 100, HOUR, "For the next request of a connection.");
         d.duration("exchange", "10m", 100, 24 * HOUR, "For a whole exchange; then 504.");

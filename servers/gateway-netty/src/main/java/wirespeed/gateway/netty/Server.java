@@ -44,7 +44,8 @@ public final class Server implements AutoCloseable {
         this.gateway = gateway;
         options = gateway.options("server");
         transport = Transport.of(options.text("transport"));
-        tls = new TlsContexts(gateway.options("tls"));
+        tls = new TlsContexts(gateway.options("tls"),
+                gateway.options("timeouts").millis("head"));
         gateway.gauges().put("direct.memory.bytes", PlatformDependent::usedDirectMemory);
         int threads = options.count("threads") == 0 ? Runtime.getRuntime().availableProcessors()
                 : options.count("threads");

@@ -23,10 +23,17 @@ import wirespeed.gateway.core.OptionValues;
 final class TlsContexts {
     private final SslContext fromClients;
     private final boolean offersHttp2;
+    private final int handshakeMillis;
     private final String originCa;
     private SslContext toOrigins;
 
-    TlsContexts(OptionValues options) {
+    /**
+     * Reads certificates.
+     *
+     * @param handshakeMillis how long a client may take to agree on keys
+     */
+    TlsContexts(OptionValues options, int handshakeMillis) {
+        this.handshakeMillis = handshakeMillis;
         offersHttp2 = options.isTrue("http2");
         originCa = options.text("origin-ca");
         fromClients = options.text("certificate").isEmpty() ? null : forClients(options);
@@ -61,7 +68,9 @@ final class TlsContexts {
     }
 
     SslHandler fromClient(Channel channel) {
-        return fromClients.newHandler(channel.alloc());
+        SslHandler handler = fromClients.newHandler(channel.alloc());
+        handler.setHandshakeTimeoutMillis(handshakeMillis);
+        return handler;
     }
 
     /** Encrypts a connection to an origin and verifies its name. */
