@@ -7,6 +7,7 @@
 3. memory: resident memory with 10,000 connections, beside wrk's.
 
     load/bench/accuracy.py --load target/release/wirespeed-load --part wire --seconds 60
+    load/bench/accuracy.py … --part wire --seconds 20 --realtime both
 """
 
 import argparse
@@ -40,22 +41,50 @@ def result_of(load, *options):
 def half_capacity(load, url):
     """Half of the rate that a closed loop has just reached."""
     capacity = result_of(load, "-t1", "-c50", "-d2s", url)["rps"]
-    print(f"capacity {capacity:.0f}/s, half of it {round(capacity / 2)}/s")
+    print(f"capacity {capacity:,.0f}/s, half of it {round(capacity / 2):,}/s")
     return round(capacity / 2)
 
 
-def at_rate(load, url, rate, length):
-    """A run at a rate, as the generator itself and its answers tell it."""
-    result = result_of(load, "-t1", "-c50", f"-d{length}s", f"-R{rate}", url)
+def at_rate(load, url, rate, length, realtime=False):
+    """A run at a rate, as the generator itself and its answers tell it: the cells of its row."""
+    options = ["--realtime"] if realtime else []
+    result = result_of(load, *options, "-t1", "-c50", f"-d{length}s", f"-R{rate}", url)
     totals, times = result["totals"], result["latency"]
-    print(f"{rate}/s for {length} s: due {totals['due']}, sent {totals['sent']}, answered "
-          f"{totals['completed']}; rate off by {(result['rps'] / rate - 1) * 100:+.4f} %")
-    print(f"  lateness by its own clock: p50 {times['lateness']['quantiles']['0.5'] / 1e3:.1f} us, "
-          f"p99 {times['lateness']['quantiles']['0.99'] / 1e3:.1f} us, "
-          f"max {times['lateness']['max'] / 1e3:.0f} us")
     seconds = [second["completed"] / rate - 1 for second in result["seconds"]]
-    print(f"  worst second: {max(seconds, key=abs) * 100:+.3f} %; "
-          f"warnings: {[warning['id'] for warning in result['warnings']]}", flush=True)
+    told = ", ".join(warning["id"] for warning in result["warnings"]) or "none"
+    waited = sum(thread["waited"] for thread in result["threads"])
+    return [
+        f"{rate:,}/s, {length} s{', real-time priority' if realtime else ''}",
+        f"{totals['due']:,} = {totals['sent'] - totals['due']:+d}, "
+        f"{totals['completed'] - totals['due']:+d}",
+        f"{(result['rps'] / rate - 1) * 100:+.4f} %, {max(seconds, key=abs) * 100:+.2f} %",
+        spread(times["lateness"]), spread(times["queue"]),
+        f"{waited * 100:.1f} %", told]
+
+
+COLUMNS = ["run", "due = sent, answered", "rate off by, worst second",
+           "late by its own fault: p50, p99, max", "late as no connection was free: p50, p99, max",
+           "core taken by others", "warnings"]
+WIRE_COLUMNS = ["late on the wire: p50, p99, p99.9, max", "packets' rate off by",
+                "packets, lost by the capture"]
+
+
+def spread(figures):
+    """Microseconds of a distribution; nothing of an empty one."""
+    if not figures or not figures["count"]:
+        return "-"
+    at = [figures["quantiles"].get(name) for name in ("0.5", "0.99")] + [figures["max"]]
+    return ", ".join("-" if value is None else f"{value / 1e3:,.1f}" for value in at) + " us"
+
+
+def head(columns):
+    """The first lines of a table."""
+    print("\n| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|", flush=True)
+
+
+def row(cells):
+    """One line of a table."""
+    print("| " + " | ".join(cells) + " |", flush=True)
 
 
 @contextlib.contextmanager
@@ -94,23 +123,34 @@ def packet_times(path):
     return sorted(times)
 
 
-def on_the_wire(load, server, rate, length):
+def on_the_wire(load, server, rate, length, realtime):
     """Send times by the kernel's timestamps against k/R; the earliest packet fixes the zero."""
-    if not shutil.which("tcpdump"):
-        print("tcpdump is not installed: no send times from packets")
-        return
     with capture(server.port) as seen:
-        at_rate(load, f"http://127.0.0.1:{server.port}/0", rate, length)
+        cells = at_rate(load, f"http://127.0.0.1:{server.port}/0", rate, length, realtime)
     times = seen["times"]
     late = [at - number / rate for number, at in enumerate(times)]
     zero = min(late)
     late = sorted(lateness - zero for lateness in late)
-    at = [late[int(len(late) * share)] * 1e6 for share in (0.5, 0.99, 0.999)]
+    at = [late[int(len(late) * share)] for share in (0.5, 0.99, 0.999)] + [late[-1]]
     measured = (len(times) - 1) / (times[-1] - times[0])
-    print(f"  on the wire: {len(times)} packets of {rate * length} due, {seen['dropped']} lost by "
-          f"the capture; rate off by {(measured / rate - 1) * 100:+.4f} %; sent late by "
-          f"p50 {at[0]:.1f} us, p99 {at[1]:.1f} us, p99.9 {at[2]:.1f} us, "
-          f"max {late[-1] * 1e6:.0f} us", flush=True)
+    return [*cells, ", ".join(f"{lateness * 1e6:,.1f}" for lateness in at) + " us",
+            f"{(measured / rate - 1) * 100:+.4f} %", f"{len(times):,}, {seen['dropped']}"]
+
+
+def schedule(arguments, parts, server, rate):
+    """The runs at a constant rate, as they are and with real-time priority, as tables."""
+    url = f"http://127.0.0.1:{server.port}/0"
+    ways = {"no": [False], "yes": [True], "both": [False, True]}[arguments.realtime]
+    if "rate" in parts:
+        head(COLUMNS)
+        for realtime in ways:
+            row(at_rate(arguments.load, url, rate, arguments.seconds, realtime))
+    if "wire" in parts and not shutil.which("tcpdump"):
+        print("tcpdump is not installed: no send times from packets")
+    elif "wire" in parts:
+        head([*COLUMNS, *WIRE_COLUMNS])
+        for realtime in ways:
+            row(on_the_wire(arguments.load, server, rate, arguments.seconds, realtime))
 
 
 def memory(command, pattern=r"VmRSS:\s+(\d+)"):
@@ -146,6 +186,9 @@ def main():
     parser.add_argument("--load", default="target/release/wirespeed-load")
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--rate", type=int, help="requests/s in place of half the capacity")
+    parser.add_argument("--realtime", choices=["no", "yes", "both"], default="no",
+                        help="runs with real-time priority, which kernel threads and other programs"
+                        " take no time of")
     parser.add_argument("--part", choices=["rate", "wire", "memory"], action="append")
     arguments = parser.parse_args()
     parts = arguments.part or ["rate", "wire", "memory"]
@@ -154,10 +197,8 @@ def main():
         url = f"http://127.0.0.1:{server.port}/0"
         timed = {"rate", "wire"} & set(parts)
         rate = arguments.rate or (timed and half_capacity(arguments.load, url))
-        if "rate" in parts:
-            at_rate(arguments.load, url, rate, arguments.seconds)
-        if "wire" in parts:
-            on_the_wire(arguments.load, server, rate, arguments.seconds)
+        if timed:
+            schedule(arguments, parts, server, rate)
         if "memory" in parts:
             subprocess.run(["prlimit", f"--pid={os.getpid()}", "--nofile=40000"],
                            check=False)

@@ -55,7 +55,8 @@ def ours(arguments, url):
     """Percentiles of wirespeed-load, from its result file."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         # a window that begins amid a stall would miss those who came before it: one period ahead
-        output_of([arguments.load, "-t1", f"-c{arguments.connections}", f"-R{arguments.rate}",
+        priority = ["--realtime"] if arguments.realtime else []
+        output_of([arguments.load, *priority, "-t1", f"-c{arguments.connections}", f"-R{arguments.rate}",
                    f"-d{arguments.seconds}s", f"--warmup={arguments.period}s", "-T5s",
                    "--json", file.name, url])
         result = json.loads(Path(file.name).read_text())
@@ -132,6 +133,8 @@ def serving(arguments):
                          arguments.period, arguments.delay)
     process = multiprocessing.Process(target=server.serve, args=(0, there), daemon=True)
     process.start()
+    if arguments.realtime:
+        os.sched_setscheduler(process.pid, os.SCHED_FIFO, os.sched_param(10))
 
     def lateness():
         here.send("how late?")
@@ -179,6 +182,8 @@ def options():
     parser.add_argument("--delay", type=float, default=0.005, help="constant part of each answer")
     parser.add_argument("--connections", type=int, default=200)
     parser.add_argument("--seconds", type=int, default=11)
+    parser.add_argument("--realtime", action="store_true",
+                        help="real-time priority for wirespeed-load's thread and for the server")
     parser.add_argument("--only", action="append", help="part of a generator's name")
     parser.add_argument("--tools", action="append", default=[], help="folder of other generators")
     parser.add_argument("--save", help="file of cases for stall_chart.py")

@@ -95,6 +95,7 @@ fn plan_value(plan: &Plan) -> Value {
         "abort": plan.abort,
         "rx_timestamps": plan.stamps,
         "sink": plan.sink,
+        "realtime": plan.realtime,
         "targets": plan.targets.iter().map(|target| &target.url).collect::<Vec<_>>(),
         "addresses": plan.targets.iter().map(|target| target.address.to_string()).collect::<Vec<_>>(),
     })
@@ -202,7 +203,7 @@ pub fn distribution(latency: &Latency) -> Value {
 pub fn encoded(latency: &Latency) -> String {
     let mut bytes = Vec::new();
     V2DeflateSerializer::new()
-        .serialize(latency.histogram(), &mut bytes)
+        .serialize(&latency.histogram(), &mut bytes)
         .expect("writing to memory does not fail");
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }

@@ -64,6 +64,7 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
             ],
         )?,
         pins: pins(typed)?,
+        realtime: typed.has("realtime"),
         start_at_unix_ns: start_at(typed)?,
         probe: probe(typed)?,
         stamps: typed.has("rx-timestamps"),
@@ -175,11 +176,26 @@ fn probe(typed: &Typed) -> Result<Option<Probe>, Refusal> {
     }))
 }
 
+/// Why the threads may not have real-time priority; tried on one that ends at once.
+fn refused_realtime(plan: &Plan) -> Option<std::io::Error> {
+    if !plan.realtime {
+        return None;
+    }
+    // a thread that panics was not refused, and the run's own threads would tell
+    let tried = std::thread::spawn(affinity::become_realtime).join();
+    tried.ok().and_then(Result::err)
+}
+
 fn check_limits(typed: &Typed, plan: &Plan) -> Result<(), Refusal> {
     let tcp =
         |target: &Target| target.tls_name.is_none() && matches!(target.address, Address::Inet(_));
     if typed.has("rx-timestamps") && !plan.targets.iter().all(tcp) {
         return usage("--rx-timestamps: is for http:// over TCP only");
+    }
+    if let Some(error) = refused_realtime(plan) {
+        return usage(format!(
+            "--realtime: {error}; be root, have CAP_SYS_NICE, or raise the limit with ulimit -r"
+        ));
     }
     if !plan.pins.is_empty() && plan.pins.len() < plan.threads {
         let (cores, threads) = (plan.pins.len(), plan.threads);

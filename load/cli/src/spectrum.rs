@@ -27,8 +27,8 @@ pub fn table(latency: &Latency) -> String {
         "{:>12} {:>12} {:>12} {:>12}\n\n",
         "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
     );
-    let mut total = 0;
-    for step in latency.histogram().iter_quantiles(TICKS_PER_HALF) {
+    let (mut total, histogram) = (0, latency.histogram());
+    for step in histogram.iter_quantiles(TICKS_PER_HALF) {
         total += step.count_since_last_iteration();
         let quantile = step.quantile_iterated_to();
         let ms = step.value_iterated_to().min(latency.max_ns()) as f64 / 1e6;
@@ -41,7 +41,7 @@ pub fn table(latency: &Latency) -> String {
     }
     let (mean, deviation) = (latency.mean_ns() / 1e6, latency.stdev_ns() / 1e6);
     let (max, count) = (latency.max_ns() as f64 / 1e6, latency.count());
-    let (buckets, sub_buckets) = (latency.histogram().buckets(), 2048);
+    let (buckets, sub_buckets) = (histogram.buckets(), 2048);
     let _ = writeln!(
         text,
         "#[Mean    = {mean:>12.3}, StdDeviation   = {deviation:>12.3}]"

@@ -282,6 +282,14 @@ pub const TABLE: &[Entry] = &[
     ),
     option(
         Engine,
+        "realtime",
+        None,
+        None,
+        "",
+        "real-time priority for the threads that send, so that other programs take no time of them",
+    ),
+    option(
+        Engine,
         "start-at",
         None,
         Some("UNIX_SECONDS"),

@@ -202,15 +202,6 @@ impl Distributions {
     }
 }
 
-impl Distributions {
-    /// As [`Distributions::add`], for many that hold little each.
-    pub fn add_sparsely(&mut self, other: &Distributions) {
-        for (own, (_, more)) in self.each_mut().into_iter().zip(other.named()) {
-            own.add_sparsely(more);
-        }
-    }
-}
-
 /// The times of a request that fell due in an earlier step than the one in which it ended. They
 /// belong to the step in which it fell due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,20 +1,53 @@
-//! One distribution of durations: an HdrHistogram and the exact minimum, maximum and sum.
+//! One distribution of durations: the buckets of an HdrHistogram and the exact minimum, maximum
+//! and sum.
+//!
+//! Most distributions of a run hold nothing and the others a narrow range, and they are added up and
+//! cleared once a second. So there are only buckets where durations fell: a group of them is made
+//! when the first comes.
 
 use hdrhistogram::Histogram;
 
-/// Resolution at the low end; an answer through a user-level stack takes a few microseconds.
-const LOWEST_NS: u64 = 64;
+/// Resolution at the low end, 2^6; an answer through a user-level stack takes a few microseconds.
+const LOWEST_NS: u64 = 1 << LOWEST_BITS;
+const LOWEST_BITS: u32 = 6;
 /// Longest duration kept apart; longer ones count as this.
 const HIGHEST_NS: u64 = 24 * 3600 * 1_000_000_000;
 /// Three digits: a bucket is at most 0.1 % wide.
 const DIGITS: u8 = 3;
+/// Three digits need 2,000 buckets below the first doubling of their width: 2^11, and half of them
+/// for each doubling after it.
+const HALF_BITS: u32 = 10;
+const HALF: usize = 1 << HALF_BITS;
+/// Buckets that are made together: those of one width.
+type Group = Box<[u64; HALF]>;
+/// Groups up to the longest duration.
+const GROUPS: usize = (bucket(HIGHEST_NS) >> HALF_BITS) + 1;
 /// A quantile is given if at least so many samples lie above it.
 const SAMPLES_ABOVE_MIN: f64 = 10.0;
+
+/// The bucket of a duration.
+#[inline]
+const fn bucket(duration_ns: u64) -> usize {
+    let finest = (2 << (HALF_BITS + LOWEST_BITS)) - 1;
+    let doublings = 63 - HALF_BITS - LOWEST_BITS - (duration_ns | finest).leading_zeros();
+    let within = (duration_ns >> (doublings + LOWEST_BITS)) as usize;
+    ((doublings as usize) << HALF_BITS) + within
+}
+
+/// The first and the last duration of a bucket.
+fn span_ns(bucket: usize) -> (u64, u64) {
+    let doublings = (bucket >> HALF_BITS).saturating_sub(1);
+    let within = (bucket - (doublings << HALF_BITS)) as u64;
+    let bits = doublings as u32 + LOWEST_BITS;
+    (within << bits, ((within + 1) << bits) - 1)
+}
 
 /// Durations in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Latency {
-    histogram: Histogram<u64>,
+    /// How many there are in each bucket.
+    groups: [Option<Group>; GROUPS],
+    count: u64,
     min_ns: u64,
     max_ns: u64,
     sum_ns: u128,
@@ -22,38 +55,27 @@ pub struct Latency {
 
 impl Default for Latency {
     fn default() -> Self {
-        Latency::from_histogram(empty_histogram())
-    }
-}
-
-fn empty_histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, DIGITS).expect("the bounds are constants")
-}
-
-impl Latency {
-    fn from_histogram(histogram: Histogram<u64>) -> Latency {
         Latency {
-            histogram,
+            groups: [const { None }; GROUPS],
+            count: 0,
             min_ns: u64::MAX,
             max_ns: 0,
             sum_ns: 0,
         }
     }
+}
 
+impl Latency {
     /// A distribution read back from a result file; sum and ends as they were recorded there.
     pub fn restore(histogram: Histogram<u64>, min_ns: u64, max_ns: u64, mean_ns: f64) -> Latency {
-        let sum_ns = (mean_ns * histogram.len() as f64).round() as u128;
-        let mut own = empty_histogram();
+        let mut own = Latency::default();
         // files of an older version may have other bounds; values keep their bucket's edge
-        for bucket in histogram.iter_recorded() {
-            own.saturating_record_n(bucket.value_iterated_to(), bucket.count_at_value());
+        for step in histogram.iter_recorded() {
+            own.record_many(step.value_iterated_to(), step.count_at_value());
         }
-        Latency {
-            histogram: own,
-            min_ns,
-            max_ns,
-            sum_ns,
-        }
+        let sum_ns = (mean_ns * own.count as f64).round() as u128;
+        (own.min_ns, own.max_ns, own.sum_ns) = (min_ns, max_ns, sum_ns);
+        own
     }
 
     /// Adds one duration.
@@ -65,53 +87,67 @@ impl Latency {
     /// Adds the same duration `times` times.
     #[inline]
     pub fn record_many(&mut self, duration_ns: u64, times: u64) {
-        self.histogram.saturating_record_n(duration_ns, times);
+        let bucket = bucket(duration_ns.min(HIGHEST_NS));
+        self.group(bucket >> HALF_BITS)[bucket % HALF] += times;
+        self.count += times;
         self.min_ns = self.min_ns.min(duration_ns);
         self.max_ns = self.max_ns.max(duration_ns);
         self.sum_ns += u128::from(duration_ns) * u128::from(times);
     }
 
+    #[inline]
+    fn group(&mut self, number: usize) -> &mut Group {
+        self.groups[number].get_or_insert_with(|| Box::new([0; HALF]))
+    }
+
+    /// The buckets that hold something, in order, with their counts.
+    fn filled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let groups = self.groups.iter().enumerate();
+        let made = groups.filter_map(|(number, group)| Some((number, group.as_ref()?)));
+        let counts = made.flat_map(|(number, group)| {
+            let first = number << HALF_BITS;
+            (first..).zip(group.iter().copied())
+        });
+        counts.filter(|(_, count)| *count > 0)
+    }
+
+    /// What the buckets hold, in order: longest duration of each, and count.
+    pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let filled = self.filled();
+        filled.map(|(bucket, count)| (span_ns(bucket).1, count))
+    }
+
     /// Adds all of another distribution: counts, never averages.
     pub fn add(&mut self, other: &Latency) {
-        if other.is_empty() {
-            return;
+        for (number, more) in other.groups.iter().enumerate() {
+            let Some(more) = more else { continue };
+            let own = self.group(number);
+            own.iter_mut()
+                .zip(more.iter())
+                .for_each(|(own, more)| *own += more);
         }
-        self.histogram
-            .add(&other.histogram)
-            .expect("all histograms have the same bounds");
+        self.count += other.count;
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
         self.sum_ns += other.sum_ns;
     }
 
-    /// As [`Latency::add`], touching only the memory of what is there: slower, and small where
-    /// many distributions hold little each.
-    pub fn add_sparsely(&mut self, other: &Latency) {
-        for bucket in other.histogram.iter_recorded() {
-            let (value_ns, count) = (bucket.value_iterated_to(), bucket.count_at_value());
-            self.histogram.saturating_record_n(value_ns, count);
-        }
-        self.min_ns = self.min_ns.min(other.min_ns);
-        self.max_ns = self.max_ns.max(other.max_ns);
-        self.sum_ns += other.sum_ns;
-    }
-
-    /// Forgets everything.
+    /// Forgets everything, and keeps the memory.
     pub fn clear(&mut self) {
-        if !self.is_empty() {
-            self.histogram.reset();
+        for group in self.groups.iter_mut().flatten() {
+            group.fill(0);
         }
-        (self.min_ns, self.max_ns, self.sum_ns) = (u64::MAX, 0, 0);
+        (self.count, self.min_ns, self.max_ns, self.sum_ns) = (0, u64::MAX, 0, 0);
     }
 
     /// Number of durations.
     pub fn count(&self) -> u64 {
-        self.histogram.len()
+        self.count
     }
 
     /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
-        self.histogram.is_empty()
+        self.count == 0
     }
 
     /// The shortest, exactly; 0 if there is none.
@@ -139,13 +175,29 @@ impl Latency {
 
     /// The standard deviation, to the width of a bucket.
     pub fn stdev_ns(&self) -> f64 {
-        self.histogram.stdev()
+        let mean = self.mean_ns();
+        let squares = self.filled().map(|(bucket, count)| {
+            let (first, last) = span_ns(bucket);
+            let off = (first + last) as f64 / 2.0 - mean;
+            off * off * count as f64
+        });
+        (squares.sum::<f64>() / self.count().max(1) as f64).sqrt()
     }
 
     /// The value that a share `quantile` (0 to 1) does not exceed, to the width of a bucket.
     pub fn at_ns(&self, quantile: f64) -> u64 {
-        self.histogram
-            .value_at_quantile(quantile)
+        if quantile <= 0.0 {
+            return self.min_ns();
+        }
+        // a share such as 0.9 is a little more than nine tenths; the rank shall not be one more
+        let rank = (quantile * self.count as f64 * (1.0 - f64::EPSILON)).ceil();
+        let rank = (rank as u64).clamp(1, self.count.max(1));
+        let mut until = 0;
+        let at = self.recorded().find(|(_, count)| {
+            until += count;
+            until >= rank
+        });
+        at.map_or(0, |(value_ns, _)| value_ns)
             .min(self.max_ns)
             .max(self.min_ns())
     }
@@ -159,18 +211,21 @@ impl Latency {
     /// The share of durations within `deviations` standard deviations of the mean.
     pub fn share_within(&self, deviations: f64) -> f64 {
         let (mean, reach) = (self.mean_ns(), self.stdev_ns() * deviations);
-        let within: u64 = self
-            .histogram
-            .iter_recorded()
-            .filter(|bucket| (bucket.value_iterated_to() as f64 - mean).abs() <= reach)
-            .map(|bucket| bucket.count_at_value())
-            .sum();
+        let near = self
+            .recorded()
+            .filter(|(value_ns, _)| (*value_ns as f64 - mean).abs() <= reach);
+        let within: u64 = near.map(|(_, count)| count).sum();
         within as f64 / self.count().max(1) as f64
     }
 
-    /// The histogram itself, for the formats of other tools.
-    pub fn histogram(&self) -> &Histogram<u64> {
-        &self.histogram
+    /// The same as an HdrHistogram, for the formats of other tools.
+    pub fn histogram(&self) -> Histogram<u64> {
+        let mut histogram = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, DIGITS)
+            .expect("the bounds are constants");
+        for (value_ns, count) in self.recorded() {
+            histogram.saturating_record_n(value_ns, count);
+        }
+        histogram
     }
 }
 
@@ -208,14 +263,8 @@ mod tests {
             both.record(n * 777);
             both.record(n * 99_999);
         }
-        let mut sparse = one.clone();
-        sparse.add_sparsely(&two);
         one.add(&two);
-        assert_eq!(sparse.histogram(), one.histogram());
-        assert_eq!(
-            (sparse.min_ns(), sparse.mean_ns()),
-            (one.min_ns(), one.mean_ns())
-        );
+        assert_eq!(one.histogram(), both.histogram());
         for quantile in [0.1, 0.5, 0.9, 1.0] {
             assert_eq!(one.at_ns(quantile), both.at_ns(quantile));
         }
@@ -223,5 +272,87 @@ mod tests {
             (one.mean_ns(), one.max_ns()),
             (both.mean_ns(), both.max_ns())
         );
+    }
+
+    /// Durations of every size, some at the edges of buckets.
+    fn many() -> impl Iterator<Item = u64> {
+        let mut state = 1u64;
+        let any = (0..20_000).map(move |n| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 18) >> (n % 46)
+        });
+        let edges = (0..=46).flat_map(|bits| [(1u64 << bits) - 1, 1 << bits, (1 << bits) + 1]);
+        any.chain(edges)
+    }
+
+    #[test]
+    fn buckets_are_those_of_an_hdr_histogram() {
+        let model = Latency::default().histogram();
+        for duration_ns in many() {
+            let (first, last) = span_ns(bucket(duration_ns));
+            assert!((first..=last).contains(&duration_ns), "{duration_ns}");
+            assert_eq!(
+                (first, last),
+                (
+                    model.lowest_equivalent(duration_ns),
+                    model.highest_equivalent(duration_ns)
+                ),
+                "{duration_ns}"
+            );
+        }
+    }
+
+    #[test]
+    fn quantiles_are_those_of_an_hdr_histogram() {
+        let (mut own, mut model) = (Latency::default(), Latency::default().histogram());
+        for duration_ns in many() {
+            own.record(duration_ns);
+            model.saturating_record(duration_ns);
+        }
+        assert_eq!(own.histogram(), model);
+        for quantile in [0.0, 0.1, 0.5, 0.75, 0.9, 0.99, 0.999, 0.9999, 1.0] {
+            let expected = model.value_at_quantile(quantile);
+            let expected = expected.min(own.max_ns()).max(own.min_ns());
+            assert_eq!(own.at_ns(quantile), expected, "{quantile}");
+        }
+        assert!((own.stdev_ns() / model.stdev() - 1.0).abs() < 0.001);
+    }
+
+    #[test]
+    fn longer_than_the_longest_counts_as_the_longest() {
+        let mut latency = Latency::default();
+        latency.record(u64::MAX);
+        latency.record(HIGHEST_NS);
+        assert_eq!(latency.recorded().map(|(_, count)| count).sum::<u64>(), 2);
+        assert_eq!(latency.max_ns(), u64::MAX);
+    }
+
+    #[test]
+    fn a_cleared_distribution_is_as_new() {
+        let mut latency = Latency::default();
+        many().for_each(|duration_ns| latency.record(duration_ns));
+        latency.clear();
+        assert!(latency.is_empty());
+        assert_eq!(latency.recorded().count(), 0);
+        assert_eq!(
+            (latency.min_ns(), latency.max_ns(), latency.at_ns(0.5)),
+            (0, 0, 0)
+        );
+    }
+
+    #[test]
+    fn a_restored_distribution_is_cleared_and_added_whole() {
+        let mut latency = Latency::default();
+        many().for_each(|duration_ns| latency.record(duration_ns));
+        let (min_ns, max_ns) = (latency.min_ns(), latency.max_ns());
+        let mut back = Latency::restore(latency.histogram(), min_ns, max_ns, latency.mean_ns());
+        assert_eq!(back.histogram(), latency.histogram());
+        let mut sum = Latency::default();
+        sum.add(&back);
+        assert_eq!(sum.histogram(), latency.histogram());
+        back.clear();
+        assert_eq!(back.recorded().count(), 0);
     }
 }

@@ -163,6 +163,8 @@ pub struct Plan {
     pub wait: Wait,
     /// Cores, one a thread; empty: wherever the kernel likes.
     pub pins: Vec<usize>,
+    /// Threads that send come before all that have no real-time priority.
+    pub realtime: bool,
     /// When the load starts, in ns since 1970.
     pub start_at_unix_ns: Option<u64>,
     /// The probe beside the load.

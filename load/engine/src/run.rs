@@ -320,6 +320,9 @@ fn prepare<'p, T: Transport>(
     if let Some(&core) = plan.pins.get(number) {
         affinity::pin(core)?;
     }
+    if plan.realtime {
+        affinity::become_realtime()?;
+    }
     let script = script
         .map(|script| {
             let mut script = ThreadScript::open(script).map_err(io::Error::other)?;

@@ -28,8 +28,7 @@ impl<'p> Sum<'p> {
         let window_start_unix_ns = realtime_ns() + window_start_ns - monotonic_ns();
         let outcome = Outcome {
             window_start_unix_ns,
-            // made one by one: a copy would touch all the memory of empty histograms
-            steps: plan.steps.iter().map(|_| Interval::default()).collect(),
+            steps: vec![Interval::default(); plan.steps.len()],
             probe: plan.probe.as_ref().map(|_| Interval::default()),
             ..Outcome::default()
         };
@@ -77,14 +76,14 @@ impl<'p> Sum<'p> {
                 // by the clock, what is answered now was due in the last step or is a straggler
                 let last = self.outcome.steps.get_mut(interval.step);
                 if let Some(step) = last.filter(|_| self.plan.open.is_some()) {
-                    step.times.add_sparsely(&interval.times);
+                    step.times.add(&interval.times);
                     step.counts.errors.add(&interval.counts.errors);
                 }
             }
             Phase::Measured => {
                 add(&mut self.outcome.total, interval);
                 if let Some(step) = self.outcome.steps.get_mut(interval.step) {
-                    add_to_step(step, interval);
+                    add(step, interval);
                 }
                 self.outcome.completed_in_window += interval.counts.completed;
                 self.outcome.bytes_in_window += interval.counts.bytes_in;
@@ -211,18 +210,8 @@ fn add_ages(interval: &mut Interval, ages: &Latency) {
     interval.times.censored.add(ages);
 }
 
-/// There may be a thousand steps, each with histograms of its own.
-fn add_to_step(step: &mut Interval, more: &Interval) {
-    step.times.add_sparsely(&more.times);
-    add_but_times(step, more);
-}
-
 fn add(sum: &mut Interval, more: &Interval) {
     sum.times.add(&more.times);
-    add_but_times(sum, more);
-}
-
-fn add_but_times(sum: &mut Interval, more: &Interval) {
     sum.counts.add(&more.counts);
     sum.rates.extend_from_slice(&more.rates);
     for note in &more.notes {

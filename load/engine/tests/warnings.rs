@@ -30,6 +30,7 @@ fn closed() -> Plan {
         trigger: Trigger::Edge,
         wait: Wait::Hybrid,
         pins: Vec::new(),
+        realtime: false,
         start_at_unix_ns: None,
         probe: None,
         stamps: false,

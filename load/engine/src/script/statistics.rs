@@ -20,11 +20,11 @@ impl Statistics {
     /// Latencies in whole microseconds.
     pub fn latency(latency: &Latency, by_sample: bool) -> Statistics {
         let mut counts: Vec<(u64, u64)> = Vec::new();
-        for bucket in latency.histogram().iter_recorded() {
-            let us = bucket.value_iterated_to() / 1000;
+        for (value_ns, more) in latency.recorded() {
+            let us = value_ns / 1000;
             match counts.last_mut() {
-                Some((value, count)) if *value == us => *count += bucket.count_at_value(),
-                _ => counts.push((us, bucket.count_at_value())),
+                Some((value, count)) if *value == us => *count += more,
+                _ => counts.push((us, more)),
             }
         }
         Statistics {

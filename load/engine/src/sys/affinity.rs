@@ -1,4 +1,4 @@
-//! Cores and limits of the process: pinning, timer slack, number of files.
+//! Cores and limits of the process: pinning, priority, timer slack, number of files.
 
 use super::check;
 use std::io;
@@ -33,6 +33,20 @@ pub fn allowed() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize)
         .filter(|&core| unsafe { libc::CPU_ISSET(core, &set) })
         .collect()
+}
+
+/// Above ordinary programs and kernel threads, below those that serve interrupts (50).
+const REALTIME_PRIORITY: libc::c_int = 10;
+
+/// Gives the calling thread real-time priority: it runs whenever it has work, except for what the
+/// kernel keeps for others (by default a twentieth of each second) if it never sleeps.
+pub fn become_realtime() -> io::Result<()> {
+    let wanted = libc::sched_param {
+        sched_priority: REALTIME_PRIORITY,
+    };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the parameter is valid for the call; 0 is the calling thread.
+    check(unsafe { libc::sched_setscheduler(0, policy, &wanted) }).map(drop)
 }
 
 /// Lets timers of the calling thread end when they are due, not up to 50 us later.

@@ -1,10 +1,18 @@
 //! One epoll instance. A connection is registered once and changed only when a write came short.
+//!
+//! Where waits need not end to the nanosecond, they end by an alarm: a timer in the set, which is
+//! set ten times a second. A timeout would be set up and taken down with each wait that sleeps.
 
 use super::check;
 use std::io;
 
 /// Events taken by one wait.
 pub const EVENTS_MAX: usize = 128;
+
+/// A wait that only events and the alarm end.
+pub const FOREVER_NS: u64 = u64::MAX;
+/// What the alarm's event gives back; no connection has this token.
+const ALARM_TOKEN: u64 = u64::MAX;
 
 /// The buffer that a wait fills.
 pub struct Events {
@@ -75,8 +83,7 @@ pub enum Waits {
 impl Waits {
     /// For due times: exact, but under a preloaded stack only its `epoll_wait` sees its sockets.
     pub fn for_due_times() -> Waits {
-        let preloaded = std::env::var_os("LD_PRELOAD").is_some_and(|value| !value.is_empty());
-        if preloaded {
+        if is_preloaded() {
             Waits::Early
         } else {
             Waits::Exact
@@ -84,11 +91,22 @@ impl Waits {
     }
 }
 
+fn is_preloaded() -> bool {
+    std::env::var_os("LD_PRELOAD").is_some_and(|value| !value.is_empty())
+}
+
 /// An epoll instance.
 pub struct Epoll {
     fd: libc::c_int,
     trigger: Trigger,
     waits: Waits,
+    alarm: Option<Alarm>,
+}
+
+/// A timer that ends waits, and when; 0 if it is not set.
+struct Alarm {
+    fd: libc::c_int,
+    at_ns: u64,
 }
 
 impl Epoll {
@@ -96,7 +114,37 @@ impl Epoll {
     pub fn open(trigger: Trigger, waits: Waits) -> io::Result<Epoll> {
         // SAFETY: no pointers are passed.
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        Ok(Epoll { fd, trigger, waits })
+        Ok(Epoll {
+            fd,
+            trigger,
+            waits,
+            alarm: None,
+        })
+    }
+
+    /// Adds the alarm, unless a preloaded stack would have to bear a kernel descriptor in its set.
+    pub fn add_alarm(&mut self) -> io::Result<()> {
+        if is_preloaded() {
+            return Ok(());
+        }
+        let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
+        // SAFETY: no pointers are passed.
+        let fd = check(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
+        self.alarm = Some(Alarm { fd, at_ns: 0 });
+        // an edge needs no read: each time that it goes off is one
+        let flags = (libc::EPOLLIN | libc::EPOLLET) as u32;
+        self.control(libc::EPOLL_CTL_ADD, fd, flags, ALARM_TOKEN)
+    }
+
+    /// Lets the alarm end a wait at `at_ns` (monotonic); false if there is no alarm.
+    #[inline]
+    pub fn set_alarm(&mut self, at_ns: u64) -> bool {
+        let at_ns = at_ns.max(1);
+        match &mut self.alarm {
+            Some(alarm) if alarm.at_ns == at_ns => true,
+            Some(alarm) => alarm.set(at_ns),
+            None => false,
+        }
     }
 
     /// Registers a socket for its whole life: bytes, the end of the stream, and room if asked for.
@@ -139,11 +187,16 @@ impl Epoll {
         const MILLISECOND_NS: u64 = 1_000_000;
         let near = timeout_ns != 0 && timeout_ns < 64 * MILLISECOND_NS;
         let timeout_ms = match self.waits {
+            _ if timeout_ns == FOREVER_NS => return self.wait_ms(events, -1),
             Waits::Exact if near => return self.wait_exactly(events, timeout_ns),
             Waits::Late => timeout_ns.div_ceil(MILLISECOND_NS),
             Waits::Exact | Waits::Early => timeout_ns / MILLISECOND_NS,
         };
-        let timeout_ms = timeout_ms.min(i32::MAX as u64) as i32;
+        self.wait_ms(events, timeout_ms.min(i32::MAX as u64) as i32)
+    }
+
+    #[inline]
+    fn wait_ms(&mut self, events: &mut Events, timeout_ms: i32) -> usize {
         // SAFETY: the buffer has room for EVENTS_MAX events.
         let n = unsafe {
             libc::epoll_wait(
@@ -180,9 +233,59 @@ impl Epoll {
     }
 }
 
+impl Alarm {
+    /// Sets it; false if the kernel did not.
+    fn set(&mut self, at_ns: u64) -> bool {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let once = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let time = libc::itimerspec {
+            it_interval: once,
+            it_value: libc::timespec {
+                tv_sec: (at_ns / SECOND_NS) as libc::time_t,
+                tv_nsec: (at_ns % SECOND_NS) as libc::c_long,
+            },
+        };
+        let flags = libc::TFD_TIMER_ABSTIME;
+        // SAFETY: the new time is valid for the call; the old one is not asked for.
+        let result = unsafe { libc::timerfd_settime(self.fd, flags, &time, std::ptr::null_mut()) };
+        self.at_ns = if result == 0 { at_ns } else { 0 };
+        result == 0
+    }
+}
+
 impl Drop for Epoll {
     fn drop(&mut self) {
+        if let Some(alarm) = &self.alarm {
+            // SAFETY: the descriptor is ours and not used afterwards.
+            unsafe { libc::close(alarm.fd) };
+        }
         // SAFETY: the descriptor is ours and not used afterwards.
         unsafe { libc::close(self.fd) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::clock::monotonic_ns;
+
+    #[test]
+    fn the_alarm_ends_a_wait_each_time_it_is_set() {
+        let mut epoll = Epoll::open(Trigger::Edge, Waits::Late).expect("an instance");
+        epoll.add_alarm().expect("a timer");
+        let mut events = Events::default();
+        for _ in 0..3 {
+            let at_ns = monotonic_ns() + 2_000_000;
+            assert!(epoll.set_alarm(at_ns));
+            assert_eq!(epoll.wait(&mut events, FOREVER_NS), 1);
+            assert_eq!(events.get(0).0, ALARM_TOKEN);
+            assert!(monotonic_ns() >= at_ns, "not before its time");
+        }
+        assert!(epoll.set_alarm(1), "a time that is over");
+        assert_eq!(epoll.wait(&mut events, FOREVER_NS), 1);
+        assert_eq!(epoll.wait(&mut events, 0), 0, "once only");
     }
 }

@@ -119,6 +119,43 @@ pub fn connect(fd: Fd, address: &RawAddress) -> io::Result<Connect> {
     }
 }
 
+/// Ends a connection and makes its socket as new, if nothing of the connection is left: both sides
+/// have ended it and know of each other's end. False if not, or where a stack cannot do it; then
+/// the socket is to be closed.
+pub fn end_and_renew(fd: Fd) -> bool {
+    // SAFETY: no pointers are passed.
+    if unsafe { libc::shutdown(fd, libc::SHUT_WR) } < 0 || !is_over(fd) {
+        return false;
+    }
+    let nowhere = libc::sockaddr {
+        sa_family: libc::AF_UNSPEC as libc::sa_family_t,
+        sa_data: [0; 14],
+    };
+    let size = size_of::<libc::sockaddr>() as libc::socklen_t;
+    // SAFETY: the address is valid for its size.
+    unsafe { libc::connect(fd, &nowhere, size) == 0 }
+}
+
+/// Whether the state of a TCP socket is CLOSED.
+fn is_over(fd: Fd) -> bool {
+    // the first byte of tcp_info is the state, and more is not asked for
+    const CLOSED: u8 = 7;
+    let mut state: u8 = 0;
+    let mut size = size_of::<u8>() as libc::socklen_t;
+    let pointer: *mut u8 = &mut state;
+    // SAFETY: at most `size` bytes are written to the state.
+    let result = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            pointer.cast(),
+            &mut size,
+        )
+    };
+    result == 0 && size == 1 && state == CLOSED
+}
+
 /// Sets the source address; the port is chosen when connecting, so that all of them can be used.
 pub fn bind_source(fd: Fd, source: IpAddr) -> io::Result<()> {
     set_option(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
@@ -255,4 +292,68 @@ pub fn write(fd: Fd, bytes: &[u8]) -> io::Result<usize> {
 pub fn close(fd: Fd) {
     // SAFETY: callers own the descriptor and forget it.
     unsafe { libc::close(fd) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::time::Duration;
+
+    fn connected(fd: Fd, listener: &TcpListener) -> (TcpStream, SocketAddr) {
+        let own = listener.local_addr().expect("bound");
+        let address = Address::Inet(own).raw().expect("an address");
+        connect(fd, &address).expect("under way");
+        listener.accept().expect("a connection")
+    }
+
+    /// A fresh connection that carries one message and is ended by the other side, then by ours;
+    /// whether its socket is as new, and the port that it had.
+    fn ended(fd: Fd, listener: &TcpListener) -> (bool, SocketAddr) {
+        let (mut peer, from) = connected(fd, listener);
+        assert_eq!(write(fd, b"one").expect("room"), 3);
+        let mut seen = [0; 3];
+        peer.read_exact(&mut seen).expect("three bytes");
+        peer.shutdown(Shutdown::Write).expect("open");
+        let renewed = end_and_renew(fd);
+        if !renewed {
+            close(fd);
+        }
+        let end = peer.read(&mut seen).expect("a good end, not a reset");
+        assert_eq!(end, 0);
+        (renewed, from)
+    }
+
+    #[test]
+    fn an_ended_connection_leaves_its_socket_for_the_next() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let own = listener.local_addr().expect("bound");
+        let address = Address::Inet(own).raw().expect("an address");
+        // on a busy machine the last packets may be late, and then the socket is not as new
+        let renewed = (0..1000).find_map(|_| {
+            let fd = open(&address).expect("a socket");
+            let (renewed, from) = ended(fd, &listener);
+            renewed.then_some((fd, from))
+        });
+        let (fd, first) = renewed.expect("once in a thousand");
+        let (renewed, second) = ended(fd, &listener);
+        assert_ne!(first, second, "another connection");
+        if renewed {
+            close(fd);
+        }
+    }
+
+    #[test]
+    fn a_connection_that_the_other_side_has_not_ended_is_not_over() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let own = listener.local_addr().expect("bound");
+        let fd = open(&Address::Inet(own).raw().expect("an address")).expect("a socket");
+        let (mut peer, _) = connected(fd, &listener);
+        assert!(!end_and_renew(fd));
+        close(fd);
+        let patience = Duration::from_secs(30);
+        peer.set_read_timeout(Some(patience)).expect("a time");
+        assert_eq!(peer.read(&mut [0; 1]).expect("a good end"), 0);
+    }
 }

@@ -2,8 +2,9 @@
 
 use super::failing::Failure;
 use super::{Connection, Doing, Worker};
+use crate::plan::Plan;
 use crate::sys::clock::monotonic_ns;
-use crate::sys::epoll::Ready;
+use crate::sys::epoll::{Ready, Trigger};
 use crate::sys::socket::{self, Address, Connect, Fd};
 use crate::transport::Transport;
 use std::cmp::Reverse;
@@ -15,6 +16,15 @@ const CONNECTING_MAX: usize = 256;
 const BACKOFF_MIN_NS: u64 = 1_000_000;
 /// Longest such wait.
 const BACKOFF_MAX_NS: u64 = 100_000_000;
+
+/// After so many vain tries more than successes, sockets of ended connections are not used again.
+pub(super) const RENEWALS_MAX: u8 = 16;
+
+/// Whether sockets of ended connections may be used again: where each request has a connection of
+/// its own, and nothing is set on sockets that would have to be set anew.
+pub(super) fn may_renew(plan: &Plan) -> bool {
+    plan.close && plan.sources.is_empty() && !plan.abort && plan.trigger == Trigger::Edge
+}
 
 /// How far the opening of a connection came at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,7 +70,12 @@ impl<T: Transport> Worker<'_, T> {
             return;
         }
         self.connections[index].sent_ns = now;
-        match self.start_connect(index) {
+        let start = self.start_connect(index);
+        self.started(index, start, now);
+    }
+
+    fn started(&mut self, index: usize, start: io::Result<Start>, now: u64) {
+        match start {
             Ok(Start::Sent) => {}
             Ok(Start::Pending) => {
                 self.connecting += 1;
@@ -80,24 +95,30 @@ impl<T: Transport> Worker<'_, T> {
         let connection = &mut self.connections[index];
         connection.fd = fd;
         connection.session = Some(session);
+        connection.registered = connection.generation;
         let inet = matches!(self.targets[target].address, Address::Inet(_));
         let result = self.prepare_and_connect(fd, target, inet);
         let registered = result.and_then(|connect| {
-            let start = match connect {
-                Connect::Connected => Start::Connected,
-                Connect::Pending if self.send_first(index)? => Start::Sent,
-                Connect::Pending => Start::Pending,
-            };
-            let connection = &self.connections[index];
-            let room = start != Start::Sent || connection.is_writing();
-            self.epoll
-                .add(fd, token(index, connection.generation), room)?;
+            let (start, room) = self.start_first(index, connect)?;
+            let token = token(index, self.connections[index].registered);
+            self.epoll.add(fd, token, room)?;
             Ok(start)
         });
         if registered.is_err() {
             self.close(index);
         }
         registered
+    }
+
+    /// Writes the first request if that can be done already; and whether room must be waited for.
+    fn start_first(&mut self, index: usize, connect: Connect) -> io::Result<(Start, bool)> {
+        let start = match connect {
+            Connect::Connected => Start::Connected,
+            Connect::Pending if self.send_first(index)? => Start::Sent,
+            Connect::Pending => Start::Pending,
+        };
+        let room = start != Start::Sent || self.connections[index].is_writing();
+        Ok((start, room))
     }
 
     fn prepare_and_connect(&mut self, fd: Fd, target: usize, inet: bool) -> io::Result<Connect> {
@@ -152,7 +173,7 @@ impl<T: Transport> Worker<'_, T> {
     fn established(&mut self, index: usize, now: u64) {
         self.count_connect(index, now);
         let connection = &mut self.connections[index];
-        let token = token(index, connection.generation);
+        let token = token(index, connection.registered);
         let _ = self.epoll.want_room(connection.fd, token, false);
         if T::HANDSHAKES {
             connection.doing = Doing::Handshaking;
@@ -220,8 +241,51 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Closes and opens again at once: the server had ended the connection in good order.
     pub(super) fn reopen(&mut self, index: usize, now: u64) {
+        if self.renewals > 0 && self.renew(index, now) {
+            return;
+        }
         self.close(index);
         self.open(index, now);
+    }
+
+    /// Ends the connection as closing it does and begins the next one on the same socket, if both
+    /// sides have ended it: then nothing of it is left that only a closed socket would look after.
+    ///
+    /// The packets are the same, the source port is a new one, and the kernel need not take down
+    /// and make a socket, its file and its place in the epoll set.
+    fn renew(&mut self, index: usize, now: u64) -> bool {
+        let fits = self.running && self.sends_first && !self.stopped && index < self.wanted;
+        let connection = &self.connections[index];
+        let fd = connection.fd;
+        let target = usize::from(connection.target);
+        let inet = matches!(self.targets[target].address, Address::Inet(_));
+        if T::HANDSHAKES || !fits || !inet || fd < 0 || connection.is_writing() {
+            return false;
+        }
+        if !socket::end_and_renew(fd) {
+            self.renewals -= 1;
+            return false;
+        }
+        self.renewals = (self.renewals + 1).min(RENEWALS_MAX);
+        self.set_not_busy(index, Doing::Closed);
+        let connection = &mut self.connections[index];
+        connection.generation = connection.generation.wrapping_add(1);
+        connection.in_flight = 0;
+        connection.pieces = None;
+        connection.sent_ns = now;
+        let start = self.connect_again(index, fd, target);
+        self.started(index, start, now);
+        true
+    }
+
+    fn connect_again(&mut self, index: usize, fd: Fd, target: usize) -> io::Result<Start> {
+        let connect = socket::connect(fd, &self.addresses[target])?;
+        let (start, room) = self.start_first(index, connect)?;
+        if room {
+            let token = token(index, self.connections[index].registered);
+            self.epoll.want_room(fd, token, true)?;
+        }
+        Ok(start)
     }
 
     /// Opens again after a wait that grows with the failures in a row.

@@ -27,8 +27,10 @@ pub enum Doing {
 pub struct Connection<S> {
     /// Its socket, if it is open.
     pub fd: Fd,
-    /// Counts reopenings, so that events of an old socket are known as such.
+    /// Counts reopenings, so that what was meant for an old connection is known as such.
     pub generation: u32,
+    /// The generation with which the socket was registered; a socket that is used again keeps it.
+    pub registered: u32,
     /// When the batch in flight was due.
     pub due_ns: u64,
     /// When it was written (in closed loop: when the connection became free for it), or when
@@ -77,6 +79,7 @@ impl<S> Connection<S> {
         Connection {
             fd: -1,
             generation: 0,
+            registered: 0,
             due_ns: 0,
             sent_ns: 0,
             idle_ns: 0,

@@ -26,7 +26,7 @@ use crate::plan::{Late, Plan, Rendered, Target, Wait};
 use crate::schedule::Schedule;
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
-use crate::sys::epoll::{Epoll, Events, Waits};
+use crate::sys::epoll::{Epoll, Events, Waits, FOREVER_NS};
 use crate::sys::signal::stop_wanted;
 use crate::sys::socket::RawAddress;
 use crate::transport::Transport;
@@ -92,6 +92,16 @@ fn schedule(plan: &Plan, number: usize, depth: usize) -> Option<Schedule> {
     })
 }
 
+/// A closed loop waits for answers; only a schedule needs exact ends of its waits.
+fn open_epoll(plan: &Plan) -> io::Result<Epoll> {
+    if plan.open.is_some() {
+        return Epoll::open(plan.trigger, Waits::for_due_times());
+    }
+    let mut epoll = Epoll::open(plan.trigger, Waits::Late)?;
+    epoll.add_alarm()?;
+    Ok(epoll)
+}
+
 /// One sending thread.
 pub struct Worker<'p, T: Transport> {
     plan: &'p Plan,
@@ -124,6 +134,9 @@ pub struct Worker<'p, T: Transport> {
     sends_first: bool,
     /// Requests may be longer than a segment or follow each other without an answer.
     needs_no_delay: bool,
+    /// How often more than not the socket of an ended connection could be used again; at 0 it is
+    /// not tried any more.
+    renewals: u8,
     /// Connections to open or to send on later: time, number, generation.
     timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// Connects under way, and those that wait because these are many.
@@ -179,17 +192,11 @@ impl<'p, T: Transport> Worker<'p, T> {
         let needs_no_delay = dynamic || !(plan.close && depth == 1 && are_short(&targets));
         let template_usable = same_meaning(&targets)
             && shape.is_none_or(|shape| !shape.wants_answers && !shape.dynamic);
-        // a closed loop waits for answers; only a schedule needs exact ends
-        let waits = if plan.open.is_some() {
-            Waits::for_due_times()
-        } else {
-            Waits::Late
-        };
         Ok(Worker {
             plan,
             number,
             transport,
-            epoll: Epoll::open(plan.trigger, waits)?,
+            epoll: open_epoll(plan)?,
             events: Events::default(),
             buffer: vec![0; READ_BYTES],
             connections,
@@ -208,6 +215,11 @@ impl<'p, T: Transport> Worker<'p, T> {
             ready: Vec::with_capacity(BURST_MAX),
             sends_first: !shape.is_some_and(|shape| shape.dynamic || shape.delays),
             needs_no_delay,
+            renewals: if connecting::may_renew(plan) {
+                connecting::RENEWALS_MAX
+            } else {
+                0
+            },
             timers: BinaryHeap::new(),
             connecting: 0,
             connect_queue: VecDeque::new(),
@@ -254,7 +266,7 @@ impl<'p, T: Transport> Worker<'p, T> {
     pub fn run(mut self, base_ns: u64) -> (Ending, Option<ThreadScript>) {
         self.start(base_ns);
         while !self.stopped {
-            let timeout_ns = self.waiting_time(monotonic_ns());
+            let timeout_ns = self.waiting_time();
             self.turn(timeout_ns);
         }
         self.end()
@@ -313,7 +325,11 @@ impl<'p, T: Transport> Worker<'p, T> {
     }
 
     /// How long the next wait may last.
-    fn waiting_time(&mut self, now: u64) -> u64 {
+    fn waiting_time(&mut self) -> u64 {
+        if self.epoll.set_alarm(self.next_check_ns) {
+            return FOREVER_NS;
+        }
+        let now = monotonic_ns();
         let until_check = self.next_check_ns.saturating_sub(now);
         if self.due_ns == u64::MAX || self.idle.is_empty() {
             return until_check;

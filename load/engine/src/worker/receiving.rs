@@ -19,11 +19,15 @@ impl<T: Transport> Worker<'_, T> {
     /// Handles one event; the time after it.
     #[inline]
     pub(super) fn handle(&mut self, token: u64, ready: Ready, woken_ns: u64) -> u64 {
-        let (index, generation) = (token as u32 as usize, (token >> 32) as u32);
-        let connection = &self.connections[index];
-        if connection.generation != generation {
+        let (index, registered) = (token as u32 as usize, (token >> 32) as u32);
+        // the alarm is no connection
+        let Some(connection) = self.connections.get(index) else {
+            return woken_ns;
+        };
+        if connection.registered != registered {
             return woken_ns;
         }
+        let generation = connection.generation;
         match connection.doing {
             Doing::Busy => {
                 if ready.writable() && (T::HANDSHAKES || connection.is_writing()) {
@@ -111,7 +115,7 @@ impl<T: Transport> Worker<'_, T> {
             }
             rest = &rest[total as usize..];
             self.answers_until_audit -= 1;
-            if !T::STAMPS && self.answers_until_audit % 16 == 0 {
+            if !T::STAMPS && self.answers_until_audit.is_multiple_of(16) {
                 self.recorder.now.times.client_delay.record(now - woken_ns);
             }
             let generation = connection.generation;

@@ -243,7 +243,7 @@ impl<T: Transport> Worker<'_, T> {
         let connection = &mut self.connections[index];
         connection.pieces().outbox = rest.to_vec();
         connection.wants_room = true;
-        let token = token(index, connection.generation);
+        let token = token(index, connection.registered);
         // a failure shows as a timeout of this request
         let _ = self.epoll.want_room(connection.fd, token, true);
     }
@@ -265,7 +265,7 @@ impl<T: Transport> Worker<'_, T> {
         let connection = &mut self.connections[index];
         if !connection.is_writing() && connection.wants_room {
             connection.wants_room = false;
-            let token = token(index, connection.generation);
+            let token = token(index, connection.registered);
             let _ = self.epoll.want_room(connection.fd, token, false);
         }
     }
