@@ -60,5 +60,5 @@ def test_a_slow_machine_learns_that_it_is_late():
 
 def test_a_budget_is_what_is_allowed_and_short_plans_are_never_cut():
     assert allowed_s(85.0, 100.0) == 100.0
-    assert allowed_s(100.0, None) == 130.0
+    assert allowed_s(100.0, None) == 125.0
     assert allowed_s(5.0, None) == float("inf")

@@ -59,6 +59,7 @@ class Plan(Strict):
     settle: Seconds = 0.0
     warmup: Seconds = 3.0
     warmup_least: Seconds = 2.0  # a JVM below this is still being compiled
+    duration_least: Seconds = 1.0  # shorter windows lose the resource figures: ticks of 10 ms
     step_warmup: Seconds = 0.25  # before each window: connections open, buffers fill
     duration: Seconds = 10.0
     cooldown: Seconds = 0.0

@@ -38,7 +38,10 @@ def front(summary: Summary) -> list[str]:
     if not sentences:
         sentences = [_no_comparison(summary)]
     floor = _floor_sentence(summary)
-    return [*sentences, *([floor] if floor else []), validity(summary)]
+    conduct = _conduct(summary)
+    return [
+        *sentences, *([floor] if floor else []), validity(summary), *([conduct] if conduct else [])
+    ]  # fmt: skip
 
 
 def comparison(summary: Summary, family: Family) -> str:
@@ -111,11 +114,11 @@ def validity(summary: Summary) -> str:
     cells = f"Measured: {len(summary.measured)} of {total}"
     trials = f"{wording.count(valid, 'valid trial')}"
     tail = f", {invalid} invalid" if invalid else ", none invalid"
-    return f"{cells}, {trials}{tail}.{_conduct(summary)}"
+    return f"{cells}, {trials}{tail}."
 
 
 def _conduct(summary: Summary) -> str:
-    """What the run did about disturbances from outside, in one sentence each."""
+    """What the run did about disturbances from outside and about its time, in one sentence."""
     parts = []
     again = sum(len(trial.discarded) for trial in (*summary.valid, *summary.invalid))
     if again:
@@ -132,8 +135,9 @@ def _conduct(summary: Summary) -> str:
     if left:
         budget_s = summary.run.budget_s
         kept = f"the budget of {duration_for_people(budget_s)}" if budget_s else "the planned time"
-        parts.append(f"{wording.count(left, 'trial')} of the last rounds left out to keep {kept}")
-    return f" Disturbed machine: {'; '.join(parts)}." if parts else ""
+        trials = wording.count(left, "trial")
+        parts.append(f"{trials} of the last rounds left out to keep {kept}")
+    return f"Not a calm machine: {'; '.join(parts)}." if parts else ""
 
 
 def warnings(summary: Summary) -> list[str]:

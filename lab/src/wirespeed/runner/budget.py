@@ -14,7 +14,6 @@ from wirespeed.recipe.model import Recipe
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.units import duration_for_people
 
-DURATION_FLOOR_S = 1.0  # shorter windows lose the resource figures: /proc/stat counts in 10 ms
 _BISECTIONS = 30
 REPEAT_SHARE = 0.15  # of a budget that windows leave free: disturbed ones are measured again
 
@@ -29,15 +28,17 @@ class Times:
     cooldown_s: float
     warmup_least_s: float = 2.0
     step_warmup_s: float = 0.25
+    duration_least_s: float = 1.0
 
     def scaled(self, share: float) -> Times:
         return Times(
             self.settle_s * share,
             max(min(self.warmup_s, self.warmup_least_s), self.warmup_s * share),
-            max(min(self.duration_s, DURATION_FLOOR_S), self.duration_s * share),
+            max(min(self.duration_s, self.duration_least_s), self.duration_s * share),
             self.cooldown_s * share,
             self.warmup_least_s,
             self.step_warmup_s,
+            self.duration_least_s,
         )
 
     def rounded(self) -> Times:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-LATE_MAX = 1.3  # without a budget a run may take so much of its planned time
+LATE_MAX = 1.25  # without a budget a run may take so much of its planned time
 CUT_MIN_S = 60.0  # plans shorter than this are never cut: a slow start is most of them
 EARLY_SHARE = 0.15  # of the spare time that the first trials may use ahead of their turn
 LEARNED_MIN = 5  # trials before the run's own speed counts more than the plan's guess

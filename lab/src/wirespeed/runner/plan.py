@@ -90,8 +90,9 @@ def arrange(recipe: Recipe, place: Place, cells: list[PlannedCell], wishes: Wish
     plan = recipe.plan
     repeat = wishes.repeat or plan.repeat
     times = Times(
-        plan.settle, plan.warmup, plan.duration, plan.cooldown, plan.warmup_least, plan.step_warmup
-    )
+        plan.settle, plan.warmup, plan.duration, plan.cooldown,
+        plan.warmup_least, plan.step_warmup, plan.duration_least,
+    )  # fmt: skip
     thinned: list[str] = []
     guess = Guess(recipe, place, repeat)
     if wishes.budget_s is not None:

@@ -193,7 +193,7 @@ def _schedule_of(run_dir: Path, run: Run, origin: Source) -> Schedule:
     plan, done_s = recipe.plan, run.plan
     times = Times(
         plan.settle, done_s.warmup_s, done_s.duration_s, done_s.cooldown_s,
-        plan.warmup_least, plan.step_warmup,
+        plan.warmup_least, plan.step_warmup, plan.duration_least,
     )  # fmt: skip
     where = replace(where, duration_s=times.duration_s, warmup_s=times.warmup_s)
     known = {line.cell: _cell_of(line, recipe, where, run.fit) for line in lines}
