@@ -9,7 +9,7 @@ origin share core 1. Ratios are taken inside a round, the figure is the median o
   servers/bench/gateway.py --cell equal-rate --rounds 3 --seconds 6   # beside Tomcat and Zuul
 
 Cells: cpu (closed loop, 50 ms origin), capacity (closed loop, an origin without latency), tail
-(open loop at --share of the capacity that --of has, the same rate for all), equal-rate (open loop
+(open loop at --share of the lowest capacity of them, the same rate for all), equal-rate (open loop
 at --rate, one that each can carry on a core, 50 ms origin), churn (Connection: close), memory
 (2000 connections, small heap). gateway_contenders.py says how to add a gateway.
 "JVM" is what of the CPU compilers and collectors took: where it is large, --warm was too short.
@@ -57,6 +57,7 @@ CELLS = {
 }
 # Requests/s that every contender of equal-rate carries on one core when it is warm.
 EQUAL_RATE = 800
+LOWEST = "lowest"
 WARM_PIECE_S = 5
 # What compilers and collectors may take of a JVM's CPU when it counts as warm.
 WARM_JVM_SHARE = 0.15
@@ -158,13 +159,18 @@ def common_rate(running, options):
     """None in a closed loop; else that of --rate, or a share of what one of them can do now."""
     if options.rate or options.cell != "tail":
         return options.rate
-    one = next((c for c in running if c.name == options.of), None)
-    if not one:
-        raise SystemExit(f"--of {options.of}: not one of {' '.join(options.only)}")
-    row = loads.measure(one, options.load, options.connections[0], options.seconds)
-    print(f"capacity of {one.name}: {row['rps']:.0f}/s, core 0 busy {row['busy'][0]:.2f}, core 1"
-          f" {row['busy'][1]:.2f}; rate of the tail: {options.share * row['rps']:.0f}/s")
-    return options.share * row["rps"]
+    asked = [one for one in running if options.of in (LOWEST, one.name)]
+    if not asked:
+        raise SystemExit(f"--of {options.of}: neither {LOWEST} nor one of"
+                         f" {' '.join(options.only)}")
+    rows = [loads.measure(one, options.load, options.connections[0], options.seconds)
+            for one in asked]
+    for row in rows:
+        print(f"capacity of {row['name']}: {row['rps']:.0f}/s, core 0 busy {row['busy'][0]:.2f},"
+              f" core 1 {row['busy'][1]:.2f}")
+    rate = options.share * min(row["rps"] for row in rows)
+    print(f"rate of the tail: {rate:.0f}/s")
+    return rate
 
 
 def rounds(running, options):
@@ -242,7 +248,8 @@ def options_of(arguments):
     parser.add_argument("--latency", default="50ms", help="of the stub origin")
     parser.add_argument("--origin", choices=["stub", "static"], help="another origin for a cell")
     parser.add_argument("--share", type=float, default=0.8, help="of the capacity, for a tail")
-    parser.add_argument("--of", default="netty", help="whose capacity, for a tail")
+    parser.add_argument("--of", default=LOWEST, help="whose capacity, for a tail; by default the"
+                        " lowest of all, so that none is overloaded")
     parser.add_argument("--rate", type=float, help="requests/s for all, in an open loop")
     parser.add_argument("--java", default=shutil.which("java"))
     parser.add_argument("--load", default=str(SERVERS.parent / "target/release/wirespeed-load"))

@@ -57,12 +57,16 @@ class Watch:
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
 
+    def _sample(self):
+        self.samples.append((time.time_ns(), cpu_ns(self.pid), cpu_of_threads_ns(self.own),
+                             *idle_ns()))
+
     def _run(self):
-        while True:
-            self.samples.append((time.time_ns(), cpu_ns(self.pid), cpu_of_threads_ns(self.own),
-                                 *idle_ns()))
-            if self.ended.wait(SAMPLE_S):
-                return
+        self._sample()
+        while not self.ended.wait(SAMPLE_S):
+            self._sample()
+        # The window may have ended a moment ago.
+        self._sample()
 
     def __enter__(self):
         self.thread.start()

@@ -14,7 +14,7 @@ import wirespeed.gateway.tomcat.Main;
 
 /**
  * Ends with 0 when every test passed; each one that did not is a line on standard output. With the
- * argument {@code whole} features and corpus are run, too, which takes minutes on a busy machine.
+ * argument {@code whole} slow clients, features and corpus are run, too, which takes minutes on a busy machine.
  */
 final class OnVirtualThreads {
     private static final Map<String, Object> OPTIONS = Map.of("tomcat.threads", "virtual",
@@ -25,7 +25,8 @@ final class OnVirtualThreads {
 
     public static void main(String[] arguments) {
         Stream<Class<?>> suites = List.of(arguments).contains("whole")
-                ? Stream.of(Exchanges.class, WebSockets.class, Features.class, Corpus.class)
+                ? Stream.of(Exchanges.class, WebSockets.class, Slow.class, Features.class,
+                        Corpus.class)
                 : Stream.of(Exchanges.class, WebSockets.class);
         SummaryGeneratingListener heard = new SummaryGeneratingListener();
         LauncherFactory.create().execute(LauncherDiscoveryRequestBuilder.request().selectors(
@@ -62,6 +63,18 @@ final class OnVirtualThreads {
     }
 
     static final class WebSockets extends WebSocketContract {
+        @Override
+        Launcher.Factory factory() {
+            return Main::carrier;
+        }
+
+        @Override
+        Map<String, Object> options() {
+            return OPTIONS;
+        }
+    }
+
+    static final class Slow extends SlowContract {
         @Override
         Launcher.Factory factory() {
             return Main::carrier;

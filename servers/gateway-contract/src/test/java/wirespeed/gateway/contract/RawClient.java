@@ -24,7 +24,7 @@ final class RawClient implements AutoCloseable {
     }
 
     static final Answer NONE = new Answer(0, "", "", false);
-    private static final int TIMEOUT_MILLIS = 20_000;
+    private static final int TIMEOUT_MILLIS = 60_000;
     final Socket socket = new Socket();
     private final InputStream in;
 

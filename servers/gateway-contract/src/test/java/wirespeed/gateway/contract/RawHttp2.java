@@ -50,7 +50,7 @@ final class RawHttp2 implements AutoCloseable {
     RawHttp2(SSLContext context, InetSocketAddress address) throws IOException {
         socket = (SSLSocket) context.getSocketFactory().createSocket(address.getAddress(),
                 address.getPort());
-        socket.setSoTimeout(20_000);
+        socket.setSoTimeout(60_000);
         SSLParameters parameters = socket.getSSLParameters();
         parameters.setApplicationProtocols(new String[] {"h2"});
         socket.setSSLParameters(parameters);

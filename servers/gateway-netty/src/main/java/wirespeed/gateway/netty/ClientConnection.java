@@ -9,6 +9,7 @@ import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.socket.ChannelInputShutdownEvent;
 import io.netty.channel.socket.DuplexChannel;
 import java.net.InetSocketAddress;
+import wirespeed.gateway.core.BodyPace;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Forwarding;

@@ -17,6 +17,7 @@ import io.netty.util.ReferenceCountUtil;
 import java.net.InetSocketAddress;
 import java.util.Locale;
 import java.util.Map;
+import wirespeed.gateway.core.BodyPace;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.Headers;

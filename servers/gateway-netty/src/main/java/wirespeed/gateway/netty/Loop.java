@@ -10,6 +10,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.BodyPace;
 import wirespeed.gateway.core.Gateway;
 import wirespeed.gateway.core.HeadSink;
 import wirespeed.gateway.core.LoopWatch;

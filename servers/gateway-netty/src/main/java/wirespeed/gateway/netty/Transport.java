@@ -15,6 +15,7 @@ import io.netty.channel.socket.nio.NioServerSocketChannel;
 import io.netty.channel.socket.nio.NioSocketChannel;
 import io.netty.channel.uring.IoUring;
 import io.netty.channel.uring.IoUringIoHandler;
+import io.netty.channel.uring.IoUringIoHandlerConfig;
 import io.netty.channel.uring.IoUringServerSocketChannel;
 import io.netty.channel.uring.IoUringSocketChannel;
 
@@ -28,6 +29,8 @@ import io.netty.channel.uring.IoUringSocketChannel;
  */
 record Transport(String name, IoHandlerFactory handler, Class<? extends ServerChannel> server,
         Class<? extends Channel> socket) {
+    /** A read and a write of a thousand connections fit without entering the kernel in between. */
+    private static final int RING_SIZE = 4096;
 
     /** The transport with this name; one that this machine does not have is an error. */
     static Transport of(String name) {
@@ -41,7 +44,8 @@ record Transport(String name, IoHandlerFactory handler, Class<? extends ServerCh
             }
             case "io_uring" -> {
                 require(name, IoUring.isAvailable() ? null : IoUring.unavailabilityCause());
-                yield new Transport(name, IoUringIoHandler.newFactory(),
+                yield new Transport(name, IoUringIoHandler.newFactory(
+                        new IoUringIoHandlerConfig().setRingSize(RING_SIZE)),
                         IoUringServerSocketChannel.class, IoUringSocketChannel.class);
             }
             default -> throw new IllegalArgumentException("no transport " + name);

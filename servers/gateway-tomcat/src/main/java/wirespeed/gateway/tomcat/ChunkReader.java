@@ -9,6 +9,7 @@ import wirespeed.gateway.core.Refusal;
 final class ChunkReader {
     private static final int LINE_BYTES_MAX = 2048;
     private static final int TRAILER_LINES_MAX = 100;
+    static final int TRAILER_BYTES_MAX = 8192;
 
     private enum Next { SIZE, DATA, DATA_END, TRAILER, NOTHING }
 
@@ -16,12 +17,14 @@ final class ChunkReader {
     private long left;
     private long extensionBytes;
     private int trailers;
+    private int trailerBytes;
 
     void begin() {
         next = Next.SIZE;
         left = 0;
         extensionBytes = 0;
         trailers = 0;
+        trailerBytes = 0;
     }
 
     boolean isOver() {
@@ -98,6 +101,10 @@ final class ChunkReader {
         trailers++;
         if (trailers > TRAILER_LINES_MAX) {
             throw new Refusal(431, "more than " + TRAILER_LINES_MAX + " trailers");
+        }
+        trailerBytes += to - from;
+        if (trailerBytes > TRAILER_BYTES_MAX) {
+            throw new Refusal(431, "trailers are longer than " + TRAILER_BYTES_MAX + " bytes");
         }
         if (!Ascii.isToken(bytes[from])) {
             throw new Refusal(400, "a trailer does not begin with a name");

@@ -42,11 +42,20 @@ final class ClientFailure extends IOException {
         }
     }
 
+    /** Tomcat wraps a time-out in the middle of a chunk into a failure of the body's syntax. */
+    private static boolean isLate(Throwable failed) {
+        Throwable cause = failed;
+        while (cause != null && !(cause instanceof SocketTimeoutException)) {
+            cause = cause.getCause();
+        }
+        return cause != null;
+    }
+
     private static ClientFailure of(Exception failed) {
+        if (isLate(failed)) {
+            return new ClientFailure(408, "request body did not arrive in time", failed);
+        }
         for (Throwable cause = failed; cause != null; cause = cause.getCause()) {
-            if (cause instanceof SocketTimeoutException) {
-                return new ClientFailure(408, "request body did not arrive in time", failed);
-            }
             if (cause instanceof Refused refused) {
                 return new ClientFailure(refused.status(), refused.getMessage(), failed);
             }

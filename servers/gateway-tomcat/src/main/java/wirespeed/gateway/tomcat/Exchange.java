@@ -45,7 +45,7 @@ final class Exchange {
         this.scratch = scratch;
         long now = System.nanoTime();
         this.context = new Context(snapshot, request, now);
-        this.body = new RequestBody(request, in, snapshot.limits().bodyBytesMax(), plant.meters());
+        this.body = new RequestBody(request, in, snapshot.limits().bodyBytesMax(), plant);
         this.deadlineNanos = now + plant.timeouts().exchangeMillis() * 1_000_000L;
     }
 
@@ -79,6 +79,9 @@ final class Exchange {
             }
             mustClose = true;
             fail(Failed.of(broken.status(), Category.CLIENT_BAD, broken));
+            if (broken.status() == 408) {
+                reply.leaveRest();
+            }
         }
     }
 
@@ -207,11 +210,13 @@ final class Exchange {
         context.origin().settings().persistence().bind(context);
     }
 
+    /** Without a connection nothing was sent, so that any method may be tried again. */
     private boolean mayRetry(OriginFailure failure) {
+        boolean isUntouched = failure.category() == Category.CONNECT;
         boolean isStale = failure.loss() == OriginFailure.Loss.STALE;
         boolean hasOther = isStale || context.origin().addresses().size() > 1;
         return failure.loss() != OriginFailure.Loss.AFTER_ANSWER && hasOther
-                && request.isIdempotent() && body.isReplayable()
+                && (isUntouched || request.isIdempotent() && body.isReplayable())
                 && System.nanoTime() < deadlineNanos
                 && context.attempts() <= context.origin().settings().retries()
                 // An unused connection that was closed says nothing against the origin.

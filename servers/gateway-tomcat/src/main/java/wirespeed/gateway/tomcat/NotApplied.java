@@ -22,7 +22,6 @@ final class NotApplied {
             new Reason("server", "defer-accept", "Tomcat does not have it"),
             new Reason("server", "receive-buffer", "Tomcat reads 8 KiB at a time"),
             new Reason("server", "backlog", "tomcat.accept-count is used"),
-            new Reason("timeouts", "head", "tomcat.connection-timeout is used"),
             new Reason("limits", "loop-lag", NO_LOOPS),
             new Reason("limits", "direct-memory-percent", "bodies are not in direct memory"));
 

@@ -115,6 +115,15 @@ final class Reply {
         client.reset();
     }
 
+    /** What the client still sends of its body is waited for by nobody. */
+    void leaveRest() {
+        org.apache.coyote.Request request = client.getRequest().getCoyoteRequest();
+        if (request.getNote(Http11.READER) instanceof StrictReader reader) {
+            reader.giveUp();
+        }
+        request.action(ActionCode.DISABLE_SWALLOW_INPUT, null);
+    }
+
     /** The rest will not come: the client must not take what it has for complete. */
     void cut() {
         isCut = true;

@@ -6,6 +6,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.nio.ByteBuffer;
+import wirespeed.gateway.core.BodyPace;
 import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Request;
@@ -22,17 +23,18 @@ final class RequestBody {
 
     private final Request request;
     private final InputStream in;
-    private final Meters meters;
+    private final Plant plant;
+    private BodyPace pace;
     private final long bytesMax;
     private ByteArrayOutputStream kept;
     private boolean isReplayable;
     private boolean isComplete;
     private long bytes;
 
-    RequestBody(Request request, InputStream in, long bytesMax, Meters meters) {
+    RequestBody(Request request, InputStream in, long bytesMax, Plant plant) {
         this.request = request;
         this.in = in;
-        this.meters = meters;
+        this.plant = plant;
         this.bytesMax = bytesMax;
         isComplete = request.framing().isEmpty();
         isReplayable = request.isIdempotent();
@@ -59,7 +61,7 @@ final class RequestBody {
             }
             count = read(buffer);
         }
-        meters.add(Meters.Count.BODIES_COLLECTED, 1);
+        plant.meters().add(Meters.Count.BODIES_COLLECTED, 1);
         request.body(ByteBuffer.wrap(whole.toByteArray()));
     }
 
@@ -67,14 +69,35 @@ final class RequestBody {
         return new ClientFailure(413, "request body is longer than " + max + " bytes", null);
     }
 
-    private int read(byte[] buffer) throws ClientFailure {
+    /** Time in which the origin takes what was read is none of the client's. */
+    private int readInTime(byte[] buffer) throws ClientFailure {
+        if (pace == null) {
+            pace = new BodyPace(plant.timeouts().bodyBytesPerSecond(),
+                    plant.timeouts().bodyIdleMillis());
+            pace.begin(nowMillis());
+        }
+        pace.reading(true, nowMillis());
         int count = ClientFailure.read(in, buffer);
+        long now = nowMillis();
+        if (count >= 0 && pace.isTooSlow(count, now)) {
+            throw new ClientFailure(408, "request body comes too slowly", null);
+        }
+        pace.reading(false, now);
+        return count;
+    }
+
+    private static long nowMillis() {
+        return System.nanoTime() / 1_000_000;
+    }
+
+    private int read(byte[] buffer) throws ClientFailure {
+        int count = readInTime(buffer);
         if (count < 0) {
             isComplete = true;
             return count;
         }
         bytes += count;
-        meters.add(Meters.Count.REQUEST_BODY_BYTES, count);
+        plant.meters().add(Meters.Count.REQUEST_BODY_BYTES, count);
         Framing framing = request.framing();
         isComplete = framing.kind() == Framing.Kind.LENGTH && bytes == framing.length();
         if (bytesMax >= 0 && bytes > bytesMax) {

@@ -9,6 +9,7 @@ import java.net.UnknownHostException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.LockSupport;
 import java.util.logging.Level;
 import java.util.logging.Logger;
@@ -38,6 +39,7 @@ public final class Server implements Launcher.Carrier {
     private final Plant plant;
     private final Http11 http;
     private final Tomcat tomcat = new Tomcat();
+    private final AtomicBoolean isStopped = new AtomicBoolean();
     private Path folder;
 
     /** Prepares everything; nothing listens yet. */
@@ -106,6 +108,7 @@ public final class Server implements Launcher.Carrier {
         http.setMaxHttpRequestHeaderSize((int) limits.bytes("head") + 1024);
         http.setMaxHttpResponseHeaderSize((int) limits.bytes("head") + 4096);
         http.setMaxHeaderCount(limits.count("fields") + 1);
+        http.setMaxTrailerSize(2 * ChunkReader.TRAILER_BYTES_MAX);
         http.setMaxSwallowSize(SWALLOWED_BYTES_MAX);
         // What the gateway's own rules allow in a target.
         http.setRelaxedPathChars("\"<>[]^`{|}");
@@ -160,6 +163,9 @@ public final class Server implements Launcher.Carrier {
     /** Closes the listener, lets exchanges end for up to {@code drainMillis}, then cuts the rest. */
     @Override
     public int stop(long drainMillis) {
+        if (!isStopped.compareAndSet(false, true)) {
+            return 0;
+        }
         gateway.drain();
         http.closeServerSocketGraceful();
         long end = System.nanoTime() + drainMillis * 1_000_000;

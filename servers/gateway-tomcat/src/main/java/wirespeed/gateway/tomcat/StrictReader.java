@@ -87,6 +87,11 @@ final class StrictReader {
         return state == State.HEAD && began != 0 && System.nanoTime() - began >= headNanos;
     }
 
+    /** Nothing more of this connection is wanted. */
+    void giveUp() {
+        state = State.REFUSED;
+    }
+
     boolean hasRefused() {
         return state == State.REFUSED;
     }

@@ -1,0 +1,212 @@
+// Clients and origins that are slow, half gone or broken off: each gets its answer, none gets through.
+package wirespeed.gateway.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.net.Socket;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import wirespeed.gateway.runtime.Launcher;
+
+abstract class SlowContract {
+    private final List<AutoCloseable> opened = new ArrayList<>();
+    private RecordingOrigin origin;
+
+    abstract Launcher.Factory factory();
+
+    /** Options that make this carrier the wanted one. */
+    abstract Map<String, Object> options();
+
+    @BeforeEach
+    void open() throws IOException {
+        origin = new RecordingOrigin();
+        opened.add(origin);
+    }
+
+    @AfterEach
+    void close() throws Exception {
+        for (int i = opened.size() - 1; i >= 0; i--) {
+            opened.get(i).close();
+        }
+    }
+
+    private Carrier gateway(String addresses, String more) {
+        Carrier gateway = new Carrier(factory(), options(), "[origins.o]\naddresses = ["
+                + addresses + "]\n" + more);
+        opened.add(gateway);
+        return gateway;
+    }
+
+    private RawClient client(String more) throws IOException {
+        return client(gateway("\"127.0.0.1:" + origin.port() + "\"", more));
+    }
+
+    private RawClient client(Carrier gateway) throws IOException {
+        RawClient client = gateway.client();
+        opened.add(client);
+        return client;
+    }
+
+    @Test
+    void a_head_that_trickles_is_a_408() throws Exception {
+        RawClient client = client("[timeouts]\nhead = \"300ms\"\n");
+        Thread slow = trickle(client, "GET / HTTP/1.1\r\nHost: a\r\nX: ");
+        assertEquals(408, client.read().status());
+        assertTrue(client.isClosed());
+        slow.join();
+        assertEquals(List.of(), origin.seen);
+    }
+
+    /** Sends the text and then one byte after the other until the gateway has had enough. */
+    private static Thread trickle(RawClient client, String begin) throws IOException {
+        client.send(begin);
+        Thread slow = new Thread(() -> {
+            try {
+                for (int i = 0; i < 1000; i++) {
+                    client.send("x");
+                    Thread.sleep(20);
+                }
+            } catch (IOException | InterruptedException refused) {
+                // The other thread has read the answer.
+            }
+        });
+        slow.setDaemon(true);
+        slow.start();
+        return slow;
+    }
+
+    @Test
+    void a_body_that_trickles_is_a_408() throws Exception {
+        RawClient client = client("[timeouts]\nbody-idle = \"300ms\"\nbody-rate = \"1KiB\"\n");
+        Thread slow = trickle(client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5000\r\n\r\n");
+        assertEquals(408, client.read().status());
+        assertTrue(client.isClosed());
+        slow.join();
+        assertEquals(List.of(), origin.seen);
+    }
+
+    @Test
+    void a_body_that_stops_is_a_408() throws Exception {
+        RawClient client = client("[timeouts]\nbody-idle = \"300ms\"\n");
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel");
+        assertEquals(408, client.read().status());
+        assertTrue(client.isClosed());
+        assertEquals(List.of(), origin.seen);
+    }
+
+    @Test
+    void a_client_that_reads_nothing_is_cut() throws Exception {
+        CountDownLatch isCut = new CountDownLatch(1);
+        String body = "x".repeat(20_000_000);
+        origin.handler = (seen, out, socket) -> {
+            try {
+                RecordingOrigin.respond(out, 200, "", body);
+            } catch (IOException cut) {
+                isCut.countDown();
+                throw cut;
+            }
+            return true;
+        };
+        RawClient client = client("[timeouts]\nsend = \"300ms\"\n");
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assertTrue(isCut.await(60, TimeUnit.SECONDS));
+    }
+
+    @Test
+    void what_follows_a_last_request_is_not_read() throws Exception {
+        RawClient client = client("");
+        client.send("GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+                + "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
+        assertEquals("GET /last HTTP/1.1|", client.read().body());
+        assertTrue(client.isClosed());
+        assertEquals(1, origin.seen.size());
+    }
+
+    @Test
+    void a_final_answer_to_an_unanswered_expectation_closes() throws Exception {
+        RawClient client = client("[[filter]]\ntype = \"static-response\"\nprefix = \"/\"\n"
+                + "status = 404\nbody = \"no\"\n");
+        client.send("POST /e HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n"
+                + "Expect: 100-continue\r\n\r\n");
+        RawClient.Answer answer = client.read();
+        assertEquals(404, answer.status());
+        assertEquals("close", answer.header("Connection"));
+        client.sendTolerant("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n", 100);
+        assertTrue(client.isClosed());
+    }
+
+    @Test
+    void half_a_request_and_a_closed_half_reach_nobody() throws Exception {
+        Carrier gateway = gateway("\"127.0.0.1:" + origin.port() + "\"", "");
+        for (String half : List.of("GET / HT", "GET / HTTP/1.1\r\nHost: a\r\n",
+                "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf")) {
+            RawClient client = client(gateway);
+            client.send(half);
+            client.socket.shutdownOutput();
+            RawClient.Answer answer = client.read();
+            assertTrue(answer.status() == 0 || answer.status() >= 400, half + answer);
+            assertTrue(client.isClosed(), half);
+        }
+        assertEquals(List.of(), origin.seen);
+    }
+
+    @Test
+    void a_reset_is_not_the_end_of_a_body_that_lasts_until_the_close() throws Exception {
+        origin.handler = (seen, out, socket) -> {
+            out.write("HTTP/1.1 200 OK\r\n\r\nhalf".getBytes());
+            out.flush();
+            socket.setSoLinger(true, 0);
+            socket.close();
+            return false;
+        };
+        RawClient.Answer answer = client("").get("/");
+        assertFalse(answer.status() == 200 && answer.isComplete(), answer.toString());
+    }
+
+    @Test
+    void any_method_is_tried_elsewhere_when_there_is_no_connection() throws Exception {
+        int closed;
+        try (RecordingOrigin gone = new RecordingOrigin()) {
+            closed = gone.port();
+        }
+        RawClient client = client(gateway("\"127.0.0.1:" + closed + "\", \"127.0.0.1:"
+                + origin.port() + "\"", ""));
+        for (int i = 0; i < 10; i++) {
+            client.send("POST /" + i + " HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nok");
+            assertEquals("POST /" + i + " HTTP/1.1|ok", client.read().body());
+        }
+    }
+
+    @Test
+    void a_drain_waits_until_a_slow_client_has_its_answer() throws Exception {
+        String body = "y".repeat(3_000_000);
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "", body);
+            return true;
+        };
+        Carrier gateway = gateway("\"127.0.0.1:" + origin.port() + "\"", "");
+        try (Socket small = new Socket()) {
+            small.setReceiveBufferSize(8192);
+            small.setSoTimeout(60_000);
+            small.connect(new InetSocketAddress("127.0.0.1", gateway.address.getPort()));
+            small.getOutputStream().write("GET / HTTP/1.1\r\nHost: a\r\n\r\n".getBytes());
+            assertEquals('H', small.getInputStream().read());
+            Thread stopping = new Thread(() -> gateway.carrier.stop(60_000));
+            stopping.start();
+            Thread.sleep(200);
+            int length = 1 + small.getInputStream().readAllBytes().length;
+            assertTrue(length > body.length(), length + " bytes");
+            stopping.join();
+        }
+    }
+}

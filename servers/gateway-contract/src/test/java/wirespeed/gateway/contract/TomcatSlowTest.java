@@ -1,0 +1,18 @@
+// SlowContract on gateway-tomcat with platform threads.
+package wirespeed.gateway.contract;
+
+import java.util.Map;
+import wirespeed.gateway.runtime.Launcher;
+import wirespeed.gateway.tomcat.Main;
+
+class TomcatSlowTest extends SlowContract {
+    @Override
+    Launcher.Factory factory() {
+        return Main::carrier;
+    }
+
+    @Override
+    Map<String, Object> options() {
+        return Map.of("tomcat.threads", "platform");
+    }
+}
