@@ -364,7 +364,13 @@ fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) {
         (Role::Caller(number), Message::Greet { version, .. }) => {
             let answer = listener::get(*number).map(|l| greeted(&l, fd, version, fds.pop()));
             match answer {
-                Some(Ok((inode, id))) => set_role(fd, Role::Greeted(inode, id)),
+                Some(Ok((inode, id))) => {
+                    set_role(fd, Role::Greeted(inode, id));
+                    // Closed meanwhile, before its door could know of this link.
+                    if listener::get(*number).is_none_or(|now| now.inode != inode) {
+                        dismiss(fd, &Role::Greeted(inode, id));
+                    }
+                }
                 Some(Err(reason)) => {
                     let _ = link::send(
                         fd,
