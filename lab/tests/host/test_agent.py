@@ -130,6 +130,23 @@ def test_the_lab_stays_on_one_core_while_samples_are_taken(host):
     assert samples[-1]["process"]["lab"][0] > 0
 
 
+def test_a_process_gets_the_priority_that_this_user_may_give(host, tmp_path):
+    own_nice = os.getpriority(os.PRIO_PROCESS, 0)
+    granted = host.ask("prefer", nice=-20)["nice"]
+    assert granted in (0, -20)
+    group = Path("/proc/self/autogroup")
+    before = group.read_text() if group.exists() else ""
+    show = "import os; print(os.getpriority(0, 0)); print(open('/proc/self/autogroup').read())"
+    spawn(host, tmp_path, argv=(sys.executable, "-c", show))
+    assert host.wait_exit(["app"], PATIENCE_S)
+    nice, *words = (tmp_path / "out").read_text().split()
+    assert int(nice) == (granted or own_nice)
+    if before:
+        assert int(words[-1]) == granted
+        assert group.read_text() == before
+    assert os.getpriority(os.PRIO_PROCESS, 0) == own_nice
+
+
 def test_the_canary_takes_time(host):
     assert host.ask("canary", core=host.info["cores"][0])["ms"] > 0.1
 

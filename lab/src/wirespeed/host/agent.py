@@ -27,6 +27,8 @@ from wirespeed.host.children import (
     Child,
     Refused,
     descendants,
+    may_prefer,
+    prefer,
     read_text,
     remove_folder,
     send_signal,
@@ -43,6 +45,7 @@ class Agent:
 
     def __init__(self, mark, cgroups_wanted=True):
         self.mark = mark
+        self.nice = 0
         self.cgroups = Cgroups(mark) if cgroups_wanted else None
         self.children = {}
         self.sampler = Sampler()
@@ -89,6 +92,14 @@ class Agent:
             return {"held_by": None}
         raise Refused("no lock file can be opened among " + ", ".join(message["paths"]))
 
+    def do_prefer(self, message):
+        """Measured programs, and the agent that samples them in time, run before all others."""
+        if not may_prefer(message["nice"]):
+            return {"nice": 0}
+        prefer(message["nice"])
+        self.nice = message["nice"]
+        return {"nice": self.nice}
+
     def do_clean_up_at_end(self, message):
         """Folders that go away with the agent, also when the lab was killed."""
         self.folders += message["folders"]
@@ -99,7 +110,7 @@ class Agent:
         if name in self.children and not self.children[name].is_gone():
             raise Refused("%s is already running" % name)
         cgroup = self.cgroups.make(name) if self.cgroups else None
-        pid = spawn(message, cgroup, self.mark)
+        pid = spawn(dict(message, nice=self.nice), cgroup, self.mark)
         self.children[name] = Child(name, pid, cgroup)
         return {"pid": pid}
 

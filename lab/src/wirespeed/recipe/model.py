@@ -266,6 +266,7 @@ class Site(Strict):
     origin: RoleSite = RoleSite()
     link: dict[str, Link] = {}
     fit: Literal["strict", "share", "pairs"] = "strict"
+    priority: Literal["high", "normal"] = "high"  # high: where this user may
 
 
 class Sites(Strict):

@@ -267,10 +267,15 @@ def method(summary: Summary) -> str:
     return (
         f"Every cell was planned {plan.repeat} times, {_life(summary)}, in {order}. "
         f"A trial warms up for {_time(plan.warmup_s)} and measures for {_time(plan.duration_s)}. "
-        "A figure is the median of its valid trials. "
+        f"{_priority(summary)}A figure is the median of its valid trials. "
         "Beside the ratio of the medians stands the Hodges-Lehmann gain with an exact interval "
         f"that covers at least {CONFIDENCE:.0%}; a verdict needs four trials on each side."
     )
+
+
+def _priority(summary: Summary) -> str:
+    nice = summary.run.nice
+    return f"All measured programs ran before others (nice {nice}). " if nice else ""
 
 
 def _time(seconds: float) -> str:

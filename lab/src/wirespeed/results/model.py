@@ -63,6 +63,7 @@ class Run(_Record):
     thinned: list[str] = field(default_factory=list)
     fit: str = "strict"
     budget_s: float | None = None
+    nice: int = 0  # of every measured program
     idle_held: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
     axes: dict[str, list[Any]] = field(default_factory=dict)

@@ -36,6 +36,8 @@ from wirespeed.runner.watcher import Watcher
 
 NOISE_ACCEPTED = "Trials that other programs disturbed were kept and noted (--accept-noise)."
 
+NICE = -20  # all contenders alike; a thread at nice 0 then gets 1 % of a core they fill
+
 
 @dataclass(frozen=True)
 class Source:
@@ -77,9 +79,11 @@ def start(origin: Source, wishes: Wishes, runs: Path, watcher: Watcher) -> tuple
         )
     _refuse_nothing(schedule)
     with machine_of(f"{schedule.recipe.name} (process {os.getpid()})") as host:
+        nice = prefer(host, origin.site)
         run_dir = store.create(runs, schedule.recipe.name)
         host.ask("clean_up_at_end", folders=[str(scratch_folder(run_dir.name))])
         run = _describe(origin, schedule, run_dir, host)
+        run = replace(run, nice=nice)
         shutil.copy(origin.recipe_file, run_dir / "recipe.toml")
         store.write_json(run_dir / "site.json", origin.site.model_dump())
         store.write_plan(run_dir, schedule.lines())
@@ -102,6 +106,11 @@ def resume(
     with machine_of(run.run_id) as host:
         host.ask("clean_up_at_end", folders=[str(scratch_folder(run_dir.name))])
         _same_machine(run, host, force)
+        if prefer(host, origin.site) != run.nice and not force:
+            raise ResultsError(
+                f"the run began with its programs at nice {run.nice}, which this user or site does "
+                "not give them now; --force goes on all the same"
+            )
         store.append_event(run_dir, "resumed", pid=os.getpid(), forced=force)
         store.point_latest(run_dir)
         run = replace(run, state="running", ended=None)
@@ -119,6 +128,11 @@ def machine_of(owner: str) -> Iterator[Host]:
         yield host
     finally:
         host.close()
+
+
+def prefer(host: Host, site: Site) -> int:
+    """The nice value of every measured program: other programs and kernel threads come after."""
+    return int(host.ask("prefer", nice=NICE)["nice"]) if site.priority == "high" else 0
 
 
 def _refuse_nothing(schedule: Schedule) -> None:
