@@ -58,6 +58,12 @@ enum Filled {
     End,
 }
 
+/// How many of `count` bytes go to a peer that has closed, before its reset is known: what a buffer
+/// holds, and not the whole of a large file.
+fn vanishing(stream: &stream::Stream, count: usize) -> usize {
+    count.min(stream.outbound().size())
+}
+
 /// Copies from a file's content under the writer's lock.
 fn copy(
     stream: &stream::Stream,
@@ -68,7 +74,7 @@ fn copy(
     let rest = content.bytes.get(offset as usize..).unwrap_or_default();
     let rest = &rest[..rest.len().min(wanted)];
     if stream.check_writable()?.is_some() {
-        return Ok(Filled::Bytes(rest.len()));
+        return Ok(Filled::Bytes(vanishing(stream, rest.len())));
     }
     if rest.is_empty() {
         return Ok(Filled::End);
@@ -94,7 +100,12 @@ fn copy(
 /// Reads into free ring space under the writer's lock.
 fn fill(stream: &stream::Stream, file: i32, offset: i64, wanted: usize) -> Result<Filled, i32> {
     if stream.check_writable()?.is_some() {
-        return Ok(Filled::Bytes(wanted));
+        let size = kernel::fstat(file).map_or(i64::MAX, |stat| stat.st_size);
+        let left = size.saturating_sub(offset).max(0) as usize;
+        return Ok(match vanishing(stream, wanted.min(left)) {
+            0 => Filled::End,
+            count => Filled::Bytes(count),
+        });
     }
     let ring = stream.outbound();
     let (at, room) = stream.hole(wanted)?;
