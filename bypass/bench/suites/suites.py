@@ -19,6 +19,7 @@ from pathlib import Path
 
 import curl_matrix
 import datastores
+import netty
 
 HERE = Path(__file__).resolve().parent
 MINUTES_MAX_OF_MODULE = 4
@@ -161,6 +162,7 @@ SUITES = {
     "curl": curl_matrix.compare,
     "redis": datastores.redis,
     "memcached": datastores.memcached,
+    "netty": netty.compare,
 }
 
 
