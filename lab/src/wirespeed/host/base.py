@@ -46,6 +46,7 @@ class Host:
         self._serial = 0
         self._answers: dict[int, dict[str, Any]] = {}
         self.exits: dict[str, int] = {}
+        self.nice = 0  # of what the agent spawns
         # A session of its own: Ctrl-C in the terminal is for the lab, which then tells the agent.
         self._agent = subprocess.Popen(
             list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
@@ -66,6 +67,11 @@ class Host:
         if "error" in answer:
             raise HostError(answer["error"])
         return answer["result"]
+
+    def prefer(self, nice: int) -> int:
+        """Has everything spawned from now on run before others, where this user may."""
+        self.nice = int(self.ask("prefer", nice=nice)["nice"])
+        return self.nice
 
     def wait_exit(self, names: Sequence[str], timeout_s: float) -> str | None:
         """Waits until one of these processes has ended, and says which; None after the time."""

@@ -136,7 +136,9 @@ class Runner:
     def _may_retry(self, measured: Trial) -> bool:
         """Repeats come out of the run's time, but every cell is owed a figure."""
         cost_s = self.pace.each_s
-        if measured.cell in self.have_figures and not self.pace.may_repeat(cost_s):
+        is_owed = measured.cell not in self.have_figures
+        is_first_or_in_time = measured.attempt == 1 or self.pace.until_end_s > 0
+        if not (is_owed and is_first_or_in_time) and not self.pace.may_repeat(cost_s):
             return False
         self.pace.repeated(cost_s)
         return True

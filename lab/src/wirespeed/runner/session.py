@@ -132,7 +132,7 @@ def machine_of(owner: str) -> Iterator[Host]:
 
 def prefer(host: Host, site: Site) -> int:
     """The nice value of every measured program: other programs and kernel threads come after."""
-    return int(host.ask("prefer", nice=NICE)["nice"]) if site.priority == "high" else 0
+    return host.prefer(NICE) if site.priority == "high" else 0
 
 
 def _refuse_nothing(schedule: Schedule) -> None:
