@@ -17,5 +17,5 @@ def nothing_is_left_behind():
     """No process, shared-memory file or mount of a run outlives its test."""
     before = (set(os.listdir("/dev/shm")), Path("/proc/mounts").read_text())
     yield
-    wait_until(lambda: not marked_processes(), "the run's processes to be gone", 20)
+    wait_until(lambda: not marked_processes(), "the run's processes to be gone")
     assert (set(os.listdir("/dev/shm")), Path("/proc/mounts").read_text()) == before
