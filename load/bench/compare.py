@@ -8,6 +8,9 @@ A cell is CONNECTIONSxBYTES; with -close one connection per request, with -lua a
 requests/s tell little there; --server sink answers faster than any generator asks.
 
     load/bench/compare.py [--cell 50x0] [--tools wrk,ab] [--rounds 5] [--bin wrk2=PATH]
+
+With --json FILE every run is kept, and runs that are in FILE already count too: rounds can be
+taken in several short slices of the same build.
 """
 
 import argparse
@@ -153,7 +156,8 @@ def table(title, runs):
     if not ours:
         print(f"\n{title}: wirespeed-load gave no figures")
         return
-    print(f"\n{title}\n\n| tool | requests/s | requests per CPU s | user µs | CPU µs | busy "
+    rounds = ", ".join(f"{name} {len(own)}" for name, own in runs.items())
+    print(f"\n{title}; medians of so many rounds: {rounds}\n\n| tool | requests/s | requests per CPU s | user µs | CPU µs | busy "
           "| ours / its requests/s | ours / its per CPU s | our user time / its |")
     print("|---|---|---|---|---|---|---|---|---|")
     for name, own in median.items():
@@ -176,7 +180,7 @@ def options_of():
     parser.add_argument("--server", choices=["nginx", "sink"], default="nginx")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=2)
-    parser.add_argument("--json", help="write every run to this file")
+    parser.add_argument("--json", help="file of runs: those in it count too, and it is written anew")
     return parser.parse_args()
 
 
@@ -194,14 +198,17 @@ def main():
     if "wirespeed-load" not in tools:
         raise SystemExit(f"{options.load}: not there; build it or say --load PATH")
     hold_idle_states()
-    results = {}
+    kept = Path(options.json) if options.json else None
+    results = json.loads(kept.read_text()) if kept and kept.exists() else {}
     for cell in map(peers.Cell.parse, options.cell or CELLS):
+        title = f"{cell.name} ({options.server})"
         # a new server for each cell: what one leaves behind does not touch the next
         with Server(tools["wirespeed-load"][0] if options.server == "sink" else None) as server:
-            results[cell.name] = measure(cell, tools, server, options)
-        table(f"{cell.name} ({options.server})", results[cell.name])
-    if options.json:
-        Path(options.json).write_text(json.dumps(results, indent=1))
+            for name, runs in measure(cell, tools, server, options).items():
+                results.setdefault(title, {}).setdefault(name, []).extend(runs)
+        table(title, results.get(title, {}))
+        if kept:
+            kept.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 //! Where waits need not end to the nanosecond, they end by an alarm: a timer in the set, which is
 //! set ten times a second. A timeout would be set up and taken down with each wait that sleeps.
 
-use super::check;
+use super::{check, is_preloaded};
 use std::io;
 
 /// Events taken by one wait.
@@ -89,10 +89,6 @@ impl Waits {
             Waits::Exact
         }
     }
-}
-
-fn is_preloaded() -> bool {
-    std::env::var_os("LD_PRELOAD").is_some_and(|value| !value.is_empty())
 }
 
 /// An epoll instance.

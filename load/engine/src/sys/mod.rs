@@ -14,6 +14,11 @@ pub mod socket;
 
 use std::io;
 
+/// Whether another stack may stand in front of the calls, and knows only what is common.
+pub fn is_preloaded() -> bool {
+    std::env::var_os("LD_PRELOAD").is_some_and(|value| !value.is_empty())
+}
+
 /// Turns the -1 of a libc call into the error behind it.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 {

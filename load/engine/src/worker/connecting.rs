@@ -5,6 +5,7 @@ use super::{Connection, Doing, Worker};
 use crate::plan::Plan;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::{Ready, Trigger};
+use crate::sys::is_preloaded;
 use crate::sys::socket::{self, Address, Connect, Fd};
 use crate::transport::Transport;
 use std::cmp::Reverse;
@@ -21,9 +22,10 @@ const BACKOFF_MAX_NS: u64 = 100_000_000;
 pub(super) const RENEWALS_MAX: u8 = 16;
 
 /// Whether sockets of ended connections may be used again: where each request has a connection of
-/// its own, and nothing is set on sockets that would have to be set anew.
+/// its own, nothing is set on sockets that would have to be set anew, and they are the kernel's.
 pub(super) fn may_renew(plan: &Plan) -> bool {
-    plan.close && plan.sources.is_empty() && !plan.abort && plan.trigger == Trigger::Edge
+    let plain = plan.sources.is_empty() && !plan.abort && plan.trigger == Trigger::Edge;
+    plan.close && plain && !is_preloaded()
 }
 
 /// How far the opening of a connection came at once.
