@@ -62,3 +62,18 @@ pub fn heavy() {
         let _ = sys::sched_yield();
     }
 }
+
+/// Whether [`fence_others`] can do its work for this process.
+pub fn can_fence_others() -> bool {
+    membarrier(REGISTER_GLOBAL_EXPEDITED).is_ok() && membarrier(GLOBAL_EXPEDITED).is_ok()
+}
+
+/// Makes every running thread of this process pass a fence; what they have stored before is seen
+/// after this, and they see what the caller has stored.
+pub fn fence_others() {
+    fence(Ordering::SeqCst);
+    if membarrier(GLOBAL_EXPEDITED).is_err() {
+        // A sandbox came later. No store lies in a processor for so long.
+        let _ = sys::poll(&mut [], Some(core::time::Duration::from_millis(10)), None);
+    }
+}

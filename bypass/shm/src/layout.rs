@@ -106,7 +106,7 @@ pub struct Lane {
     pub summary: Summary,
     /// 1 for each slot that rang.
     pub bells: [AtomicU8; SLOTS_MAX],
-    /// For each slot the low byte of its writer's [`ProducerLine::news`]. The owner compares it with
+    /// For each slot the low byte of its writer's [`Locks::news`]. The owner compares it with
     /// what it has seen and stores nothing here: the lines travel one way only.
     pub news: [AtomicU8; SLOTS_MAX],
 }
@@ -120,22 +120,14 @@ pub struct Summary(pub [AtomicU8; SLOTS_MAX / BELL_GROUP]);
 pub struct ProducerLine {
     /// Bytes ever written.
     pub tail: AtomicU64,
-    /// The head as last seen.
-    pub head_seen: AtomicU64,
     /// [`FIN`], [`RST`], [`CLOSED`].
     pub ends: AtomicU32,
     /// The writer waits for space.
     pub want_space: AtomicU32,
     /// Loans ever made, see [`Loan`].
     pub loans: AtomicU64,
-    /// Loans that the reader has finished, as last seen.
-    pub loans_seen: AtomicU64,
     /// Position of the urgent byte plus one, 0 when none was sent.
     pub urgent: AtomicU64,
-    /// How often bytes were announced, in every life of the slot.
-    pub news: AtomicU32,
-    /// The lane where they were announced last, plus one.
-    pub lane_rung: AtomicU32,
 }
 
 /// Written by the side that reads the direction's bytes.
@@ -176,8 +168,9 @@ pub struct Contents {
     pub mapped_by: [AtomicU32; CONTENTS],
 }
 
-/// Locks of one side's end. On a line that the other side never touches: taking one then waits
-/// for nobody.
+/// Locks of one side's end, and what its writer knows. On a line that the other side never touches:
+/// taking a lock waits for nobody, and neither does a look at what was just written, whose line the
+/// other side may be reading.
 #[repr(C, align(128))]
 pub struct Locks {
     /// Holds the thread that reads.
@@ -188,6 +181,20 @@ pub struct Locks {
     pub owner: AtomicU32,
     /// O_NONBLOCK, once several processes hold the end: they share it, as they share the file.
     pub flags: AtomicU32,
+    /// [`ProducerLine::tail`].
+    pub tail: AtomicU64,
+    /// The head as last seen.
+    pub head_seen: AtomicU64,
+    /// [`ProducerLine::loans`].
+    pub loans: AtomicU64,
+    /// 1: an urgent byte was sent.
+    pub has_sent_urgent: AtomicU32,
+    /// Loans that the reader has finished, as last seen.
+    pub loans_seen: AtomicU64,
+    /// How often bytes were announced, in every life of the slot.
+    pub news: AtomicU32,
+    /// The lane where they were announced last, plus one.
+    pub lane_rung: AtomicU32,
 }
 
 /// Who holds the two ends, and where they wait.

@@ -6,7 +6,7 @@
 
 use crate::atomic::{copy_in, copy_out, fence, fetch_for_writing, heavy, light, Ordering};
 use crate::doorbell::News;
-use crate::layout::{ConsumerLine, Loans, ProducerLine};
+use crate::layout::{ConsumerLine, Loans, Locks, ProducerLine};
 
 #[path = "ring/lending.rs"]
 mod lending;
@@ -90,6 +90,8 @@ impl<'a> Pieces<'a> {
 #[derive(Clone, Copy)]
 pub struct Ring<'a> {
     producer: &'a ProducerLine,
+    /// What the writer knows without a look at lines that the reader looks at.
+    writer: &'a Locks,
     consumer: &'a ConsumerLine,
     loans: &'a Loans,
     borrowed: Option<&'a dyn Borrowed>,
@@ -102,6 +104,7 @@ impl<'a> Ring<'a> {
     /// `bytes` must be mapped, writable and shared for `size` bytes, a power of two.
     pub unsafe fn new(
         producer: &'a ProducerLine,
+        writer: &'a Locks,
         consumer: &'a ConsumerLine,
         loans: &'a Loans,
         bytes: *mut u8,
@@ -109,6 +112,7 @@ impl<'a> Ring<'a> {
     ) -> Self {
         Self {
             producer,
+            writer,
             consumer,
             loans,
             borrowed: None,
@@ -129,16 +133,22 @@ impl<'a> Ring<'a> {
     pub fn reset(&self) {
         for word in [
             &self.producer.tail,
-            &self.producer.head_seen,
             &self.producer.urgent,
             &self.producer.loans,
-            &self.producer.loans_seen,
+            &self.writer.tail,
+            &self.writer.head_seen,
+            &self.writer.loans,
+            &self.writer.loans_seen,
             &self.consumer.loans_done,
             &self.consumer.loan_bytes,
         ] {
             word.store(0, Ordering::Relaxed);
         }
-        for word in [&self.producer.ends, &self.producer.want_space] {
+        for word in [
+            &self.producer.ends,
+            &self.producer.want_space,
+            &self.writer.has_sent_urgent,
+        ] {
             word.store(0, Ordering::Relaxed);
         }
         self.consumer.head.store(0, Ordering::Relaxed);
@@ -162,14 +172,14 @@ impl<'a> Ring<'a> {
     /// Free bytes by what is known; looks at the consumer only when fewer than `wanted`. For the
     /// writer, who holds its lock.
     pub fn space(&self, wanted: usize) -> Result<usize, Broken> {
-        let tail = self.producer.tail.load(Ordering::Relaxed);
-        let seen = self.producer.head_seen.load(Ordering::Relaxed);
+        let tail = self.writer.tail.load(Ordering::Relaxed);
+        let seen = self.writer.head_seen.load(Ordering::Relaxed);
         let space = self.size - self.used(tail, seen)?;
         if space >= wanted {
             return Ok(space);
         }
         let head = self.consumer.head.load(Ordering::Acquire);
-        self.producer.head_seen.store(head, Ordering::Relaxed);
+        self.writer.head_seen.store(head, Ordering::Relaxed);
         Ok(self.size - self.used(tail, head)?)
     }
 
@@ -217,7 +227,7 @@ impl<'a> Ring<'a> {
     /// the other side has read since.
     #[inline]
     pub fn expect_push(&self) {
-        let at = self.producer.tail.load(Ordering::Relaxed) as usize;
+        let at = self.writer.tail.load(Ordering::Relaxed) as usize;
         fetch_for_writing(self.producer);
         for line in 0..3 {
             let place = (at + line * 64) & (self.size - 1);
@@ -228,8 +238,8 @@ impl<'a> Ring<'a> {
     /// The number of the next announcement, for the writer that has just published bytes.
     #[inline]
     pub fn count_news(&self) -> u32 {
-        let count = self.producer.news.load(Ordering::Relaxed).wrapping_add(1);
-        self.producer.news.store(count, Ordering::Relaxed);
+        let count = self.writer.news.load(Ordering::Relaxed).wrapping_add(1);
+        self.writer.news.store(count, Ordering::Relaxed);
         count
     }
 
@@ -237,9 +247,9 @@ impl<'a> Ring<'a> {
     #[inline]
     pub fn announcement(&self, count: u32, lane: usize) -> News {
         let lane = lane as u32 + 1;
-        let is_elsewhere = self.producer.lane_rung.load(Ordering::Relaxed) != lane;
+        let is_elsewhere = self.writer.lane_rung.load(Ordering::Relaxed) != lane;
         if is_elsewhere {
-            self.producer.lane_rung.store(lane, Ordering::Relaxed);
+            self.writer.lane_rung.store(lane, Ordering::Relaxed);
         }
         News {
             count,
@@ -274,19 +284,19 @@ impl<'a> Ring<'a> {
     /// contradict each other look like room: the write will say what is wrong.
     #[inline]
     pub fn has_room(&self, wanted: usize) -> bool {
-        let tail = self.producer.tail.load(Ordering::Relaxed);
+        let tail = self.writer.tail.load(Ordering::Relaxed);
         let is_free = |head: u64| {
             let used = self.used(tail, head);
             used.map_or(true, |used| self.size - used >= wanted)
         };
-        let seen = self.producer.head_seen.load(Ordering::Relaxed);
+        let seen = self.writer.head_seen.load(Ordering::Relaxed);
         (self.used(tail, seen).is_ok() && is_free(seen))
             || is_free(self.consumer.head.load(Ordering::Acquire))
     }
 
     /// Bytes in the ring that the reader has not taken, as anybody sees them.
     pub fn unread(&self) -> usize {
-        let tail = self.producer.tail.load(Ordering::Relaxed);
+        let tail = self.writer.tail.load(Ordering::Relaxed);
         let head = self.consumer.head.load(Ordering::Acquire);
         self.used(tail, head).unwrap_or(0)
     }
@@ -296,15 +306,20 @@ impl<'a> Ring<'a> {
         let wanted = from.left().min(self.size);
         // A third at least is kept known as free, so that `has_room` rarely looks itself.
         let count = self.space(wanted.max(self.size / 3))?.min(wanted);
-        let tail = self.producer.tail.load(Ordering::Relaxed);
+        let tail = self.writer.tail.load(Ordering::Relaxed);
         if count > 0 && count < from.left() {
             self.announce_want();
         }
         self.copy(tail, count, from, Copy::In);
-        self.producer
-            .tail
-            .store(tail.wrapping_add(count as u64), Ordering::Release);
+        self.publish(tail.wrapping_add(count as u64));
         Ok(count)
+    }
+
+    /// The reader may have the bytes in front of `tail`.
+    #[inline]
+    fn publish(&self, tail: u64) {
+        self.writer.tail.store(tail, Ordering::Relaxed);
+        self.producer.tail.store(tail, Ordering::Release);
     }
 
     /// [`push`](Self::push) of memory of ours.
@@ -322,7 +337,7 @@ impl<'a> Ring<'a> {
     /// most `limit` bytes that lie together.
     pub fn hole(&self, limit: usize) -> Result<(*mut u8, usize), Broken> {
         let space = self.space(limit.min(self.size))?;
-        let at = self.producer.tail.load(Ordering::Relaxed) as usize & (self.size - 1);
+        let at = self.writer.tail.load(Ordering::Relaxed) as usize & (self.size - 1);
         Ok((
             self.bytes.wrapping_add(at),
             space.min(limit).min(self.size - at),
@@ -331,10 +346,8 @@ impl<'a> Ring<'a> {
 
     /// Publishes `count` bytes that were put into the [`hole`](Self::hole).
     pub fn filled(&self, count: usize) {
-        let tail = self.producer.tail.load(Ordering::Relaxed);
-        self.producer
-            .tail
-            .store(tail.wrapping_add(count as u64), Ordering::Release);
+        let tail = self.writer.tail.load(Ordering::Relaxed);
+        self.publish(tail.wrapping_add(count as u64));
     }
 
     /// Whether the producer waits for the room that taking `count` bytes has just made; asked once

@@ -193,6 +193,7 @@ impl Segment {
         unsafe {
             Ring::new(
                 &slot.producer[side],
+                &slot.locks[side],
                 &slot.consumer[side],
                 &slot.loans[side],
                 bytes,

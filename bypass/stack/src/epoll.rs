@@ -5,10 +5,10 @@
 //! member lives in. A listener is in both. Before it sleeps, the waiter says so in its lanes and
 //! looks once more; a peer that rings then writes to the waker, which is in the kernel set too.
 
-use core::sync::atomic::{fence, AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{fence, AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bypass_shm::barrier;
 use bypass_shm::clock::now_ns;
@@ -22,6 +22,7 @@ use crate::listener::{self, Listener};
 use crate::peer::Peer;
 use crate::sockets;
 use crate::stream::{self, Stream};
+use crate::sys::{Owned, OwnedGuard};
 use crate::table::{self, Entry, Kind};
 use crate::wait::{self, Deadline};
 use crate::{process, service, Outcome};
@@ -111,7 +112,9 @@ struct Inner {
 }
 
 struct Set {
-    inner: Mutex<Option<Box<Inner>>>,
+    inner: Owned<Option<Box<Inner>>>,
+    /// The waker's number plus one, 0 while there is none: for who wakes without the lock.
+    waker: AtomicU64,
     members: AtomicU32,
     kernel_members: AtomicI32,
     sleepers: AtomicU32,
@@ -128,7 +131,8 @@ struct Set {
 impl Set {
     const fn new() -> Self {
         Self {
-            inner: Mutex::new(None),
+            inner: Owned::new(None),
+            waker: AtomicU64::new(0),
             members: AtomicU32::new(0),
             kernel_members: AtomicI32::new(0),
             sleepers: AtomicU32::new(0),
@@ -141,19 +145,15 @@ impl Set {
     }
 
     #[inline]
-    fn lock(&self) -> MutexGuard<'_, Option<Box<Inner>>> {
-        match self.inner.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => self.lock_slowly(),
-        }
+    fn lock(&self) -> OwnedGuard<'_, Option<Box<Inner>>> {
+        self.inner.lock(|mutex| self.lock_slowly(mutex))
     }
 
     /// A thread that spins on the set holds the lock meanwhile; it sees `callers` and steps aside.
     #[cold]
-    fn lock_slowly(&self) -> MutexGuard<'_, Option<Box<Inner>>> {
+    fn lock_slowly<'a>(&self, mutex: &'a Mutex<()>) -> MutexGuard<'a, ()> {
         self.callers.fetch_add(1, Ordering::Relaxed);
-        let guard = match self.inner.lock() {
+        let guard = match mutex.lock() {
             Ok(guard) => guard,
             Err(poisoned) => poisoned.into_inner(),
         };
@@ -162,11 +162,11 @@ impl Set {
     }
 
     /// Makes sleepers and watchers look.
-    fn kick(&self, inner: &Inner) {
+    fn kick(&self) {
         let sleepers = self.sleepers.load(Ordering::SeqCst);
         if sleepers > 0 || self.is_watched.load(Ordering::Relaxed) {
-            if let Some(waker) = &inner.waker {
-                process::wake(process::number(), waker.number());
+            if let Some(waker) = self.waker.load(Ordering::Acquire).checked_sub(1) {
+                process::wake(process::number(), waker as u32);
             }
         }
     }
@@ -206,7 +206,9 @@ pub fn register(fd: i32) {
 
 /// The last descriptor of a set is closed.
 pub fn close(number: usize) {
-    let inner = SETS[number % SETS_MAX].lock().take();
+    let set = &SETS[number % SETS_MAX];
+    let inner = set.lock().take();
+    set.waker.store(0, Ordering::Release);
     if let Some(inner) = inner {
         for member in inner.members.iter().flatten() {
             detach(number, member);
@@ -248,10 +250,11 @@ fn detach(set: usize, member: &Member) {
 /// A new segment at a listener: sets that wait there must learn of it.
 pub fn kick_listening() {
     for set in SETS.iter().take(used()) {
+        // Without the set's lock, which one thread of the program may have for itself: whoever
+        // goes to sleep there says so, passes a fence and then looks for new segments.
         if set.has_listeners.load(Ordering::SeqCst) {
-            if let Some(inner) = set.lock().as_ref() {
-                set.kick(inner);
-            }
+            fence(Ordering::SeqCst);
+            set.kick();
         }
     }
 }
@@ -282,6 +285,7 @@ pub fn orphan() {
         };
         set.is_orphan.store(true, Ordering::Relaxed);
         set.sleepers.store(0, Ordering::Relaxed);
+        set.waker.store(0, Ordering::Release);
         if let Some(waker) = inner.waker.take() {
             // Stays open: the kernel set is the parent's too and names it.
             core::mem::forget(waker);

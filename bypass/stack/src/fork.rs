@@ -15,7 +15,7 @@ use bypass_shm::sys as kernel;
 use crate::peer::{self, Peer};
 use crate::table::{self, Entry};
 use crate::{
-    connect, content, epoll, listener, passing, pool, process, service, sockets, stream, wait,
+    connect, content, epoll, listener, passing, pool, process, service, sockets, sole, stream, wait,
 };
 
 /// What the parent has prepared.
@@ -34,6 +34,8 @@ pub fn prepare() -> Option<Prepared> {
     if !process::is_started() {
         return None;
     }
+    // Before any lock is held that the owner may want.
+    sole::end_unless_ours();
     pool::empty();
     sockets::each(share_flags);
     share_listeners();
@@ -66,6 +68,7 @@ pub fn prepare() -> Option<Prepared> {
 
 /// O_NONBLOCK belongs to the file, which the child will hold too: from now on it is where both look.
 pub fn share_flags(index: usize, socket: &sockets::Socket) {
+    sole::end_unless_ours();
     if socket.descriptors.load(Ordering::Relaxed) == 0 || socket.has(sockets::SHARED) {
         return;
     }

@@ -28,6 +28,7 @@ pub mod process;
 pub mod sendfile;
 pub mod service;
 pub mod sockets;
+mod sole;
 pub mod splice;
 pub mod stream;
 mod sys;

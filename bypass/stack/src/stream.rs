@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use bypass_shm::layout::{CLOSED, FIN, RST};
-use bypass_shm::lock::{self, Guard};
+use bypass_shm::lock;
 use bypass_shm::ring::{Broken, Pieces, Ring};
 use bypass_shm::stats::{Counter, Reason};
 use bypass_shm::sys as kernel;
@@ -15,7 +15,7 @@ use crate::sockets::{self, Socket};
 use crate::sys::thread;
 use crate::table::{self, Entry, Kind};
 use crate::wait::{self, Deadline, For};
-use crate::{process, Outcome};
+use crate::{process, sole, Outcome};
 
 /// A connection that an operation works on.
 #[derive(Clone, Copy)]
@@ -68,6 +68,13 @@ pub fn of_socket(index: usize) -> Option<Stream> {
     })
 }
 
+/// Why nobody else reads, or writes, until it is dropped.
+enum Right {
+    /// No other thread uses sockets.
+    Sole(#[allow(dead_code, reason = "held, not read")] sole::Inside<'static>),
+    Lock(#[allow(dead_code, reason = "held, not read")] lock::Guard<'static>),
+}
+
 /// What came of one attempt.
 enum Attempt {
     Done(usize),
@@ -110,8 +117,8 @@ impl Stream {
     /// Whether a byte of ours was ever sent with MSG_OOB.
     #[inline]
     pub fn has_sent_urgent(&self) -> bool {
-        let line = &self.peer.segment.slot(self.slot).producer[self.peer.side];
-        line.urgent.load(Ordering::Relaxed) != 0
+        let known = &self.peer.segment.slot(self.slot).locks[self.peer.side];
+        known.has_sent_urgent.load(Ordering::Relaxed) != 0
     }
 
     /// How the other side's direction has ended, if it has.
@@ -121,7 +128,11 @@ impl Stream {
         line.ends.load(Ordering::Acquire)
     }
 
-    fn lock(&self, what: For) -> Result<Guard<'static>, i32> {
+    fn lock(&self, what: For) -> Result<Right, i32> {
+        // Other processes that hold the end know nothing of our threads.
+        if let Some(inside) = sole::enter().filter(|_| !self.socket.has(sockets::SHARED)) {
+            return self.if_alive(Right::Sole(inside));
+        }
         let place = self.peer.segment.slot(self.slot);
         let locks = &place.locks[self.peer.side];
         let word = match what {
@@ -129,8 +140,13 @@ impl Stream {
             For::Room => &locks.write,
         };
         let guard = lock::take(word, thread().tid()).ok_or(libc::ECONNRESET)?;
+        self.if_alive(Right::Lock(guard))
+    }
+
+    #[inline]
+    fn if_alive(&self, right: Right) -> Result<Right, i32> {
         if self.socket.life() == self.life {
-            Ok(guard)
+            Ok(right)
         } else {
             Err(libc::EBADF)
         }

@@ -106,6 +106,8 @@ impl Stream {
         let line = &self.peer.segment.slot(self.slot).producer[self.peer.side];
         let end = line.tail.load(Ordering::Relaxed).wrapping_add(count as u64);
         line.urgent.store(end, Ordering::Release);
+        let known = &self.peer.segment.slot(self.slot).locks[self.peer.side];
+        known.has_sent_urgent.store(1, Ordering::Relaxed);
         ring.push(from)
     }
 

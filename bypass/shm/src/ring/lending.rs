@@ -251,23 +251,24 @@ impl Ring<'_> {
     /// Sends `length` bytes of content `number` from `offset` on, behind everything pushed so far;
     /// false when too many loans are under way.
     pub fn lend(&self, number: u32, offset: u32, length: u32) -> bool {
-        let made = self.producer.loans.load(Ordering::Relaxed);
-        let mut done = self.producer.loans_seen.load(Ordering::Relaxed);
+        let made = self.writer.loans.load(Ordering::Relaxed);
+        let mut done = self.writer.loans_seen.load(Ordering::Relaxed);
         if made.wrapping_sub(done) >= LOANS as u64 {
             done = self.consumer.loans_done.load(Ordering::Acquire);
-            self.producer.loans_seen.store(done, Ordering::Relaxed);
+            self.writer.loans_seen.store(done, Ordering::Relaxed);
         }
         if length == 0 || made.wrapping_sub(done) >= LOANS as u64 {
             return false;
         }
         let loan = &self.loans.0[made as usize % LOANS];
-        let tail = self.producer.tail.load(Ordering::Relaxed);
+        let tail = self.writer.tail.load(Ordering::Relaxed);
         loan.at.store(tail, Ordering::Relaxed);
         let place = u64::from(number) << 32 | u64::from(offset);
         loan.place.store(place, Ordering::Relaxed);
         loan.length.store(u64::from(length), Ordering::Relaxed);
         // Release: the entry, and the tail in front of it.
         let made = made.wrapping_add(1);
+        self.writer.loans.store(made, Ordering::Relaxed);
         self.producer.loans.store(made, Ordering::Release);
         true
     }

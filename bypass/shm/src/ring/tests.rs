@@ -8,6 +8,7 @@ use super::*;
 
 struct Owned {
     producer: ProducerLine,
+    writer: Locks,
     consumer: ConsumerLine,
     loans: Loans,
     bytes: Vec<u8>,
@@ -18,8 +19,11 @@ impl Owned {
         // SAFETY: all three are atomics, for which zero is valid.
         let (producer, consumer, loans) =
             unsafe { (std::mem::zeroed(), std::mem::zeroed(), std::mem::zeroed()) };
+        // SAFETY: likewise.
+        let writer = unsafe { std::mem::zeroed() };
         Self {
             producer,
+            writer,
             consumer,
             loans,
             bytes: vec![0; size],
@@ -32,6 +36,7 @@ impl Owned {
         unsafe {
             Ring::new(
                 &self.producer,
+                &self.writer,
                 &self.consumer,
                 &self.loans,
                 bytes,
@@ -116,7 +121,8 @@ fn forged_cursors_are_broken_and_never_lead_outside() {
     let owned = Owned::new(16);
     for _ in 0..200_000 {
         owned.producer.tail.store(next(), Ordering::Relaxed);
-        owned.producer.head_seen.store(next(), Ordering::Relaxed);
+        owned.writer.head_seen.store(next(), Ordering::Relaxed);
+        owned.writer.tail.store(next(), Ordering::Relaxed);
         owned.consumer.head.store(next(), Ordering::Relaxed);
         owned.consumer.tail_seen.store(next(), Ordering::Relaxed);
         if let Ok(count) = push(owned.ring(), &[7; 20]) {
@@ -181,6 +187,7 @@ fn loans_are_few_and_forged_ones_are_broken() {
         loan.place.store(place, Ordering::Relaxed);
         loan.length.store(length, Ordering::Relaxed);
         owned.producer.loans.store(1, Ordering::Relaxed);
+        owned.writer.loans.store(1, Ordering::Relaxed);
         assert_eq!(pop(ring, 9), Err(Broken), "{at} {place} {length}");
     }
     owned.producer.loans.store(u64::MAX, Ordering::Relaxed);

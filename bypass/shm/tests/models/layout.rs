@@ -39,26 +39,43 @@ impl Lane {
 
 pub struct ProducerLine {
     pub tail: AtomicU64,
-    pub head_seen: AtomicU64,
     pub ends: AtomicU32,
     pub want_space: AtomicU32,
     pub loans: AtomicU64,
-    pub loans_seen: AtomicU64,
     pub urgent: AtomicU64,
-    pub news: AtomicU32,
-    pub lane_rung: AtomicU32,
 }
 
 impl ProducerLine {
     pub fn new() -> Self {
         Self {
             tail: AtomicU64::new(0),
-            head_seen: AtomicU64::new(0),
             ends: AtomicU32::new(0),
             want_space: AtomicU32::new(0),
             loans: AtomicU64::new(0),
-            loans_seen: AtomicU64::new(0),
             urgent: AtomicU64::new(0),
+        }
+    }
+}
+
+/// What the ring needs of the real one.
+pub struct Locks {
+    pub tail: AtomicU64,
+    pub head_seen: AtomicU64,
+    pub loans: AtomicU64,
+    pub has_sent_urgent: AtomicU32,
+    pub loans_seen: AtomicU64,
+    pub news: AtomicU32,
+    pub lane_rung: AtomicU32,
+}
+
+impl Locks {
+    pub fn new() -> Self {
+        Self {
+            tail: AtomicU64::new(0),
+            head_seen: AtomicU64::new(0),
+            loans: AtomicU64::new(0),
+            has_sent_urgent: AtomicU32::new(0),
+            loans_seen: AtomicU64::new(0),
             news: AtomicU32::new(0),
             lane_rung: AtomicU32::new(0),
         }

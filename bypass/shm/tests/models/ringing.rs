@@ -9,7 +9,7 @@ use loom::thread;
 
 use crate::atomic::{fence, heavy, AtomicU32, AtomicU64, Ordering};
 use crate::doorbell::{ring_lane, News, Seen, Sleeper};
-use crate::layout::{ConsumerLine, Lane, Loans, ProducerLine, BELL_GROUP, SLOTS_MAX};
+use crate::layout::{ConsumerLine, Lane, Loans, Locks, ProducerLine, BELL_GROUP, SLOTS_MAX};
 use crate::ring::Ring;
 use crate::Model;
 
@@ -42,6 +42,7 @@ struct World {
     lane_of: AtomicU32,
     /// The connection of slot 0.
     line: ProducerLine,
+    writer: Locks,
     unused: (ConsumerLine, Loans),
     ends: AtomicU32,
     sleeper: AtomicU64,
@@ -54,6 +55,7 @@ impl World {
             lanes: [Lane::new(), Lane::new()],
             lane_of: AtomicU32::new(lane_of),
             line: ProducerLine::new(),
+            writer: Locks::new(),
             unused: (ConsumerLine::new(), Loans::new()),
             ends: AtomicU32::new(0),
             sleeper: AtomicU64::new(0),
@@ -95,7 +97,16 @@ impl World {
     fn ring(&self) -> Ring<'_> {
         let (consumer, loans) = &self.unused;
         // SAFETY: no byte of the ring is ever touched.
-        unsafe { Ring::new(&self.line, consumer, loans, core::ptr::null_mut(), 4) }
+        unsafe {
+            Ring::new(
+                &self.line,
+                &self.writer,
+                consumer,
+                loans,
+                core::ptr::null_mut(),
+                4,
+            )
+        }
     }
 
     /// `settle` of the stack: the connection of slot 0 has its bells in `lane` from now on.
@@ -257,7 +268,7 @@ fn moves() {
 /// Taken out of a set and put in again: a ringer may still have the lane of before.
 fn returns() {
     let world = World::new(1);
-    world.line.lane_rung.store(1, Ordering::Relaxed);
+    world.writer.lane_rung.store(1, Ordering::Relaxed);
     let other = world.clone();
     let thread = thread::spawn(move || other.publish());
     world.lane_of.store(0, Ordering::SeqCst);
@@ -272,8 +283,8 @@ fn returns() {
 fn returns_by_chance() {
     let world = World::new(2);
     let mut seen = Seen::of(SLOTS_MAX);
-    world.line.news.store(256, Ordering::Relaxed);
-    world.line.lane_rung.store(2, Ordering::Relaxed);
+    world.writer.news.store(256, Ordering::Relaxed);
+    world.writer.lane_rung.store(2, Ordering::Relaxed);
     let next = News {
         count: 257,
         is_elsewhere: false,

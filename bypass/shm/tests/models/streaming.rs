@@ -5,7 +5,7 @@ use std::rc::Rc;
 use loom::thread;
 
 use crate::atomic::{AtomicU64, Memory, Ordering};
-use crate::layout::{ConsumerLine, Loans, ProducerLine};
+use crate::layout::{ConsumerLine, Loans, Locks, ProducerLine};
 use crate::ring::{Borrowed, Pieces, Ring};
 use crate::Model;
 
@@ -20,6 +20,7 @@ pub const MODELS: &[Model] = &[
 
 struct Stream {
     producer: ProducerLine,
+    writer: Locks,
     consumer: ConsumerLine,
     loans: Loans,
     memory: Memory,
@@ -29,6 +30,7 @@ impl Stream {
     fn new(size: usize) -> Rc<Self> {
         Rc::new(Self {
             producer: ProducerLine::new(),
+            writer: Locks::new(),
             consumer: ConsumerLine::new(),
             loans: Loans::new(),
             memory: Memory::new(size),
@@ -38,7 +40,16 @@ impl Stream {
     fn ring(&self) -> Ring<'_> {
         let (base, size) = (self.memory.base(), self.memory.size());
         // SAFETY: the memory lives as long as the stream, which the ring borrows.
-        unsafe { Ring::new(&self.producer, &self.consumer, &self.loans, base, size) }
+        unsafe {
+            Ring::new(
+                &self.producer,
+                &self.writer,
+                &self.consumer,
+                &self.loans,
+                base,
+                size,
+            )
+        }
     }
 
     fn pop(&self, limit: usize) -> Vec<u8> {
@@ -180,8 +191,9 @@ fn forged() {
     let stream = Stream::new(2);
     let hostile = stream.clone();
     let thread = thread::spawn(move || {
-        let lies: [(&AtomicU64, u64); 2] = [
+        let lies: [(&AtomicU64, u64); 3] = [
             (&hostile.producer.tail, 7),
+            (&hostile.writer.tail, 7),
             (&hostile.consumer.head, u64::MAX),
         ];
         for (cursor, lie) in lies {

@@ -34,6 +34,8 @@ impl Inner {
         let epoll = set.fd.load(Ordering::Relaxed);
         let events = libc::EPOLLIN as u32;
         kernel::epoll_control(epoll, libc::EPOLL_CTL_ADD, waker.fd(), events, WAKER_DATA)?;
+        let number = u64::from(waker.number());
+        set.waker.store(number + 1, Ordering::Release);
         self.waker = Some(waker);
         Ok(())
     }
@@ -160,7 +162,7 @@ impl Inner {
     pub(super) fn rearm(&mut self, set: &Set) {
         self.announce_sleep();
         if self.has_ready() || self.is_ringing() {
-            set.kick(self);
+            set.kick();
         }
     }
 

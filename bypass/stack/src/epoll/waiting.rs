@@ -320,6 +320,7 @@ fn sleep(
             return Err(libc::EBADF);
         };
         set.sleepers.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         inner.follow_listeners();
         inner.announce_sleep();
         inner.drain(number);
@@ -366,7 +367,7 @@ impl Set {
             inner.places.iter().for_each(|place| place.lane().awake());
         }
         if others && inner.is_ringing() {
-            self.kick(inner);
+            self.kick();
         }
     }
 }

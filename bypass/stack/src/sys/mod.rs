@@ -1,5 +1,6 @@
 //! The only unsafe code of the stack: the thread block, which must be found without a call into
-//! the loader, and the pointer from a socket to the segment that it lives in.
+//! the loader, the pointer from a socket to the segment that it lives in, and values behind locks that
+//! are not always taken.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -7,6 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bypass_shm::ring::{Broken, Pieces, Ring};
 
 use crate::peer::Peer;
+
+mod owned;
+pub use owned::{Owned, OwnedGuard};
 
 /// What each thread knows about itself; zero at the start.
 #[repr(C, align(64))]
