@@ -54,7 +54,8 @@ public final class Server implements Launcher.Carrier {
         }
         plant = Plant.of(gateway);
         http = new Http11(plant.meters(), new StrictChannel.Factory(
-                () -> gateway.snapshot().limits(), gateway.options("timeouts").millis("head")));
+                () -> gateway.snapshot().limits(), gateway.options("timeouts").millis("head"),
+                gateway.options("timeouts").millis("send")));
     }
 
     @Override

@@ -21,7 +21,7 @@ interface StrictChannel {
     StrictReader reader();
 
     /** Makes channels for an endpoint. */
-    record Factory(Supplier<Limits> limits, long headMillis) {
+    record Factory(Supplier<Limits> limits, long headMillis, int sendMillis) {
         NioChannel plain(SocketBufferHandler buffers) {
             return new Plain(buffers, this);
         }
@@ -57,24 +57,28 @@ interface StrictChannel {
     /** Without TLS. */
     final class Plain extends NioChannel implements StrictChannel {
         private final StrictReader reader;
-        private StrictReader.Clock clock;
+        private final int sendMillis;
+        private NioSocketWrapper owner;
 
         private Plain(SocketBufferHandler buffers, Factory factory) {
             super(buffers);
             reader = new StrictReader(super::read, factory.limits(), factory.headMillis());
+            sendMillis = factory.sendMillis();
         }
 
         @Override
         public void reset(SocketChannel socket, NioSocketWrapper owner) throws IOException {
             super.reset(socket, owner);
             // Tomcat resets a channel that it puts aside to nothing.
-            clock = owner == null ? null : owner::setReadTimeout;
+            this.owner = owner;
             reader.reset();
         }
 
         @Override
         public int read(ByteBuffer into) throws IOException {
-            return reader.read(into, clock);
+            // Not in reset: Tomcat sets its one time-out for both directions after it.
+            owner.setWriteTimeout(sendMillis);
+            return reader.read(into, owner::setReadTimeout);
         }
 
         @Override
@@ -92,24 +96,28 @@ interface StrictChannel {
     /** The bytes that TLS protected. */
     final class Secure extends SecureNioChannel implements StrictChannel {
         private final StrictReader reader;
-        private StrictReader.Clock clock;
+        private final int sendMillis;
+        private NioSocketWrapper owner;
 
         private Secure(SocketBufferHandler buffers, NioEndpoint endpoint, Factory factory) {
             super(buffers, endpoint);
             reader = new StrictReader(super::read, factory.limits(), factory.headMillis());
+            sendMillis = factory.sendMillis();
         }
 
         @Override
         public void reset(SocketChannel socket, NioSocketWrapper owner) throws IOException {
             super.reset(socket, owner);
             // Tomcat resets a channel that it puts aside to nothing.
-            clock = owner == null ? null : owner::setReadTimeout;
+            this.owner = owner;
             reader.reset();
         }
 
         @Override
         public int read(ByteBuffer into) throws IOException {
-            return reader.read(into, clock);
+            // Not in reset: Tomcat sets its one time-out for both directions after it.
+            owner.setWriteTimeout(sendMillis);
+            return reader.read(into, owner::setReadTimeout);
         }
 
         @Override
