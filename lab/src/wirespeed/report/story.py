@@ -241,7 +241,7 @@ def _notes(summary: Summary) -> list[str]:
     groups: dict[str, list[str]] = {}
     for trial in summary.valid:
         for note in trial.notes:
-            groups.setdefault(re.sub(r"[\d.,]+", "#", note), []).append(note)
+            groups.setdefault(re.sub(r" \([^)]*\)|[\d.,]+", "#", note), []).append(note)
     ordered = sorted(groups.values(), key=len, reverse=True)
     found = [f"In {wording.count(len(n), 'valid trial')}: {n[0]}" for n in ordered[:NOTES_MAX]]
     return [text if text.endswith(".") else f"{text}." for text in found]
@@ -265,7 +265,8 @@ def method(summary: Summary) -> str:
         "blocked": "blocks: one stack after the other",
     }.get(plan.order, plan.order)
     return (
-        f"Every cell was planned {plan.repeat} times, {_life(summary)}, in {order}. "
+        f"Every cell was planned {wording.count(plan.repeat, 'time')}, {_life(summary)}, "
+        f"in {order}. "
         f"A trial warms up for {_time(plan.warmup_s)} and measures for {_time(plan.duration_s)}. "
         f"{_priority(summary)}A figure is the median of its valid trials. "
         "Beside the ratio of the medians stands the Hodges-Lehmann gain with an exact interval "

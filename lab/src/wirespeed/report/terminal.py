@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wirespeed.report import story, tables, wording
-from wirespeed.report.tables import OURS, Column, Grid
+from wirespeed.report.tables import OURS, Column, Entry, Grid
 from wirespeed.results.summary import Summary, load
 
 STYLES = {
@@ -55,9 +55,16 @@ def _table(grid: Grid, shown: list[int]) -> Table:
     for index in shown:
         out.add_column(_head(grid.columns[index]), justify="right", min_width=_least(grid, index))
     for labels, entries in grid.rows:
+        if _is_bare(entries):
+            continue
         cells = [Text(entries[i].text, style=STYLES.get(entries[i].kind, "")) for i in shown]
         out.add_row(*labels, *cells)
     return out
+
+
+def _is_bare(entries: tuple[Entry, ...]) -> bool:
+    """A row that has no figure, neither ours nor a document's, is told in a note."""
+    return all(entry.kind == "state" or entry.text == wording.NONE for entry in entries)
 
 
 def _head(column: Column) -> str:
@@ -99,6 +106,11 @@ def _least(grid: Grid, index: int) -> int:
 def _print_notes(grid: Grid, shown: list[int], console: Console) -> None:
     bare = {i: _states(grid, i) for i in range(len(grid.columns))}
     notes = [f"{grid.columns[i].label}: {text}." for i, text in bare.items() if text]
+    rows = [entries for _, entries in grid.rows if _is_bare(entries)]
+    if rows:
+        states = ", ".join(dict.fromkeys(entries[0].text for entries in rows))
+        also = wording.count(len(rows), "row")
+        notes.append(f"{also} without a figure in tables.md and report.html: {states}.")
     notes += grid.notes
     hidden = sum(not text for text in bare.values()) - len(shown)
     if hidden:
