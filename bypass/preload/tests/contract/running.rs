@@ -146,8 +146,8 @@ fn threads_of(group: u32) -> String {
     let mut found = Vec::new();
     for process in entries(Path::new("/proc")) {
         let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
-        let fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
-        if fields.skip(2).next() != Some(&group.to_string()) {
+        let mut fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
+        if fields.nth(2) != Some(&group.to_string()) {
             continue;
         }
         for thread in entries(&process.join("task")) {
