@@ -82,8 +82,6 @@ def test_what_makes_a_trial_invalid(changed, reason):
     [
         ({"usage": usage(foreign=0.1)}, 0.1, "other programs used 10.0% of core 0"),
         ({"usage": usage(foreign=0.1), "others": [("kdamond.0", 0.06), ("init", 0.001)]}, 0.1, "core 0 (kdamond.0 6.0%)"),
-        # Ours ran before it, so it got what ours left.
-        ({"usage": usage(foreign=0.6), "is_preferred": True}, 0.06, "other programs used 60.0%"),
         ({"usage": usage(steal=0.05)}, 0.05, "steal"),
         # Both ends of the trial count: one slow of two is half the loss.
         ({"canary": Canary(10.0, 14.0), "canary_median_ms": 10.0}, 1 - 10 / 12, "40% slower"),
@@ -111,10 +109,6 @@ def test_what_is_only_told(changed, note):
     verdict = judge(evidence(**changed))
     assert verdict.is_valid
     assert any(note in one for one in verdict.notes)
-
-
-def test_a_program_that_only_fills_what_ours_leave_is_no_disturbance():
-    assert judge(evidence(usage=usage(foreign=0.1), is_preferred=True)).disturbed.share == 0.0
 
 
 def test_one_tick_of_the_clock_is_not_noise():

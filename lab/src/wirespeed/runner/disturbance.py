@@ -22,9 +22,6 @@ from wirespeed.runner.pace import Pace
 
 STEAL_MAX = 0.01
 FOREIGN_MAX = 0.02
-# At nice -20 a program at nice 0 gets 1 % of a core that ours fill, else only what ours leave idle.
-# Ten times that allows for the caches it empties and the moments in which it runs first.
-PREFERRED_WEIGHT = 0.1
 CANARY_NOTE = 0.05
 CANARY_SLOW = 0.25  # the canary of 10 ms is noisy: a trial is disturbed only beyond this
 SHARE_MAX = 0.5  # a window that lost more than this says nothing and is not admitted
@@ -52,11 +49,7 @@ def of_window(
     canary: Canary | None,
     median_ms: float | None,
     others: Others = (),
-    *,
-    is_preferred: bool = False,
 ) -> Disturbance:
-    """`is_preferred`: our programs run before others, which then get what ours leave."""
-    weight = PREFERRED_WEIGHT if is_preferred else 1.0
     shares: list[float] = []
     words: list[str] = []
     if usage is not None:
@@ -65,8 +58,8 @@ def of_window(
             shares.append(steal)
             words.append(f"the host took {steal:.1%} of a core away (steal)")
         worst = max(usage.foreign.items(), key=lambda item: item[1], default=None)
-        if worst and (worst[1] - usage.foreign_error) * weight > FOREIGN_MAX:
-            shares.append(worst[1] * weight)
+        if worst and worst[1] > FOREIGN_MAX + usage.foreign_error:
+            shares.append(worst[1])
             words.append(f"other programs used {worst[1]:.1%} of core {worst[0]}{_named(others)}")
     slow = slowness(canary, median_ms)
     if canary is not None and slow > CANARY_SLOW:

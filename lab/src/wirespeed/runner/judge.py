@@ -48,7 +48,6 @@ class Evidence:
     common_share: float  # of the longest window that all generators have in common
     shared_cores: bool
     fell_back: str = ""  # how the stack under test was not really used
-    is_preferred: bool = False  # our programs run before others
     others: Others = ()  # who used the machine beside us, where that was asked
 
 
@@ -56,9 +55,7 @@ def judge(evidence: Evidence) -> Verdict:
     reasons = _errors(evidence) + ([evidence.fell_back] if evidence.fell_back else [])
     notes = [*_little(evidence), *_open_loop(evidence)]
     canary, median_ms = evidence.canary, evidence.canary_median_ms
-    disturbed = disturbance.of_window(
-        evidence.usage, canary, median_ms, evidence.others, is_preferred=evidence.is_preferred
-    )
+    disturbed = disturbance.of_window(evidence.usage, canary, median_ms, evidence.others)
     if disturbed.share > disturbance.SHARE_MAX:
         reasons += disturbed.words
     else:

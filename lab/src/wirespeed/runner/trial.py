@@ -184,7 +184,6 @@ class _Record:
             common_share=self.measured.length_ns / longest if longest else 1.0,
             shared_cores=self.order.planned.shared_cores,
             fell_back=proof.problem(*self.served, self.usage, self.done.figures.values()),
-            is_preferred=self.life.host.nice < 0,
             others=self.done.others,
         )
 
