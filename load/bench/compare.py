@@ -69,8 +69,11 @@ class Server:
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return self
+                # a master listens before its worker answers, and the first run would miss that
+                with socket.create_connection(("127.0.0.1", self.port), 1) as probe:
+                    probe.sendall(b"GET /0 HTTP/1.1\r\nHost: probe\r\n\r\n")
+                    if probe.recv(1):
+                        return self
             except OSError:
                 time.sleep(0.05)
         raise SystemExit("the server did not start")
