@@ -47,8 +47,7 @@ def half_capacity(load, url):
 
 def at_rate(load, url, rate, length, realtime=False):
     """A run at a rate, as the generator itself and its answers tell it: the cells of its row."""
-    # A thread that polls at real-time priority is stopped by the kernel for 50 ms of each second.
-    options = ["--realtime", "--wait", "sleep"] if realtime else []
+    options = ["--realtime"] if realtime else []
     result = result_of(load, *options, "-t1", "-c50", f"-d{length}s", f"-R{rate}", url)
     totals, times = result["totals"], result["latency"]
     seconds = [second["completed"] / rate - 1 for second in result["seconds"]]
