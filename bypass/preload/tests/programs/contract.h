@@ -162,6 +162,34 @@ UNUSED static void write_all(int fd, const void *buffer, size_t length) {
     }
 }
 
+/* Up to so many descriptors go in one message. */
+#define PASSED_MAX 4
+
+/* Passes descriptors to another process over a Unix socket. */
+UNUSED static void hand(int over, const int *fds, int count) {
+    char byte = 'f', space[CMSG_SPACE(sizeof(int) * PASSED_MAX)] = "";
+    struct iovec piece = {&byte, 1};
+    struct msghdr message = {.msg_iov = &piece,
+                             .msg_iovlen = 1,
+                             .msg_control = space,
+                             .msg_controllen = CMSG_SPACE(sizeof(int) * count)};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int) * count);
+    memcpy(CMSG_DATA(header), fds, sizeof(int) * count);
+    need(sendmsg(over, &message, 0) == 1, "sendmsg");
+}
+
+UNUSED static void take(int over, int *fds, int count) {
+    char byte, space[CMSG_SPACE(sizeof(int) * PASSED_MAX)];
+    struct iovec piece = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &piece, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+    need(recvmsg(over, &message, 0) == 1, "recvmsg");
+    memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int) * count);
+}
+
 UNUSED static void set_nonblocking(int fd) {
     need(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0, "O_NONBLOCK");
 }

@@ -4,34 +4,11 @@
 
 #define ROUNDS 150
 
-static void hand(int over, int fd) {
-    char byte = 'f', space[CMSG_SPACE(sizeof(int))] = "";
-    struct iovec piece = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &piece, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(header), &fd, sizeof fd);
-    need(sendmsg(over, &message, 0) == 1, "sendmsg");
-}
-
-static int take(int over) {
-    char byte, space[CMSG_SPACE(sizeof(int))];
-    struct iovec piece = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &piece, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
-    need(recvmsg(over, &message, 0) == 1, "recvmsg");
-    int fd;
-    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
-    return fd;
-}
-
 static void worker(int over) {
     int good = 0;
     for (int i = 0; i < ROUNDS; i++) {
-        int fd = take(over);
+        int fd;
+        take(over, &fd, 1);
         good += send(fd, "hello", 5, MSG_NOSIGNAL) == 5;
         close(fd);
         write_all(over, "t", 1);
@@ -50,7 +27,7 @@ static void server(void) {
     for (int i = 0; i < ROUNDS; i++) {
         char byte;
         int fd = serve_one();
-        hand(pair[0], fd);
+        hand(pair[0], &fd, 1);
         /* What the receiver takes it takes from us: only then may our end go. */
         read_all(pair[0], &byte, 1);
         close(fd);

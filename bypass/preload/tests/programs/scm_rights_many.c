@@ -2,30 +2,6 @@
  * several in one message, and never received. */
 #include "contract.h"
 
-static void hand(int channel, const int *fds, int count) {
-    char byte = 'f', space[CMSG_SPACE(sizeof(int) * 4)] = "";
-    struct iovec piece = {&byte, 1};
-    struct msghdr message = {.msg_iov = &piece,
-                             .msg_iovlen = 1,
-                             .msg_control = space,
-                             .msg_controllen = CMSG_SPACE(sizeof(int) * count)};
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int) * count);
-    memcpy(CMSG_DATA(header), fds, sizeof(int) * count);
-    need(sendmsg(channel, &message, 0) == 1, "sendmsg");
-}
-
-static void take(int channel, int *fds, int count) {
-    char byte, space[CMSG_SPACE(sizeof(int) * 4)];
-    struct iovec piece = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &piece, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
-    need(recvmsg(channel, &message, 0) == 1, "recvmsg");
-    memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int) * count);
-}
-
 static void worker(int channel) {
     int fds[2];
     char word[8] = "";
