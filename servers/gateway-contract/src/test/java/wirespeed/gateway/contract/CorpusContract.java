@@ -9,19 +9,13 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.TestFactory;
-import wirespeed.gateway.runtime.Launcher;
 
 /** Each case whole and in small pieces, with a request behind it. */
-abstract class CorpusContract {
+abstract class CorpusContract implements CarrierChoice {
     private static final String BEHIND = "GET /behind HTTP/1.1\r\nHost: a\r\n\r\n";
-
-    abstract Launcher.Factory factory();
-
-    abstract Map<String, Object> options();
 
     /** Whether a refusal must have exactly the status of the case; else any refusal will do. */
     boolean isExact() {

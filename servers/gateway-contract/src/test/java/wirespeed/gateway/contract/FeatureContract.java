@@ -16,55 +16,20 @@ import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
-import wirespeed.gateway.runtime.Launcher;
 
-abstract class FeatureContract {
-    RecordingOrigin origin;
-    private final List<AutoCloseable> opened = new ArrayList<>();
+abstract class FeatureContract extends CarrierContract {
     private final HttpClient http = HttpClient.newHttpClient();
     @TempDir
     Path folder;
 
-    abstract Launcher.Factory factory();
-
-    abstract Map<String, Object> options();
-
-    @BeforeEach
-    void open() throws IOException {
-        origin = new RecordingOrigin();
-        opened.add(origin);
-    }
-
-    @AfterEach
-    void close() throws Exception {
-        for (int i = opened.size() - 1; i >= 0; i--) {
-            opened.get(i).close();
-        }
-    }
-
     private String origins(String more) {
         return "[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n" + more;
-    }
-
-    private Carrier gateway(String toml) {
-        Carrier gateway = new Carrier(factory(), options(), toml);
-        opened.add(gateway);
-        return gateway;
-    }
-
-    private RawClient client(Carrier gateway) throws IOException {
-        RawClient client = gateway.client();
-        opened.add(client);
-        return client;
     }
 
     private void filter(String name, String header) throws IOException {
@@ -103,7 +68,7 @@ abstract class FeatureContract {
     @Test
     void filters_are_swapped_while_requests_pass() throws IOException {
         filter("Marks.java", "one");
-        Carrier gateway = gateway(origins("[filters]\nfolder = \"" + folder + "\"\n"));
+        Carrier gateway = start(origins("[filters]\nfolder = \"" + folder + "\"\n"));
         RawClient client = client(gateway);
         assertEquals("one", markOf(client));
         filter("Marks.java", "two");
@@ -120,7 +85,7 @@ abstract class FeatureContract {
     @Test
     void swaps_under_load_lose_no_request() throws Exception {
         // Other work on this machine may hold the loops up; that is not what is tested.
-        Carrier gateway = gateway(marked("v0"));
+        Carrier gateway = start(marked("v0"));
         AtomicBoolean isOver = new AtomicBoolean();
         AtomicInteger answered = new AtomicInteger();
         AtomicInteger failed = new AtomicInteger();
@@ -174,7 +139,7 @@ abstract class FeatureContract {
 
     @Test
     void the_admin_port_shows_and_changes() throws Exception {
-        Carrier gateway = gateway(origins("[admin]\nlisten = \"127.0.0.1:0\"\n"));
+        Carrier gateway = start(origins("[admin]\nlisten = \"127.0.0.1:0\"\n"));
         RawClient client = client(gateway);
         assertEquals(200, client.get("/").status());
         for (String path : List.of("/health", "/ready", "/routes", "/origins", "/filters",
@@ -221,7 +186,7 @@ abstract class FeatureContract {
                     + "\r\nETag: \"v1\"\r\nVary: Accept\r\n", "body " + asked.get());
             return true;
         };
-        RawClient client = client(gateway(origins("[cache]\nenabled = true\n")));
+        RawClient client = client(start(origins("[cache]\nenabled = true\n")));
         assertEquals("body 1", client.get("/fresh").body());
         RawClient.Answer hit = client.get("/fresh");
         assertEquals("body 1", hit.body());
@@ -254,7 +219,7 @@ abstract class FeatureContract {
             RecordingOrigin.respond(out, 200, "Cache-Control: max-age=60\r\n", "once");
             return true;
         };
-        Carrier gateway = gateway(origins("[cache]\nenabled = true\ncollapse = \"20s\"\n"));
+        Carrier gateway = start(origins("[cache]\nenabled = true\ncollapse = \"20s\"\n"));
         List<RawClient> clients = new ArrayList<>();
         for (int i = 0; i < 8; i++) {
             RawClient client = client(gateway);
@@ -280,7 +245,7 @@ abstract class FeatureContract {
             RecordingOrigin.respond(out, isCheck && !isWell.get() ? 500 : 200, "", "ok");
             return !isCheck;
         };
-        Carrier gateway = gateway(origins("check-path = \"/check\"\n"
+        Carrier gateway = start(origins("check-path = \"/check\"\n"
                 + "check-interval = \"20ms\"\n"));
         assertEquals(200, client(gateway).get("/").status());
         isWell.set(false);
@@ -304,7 +269,7 @@ abstract class FeatureContract {
     @Test
     void a_cookie_keeps_a_client_at_its_address() throws IOException {
         try (RecordingOrigin other = new RecordingOrigin()) {
-            RawClient client = client(gateway("[origins.o]\naddresses = [\"127.0.0.1:"
+            RawClient client = client(start("[origins.o]\naddresses = [\"127.0.0.1:"
                     + origin.port() + "\", \"127.0.0.1:" + other.port() + "\"]\n"
                     + "persistence = \"cookie\"\nbalance = \"round-robin\"\n"));
             String set = client.get("/").header("Set-Cookie");
@@ -330,7 +295,7 @@ abstract class FeatureContract {
             RecordingOrigin.respond(out, 200, "", "ok");
             return true;
         };
-        Carrier gateway = gateway(origins("connections = 1\nwaiters = 0\n[timeouts]\n"
+        Carrier gateway = start(origins("connections = 1\nwaiters = 0\n[timeouts]\n"
                 + "pool-wait = \"1ms\"\n"));
         RawClient first = client(gateway);
         first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -8,53 +8,17 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
-import wirespeed.gateway.runtime.Launcher;
 
-abstract class GatewayContract {
-    RecordingOrigin origin;
-    private final List<AutoCloseable> opened = new ArrayList<>();
-
-    abstract Launcher.Factory factory();
-
-    /** Options that make this carrier the wanted one. */
-    abstract Map<String, Object> options();
-
-    @BeforeEach
-    void open() throws IOException {
-        origin = new RecordingOrigin();
-        opened.add(origin);
-    }
-
-    @AfterEach
-    void close() throws Exception {
-        for (int i = opened.size() - 1; i >= 0; i--) {
-            opened.get(i).close();
-        }
-    }
-
+abstract class GatewayContract extends CarrierContract {
     Carrier gateway(String more) {
         return gatewayTo("\"127.0.0.1:" + origin.port() + "\"", "", more);
     }
 
     Carrier gatewayTo(String addresses, String originOptions, String more) {
-        Carrier gateway = new Carrier(factory(), options(), "[origins.o]\naddresses = ["
-                + addresses + "]\n" + originOptions + "\n" + more);
-        opened.add(gateway);
-        return gateway;
-    }
-
-    RawClient client(Carrier gateway) throws IOException {
-        RawClient client = gateway.client();
-        opened.add(client);
-        return client;
+        return start("[origins.o]\naddresses = [" + addresses + "]\n" + originOptions + "\n" + more);
     }
 
     @Test

@@ -7,12 +7,12 @@ import wirespeed.gateway.runtime.Launcher;
 
 class NettyIoUringTest extends GatewayContract {
     @Override
-    Launcher.Factory factory() {
+    public Launcher.Factory factory() {
         return Main::carrier;
     }
 
     @Override
-    Map<String, Object> options() {
+    public Map<String, Object> options() {
         return Map.of("server.transport", "io_uring", "server.threads", "2");
     }
 }

@@ -7,12 +7,12 @@ import wirespeed.gateway.runtime.Launcher;
 
 class NettyWebSocketTest extends WebSocketContract {
     @Override
-    Launcher.Factory factory() {
+    public Launcher.Factory factory() {
         return Main::carrier;
     }
 
     @Override
-    Map<String, Object> options() {
+    public Map<String, Object> options() {
         return Map.of("server.transport", "epoll", "server.threads", "2");
     }
 }

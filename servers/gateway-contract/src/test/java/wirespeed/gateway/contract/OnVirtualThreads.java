@@ -38,63 +38,30 @@ final class OnVirtualThreads {
         System.exit(heard.getSummary().getTotalFailureCount() == 0 && passed > 0 ? 0 : 1);
     }
 
-    static final class Exchanges extends GatewayContract {
+    interface VirtualThreads extends CarrierChoice {
         @Override
-        Launcher.Factory factory() {
+        default Launcher.Factory factory() {
             return Main::carrier;
         }
 
         @Override
-        Map<String, Object> options() {
+        default Map<String, Object> options() {
             return OPTIONS;
         }
     }
 
-    static final class Features extends FeatureContract {
-        @Override
-        Launcher.Factory factory() {
-            return Main::carrier;
-        }
-
-        @Override
-        Map<String, Object> options() {
-            return OPTIONS;
-        }
+    static final class Exchanges extends GatewayContract implements VirtualThreads {
     }
 
-    static final class WebSockets extends WebSocketContract {
-        @Override
-        Launcher.Factory factory() {
-            return Main::carrier;
-        }
-
-        @Override
-        Map<String, Object> options() {
-            return OPTIONS;
-        }
+    static final class Features extends FeatureContract implements VirtualThreads {
     }
 
-    static final class Slow extends SlowContract {
-        @Override
-        Launcher.Factory factory() {
-            return Main::carrier;
-        }
-
-        @Override
-        Map<String, Object> options() {
-            return OPTIONS;
-        }
+    static final class WebSockets extends WebSocketContract implements VirtualThreads {
     }
 
-    static final class Corpus extends CorpusContract {
-        @Override
-        Launcher.Factory factory() {
-            return Main::carrier;
-        }
+    static final class Slow extends SlowContract implements VirtualThreads {
+    }
 
-        @Override
-        Map<String, Object> options() {
-            return OPTIONS;
-        }
+    static final class Corpus extends CorpusContract implements VirtualThreads {
     }
 }

@@ -8,53 +8,18 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.Socket;
-import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
-import wirespeed.gateway.runtime.Launcher;
 
-abstract class SlowContract {
-    private final List<AutoCloseable> opened = new ArrayList<>();
-    private RecordingOrigin origin;
-
-    abstract Launcher.Factory factory();
-
-    /** Options that make this carrier the wanted one. */
-    abstract Map<String, Object> options();
-
-    @BeforeEach
-    void open() throws IOException {
-        origin = new RecordingOrigin();
-        opened.add(origin);
-    }
-
-    @AfterEach
-    void close() throws Exception {
-        for (int i = opened.size() - 1; i >= 0; i--) {
-            opened.get(i).close();
-        }
-    }
-
+abstract class SlowContract extends CarrierContract {
     private Carrier gateway(String addresses, String more) {
-        Carrier gateway = new Carrier(factory(), options(), "[origins.o]\naddresses = ["
-                + addresses + "]\n" + more);
-        opened.add(gateway);
-        return gateway;
+        return start("[origins.o]\naddresses = [" + addresses + "]\n" + more);
     }
 
     private RawClient client(String more) throws IOException {
         return client(gateway("\"127.0.0.1:" + origin.port() + "\"", more));
-    }
-
-    private RawClient client(Carrier gateway) throws IOException {
-        RawClient client = gateway.client();
-        opened.add(client);
-        return client;
     }
 
     @Test

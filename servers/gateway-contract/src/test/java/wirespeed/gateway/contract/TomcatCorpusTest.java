@@ -7,12 +7,12 @@ import wirespeed.gateway.tomcat.Main;
 
 class TomcatCorpusTest extends CorpusContract {
     @Override
-    Launcher.Factory factory() {
+    public Launcher.Factory factory() {
         return Main::carrier;
     }
 
     @Override
-    Map<String, Object> options() {
+    public Map<String, Object> options() {
         return Map.of("tomcat.threads", "platform");
     }
 }

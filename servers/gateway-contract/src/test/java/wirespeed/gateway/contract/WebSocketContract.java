@@ -5,15 +5,9 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
-import java.util.Map;
 import org.junit.jupiter.api.Test;
-import wirespeed.gateway.runtime.Launcher;
 
-abstract class WebSocketContract {
-    abstract Launcher.Factory factory();
-
-    abstract Map<String, Object> options();
-
+abstract class WebSocketContract implements CarrierChoice {
     private static final String ASK = "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n"
             + "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
