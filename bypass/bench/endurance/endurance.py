@@ -45,6 +45,8 @@ class Bench:
         self.echo = self.folder / "echo"
         subprocess.run(["cc", "-O1", "-w", "-o", self.echo, HERE / "echo.c"], check=True)
         self.started = []
+        # Ended from outside, what it has started is ended too.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
     def command(self, words):
         words = [str(word) for word in words]
@@ -59,10 +61,31 @@ class Bench:
         return process
 
     def end(self):
+        """Asks first: a master that is killed leaves its workers."""
         for process in self.started:
             if process.poll() is None:
+                process.terminate()
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
                 process.kill()
-            process.wait()
+                process.wait()
+        # nginx has left its starter; in an upgrade there are two of them.
+        for name in ("nginx.pid", "nginx.pid.oldbin"):
+            end_daemon(self.folder / name)
+
+
+def end_daemon(pid_file):
+    """Ends the daemon that wrote its number here, if there still is one, and waits for its end."""
+    try:
+        pid = int(pid_file.read_text())
+        os.kill(pid, signal.SIGTERM)
+    except (OSError, ValueError):
+        return
+    for _ in range(400):
+        if not Path(f"/proc/{pid}").exists():
+            return
+        time.sleep(0.025)
 
 
 def free_port():
@@ -160,7 +183,7 @@ def workers(bench):
             count += 1
         longest = max(longest, descriptors_of(master))
     said = load.result()
-    _end_nginx(bench)
+    end_daemon(bench.folder / "nginx.pid")
     # Of what failed only the kinds that a death explains are allowed.
     wrong = [kind for kind in ("OSError('200", "timed out", "timeout") if kind in said]
     print(f"workers: {count} killed; requests right, ended early: {said}; the master held at most "
@@ -247,15 +270,6 @@ def _nginx(bench, port):
     return int((bench.folder / "nginx.pid").read_text())
 
 
-def _end_nginx(bench):
-    pid = int((bench.folder / "nginx.pid").read_text())
-    os.kill(pid, signal.SIGTERM)
-    for _ in range(400):
-        if not Path(f"/proc/{pid}").exists():
-            return
-        time.sleep(0.025)
-
-
 def reload(bench):
     """SIGHUP again and again under load: no request may fail."""
     port = free_port()
@@ -267,7 +281,7 @@ def reload(bench):
         os.kill(master, signal.SIGHUP)
         count += 1
     said = load.result()
-    _end_nginx(bench)
+    end_daemon(bench.folder / "nginx.pid")
     print(f"reload: {count} reloads; requests right, failed: {said}")
     return said.split()[1] != "0" or said.split()[0] == "0"
 
@@ -282,7 +296,7 @@ def upgrade(bench):
     time.sleep(bench.options.seconds / 6)
     os.kill(old, signal.SIGQUIT)
     said = load.result()
-    _end_nginx(bench)
+    end_daemon(bench.folder / "nginx.pid")
     print(f"upgrade: one; requests right, failed: {said}")
     return said.split()[1] != "0" or said.split()[0] == "0"
 
@@ -343,7 +357,7 @@ def soak(bench):
         process.send_signal(signal.SIGTERM)
     ends = [process.wait(20) for process in clients]
     counts = [process.stdout.read().decode().strip() for process in clients]
-    _end_nginx(bench)
+    end_daemon(bench.folder / "nginx.pid")
     print(f"soak: {seconds:.0f} s; echo clients ended {ends} with {counts}; requests right, failed: "
           f"{said}; server's memory {early} → {late} KiB")
     return any(ends) or said.split()[1] != "0" or late > early * 1.5 + 4096

@@ -133,7 +133,7 @@ def once(options, is_kernel, what):
             load = bench.start(*load_words(options, port), stdout=subprocess.PIPE, text=True)
             count = what(bench, master, options.seconds)
             numbers, text = read(options, load.communicate(timeout=120)[0])
-            endurance._end_nginx(bench)
+            endurance.end_daemon(bench.folder / "nginx.pid")
             return [numbers[0], count, *numbers[1:]], text
         finally:
             bench.end()
