@@ -1,0 +1,161 @@
+//! write and its relatives.
+
+use core::sync::atomic::Ordering;
+
+use bypass_shm::layout::{CLOSED, RST};
+use bypass_shm::ring::Pieces;
+use bypass_shm::stats::Counter;
+use bypass_shm::sys as kernel;
+
+use super::{current, is_nonblocking, timeout, Attempt, Hold, Stream};
+use crate::peer::Bell;
+use crate::sys::thread;
+use crate::wait::For;
+use crate::{process, sockets, Outcome};
+
+impl Stream {
+    /// Counts what was written and tells the other side.
+    pub fn publish(&self, count: usize) {
+        process::count(Counter::Writes, 1);
+        process::count(Counter::BytesOut, count as u64);
+        if let Some(row) = process::stats().and_then(|stats| stats.row_quick(self.index)) {
+            let sum = row.bytes_out.load(Ordering::Relaxed) + count as u64;
+            row.bytes_out.store(sum, Ordering::Relaxed);
+        }
+        let news = self.outbound().count_news();
+        self.peer.ring(self.slot, Bell::News(news));
+    }
+
+    /// Why nothing can be written, if so. Done(()) means: the bytes vanish, as on the way to a
+    /// peer that has closed and will answer with a reset.
+    pub fn check_writable(&self) -> Result<Option<()>, i32> {
+        if self
+            .socket
+            .has(sockets::SHUT_WRITE | sockets::WROTE_TO_CLOSED)
+        {
+            return Err(libc::EPIPE);
+        }
+        let ends = self.inbound_ends();
+        if ends & RST != 0 {
+            return Err(self.tell_reset().unwrap_or(libc::EPIPE));
+        }
+        if ends & CLOSED != 0 {
+            self.socket.set(sockets::WROTE_TO_CLOSED, true);
+            self.peer.ring_ourselves(self.slot);
+            return Ok(Some(()));
+        }
+        Ok(None)
+    }
+
+    fn attempt_write(&self, from: &mut Pieces, flags: i32) -> Attempt {
+        self.peer.expect_ringing(self.slot);
+        self.socket.has_answered.store(1, Ordering::Relaxed);
+        let _guard = match self.lock(For::Room) {
+            Ok(guard) => guard,
+            Err(error) => return Attempt::Failed(error),
+        };
+        match self.check_writable() {
+            Err(error) => return Attempt::Failed(error),
+            Ok(Some(())) => return Attempt::Done(from.left()),
+            Ok(None) => {}
+        }
+        let ring = self.outbound();
+        // Behind a loan that is not read yet a mark would be in the wrong place.
+        let is_urgent = flags & libc::MSG_OOB != 0 && ring.lent_bytes() == 0;
+        let mut pushed = if is_urgent {
+            self.push_urgent(from)
+        } else {
+            ring.push(from)
+        };
+        if from.left() > 0 && pushed.is_ok() {
+            // Full: ask for a ring, and look once more in case the reader was faster.
+            process::count(Counter::RingFull, 1);
+            ring.want_space();
+            pushed = pushed.and_then(|first| Ok(first + ring.push(from)?));
+        }
+        match pushed {
+            Err(broken) => {
+                self.condemn();
+                broken.into()
+            }
+            Ok(0) => Attempt::Blocked,
+            Ok(count) => {
+                self.publish(count);
+                if is_urgent {
+                    self.signal_urgent();
+                }
+                Attempt::Done(count)
+            }
+        }
+    }
+
+    /// Runs `work` with the writing side locked.
+    pub fn writing<T>(&self, work: impl FnOnce() -> Result<T, i32>) -> Result<T, i32> {
+        let _guard = self.lock(For::Room)?;
+        work()
+    }
+}
+
+/// write and its relatives.
+#[inline]
+pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
+    let wanted = from.left();
+    let mut deadline = None;
+    let mut held = None;
+    let mut done = 0;
+    loop {
+        let stream = match current(fd, &held) {
+            Ok(stream) => stream,
+            Err(Outcome::Error(libc::ENOTCONN)) => return broken_pipe(libc::EPIPE, flags),
+            Err(outcome) => {
+                return if done > 0 {
+                    Outcome::Done(done as isize)
+                } else {
+                    outcome
+                }
+            }
+        };
+        if wanted == 0 {
+            return Outcome::Done(0);
+        }
+        let error = match stream.attempt_write(from, flags) {
+            Attempt::Done(count) => {
+                done += count;
+                if done == wanted || is_nonblocking(&stream, flags) {
+                    return Outcome::Done(done as isize);
+                }
+                continue;
+            }
+            Attempt::Failed(error) => error,
+            Attempt::Blocked if is_nonblocking(&stream, flags) => libc::EAGAIN,
+            Attempt::Blocked => {
+                let timeout_ns = stream.socket.send_timeout_ns.load(Ordering::Relaxed);
+                let deadline = *deadline.get_or_insert_with(|| timeout(timeout_ns));
+                held.get_or_insert_with(|| Hold::take(stream));
+                match stream.block(For::Room, deadline) {
+                    Ok(()) => continue,
+                    Err(error) => error,
+                }
+            }
+        };
+        if done > 0 {
+            return Outcome::Done(done as isize);
+        }
+        return broken_pipe(error, flags);
+    }
+}
+
+/// EPIPE comes with a signal unless the caller does not want it.
+pub fn broken_pipe(error: i32, flags: i32) -> Outcome {
+    if error == libc::EPIPE && flags & libc::MSG_NOSIGNAL == 0 {
+        let process = kernel::getpid().unwrap_or(0) as i32;
+        let _ = kernel::tgkill(process, thread().tid() as i32, libc::SIGPIPE);
+    }
+    Outcome::Error(error)
+}
+
+/// Bytes that the other side has not read (SIOCOUTQ).
+pub fn unsent_bytes(stream: &Stream) -> usize {
+    let ring = stream.outbound();
+    ring.unread() + ring.lent_bytes()
+}
