@@ -8,15 +8,17 @@ use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use bypass_shm::link::{self, Message, Owned, VERSION};
-use bypass_shm::segment::Segment;
-use bypass_shm::stats::Reason;
+use bypass_shm::link::{self, Message, Owned};
 use bypass_shm::sys as kernel;
 use bypass_shm::waker::Name;
 
-use crate::listener::{self, Listener};
 use crate::peer::{self, Peer};
-use crate::{passing, pool, process, table};
+use crate::{listener, passing, pool, process, table};
+
+mod deaths;
+mod hearing;
+
+pub use deaths::{knock_participants, say_adopted, tell_other_side};
 
 /// What a descriptor of the thread is.
 #[derive(Debug, Clone)]
@@ -60,9 +62,7 @@ static SILENT: Mutex<VecDeque<i32>> = Mutex::new(VecDeque::new());
 const SILENT_MAX: usize = 64;
 /// How long the doors rest when there is no descriptor for whoever knocks.
 const OVERLOAD: Duration = Duration::from_millis(10);
-/// Segments of clients that could not be reached, and did not refuse either.
-static UNSURE: Mutex<Vec<Arc<Peer>>> = Mutex::new(Vec::new());
-/// When those are tried again.
+/// When clients are tried again that could not be reached.
 const RETRY: Duration = Duration::from_millis(50);
 /// Between cleanings while something rests in its grave.
 const CLEANING: Duration = Duration::from_secs(5);
@@ -73,7 +73,7 @@ fn roles() -> &'static Mutex<HashMap<i32, Role>> {
 
 /// Locks the roles across a fork.
 pub fn hold() -> impl Sized {
-    let lists = (SILENT.lock().ok(), UNSURE.lock().ok());
+    let lists = (SILENT.lock().ok(), deaths::hold());
     (STARTING.lock().ok(), lists, roles().lock().ok())
 }
 
@@ -157,10 +157,10 @@ pub fn wake() -> bool {
 /// In a forked child: the thread, its set and its links are the parent's.
 pub fn forget() {
     IS_RUNNING.store(false, Ordering::Release);
-    if let (Ok(mut silent), Ok(mut unsure)) = (SILENT.lock(), UNSURE.lock()) {
+    if let Ok(mut silent) = SILENT.lock() {
         silent.clear();
-        unsure.clear();
     }
+    deaths::forget();
     let set = SET.swap(-1, Ordering::AcqRel);
     if set >= 0 {
         table::show(set);
@@ -244,7 +244,7 @@ fn run(set: i32) {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
     let mut is_cleaning = false;
     loop {
-        let has_unsure = retry_unsure();
+        let has_unsure = deaths::retry_unsure();
         let wait = match (has_unsure, is_cleaning) {
             (true, _) => Some(RETRY),
             (false, is_cleaning) => is_cleaning.then_some(CLEANING),
@@ -329,8 +329,8 @@ fn serve(fd: i32) {
                 return;
             }
             Seen::Errands => return listener::settle(),
-            Seen::Word(role, message, fds) => return hear(fd, &role, message, fds),
-            Seen::End(role) => return ended(role),
+            Seen::Word(role, message, fds) => return hearing::hear(fd, &role, message, fds),
+            Seen::End(role) => return deaths::ended(role),
         }
     }
 }
@@ -359,305 +359,10 @@ fn is_silent(fd: i32) -> bool {
     })
 }
 
-fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) {
-    match (role, message) {
-        (Role::Caller(number), Message::Greet { version, .. }) => {
-            let answer = listener::get(*number).map(|l| greeted(&l, fd, version, fds.pop()));
-            match answer {
-                Some(Ok((inode, id))) => {
-                    set_role(fd, Role::Greeted(inode, id));
-                    // Closed meanwhile, before its door could know of this link.
-                    if listener::get(*number).is_none_or(|now| now.inode != inode) {
-                        dismiss(fd, &Role::Greeted(inode, id));
-                    }
-                }
-                Some(Err(reason)) => {
-                    let _ = link::send(
-                        fd,
-                        Message::Refuse {
-                            reason: reason as u64,
-                        },
-                        &[],
-                    );
-                    remove(fd);
-                }
-                None => drop(remove(fd)),
-            }
-        }
-        (Role::Caller(number), Message::Join { inode, version }) => {
-            let listener = listener::get(*number);
-            if let Some(listener) = listener.filter(|l| l.inode == inode && version == VERSION) {
-                crate::handover::admit(&listener, fd, fds.pop());
-            }
-            remove(fd);
-        }
-        (Role::Taker(inode), Message::Take { version, .. }) if version == VERSION => {
-            match passing::give(*inode, fd, fds.pop()) {
-                Ok(()) => set_role(fd, Role::Given(*inode)),
-                Err(_) => drop(remove(fd)),
-            }
-        }
-        (Role::Greeting(_), Message::Welcome { .. }) => {}
-        (Role::Greeting(peer), Message::Refuse { .. }) => {
-            abandoned(peer);
-            remove(fd);
-        }
-        (
-            Role::Stranger,
-            Message::Adopted {
-                segment,
-                side,
-                index,
-                process,
-            },
-        ) => {
-            let own_side = 1 - (side as usize & 1);
-            match peer::find(segment, own_side) {
-                Some(peer) => set_role(fd, Role::Participant(peer, index as usize, process)),
-                None => drop(remove(fd)),
-            }
-        }
-        (Role::Participant(peer, ..), Message::Lend { number }) => {
-            if let Some(memory) = fds.pop() {
-                let number = u32::try_from(number).unwrap_or(u32::MAX);
-                let index = peer.process_index();
-                let _ = (peer.segment).borrow(peer.side, index, number, memory.into_raw());
-            }
-        }
-        (Role::Stranger, Message::Forward { inode }) if is_trusted(fd, inode) => {
-            forwarded(inode, fds.pop());
-            remove(fd);
-        }
-        (Role::Stranger, Message::Share { inode, process }) if is_trusted(fd, inode) => {
-            share(inode, process);
-            remove(fd);
-        }
-        _ => dismiss(fd, role),
-    }
-}
-
 fn set_role(fd: i32, role: Role) {
     if let Ok(mut roles) = roles().lock() {
         roles.insert(fd, role);
     }
-}
-
-fn greeted(
-    listener: &Arc<Listener>,
-    link: i32,
-    version: u64,
-    fd: Option<Owned>,
-) -> Result<(u64, u64), Reason> {
-    if version != VERSION {
-        return Err(Reason::Version);
-    }
-    let client = kernel::peer_credentials(link).map_err(|_| Reason::Sandbox)?;
-    let is_owner = client.uid == listener.uid;
-    if !is_owner && !process::may_share_with(client.uid) {
-        return Err(Reason::OtherUser);
-    }
-    let segment = take_segment(fd).ok_or(Reason::PeerProtocol)?;
-    let id = segment.id();
-    if let Some(peer) = listener.adopt(segment) {
-        listener.tell_others(
-            Message::Forward {
-                inode: listener.inode,
-            },
-            &[peer.segment.fd()],
-        );
-    } else if listener.peers().iter().all(|peer| peer.segment.id() != id) {
-        return Err(Reason::Limit);
-    }
-    let backlog = u64::from(listener.backlog.load(Ordering::Relaxed));
-    let welcome = Message::Welcome {
-        process: process::number(),
-        backlog,
-    };
-    // The listening socket itself is for its owner's processes only: who holds it can accept.
-    let proof = [listener.fd.load(Ordering::Relaxed)];
-    let proof = if is_owner { &proof[..] } else { &[] };
-    link::send(link, welcome, proof).map_err(|_| Reason::NoAnswer)?;
-    Ok((listener.inode, id))
-}
-
-fn take_segment(fd: Option<Owned>) -> Option<Segment> {
-    let high = kernel::move_high(fd?.into_raw()).ok()?;
-    Segment::adopt(high).ok()
-}
-
-/// Another holder gives us a client's segment. It comes from a process of the listener's owner or
-/// of its children; one that is not sealed, or not ours to accept from, is of no use to anybody.
-fn forwarded(inode: u64, fd: Option<Owned>) {
-    let Some(segment) = take_segment(fd) else {
-        return;
-    };
-    if let Some(listener) = listener::all()
-        .iter()
-        .find(|listener| listener.inode == inode)
-    {
-        listener.adopt(segment);
-    }
-}
-
-/// Segments are passed among processes of the listener's owner and of our own user only.
-fn is_trusted(link: i32, inode: u64) -> bool {
-    let Ok(caller) = kernel::peer_credentials(link) else {
-        return false;
-    };
-    let owns = |listener: &Arc<Listener>| listener.inode == inode && listener.uid == caller.uid;
-    process::is_own(caller.uid) || listener::all().iter().any(owns)
-}
-
-fn share(inode: u64, asking: u64) {
-    for listener in listener::all()
-        .iter()
-        .filter(|listener| listener.inode == inode)
-    {
-        for peer in listener.peers() {
-            if let Ok(link) = listener.knock(asking) {
-                let _ = link::send(link.0, Message::Forward { inode }, &[peer.segment.fd()]);
-            }
-        }
-    }
-}
-
-/// Tells the other side's processes who takes part at place `index` of our side; the link is kept,
-/// because its end is how they learn of our death.
-pub fn say_adopted(peer: &Arc<Peer>, index: usize) {
-    let links = knock_participants(peer, index);
-    // It ended before we could watch it.
-    if links.is_empty() && peer.side == 1 {
-        client_ended(peer);
-    }
-    for link in links {
-        add_link(link, Role::Adopted(peer.clone()));
-    }
-}
-
-/// Says something to every process of the other side, with a descriptor.
-pub fn tell_other_side(peer: &Peer, message: Message, descriptor: i32) {
-    let Ok(roles) = roles().lock() else {
-        return;
-    };
-    for (link, role) in roles.iter() {
-        let is_theirs = matches!(role, Role::Adopted(of) if core::ptr::eq(&**of, peer));
-        if is_theirs {
-            let _ = link::send(*link, message, &[descriptor]);
-        }
-    }
-}
-
-/// Links to all processes of the other side.
-pub fn knock_participants(peer: &Peer, index: usize) -> Vec<Owned> {
-    let segment = &peer.segment;
-    let message = Message::Adopted {
-        segment: segment.id(),
-        side: peer.side as u64,
-        index: index as u64,
-        process: segment.process(peer.side, index),
-    };
-    let mut links = Vec::new();
-    for other in 0..bypass_shm::layout::PROCESSES {
-        let number = segment.process(1 - peer.side, other);
-        if number == 0 {
-            continue;
-        }
-        let Ok(link) = link::knock(&Name::of_process(number)) else {
-            continue;
-        };
-        if link::send(link.0, message, &[]).is_ok() {
-            links.push(link);
-        }
-    }
-    links
-}
-
-/// Tries clients again that could not be reached; true when some still cannot.
-fn retry_unsure() -> bool {
-    let take = |unsure: &mut Vec<_>| std::mem::take(unsure);
-    let unsure = UNSURE
-        .lock()
-        .map_or_else(|_| Vec::new(), |mut list| take(&mut list));
-    unsure.iter().for_each(client_ended);
-    UNSURE.lock().is_ok_and(|list| !list.is_empty())
-}
-
-fn ended(role: Role) {
-    match role {
-        Role::Greeting(peer) => holder_ended(&peer),
-        Role::Adopted(peer) if peer.side == 1 => client_ended(&peer),
-        Role::Greeted(_, id) => {
-            if let Some(peer) = peer::find(id, 1) {
-                client_ended(&peer);
-            }
-        }
-        Role::Participant(peer, index, process) => peer.bury(index, process),
-        Role::Given(inode) => passing::given(inode),
-        _ => {}
-    }
-}
-
-/// The holder that we greeted is gone. Another one gets the segment, with what waits in it, as the
-/// kernel's queue belongs to all who hold the socket; if nobody has the door, nobody will accept.
-fn holder_ended(peer: &Arc<Peer>) {
-    let hello = Message::Greet {
-        version: VERSION,
-        client: process::number(),
-    };
-    let again = link::knock(&Name::of_listener(peer.inode)).and_then(|link| {
-        link::send(link.0, hello, &[peer.segment.fd()])?;
-        Ok(link)
-    });
-    match again {
-        Ok(link) => add_link(link, Role::Greeting(peer.clone())),
-        Err(_) => abandoned(peer),
-    }
-}
-
-fn abandoned(peer: &Arc<Peer>) {
-    peer.is_stale.store(true, Ordering::SeqCst);
-    peer.reset_unaccepted();
-    if peer.occupied().next().is_none() {
-        peer::forget(peer);
-    }
-}
-
-fn client_ended(peer: &Arc<Peer>) {
-    peer.is_stale.store(true, Ordering::SeqCst);
-    for index in 0..bypass_shm::layout::PROCESSES {
-        let number = peer.segment.process(0, index);
-        if number == 0 {
-            continue;
-        }
-        // Forked children of the client may live on; they are found at their own doors. A process
-        // that is ending closes its link before its door: whoever answers is watched again.
-        match link::knock(&Name::of_process(number)) {
-            Ok(link) => add_link(link, Role::Adopted(peer.clone())),
-            Err(libc::ECONNREFUSED) => peer.bury(index, number),
-            // Its door is crowded or we lack descriptors: it may live.
-            Err(_) => {
-                if let Ok(mut unsure) = UNSURE.lock() {
-                    unsure.push(peer.clone());
-                }
-                return;
-            }
-        }
-    }
-    let is_alone = (0..bypass_shm::layout::PROCESSES).all(|i| peer.segment.process(0, i) == 0);
-    if !is_alone {
-        return;
-    }
-    peer.bury_rest();
-    for listener in listener::all()
-        .iter()
-        .filter(|listener| listener.inode == peer.inode)
-    {
-        // What it left in the queue can still be accepted and read, as in the kernel.
-        if peer.segment.queue().waiting() == 0 {
-            listener.forget(peer);
-        }
-    }
-    peer::forget(peer);
 }
 
 /// Whether this process has an io_uring: what it submits there cannot be seen.

@@ -1,0 +1,168 @@
+//! accept: whose turn it is, segments or the kernel, and what the new descriptor becomes.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use bypass_shm::stats::Counter;
+use bypass_shm::sys as kernel;
+
+use super::blocking::block;
+use super::{of, Listener};
+use crate::peer::Peer;
+use crate::sockets::{self, Socket};
+use crate::table::{self, Entry, Kind};
+use crate::{pool, process, Outcome};
+
+/// The kernel's own queue is looked at before ours once in so many accepts.
+const KERNEL_TURN: u32 = 16;
+
+/// accept4(2), without the address: the new descriptor's own name calls know it.
+pub fn accept(fd: i32, flags: i32) -> Outcome {
+    let entry = table::get(fd);
+    match entry.kind() {
+        Kind::Listener => {}
+        Kind::Unbound | Kind::Connected => return Outcome::Error(libc::EINVAL),
+        Kind::Pooled | Kind::Internal => return Outcome::Error(libc::EBADF),
+        _ => return Outcome::Kernel,
+    }
+    if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
+        return Outcome::Error(libc::EINVAL);
+    }
+    let socket = sockets::get(entry.index());
+    let Some(listener) = of(socket) else {
+        return Outcome::Error(libc::EBADF);
+    };
+    let timeout_ns = socket.receive_timeout_ns.load(Ordering::Relaxed);
+    let deadline = crate::stream::timeout(timeout_ns);
+    loop {
+        match attempt(&listener, fd, socket, flags) {
+            Outcome::Error(libc::EAGAIN) if !is_nonblocking(fd, socket) => {}
+            other => return other,
+        }
+        if table::get(fd) != entry {
+            return Outcome::Error(libc::EINVAL);
+        }
+        if let Err(error) = block(&listener, fd, deadline) {
+            return Outcome::Error(error);
+        }
+    }
+}
+
+/// Asked only where accept would block. The file's flag is the kernel's once others hold it too.
+fn is_nonblocking(fd: i32, socket: &Socket) -> bool {
+    if socket.has(sockets::SHARED) {
+        let flags = kernel::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) as i32;
+        return flags & libc::O_NONBLOCK != 0;
+    }
+    socket.has(sockets::NONBLOCK)
+}
+
+fn attempt(listener: &Listener, fd: i32, socket: &Socket, flags: i32) -> Outcome {
+    let turn = listener.turn.fetch_add(1, Ordering::Relaxed);
+    if turn % KERNEL_TURN == KERNEL_TURN - 1 {
+        if let done @ Outcome::Done(_) = accept_kernel(fd, socket, flags) {
+            return done;
+        }
+    }
+    if listener.has_waiting() {
+        match accept_shm(listener, socket, flags) {
+            Ok(Some(new)) => return Outcome::Done(new as isize),
+            Ok(None) => {}
+            Err(error) => return Outcome::Error(error),
+        }
+    }
+    accept_kernel(fd, socket, flags)
+}
+
+fn accept_kernel(fd: i32, socket: &Socket, flags: i32) -> Outcome {
+    if !socket.has(sockets::NONBLOCK) {
+        // The shadow may block and must not: others, who know nothing of us, may hold it too.
+        let mut one = [libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        if kernel::poll(&mut one, Some(core::time::Duration::ZERO), None) == Ok(0) {
+            return Outcome::Error(libc::EAGAIN);
+        }
+    }
+    let accepted = kernel::accept(fd, flags);
+    if let Ok(new) = accepted {
+        table::set(new, Entry::KERNEL);
+        process::count(Counter::AcceptsKernel, 1);
+    }
+    accepted.map(|new| new as usize).into()
+}
+
+fn accept_shm(listener: &Listener, from: &Socket, flags: i32) -> Result<Option<i32>, i32> {
+    let family = from.family.load(Ordering::Relaxed);
+    let fd = pool::take(family)?;
+    let inherited = sockets::NODELAY | sockets::KEEPALIVE | sockets::LINGER;
+    let mut own = from.flags.load(Ordering::Relaxed) & inherited;
+    own |= if flags & libc::SOCK_NONBLOCK != 0 {
+        sockets::NONBLOCK
+    } else {
+        0
+    };
+    own |= if flags & libc::SOCK_CLOEXEC != 0 {
+        sockets::CLOEXEC
+    } else {
+        0
+    };
+    let room = (fd as usize) < table::NUMBERS_MAX;
+    let Some(index) = room.then(|| sockets::allocate(family, own)).flatten() else {
+        pool::give(fd, family, sockets::DIRTY);
+        return Err(libc::ENFILE);
+    };
+    let Some((peer, slot)) = listener.take() else {
+        sockets::get(index).descriptors.store(0, Ordering::Release);
+        sockets::free(index);
+        table::set(fd, Entry::new(Kind::Pooled, 0, 0));
+        pool::give(fd, family, 0);
+        return Ok(None);
+    };
+    let socket = sockets::get(index);
+    socket
+        .linger_s
+        .store(from.linger_s.load(Ordering::Relaxed), Ordering::Relaxed);
+    let names = &peer.segment.slot(slot).names;
+    socket.local.store(names.of[1].load());
+    socket.remote.store(names.of[0].load());
+    attach(fd, index, &peer, slot);
+    if peer.is_stale.load(Ordering::SeqCst) {
+        peer.bury_in(slot);
+    }
+    process::count(Counter::AcceptsShm, 1);
+    Ok(Some(fd))
+}
+
+/// Makes `fd` a connection: socket object `index` lives in `slot` from now on.
+pub fn attach(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
+    let socket = sockets::get(index);
+    socket.side.store(peer.side as u32, Ordering::Relaxed);
+    socket.slot.store(slot as u32, Ordering::Relaxed);
+    socket.peer.put(peer.clone());
+    peer.set_socket(slot, Some(index));
+    if let Some(row) = process::stats().and_then(|stats| stats.row(index)) {
+        row.local.store(socket.local.load());
+        row.peer.store(socket.remote.load());
+        let role = peer.side as u32 + 1;
+        for (word, value) in [(&row.role, role), (&row.path, 1), (&row.state, 1)] {
+            word.store(value, Ordering::Relaxed);
+        }
+        row.bytes_in.store(0, Ordering::Relaxed);
+        row.bytes_out.store(0, Ordering::Relaxed);
+        row.fd.store(fd as u32 + 1, Ordering::Release);
+    }
+    table::set(fd, Entry::new(Kind::Connected, index, socket.life()));
+}
+
+/// [`attach`] for a connection that another process had before: its names are in the slot.
+pub fn revive(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
+    let slot = peer.segment.clamp(slot);
+    let names = &peer.segment.slot(slot).names;
+    let socket = sockets::get(index);
+    socket.local.store(names.of[peer.side].load());
+    socket.remote.store(names.of[1 - peer.side].load());
+    attach(fd, index, peer, slot);
+}

@@ -1,0 +1,93 @@
+//! How a listener ends, and where the connections go that wait at it.
+
+use core::sync::atomic::Ordering;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use bypass_shm::diag;
+use bypass_shm::layout::RST;
+use bypass_shm::link::Message;
+use bypass_shm::sys as kernel;
+
+use super::{Listener, LISTENERS};
+use crate::table::{self, Entry};
+use crate::{options, service, Outcome};
+
+/// The last descriptor of a listener of this process is closed. A program may do this in the middle
+/// of its work (nginx before it closes its idle connections, each of which may get a request
+/// meanwhile), so whatever takes longer is left to the service.
+pub fn close(number: usize) {
+    let taken = LISTENERS
+        .lock()
+        .ok()
+        .and_then(|mut all| all.get_mut(number)?.take());
+    let Some(listener) = taken else { return };
+    listener.unregister();
+    if listener.others().is_empty() {
+        // Clients must not wait for the service to tell them: a connect after this close is refused.
+        let peers = listener.peers();
+        peers.iter().for_each(|peer| peer.segment.close_queue());
+    }
+    service::close_door(listener.door, listener.inode);
+    table::show(listener.hub.fd());
+    if !listener.has_waiting() {
+        return;
+    }
+    let address = options::kernel_name(listener.fd.load(Ordering::Relaxed));
+    if let (Some(address), Ok(mut closed)) = (address, CLOSED.lock()) {
+        closed.push((address, listener));
+    }
+}
+
+/// Listeners that this process has closed while connections waited, with their addresses.
+static CLOSED: Mutex<Vec<(SocketAddr, Arc<Listener>)>> = Mutex::new(Vec::new());
+
+/// Locks it across a fork.
+pub(super) fn hold() -> impl Sized {
+    CLOSED.lock().ok()
+}
+
+/// After the kernel's close: what waited is settled soon.
+pub fn settle_waiting() {
+    let has_closed = CLOSED.lock().is_ok_and(|closed| !closed.is_empty());
+    if has_closed && !service::wake() {
+        settle();
+    }
+}
+
+/// Connections that waited at closed listeners go to the others that hold them; where nobody
+/// listens any more, they are reset.
+pub fn settle() {
+    let closed = CLOSED
+        .lock()
+        .map(|mut closed| std::mem::take(&mut *closed))
+        .unwrap_or_default();
+    for (address, listener) in closed {
+        let inode = listener.inode;
+        for peer in listener.peers() {
+            if peer.segment.queue().waiting() > 0 {
+                listener.tell_others(Message::Forward { inode }, &[peer.segment.fd()]);
+            }
+        }
+        let found = diag::listening(address.port()).unwrap_or_default();
+        if found.iter().any(|one| one.inode == inode) {
+            continue;
+        }
+        while let Some((peer, slot)) = listener.take() {
+            peer.let_go(slot, RST);
+        }
+    }
+}
+
+/// shutdown(2) of a listener ends it; what is left of the descriptor is the kernel's.
+pub fn shutdown(fd: i32, how: i32) -> Outcome {
+    let entry = table::get(fd);
+    if let Err(error) = kernel::shutdown(fd, how) {
+        return Outcome::Error(error);
+    }
+    if how != libc::SHUT_WR && table::replace(fd, entry, Entry::KERNEL) {
+        crate::descriptors::end_listener(entry);
+        settle_waiting();
+    }
+    Outcome::Done(0)
+}

@@ -1,0 +1,102 @@
+//! The processes that hold one listener: a page that they share lists them.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use bypass_shm::link::{self, Message, Owned};
+use bypass_shm::sys as kernel;
+use bypass_shm::waker::Name;
+
+use super::Listener;
+use crate::process;
+
+/// Processes that hold one listener.
+const HOLDERS_MAX: usize = 256;
+
+#[repr(C)]
+struct Hub {
+    holders: [AtomicU64; HOLDERS_MAX],
+    /// The user of each: when it is gone, anybody could take the name of its door.
+    users: [AtomicU32; HOLDERS_MAX],
+}
+
+/// Smallest hub.
+pub const HUB_BYTES: usize = size_of::<Hub>();
+
+impl Listener {
+    fn hub(&self) -> &Hub {
+        crate::sys::shared(&self.hub)
+    }
+
+    /// The hub's descriptor, for a process that joins.
+    pub fn hub_fd(&self) -> i32 {
+        self.hub.fd()
+    }
+
+    /// Enters this process among the holders.
+    pub fn register(&self) {
+        let number = process::number();
+        let user = kernel::geteuid().unwrap_or(0) as u32;
+        let hub = self.hub();
+        for (place, of) in hub.holders.iter().zip(&hub.users) {
+            let taken = place.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
+            if taken.is_ok() || taken == Err(number) {
+                of.store(user, Ordering::SeqCst);
+                return;
+            }
+        }
+    }
+
+    /// A link to holder `number`, if it is that holder who answers there.
+    pub fn knock(&self, number: u64) -> Result<Owned, i32> {
+        let link = link::knock(&Name::of_process(number))?;
+        let found = kernel::peer_credentials(link.0)?.uid;
+        let hub = self.hub();
+        let is_holder = hub.holders.iter().zip(&hub.users).any(|(place, user)| {
+            let user = user.load(Ordering::SeqCst);
+            place.load(Ordering::SeqCst) == number && user == found
+        });
+        // A door that was opened before its process changed its user is the former user's.
+        if is_holder || found == 0 || found == self.uid {
+            Ok(link)
+        } else {
+            Err(libc::EPERM)
+        }
+    }
+
+    pub(super) fn unregister(&self) {
+        let number = process::number();
+        for place in &self.hub().holders {
+            let _ = place.compare_exchange(number, 0, Ordering::SeqCst, Ordering::SeqCst);
+        }
+    }
+
+    /// The other processes that hold it.
+    pub fn others(&self) -> Vec<u64> {
+        let own = process::number();
+        let all = self
+            .hub()
+            .holders
+            .iter()
+            .map(|place| place.load(Ordering::SeqCst));
+        all.filter(|number| *number != 0 && *number != own)
+            .collect()
+    }
+
+    /// Strikes a holder that does not answer its door.
+    fn strike(&self, number: u64) {
+        for place in &self.hub().holders {
+            let _ = place.compare_exchange(number, 0, Ordering::SeqCst, Ordering::SeqCst);
+        }
+    }
+
+    /// Says something to every other holder, with a descriptor.
+    pub fn tell_others(&self, message: Message, fds: &[i32]) {
+        for number in self.others() {
+            match self.knock(number) {
+                Ok(link) => drop(link::send(link.0, message, fds)),
+                Err(libc::ECONNREFUSED) => self.strike(number),
+                Err(_) => {}
+            }
+        }
+    }
+}

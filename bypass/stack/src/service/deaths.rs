@@ -1,0 +1,168 @@
+//! How processes watch each other's life: the end of a link tells of a death.
+
+use core::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use bypass_shm::link::{self, Message, Owned, VERSION};
+use bypass_shm::waker::Name;
+
+use super::{add_link, roles, Role};
+use crate::listener;
+use crate::peer::{self, Peer};
+use crate::{passing, process};
+
+/// Segments of clients that could not be reached, and did not refuse either.
+static UNSURE: Mutex<Vec<Arc<Peer>>> = Mutex::new(Vec::new());
+
+/// Locks them across a fork.
+pub(super) fn hold() -> impl Sized {
+    UNSURE.lock().ok()
+}
+
+/// In a forked child: they are the parent's care.
+pub(super) fn forget() {
+    if let Ok(mut unsure) = UNSURE.lock() {
+        unsure.clear();
+    }
+}
+
+/// Tells the other side's processes who takes part at place `index` of our side; the link is kept,
+/// because its end is how they learn of our death.
+pub fn say_adopted(peer: &Arc<Peer>, index: usize) {
+    let links = knock_participants(peer, index);
+    // It ended before we could watch it.
+    if links.is_empty() && peer.side == 1 {
+        client_ended(peer);
+    }
+    for link in links {
+        add_link(link, Role::Adopted(peer.clone()));
+    }
+}
+
+/// Says something to every process of the other side, with a descriptor.
+pub fn tell_other_side(peer: &Peer, message: Message, descriptor: i32) {
+    let Ok(roles) = roles().lock() else {
+        return;
+    };
+    for (link, role) in roles.iter() {
+        let is_theirs = matches!(role, Role::Adopted(of) if core::ptr::eq(&**of, peer));
+        if is_theirs {
+            let _ = link::send(*link, message, &[descriptor]);
+        }
+    }
+}
+
+/// Links to all processes of the other side.
+pub fn knock_participants(peer: &Peer, index: usize) -> Vec<Owned> {
+    let segment = &peer.segment;
+    let message = Message::Adopted {
+        segment: segment.id(),
+        side: peer.side as u64,
+        index: index as u64,
+        process: segment.process(peer.side, index),
+    };
+    let mut links = Vec::new();
+    for other in 0..bypass_shm::layout::PROCESSES {
+        let number = segment.process(1 - peer.side, other);
+        if number == 0 {
+            continue;
+        }
+        let Ok(link) = link::knock(&Name::of_process(number)) else {
+            continue;
+        };
+        if link::send(link.0, message, &[]).is_ok() {
+            links.push(link);
+        }
+    }
+    links
+}
+
+/// Tries clients again that could not be reached; true when some still cannot.
+pub(super) fn retry_unsure() -> bool {
+    let take = |unsure: &mut Vec<_>| std::mem::take(unsure);
+    let unsure = UNSURE
+        .lock()
+        .map_or_else(|_| Vec::new(), |mut list| take(&mut list));
+    unsure.iter().for_each(client_ended);
+    UNSURE.lock().is_ok_and(|list| !list.is_empty())
+}
+
+/// A link in this role has ended.
+pub(super) fn ended(role: Role) {
+    match role {
+        Role::Greeting(peer) => holder_ended(&peer),
+        Role::Adopted(peer) if peer.side == 1 => client_ended(&peer),
+        Role::Greeted(_, id) => {
+            if let Some(peer) = peer::find(id, 1) {
+                client_ended(&peer);
+            }
+        }
+        Role::Participant(peer, index, process) => peer.bury(index, process),
+        Role::Given(inode) => passing::given(inode),
+        _ => {}
+    }
+}
+
+/// The holder that we greeted is gone. Another one gets the segment, with what waits in it, as the
+/// kernel's queue belongs to all who hold the socket; if nobody has the door, nobody will accept.
+fn holder_ended(peer: &Arc<Peer>) {
+    let hello = Message::Greet {
+        version: VERSION,
+        client: process::number(),
+    };
+    let again = link::knock(&Name::of_listener(peer.inode)).and_then(|link| {
+        link::send(link.0, hello, &[peer.segment.fd()])?;
+        Ok(link)
+    });
+    match again {
+        Ok(link) => add_link(link, Role::Greeting(peer.clone())),
+        Err(_) => abandoned(peer),
+    }
+}
+
+/// Nobody will accept what waits in a segment.
+pub(super) fn abandoned(peer: &Arc<Peer>) {
+    peer.is_stale.store(true, Ordering::SeqCst);
+    peer.reset_unaccepted();
+    if peer.occupied().next().is_none() {
+        peer::forget(peer);
+    }
+}
+
+fn client_ended(peer: &Arc<Peer>) {
+    peer.is_stale.store(true, Ordering::SeqCst);
+    for index in 0..bypass_shm::layout::PROCESSES {
+        let number = peer.segment.process(0, index);
+        if number == 0 {
+            continue;
+        }
+        // Forked children of the client may live on; they are found at their own doors. A process
+        // that is ending closes its link before its door: whoever answers is watched again.
+        match link::knock(&Name::of_process(number)) {
+            Ok(link) => add_link(link, Role::Adopted(peer.clone())),
+            Err(libc::ECONNREFUSED) => peer.bury(index, number),
+            // Its door is crowded or we lack descriptors: it may live.
+            Err(_) => {
+                if let Ok(mut unsure) = UNSURE.lock() {
+                    unsure.push(peer.clone());
+                }
+                return;
+            }
+        }
+    }
+    let is_alone = (0..bypass_shm::layout::PROCESSES).all(|i| peer.segment.process(0, i) == 0);
+    if !is_alone {
+        return;
+    }
+    peer.bury_rest();
+    for listener in listener::all()
+        .iter()
+        .filter(|listener| listener.inode == peer.inode)
+    {
+        // What it left in the queue can still be accepted and read, as in the kernel.
+        if peer.segment.queue().waiting() == 0 {
+            listener.forget(peer);
+        }
+    }
+    peer::forget(peer);
+}
