@@ -28,9 +28,11 @@ def sleepers(mark):
 
 def wait_until(condition):
     deadline = time.monotonic() + PATIENCE_S
-    while not condition() and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        if condition():  # asked once: what it sees may be passing, as a process that execs
+            return True
         time.sleep(0.01)
-    return condition()
+    return False
 
 
 @pytest.fixture(params=[True, False], ids=["cgroups", "no-cgroups"])

@@ -111,6 +111,12 @@ def test_what_is_only_told(changed, note):
     assert any(note in one for one in verdict.notes)
 
 
+def test_noise_that_was_accepted_makes_no_trial_invalid():
+    verdict = judge(evidence(usage=usage(foreign=0.9), accept_noise=True))
+    assert verdict.is_valid
+    assert verdict.notes == ["other programs used 90.0% of core 0"]
+
+
 def test_one_tick_of_the_clock_is_not_noise():
     # A window of 100 ms: two ticks are 20 % of it, and say nothing.
     coarse = replace(usage(foreign=0.15), foreign_error=0.2)

@@ -64,6 +64,14 @@ NoiseOption = Annotated[
         help="Keep trials that other programs disturbed; they are noted instead of repeated.",
     ),
 ]
+TuneOption = Annotated[
+    bool,
+    typer.Option(
+        "--tune",
+        help="Change the machine for the time of the run: sysctls of the recipe, other programs "
+        "off the measured cores. All is put back.",
+    ),
+]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's path or name, or latest.")]
 
 
@@ -97,6 +105,7 @@ def wishes(
     fit: str,
     seed: int | None,
     accept_noise: bool = False,
+    tune: bool = False,
 ) -> Wishes:
     from wirespeed import units
     from wirespeed.runner.plan import FIT_MODES, Wishes
@@ -104,7 +113,7 @@ def wishes(
     if fit not in FIT_MODES:
         raise InputError(f"--fit is one of {', '.join(FIT_MODES)}, not {fit!r}")
     budget_s = units.duration_s(budget) if budget else None
-    return Wishes(only, repeat, budget_s, fit, seed, accept_noise)
+    return Wishes(only, repeat, budget_s, fit, seed, accept_noise, tune)
 
 
 @app.callback(invoke_without_command=True)
@@ -139,6 +148,7 @@ def run(
         bool, typer.Option("--force", help="Resume although the machine has changed.")
     ] = False,
     accept_noise: NoiseOption = False,
+    tune: TuneOption = False,
     runs: RunsOption = None,
 ) -> None:
     """Measure a recipe: every cell, repeated, in an order that drift cannot fake."""
@@ -150,7 +160,7 @@ def run(
     if resume:
         code = command.resume(resume, folder, force, accept_noise)
     else:
-        wanted = wishes(only, repeat, budget, fit, seed, accept_noise)
+        wanted = wishes(only, repeat, budget, fit, seed, accept_noise, tune)
         code = command.measure(recipe, site, wanted, folder)
     raise typer.Exit(code)
 
@@ -163,11 +173,12 @@ def plan(
     repeat: RepeatOption = None,
     only: OnlyOption = "",
     fit: FitOption = "strict",
+    tune: TuneOption = False,
 ) -> None:
     """Show cells, trials and time before anything runs."""
     from wirespeed.cli import show
 
-    show.plan(recipe, site, wishes(only, repeat, budget, fit, 0))
+    show.plan(recipe, site, wishes(only, repeat, budget, fit, 0, tune=tune))
 
 
 @app.command()
@@ -204,7 +215,7 @@ def audit() -> None:
 
 @app.command()
 def recover(runs: RunsOption = None) -> None:
-    """Tidy up after a run that was killed: processes, cgroups, folders."""
+    """Tidy up after a run that was killed: processes, cgroups, folders, settings."""
     from wirespeed.cli import show
 
     show.recover(runs_folder(runs))

@@ -14,7 +14,7 @@ from wirespeed.cli.live import Display
 from wirespeed.errors import InputError
 from wirespeed.results import store
 from wirespeed.results.model import Trial
-from wirespeed.runner import recover, session
+from wirespeed.runner import recover, session, tune
 from wirespeed.runner.plan import Wishes
 
 EXIT_FAILED = 1
@@ -24,6 +24,7 @@ EXIT_INTERRUPTED = 130
 def measure(recipe: str, site: str, wishes: Wishes, runs: Path) -> int:
     origin = session.source(recipe, site)
     _mention_cut_off(runs)
+    _put_back()
     return _shown(lambda display: session.start(origin, wishes, runs, display), runs)
 
 
@@ -31,6 +32,7 @@ def resume(name: str, runs: Path, force: bool, accept_noise: bool) -> int:
     run_dir = store.find_run(runs, name)
     if store.read_run(run_dir).state == "done":
         raise InputError(f"{run_dir.name} is complete; `wirespeed report {run_dir.name}` shows it")
+    _put_back()
     return _shown(lambda display: session.resume(run_dir, display, force, accept_noise), runs)
 
 
@@ -98,6 +100,12 @@ def _how_to_go_on(display: Display) -> str:
         return "nothing was measured"
     name = display.run_dir.name
     return f"{display.done} finished trials are kept; go on with: wirespeed run --resume {name}"
+
+
+def _put_back() -> None:
+    """Before the cores are counted: a run that was killed may have left this shell fewer."""
+    for line in tune.put_back():
+        print(f"wirespeed: a run that was killed had tuned this machine: {line}", file=sys.stderr)
 
 
 def _mention_cut_off(runs: Path) -> None:

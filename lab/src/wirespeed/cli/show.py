@@ -13,7 +13,7 @@ from wirespeed.errors import RecipeError, ResultsError
 from wirespeed.host import local
 from wirespeed.recipe import read
 from wirespeed.results import store
-from wirespeed.runner import facts, place, session
+from wirespeed.runner import facts, place, session, tune
 from wirespeed.runner import recover as recovery
 from wirespeed.runner.plan import Schedule, Wishes
 from wirespeed.units import duration_for_people
@@ -26,7 +26,7 @@ def plan(recipe: str, site: str, wishes: Wishes) -> None:
     schedule = session.planned(session.source(recipe, site), wishes)
     console = Console()
     console.print(_cells(schedule))
-    for line in summary(schedule):
+    for line in summary(schedule) + tune.foreseen(schedule, wishes.tune):
         console.print(escape(line), soft_wrap=True, highlight=False)
 
 
@@ -123,5 +123,7 @@ def recover(folder: Path) -> None:
         print(f"ended {len(done.processes)} processes that were left")
     if done.folders:
         print(f"removed {', '.join(done.folders)}")
-    if not (done.runs or done.processes or done.folders):
+    for line in done.settings:
+        print(line)
+    if not (done.runs or done.processes or done.folders or done.settings):
         print("nothing was left behind")

@@ -36,6 +36,7 @@ from wirespeed.host.children import (
     write_text,
 )
 from wirespeed.host.sampling import Sampler, canary_ms
+from wirespeed.host.tuning import Tuning
 
 KILL_WAIT_S = 5.0  # a killed process is gone in milliseconds; this bounds a process in D state
 
@@ -52,6 +53,8 @@ class Agent:
         self.census = Census()
         self.lock = None
         self.idle = None
+        self.tuning = None
+        self.limits = {}
         self.stops = []
         self.folders = []
         LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -100,6 +103,19 @@ class Agent:
         self.nice = message["nice"]
         return {"nice": self.nice}
 
+    def do_tune(self, message):
+        """Settings of the machine for the time of the run; what they were is on the disk first."""
+        self.limits = message["limits"]
+        self.tuning = Tuning(message["state"])
+        return self.tuning.apply(
+            message["sysctl"], message["clear"], message["to"], message["under"]
+        )
+
+    def do_restore(self, _):
+        """Puts the machine back as it was; None when nothing was changed."""
+        tuning, self.tuning, self.limits = self.tuning, None, {}
+        return {"restored": tuning.restore() if tuning else None}
+
     def do_clean_up_at_end(self, message):
         """Folders that go away with the agent, also when the lab was killed."""
         self.folders += message["folders"]
@@ -110,7 +126,8 @@ class Agent:
         if name in self.children and not self.children[name].is_gone():
             raise Refused("%s is already running" % name)
         cgroup = self.cgroups.make(name) if self.cgroups else None
-        pid = spawn(dict(message, nice=self.nice), cgroup, self.mark)
+        limits = dict(self.limits, **message.get("limits", {}))
+        pid = spawn(dict(message, nice=self.nice, limits=limits), cgroup, self.mark)
         self.children[name] = Child(name, pid, cgroup)
         return {"pid": pid}
 
@@ -292,6 +309,7 @@ class Agent:
             if not orphans:
                 break
             time.sleep(0.01)
+        self.do_restore(None)
         if self.cgroups:
             self.cgroups.remove()
         for folder in self.folders:

@@ -18,7 +18,7 @@ from typing import Any
 
 from wirespeed.errors import HostError
 
-_PARTS = ("children", "census", "sampling", "agent")
+_PARTS = ("children", "census", "sampling", "tuning", "agent")
 _ANSWER_S = 30.0  # an agent answers in a millisecond; a loaded guest may take seconds
 
 # Installs the sources as modules, so that they import each other here as in the package.

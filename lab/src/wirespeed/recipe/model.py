@@ -154,6 +154,9 @@ class Process(Strict):
     ready: Ready | None = None
 
 
+SysctlName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]*([./][A-Za-z0-9_-]+)+$")]
+
+
 class Services(Strict):
     stop: list[str] = []
 
@@ -162,8 +165,8 @@ class Tune(Strict):
     role: Names = ["server", "load"]
     services: Services = Services()
     coalesce: dict[str, Scalar] = {}
-    sysctl: dict[str, Scalar | dict[str, Scalar]] = {}
-    limits: dict[str, int] = {}
+    sysctl: dict[SysctlName, Scalar | dict[Literal["server", "load", "origin"], int]] = {}
+    limits: dict[LimitName, int] = {}
     expect: dict[str, Scalar] = {}
 
 

@@ -65,6 +65,7 @@ class Run(_Record):
     budget_s: float | None = None
     nice: int = 0  # of every measured program
     idle_held: bool = False
+    tuned: list[str] | None = None  # what was changed on the machine meanwhile; None: not asked for
     facts: dict[str, Any] = field(default_factory=dict)
     axes: dict[str, list[Any]] = field(default_factory=dict)
     tables: list[dict[str, Any]] = field(default_factory=list)

@@ -273,7 +273,7 @@ def execute(
         state = "interrupted"
         raise
     except WirespeedError as error:
-        _tell(run_dir, "error", str(error))
+        tell(run_dir, "error", str(error))
         raise
     finally:
         _finish(run_dir, run, state, runner.memory.idle_held and runner.lives_started > 0)
@@ -287,12 +287,12 @@ def _finish(run_dir: Path, run: Run, state: RunState, idle_held: bool) -> None:
     remove_unfinished(run_dir)
     try:
         store.write_run(run_dir, replace(run, state=state, ended=now(), idle_held=idle_held))
-        _tell(run_dir, state, "")
+        tell(run_dir, state, "")
     except StorageError:
         pass
 
 
-def _tell(run_dir: Path, event: str, text: str) -> None:
+def tell(run_dir: Path, event: str, text: str) -> None:
     try:
         store.append_event(run_dir, event, **({"text": text} if text else {}))
     except StorageError:

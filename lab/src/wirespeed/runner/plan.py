@@ -35,6 +35,7 @@ class Wishes:
     fit: str = "strict"
     seed: int | None = None
     accept_noise: bool = False
+    tune: bool = False
 
 
 @dataclass(frozen=True)

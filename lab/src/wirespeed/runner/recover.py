@@ -8,7 +8,7 @@ from pathlib import Path
 from wirespeed.errors import ResultsError
 from wirespeed.host import leftovers
 from wirespeed.results import store
-from wirespeed.runner import execute
+from wirespeed.runner import execute, tune
 from wirespeed.runner.files import scratch_folder
 
 
@@ -17,6 +17,7 @@ class Recovered:
     runs: list[str]
     processes: list[int]
     folders: list[str]
+    settings: list[str]
 
 
 def cut_off(runs: Path) -> list[Path]:
@@ -57,4 +58,4 @@ def recover(runs: Path) -> Recovered:
         store.write_run(run_dir, replace(run, state="interrupted", ended=execute.now()))
         store.append_event(run_dir, "recovered")
         names.append(run_dir.name)
-    return Recovered(names, processes, folders)
+    return Recovered(names, processes, folders, tune.put_back())

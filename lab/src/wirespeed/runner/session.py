@@ -25,7 +25,7 @@ from wirespeed.recipe.model import Recipe, Site
 from wirespeed.recipe.resolve import Place, Resolver
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, RunPlan, Trial
-from wirespeed.runner import cells, execute, fit, order, place
+from wirespeed.runner import cells, execute, fit, order, place, tune
 from wirespeed.runner import plan as plans
 from wirespeed.runner.budget import Times
 from wirespeed.runner.build import build
@@ -80,17 +80,20 @@ def start(origin: Source, wishes: Wishes, runs: Path, watcher: Watcher) -> tuple
     _refuse_nothing(schedule)
     with machine_of(f"{schedule.recipe.name} (process {os.getpid()})") as host:
         nice = prefer(host, origin.site)
+        facts = machine.facts(host, SEARCH_PATH, schedule.place.java)
+        tuned = tune.apply(host, schedule) if wishes.tune else None
         run_dir = store.create(runs, schedule.recipe.name)
         host.ask("clean_up_at_end", folders=[str(scratch_folder(run_dir.name))])
-        run = _describe(origin, schedule, run_dir, host)
-        run = replace(run, nice=nice)
+        run = _describe(origin, schedule, run_dir, facts)
+        run = replace(run, nice=nice, tuned=tuned)
         shutil.copy(origin.recipe_file, run_dir / "recipe.toml")
         store.write_json(run_dir / "site.json", origin.site.model_dump())
         store.write_plan(run_dir, schedule.lines())
         store.write_run(run_dir, run)
         where = str(origin.recipe_file.resolve())
         store.append_event(run_dir, "created", recipe=where, pid=os.getpid())
-        return run_dir, execute.execute(run_dir, schedule, host, watcher, run)
+        with _tuned(run_dir, host, watcher, tuned):
+            return run_dir, execute.execute(run_dir, schedule, host, watcher, run)
 
 
 def resume(
@@ -111,11 +114,31 @@ def resume(
                 f"the run began with its programs at nice {run.nice}, which this user or site does "
                 "not give them now; --force goes on all the same"
             )
+        tuned = None if run.tuned is None else tune.apply(host, schedule)
         store.append_event(run_dir, "resumed", pid=os.getpid(), forced=force)
         store.point_latest(run_dir)
-        run = replace(run, state="running", ended=None)
+        run = replace(run, state="running", ended=None, tuned=tuned)
         store.write_run(run_dir, run)
-        return run_dir, execute.execute(run_dir, schedule, host, watcher, run)
+        with _tuned(run_dir, host, watcher, tuned):
+            return run_dir, execute.execute(run_dir, schedule, host, watcher, run)
+
+
+@contextmanager
+def _tuned(
+    run_dir: Path, host: Host, watcher: Watcher, sentences: list[str] | None
+) -> Iterator[None]:
+    """Tells what was changed on the machine, and undoes it however the run ends."""
+    if sentences is None:
+        yield
+        return
+    store.append_event(run_dir, "tuned", done=sentences)
+    for sentence in sentences:
+        watcher.told(f"for this run: {sentence}")
+    try:
+        yield
+    finally:
+        undone = tune.undo(host)
+        execute.tell(run_dir, "restored", "; ".join(undone))
 
 
 @contextmanager
@@ -142,7 +165,7 @@ def _refuse_nothing(schedule: Schedule) -> None:
     raise InputError(f"{schedule.recipe.name}: nothing can be measured: {'; '.join(reasons)}")
 
 
-def _describe(origin: Source, schedule: Schedule, run_dir: Path, host: Host) -> Run:
+def _describe(origin: Source, schedule: Schedule, run_dir: Path, facts: dict[str, object]) -> Run:
     recipe, times = schedule.recipe, schedule.times
     return Run(
         run_id=run_dir.name,
@@ -168,7 +191,7 @@ def _describe(origin: Source, schedule: Schedule, run_dir: Path, host: Host) -> 
         thinned=schedule.thinned + ([NOISE_ACCEPTED] if schedule.accept_noise else []),
         fit=schedule.fit,
         budget_s=schedule.budget_s,
-        facts=machine.facts(host, SEARCH_PATH, schedule.place.java),
+        facts=facts,
         axes=recipe.axis_values(),
         tables=[_plain(table) for table in recipe.table],
         metrics=[_plain(metric) for metric in recipe.metric],

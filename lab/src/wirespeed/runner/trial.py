@@ -185,6 +185,7 @@ class _Record:
             shared_cores=self.order.planned.shared_cores,
             fell_back=proof.problem(*self.served, self.usage, self.done.figures.values()),
             others=self.done.others,
+            accept_noise=self.life.schedule.accept_noise,
         )
 
     def _trial(self, discarded: list[str]) -> Trial:

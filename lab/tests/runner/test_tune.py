@@ -1,0 +1,87 @@
+"""What `--tune` decides: which cores are emptied, and what is said about it."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from wirespeed.recipe.model import Recipe
+from wirespeed.recipe.sweep import Cell
+from wirespeed.runner import tune
+from wirespeed.runner.cells import PlannedCell
+from wirespeed.runner.tune import Wanted
+
+PROCESSES = [
+    {"name": "http", "role": "server", "argv": ["x"]},
+    {"name": "gen", "role": "load", "argv": ["x"]},
+]
+
+
+def recipe(**more):
+    return Recipe.model_validate({"wirespeed": 1, "name": "r", "process": PROCESSES, **more})
+
+
+def cell(server, load):
+    return PlannedCell(Cell("c", {}), cores={"http-0": server, "gen-0": load})
+
+
+@pytest.mark.parametrize(
+    ("server", "load", "cores", "clear", "to"),
+    [
+        ([1], [2, 3], range(4), [1, 2, 3], [0]),
+        ([0], [1], range(2), [0], [1]),  # none to spare: the generator's
+        ([0], [0], range(2), [0], [1]),
+        ([0, 1], [0, 1], range(2), [], []),  # pairs: everybody measures everywhere
+        ([0], [0], range(1), [], []),
+    ],
+)
+def test_measured_cores_are_emptied_onto_others(server, load, cores, clear, to):
+    assert tune.emptied([cell(server, load)], recipe(), cores) == (clear, to)
+
+
+def test_the_cells_of_a_run_are_emptied_together():
+    cells = [cell([0], [2]), cell([0, 1], [2])]
+    assert tune.emptied(cells, recipe(), range(4)) == ([0, 1, 2], [3])
+
+
+def test_a_value_for_each_role_is_the_largest_on_one_machine():
+    asked = {"vm.nr_hugepages": {"server": 10, "load": 2}, "net.core.somaxconn": 5000}
+    schedule = SimpleNamespace(cells=[], recipe=recipe(tune={"sysctl": asked}))
+    want = tune.wanted(schedule, range(2))
+    assert want.sysctl == {"vm.nr_hugepages": 10, "net.core.somaxconn": 5000}
+
+
+def test_what_was_done_and_what_was_not_is_told():
+    told = {
+        "sysctl": [["net.core.somaxconn", "4096", "5000"]],
+        "threads": 12,
+        "irqs": 3,
+        "pinned": ["a", "b", "a"],
+        "refused": [["net.x", "there is none here"]],
+    }
+    assert tune.sentences(Wanted({}, {}, [0], [1]), told) == [
+        "net.core.somaxconn was 4096, is 5000",
+        "12 threads and 3 interrupts of others left core 0 for core 1",
+        "left where their owners pinned them: a, b",
+        "net.x is not set: there is none here",
+    ]
+
+
+def test_without_permission_one_line_says_so():
+    told = {"sysctl": [], "threads": 0, "irqs": 0, "pinned": [], "refused": []}
+    (line,) = tune.sentences(Wanted({}, {}, [0], [1]), told)
+    assert "takes root" in line
+
+
+def test_a_plan_tells_what_the_method_asks_for_and_what_is_the_users_to_set():
+    asked = {
+        "sysctl": {"net.core.somaxconn": 5000},
+        "services": {"stop": ["irqbalance"]},
+        "coalesce": {"rx-usecs": 0},
+    }
+    schedule = SimpleNamespace(cells=[cell([0], [1])], recipe=recipe(tune=asked))
+    first, second = tune.foreseen(schedule, is_asked_for=False)
+    assert first.startswith("the recipe asks for (set with --tune): net.core.somaxconn = 5000 (is ")
+    assert second == (
+        "the method also had (yours to set): no irqbalance; ethtool --coalesce rx-usecs 0"
+    )
+    assert any("for the time of the run" in line for line in tune.foreseen(schedule, True))
