@@ -159,7 +159,7 @@ fn finish(kind: Kind, index: usize) -> (i32, u32) {
 }
 
 /// What a duplicate made by the kernel means: the same as the original.
-fn share(old: Entry, new: i32) {
+pub fn share(old: Entry, new: i32) {
     match old.kind() {
         Kind::Unbound | Kind::Connected | Kind::Listener => {
             let socket = sockets::get(old.index());

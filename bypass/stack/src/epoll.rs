@@ -78,7 +78,6 @@ struct Place {
     lane: usize,
     /// What was seen of the lane's news.
     seen: Seen,
-    members: usize,
     is_listening: bool,
 }
 
@@ -211,7 +210,7 @@ pub fn close(number: usize) {
     set.waker.store(0, Ordering::Release);
     if let Some(inner) = inner {
         for member in inner.members.iter().flatten() {
-            detach(number, member);
+            inner.detach(number, member);
         }
         for place in &inner.places {
             place.lane().free();
@@ -227,24 +226,6 @@ pub fn close(number: usize) {
 
 fn watch_word(set: usize, member: usize) -> u64 {
     (set as u64 + 1) << 32 | member as u64
-}
-
-fn detach(set: usize, member: &Member) {
-    let socket = sockets::get(member.socket);
-    if member.is_scanned {
-        socket.other_watches.fetch_sub(1, Ordering::Relaxed);
-        return;
-    }
-    let word = socket.watch.load(Ordering::Relaxed);
-    if word >> 32 == set as u64 + 1 {
-        socket.watch.store(0, Ordering::Relaxed);
-        if let Some(stream) =
-            stream::of_socket(member.socket).filter(|_| socket.life() == member.life)
-        {
-            let meta = &stream.peer.segment.slot(stream.slot).meta;
-            meta.lane[stream.peer.side].store(0, Ordering::SeqCst);
-        }
-    }
 }
 
 /// A new segment at a listener: sets that wait there must learn of it.

@@ -88,11 +88,15 @@ pub fn share_flags(index: usize, socket: &sockets::Socket) {
 /// not make it block again.
 fn share_listeners() {
     for listener in listener::all() {
-        let entry = table::get(listener.fd.load(Ordering::Relaxed));
-        let socket = sockets::get(entry.index());
-        if entry.kind() == table::Kind::Listener && !socket.has(sockets::NONBLOCK) {
-            socket.set(sockets::SHARED, true);
-        }
+        share_listener(table::get(listener.fd.load(Ordering::Relaxed)));
+    }
+}
+
+/// Another process will hold the listener behind `entry` too.
+pub fn share_listener(entry: Entry) {
+    let socket = sockets::get(entry.index());
+    if entry.kind() == table::Kind::Listener && !socket.has(sockets::NONBLOCK) {
+        socket.set(sockets::SHARED, true);
     }
 }
 

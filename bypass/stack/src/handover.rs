@@ -1,6 +1,7 @@
 //! Listeners that survive exec, or that another process passed: the new image asks the holders to
 //! let it in. The proof is the listening socket itself.
 
+use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use bypass_shm::link::{self, Message, Owned, VERSION};
@@ -9,9 +10,9 @@ use bypass_shm::sys as kernel;
 use bypass_shm::waker::Name;
 
 use crate::listener::{self, Listener};
-use crate::process;
 use crate::sockets;
 use crate::table::{self, Entry, Kind};
+use crate::{descriptors, fork, process, service};
 
 /// How long a holder may take to answer. Who gives up is never offered the connections of accelerated
 /// clients, so this is far more than a loaded machine takes; that the holder is gone is seen at once.
@@ -46,7 +47,29 @@ pub fn adopt_inherited() {
     }
 }
 
-fn is_listener(fd: i32) -> bool {
+/// Another process has passed us a listening socket.
+pub fn received(fd: i32) {
+    let Ok(inode) = kernel::fstat(fd).map(|stat| stat.st_ino) else {
+        return;
+    };
+    let known = listener::all().into_iter().find(|one| one.inode == inode);
+    if let Some(known) = known {
+        let own = known.fd.load(Ordering::Relaxed);
+        return descriptors::share(table::get(own), fd);
+    }
+    let was_running = service::is_running();
+    if adopt(fd).is_none() {
+        return;
+    }
+    fork::share_listener(table::get(fd));
+    if was_running {
+        // What clients the other holders know; a service that starts asks by itself.
+        service::ask_others(inode);
+    }
+}
+
+/// Whether `fd` is a TCP socket that listens.
+pub fn is_listener(fd: i32) -> bool {
     let is = |name, wanted: &[i32]| {
         kernel::option_int(fd, libc::SOL_SOCKET, name).is_ok_and(|value| wanted.contains(&value))
     };
@@ -93,9 +116,7 @@ fn adopt(fd: i32) -> Option<()> {
     // Listeners of ours are non-blocking underneath; programs that inherit them set what they want.
     socket.set(sockets::NONBLOCK, flags & libc::O_NONBLOCK != 0);
     let number = listener::enter(fd, stat.st_ino, stat.st_uid, backlog as u32, door, hub).ok()?;
-    socket
-        .listener
-        .store(number as u32, core::sync::atomic::Ordering::Relaxed);
+    socket.listener.store(number as u32, Ordering::Relaxed);
     table::set(fd, Entry::new(Kind::Listener, index, socket.life()));
     Some(())
 }
@@ -112,7 +133,7 @@ pub fn admit(listener: &Arc<Listener>, caller: i32, proof: Option<Owned>) {
     if !proof.is_some_and(|proof| proves(proof.0, listener.inode)) {
         return;
     }
-    let backlog = u64::from(listener.backlog.load(core::sync::atomic::Ordering::Relaxed));
+    let backlog = u64::from(listener.backlog.load(Ordering::Relaxed));
     let welcome = Message::Welcome {
         process: process::number(),
         backlog,

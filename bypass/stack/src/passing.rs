@@ -13,7 +13,7 @@ use bypass_shm::waker::Name;
 
 use crate::peer::{self, Peer};
 use crate::table::{self, Kind};
-use crate::{descriptors, fork, listener, options, process, service, sockets};
+use crate::{descriptors, fork, handover, listener, options, process, service, sockets};
 
 /// How long a sender may take to answer. Who gives up has a socket without its connection, so this is
 /// far more than a loaded machine takes; that the sender is gone is seen at once.
@@ -42,7 +42,10 @@ pub fn hold() -> impl Sized {
 
 /// Whether a descriptor has to be offered before it is sent.
 pub fn is_ours(fd: i32) -> bool {
-    matches!(table::get(fd).kind(), Kind::Connected | Kind::Unbound)
+    matches!(
+        table::get(fd).kind(),
+        Kind::Connected | Kind::Unbound | Kind::Listener
+    )
 }
 
 /// Before `fd` is sent.
@@ -51,6 +54,9 @@ pub fn offer(fd: i32) {
     if entry.kind() == Kind::Unbound {
         // Two processes that both may connect it: the kernel keeps them apart.
         return options::leave_to_kernel(fd, bypass_shm::stats::Reason::Option);
+    }
+    if entry.kind() == Kind::Listener {
+        return fork::share_listener(entry);
     }
     if entry.kind() != Kind::Connected || service::start().is_err() {
         return;
@@ -171,10 +177,14 @@ pub extern "C" fn wait_for_receivers() {
     }
 }
 
-/// A socket has come from another process: if a connection is behind it, it is ours too from now on.
+/// A socket has come from another process: if a connection is behind it, it is ours too from now on;
+/// of a listener we are one more holder.
 pub fn received(fd: i32) {
     if process::settings().dont_accelerate || !table::is_kernel(fd) {
         return;
+    }
+    if handover::is_listener(fd) {
+        return handover::received(fd);
     }
     let is = |name, wanted| kernel::option_int(fd, libc::SOL_SOCKET, name) == Ok(wanted);
     if is(libc::SO_PROTOCOL, libc::IPPROTO_TCP) && is(libc::SO_ACCEPTCONN, 0) {

@@ -12,8 +12,9 @@ use bypass_shm::link::{self, Message, Owned};
 use bypass_shm::sys as kernel;
 use bypass_shm::waker::Name;
 
+use crate::listener::{self, Listener};
 use crate::peer::{self, Peer};
-use crate::{listener, passing, pool, process, table};
+use crate::{passing, pool, process, table};
 
 mod deaths;
 mod hearing;
@@ -121,15 +122,27 @@ fn rejoin() {
     for (number, listener) in listener::all().into_iter().enumerate() {
         listener.register();
         add(listener.door, Role::Door(number));
-        let process = process::number();
-        listener.tell_others(
-            Message::Share {
-                inode: listener.inode,
-                process,
-            },
-            &[],
-        );
+        ask_for_clients(&listener);
     }
+}
+
+fn ask_for_clients(listener: &Listener) {
+    let inode = listener.inode;
+    let process = process::number();
+    listener.tell_others(Message::Share { inode, process }, &[]);
+}
+
+/// Asks the other holders of a listener, which has come to us, for the segments of its clients.
+pub fn ask_others(inode: u64) {
+    let all = listener::all();
+    if let Some(listener) = all.iter().find(|one| one.inode == inode) {
+        ask_for_clients(listener);
+    }
+}
+
+/// Whether the thread runs.
+pub fn is_running() -> bool {
+    IS_RUNNING.load(Ordering::Acquire)
 }
 
 /// Starts the thread in a forked child that has listeners; cheap otherwise.

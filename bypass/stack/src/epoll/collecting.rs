@@ -32,10 +32,7 @@ impl Inner {
             });
         }
         if !self.scanned.is_empty() {
-            for at in 0..self.scanned.len() {
-                let index = self.scanned[at] as usize;
-                self.queue(index);
-            }
+            self.queue_scanned(number);
         }
         if !self.listeners.is_empty() {
             self.follow_listeners();

@@ -199,7 +199,7 @@ fn remove(set: &Set, number: usize, inner: &mut Inner, index: usize) {
     let Some(member) = inner.members[index].take() else {
         return;
     };
-    detach(number, &member);
+    inner.detach(number, &member);
     if let Some(word) = inner.by_fd.get_mut(member.fd as usize) {
         if *word == index as u32 + 1 {
             *word = 0;

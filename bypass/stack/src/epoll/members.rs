@@ -84,19 +84,87 @@ impl Inner {
             self.scan(index);
             return;
         };
-        let place = &mut self.places[place];
-        place.members += 1;
-        let lane = place.lane as u32 + 1;
-        let meta = &stream.peer.segment.slot(stream.slot).meta;
-        let has_moved = sockets::get(socket).has(sockets::HAD_LANE);
+        let lane = self.places[place].lane as u32 + 1;
+        if !take_bell(&stream, lane) {
+            // Another process that holds this end is told by the one bell that there is.
+            sockets::get(socket).watch.store(0, Ordering::Relaxed);
+            self.scan(index);
+            return;
+        }
+        let has_moved = sockets::get(socket).has(sockets::HAD_LANE | sockets::SHARED);
         sockets::get(socket).set(sockets::HAD_LANE, true);
-        meta.lane[stream.peer.side].store(lane, Ordering::SeqCst);
         // The member is looked at next, and a ringer may just be at work. One that found no lane
         // looks for it once more behind a fence; one that still rings a former lane does not.
         if has_moved {
             barrier::heavy();
         } else {
             fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Queues the members without a bell; one whose bell another process has given up gets it.
+    pub(super) fn queue_scanned(&mut self, number: usize) {
+        let mut at = 0;
+        while at < self.scanned.len() {
+            let index = self.scanned[at] as usize;
+            self.queue(index);
+            if self.ring_instead(number, index) {
+                self.scanned.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn ring_instead(&mut self, number: usize, index: usize) -> bool {
+        let Some(member) = self.members[index].as_mut() else {
+            return false;
+        };
+        let socket = sockets::get(member.socket);
+        let Some(stream) = stream::of_socket(member.socket) else {
+            return false;
+        };
+        let is_there = |place: &&Place| core::ptr::eq(&*place.peer, stream.peer);
+        let Some(place) = self.places.iter().find(is_there) else {
+            return false;
+        };
+        let word = watch_word(number, index);
+        let watch = &socket.watch;
+        let is_free = watch.compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed);
+        if is_free.is_err() {
+            return false;
+        }
+        if !take_bell(&stream, place.lane as u32 + 1) {
+            watch.store(0, Ordering::Relaxed);
+            return false;
+        }
+        member.is_scanned = false;
+        socket.other_watches.fetch_sub(1, Ordering::Relaxed);
+        // The member is queued: what came before this is looked at after it.
+        barrier::heavy();
+        true
+    }
+
+    /// A member leaves: its bell is no longer ours, if it is.
+    pub(super) fn detach(&self, set: usize, member: &Member) {
+        let socket = sockets::get(member.socket);
+        if member.is_scanned {
+            socket.other_watches.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let word = socket.watch.load(Ordering::Relaxed);
+        if word >> 32 != set as u64 + 1 {
+            return;
+        }
+        socket.watch.store(0, Ordering::Relaxed);
+        let stream = stream::of_socket(member.socket).filter(|_| socket.life() == member.life);
+        let Some(stream) = stream else { return };
+        let is_there = |place: &&Place| core::ptr::eq(&*place.peer, stream.peer);
+        if let Some(place) = self.places.iter().find(is_there) {
+            // After fork or SCM_RIGHTS it may be the bell of another process that holds the end.
+            let own = place.lane as u32 + 1;
+            let lane = &stream.peer.segment.slot(stream.slot).meta.lane[stream.peer.side];
+            let _ = lane.compare_exchange(own, 0, Ordering::SeqCst, Ordering::Relaxed);
         }
     }
 
@@ -112,7 +180,6 @@ impl Inner {
             peer,
             lane,
             seen,
-            members: 0,
             is_listening: false,
         });
         Some(self.places.len() - 1)
@@ -183,4 +250,20 @@ impl Inner {
                 || (place.is_listening && place.peer.segment.queue().waiting() > 0)
         })
     }
+}
+
+/// Makes `lane` the one that is rung for our end of a connection; false when another living process
+/// that holds the same end has its own there.
+fn take_bell(stream: &Stream, lane: u32) -> bool {
+    let side = stream.peer.side;
+    let segment = &stream.peer.segment;
+    let word = &segment.slot(stream.slot).meta.lane[side];
+    let take = |now: u32| {
+        let owner = (now as usize).checked_sub(1).map_or(0, |now| {
+            segment.lane(side, now).owner.load(Ordering::SeqCst)
+        });
+        (owner == 0 || owner == process::number()).then_some(lane)
+    };
+    word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take)
+        .is_ok()
 }

@@ -77,7 +77,6 @@ pub fn end(index: usize) {
         return;
     };
     let socket = stream.socket;
-    let place = stream.peer.segment.slot(stream.slot);
     // No reader or writer is under way once both were ours; later ones see another generation.
     let reader = stream.lock(For::Bytes);
     let writer = stream.lock(For::Room);
@@ -89,7 +88,6 @@ pub fn end(index: usize) {
         process::count(Counter::Resets, 1);
     }
     stream.peer.set_socket(stream.slot, None);
-    place.meta.lane[stream.peer.side].store(0, Ordering::SeqCst);
     drop((reader, writer));
     stream.peer.ring_ourselves(stream.slot);
     stream.peer.let_go(stream.slot, ends);
