@@ -14,6 +14,7 @@ pub fn send(socket: i32, file: i32, offset: i64, count: usize) -> Outcome {
     let wanted = count.min(CALL_BYTES_MAX);
     let content = if offset >= 0 { content::of(file) } else { None };
     let mut done = 0usize;
+    let mut deadline = None;
     while done < wanted {
         let stream = match stream::find(socket) {
             Ok(stream) => stream,
@@ -37,10 +38,13 @@ pub fn send(socket: i32, file: i32, offset: i64, count: usize) -> Outcome {
             }
             Ok(Filled::End) => break,
             Ok(Filled::Full) if stream.socket.has(sockets::NONBLOCK) => libc::EAGAIN,
-            Ok(Filled::Full) => match stream.block(For::Room, Deadline::after(None)) {
-                Ok(()) => continue,
-                Err(error) => error,
-            },
+            Ok(Filled::Full) => {
+                let deadline = *deadline.get_or_insert_with(|| Deadline::after(None));
+                match stream.block(For::Room, deadline) {
+                    Ok(()) => continue,
+                    Err(error) => error,
+                }
+            }
             Err(error) => error,
         };
         return if done > 0 {

@@ -231,7 +231,6 @@ impl Stream {
     /// Blocks until ready or over; EAGAIN at the timeout, EINTR after a signal.
     pub fn block(&self, what: For, deadline: Deadline) -> Result<(), i32> {
         let settings = process::settings();
-        let before = wait::interrupts();
         let is_on = match what {
             For::Bytes => settings.tcp_recv_spin,
             For::Room => settings.tcp_send_spin,
@@ -244,7 +243,7 @@ impl Stream {
         if wait::spin(spin_ns, deadline, ready) {
             return Ok(());
         }
-        if wait::interrupts() != before {
+        if deadline.is_interrupted() {
             return Err(libc::EINTR);
         }
         if deadline.left() == Some(Duration::ZERO) {
@@ -254,7 +253,7 @@ impl Stream {
         let ready = || ready() || self.socket.life() != self.life;
         match wait::sleep_on(&peer, self.slot, what, deadline, ready) {
             // The handler wants the call to go on.
-            Err(libc::EINTR) if wait::interrupts() == before => Ok(()),
+            Err(libc::EINTR) if !deadline.is_interrupted() => Ok(()),
             other => other,
         }
     }

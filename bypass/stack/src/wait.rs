@@ -98,10 +98,12 @@ pub fn hold() -> Option<std::sync::MutexGuard<'static, Vec<Waker>>> {
     IDLE.lock().ok()
 }
 
-/// When a wait ends at the latest.
+/// When a wait ends at the latest: at an instant, or at a signal after its beginning. A call that waits
+/// in several rounds has one, so that a signal which comes as it wakes for nothing is not forgotten.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {
     at_ns: Option<u64>,
+    interrupts: u32,
 }
 
 impl Deadline {
@@ -110,7 +112,13 @@ impl Deadline {
         let wait_ns = wait.map(|wait| u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX));
         Self {
             at_ns: wait_ns.map(|ns| now_ns().saturating_add(ns)),
+            interrupts: interrupts(),
         }
+    }
+
+    /// Whether a handler without SA_RESTART has run since the wait began.
+    pub fn is_interrupted(self) -> bool {
+        interrupts() != self.interrupts
     }
 
     /// Time left; Some(0) when it is over, None when it never is.

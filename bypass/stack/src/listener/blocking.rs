@@ -67,7 +67,6 @@ impl Drop for Blocked<'_> {
 /// Until a connection may wait, EAGAIN at the timeout, EINTR after a signal.
 pub(super) fn block(listener: &Listener, fd: i32, deadline: Deadline) -> Result<(), i32> {
     service::ensure();
-    let before = wait::interrupts();
     let settings = process::settings();
     let spin_ns = if settings.tcp_accept_spin {
         settings.spin_usec * 1000
@@ -76,6 +75,9 @@ pub(super) fn block(listener: &Listener, fd: i32, deadline: Deadline) -> Result<
     };
     if wait::spin(spin_ns, deadline, || listener.has_waiting()) {
         return Ok(());
+    }
+    if deadline.is_interrupted() {
+        return Err(libc::EINTR);
     }
     if deadline.left() == Some(core::time::Duration::ZERO) {
         return Err(libc::EAGAIN);
@@ -96,7 +98,7 @@ pub(super) fn block(listener: &Listener, fd: i32, deadline: Deadline) -> Result<
     let mut fds = [entry(fd), entry(waker.fd())];
     match asleep(|| kernel::poll(&mut fds, wait::shorter(deadline.left(), bound), None)) {
         // The handler wants the call to go on.
-        Err(libc::EINTR) if wait::interrupts() == before => Ok(()),
+        Err(libc::EINTR) if !deadline.is_interrupted() => Ok(()),
         other => other.map(|_| ()),
     }
 }
