@@ -6,8 +6,12 @@
    ours) against the schedule k/R.
 3. memory: resident memory with 10,000 connections, beside wrk's.
 
+Each run can be made in several ways: plain, nice (priority -20), realtime, and each of them after
+other threads were moved off the core (isolate.py). Beside it stands what the core itself takes from
+a loop that does nothing but look at the clock, in the same way, just before.
+
     load/bench/accuracy.py --load target/release/wirespeed-load --part wire --seconds 60
-    load/bench/accuracy.py … --part wire --seconds 20 --realtime both
+    load/bench/accuracy.py ... --part wire --seconds 20 --way plain --way isolate+nice
 """
 
 import argparse
@@ -16,24 +20,33 @@ import json
 import os
 import re
 import shutil
+import signal
 import statistics
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 from array import array
 from pathlib import Path
 
 from compare import Server, hold_idle_states
+from gaps import gaps_of
+from isolate import isolated
 
 SNAPPED_BYTES = 16
 MEMORY_FOLDER = "/dev/shm"
+#: What a way of running puts before the generator and before the empty loop, and into its options.
+PRIORITIES = {"plain": ([], [], []), "nice": (["nice", "-n", "-20"], ["nice", "-n", "-20"], []),
+              "realtime": ([], ["chrt", "-f", "10"], ["--realtime"])}
+WAYS = [*PRIORITIES, "isolate", *(f"isolate+{name}" for name in PRIORITIES if name != "plain")]
+GAPS_SECONDS = 4
 
 
-def result_of(load, *options):
+def result_of(load, *options, before=()):
     """The result file of one run on core 1."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        subprocess.run(["taskset", "-c", "1", load, "--json", file.name, *options],
+        subprocess.run(["taskset", "-c", "1", *before, load, "--json", file.name, *options],
                        check=True, stdout=subprocess.DEVNULL)
         return json.loads(Path(file.name).read_text())
 
@@ -45,16 +58,26 @@ def half_capacity(load, url):
     return round(capacity / 2)
 
 
-def at_rate(load, url, rate, length, realtime=False):
+@contextlib.contextmanager
+def core_of(way):
+    """The core as a way of running wants it; yields the words of its priority (PRIORITIES)."""
+    cleared, priority = way.rpartition("isolate")[1:]
+    with isolated(1) if cleared else contextlib.nullcontext():
+        yield PRIORITIES[priority.lstrip("+") or "plain"]
+
+
+def at_rate(arguments, url, rate, way):
     """A run at a rate, as the generator itself and its answers tell it: the cells of its row."""
-    options = ["--realtime"] if realtime else []
-    result = result_of(load, *options, "-t1", "-c50", f"-d{length}s", f"-R{rate}", url)
+    with core_of(way) as (before, before_loop, options):
+        core = gaps_of(1, GAPS_SECONDS, before_loop)
+        result = result_of(arguments.load, *options, "-t1", f"-c{arguments.connections}",
+                           f"-d{arguments.seconds}s", f"-R{rate}", url, before=before)
     totals, times = result["totals"], result["latency"]
     seconds = [second["completed"] / rate - 1 for second in result["seconds"]]
     told = ", ".join(warning["id"] for warning in result["warnings"]) or "none"
     waited = sum(thread["waited"] for thread in result["threads"])
     return [
-        f"{rate:,}/s, {length} s{', real-time priority' if realtime else ''}",
+        f"{rate:,}/s, {arguments.seconds} s, {arguments.connections} connections, {way}", str(core),
         f"{totals['due']:,} = {totals['sent'] - totals['due']:+d}, "
         f"{totals['completed'] - totals['due']:+d}",
         f"{(result['rps'] / rate - 1) * 100:+.4f} %, {max(seconds, key=abs) * 100:+.2f} %",
@@ -62,7 +85,7 @@ def at_rate(load, url, rate, length, realtime=False):
         f"{waited * 100:.1f} %", told]
 
 
-COLUMNS = ["run", "due = sent, answered", "rate off by, worst second",
+COLUMNS = ["run", "taken from an empty loop: share; wait p99, p99.9, max", "due = sent, answered", "rate off by, worst second",
            "late by its own fault: p50, p99, max", "late as no connection was free: p50, p99, max",
            "core taken by others", "warnings"]
 WIRE_COLUMNS = ["late on the wire: p50, p99, p99.9, max", "packets' rate off by",
@@ -123,10 +146,10 @@ def packet_times(path):
     return sorted(times)
 
 
-def on_the_wire(load, server, rate, length, realtime):
+def on_the_wire(arguments, server, rate, way):
     """Send times by the kernel's timestamps against k/R; the earliest packet fixes the zero."""
     with capture(server.port) as seen:
-        cells = at_rate(load, f"http://127.0.0.1:{server.port}/0", rate, length, realtime)
+        cells = at_rate(arguments, f"http://127.0.0.1:{server.port}/0", rate, way)
     times = seen["times"]
     late = [at - number / rate for number, at in enumerate(times)]
     zero = min(late)
@@ -138,19 +161,19 @@ def on_the_wire(load, server, rate, length, realtime):
 
 
 def schedule(arguments, parts, server, rate):
-    """The runs at a constant rate, as they are and with real-time priority, as tables."""
+    """The runs at a constant rate, in each way that is asked for, as tables."""
     url = f"http://127.0.0.1:{server.port}/0"
-    ways = {"no": [False], "yes": [True], "both": [False, True]}[arguments.realtime]
+    ways = arguments.way or ["plain"]
     if "rate" in parts:
         head(COLUMNS)
-        for realtime in ways:
-            row(at_rate(arguments.load, url, rate, arguments.seconds, realtime))
+        for way in ways:
+            row(at_rate(arguments, url, rate, way))
     if "wire" in parts and not shutil.which("tcpdump"):
         print("tcpdump is not installed: no send times from packets")
     elif "wire" in parts:
         head([*COLUMNS, *WIRE_COLUMNS])
-        for realtime in ways:
-            row(on_the_wire(arguments.load, server, rate, arguments.seconds, realtime))
+        for way in ways:
+            row(on_the_wire(arguments, server, rate, way))
 
 
 def memory(command, pattern=r"VmRSS:\s+(\d+)"):
@@ -186,12 +209,16 @@ def main():
     parser.add_argument("--load", default="target/release/wirespeed-load")
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--rate", type=int, help="requests/s in place of half the capacity")
-    parser.add_argument("--realtime", choices=["no", "yes", "both"], default="no",
-                        help="runs with real-time priority, which kernel threads and other programs"
-                        " take no time of")
+    parser.add_argument("--connections", type=int, default=50,
+                        help="of the runs at a rate; with few of them a pause of the server keeps"
+                        " requests from being sent")
+    parser.add_argument("--way", choices=WAYS, action="append",
+                        help="priority of the generator, and whether its core is cleared (root)")
     parser.add_argument("--part", choices=["rate", "wire", "memory"], action="append")
     arguments = parser.parse_args()
     parts = arguments.part or ["rate", "wire", "memory"]
+    # ended from outside, the server and the capture are ended too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     hold_idle_states()
     with Server() as server:
         url = f"http://127.0.0.1:{server.port}/0"

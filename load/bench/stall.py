@@ -19,12 +19,15 @@ import multiprocessing
 import os
 import re
 import shutil
+import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
+from isolate import isolated
 from stall_server import StallServer
 
 PERCENTILES = [50, 90, 99, 99.9]
@@ -184,6 +187,8 @@ def options():
     parser.add_argument("--seconds", type=int, default=11)
     parser.add_argument("--realtime", action="store_true",
                         help="real-time priority for wirespeed-load's thread and for the server")
+    parser.add_argument("--isolate", action="store_true",
+                        help="moves other threads off core 1 for the time of the runs (root)")
     parser.add_argument("--only", action="append", help="part of a generator's name")
     parser.add_argument("--tools", action="append", default=[], help="folder of other generators")
     parser.add_argument("--save", help="file of cases for stall_chart.py")
@@ -203,7 +208,10 @@ def main():
     base = arguments.rho / arguments.rate + arguments.delay
     expected = truth(arguments.rho, arguments.stall, arguments.period, base)
     results = {}
-    with serving(arguments) as (url, lateness):
+    # ended from outside, the server is ended and the core given back
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    cleared = isolated(1) if arguments.isolate else contextlib.nullcontext()
+    with cleared, serving(arguments) as (url, lateness):
         os.sched_setaffinity(0, {1})
         print(f"stall {arguments.stall} s every {arguments.period} s, rho {arguments.rho}, "
               f"{arguments.rate} requests/s, {arguments.seconds} s; milliseconds (error)\n")

@@ -150,7 +150,8 @@ fn machine(outcome: &Outcome, add: Add) {
     if waited > WAITED_MAX {
         let text = format!(
             "other programs ran on the generator's core: thread {number} waited {} of the time for \
-             it; keep server and others off it (--pin here, taskset there)",
+             it; keep server and others off it (--pin here, taskset there), or go before them \
+             (--realtime)",
             percent(waited)
         );
         add("core-shared", waited, WAITED_MAX, text);

@@ -39,7 +39,8 @@ pub fn allowed() -> Vec<usize> {
 const REALTIME_PRIORITY: libc::c_int = 10;
 
 /// Gives the calling thread real-time priority: it runs whenever it has work, except for what the
-/// kernel keeps for others (by default a twentieth of each second) if it never sleeps.
+/// kernel keeps for others (by default a twentieth of each second) if it never sleeps. By the clock it
+/// does (`worker/resting.rs`).
 pub fn become_realtime() -> io::Result<()> {
     let wanted = libc::sched_param {
         sched_priority: REALTIME_PRIORITY,

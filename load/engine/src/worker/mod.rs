@@ -13,8 +13,10 @@ mod connecting;
 mod connection;
 mod ending;
 mod failing;
+mod preparing;
 mod receiving;
 mod recorder;
+mod resting;
 mod sending;
 mod timing;
 
@@ -22,16 +24,18 @@ pub use ending::Ending;
 pub use recorder::{CpuMark, Finished, Recorder};
 
 use crate::interval::Phase;
-use crate::plan::{Late, Plan, Rendered, Target, Wait};
+use crate::plan::{Late, Plan, Target, Wait};
 use crate::schedule::Schedule;
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
-use crate::sys::epoll::{Epoll, Events, Waits, FOREVER_NS};
+use crate::sys::epoll::{Epoll, Events, FOREVER_NS};
 use crate::sys::signal::stop_wanted;
 use crate::sys::socket::RawAddress;
 use crate::transport::Transport;
 use connection::{Connection, Doing};
 use load_http1::Template;
+use preparing::{adopt, are_short, open_epoll, same_meaning, schedule};
+use resting::Resting;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
@@ -48,59 +52,8 @@ const AWAY_NS: u64 = 50_000;
 /// the code that writes then stay in the caches for a while, and a wait finds more events: half of
 /// the waits are saved where the server is the slower side.
 const BURST_MAX: usize = 32;
-/// A request up to this length is one segment on any path.
-const SEGMENT_BYTES: usize = 512;
 /// A length that no answer has yet told.
 const UNKNOWN: u64 = u64::MAX;
-
-/// Takes over what a script says about address and request.
-fn adopt(script: &mut ThreadScript, targets: &mut Vec<Target>) -> io::Result<()> {
-    targets.truncate(1);
-    let Some(target) = targets.first_mut() else {
-        return Ok(());
-    };
-    if let Some(address) = &script.address {
-        target.address = address.clone();
-    }
-    if !script.shape.dynamic {
-        let bytes = script.request().map_err(io::Error::other)?;
-        let head_only = bytes.starts_with(b"HEAD ");
-        target.requests = vec![Rendered { bytes, head_only }];
-        target.order = vec![0];
-    }
-    Ok(())
-}
-
-/// The same head means another length after HEAD than after GET.
-fn same_meaning(targets: &[Target]) -> bool {
-    let requests = || targets.iter().flat_map(|target| &target.requests);
-    !(requests().any(|r| r.head_only) && requests().any(|r| !r.head_only))
-}
-
-/// Whether each request fits a segment, so that Nagle's rule never holds a part of it back.
-fn are_short(targets: &[Target]) -> bool {
-    let mut requests = targets.iter().flat_map(|target| &target.requests);
-    requests.all(|request| request.bytes.len() <= SEGMENT_BYTES)
-}
-
-fn schedule(plan: &Plan, number: usize, depth: usize) -> Option<Schedule> {
-    let (curve, open) = (plan.curve(depth)?, plan.open.as_ref()?);
-    Some(if open.poisson {
-        Schedule::poisson(curve, number, plan.threads, open.seed)
-    } else {
-        Schedule::even(curve, number, plan.threads)
-    })
-}
-
-/// A closed loop waits for answers; only a schedule needs exact ends of its waits.
-fn open_epoll(plan: &Plan) -> io::Result<Epoll> {
-    if plan.open.is_some() {
-        return Epoll::open(plan.trigger, Waits::for_due_times());
-    }
-    let mut epoll = Epoll::open(plan.trigger, Waits::Late)?;
-    epoll.add_alarm()?;
-    Ok(epoll)
-}
 
 /// One sending thread.
 pub struct Worker<'p, T: Transport> {
@@ -159,6 +112,8 @@ pub struct Worker<'p, T: Transport> {
     sources_used: usize,
     answers_until_audit: u32,
     polling_ns: u64,
+    /// What a thread that must not use up its core owes, if it is one.
+    resting: Option<Resting>,
 }
 
 impl<'p, T: Transport> Worker<'p, T> {
@@ -236,6 +191,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             sources_used: 0,
             answers_until_audit: 0,
             polling_ns: 0,
+            resting: (plan.realtime && plan.open.is_some()).then(Resting::default),
         })
     }
 
@@ -290,11 +246,15 @@ impl<'p, T: Transport> Worker<'p, T> {
 
     /// One pass: waits, handles what came, sends what is due, checks.
     fn turn(&mut self, timeout_ns: u64) {
-        let before_ns = if timeout_ns == 0 { monotonic_ns() } else { 0 };
+        let is_timed = timeout_ns == 0 || self.resting.is_some();
+        let before_ns = if is_timed { monotonic_ns() } else { 0 };
         let count = self.epoll.wait(&mut self.events, timeout_ns);
         let mut now = monotonic_ns();
         if count == 0 && timeout_ns == 0 && !self.recorder.draining() {
             self.polling_ns += now - before_ns;
+        }
+        if let Some(resting) = self.resting.as_mut().filter(|_| timeout_ns > 0) {
+            resting.note_wait(now - before_ns);
         }
         let woken_ns = now;
         for event in 0..count {
@@ -321,6 +281,9 @@ impl<'p, T: Transport> Worker<'p, T> {
         }
         if self.recorder.draining() && self.busy == 0 && self.due_ns == u64::MAX {
             self.stopped = true;
+        }
+        if let Some(resting) = &mut self.resting {
+            resting.rest(now);
         }
     }
 
