@@ -9,43 +9,27 @@
 //! The owner loads `owner` after its store of `inside`, the newcomer loads `inside` after its store
 //! of `owner`; with the fence in between at least one of them sees the other.
 
-use core::sync::atomic::{compiler_fence, AtomicU32, AtomicUsize, Ordering};
+mod atomic;
+mod ownership;
 
-use bypass_shm::{barrier, sys as kernel};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::sys::thread;
 
-/// In `owner`: nobody has come yet.
-const NOBODY: usize = 0;
-/// A newcomer waits for the owner to be outside.
-const ENDING: usize = 1;
-/// There are several threads: locks are taken.
-const SEVERAL: usize = 2;
-
-/// Who owns the locks; see the module.
-#[repr(align(128))]
-pub struct Ownership {
-    /// A thread's place in memory, or one of the constants.
-    owner: AtomicUsize,
-    /// Who it was when that ended.
-    former: AtomicUsize,
-    /// Locks that the owner holds, each inside the one before.
-    inside: AtomicU32,
-}
-
-/// The owner is inside until this is dropped.
-pub struct Inside<'a>(&'a Ownership);
-
-impl Drop for Inside<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        let inside = &self.0.inside;
-        let others = inside.load(Ordering::Relaxed).wrapping_sub(1);
-        inside.store(others, Ordering::Release);
-    }
-}
+pub use ownership::Inside;
+use ownership::{Ownership, NOBODY};
 
 static SOCKETS: Ownership = Ownership::new();
+
+impl Ownership {
+    const fn new() -> Self {
+        Self {
+            owner: AtomicUsize::new(NOBODY),
+            former: AtomicUsize::new(NOBODY),
+            inside: AtomicU32::new(0),
+        }
+    }
+}
 
 /// Spares the calling thread a lock, if it is the only one that uses sockets.
 #[inline]
@@ -66,82 +50,11 @@ fn address() -> usize {
     core::ptr::from_ref(thread()) as usize
 }
 
-impl Ownership {
-    const fn new() -> Self {
-        Self {
-            owner: AtomicUsize::new(NOBODY),
-            former: AtomicUsize::new(NOBODY),
-            inside: AtomicU32::new(0),
-        }
-    }
-
-    #[inline]
-    fn enter(&self, me: usize) -> Option<Inside<'_>> {
-        // Acquire: who is one of several sees what the owner did while it was alone.
-        match self.owner.load(Ordering::Acquire) {
-            owner if owner == me => {}
-            SEVERAL => return None,
-            NOBODY if self.claim(me) => {}
-            _ => {
-                self.end(me);
-                return None;
-            }
-        }
-        let others = self.inside.load(Ordering::Relaxed);
-        self.inside.store(others.wrapping_add(1), Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        let inside = Inside(self);
-        (self.owner.load(Ordering::Relaxed) == me).then_some(inside)
-    }
-
-    #[cold]
-    fn claim(&self, me: usize) -> bool {
-        let claim = if barrier::can_fence_others() {
-            me
-        } else {
-            SEVERAL
-        };
-        let claimed =
-            self.owner
-                .compare_exchange(NOBODY, claim, Ordering::AcqRel, Ordering::Acquire);
-        claimed.is_ok() && claim == me
-    }
-
-    /// Returns when there is no owner any more; at once for the former one, which is not inside.
-    #[cold]
-    fn end(&self, me: usize) {
-        loop {
-            match self.owner.load(Ordering::Acquire) {
-                SEVERAL | NOBODY => return,
-                ENDING if self.former.load(Ordering::Acquire) == me => return,
-                ENDING => {
-                    let _ = kernel::sched_yield();
-                }
-                owner => self.end_of(owner),
-            }
-        }
-    }
-
-    fn end_of(&self, owner: usize) {
-        // There is only one owner ever: whoever stores this stores the same.
-        self.former.store(owner, Ordering::Release);
-        let ended = self
-            .owner
-            .compare_exchange(owner, ENDING, Ordering::SeqCst, Ordering::Relaxed);
-        if ended.is_err() {
-            return;
-        }
-        barrier::fence_others();
-        while self.inside.load(Ordering::Acquire) != 0 {
-            let _ = kernel::sched_yield();
-        }
-        self.owner.store(SEVERAL, Ordering::Release);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sole::ownership::{ENDING, SEVERAL};
+    use bypass_shm::barrier;
     use std::sync::atomic::AtomicU64;
     use std::sync::Mutex;
 
