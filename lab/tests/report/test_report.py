@@ -14,7 +14,7 @@ from report.make_run import KINDS, make_run
 from rich.console import Console
 
 from wirespeed.errors import ResultsError, StorageError
-from wirespeed.report import charts, page, plot, story, tables, terminal, wording
+from wirespeed.report import cards, charts, page, plot, story, tables, terminal, wording
 from wirespeed.results.summary import load
 
 VOID = {"meta", "br", "img", "input", "link", "hr"}
@@ -276,3 +276,14 @@ def test_ticks_are_round_and_cover_the_values():
     assert plot.ticks_above(116_000)[-1] >= 116_000
     assert plot.ticks_above(0) == [0, 1]
     assert plot.ticks(-7, 7) == [-6, -4, -2, 0, 2, 4, 6] or plot.ticks(-7, 7) == [-5, 0, 5]
+
+
+def test_on_a_phone_every_figure_of_a_row_is_named_beside_it(tmp_path):
+    text = page.html(load(make_run(KINDS["quickstart"](), tmp_path)))
+    for label in ("connections ", "verdict against kernel: balanced", "not decided"):
+        assert f'::before{{content:"{label}"}}' in text
+    assert 'class="cards c1"' in text
+
+
+def test_a_label_cannot_end_the_style_sheet_it_stands_in():
+    assert cards.css_text('a"}</style>\\') == '"a\\22 \\7d \\3c /style\\3e \\5c "'

@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from wirespeed.report import charts, heat, plot, story, tables, wording
+from wirespeed.report.cards import Cards
 from wirespeed.report.charts import Chart
 from wirespeed.report.tables import Grid
 from wirespeed.results.model import Process, Trial
@@ -45,7 +46,7 @@ DETAILS = (  # tried from rich to bare
     Detail(4, 60, True, True, 60_000),
     Detail(2, 60, True, True, 30_000),
     Detail(0, 40, True, False, 20_000),
-    Detail(0, 10, False, False, 5_000),
+    Detail(0, 6, False, False, 2_000),
 )
 
 
@@ -141,6 +142,7 @@ def _facts(summary: Summary, detail: Detail) -> dict[str, Any]:
         "maps": heat.maps(summary),
         "shapes": tables.shapes(summary),
         "sections": [_section(summary, sheet, detail) for sheet in summary.sheets],
+        "cards": _cards(summary),
         "is_reduced": detail is not DETAILS[0],
         "strip": charts.trials_over_time(summary),
         "over_time": over_time,
@@ -184,6 +186,16 @@ def _tiles(summary: Summary) -> list[tuple[str, str, str]]:
     if floor is not None:
         tiles.append((f"{floor:.1%}".replace("%", " %"), "noise floor", "plain"))
     return tiles
+
+
+def _cards(summary: Summary) -> Cards:
+    """Every table's, so that the rules can stand before the first."""
+    found = Cards()
+    found.attribute([], ["metric", "best", "worst", "geometric mean", *story.WORDS])
+    for sheet in summary.sheets:
+        grid = tables.grid(summary, sheet)
+        found.attribute(grid.heads, grid.card_labels)
+    return found
 
 
 def _section(summary: Summary, sheet: Sheet, detail: Detail) -> Section:

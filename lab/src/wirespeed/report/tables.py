@@ -51,6 +51,14 @@ class Grid:
     notes: tuple[str, ...] = ()
 
     @property
+    def card_labels(self) -> list[str]:
+        """What each column is called where its head is not above it."""
+        return [
+            column.label if column.group == OURS else f"{column.group}: {column.label}"
+            for column in self.columns
+        ]
+
+    @property
     def groups(self) -> list[tuple[str, int]]:
         """Neighbouring columns of one group: what the upper head spans."""
         spans: list[tuple[str, int]] = []
