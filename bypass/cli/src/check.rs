@@ -80,6 +80,7 @@ fn options(text: &mut String, plan: &Plan) {
     };
     let _ = writeln!(text, "options ({profiles}; bypass options lists all)");
     let mut inert = Vec::new();
+    let before = text.len();
     for option in table::all() {
         let (value, origin) = plan.resolved.value(option);
         match (origin, option.state) {
@@ -94,6 +95,9 @@ fn options(text: &mut String, plan: &Plan) {
             }
             (_, State::Inert(_)) => inert.push(option.name),
         }
+    }
+    if text.len() == before && inert.is_empty() {
+        text.push_str("  all at their defaults\n");
     }
     if !inert.is_empty() {
         let names = inert.join(" ");
@@ -124,12 +128,15 @@ fn listeners(text: &mut String) {
             .filter(|socket| socket.role == "listener")
         {
             let command = view.header().command;
-            let _ = writeln!(
-                text,
-                "  {}  {} (pid {pid})",
+            let line = format!(
+                "  {}  {} (pid {pid})\n",
                 socket.local,
                 command.escape_debug()
             );
+            // nginx's workers have a listener each on one port: one line says it.
+            if !text.contains(&line) {
+                text.push_str(&line);
+            }
             count += 1;
         }
     }

@@ -22,6 +22,7 @@ usage: bypass COMMAND [OPTIONS]
   run [-p PROFILE] [--] PROGRAM [ARGUMENTS]   start a program on user-level sockets
   run --check [-p PROFILE] [--] PROGRAM …     say what would be accelerated, and why not
   stat                                        what accelerated processes are doing
+  top                                         the same, live: stat --watch
   options                                     every EF_* option
 
 Each command has --help.
@@ -46,9 +47,10 @@ fn dispatch(command: &str, rest: Vec<OsString>) -> Result<ExitCode, Failure> {
         "-V" | "--version" => failure::print(concat!("bypass ", env!("CARGO_PKG_VERSION"), "\n")),
         "run" => run::command(rest),
         "stat" => stat::command(&rest),
+        "top" => stat::command(&[vec![OsString::from("--watch")], rest].concat()),
         "options" => options::command(&rest),
         other => Err(Failure::usage(format!(
-            "{other:?} is no command; there are run, stat and options (bypass --help)"
+            "{other:?} is no command; there are run, stat, top and options (bypass --help)"
         ))),
     }
 }

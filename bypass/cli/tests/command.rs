@@ -276,3 +276,10 @@ fn stat_without_such_a_process_is_a_failure_and_json_is_one_document() {
         "{json}"
     );
 }
+
+#[test]
+fn top_is_the_live_view_and_takes_the_same_words() {
+    let bench = Bench::new("top");
+    assert!(text(&bench.run(&["top", "--help"]).stdout).starts_with("usage: bypass stat"));
+    assert!(refusal(&bench.run(&["top", "x"]), 2).contains("no process id"));
+}

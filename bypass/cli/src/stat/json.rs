@@ -7,7 +7,11 @@ use bypass_shm::stats::Connection;
 
 /// The whole document; keys keep their order and meaning within a schema version.
 pub(super) fn page(snapshot: &Snapshot) -> String {
-    let processes: Vec<_> = snapshot.processes.iter().map(process).collect();
+    let processes: Vec<_> = snapshot
+        .processes
+        .iter()
+        .map(|one| process(snapshot, one))
+        .collect();
     format!(
         "{{\"schema\":\"bypass-stat/1\",\"unix_ns\":{},\"processes\":[{}]}}\n",
         snapshot.unix_ns,
@@ -15,9 +19,13 @@ pub(super) fn page(snapshot: &Snapshot) -> String {
     )
 }
 
-fn process(process: &Process) -> String {
+fn process(snapshot: &Snapshot, process: &Process) -> String {
     let header = &process.header;
-    let connections: Vec<_> = process.connections.iter().map(connection).collect();
+    let connections: Vec<_> = process
+        .connections
+        .iter()
+        .map(|socket| connection(snapshot, socket))
+        .collect();
     format!(
         "{{\"pid\":{},\"uid\":{},\"started_unix_ns\":{},\"command\":{},\"profile\":{},\
          \"cluster\":{},\"sockets\":{{\"shm\":{},\"kernel\":{},\"listeners\":{}}},\"counters\":{},\
@@ -37,10 +45,12 @@ fn process(process: &Process) -> String {
     )
 }
 
-fn connection(socket: &Connection) -> String {
+fn connection(snapshot: &Snapshot, socket: &Connection) -> String {
+    let unread = snapshot.unread(socket);
+    let unread = unread.map_or_else(|| "null".to_owned(), |bytes| bytes.to_string());
     format!(
         "{{\"fd\":{},\"role\":{},\"path\":{},\"local\":{},\"peer\":{},\"bytes_in\":{},\
-         \"bytes_out\":{},\"state\":{}}}",
+         \"bytes_out\":{},\"bytes_unread\":{unread},\"state\":{}}}",
         socket.fd,
         quoted(socket.role),
         quoted(socket.path),

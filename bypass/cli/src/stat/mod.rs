@@ -20,9 +20,11 @@ shared memory and over the kernel, bytes, spins and sleeps, and why connections 
 kernel. Own processes only; root sees all.
 
   -p, --pid PID          only these processes; may be repeated
-  -c, --connections      each connection with its path, bytes and state
+  -c, --connections      each connection with its path, bytes, bytes sent to it and not yet read,
+                         and state
       --json             everything, for programs (schema bypass-stat/1)
-      --watch [SECONDS]  a live view with rates (default 1); Ctrl-C or q and Enter end it
+      --watch [SECONDS]  a live view with rates (default 1); Ctrl-C or q and Enter end it;
+                         bypass top is the same
   -h, --help
 
 Exit codes: 0 shown, 1 a process given by PID is not accelerated or not ours, 2 bad input.

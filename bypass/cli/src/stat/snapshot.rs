@@ -1,5 +1,6 @@
 //! What all accelerated processes say about themselves at one moment.
 
+use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -23,12 +24,13 @@ pub(super) struct Snapshot {
     pub(super) taken: Instant,
     pub(super) unix_ns: u128,
     pub(super) processes: Vec<Process>,
+    sent: HashMap<(String, String), u64>,
 }
 
 impl Snapshot {
     /// Every process when no ids are given; an id that shows nothing is a failure with its reason.
     pub(super) fn take(pids: &[u32]) -> Result<Self, Failure> {
-        let processes = if pids.is_empty() {
+        let processes: Vec<Process> = if pids.is_empty() {
             let own = |(pid, view): &(u32, View)| is_own(*pid, view);
             View::list()
                 .into_iter()
@@ -38,6 +40,11 @@ impl Snapshot {
         } else {
             pids.iter().map(|pid| one(*pid)).collect::<Result<_, _>>()?
         };
+        let sent = if pids.is_empty() {
+            sent_by(&processes)
+        } else {
+            sent_by(&Self::take(&[])?.processes)
+        };
         let unix_ns = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |age| age.as_nanos());
@@ -45,8 +52,32 @@ impl Snapshot {
             taken: Instant::now(),
             unix_ns,
             processes,
+            sent,
         })
     }
+
+    /// Bytes that wait in the ring toward this end: what the other end has sent and this one has
+    /// not read. None when the other end does not tell, as another user's or namespace's.
+    pub(super) fn unread(&self, socket: &Connection) -> Option<u64> {
+        if socket.path != "shm" || socket.role == "listener" {
+            return None;
+        }
+        let other_end = (socket.peer.clone(), socket.local.clone());
+        let sent = self.sent.get(&other_end)?;
+        Some(sent.saturating_sub(socket.bytes_in))
+    }
+}
+
+/// (local, peer) → bytes sent. Processes that share a connection by fork tell it each.
+fn sent_by(processes: &[Process]) -> HashMap<(String, String), u64> {
+    let mut sent = HashMap::new();
+    let all = processes.iter().flat_map(|process| &process.connections);
+    for socket in all.filter(|socket| socket.path == "shm") {
+        let ends = (socket.local.clone(), socket.peer.clone());
+        let bytes: &mut u64 = sent.entry(ends).or_default();
+        *bytes = socket.bytes_out.max(*bytes);
+    }
+    sent
 }
 
 impl Process {
@@ -106,5 +137,57 @@ fn read(pid: u32, view: &View) -> Process {
         counters: view.counters(),
         fallbacks: view.fallbacks(),
         connections: view.connections(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket(local: &str, peer: &str, bytes_in: u64, bytes_out: u64) -> Connection {
+        Connection {
+            fd: 3,
+            role: "client",
+            path: "shm",
+            local: local.to_owned(),
+            peer: peer.to_owned(),
+            bytes_in,
+            bytes_out,
+            state: "open",
+        }
+    }
+
+    fn told_by(other_end: &Connection) -> Snapshot {
+        let ends = (other_end.local.clone(), other_end.peer.clone());
+        Snapshot {
+            taken: Instant::now(),
+            unix_ns: 0,
+            processes: Vec::new(),
+            sent: HashMap::from([(ends, other_end.bytes_out)]),
+        }
+    }
+
+    #[test]
+    fn what_the_other_end_sent_and_this_one_has_not_read_waits() {
+        let snapshot = told_by(&socket("a:1", "b:2", 0, 10_000));
+        let own = socket("b:2", "a:1", 100, 0);
+        assert_eq!(snapshot.unread(&own), Some(9_900));
+    }
+
+    #[test]
+    fn an_end_that_read_on_between_the_two_looks_has_nothing_waiting() {
+        let snapshot = told_by(&socket("a:1", "b:2", 0, 100));
+        assert_eq!(snapshot.unread(&socket("b:2", "a:1", 164, 0)), Some(0));
+    }
+
+    #[test]
+    fn an_end_whose_other_end_tells_nothing_is_not_guessed() {
+        let snapshot = told_by(&socket("a:1", "b:2", 0, 100));
+        assert_eq!(snapshot.unread(&socket("b:3", "a:1", 0, 0)), None);
+        let kernel = Connection {
+            path: "kernel",
+            ..socket("b:2", "a:1", 0, 0)
+        };
+        assert_eq!(snapshot.unread(&kernel), None);
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn page(snapshot: &Snapshot, connections: bool) -> String {
     for process in &snapshot.processes {
         block(&mut page, process, snapshot.unix_ns);
         if connections {
-            sockets(&mut page, process);
+            sockets(&mut page, snapshot, process);
         }
     }
     page
@@ -69,18 +69,22 @@ fn block(page: &mut String, process: &Process, unix_ns: u128) {
     let _ = writeln!(page, "  to kernel  {reasons}");
 }
 
-fn sockets(page: &mut String, process: &Process) {
+fn sockets(page: &mut String, snapshot: &Snapshot, process: &Process) {
     let mut sorted = process.connections.clone();
     sorted.sort_by_key(|socket| socket.fd);
-    for socket in sorted {
+    for socket in &sorted {
         let peer = if socket.peer.is_empty() {
             "*"
         } else {
             &socket.peer
         };
+        let unread = match snapshot.unread(socket) {
+            Some(bytes) => format!(" unread {}", grouped(bytes)),
+            None => String::new(),
+        };
         let _ = writeln!(
             page,
-            "  fd {:<6} {:8} {:6} {:21} {peer:21} {:11} in {} out {}",
+            "  fd {:<6} {:8} {:6} {:21} {peer:21} {:11} in {} out {}{unread}",
             socket.fd,
             socket.role,
             socket.path,
