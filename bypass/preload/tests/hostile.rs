@@ -196,14 +196,59 @@ fn a_client_that_dies_after_greeting_leaves_nothing() {
     // A number under which nobody answers: it has died before it could be watched.
     segment.enter(0, sys::random()).expect("a place");
     drop(greet(&listening, &segment));
-    let name = format!("{:?}", segment.id());
-    let since = Instant::now();
-    while bypass_stack::peer::find(segment.id(), 1).is_some() {
-        assert!(since.elapsed() < PATIENCE, "segment {name} is kept");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until_forgotten(&segment);
     serve_honestly(&listening);
     listening.close();
+}
+
+/// Another user takes the name of a client's door, which everybody can see, when the client ends: that
+/// is not the client, and the server must not wait for it.
+#[test]
+fn a_dead_clients_name_taken_by_another_user_is_nobody() {
+    const DOOR: &str = "HOSTILE_TEST_TAKEN";
+    if let Ok(number) = std::env::var(DOOR) {
+        let name = Name::of_process(number.parse().expect("a number"));
+        let _door = link::open_door(&name).expect("a free name");
+        println!("taken");
+        // Until the test has seen enough.
+        let _ = std::io::stdin().read_line(&mut String::new());
+        return;
+    }
+    let number = sys::random();
+    let arguments = [
+        "--exact",
+        "a_dead_clients_name_taken_by_another_user_is_nobody",
+        "--nocapture",
+    ];
+    let Some(mut taker) = program::as_other_user(&arguments, (DOOR, number)) else {
+        return;
+    };
+    program::wait_for_line(&mut taker, "taken");
+    let listening = Listening::open();
+    let segment = Segment::create(1, 64, 4096).expect("memory");
+    segment.enter(0, number).expect("a place");
+    drop(greet(&listening, &segment));
+    wait_until_forgotten(&segment);
+    assert_eq!(
+        taker.try_wait().expect("a child").map(|end| end.code()),
+        None
+    );
+    drop(taker.stdin.take());
+    taker.wait().expect("an end");
+    serve_honestly(&listening);
+    listening.close();
+}
+
+fn wait_until_forgotten(segment: &Segment) {
+    let since = Instant::now();
+    while bypass_stack::peer::find(segment.id(), 1).is_some() {
+        assert!(
+            since.elapsed() < PATIENCE,
+            "segment {:?} is kept",
+            segment.id()
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]

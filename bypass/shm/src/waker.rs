@@ -6,6 +6,9 @@
 
 use crate::sys::{self, Result};
 
+/// More datagrams than a kernel keeps for one socket where nobody has raised net.unix.max_dgram_qlen.
+const QUEUE_MAX: usize = 64;
+
 /// The receiving end.
 #[derive(Debug)]
 pub struct Waker {
@@ -38,9 +41,14 @@ impl Waker {
         sys::receive(self.fd, &mut [0; 8], libc::MSG_DONTWAIT).is_ok()
     }
 
-    /// Takes all wakes.
+    /// Takes what wakes there are. Anybody can send more all the time, so that is bounded; what is
+    /// left keeps the descriptor readable.
     pub fn drain(&self) {
-        while self.take() {}
+        for _ in 0..QUEUE_MAX {
+            if !self.take() {
+                return;
+            }
+        }
     }
 }
 
@@ -137,5 +145,28 @@ mod tests {
         wake(sender, process, 8);
         assert!(!waker.take());
         let _ = sys::close(sender);
+    }
+
+    #[test]
+    fn somebody_who_wakes_all_the_time_holds_nobody_up() {
+        use core::sync::atomic::{AtomicBool, Ordering};
+        let process = sys::random();
+        let waker = Waker::create(process, 7).expect("a socket");
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let sender = sender().expect("a socket");
+                    while !is_over.load(Ordering::Relaxed) {
+                        wake(sender, process, 7);
+                    }
+                    let _ = sys::close(sender);
+                });
+            }
+            for _ in 0..1000 {
+                waker.drain();
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
     }
 }

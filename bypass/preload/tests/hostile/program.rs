@@ -1,5 +1,7 @@
 //! What a program does through the library: the calls of the hooks, as short functions.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bypass_shm::ring::Pieces;
@@ -129,4 +131,31 @@ pub fn close_any(fd: i32) {
 pub fn write_word(at: *mut u64, value: u64) {
     // SAFETY: the caller took the address from a living mapping.
     unsafe { at.write_volatile(value) };
+}
+
+/// Starts this test program as another user; None where that cannot be done: only root can become
+/// somebody else, and a folder that the other user may not enter says nothing.
+pub fn as_other_user(arguments: &[&str], variable: (&str, u64)) -> Option<Child> {
+    use std::os::unix::process::CommandExt;
+    if sys::geteuid() != Ok(0) {
+        return None;
+    }
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command
+        .args(arguments)
+        .env(variable.0, variable.1.to_string());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    // The test harness in it complains when nobody reads on.
+    command.stderr(Stdio::null());
+    command.uid(65_534).gid(65_534).spawn().ok()
+}
+
+/// Until the child has printed a line that ends so.
+pub fn wait_for_line(child: &mut Child, end: &str) {
+    let out = child.stdout.take().expect("a pipe");
+    let mut lines = BufReader::new(out).lines();
+    assert!(
+        lines.any(|line| line.is_ok_and(|line| line.ends_with(end))),
+        "it said nothing"
+    );
 }

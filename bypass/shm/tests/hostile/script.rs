@@ -4,7 +4,7 @@
 use bypass_shm::accept_queue;
 use bypass_shm::doorbell::{ring_lane, Seen, Sleeper};
 use bypass_shm::layout::{rings_at, LANES_AT, QUEUE_AT, SLOTS_AT};
-use bypass_shm::link::{self, Message, Owned};
+use bypass_shm::link::{self, Owned};
 use bypass_shm::memory::Mapping;
 use bypass_shm::ring::{Pieces, Ring};
 use bypass_shm::segment::Segment;
@@ -149,7 +149,8 @@ pub fn play(bytes: &[u8]) {
     }
 }
 
-/// What arrives at a door: any bytes, any descriptor. The first byte chooses the descriptor.
+/// What arrives at a door: any bytes, any descriptors. The first byte chooses the descriptor and what
+/// the bytes are, the second how many descriptors there are, and how the caller goes on.
 pub fn greet(bytes: &[u8]) {
     let Some((kind, words)) = bytes.split_first() else {
         return;
@@ -158,24 +159,62 @@ pub fn greet(bytes: &[u8]) {
     let door = link::open_door(&name).expect("a door");
     let caller = link::knock(&name).expect("an open door");
     let inside = link::answer(door.0).expect("somebody knocked");
-    let passed = descriptor(*kind, words);
-    let message = Message::Greet {
-        version: 1,
-        client: 2,
-    };
-    if words.is_empty() || kind & 1 == 0 {
-        let fds: &[i32] = passed
-            .as_ref()
-            .map_or(&[], |fd| core::slice::from_ref(&fd.0));
-        link::send(caller.0, message, fds).expect("sent");
+    let count = words.first().map_or(1, |byte| usize::from(byte % 20));
+    let passed: Vec<i32> = descriptor(*kind, words)
+        .iter()
+        .flat_map(|fd| core::iter::repeat_n(fd.0, count))
+        .collect();
+    let text = if kind & 1 == 0 || words.is_empty() {
+        let greet: [u64; 6] = [1, link::VERSION, 2, 0, 0, 0];
+        greet.iter().flat_map(|word| word.to_ne_bytes()).collect()
     } else {
-        sys::write(caller.0, &words[..words.len().min(4000)]).expect("sent");
+        words[..words.len().min(4000)].to_vec()
+    };
+    send(caller.0, &text, &passed);
+    let goes_on = words.first().map_or(0, |byte| byte / 20 % 4);
+    match goes_on {
+        1 => send(caller.0, &text[..text.len() / 2], &passed),
+        2 => drop(caller),
+        _ => {}
     }
-    if let Ok((_, fds)) = link::receive(inside.0) {
+    // A few looks: the second message, then nothing or the end.
+    for _ in 0..3 {
+        let Ok((_, fds)) = link::receive(inside.0) else {
+            continue;
+        };
         for fd in fds {
             let _ = Segment::adopt(fd.into_raw());
         }
     }
+}
+
+/// Sends any bytes with any number of descriptors, as no honest process would.
+fn send(link: i32, bytes: &[u8], fds: &[i32]) {
+    const FDS_MAX: usize = 20;
+    let mut piece = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    let mut control = [0u64; 2 + FDS_MAX / 2];
+    // SAFETY: all zero is a valid header without anything.
+    let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
+    header.msg_iov = &mut piece;
+    header.msg_iovlen = 1;
+    let fds = &fds[..fds.len().min(FDS_MAX)];
+    if !fds.is_empty() {
+        control[0] = 16 + 4 * fds.len() as u64;
+        control[1] = (libc::SCM_RIGHTS as u64) << 32 | libc::SOL_SOCKET as u64;
+        for (pair, word) in fds.chunks(2).zip(&mut control[2..]) {
+            let second = pair.get(1).copied().unwrap_or(0);
+            *word = (second as u32 as u64) << 32 | pair[0] as u32 as u64;
+        }
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = 16 + 8 * fds.len().div_ceil(2);
+    }
+    let flags = (libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) as usize;
+    let arguments = [link as usize, &raw const header as usize, flags, 0, 0, 0];
+    // SAFETY: the header points at bytes and control, which live on this frame and the caller's.
+    let _ = unsafe { sys::raw(libc::SYS_sendmsg, arguments) };
 }
 
 /// Something that is not, or only nearly, a segment; the words are its first bytes.

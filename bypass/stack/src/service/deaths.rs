@@ -4,14 +4,17 @@ use core::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use bypass_shm::link::{self, Message, Owned, VERSION};
+use bypass_shm::sys as kernel;
 use bypass_shm::waker::Name;
 
 use super::{add_link, roles, Role};
-use crate::listener;
+use crate::listener::{self, Listener};
 use crate::peer::{self, Peer};
 use crate::{passing, process};
 
-/// Segments of clients that could not be reached, and did not refuse either.
+/// Holders are greeted so often in a row before others get a turn.
+const GREETINGS: u32 = 16;
+/// Segments whose other side could not be reached, and did not refuse either.
 static UNSURE: Mutex<Vec<Arc<Peer>>> = Mutex::new(Vec::new());
 
 /// Locks them across a fork.
@@ -23,6 +26,19 @@ pub(super) fn hold() -> impl Sized {
 pub(super) fn forget() {
     if let Ok(mut unsure) = UNSURE.lock() {
         unsure.clear();
+    }
+}
+
+/// A link to a process of the other side, or to a listener's door. Names are free again when their
+/// owner ends, and any user can take them: a user with whom we would share no memory counts as nobody.
+fn knock(peer: &Peer, name: &Name) -> Result<Owned, i32> {
+    let link = link::knock(name)?;
+    let user = kernel::peer_credentials(link.0)?.uid;
+    let is_owner = |listener: &Arc<Listener>| listener.inode == peer.inode && listener.uid == user;
+    if process::may_share_with(user) || listener::all().iter().any(is_owner) {
+        Ok(link)
+    } else {
+        Err(libc::ECONNREFUSED)
     }
 }
 
@@ -67,9 +83,13 @@ pub fn knock_participants(peer: &Peer, index: usize) -> Vec<Owned> {
         if number == 0 {
             continue;
         }
-        let Ok(link) = link::knock(&Name::of_process(number)) else {
-            continue;
+        let name = Name::of_process(number);
+        // A server's worker may have become a user whom the client would not trust by itself.
+        let link = match peer.side {
+            0 => link::knock(&name),
+            _ => knock(peer, &name),
         };
+        let Ok(link) = link else { continue };
         if link::send(link.0, message, &[]).is_ok() {
             links.push(link);
         }
@@ -77,13 +97,18 @@ pub fn knock_participants(peer: &Peer, index: usize) -> Vec<Owned> {
     links
 }
 
-/// Tries clients again that could not be reached; true when some still cannot.
+/// Tries again whoever could not be reached; true when some still cannot.
 pub(super) fn retry_unsure() -> bool {
     let take = |unsure: &mut Vec<_>| std::mem::take(unsure);
     let unsure = UNSURE
         .lock()
         .map_or_else(|_| Vec::new(), |mut list| take(&mut list));
-    unsure.iter().for_each(client_ended);
+    for peer in &unsure {
+        match peer.side {
+            0 => holder_ended(peer),
+            _ => client_ended(peer),
+        }
+    }
     UNSURE.lock().is_ok_and(|list| !list.is_empty())
 }
 
@@ -110,13 +135,20 @@ fn holder_ended(peer: &Arc<Peer>) {
         version: VERSION,
         client: process::number(),
     };
-    let again = link::knock(&Name::of_listener(peer.inode)).and_then(|link| {
-        link::send(link.0, hello, &[peer.segment.fd()])?;
-        Ok(link)
-    });
-    match again {
-        Ok(link) => add_link(link, Role::Greeting(peer.clone())),
-        Err(_) => abandoned(peer),
+    for _ in 0..GREETINGS {
+        let link = match knock(peer, &Name::of_listener(peer.inode)) {
+            Ok(link) => link,
+            Err(libc::ECONNREFUSED) => return abandoned(peer),
+            // The door is crowded, or we lack descriptors.
+            Err(_) => break,
+        };
+        // It fails when who opened the door is just ending, too: another one will.
+        if link::send(link.0, hello, &[peer.segment.fd()]).is_ok() {
+            return add_link(link, Role::Greeting(peer.clone()));
+        }
+    }
+    if let Ok(mut unsure) = UNSURE.lock() {
+        unsure.push(peer.clone());
     }
 }
 
@@ -138,7 +170,7 @@ fn client_ended(peer: &Arc<Peer>) {
         }
         // Forked children of the client may live on; they are found at their own doors. A process
         // that is ending closes its link before its door: whoever answers is watched again.
-        match link::knock(&Name::of_process(number)) {
+        match knock(peer, &Name::of_process(number)) {
             Ok(link) => add_link(link, Role::Adopted(peer.clone())),
             Err(libc::ECONNREFUSED) => peer.bury(index, number),
             // Its door is crowded or we lack descriptors: it may live.
