@@ -19,7 +19,10 @@ from pathlib import Path
 
 import curl_matrix
 import datastores
+import jvm
 import netty
+import node
+import servers
 
 HERE = Path(__file__).resolve().parent
 MINUTES_MAX_OF_MODULE = 4
@@ -42,8 +45,9 @@ TWISTED = ("twisted.test.test_tcp", "twisted.internet.test.test_tcp", "twisted.t
 class Runner:
     """Knows how to start a command on the kernel or accelerated."""
 
-    def __init__(self, bypass, profile, work):
+    def __init__(self, bypass, profile, work, part=None):
         self.bypass, self.profile, self.work = Path(bypass).resolve(), profile, work
+        self.part = part
         self._environment = None
 
     def command(self, words, accelerated):
@@ -163,6 +167,10 @@ SUITES = {
     "redis": datastores.redis,
     "memcached": datastores.memcached,
     "netty": netty.compare,
+    "redis-own": servers.redis,
+    "memcached-own": servers.memcached,
+    "node": node.compare,
+    "jvm": jvm.compare,
 }
 
 
@@ -184,6 +192,8 @@ def main():
     parser.add_argument("--bypass", default="target/release/bypass")
     parser.add_argument("--profile", default="", help="a profile for the accelerated runs")
     parser.add_argument("--module", action="append", help="only these modules of the suite")
+    parser.add_argument("--part", metavar="REGEX",
+                        help="only these parts of suites that run file by file or class by class")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "bypass-suites")
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--json", type=Path)
@@ -192,7 +202,7 @@ def main():
         if name not in SUITES:
             parser.error(f"there is no suite {name!r}; there are {', '.join(SUITES)}")
     options.work.mkdir(parents=True, exist_ok=True)
-    runner = Runner(options.bypass, options.profile, options.work)
+    runner = Runner(options.bypass, options.profile, options.work, options.part)
     if options.module:
         python = sys.executable if options.suites == ["cpython"] else runner.python()
         rows = compare_unittest(runner, python, options.module)
