@@ -66,12 +66,20 @@ def core_of(way):
         yield PRIORITIES[priority.lstrip("+") or "plain"]
 
 
+def stolen(core):
+    """Seconds that the hypervisor took of a core since it was started."""
+    ticks = re.search(rf"^cpu{core} (.*)$", Path("/proc/stat").read_text(), re.MULTILINE)
+    return int(ticks[1].split()[7]) / os.sysconf("SC_CLK_TCK")
+
+
 def at_rate(arguments, url, rate, way):
     """A run at a rate, as the generator itself and its answers tell it: the cells of its row."""
     with core_of(way) as (before, before_loop, options):
-        core = gaps_of(1, GAPS_SECONDS, before_loop)
+        core = gaps_of(1, GAPS_SECONDS, before_loop, rests=bool(options))
+        stolen_s = stolen(1)
         result = result_of(arguments.load, *options, "-t1", f"-c{arguments.connections}",
                            f"-d{arguments.seconds}s", f"-R{rate}", url, before=before)
+        stolen_s = stolen(1) - stolen_s
     totals, times = result["totals"], result["latency"]
     seconds = [second["completed"] / rate - 1 for second in result["seconds"]]
     told = ", ".join(warning["id"] for warning in result["warnings"]) or "none"
@@ -82,12 +90,12 @@ def at_rate(arguments, url, rate, way):
         f"{totals['completed'] - totals['due']:+d}",
         f"{(result['rps'] / rate - 1) * 100:+.4f} %, {max(seconds, key=abs) * 100:+.2f} %",
         spread(times["lateness"]), spread(times["queue"]),
-        f"{waited * 100:.1f} %", told]
+        f"{waited * 100:.1f} %, {stolen_s / arguments.seconds * 100:.2f} %", told]
 
 
 COLUMNS = ["run", "taken from an empty loop: share; wait p99, p99.9, max", "due = sent, answered", "rate off by, worst second",
            "late by its own fault: p50, p99, max", "late as no connection was free: p50, p99, max",
-           "core taken by others", "warnings"]
+           "core taken by others, by the hypervisor", "warnings"]
 WIRE_COLUMNS = ["late on the wire: p50, p99, p99.9, max", "packets' rate off by",
                 "packets, lost by the capture"]
 

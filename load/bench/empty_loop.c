@@ -1,13 +1,14 @@
 /* What a core takes from a program that only looks at the clock: the gaps, one a line.
  *
- * usage: empty_loop SECONDS; prints "START LENGTH" in ns of each gap of more than 20 us.
- * Pin it and give it its priority from outside. */
+ * usage: empty_loop SECONDS [rest]; prints "START LENGTH" in ns of each gap of more than 20 us.
+ * Pin it and give it its priority from outside. With `rest` it sleeps for 60 us of each ms, as a
+ * generator with real-time priority does, and only what such a sleep lasts too long is a gap. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-enum { GAP_NS_MIN = 20000, GAPS_MAX = 1 << 20 };
+enum { GAP_NS_MIN = 20000, GAPS_MAX = 1 << 20, REST_NS = 60000, REST_EVERY_NS = 1000000 };
 
 static struct gap { uint64_t start_ns, length_ns; } gaps[GAPS_MAX];
 
@@ -21,11 +22,12 @@ static uint64_t now_ns(void)
 
 int main(int count, char **words)
 {
-	uint64_t seconds = count == 2 ? strtoull(words[1], NULL, 10) : 0;
+	uint64_t seconds = count >= 2 ? strtoull(words[1], NULL, 10) : 0;
+	const struct timespec rest = {.tv_nsec = REST_NS};
 	size_t found = 0;
 
 	if (!seconds) {
-		fprintf(stderr, "usage: empty_loop SECONDS\n");
+		fprintf(stderr, "usage: empty_loop SECONDS [rest]\n");
 		return 2;
 	}
 	/* touched before the loop, so that no gap is a page fault of its own */
@@ -33,12 +35,18 @@ int main(int count, char **words)
 		gaps[at].length_ns = 1;
 
 	uint64_t start = now_ns(), before = start, end = start + seconds * 1000000000ull;
+	uint64_t rest_at = count == 3 ? start : UINT64_MAX;
 	while (before < end && found < GAPS_MAX) {
 		uint64_t now = now_ns();
 
-		if (now - before > GAP_NS_MIN)
+		if (now > before + GAP_NS_MIN)
 			gaps[found++] = (struct gap){before - start, now - before};
 		before = now;
+		if (now < rest_at)
+			continue;
+		nanosleep(&rest, NULL);
+		before += REST_NS;
+		rest_at = before + REST_EVERY_NS;
 	}
 	for (size_t at = 0; at < found; at++)
 		printf("%llu %llu\n", (unsigned long long)gaps[at].start_ns,

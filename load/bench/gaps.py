@@ -48,9 +48,10 @@ def empty_loop():
         yield str(program)
 
 
-def gaps_of(core, seconds, priority=()):
+def gaps_of(core, seconds, priority=(), rests=False):
     """The gaps of a core; `priority` is a command before the loop, such as `nice -n -20`."""
     with empty_loop() as program:
-        told = subprocess.run(["taskset", "-c", str(core), *priority, program, str(seconds)],
+        told = subprocess.run(["taskset", "-c", str(core), *priority, program, str(seconds),
+                               *(["rest"] if rests else [])],
                               check=True, capture_output=True, text=True).stdout
     return Gaps(seconds * 1e9, [int(line.split()[1]) for line in told.splitlines()])

@@ -106,17 +106,19 @@ def generators(arguments, url, base):
     few = max(1, round(rate * base))
     path = os.pathsep.join([*arguments.tools, os.environ["PATH"]])
     tool = {name: shutil.which(name, path=path) for name in ("wrk", "wrk2", "oha", "h2load")}
+    # what wirespeed-load asks for itself, the others are given
+    first = ["chrt", "--fifo", "10"] if arguments.realtime else []
     known = {
         "wirespeed-load -R": lambda: ours(arguments, url),
         # wrk2 throws away what it measured in its first 10 s and 5 ms a connection
-        "wrk2 -R": lambda: wrk_like([tool["wrk2"], "-t1", f"-c{c}", f"-d{d + 10 + c // 200}s",
+        "wrk2 -R": lambda: wrk_like([*first, tool["wrk2"], "-t1", f"-c{c}", f"-d{d + 10 + c // 200}s",
                                      f"-R{round(rate)}", "-L", "-T5s", url]),
-        f"wrk, {few} connections": lambda: wrk_like([tool["wrk"], "-t1", f"-c{few}", f"-d{d}s",
+        f"wrk, {few} connections": lambda: wrk_like([*first, tool["wrk"], "-t1", f"-c{few}", f"-d{d}s",
                                                      "--latency", "-T5s", url]),
-        "h2load --rps": lambda: h2load([tool["h2load"], "--h1", "-t1", f"-c{c}", f"-D{d}",
+        "h2load --rps": lambda: h2load([*first, tool["h2load"], "--h1", "-t1", f"-c{c}", f"-D{d}",
                                         f"--rps={rate / c:.4f}", url]),
         "oha -q --latency-correction": lambda: oha(
-            [tool["oha"], "--no-tui", "--output-format", "json", f"-c{c}", f"-z{d}s",
+            [*first, tool["oha"], "--no-tui", "--output-format", "json", f"-c{c}", f"-z{d}s",
              f"-q{round(rate)}", "--latency-correction", url]),
     }
     absent = [name for name, place in tool.items() if not place]
@@ -124,7 +126,8 @@ def generators(arguments, url, base):
         print(f"<!-- not installed: {', '.join(absent)} -->")
     return {name: run for name, run in known.items()
             if re.split(r"[ ,]", name)[0] not in absent
-            and any(part in name for part in arguments.only or [""])}
+            and any(part in name for part in arguments.only or [""])
+            and not any(part in name for part in arguments.without)}
 
 
 @contextlib.contextmanager
@@ -186,11 +189,13 @@ def options():
     parser.add_argument("--connections", type=int, default=200)
     parser.add_argument("--seconds", type=int, default=11)
     parser.add_argument("--realtime", action="store_true",
-                        help="real-time priority for wirespeed-load's thread and for the server")
+                        help="real-time priority for the generators and for the server")
     parser.add_argument("--isolate", action="store_true",
                         help="moves other threads off core 1 for the time of the runs (root)")
     parser.add_argument("--only", action="append", help="part of a generator's name")
     parser.add_argument("--tools", action="append", default=[], help="folder of other generators")
+    parser.add_argument("--without", action="append", default=[],
+                        help="part of the name of a generator that is left out")
     parser.add_argument("--save", help="file of cases for stall_chart.py")
     return parser.parse_args()
 

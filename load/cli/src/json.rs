@@ -76,7 +76,7 @@ pub fn write(path: &Path, document: &Value) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".part");
     std::fs::write(&beside, text)?;
-    std::fs::rename(&beside, path)
+    std::fs::rename(&beside, path).inspect_err(|_| drop(std::fs::remove_file(&beside)))
 }
 
 fn plan_value(plan: &Plan) -> Value {

@@ -1,5 +1,6 @@
 //! The command `wirespeed-load`.
 
+mod console;
 mod headroom;
 mod help;
 mod human;
@@ -15,6 +16,7 @@ mod targets;
 mod units;
 mod values;
 
+use console::{print, say};
 use load_engine::sink::Sink;
 use load_engine::sys::signal;
 use measure::Face;
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     let face = Face::of(arguments.first().map_or("", String::as_str));
     match start(&arguments, face) {
+        Ok(0) if console::lost() => ExitCode::from(FAILED),
         Ok(code) => ExitCode::from(code),
         Err(refusal) => ExitCode::from(refuse(refusal, face)),
     }
@@ -39,24 +42,21 @@ fn main() -> ExitCode {
 fn refuse(refusal: Refusal, face: Face) -> u8 {
     match refusal {
         Refusal::Absent(text) => {
-            eprintln!(
+            let own = face == Face::Own;
+            say(&format!(
                 "{}{text}",
-                if face == Face::Own {
-                    "wirespeed-load: "
-                } else {
-                    ""
-                }
-            );
+                if own { "wirespeed-load: " } else { "" }
+            ));
             FAILED
         }
         Refusal::Usage(text) if face == Face::Own => {
-            eprintln!("wirespeed-load: {text}");
+            say(&format!("wirespeed-load: {text}"));
             BAD_USAGE
         }
         Refusal::Usage(text) => {
-            eprintln!("{text}");
+            say(&text);
             if !text.starts_with("invalid URL") {
-                print!("{}", help::help());
+                print(&help::help());
             }
             FAILED
         }
@@ -66,13 +66,13 @@ fn refuse(refusal: Refusal, face: Face) -> u8 {
 fn start(arguments: &[String], face: Face) -> Result<u8, Refusal> {
     let typed = options::parse(arguments.get(1..).unwrap_or_default()).map_err(Refusal::Usage)?;
     if typed.has("version") {
-        print!("{}", help::version());
+        print(&help::version());
         if typed.words.is_empty() {
             return Ok(if face == Face::Own { 0 } else { FAILED });
         }
     }
     if typed.has("help") {
-        print!("{}", help::help());
+        print(&help::help());
         return Ok(if face == Face::Own { 0 } else { FAILED });
     }
     let words: Vec<&str> = typed.words.iter().map(String::as_str).collect();
@@ -81,7 +81,7 @@ fn start(arguments: &[String], face: Face) -> Result<u8, Refusal> {
         Some("sink") => sink(&words[1..]).map(|()| 0),
         Some("completion") => completion(&words[1..]).map(|()| 0),
         Some("options-page") => {
-            print!("{}", help::page());
+            print(&help::page());
             Ok(0)
         }
         _ => measure::measure(&typed, arguments, face),
@@ -91,7 +91,7 @@ fn start(arguments: &[String], face: Face) -> Result<u8, Refusal> {
 fn completion(words: &[&str]) -> Result<(), Refusal> {
     match words.first().and_then(|shell| help::completion(shell)) {
         Some(text) => {
-            print!("{text}");
+            print(&text);
             Ok(())
         }
         None => usage("completion: say bash, zsh or fish"),
@@ -104,7 +104,7 @@ fn sink(words: &[&str]) -> Result<(), Refusal> {
     signal::watch();
     let sink = Sink::start(address)
         .map_err(|error| Refusal::Absent(format!("sink: cannot listen on {address}: {error}")))?;
-    println!("listening on http://{}/", sink.address());
+    print(&format!("listening on http://{}/\n", sink.address()));
     sink.wait();
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! One measurement from its plan to its outputs.
 
+use crate::console::{print, say};
 use crate::headroom::Headroom;
 use crate::human::{self, Parts};
 use crate::json;
@@ -59,6 +60,7 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
     } else {
         None
     };
+    find_folders(typed)?;
     let script_arguments = split_off_arguments(typed, &mut words);
     let plan = setup::plan(typed, &words)?;
     let script = script(typed, script_arguments, face)?;
@@ -66,10 +68,11 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
         .last("headroom")
         .map(|file| Headroom::read(file, &plan))
         .transpose()?;
-    print!(
-        "{}",
-        human::banner(&plan, &plan.targets[0].url, &connections(&plan))
-    );
+    print(&human::banner(
+        &plan,
+        &plan.targets[0].url,
+        &connections(&plan),
+    ));
     signal::watch();
     let mut series = Series::new(&plan, live, typed.has("hlog"));
     let run = Run {
@@ -92,6 +95,21 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
     Tls::new(&plan.targets).map_err(Refusal::Usage)?;
     let tls = || Tls::new(&plan.targets).expect("it could be made before");
     run.measure(&tls, &mut series)
+}
+
+/// Files whose folder is not there could not be written after the run.
+fn find_folders(typed: &Typed) -> Result<(), Refusal> {
+    for name in ["json", "csv", "hlog", "hgrm"] {
+        let folder = typed.last(name).and_then(|path| Path::new(path).parent());
+        let absent = folder.filter(|place| !place.as_os_str().is_empty() && !place.is_dir());
+        if let (Some(folder), Some(path)) = (absent, typed.last(name)) {
+            let folder = folder.display();
+            return usage(format!(
+                "--{name}: cannot write {path}: {folder} is no folder"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// With a script the words after the URL are the script's.
@@ -117,7 +135,7 @@ fn script(
         Ok(text) => text,
         // as wrk: said, and gone on without
         Err(error) if face != Face::Own => {
-            eprintln!("{file}: {error}");
+            say(&format!("{file}: {error}"));
             Vec::new()
         }
         Err(error) => return usage(format!("--script: cannot read {file}: {error}")),
@@ -147,7 +165,7 @@ fn script(
     };
     let main = ScriptMain::open(script).map_err(Refusal::Absent)?;
     if let Some(fault) = &main.fault {
-        eprintln!("{fault}");
+        say(fault);
     }
     Ok(Some(main))
 }
@@ -187,12 +205,12 @@ impl Run<'_> {
                 .as_ref()
                 .and_then(|headroom| headroom.judge(outcome)),
         );
-        print!("{}", human::report(plan, outcome, parts(typed)));
+        print(&human::report(plan, outcome, parts(typed)));
         if let Some(script) = self.script {
             script.done(outcome).map_err(Refusal::Absent)?;
         }
         for warning in &found {
-            eprintln!("warning: {}", warning.text);
+            say(&format!("warning: {}", warning.text));
         }
         write_files(typed, plan, outcome, &found, series, self.arguments)?;
         Ok(u8::from(typed.has("strict") && !found.is_empty()))

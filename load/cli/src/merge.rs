@@ -1,6 +1,7 @@
 //! Adds the result files of several hosts: counts are added, histograms are added, rates are
 //! summed over the time that all had in common. Nothing is averaged.
 
+use crate::console::print;
 use crate::json::{distribution, write, SCHEMA};
 use crate::units::{metric, time_us};
 use crate::values::Refusal;
@@ -43,7 +44,7 @@ pub fn merge(files: &[String], json: Option<&str>) -> Result<(), Refusal> {
     }
     let documents: Result<Vec<Value>, Refusal> = files.iter().map(|file| read(file)).collect();
     let merged = add(&documents?, files).map_err(Refusal::Absent)?;
-    print!("{}", summary(&merged));
+    print(&summary(&merged));
     if let Some(path) = json {
         write(Path::new(path), &merged)
             .map_err(|error| Refusal::Absent(format!("--json: cannot write {path}: {error}")))?;

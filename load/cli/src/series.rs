@@ -1,12 +1,13 @@
 //! What is written second by second: the live line, the CSV file, the HdrHistogram log.
 
+use crate::console::show;
 use crate::json::encoded;
 use crate::units::{metric, time_us};
 use load_engine::interval::Phase;
 use load_engine::plan::Plan;
 use load_engine::run::Second;
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 
 /// Whether the live line is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,12 +84,10 @@ impl Series {
             let left_ns = self.total_ns as i64 - second.offset_ns;
             let left_s = (left_ns as f64 / 1e9 - length_s).max(0.0);
             let (p50, p99) = (time_us(us(0.5)), time_us(us(0.99)));
-            eprint!(
+            show(&format!(
                 "\r{phase:<8} {:>9}/s  p50 {p50:>9}  p99 {p99:>9}  errors {errors}  {left_s:.0} s left \x1b[K",
                 metric(rps)
-            );
-            // a terminal that is gone is no reason to stop
-            let _ = std::io::stderr().flush();
+            ));
             self.shown = true;
         }
     }
@@ -110,7 +109,7 @@ impl Series {
     /// Removes the live line.
     pub fn end(&mut self) {
         if self.shown {
-            eprint!("\r\x1b[K");
+            show("\r\x1b[K");
             self.shown = false;
         }
     }

@@ -270,8 +270,46 @@ fn results_that_cannot_be_written_are_said() {
             text.contains(&format!("{option}: cannot write /none/file")),
             "{text}"
         );
+        assert_eq!(output.status.code(), Some(2));
+        assert!(server.seen().is_empty(), "said before the run");
+    }
+    // a folder itself shows only when it is written to
+    let folder = std::env::temp_dir().join(format!("load-folder-{}", std::process::id()));
+    std::fs::create_dir(&folder).expect("a new name");
+    for option in ["--json", "--csv"] {
+        let place = folder.display();
+        let line = format!("-t1 -c1 -d100ms {option} {place} {}", server.url());
+        let output = run(&line);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            text.contains(&format!("{option}: cannot write {place}")),
+            "{text}"
+        );
         assert_eq!(output.status.code(), Some(1));
     }
+    assert!(!folder.with_extension("part").exists());
+    std::fs::remove_dir(&folder).expect("ours");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_reason_to_stop() {
+    let server = Server::start(always(HELLO));
+    let place = std::env::temp_dir().join(format!("load-left-{}.json", std::process::id()));
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let other = writer.try_clone().expect("descriptors");
+    drop(reader);
+    let status = std::process::Command::new(env!("CARGO_BIN_EXE_wirespeed-load"))
+        .args(["-t1", "-c1", "-d100ms", "--live", "always", "--json"])
+        .arg(&place)
+        .arg(server.url())
+        .stdout(writer)
+        .stderr(other)
+        .status()
+        .expect("it starts");
+    let text = std::fs::read_to_string(&place).expect("the result is written");
+    std::fs::remove_file(&place).expect("ours");
+    assert!(text.contains("wirespeed-load/1"));
+    assert_eq!(status.code(), Some(0));
 }
 
 #[test]
