@@ -44,10 +44,15 @@ class Served:
             return f"{self.kernel} of {self.kernel + self.shm} connections used the kernel"
         if self.shm > 0:
             return ""
-        if segments_per_request is None or segments_per_request > SEGMENTS_PER_REQUEST_MAX:
-            seen = "?" if segments_per_request is None else f"{segments_per_request:.1f}"
-            return f"the kernel carried {seen} TCP segments a request, so it was not bypassed"
+        return kernel_carried(segments_per_request)
+
+
+def kernel_carried(segments_per_request: float | None) -> str:
+    """That the kernel had the traffic after all, by its own count; empty when it had not."""
+    if segments_per_request is not None and segments_per_request <= SEGMENTS_PER_REQUEST_MAX:
         return ""
+    seen = "?" if segments_per_request is None else f"{segments_per_request:.1f}"
+    return f"the kernel carried {seen} TCP segments a request, so it was not bypassed"
 
 
 def served(root: Path, pids: Collection[int]) -> Served:

@@ -183,7 +183,9 @@ class _Record:
             canary_median_ms=canary_median_ms,
             common_share=self.measured.length_ns / longest if longest else 1.0,
             shared_cores=self.order.planned.shared_cores,
-            fell_back=proof.problem(*self.served, self.usage, self.done.figures.values()),
+            fell_back=proof.problem(
+                self.life, *self.served, self.usage, self.done.figures.values()
+            ),
             others=self.done.others,
             accept_noise=self.life.schedule.accept_noise,
         )
