@@ -1,19 +1,37 @@
-"""The commands that the documents show are commands that exist."""
+"""The commands and links that the documents show work when they are pasted."""
 
 import re
-import subprocess
+import shlex
 
 import pytest
 from rooms import ROOT
+from test_shape import relative, tracked
+from typer.main import get_command
+from typer.testing import CliRunner
 
-PAGES = sorted(path for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")])
+from wirespeed.cli.app import app
+
+# What a reader replaces by a thing of his own.
+STANDS_FOR = ("RECIPE", "RUN", "NAME", "URL", "COMMAND", "…", "./my.toml")
+GENERATOR_OPTIONS = (ROOT / "docs" / "load-options.md").read_text()
+LAB = get_command(app).commands
+COMMANDS_LEAST = 30  # a change of habit in the documents must not empty this test
 
 
-def shown_commands(page):
-    """Every `./wirespeed …` in a console block: its words."""
-    for block in re.findall(r"```console\n(.*?)```", page.read_text(), re.S):
-        yield from (line[2:].split() for line in block.splitlines()
-                    if line.startswith("$ ./wirespeed"))
+def shown_commands():
+    """(page, words) of every command of ours, in a console block or between backquotes."""
+    for page in tracked(".md"):
+        text = page.read_text()
+        blocks = re.findall(r"```(?:console|sh)?\n(.*?)```", text, re.S)
+        lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+        lines += re.findall(r"`([^`\n]+)`", text)
+        for line in lines:
+            found = re.match(r"(?:\$ )?(?:\./)?wirespeed (\S.*)", line.strip())
+            if found:
+                yield relative(page), shlex.split(found[1], comments=True)
+
+
+SHOWN = sorted({(page, tuple(words)) for page, words in shown_commands()})
 
 
 def known_commands():
@@ -21,12 +39,59 @@ def known_commands():
     return set(re.search(r'^COMMANDS = "([^"]+)"', text, re.M)[1].split())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_shown_commands_and_recipes_exist(page):
-    for words in shown_commands(page):
-        assert words[1] in known_commands(), words
-        if words[1] in ("run", "plan") and re.fullmatch(r"\w[\w-]*", "".join(words[2:3])):
-            assert (ROOT / "recipes" / f"{words[2]}.toml").exists(), words
+def options_of(words):
+    return [word.split("=")[0] for word in words if word.startswith("-")]
+
+
+def test_the_documents_show_commands():
+    assert len(SHOWN) >= COMMANDS_LEAST
+    assert {words[0] for _, words in SHOWN} >= {"run", "plan", "report", "load", "bypass"}
+
+
+@pytest.mark.parametrize(("page", "words"), SHOWN, ids=lambda part: " ".join(part[-9:])
+                         if isinstance(part, tuple) else part)
+def test_a_shown_command_can_be_pasted(page, words):
+    command, *rest = words
+    assert command in known_commands() | set(STANDS_FOR) | {"--help"}
+    if command in LAB:
+        known = {name for parameter in LAB[command].params for name in parameter.opts}
+        assert set(options_of(rest)) <= known | {"--help"}
+    if command in ("run", "plan") and rest and not set(STANDS_FOR) & set(rest):
+        if rest[0] in ("--help", "--resume"):
+            return
+        only_of_run = {"--accept-noise", "--force"}
+        done = CliRunner().invoke(app, ["plan", *(word for word in rest if word not in only_of_run)])
+        assert done.exit_code == 0, f"{page}: {done.output} {done.exception}"
+    if command == "load":
+        for option in options_of(rest):
+            assert f"`{re.sub('[0-9].*', '', option)}" in GENERATOR_OPTIONS, option
+
+
+def anchors_of(text):
+    """What a heading is called in a link."""
+    heads = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads}
+
+
+def test_links_to_a_heading_lead_to_one():
+    dead = []
+    for page in tracked(".md"):
+        for link in re.findall(r"\]\(((?!https?:)[^)\s]*#[^)\s]+)\)", page.read_text()):
+            path, _, anchor = link.partition("#")
+            target = page.parent / path if path else page
+            if target.suffix == ".md" and anchor not in anchors_of(target.read_text()):
+                dead.append(f"{relative(page)} → {link}")
+    assert not dead
+
+
+def test_scripts_that_documents_name_exist():
+    gone = []
+    for page in tracked(".md"):
+        for name in re.findall(r"(?<![\w/.-])((?:lab|load|bypass|servers|tests)/[\w./-]+\.(?:py|sh))\b",
+                               page.read_text()):
+            if not (ROOT / name).exists():
+                gone.append(f"{relative(page)} → {name}")
+    assert not gone
 
 
 def test_the_readme_shows_both_commands():
@@ -36,8 +101,5 @@ def test_the_readme_shows_both_commands():
 
 
 def test_the_front_door_knows_every_command_of_the_lab():
-    done = subprocess.run([ROOT / "build" / "venv" / "bin" / "wirespeed", "--help"],
-                          capture_output=True, text=True, check=True)
-    listed = set(re.findall(r"^│ (\w+) ", done.stdout, re.M))
-    assert listed <= known_commands()
-    assert {"run", "plan", "report", "list", "runs"} <= listed
+    assert set(LAB) <= known_commands()
+    assert {"run", "plan", "report", "list", "runs"} <= set(LAB)
