@@ -1,7 +1,8 @@
 /* Two roles for the endurance runs: a server that sends back, and a client that checks every byte.
  *
  *   echo server PORT            until SIGTERM
- *   echo client PORT SEED       reconnects after every error; exit 3 at the first wrong byte
+ *   echo client PORT SEED       reconnects after every error; exit 3 at the first wrong byte; at SIGUSR1
+ *                               ends as soon as its message has come back
  *   echo hold PORT COUNT        opens COUNT connections, uses each once, and waits for its input to end
  */
 #define _GNU_SOURCE
@@ -26,6 +27,13 @@ static volatile sig_atomic_t stopped;
 static void stop(int number) {
     (void)number;
     stopped = 1;
+}
+
+/* The client ends after the answer it waits for; a call that waits goes on. */
+static volatile sig_atomic_t finishing;
+static void finish(int number) {
+    (void)number;
+    finishing = 1;
 }
 
 static struct sockaddr_in name_of(int port) {
@@ -125,14 +133,14 @@ static int exchange(int fd, uint32_t *state) {
 
 static int check(int port, uint32_t state) {
     unsigned long messages = 0, connections = 0, ends = 0;
-    while (!stopped) {
+    while (!stopped && !finishing) {
         int fd = dial(port);
         if (fd == -1) {
             usleep(2000);
             continue;
         }
         connections++;
-        for (int i = 0; i < MESSAGES_OF_CONNECTION && !stopped; i++) {
+        for (int i = 0; i < MESSAGES_OF_CONNECTION && !stopped && !finishing; i++) {
             int result = exchange(fd, &state);
             if (result == -1) {
                 fprintf(stderr, "echo: a wrong byte\n");
@@ -174,6 +182,8 @@ static int hold(int port, int count) {
 int main(int count, char **words) {
     struct sigaction action = {.sa_handler = stop};
     sigaction(SIGTERM, &action, NULL);
+    struct sigaction gentle = {.sa_handler = finish, .sa_flags = SA_RESTART};
+    sigaction(SIGUSR1, &gentle, NULL);
     struct rlimit limit;
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = limit.rlim_max;

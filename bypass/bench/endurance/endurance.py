@@ -1,6 +1,6 @@
 """Runs that look for hangs, leaks and wrong bytes: kill storms, reloads, many connections, soaks.
 
-    python3 endurance.py --bypass target/release/bypass [storm|workers|death|reload|upgrade|connections|idle|soak]
+    python3 endurance.py --bypass target/release/bypass [RUN…]
 
 Each prints one line of what it counted and ends with 1 when something was wrong. `--kernel` runs the
 same without acceleration. Standard library only.
@@ -363,7 +363,42 @@ def soak(bench):
     return any(ends) or said.split()[1] != "0" or late > early * 1.5 + 4096
 
 
-RUNS = {run.__name__: run for run in (storm, workers, death, reload, upgrade, connections, idle, soak)}
+def stutter(bench):
+    """Stops and continues either side at random for 1 to 50 ms: nothing is lost, nobody hangs."""
+    port, dice, stops = free_port(), random.Random(bench.options.seed), 0
+    server = bench.start(bench.echo, "server", port)
+    wait_for(port)
+    clients = [bench.start(bench.echo, "client", port, number, stdout=subprocess.PIPE)
+               for number in range(4)]
+    ends = time.monotonic() + bench.options.seconds
+    while time.monotonic() < ends:
+        # Sometimes two at once, who then go on in either order.
+        victims = dice.sample([server, *clients], dice.choice((1, 1, 2)))
+        for victim in victims:
+            victim.send_signal(signal.SIGSTOP)
+            time.sleep(dice.uniform(0.001, 0.05))
+        for victim in dice.sample(victims, len(victims)):
+            victim.send_signal(signal.SIGCONT)
+        stops += len(victims)
+        time.sleep(dice.uniform(0, 0.01))
+    hangs, wrong, messages, cut = 0, 0, 0, 0
+    for process in clients:
+        process.send_signal(signal.SIGUSR1)
+    for process in clients:
+        try:
+            said = process.communicate(timeout=60)[0].decode().split()
+            wrong += process.returncode != 0
+            if process.returncode == 0:
+                messages, cut = messages + int(said[1]), cut + int(said[5])
+        except subprocess.TimeoutExpired:
+            hangs += 1
+    print(f"stutter: {stops} stops; {messages} messages right, {wrong} wrong, {hangs} hang, "
+          f"{cut} connections cut")
+    return wrong + hangs + cut + (messages == 0)
+
+
+RUNS = {run.__name__: run
+        for run in (storm, workers, death, reload, upgrade, connections, idle, soak, stutter)}
 
 
 def main():
