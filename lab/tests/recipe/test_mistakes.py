@@ -155,3 +155,19 @@ def test_the_command_prints_the_line_and_leaves_with_2(tmp_path):
     assert done.returncode == 2
     assert done.stderr == "wirespeed: r.toml: plan.repeats: unknown key; did you mean 'repeat'?\n"
     assert done.stdout == ""
+
+
+def test_a_recipe_typed_as_a_command_is_told_how_to_measure_it():
+    command = [sys.executable, "-m", "wirespeed", "quickstart"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    line = "quickstart is a recipe; measure it with: wirespeed run quickstart"
+    assert done.stderr == f"wirespeed: {line}\n"
+
+
+@pytest.mark.parametrize("name", ["net core", "../etc/passwd", "NET.x", "net..x", ""])
+def test_a_strange_name_of_a_sysctl_is_refused_before_anything_starts(tmp_path, name):
+    path = tmp_path / "r.toml"
+    path.write_text(GOOD + f'\n[tune]\nsysctl = {{ "{name}" = 1 }}\n')
+    with pytest.raises(RecipeError, match=r"r\.toml: tune\.sysctl"):
+        read.read(path)

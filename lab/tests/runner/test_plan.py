@@ -1,6 +1,7 @@
 """Plans: no cell is dropped, rounds are whole, budgets are kept, order is fair."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from wirespeed.errors import InputError, RecipeError
 from wirespeed.recipe import read
 from wirespeed.recipe.model import Recipe, Site
 from wirespeed.recipe.resolve import Place
-from wirespeed.runner import fit, plan
+from wirespeed.runner import budget, fit, plan
+from wirespeed.runner.budget import Times
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 
@@ -232,3 +234,10 @@ def test_a_budget_keeps_the_least_warm_up_of_the_recipe():
     recipe = recipe_of({"payload": [1]}, warmup="60s", warmup_least="6s", step_warmup="500ms")
     times = made(recipe, budget_s=70.0).times
     assert (times.warmup_s >= 6.0, times.step_warmup_s, times.warmup_least_s) == (True, 0.5, 6.0)
+
+
+def test_a_budget_tells_only_what_it_made_shorter():
+    before = Times(0.0, 3.0, 0.5, 0.0, 2.0, 0.25, 0.5)
+    after = replace(before, warmup_s=2.0, duration_s=0.4999)
+    (sentence,) = budget._said([], before, after, 120.0)
+    assert sentence == "To keep the budget of 2 min, the warm-up at most 2 s instead of 3 s."

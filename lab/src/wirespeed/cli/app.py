@@ -221,8 +221,16 @@ def recover(runs: RunsOption = None) -> None:
     show.recover(runs_folder(runs))
 
 
+def _refuse_recipe_as_command() -> None:
+    """`wirespeed quickstart` is what many type first."""
+    word = sys.argv[1] if len(sys.argv) > 1 else ""
+    if word.isidentifier() and word in _complete_recipe(word):
+        raise InputError(f"{word} is a recipe; measure it with: wirespeed run {word}")
+
+
 def main() -> None:
     try:
+        _refuse_recipe_as_command()
         app()
     except WirespeedError as error:
         print(f"wirespeed: {error}", file=sys.stderr)

@@ -105,11 +105,7 @@ def movable(clear, to, under, told):
 
 def threads_of_machine(under):
     """(process, thread) of all, or of `under` and what descends from it; never of process 1."""
-    parents = {}
-    for entry in os.listdir("/proc"):
-        fields = stat_fields(int(entry)) if entry.isdigit() else None
-        if fields:
-            parents[int(entry)] = int(fields[1])
+    parents = parents_of_all()
     for tgid in parents:
         if tgid == 1 or (under and under not in ancestry(tgid, parents)):
             continue
@@ -119,6 +115,16 @@ def threads_of_machine(under):
             continue
         for tid in tids:
             yield tgid, int(tid)
+
+
+def parents_of_all():
+    """process → its parent"""
+    found = {}
+    for entry in os.listdir("/proc"):
+        fields = stat_fields(int(entry)) if entry.isdigit() else None
+        if fields:
+            found[int(entry)] = int(fields[1])
+    return found
 
 
 def ancestry(pid, parents):
@@ -207,11 +213,7 @@ def _restore_threads(record, done):
 def born_since(record, before):
     """(thread, the cores that whoever started it had) of threads that inherited the narrow set."""
     sets = {tuple(sorted(set(cores) & set(record["to"]))) for _, _, cores in record["threads"]}
-    parents = {}
-    for entry in os.listdir("/proc"):
-        fields = stat_fields(int(entry)) if entry.isdigit() else None
-        if fields:
-            parents[int(entry)] = int(fields[1])
+    parents = parents_of_all()
     for tgid, tid in threads_of_machine(record["under"]):
         ticks = start_ticks(tid)
         is_new = ticks is not None and ticks >= record["since"] and tid not in before

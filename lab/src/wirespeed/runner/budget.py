@@ -136,12 +136,16 @@ def _said(
 ) -> list[str]:
     budget = duration_for_people(budget_s)
     sentences = []
-    if after.duration_s < before.duration_s or after.warmup_s < before.warmup_s:
-        sentences.append(
-            f"To keep the budget of {budget}, the measured window is {after.duration_s:g} s "
-            f"instead of {before.duration_s:g} s and the warm-up at most {after.warmup_s:g} s "
-            f"instead of {before.warmup_s:g} s."
+    shorter = [
+        f"{what} {now:.3g} s instead of {was:.3g} s"
+        for what, now, was in (
+            ("the measured window is", after.duration_s, before.duration_s),
+            ("the warm-up at most", after.warmup_s, before.warmup_s),
         )
+        if f"{now:.3g}" != f"{was:.3g}"
+    ]
+    if shorter:
+        sentences.append(f"To keep the budget of {budget}, {' and '.join(shorter)}.")
     for name in dict.fromkeys(name for name, _ in left_out):
         values = [str(value) for axis, value in left_out if axis == name]
         sentences.append(
