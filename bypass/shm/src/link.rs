@@ -272,6 +272,22 @@ pub fn receive_within(link: i32, wait_ms: u64) -> Result<(Message, Vec<Owned>)> 
     Err(libc::ETIMEDOUT)
 }
 
+/// Says something and waits up to `wait_ms` for the answer, whatever signals come.
+pub fn ask(
+    link: i32,
+    message: Message,
+    fds: &[i32],
+    wait_ms: u64,
+) -> Result<(Message, Vec<Owned>)> {
+    send(link, message, fds)?;
+    loop {
+        match receive_within(link, wait_ms) {
+            Err(libc::EINTR) => {}
+            other => return other,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

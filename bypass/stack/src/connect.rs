@@ -285,13 +285,8 @@ fn greet(door: i32, peer: &Peer, holder: Holder) -> Result<(), Reason> {
         version: VERSION,
         client: process::number(),
     };
-    link::send(door, hello, &[peer.segment.fd()]).map_err(|_| Reason::NoAnswer)?;
-    let (answer, fds) = loop {
-        match link::receive_within(door, ANSWER_MS) {
-            Err(libc::EINTR) => {}
-            other => break other.map_err(|_| Reason::NoAnswer)?,
-        }
-    };
+    let answer = link::ask(door, hello, &[peer.segment.fd()], ANSWER_MS);
+    let (answer, fds) = answer.map_err(|_| Reason::NoAnswer)?;
     match (answer, fds.first()) {
         (Message::Welcome { .. }, Some(proof)) if handover::proves(proof.0, holder.inode) => Ok(()),
         // Another user's listener shows no socket; that its door is that user's must do.

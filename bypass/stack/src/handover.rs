@@ -94,13 +94,7 @@ fn adopt(fd: i32) -> Option<()> {
         inode: stat.st_ino,
         version: VERSION,
     };
-    link::send(caller.0, ask, &[fd]).ok()?;
-    let (answer, mut fds) = loop {
-        match link::receive_within(caller.0, ANSWER_MS) {
-            Err(libc::EINTR) => {}
-            other => break other.ok()?,
-        }
-    };
+    let (answer, mut fds) = link::ask(caller.0, ask, &[fd], ANSWER_MS).ok()?;
     let Message::Welcome { backlog, .. } = answer else {
         return None;
     };

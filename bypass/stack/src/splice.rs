@@ -34,9 +34,9 @@ pub fn splice(from: i32, to: i32, length: usize, flags: u32, has_offset: bool) -
         return Outcome::Done(0);
     }
     match (is_pipe(from), is_pipe(to)) {
-        (Err(error), _) | (_, Err(error)) => return Outcome::Error(error),
-        (Ok(false), Ok(false)) => return Outcome::Error(libc::EINVAL),
-        _ if has_offset => return Outcome::Error(libc::EINVAL),
+        (Err(error), _) | (_, Err(error)) => Outcome::Error(error),
+        (Ok(false), Ok(false)) => Outcome::Error(libc::EINVAL),
+        _ if has_offset => Outcome::Error(libc::EINVAL),
         (Ok(true), _) => into_connection(from, to, length, flags),
         _ => out_of_connection(from, to, length, flags),
     }

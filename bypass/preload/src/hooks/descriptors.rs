@@ -235,14 +235,15 @@ pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     unsafe { real::fdopen()(fd, mode) }
 }
 
+fn errno() -> c_int {
+    // SAFETY: errno of this thread.
+    unsafe { *libc::__errno_location() }
+}
+
 /// The limit of descriptors is the program's: before it is told, the pool gives its numbers back.
 fn or_empty_pool(make: impl Fn() -> c_int) -> c_int {
     let made = make();
-    // SAFETY: errno of this thread.
-    if made < 0
-        && unsafe { *libc::__errno_location() } == libc::EMFILE
-        && inside(|| pool::empty()) > 0
-    {
+    if made < 0 && errno() == libc::EMFILE && inside(pool::empty) > 0 {
         return make();
     }
     made

@@ -152,9 +152,10 @@ macro_rules! spawn {
             } else {
                 environment
             };
-            // SAFETY: the caller's arguments.
-            let call =
-                |all| unsafe { real::$name()(child, path, actions, attributes, arguments, all) };
+            let call = |all| {
+                // SAFETY: the caller's arguments.
+                unsafe { real::$name()(child, path, actions, attributes, arguments, all) }
+            };
             // SAFETY: the caller's list.
             unsafe { with_luggage(environment, call, |error| error == 0) }
         }
