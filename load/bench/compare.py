@@ -2,10 +2,14 @@
 """Compares wirespeed-load with other generators: A B … B A on one server, ratios of medians.
 
 The server is bound to core 0, each generator to core 1, idle states are held off. Requests/s are
-made of what each tool says itself, requests and time; CPU time is rusage of the tool's process.
+made of what each tool says itself, requests and time; CPU time is rusage of the tool's process, and
+so are its sleeps for a request (voluntary context switches). "server µs" is the CPU time that the
+server took for a request of this tool: waking a generator that sleeps is a part of it.
 A cell is CONNECTIONSxBYTES; with -close one connection per request, with -lua a static script
 (tools without scripts are left out). Against nginx the server is mostly the slower side, so
 requests/s tell little there; --server sink answers faster than any generator asks.
+
+With --before PATH another build of ours takes part too.
 
     load/bench/compare.py [--cell 50x0] [--tools wrk,ab] [--rounds 5] [--bin wrk2=PATH]
 
@@ -86,6 +90,15 @@ class Server:
         config.write_text(CONFIG.format(folder=self.folder, port=self.port, body="x" * 1024))
         return [shutil.which("nginx") or "/usr/sbin/nginx", "-c", str(config)]
 
+    def cpu_s(self):
+        """CPU time that the server has used: nanoseconds of the scheduler, not ticks."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        used_ns = 0
+        for pid in [self.process.pid, *children.split()]:
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                used_ns += int((task / "schedstat").read_text().split()[0])
+        return used_ns / 1e9
+
     def __exit__(self, *_):
         self.process.send_signal(signal.SIGTERM)
         self.process.wait()
@@ -101,11 +114,12 @@ def hold_idle_states():
         print("idle states are not held: not root")
 
 
-def run(path, tool, job):
+def run(path, tool, job, server):
     """The figures of one run on core 1; nothing if the tool does not take part in this cell."""
     arguments = tool.arguments(job)
     if arguments is None:
         return None
+    server_before_s = server.cpu_s()
     process = subprocess.Popen(
         ["taskset", "-c", "1", path, *arguments], stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, env=dict(os.environ, GOMAXPROCS="1"))
@@ -118,6 +132,7 @@ def run(path, tool, job):
         overdue.cancel()
         if process.returncode is None:
             process.kill()
+    server_used_s = server.cpu_s() - server_before_s
     figures = peers.read(tool, output, job.seconds)
     if not figures or not figures[0]:
         print(f"{path}: no figures in its output:\n{output[-500:]}", file=sys.stderr)
@@ -130,6 +145,8 @@ def run(path, tool, job):
         "user_us": usage.ru_utime / requests * 1e6,
         "cpu_us": cpu_s / requests * 1e6,
         "busy": cpu_s / elapsed_s,
+        "sleeps": usage.ru_nvcsw / requests,
+        "server_us": server_used_s / requests * 1e6,
     }
 
 
@@ -143,7 +160,7 @@ def measure(cell, tools, server, options):
         runs = {name: [] for name in tools}
         for number in range(options.rounds):
             for name in list(tools) if number % 2 == 0 else reversed(list(tools)):
-                figures = run(*tools[name], job)
+                figures = run(*tools[name], job, server)
                 if figures:
                     runs[name].append(figures)
     return {name: own for name, own in runs.items() if own}
@@ -152,7 +169,8 @@ def measure(cell, tools, server, options):
 def table(title, runs):
     """Prints medians, and the ratio of ours to each tool's."""
     median = {
-        name: {key: statistics.median(run[key] for run in own) for key in own[0]}
+        name: {key: statistics.median(run.get(key, float("nan")) for run in own)
+               for key in own[-1]}
         for name, own in runs.items()
     }
     ours = median.get("wirespeed-load")
@@ -160,12 +178,14 @@ def table(title, runs):
         print(f"\n{title}: wirespeed-load gave no figures")
         return
     rounds = ", ".join(f"{name} {len(own)}" for name, own in runs.items())
-    print(f"\n{title}; medians of so many rounds: {rounds}\n\n| tool | requests/s | requests per CPU s | user µs | CPU µs | busy "
+    print(f"\n{title}; medians of so many rounds: {rounds}\n\n| tool | requests/s "
+          "| requests per CPU s | user µs | CPU µs | busy | sleeps | server µs "
           "| ours / its requests/s | ours / its per CPU s | our user time / its |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("|" + "---|" * 11)
     for name, own in median.items():
         print(f"| {name} | {own['rps']:,.0f} | {own['per_cpu_s']:,.0f} | {own['user_us']:.2f} "
-              f"| {own['cpu_us']:.2f} | {own['busy']:.2f} | {ours['rps'] / own['rps']:.2f} "
+              f"| {own['cpu_us']:.2f} | {own['busy']:.2f} | {own['sleeps']:.3f} "
+              f"| {own['server_us']:.2f} | {ours['rps'] / own['rps']:.2f} "
               f"| {ours['per_cpu_s'] / own['per_cpu_s']:.2f} "
               f"| {ours['user_us'] / max(own['user_us'], 1e-9):.2f} |", flush=True)
 
@@ -180,6 +200,7 @@ def options_of():
                         f"without it all that are found of {', '.join(peers.TOOLS)}")
     parser.add_argument("--bin", action="append", default=[], metavar="NAME=PATH",
                         help="where a program is that is not on PATH")
+    parser.add_argument("--before", metavar="PATH", help="another build of ours, to compare with")
     parser.add_argument("--server", choices=["nginx", "sink"], default="nginx")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=2)
@@ -196,6 +217,8 @@ def main():
     names = options.tools.split(",") if options.tools else list(peers.TOOLS)
     names = ["wirespeed-load", *(name for name in names if name != "wirespeed-load")]
     tools, absent = peers.find(names, {"wirespeed-load": options.load, **places})
+    if options.before:
+        tools["wirespeed-load before"] = (options.before, peers.TOOLS["wirespeed-load"])
     if absent:
         print("not found, so not compared:", ", ".join(absent))
     if "wirespeed-load" not in tools:

@@ -3,7 +3,7 @@
 //! Where waits need not end to the nanosecond, they end by an alarm: a timer in the set, which is
 //! set ten times a second. A timeout would be set up and taken down with each wait that sleeps.
 
-use super::{check, is_preloaded};
+use super::{check, direct, is_preloaded};
 use std::io;
 
 /// Events taken by one wait.
@@ -193,6 +193,9 @@ impl Epoll {
 
     #[inline]
     fn wait_ms(&mut self, events: &mut Events, timeout_ms: i32) -> usize {
+        if direct::is_usable() {
+            return direct::wait(self.fd, &mut events.list, timeout_ms).max(0) as usize;
+        }
         // SAFETY: the buffer has room for EVENTS_MAX events.
         let n = unsafe {
             libc::epoll_wait(

@@ -1,12 +1,14 @@
 //! The system calls of the engine; the only unsafe code of this room.
 //!
 //! Everything the hot path calls (`epoll_wait`, `recv`, `send`, `connect`, `close`,
-//! `clock_gettime`) is the libc function of that name, never a direct system call: a user-level
-//! TCP stack that is preloaded must be able to stand in front of it.
+//! `clock_gettime`) is the libc function of that name wherever something stands in front of libc: a
+//! user-level TCP stack that is preloaded must see every call. Only where nothing does, the first
+//! three go to the kernel directly ([`direct`]).
 #![allow(unsafe_code)]
 
 pub mod affinity;
 pub mod clock;
+pub mod direct;
 pub mod epoll;
 pub mod lua;
 pub mod signal;
@@ -17,6 +19,16 @@ use std::io;
 /// Whether another stack may stand in front of the calls, and knows only what is common.
 pub fn is_preloaded() -> bool {
     std::env::var_os("LD_PRELOAD").is_some_and(|value| !value.is_empty())
+}
+
+/// Turns a result of [`direct`] into a length or the error behind it.
+#[inline]
+fn length(result: isize) -> io::Result<usize> {
+    if result < 0 {
+        Err(io::Error::from_raw_os_error(-result as i32))
+    } else {
+        Ok(result as usize)
+    }
 }
 
 /// Turns the -1 of a libc call into the error behind it.

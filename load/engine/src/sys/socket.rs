@@ -1,6 +1,6 @@
 //! Stream sockets: TCP over IPv4 and IPv6, and Unix domain.
 
-use super::check;
+use super::{check, direct, length};
 use std::io;
 use std::mem::{size_of, MaybeUninit};
 use std::net::{IpAddr, SocketAddr};
@@ -215,6 +215,9 @@ pub fn take_error(fd: Fd) -> Option<io::Error> {
 /// Reads into `buffer`. `recv` and `send` skip what `read` and `write` do for files.
 #[inline]
 pub fn read(fd: Fd, buffer: &mut [u8]) -> io::Result<usize> {
+    if direct::is_usable() {
+        return length(direct::receive(fd, buffer));
+    }
     // SAFETY: the buffer is writable for its length.
     let n = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
     if n < 0 {
@@ -279,6 +282,9 @@ fn stamp_of(head: &libc::msghdr) -> Option<u64> {
 /// Writes `bytes`, or the part of them that there is room for.
 #[inline]
 pub fn write(fd: Fd, bytes: &[u8]) -> io::Result<usize> {
+    if direct::is_usable() {
+        return length(direct::send(fd, bytes));
+    }
     // SAFETY: the bytes are readable for their length.
     let n = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
     if n < 0 {
