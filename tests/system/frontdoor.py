@@ -13,6 +13,8 @@ PATIENCE_S = 120
 class FrontDoor:
     """`./wirespeed` in a working directory of the test's own."""
 
+    root = ROOT
+
     def __init__(self, folder):
         self.folder = folder
 
