@@ -103,11 +103,11 @@ fn garbage_at_the_doors_is_dismissed() {
 }
 
 /// A client that shares a true segment and then writes all over it. The server's calls must return,
-/// and its other connections must not notice.
+/// and those whom it serves meanwhile must not notice.
 #[test]
 fn a_client_that_writes_all_over_its_segment_harms_only_itself() {
     const CONNECTIONS: usize = 400;
-    let listening = Listening::open();
+    let (listening, other) = (Listening::open(), Listening::open());
     serve_honestly(&listening);
     let segment = Segment::create(1, 64, 4096).expect("memory");
     let number = sys::random();
@@ -133,6 +133,9 @@ fn a_client_that_writes_all_over_its_segment_harms_only_itself() {
             }
             if open.len() > 8 {
                 open.drain(..).for_each(close);
+                program::never_wait(false);
+                serve_honestly(&other);
+                program::never_wait(true);
             }
         }
         program::never_wait(false);
@@ -143,6 +146,7 @@ fn a_client_that_writes_all_over_its_segment_harms_only_itself() {
     drop(link);
     serve_honestly(&listening);
     listening.close();
+    other.close();
 }
 
 fn greet(listening: &Listening, segment: &Segment) -> Owned {
