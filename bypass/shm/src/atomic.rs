@@ -53,6 +53,19 @@ fn sixteen(bytes: &[AtomicU8]) -> core::arch::x86_64::__m128i {
     found
 }
 
+/// Fetches the line of `place`.
+#[inline(always)]
+pub(crate) fn fetch<T>(place: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch changes nothing and cannot fault.
+    unsafe {
+        use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+        _mm_prefetch::<_MM_HINT_T0>(place.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
+
 /// Fetches the line of `place` for writing: the other side has read it since, and a store that has
 /// to wait for it holds up the next locked operation.
 #[inline(always)]

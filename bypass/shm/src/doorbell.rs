@@ -7,12 +7,17 @@
 //! hence 256 announcements without a look are not taken for none. So does the first announcement in
 //! another lane, where what was seen may by chance be the new count.
 //!
+//! A writer that is about to send more may hold an announcement back (`hold_back`) until it is out,
+//! so that a busy reader is told once. The bytes are published all the same and the slot is named in
+//! the lane, where every reader looks that has nothing else to do, at times when it has, and before
+//! it sleeps: nobody waits for a writer that thinks for long, or never comes back.
+//!
 //! The two sides of sleep and wake are the classic pair: the sleeper stores `sleeping`, then looks; the ringer sets bells, then loads
 //! `sleeping`. Between them each passes a fence, the ringer a light one where it can, the sleeper
 //! a heavy one ([`crate::barrier`]), so at least one of them sees the other.
 
 use crate::atomic::{fence, fetch_for_writing, light, ringing, AtomicU32, AtomicU64, Ordering};
-use crate::layout::{Lane, BELL_GROUP, DIRECT_GROUPS, SLOTS_MAX};
+use crate::layout::{Lane, BELL_GROUP, DIRECT_GROUPS, PROCESSES, SLOTS_MAX};
 
 impl Lane {
     /// Takes a free lane for process `owner`.
@@ -73,6 +78,61 @@ impl Lane {
         self.mark_group(slot);
         light(fenced);
         self.take_sleeper()
+    }
+
+    /// Instead of an [`announce`](Self::announce) by process `process` of the other side, which has
+    /// only one thread that does so; true when the owner sleeps, and must be told at once.
+    #[inline]
+    pub fn hold_back(&self, slot: usize, process: usize, fenced: bool) -> bool {
+        let process = process % PROCESSES;
+        let bit = 1 << process;
+        if self.holders_back.load(Ordering::Relaxed) & bit == 0 {
+            self.holders_back.fetch_or(bit, Ordering::SeqCst);
+        }
+        // Release: the bytes are there before their place is named.
+        let word = &self.held_back[process].0;
+        word.store(slot as u32 + 1, Ordering::Release);
+        light(fenced);
+        self.sleeping.load(Ordering::Relaxed) != 0
+    }
+
+    /// Before the announcement that was held back, or the one for more.
+    #[inline]
+    pub fn hold_no_more(&self, process: usize) {
+        // Plain: only this process names slots here. A reader that takes the old one rings in vain.
+        let word = &self.held_back[process % PROCESSES].0;
+        word.store(0, Ordering::Relaxed);
+    }
+
+    /// Calls `visit` with the slots whose announcements are held back, once for each time.
+    #[inline]
+    pub fn drain_held_back(&self, mut visit: impl FnMut(usize)) {
+        let mut left = self.holders_back.load(Ordering::Relaxed);
+        while left != 0 {
+            let process = left.trailing_zeros() as usize % PROCESSES;
+            left &= left - 1;
+            let word = &self.held_back[process].0;
+            if word.load(Ordering::Relaxed) != 0 {
+                let slot = word.swap(0, Ordering::AcqRel);
+                if let Some(slot) = (slot as usize).checked_sub(1) {
+                    visit(slot);
+                }
+            }
+        }
+    }
+
+    /// Whether [`drain_held_back`](Self::drain_held_back) would find anything.
+    #[inline]
+    pub fn is_held_back(&self) -> bool {
+        let mut left = self.holders_back.load(Ordering::Relaxed);
+        while left != 0 {
+            let word = &self.held_back[left.trailing_zeros() as usize % PROCESSES].0;
+            if word.load(Ordering::Relaxed) != 0 {
+                return true;
+            }
+            left &= left - 1;
+        }
+        false
     }
 
     /// Before an [`announce`](Self::announce): its line is on its way while the bytes are copied.
@@ -309,6 +369,21 @@ mod tests {
         first.announce(3, news_of(7 + 256, true), false);
         second.announce(3, news_of(8 + 256, true), false);
         assert_eq!(rung(&second, &mut seen), [3]);
+    }
+
+    #[test]
+    fn what_is_held_back_is_seen_once_and_tells_of_a_sleeper() {
+        let lane = lane();
+        assert!(!lane.hold_back(7, 0, false) && !lane.hold_back(9, PROCESSES - 1, false));
+        assert!(lane.is_held_back());
+        let mut slots = Vec::new();
+        lane.drain_held_back(|slot| slots.push(slot));
+        assert_eq!(slots, [7, 9]);
+        lane.drain_held_back(|_| panic!("seen twice"));
+        lane.sleep();
+        assert!(lane.hold_back(7, 0, false));
+        lane.hold_no_more(0);
+        assert!(!lane.is_held_back());
     }
 
     #[test]

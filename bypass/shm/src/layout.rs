@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 use crate::address::SharedAddress;
 
 /// First word of every segment; the digits are the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x03\0");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x04\0");
 /// Slots of a segment: bounded by the doorbell's two levels.
 pub const SLOTS_MAX: usize = 16_384;
 /// Bells under one byte of the summary: a cache line of them.
@@ -102,6 +102,8 @@ pub struct Lane {
     pub sleeping: AtomicU32,
     /// Whether new connections are to wake it: 0 no, 1 yes, 2 as one of several.
     pub listening: AtomicU32,
+    /// Bit of every process of the other side that has ever held an announcement back here.
+    pub holders_back: AtomicU32,
     /// 1 for each group of [`BELL_GROUP`] bells that is worth a look.
     pub summary: Summary,
     /// 1 for each slot that rang.
@@ -109,7 +111,14 @@ pub struct Lane {
     /// For each slot the low byte of its writer's [`Locks::news`]. The owner compares it with
     /// what it has seen and stores nothing here: the lines travel one way only.
     pub news: [AtomicU8; SLOTS_MAX],
+    /// By process of the other side.
+    pub held_back: [HeldBack; PROCESSES],
 }
+
+/// The slot, plus one, whose bytes its writer has published and will announce with more that is to
+/// come; 0 for none. Each on a line of its own: one writer's, until a reader has nothing to do.
+#[repr(C, align(64))]
+pub struct HeldBack(pub AtomicU32);
 
 /// The upper level of the doorbell.
 #[repr(C, align(128))]

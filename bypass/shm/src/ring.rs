@@ -4,7 +4,7 @@
 //! The peer can write every cursor: `used` is computed from values loaded once and refused when
 //! it exceeds the size, so a copy never leaves the ring whatever the peer does.
 
-use crate::atomic::{copy_in, copy_out, fence, fetch_for_writing, heavy, light, Ordering};
+use crate::atomic::{copy_in, copy_out, fence, fetch, fetch_for_writing, heavy, light, Ordering};
 use crate::doorbell::News;
 use crate::layout::{ConsumerLine, Loans, Locks, ProducerLine};
 
@@ -12,6 +12,8 @@ use crate::layout::{ConsumerLine, Loans, Locks, ProducerLine};
 mod lending;
 pub use lending::Borrowed;
 
+/// Lines of the ring that a short answer, or the header of a long one, is written to.
+const ANSWER_LINES: usize = 5;
 /// Looks at two cursors before they count as contradicting each other.
 const LOOKS: usize = 8;
 
@@ -205,21 +207,11 @@ impl<'a> Ring<'a> {
     /// connections that rang together are fetched together, instead of one wait after the other.
     #[inline]
     pub fn prefetch(&self) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
-            let at = self.consumer.head.load(Ordering::Relaxed) as usize & (self.size - 1);
-            let next = (at + 64) & (self.size - 1);
-            let line: *const ProducerLine = self.producer;
-            let places = [
-                line.cast::<i8>(),
-                self.bytes.wrapping_add(at).cast_const().cast(),
-                self.bytes.wrapping_add(next).cast_const().cast(),
-            ];
-            for place in places {
-                // SAFETY: a prefetch changes nothing and cannot fault.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(place) };
-            }
+        let at = self.consumer.head.load(Ordering::Relaxed) as usize;
+        fetch(self.producer);
+        for line in 0..2 {
+            let place = (at + line * 64) & (self.size - 1);
+            fetch(self.bytes.wrapping_add(place));
         }
     }
 
@@ -229,7 +221,12 @@ impl<'a> Ring<'a> {
     pub fn expect_push(&self) {
         let at = self.writer.tail.load(Ordering::Relaxed) as usize;
         fetch_for_writing(self.producer);
-        for line in 0..3 {
+        let loans = self.writer.loans.load(Ordering::Relaxed);
+        if loans != 0 {
+            // Who has lent before will lend again.
+            fetch_for_writing(self.next_loan(loans));
+        }
+        for line in 0..ANSWER_LINES {
             let place = (at + line * 64) & (self.size - 1);
             fetch_for_writing(self.bytes.wrapping_add(place));
         }

@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::OnceLock;
 
+use crate::atomic::fetch;
 use crate::barrier;
 use crate::layout::{
     rings_at, segment_bytes, ConnectQueue, Contents, Header, Lane, Slot, CLOSING, CONTENTS,
@@ -201,6 +202,15 @@ impl Segment {
             )
             .with(&self.borrowed)
         }
+    }
+
+    /// Before `side` (ours) reads connection `index` and answers: what both look at first.
+    #[inline]
+    pub fn prefetch(&self, index: usize, side: usize) {
+        let slot = self.slot(index);
+        fetch(&slot.locks[side & 1]);
+        fetch(&slot.meta);
+        self.ring(index, 1 - (side & 1)).prefetch();
     }
 
     /// Maps what process-index `index` of `side` (ours) is lent as `number`, and says so.

@@ -156,6 +156,7 @@ pub fn memfd_create(name: &core::ffi::CStr) -> Result<i32> {
 }
 
 /// fstat(2).
+#[inline]
 pub fn fstat(fd: i32) -> Result<libc::stat> {
     // SAFETY: all zero is a valid stat.
     let mut stat: libc::stat = unsafe { core::mem::zeroed() };

@@ -7,11 +7,12 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bypass_shm::memory::Mapping;
 use bypass_shm::{clock, sys as kernel};
 
+use crate::sys::{Owned, OwnedGuard};
 use crate::table;
 
 /// Larger files are read in steps.
@@ -21,17 +22,45 @@ const TOTAL_BYTES_MAX: usize = 64 << 20;
 /// How long a file must have been unchanged.
 const REST_NS: i128 = 2_000_000_000;
 
+/// What one fstat says of a file: which it is, and that nothing was written to it since.
 #[derive(PartialEq, Eq, Clone, Copy)]
 struct Stamp {
+    device: u64,
+    inode: u64,
     size: i64,
-    modified_ns: i128,
-    changed_ns: i128,
+    /// Seconds and nanoseconds.
+    modified: (i64, i64),
+    /// Likewise.
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// None of files that are not kept.
+    #[inline]
+    fn of(file: i32) -> Option<Self> {
+        let stat = kernel::fstat(file).ok()?;
+        let is_regular = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
+        let is_kept = is_regular && (1..=FILE_BYTES_MAX).contains(&stat.st_size);
+        is_kept.then_some(Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size,
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+        })
+    }
+
+    fn rested_since_ns(&self) -> i128 {
+        let (seconds, ns) = self.modified.max(self.changed);
+        i128::from(seconds) * 1_000_000_000 + i128::from(ns)
+    }
 }
 
 /// What a file contained.
 pub struct Content {
     /// Unlike any other content of this process; never 0.
     pub id: u32,
+    stamp: Stamp,
     /// All of it.
     pub bytes: Vec<u8>,
     /// The same in memory that can be lent; made when first wanted.
@@ -39,10 +68,11 @@ pub struct Content {
 }
 
 impl Content {
-    fn new(bytes: Vec<u8>) -> Self {
+    fn new(stamp: Stamp, bytes: Vec<u8>) -> Self {
         static IDS: AtomicU32 = AtomicU32::new(1);
         Self {
             id: IDS.fetch_add(1, Ordering::Relaxed).max(1),
+            stamp,
             bytes,
             shared: OnceLock::new(),
         }
@@ -67,54 +97,82 @@ impl Drop for Content {
     }
 }
 
-struct Copy {
-    stamp: Stamp,
-    content: Arc<Content>,
-}
-
 #[derive(Default)]
 struct Copies {
-    by_file: HashMap<(u64, u64), Copy>,
+    by_file: HashMap<(u64, u64), Arc<Content>>,
     total_bytes: usize,
 }
 
 static COPIES: OnceLock<Mutex<Copies>> = OnceLock::new();
 
-/// Locks the copies across a fork.
-pub fn hold() -> impl Sized {
-    COPIES.get_or_init(Mutex::default).lock().ok()
+/// Places for the contents that were sent last, by descriptor modulo this.
+const RECENT: usize = 64;
+
+/// A copy that is kept at hand; whoever sends it takes it out meanwhile, so that no count of
+/// references, a locked operation, goes up and down with each answer.
+struct Recent {
+    stamp: Stamp,
+    content: Option<Arc<Content>>,
 }
 
-/// The whole content of a regular file; None when it is to be read as it is.
-pub fn of(file: i32) -> Option<Arc<Content>> {
-    let stat = kernel::fstat(file).ok()?;
-    let is_regular = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
-    if !is_regular || stat.st_size == 0 || stat.st_size > FILE_BYTES_MAX {
-        return None;
+static AT_HAND: Owned<[Option<Recent>; RECENT]> = Owned::new([const { None }; RECENT]);
+
+fn at_hand() -> OwnedGuard<'static, [Option<Recent>; RECENT]> {
+    AT_HAND.lock(|mutex| mutex.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Locks the copies across a fork.
+pub fn hold() -> impl Sized {
+    let copies = COPIES.get_or_init(Mutex::default).lock().ok();
+    (copies, at_hand())
+}
+
+/// The whole content of a regular file, to be [given back](give_back); None when it is to be read as
+/// it is.
+#[inline]
+pub fn take(file: i32) -> Option<Arc<Content>> {
+    let stamp = Stamp::of(file)?;
+    if let Some(recent) = &mut at_hand()[file as usize % RECENT] {
+        if recent.stamp == stamp && recent.content.is_some() {
+            return recent.content.take();
+        }
     }
-    let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
-    let stamp = Stamp {
-        size: stat.st_size,
-        modified_ns: ns(stat.st_mtime, stat.st_mtime_nsec),
-        changed_ns: ns(stat.st_ctime, stat.st_ctime_nsec),
+    find(file, stamp)
+}
+
+/// The content that was [taken](take) for `file` is not in use any more.
+#[inline]
+pub fn give_back(file: i32, content: Arc<Content>) {
+    let former = match &mut at_hand()[file as usize % RECENT] {
+        Some(recent) if recent.content.is_none() && recent.stamp == content.stamp => {
+            recent.content.replace(content)
+        }
+        place => {
+            let stamp = content.stamp;
+            let content = Some(content);
+            place
+                .replace(Recent { stamp, content })
+                .and_then(|recent| recent.content)
+        }
     };
-    let key = (stat.st_dev, stat.st_ino);
+    // Not under the lock: it may be the last reference, which closes a descriptor.
+    drop(former);
+}
+
+#[cold]
+fn find(file: i32, stamp: Stamp) -> Option<Arc<Content>> {
+    let key = (stamp.device, stamp.inode);
     let mut copies = COPIES.get_or_init(Mutex::default).lock().ok()?;
-    if let Some(copy) = copies.by_file.get(&key).filter(|copy| copy.stamp == stamp) {
-        return Some(copy.content.clone());
+    let known = copies.by_file.get(&key);
+    if let Some(content) = known.filter(|content| content.stamp == stamp) {
+        return Some(content.clone());
     }
-    let rested_since = stamp.modified_ns.max(stamp.changed_ns);
-    if i128::from(clock::unix_ns()) - rested_since < REST_NS {
+    if i128::from(clock::unix_ns()) - stamp.rested_since_ns() < REST_NS {
         return None;
     }
-    let content = Arc::new(Content::new(read_whole(file, stat.st_size as usize)?));
-    copies.insert(
-        key,
-        Copy {
-            stamp,
-            content: content.clone(),
-        },
-    );
+    let bytes = read_whole(file, stamp.size as usize)?;
+    let content = Arc::new(Content::new(stamp, bytes));
+    copies.insert(key, content.clone());
     Some(content)
 }
 
@@ -131,14 +189,15 @@ fn read_whole(file: i32, size: usize) -> Option<Vec<u8>> {
 }
 
 impl Copies {
-    fn insert(&mut self, key: (u64, u64), copy: Copy) {
-        if self.total_bytes + copy.content.bytes.len() > TOTAL_BYTES_MAX {
+    fn insert(&mut self, key: (u64, u64), content: Arc<Content>) {
+        if self.total_bytes + content.bytes.len() > TOTAL_BYTES_MAX {
             self.by_file.clear();
+            at_hand().fill_with(|| None);
             self.total_bytes = 0;
         }
-        self.total_bytes += copy.content.bytes.len();
-        if let Some(former) = self.by_file.insert(key, copy) {
-            self.total_bytes -= former.content.bytes.len();
+        self.total_bytes += content.bytes.len();
+        if let Some(former) = self.by_file.insert(key, content) {
+            self.total_bytes -= former.bytes.len();
         }
     }
 }
@@ -150,6 +209,10 @@ mod tests {
     use std::os::fd::AsRawFd;
     use std::time::{Duration, SystemTime};
 
+    fn is_read_as_it_is(file: &std::fs::File) -> bool {
+        take(file.as_raw_fd()).is_none()
+    }
+
     #[test]
     fn a_changed_file_is_read_again_and_a_fresh_one_is_not_kept() {
         let path = std::env::temp_dir().join(format!("wirespeed-content-{}", std::process::id()));
@@ -160,14 +223,14 @@ mod tests {
             .open(&path)
             .expect("open");
         // Changed just now: not trusted yet.
-        assert!(of(file.as_raw_fd()).is_none());
+        assert!(is_read_as_it_is(&file));
         let long_ago = SystemTime::now() - Duration::from_secs(100);
         file.set_modified(long_ago).expect("time set");
         // The change of the time itself counts too.
-        assert!(of(file.as_raw_fd()).is_none());
+        assert!(is_read_as_it_is(&file));
         let mut other = &file;
         other.write_all(b"other").expect("written");
-        assert!(of(file.as_raw_fd()).is_none());
+        assert!(is_read_as_it_is(&file));
         std::fs::remove_file(&path).expect("removed");
     }
 }

@@ -108,6 +108,7 @@ struct Inner {
     /// The kernel's part had something when it was last looked at.
     is_kernel_busy: bool,
     fruitless_spins: u32,
+    looks: u32,
 }
 
 struct Set {
@@ -245,6 +246,7 @@ pub fn is_ready(number: usize) -> bool {
     let mut guard = SETS[number % SETS_MAX].lock();
     guard.as_mut().is_some_and(|inner| {
         inner.drain(number);
+        inner.drain_held_back(number);
         inner.has_ready()
     })
 }

@@ -34,6 +34,7 @@ pub fn prepare() -> Option<Prepared> {
     if !process::is_started() {
         return None;
     }
+    stream::announce_held_back();
     // Before any lock is held that the owner may want.
     sole::end_unless_ours();
     pool::empty();

@@ -26,6 +26,7 @@ pub fn is_ours(fds: &[libc::pollfd]) -> bool {
 /// ppoll(2).
 pub fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>, mask: Option<u64>) -> Outcome {
     service::ensure();
+    stream::announce_held_back();
     let deadline = Deadline::after(timeout);
     let before = wait::signals();
     let settings = process::settings();

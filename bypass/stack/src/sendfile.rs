@@ -1,7 +1,10 @@
 //! sendfile(2) into a connection: the file is read straight into the ring.
 
+use core::sync::atomic::Ordering;
+
 use bypass_shm::sys as kernel;
 
+use crate::content::Content;
 use crate::stream::{self, broken_pipe};
 use crate::wait::{Deadline, For};
 use crate::{content, lending, sockets, Outcome};
@@ -11,8 +14,26 @@ const CALL_BYTES_MAX: usize = 0x7fff_f000;
 
 /// Sends up to `count` bytes of `file` from `offset` on; returns how many were sent.
 pub fn send(socket: i32, file: i32, offset: i64, count: usize) -> Outcome {
+    let content = if offset >= 0 {
+        content::take(file)
+    } else {
+        None
+    };
+    let outcome = send_from(content.as_deref(), socket, file, offset, count);
+    if let Some(content) = content {
+        content::give_back(file, content);
+    }
+    outcome
+}
+
+fn send_from(
+    content: Option<&Content>,
+    socket: i32,
+    file: i32,
+    offset: i64,
+    count: usize,
+) -> Outcome {
     let wanted = count.min(CALL_BYTES_MAX);
-    let content = if offset >= 0 { content::of(file) } else { None };
     let mut done = 0usize;
     let mut deadline = None;
     while done < wanted {
@@ -27,12 +48,14 @@ pub fn send(socket: i32, file: i32, offset: i64, count: usize) -> Outcome {
             }
         };
         let at = offset + done as i64;
-        let attempt = stream.writing(|| match &content {
+        stream.announce_others();
+        let attempt = stream.writing(|| match content {
             Some(content) => copy(&stream, content, at, wanted - done),
             None => fill(&stream, file, at, wanted - done),
         });
         let error = match attempt {
             Ok(Filled::Bytes(count)) => {
+                stream.socket.sends_files.store(1, Ordering::Relaxed);
                 done += count;
                 continue;
             }
@@ -71,7 +94,7 @@ fn vanishing(stream: &stream::Stream, count: usize) -> usize {
 /// Copies from a file's content under the writer's lock.
 fn copy(
     stream: &stream::Stream,
-    content: &content::Content,
+    content: &Content,
     offset: i64,
     wanted: usize,
 ) -> Result<Filled, i32> {
@@ -83,6 +106,7 @@ fn copy(
     if rest.is_empty() {
         return Ok(Filled::End);
     }
+    stream.peer.expect_ringing(stream.slot);
     if lending::send(stream, content, offset as usize, rest.len()) {
         stream.publish(rest.len());
         return Ok(Filled::Bytes(rest.len()));

@@ -36,14 +36,23 @@ pub const WROTE_TO_CLOSED: u32 = 1 << 10;
 /// ECONNRESET was told once.
 pub const RESET_TOLD: u32 = 1 << 11;
 /// What goes along when a connection is handed to another process.
-pub const HANDED_ON: u32 =
-    NODELAY | KEEPALIVE | LINGER | SHUT_READ | SHUT_WRITE | WROTE_TO_CLOSED | RESET_TOLD;
+pub const HANDED_ON: u32 = NODELAY
+    | KEEPALIVE
+    | LINGER
+    | SHUT_READ
+    | SHUT_WRITE
+    | WROTE_TO_CLOSED
+    | RESET_TOLD
+    | URGENT_IN_LINE;
 /// TCP_CORK is set.
 pub const CORK: u32 = 1 << 12;
 /// connect() was called and the program has not asked for the result.
 pub const CONNECTING: u32 = 1 << 13;
 /// TCP_QUICKACK was set.
 pub const QUICKACK: u32 = 1 << 14;
+
+/// SO_OOBINLINE is set: urgent bytes are read like others.
+pub const URGENT_IN_LINE: u32 = 1 << 18;
 
 /// Was a member of an epoll set before, with a doorbell.
 pub const HAD_LANE: u32 = 1 << 24;
@@ -88,6 +97,8 @@ pub struct Socket {
     pub other_watches: AtomicU32,
     /// 1: was written to since the last read.
     pub has_answered: AtomicU32,
+    /// 1: the last answer's second part came by sendfile.
+    pub sends_files: AtomicU32,
     /// The segment.
     pub peer: PeerPlace,
     /// Our address.
@@ -113,6 +124,7 @@ impl Socket {
             urgent_taken: AtomicU64::new(0),
             other_watches: AtomicU32::new(0),
             has_answered: AtomicU32::new(0),
+            sends_files: AtomicU32::new(0),
             peer: PeerPlace::new(),
             local: SharedAddress::new(),
             remote: SharedAddress::new(),
@@ -184,6 +196,7 @@ pub fn allocate(family: i32, flags: u32) -> Option<usize> {
     }
     socket.linger_s.store(0, Ordering::Relaxed);
     socket.other_watches.store(0, Ordering::Relaxed);
+    socket.sends_files.store(0, Ordering::Relaxed);
     Some(index)
 }
 

@@ -16,10 +16,12 @@ use crate::wait::{self, Deadline, For};
 use crate::{process, sole, Outcome};
 
 mod ending;
+mod holding;
 mod reading;
 mod writing;
 
 pub use ending::{dissolve, end, retire, shutdown};
+pub use holding::announce_held_back;
 pub use reading::{read, readable_bytes};
 pub use writing::{broken_pipe, unsent_bytes, write};
 
@@ -230,6 +232,7 @@ impl Stream {
 
     /// Blocks until ready or over; EAGAIN at the timeout, EINTR after a signal.
     pub fn block(&self, what: For, deadline: Deadline) -> Result<(), i32> {
+        announce_held_back();
         let settings = process::settings();
         let is_on = match what {
             For::Bytes => settings.tcp_recv_spin,

@@ -232,6 +232,12 @@ impl Ring<'_> {
         })
     }
 
+    /// Where the next loan is written, after so many.
+    #[inline]
+    pub(super) fn next_loan(&self, made: u64) -> &Loan {
+        &self.loans.0[made as usize % LOANS]
+    }
+
     /// Bytes lent and not yet read; 0 also when the peer contradicts itself.
     pub fn lent_bytes(&self) -> usize {
         let done = self.consumer.loans_done.load(Ordering::Relaxed);
@@ -260,7 +266,7 @@ impl Ring<'_> {
         if length == 0 || made.wrapping_sub(done) >= LOANS as u64 {
             return false;
         }
-        let loan = &self.loans.0[made as usize % LOANS];
+        let loan = self.next_loan(made);
         let tail = self.writer.tail.load(Ordering::Relaxed);
         loan.at.store(tail, Ordering::Relaxed);
         let place = u64::from(number) << 32 | u64::from(offset);

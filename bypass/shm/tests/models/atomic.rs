@@ -24,6 +24,9 @@ pub fn ringing(bells: &[AtomicU8], news: &[AtomicU8], seen: &[u8]) -> u64 {
 /// See `src/atomic.rs`: orders nothing.
 pub fn fetch_for_writing<T>(_place: *const T) {}
 
+/// See the real one.
+pub fn fetch<T>(_place: *const T) {}
+
 /// Loom knows no fence that one thread makes another pass; both sides pass one here, which is what
 /// the pair of `src/barrier.rs` amounts to wherever the sleeper's comes between.
 pub fn light(_fenced: bool) {

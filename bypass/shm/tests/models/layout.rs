@@ -10,16 +10,22 @@ pub const BELL_GROUP: usize = 2;
 pub const DIRECT_GROUPS: usize = 1;
 /// As in the real one.
 pub const QUEUED: u32 = 1 << 31;
+/// Processes of a side.
+pub const PROCESSES: usize = 2;
 
 pub struct Lane {
     pub owner: AtomicU64,
     pub waker: AtomicU32,
     pub sleeping: AtomicU32,
     pub listening: AtomicU32,
+    pub holders_back: AtomicU32,
     pub summary: Summary,
     pub bells: [AtomicU8; SLOTS_MAX],
     pub news: [AtomicU8; SLOTS_MAX],
+    pub held_back: [HeldBack; PROCESSES],
 }
+
+pub struct HeldBack(pub AtomicU32);
 
 pub struct Summary(pub [AtomicU8; SLOTS_MAX / BELL_GROUP]);
 
@@ -30,9 +36,11 @@ impl Lane {
             waker: AtomicU32::new(0),
             sleeping: AtomicU32::new(0),
             listening: AtomicU32::new(0),
+            holders_back: AtomicU32::new(0),
             summary: Summary(core::array::from_fn(|_| AtomicU8::new(0))),
             bells: core::array::from_fn(|_| AtomicU8::new(0)),
             news: core::array::from_fn(|_| AtomicU8::new(0)),
+            held_back: core::array::from_fn(|_| HeldBack(AtomicU32::new(0))),
         }
     }
 }

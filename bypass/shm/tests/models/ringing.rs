@@ -21,6 +21,9 @@ pub const MODELS: &[Model] = &[
         hears_news_of_a_group,
     ),
     ("news_of_two_kinds_are_both_seen", hears_news_and_bell),
+    ("bytes_held_back_are_seen_or_wake", holds_back),
+    ("what_follows_bytes_held_back_is_seen_or_wakes", goes_on),
+    ("of_two_that_hold_back_both_are_seen", two_hold_back),
     ("two_rings_of_one_word_are_both_seen", two_ring),
     ("of_two_ringers_one_wakes", one_wakes),
     ("a_member_that_just_joined_is_heard", joins),
@@ -125,6 +128,7 @@ impl World {
         heavy();
         let mut is_queued = false;
         self.lanes[lane].drain(SLOTS_MAX, seen, |_| is_queued = true);
+        self.lanes[lane].drain_held_back(|_| is_queued = true);
         is_queued && self.has_bytes()
     }
 
@@ -196,6 +200,83 @@ fn hears_news_and_bell() {
     }
     world.lanes[0].drain(BELL_GROUP, &mut seen, &mut look);
     assert!(bytes && end, "rang in vain");
+}
+
+impl World {
+    /// `hold_back` of a stream: false when the bell must be rung at once.
+    fn holds_back(&self) -> bool {
+        !self.lanes[0].hold_back(0, 1, false)
+    }
+}
+
+/// A writer that holds its announcement back and is not heard of any more.
+fn holds_back() {
+    let world = World::new(1);
+    let other = world.clone();
+    let thread = thread::spawn(move || {
+        other.line.tail.store(1, Ordering::Release);
+        if !other.holds_back() {
+            other.lanes[0].hold_no_more(1);
+            other.tell_of(0, Some(other.ring().count_news()));
+        }
+    });
+    let mut seen = Seen::of(SLOTS_MAX);
+    // A look in a spin, then the one before the sleep.
+    let mut found = false;
+    world.lanes[0].drain_held_back(|_| found = world.has_bytes());
+    let found = found || world.lie_down(0, &mut seen);
+    thread.join().expect("no panic");
+    assert!(found || world.is_woken(0), "asleep, and nobody rings");
+}
+
+/// One that goes on: whatever the reader has taken before, it hears of the rest.
+fn goes_on() {
+    let world = World::new(1);
+    let other = world.clone();
+    let thread = thread::spawn(move || {
+        other.line.tail.store(1, Ordering::Release);
+        let is_held = other.holds_back();
+        if !is_held {
+            other.lanes[0].hold_no_more(1);
+            other.tell_of(0, Some(other.ring().count_news()));
+        }
+        other.line.tail.store(2, Ordering::Release);
+        if is_held {
+            other.lanes[0].hold_no_more(1);
+        }
+        other.tell_of(0, Some(other.ring().count_news()));
+    });
+    let mut seen = Seen::of(SLOTS_MAX);
+    let mut found = 0;
+    world.lanes[0].sleep();
+    heavy();
+    let mut look = |_| found = world.line.tail.load(Ordering::Acquire);
+    world.lanes[0].drain(SLOTS_MAX, &mut seen, &mut look);
+    world.lanes[0].drain_held_back(&mut look);
+    thread.join().expect("no panic");
+    assert!(found == 2 || world.is_woken(0), "asleep, and nobody rings");
+}
+
+fn two_hold_back() {
+    let world = World::new(1);
+    let threads: Vec<_> = [0, 1]
+        .into_iter()
+        .map(|process| {
+            let other = world.clone();
+            thread::spawn(move || {
+                other.lanes[0].hold_back(process + 2, process, false);
+            })
+        })
+        .collect();
+    let mut seen = Vec::new();
+    world.lanes[0].drain_held_back(|slot| seen.push(slot));
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    assert_eq!(seen.len() < 2, world.lanes[0].is_held_back());
+    world.lanes[0].drain_held_back(|slot| seen.push(slot));
+    seen.sort_unstable();
+    assert_eq!(seen, [2, 3]);
 }
 
 fn two_ring() {

@@ -2,33 +2,41 @@
 
 use super::*;
 
+/// Queues the member that lives in `slot`, if it is one of set `number`.
+#[inline]
+fn hear(
+    (peer, number): (&Peer, usize),
+    slot: usize,
+    members: &mut [Option<Member>],
+    ready: &mut VecDeque<u32>,
+) {
+    peer.segment.prefetch(slot, peer.side);
+    let Some(socket) = peer.socket(slot) else {
+        return;
+    };
+    let word = sockets::get(socket).watch.load(Ordering::Acquire);
+    let index = word as u32;
+    if word >> 32 != number as u64 + 1 {
+        return;
+    }
+    if let Some(Some(member)) = members.get_mut(index as usize) {
+        if !member.is_queued && member.socket == socket {
+            member.is_queued = true;
+            ready.push_back(index);
+        }
+    }
+}
+
 impl Inner {
     /// Queues every member that rang, and those that have no bell.
     pub(super) fn drain(&mut self, number: usize) {
-        let own = number as u64 + 1;
         for at in 0..self.places.len() {
-            let Place {
-                peer, lane, seen, ..
-            } = &mut self.places[at];
+            let place = &mut self.places[at];
+            let (segment, hearing) = (&place.peer.segment, (&*place.peer, number));
+            let lane = segment.lane(place.peer.side, place.lane);
             let (members, ready) = (&mut self.members, &mut self.ready);
-            let segment = &peer.segment;
-            let lane = segment.lane(peer.side, *lane);
-            lane.drain(segment.slots_used(), seen, |slot| {
-                segment.ring(slot, 1 - peer.side).prefetch();
-                let Some(socket) = peer.socket(slot) else {
-                    return;
-                };
-                let word = sockets::get(socket).watch.load(Ordering::Acquire);
-                let index = word as u32;
-                if word >> 32 != own {
-                    return;
-                }
-                if let Some(Some(member)) = members.get_mut(index as usize) {
-                    if !member.is_queued && member.socket == socket {
-                        member.is_queued = true;
-                        ready.push_back(index);
-                    }
-                }
+            lane.drain(segment.slots_used(), &mut place.seen, |slot| {
+                hear(hearing, slot, members, ready);
             });
         }
         if !self.scanned.is_empty() {
@@ -54,6 +62,20 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// Queues members whose writers have held their announcements back; true when there were any.
+    pub(super) fn drain_held_back(&mut self, number: usize) -> bool {
+        let mut found = false;
+        for place in &self.places {
+            let hearing = (&*place.peer, number);
+            let (members, ready) = (&mut self.members, &mut self.ready);
+            place.lane().drain_held_back(|slot| {
+                hear(hearing, slot, members, ready);
+                found = true;
+            });
+        }
+        found
     }
 
     pub(super) fn events_of(&self, member: &Member, wanted: u32) -> u32 {

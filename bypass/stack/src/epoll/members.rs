@@ -228,7 +228,7 @@ impl Inner {
     /// For a set that somebody watches: the next ring must reach the kernel set.
     pub(super) fn rearm(&mut self, set: &Set) {
         self.announce_sleep();
-        if self.has_ready() || self.is_ringing() {
+        if self.has_ready() || self.is_ringing() || self.is_held_back() {
             set.kick();
         }
     }
@@ -241,6 +241,11 @@ impl Inner {
         if !self.places.is_empty() {
             barrier::heavy();
         }
+    }
+
+    pub(super) fn is_held_back(&self) -> bool {
+        let mut places = self.places.iter();
+        places.any(|place| place.lane().is_held_back())
     }
 
     pub(super) fn is_ringing(&self) -> bool {

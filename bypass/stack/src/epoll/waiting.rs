@@ -8,6 +8,9 @@ use super::*;
 const KERNEL_LOOK_US: u64 = 20;
 /// The same when there was something there.
 const KERNEL_LOOK_BUSY_US: u64 = 2;
+/// Announcements that are held back are looked for in one of so many looks, in those that do not
+/// wait, and once in each microsecond of a spin, by when the rest of an answer has mostly come.
+const HELD_BACK_LOOKS: u32 = 16;
 /// Looks in a row before the clock is read: about a microsecond.
 const LOOKS: u32 = 16;
 /// Members without doorbells are looked at this often.
@@ -37,6 +40,7 @@ pub fn wait(
         return Outcome::Error(libc::EINVAL);
     }
     service::ensure();
+    stream::announce_held_back();
     let set = &SETS[entry.index()];
     if timeout == Some(Duration::ZERO) {
         return once(set, entry.index(), epoll, out).map_or_else(Outcome::Error, done);
@@ -142,6 +146,10 @@ impl Inner {
             0
         };
         self.drain(number);
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(HELD_BACK_LOOKS) || is_kernel_due {
+            self.drain_held_back(number);
+        }
         let mut found = self.collect(&mut out[..], share);
         if set.is_watched.load(Ordering::Relaxed) {
             if let Some(waker) = &self.waker {
@@ -257,7 +265,9 @@ fn look_often(
         core::hint::spin_loop();
     }
     let mut guard = set.lock();
-    guard.as_mut()?.look_often(set, number, epoll, out, signals)
+    let inner = guard.as_mut()?;
+    inner.drain_held_back(number);
+    inner.look_often(set, number, epoll, out, signals)
 }
 
 impl Inner {
@@ -324,6 +334,7 @@ fn sleep(
         inner.follow_listeners();
         inner.announce_sleep();
         inner.drain(number);
+        inner.drain_held_back(number);
         let found = inner.collect(out, 0);
         if found > 0 {
             set.wake_up(inner);
@@ -366,7 +377,7 @@ impl Set {
         } else {
             inner.places.iter().for_each(|place| place.lane().awake());
         }
-        if others && inner.is_ringing() {
+        if others && (inner.is_ringing() || inner.is_held_back()) {
             self.kick();
         }
     }

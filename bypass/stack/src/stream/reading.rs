@@ -13,6 +13,7 @@ use crate::{process, sockets, table, Outcome};
 
 impl Stream {
     fn attempt_read(&self, to: &mut Pieces, flags: i32) -> Attempt {
+        super::announce_held_back();
         let _guard = match self.lock(For::Bytes) {
             Ok(guard) => guard,
             Err(error) => return Attempt::Failed(error),

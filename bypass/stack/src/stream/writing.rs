@@ -4,26 +4,39 @@ use core::sync::atomic::Ordering;
 
 use bypass_shm::layout::{CLOSED, RST};
 use bypass_shm::ring::Pieces;
-use bypass_shm::stats::Counter;
+use bypass_shm::stats::{Counter, Reason};
 use bypass_shm::sys as kernel;
 
 use super::{current, is_nonblocking, timeout, Attempt, Hold, Stream};
 use crate::peer::Bell;
 use crate::sys::thread;
+use crate::table::{self, Kind};
 use crate::wait::For;
-use crate::{process, sockets, Outcome};
+use crate::{options, process, sockets, Outcome};
 
 impl Stream {
     /// Counts what was written and tells the other side.
     pub fn publish(&self, count: usize) {
+        self.count_out(count);
+        self.take_held_back();
+        self.announce();
+    }
+
+    /// Tells the other side that bytes have come.
+    #[inline]
+    pub(super) fn announce(&self) {
+        let news = self.outbound().count_news();
+        self.peer.ring(self.slot, Bell::News(news));
+    }
+
+    #[inline]
+    fn count_out(&self, count: usize) {
         process::count(Counter::Writes, 1);
         process::count(Counter::BytesOut, count as u64);
         if let Some(row) = process::stats().and_then(|stats| stats.row_quick(self.index)) {
             let sum = row.bytes_out.load(Ordering::Relaxed) + count as u64;
             row.bytes_out.store(sum, Ordering::Relaxed);
         }
-        let news = self.outbound().count_news();
-        self.peer.ring(self.slot, Bell::News(news));
     }
 
     /// Why nothing can be written, if so. Done(()) means: the bytes vanish, as on the way to a
@@ -48,9 +61,12 @@ impl Stream {
     }
 
     fn attempt_write(&self, from: &mut Pieces, flags: i32) -> Attempt {
-        self.peer.expect_ringing(self.slot);
+        self.announce_others();
+        if !self.expects_more(flags) {
+            self.peer.expect_ringing(self.slot);
+        }
         self.socket.has_answered.store(1, Ordering::Relaxed);
-        let _guard = match self.lock(For::Room) {
+        let right = match self.lock(For::Room) {
             Ok(guard) => guard,
             Err(error) => return Attempt::Failed(error),
         };
@@ -80,7 +96,12 @@ impl Stream {
             }
             Ok(0) => Attempt::Blocked,
             Ok(count) => {
-                self.publish(count);
+                let is_held = !is_urgent && self.expects_more(flags) && self.hold_back(&right);
+                if is_held {
+                    self.count_out(count);
+                } else {
+                    self.publish(count);
+                }
                 if is_urgent {
                     self.signal_urgent();
                 }
@@ -106,6 +127,11 @@ pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
     loop {
         let stream = match current(fd, &held) {
             Ok(stream) => stream,
+            // Connects and writes at once: that is for the kernel.
+            Err(Outcome::Error(libc::ENOTCONN)) if is_connecting(fd, flags) => {
+                options::leave_to_kernel(fd, Reason::Option);
+                return Outcome::Kernel;
+            }
             Err(Outcome::Error(libc::ENOTCONN)) => return broken_pipe(libc::EPIPE, flags),
             Err(outcome) => {
                 return if done > 0 {
@@ -143,6 +169,10 @@ pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
         }
         return broken_pipe(error, flags);
     }
+}
+
+fn is_connecting(fd: i32, flags: i32) -> bool {
+    flags & libc::MSG_FASTOPEN != 0 && table::get(fd).kind() == Kind::Unbound
 }
 
 /// EPIPE comes with a signal unless the caller does not want it.

@@ -25,6 +25,9 @@ pub struct Thread {
     pub interrupts: AtomicU32,
     /// Signals that are blocked until our own code is left, as the kernel's set of bits.
     pub deferred: AtomicU64,
+    /// The connection whose bytes are published and not announced yet, see `stream/holding.rs`; 0
+    /// for none.
+    pub held_back: AtomicU64,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -111,6 +114,7 @@ impl Thread {
     pub fn forget(&self) {
         self.tid.store(0, Ordering::Relaxed);
         self.stripe.store(0, Ordering::Relaxed);
+        self.held_back.store(0, Ordering::Relaxed);
     }
 }
 

@@ -1,0 +1,111 @@
+//! Announcements that are held back: a server that writes a header and then sends a file tells the
+//! other side once, with the file.
+//!
+//! The bytes are published as always, and named in the lane, where a reader finds them that has
+//! nothing else to do or is about to sleep (`bypass_shm::doorbell`). What is held back is the bell
+//! that interrupts a busy one: until this thread's next call on a socket, whichever it is. Only the
+//! one thread that uses sockets does this, so a process has one such announcement at most.
+
+use core::sync::atomic::Ordering;
+
+use super::{of_socket, Right, Stream};
+use crate::sockets;
+use crate::sys::thread;
+use crate::wait::For;
+
+/// Tells of what this thread has held back. For calls after which it may not come back soon.
+#[inline]
+pub fn announce_held_back() {
+    let name = thread().held_back.load(Ordering::Relaxed);
+    if name != 0 {
+        announce(name);
+    }
+}
+
+/// What was expected to follow has not.
+fn announce(name: u64) {
+    thread().held_back.store(0, Ordering::Relaxed);
+    let index = (name as u32).wrapping_sub(1) as usize;
+    let Some(stream) = of_socket(index).filter(|stream| stream.name() == name) else {
+        // Closed meanwhile: its end has been announced.
+        return;
+    };
+    stream.socket.sends_files.store(0, Ordering::Relaxed);
+    // Fails where it was closed just now.
+    if let Ok(_right) = stream.lock(For::Room) {
+        stream.hold_no_more();
+        stream.announce();
+    }
+}
+
+impl Stream {
+    /// Names this life of the socket; never 0.
+    fn name(&self) -> u64 {
+        u64::from(self.life) << 32 | (self.index as u64 + 1)
+    }
+
+    /// Before a call that may write here: what is held back elsewhere is announced.
+    #[inline]
+    pub fn announce_others(&self) {
+        let name = thread().held_back.load(Ordering::Relaxed);
+        if name != 0 && name != self.name() {
+            announce(name);
+        }
+    }
+
+    /// Whether more is to follow at once what a call with these flags writes.
+    #[inline]
+    pub(super) fn expects_more(&self, flags: i32) -> bool {
+        self.socket.sends_files.load(Ordering::Relaxed) != 0
+            || flags & libc::MSG_MORE != 0
+            || self.socket.has(sockets::CORK)
+    }
+
+    /// Instead of an announcement; false when it must not wait. `right` is the writer's.
+    pub(super) fn hold_back(&self, right: &Right) -> bool {
+        if !matches!(right, Right::Sole(_)) || thread().held_back.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        let (other, segment) = (1 - self.peer.side, &self.peer.segment);
+        let meta = &segment.slot(self.slot).meta;
+        let lane = meta.lane[other].load(Ordering::Acquire);
+        let Some(index) = (lane as usize).checked_sub(1) else {
+            return false;
+        };
+        let process = self.peer.process_index();
+        let fenced = segment.is_fenced(other);
+        let is_asleep = segment
+            .lane(other, index)
+            .hold_back(self.slot, process, fenced);
+        // Behind the fence: who has moved to another lane, or waits for this connection alone,
+        // either sees the bytes or is seen here.
+        let has_moved = meta.lane[other].load(Ordering::Acquire) != lane;
+        let is_awaited = meta.sleeper_read[other].load(Ordering::Relaxed) != 0;
+        if is_asleep || has_moved || is_awaited {
+            self.hold_no_more();
+            return false;
+        }
+        thread().held_back.store(self.name(), Ordering::Relaxed);
+        true
+    }
+
+    fn hold_no_more(&self) {
+        let other = 1 - self.peer.side;
+        let segment = &self.peer.segment;
+        let lane = segment.slot(self.slot).meta.lane[other].load(Ordering::Relaxed);
+        // In a former lane it is left to the reader, for whom it rings in vain.
+        if let Some(index) = (lane as usize).checked_sub(1) {
+            let process = self.peer.process_index();
+            segment.lane(other, index).hold_no_more(process);
+        }
+    }
+
+    /// Before this connection's announcement, which then counts for what was held back too.
+    #[inline]
+    pub(super) fn take_held_back(&self) {
+        if thread().held_back.load(Ordering::Relaxed) == self.name() {
+            thread().held_back.store(0, Ordering::Relaxed);
+            self.hold_no_more();
+        }
+    }
+}
