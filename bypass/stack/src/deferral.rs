@@ -47,6 +47,7 @@ pub fn leave() {
 /// Sleeps in the kernel in the middle of an operation: nothing is held, so handlers run. One that
 /// was put off runs now, and the sleep ends before it has begun.
 pub fn asleep<T>(sleep: impl FnOnce() -> Result<T, i32>) -> Result<T, i32> {
+    crate::service::leave_time();
     let thread = thread();
     let depth = thread.inside.swap(0, Ordering::Relaxed);
     compiler_fence(Ordering::SeqCst);

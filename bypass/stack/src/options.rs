@@ -20,7 +20,6 @@ const DEMAND_KERNEL: &[(i32, i32)] = &[
     (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
     (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
     (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
-    (libc::SOL_SOCKET, libc::SO_OOBINLINE),
     (libc::SOL_IP, libc::IP_TRANSPARENT),
     (libc::SOL_IPV6, libc::IPV6_TRANSPARENT),
     (libc::SOL_TCP, libc::TCP_FASTOPEN),
@@ -36,6 +35,11 @@ pub const SIOCATMARK: u64 = 0x8905;
 /// Switches that are only remembered.
 const SWITCHES: &[(i32, i32, u32)] = &[
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE, sockets::KEEPALIVE),
+    (
+        libc::SOL_SOCKET,
+        libc::SO_OOBINLINE,
+        sockets::URGENT_IN_LINE,
+    ),
     (libc::SOL_TCP, libc::TCP_NODELAY, sockets::NODELAY),
     (libc::SOL_TCP, libc::TCP_CORK, sockets::CORK),
     (libc::SOL_TCP, libc::TCP_QUICKACK, sockets::QUICKACK),

@@ -153,7 +153,8 @@ fn forget(mut is_over: impl FnMut(&mut Offer) -> bool) {
         }
     }
     for offer in over {
-        service::close_door(offer.door, offer.inode);
+        service::close_door(offer.door, offer.inode, None);
+        service::leave_time();
         descriptors::let_go(offer.socket);
     }
 }
@@ -203,13 +204,7 @@ fn take(fd: i32) -> Option<()> {
         inode: stat.st_ino,
         version: VERSION,
     };
-    link::send(caller.0, ask, &[fd]).ok()?;
-    let (answer, mut fds) = loop {
-        match link::receive_within(caller.0, ANSWER_MS) {
-            Err(libc::EINTR) => {}
-            other => break other.ok()?,
-        }
-    };
+    let (answer, mut fds) = link::ask(caller.0, ask, &[fd], ANSWER_MS).ok()?;
     let Message::Give {
         slot,
         side,

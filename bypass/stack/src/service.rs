@@ -61,6 +61,8 @@ static STARTING: Mutex<()> = Mutex::new(());
 static SILENT: Mutex<VecDeque<i32>> = Mutex::new(VecDeque::new());
 /// How many of them are kept.
 const SILENT_MAX: usize = 64;
+/// How many callers are let in at a door in one turn.
+const KNOCKS_MAX: usize = 64;
 /// How long the doors rest when there is no descriptor for whoever knocks.
 const OVERLOAD: Duration = Duration::from_millis(10);
 /// When clients are tried again that could not be reached.
@@ -75,7 +77,8 @@ fn roles() -> &'static Mutex<HashMap<i32, Role>> {
 /// Locks the roles across a fork.
 pub fn hold() -> impl Sized {
     let lists = (SILENT.lock().ok(), deaths::hold());
-    (STARTING.lock().ok(), lists, roles().lock().ok())
+    let starting = STARTING.lock().ok();
+    (starting, lists, roles().lock().ok(), CLOSING.lock().ok())
 }
 
 /// Starts the thread unless it runs.
@@ -174,6 +177,7 @@ pub fn forget() {
         silent.clear();
     }
     deaths::forget();
+    finish_closing();
     let set = SET.swap(-1, Ordering::AcqRel);
     if set >= 0 {
         table::show(set);
@@ -236,20 +240,58 @@ fn close(fd: i32) {
 }
 
 /// A listener is closed here: its door, and the links of those who greeted us at it, which makes
-/// them look for another holder.
-pub fn close_door(door: i32, inode: u64) {
-    let mut closing = vec![door];
-    if let Ok(mut roles) = roles().lock() {
-        roles.remove(&door);
-        roles.retain(|fd, role| {
-            let is_of = matches!(role, Role::Greeted(of, _) if *of == inode);
-            if is_of {
-                closing.push(*fd);
-            }
-            !is_of
-        });
+/// them look for another holder. Nobody is met there any more; the descriptors are closed by the
+/// service when the program next sleeps or somebody comes.
+pub fn close_door(door: i32, inode: u64, listener: Option<Arc<Listener>>) {
+    let (Ok(mut roles), Ok(mut closing)) = (roles().lock(), CLOSING.lock()) else {
+        return;
+    };
+    roles.remove(&door);
+    closing.descriptors.push(door);
+    roles.retain(|fd, role| {
+        let is_of = matches!(role, Role::Greeted(of, _) if *of == inode);
+        if is_of {
+            closing.descriptors.push(*fd);
+        }
+        !is_of
+    });
+    closing.listeners.extend(listener);
+    IS_CLOSING.store(true, Ordering::Release);
+}
+
+/// What is to be closed; pushed while the roles are locked too.
+static CLOSING: Mutex<Closing> = Mutex::new(Closing {
+    descriptors: Vec::new(),
+    listeners: Vec::new(),
+});
+static IS_CLOSING: AtomicBool = AtomicBool::new(false);
+
+struct Closing {
+    descriptors: Vec<i32>,
+    listeners: Vec<Arc<Listener>>,
+}
+
+/// The program is about to sleep: time for what it was not to wait for.
+#[inline]
+pub fn leave_time() {
+    if IS_CLOSING.load(Ordering::Relaxed) && !wake() {
+        finish_closing();
     }
-    closing.into_iter().for_each(close);
+}
+
+fn finish_closing() {
+    if !IS_CLOSING.swap(false, Ordering::AcqRel) {
+        return;
+    }
+    let (descriptors, listeners) = CLOSING.lock().map_or_else(
+        |_| (Vec::new(), Vec::new()),
+        |mut closing| {
+            let descriptors = std::mem::take(&mut closing.descriptors);
+            (descriptors, std::mem::take(&mut closing.listeners))
+        },
+    );
+    descriptors.into_iter().for_each(close);
+    drop(listeners);
 }
 
 fn run(set: i32) {
@@ -297,6 +339,8 @@ fn look(fd: i32) -> Seen {
         return Seen::Nothing;
     };
     let guest = match roles.get(&fd) {
+        // Its role was taken away to close it.
+        None if IS_CLOSING.load(Ordering::Acquire) => return Seen::Errands,
         None => return Seen::Nothing,
         Some(Role::Errands) => {
             let _ = kernel::read(fd, &mut [0; 8]);
@@ -324,7 +368,8 @@ fn look(fd: i32) -> Seen {
 }
 
 fn serve(fd: i32) {
-    loop {
+    // Anybody can knock all the time: the rest are met after the other descriptors had their turn.
+    for _ in 0..KNOCKS_MAX {
         match look(fd) {
             Seen::Knock(link, role) => {
                 let link_fd = link.0;
@@ -341,7 +386,10 @@ fn serve(fd: i32) {
                 let _ = kernel::poll(&mut [], Some(OVERLOAD), None);
                 return;
             }
-            Seen::Errands => return listener::settle(),
+            Seen::Errands => {
+                finish_closing();
+                return listener::settle();
+            }
             Seen::Word(role, message, fds) => return hearing::hear(fd, &role, message, fds),
             Seen::End(role) => return deaths::ended(role),
         }

@@ -10,7 +10,7 @@ use bypass_shm::ring::{Broken, Pieces, Ring};
 use bypass_shm::sys as kernel;
 
 use crate::stream::{self, Stream};
-use crate::{process, Outcome};
+use crate::{process, sockets, Outcome};
 
 /// Where the urgent byte is, seen from what the program has read.
 enum Place {
@@ -48,6 +48,11 @@ impl Stream {
         usize::from(is_next && mark != taken)
     }
 
+    /// Whether the urgent byte is read where it stands; a read still stops before it.
+    fn is_urgent_in_line(&self) -> bool {
+        self.socket.has(sockets::URGENT_IN_LINE)
+    }
+
     fn mark(&self) -> u64 {
         let line = &self.peer.segment.slot(self.slot).producer[1 - self.peer.side];
         line.urgent.load(Ordering::Acquire)
@@ -57,6 +62,9 @@ impl Stream {
     #[cold]
     pub fn readable_beside_urgent(&self, available: usize) -> usize {
         let available = available.saturating_sub(self.stale(self.mark()));
+        if self.is_urgent_in_line() {
+            return available;
+        }
         match self.place() {
             Place::Ahead(0, _) => available.saturating_sub(1),
             Place::Ahead(ahead, _) => available.min(ahead),
@@ -87,6 +95,7 @@ impl Stream {
     pub fn pass_urgent(&self, ring: &Ring) -> Result<usize, Broken> {
         ring.discard(self.stale(self.mark()).min(ring.available(1)?));
         Ok(match self.place() {
+            Place::Ahead(0, _) if self.is_urgent_in_line() => usize::MAX,
             Place::Ahead(0, _) if ring.available(1)? > 0 => {
                 ring.discard(1);
                 usize::MAX
@@ -129,6 +138,9 @@ pub fn receive(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
         Ok(stream) => stream,
         Err(outcome) => return outcome,
     };
+    if stream.is_urgent_in_line() {
+        return Outcome::Error(libc::EINVAL);
+    }
     let taken = &stream.socket.urgent_taken;
     let (ahead, mark) = match stream.place() {
         Place::Ahead(ahead, mark) if mark != taken.load(Ordering::Relaxed) => (ahead, mark),

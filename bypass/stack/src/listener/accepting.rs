@@ -97,7 +97,8 @@ fn accept_kernel(fd: i32, socket: &Socket, flags: i32) -> Outcome {
 fn accept_shm(listener: &Listener, from: &Socket, flags: i32) -> Result<Option<i32>, i32> {
     let family = from.family.load(Ordering::Relaxed);
     let fd = pool::take(family)?;
-    let inherited = sockets::NODELAY | sockets::KEEPALIVE | sockets::LINGER;
+    let inherited =
+        sockets::NODELAY | sockets::KEEPALIVE | sockets::LINGER | sockets::URGENT_IN_LINE;
     let mut own = from.flags.load(Ordering::Relaxed) & inherited;
     own |= if flags & libc::SOCK_NONBLOCK != 0 {
         sockets::NONBLOCK

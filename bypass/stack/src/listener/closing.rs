@@ -28,8 +28,8 @@ pub fn close(number: usize) {
         let peers = listener.peers();
         peers.iter().for_each(|peer| peer.segment.close_queue());
     }
-    service::close_door(listener.door, listener.inode);
     table::show(listener.hub.fd());
+    service::close_door(listener.door, listener.inode, Some(listener.clone()));
     if !listener.has_waiting() {
         return;
     }
@@ -69,8 +69,9 @@ pub fn settle() {
                 listener.tell_others(Message::Forward { inode }, &[peer.segment.fd()]);
             }
         }
-        let found = diag::listening(address.port()).unwrap_or_default();
-        if found.iter().any(|one| one.inode == inode) {
+        let is_listening = diag::listening(address.port())
+            .map_or(true, |found| found.iter().any(|one| one.inode == inode));
+        if is_listening {
             continue;
         }
         while let Some((peer, slot)) = listener.take() {

@@ -66,7 +66,10 @@ impl Listener {
     pub(super) fn unregister(&self) {
         let number = process::number();
         for place in &self.hub().holders {
-            let _ = place.compare_exchange(number, 0, Ordering::SeqCst, Ordering::SeqCst);
+            // Most places are others' or free, and a load of those costs less.
+            if place.load(Ordering::Relaxed) == number {
+                let _ = place.compare_exchange(number, 0, Ordering::SeqCst, Ordering::SeqCst);
+            }
         }
     }
 

@@ -105,16 +105,16 @@ fn greeted(
     }
     let segment = take_segment(fd).ok_or(Reason::PeerProtocol)?;
     let id = segment.id();
-    if let Some(peer) = listener.adopt(segment) {
-        listener.tell_others(
-            Message::Forward {
-                inode: listener.inode,
-            },
-            &[peer.segment.fd()],
-        );
-    } else if listener.peers().iter().all(|peer| peer.segment.id() != id) {
-        return Err(Reason::Limit);
-    }
+    listener.adopt(segment);
+    let known = listener
+        .peers()
+        .into_iter()
+        .find(|one| one.segment.id() == id);
+    let peer = known.ok_or(Reason::Limit)?;
+    // Also one that we know already: a client greets again when a holder has closed, who may have
+    // been the only one to know that a new holder asked for it.
+    let inode = listener.inode;
+    listener.tell_others(Message::Forward { inode }, &[peer.segment.fd()]);
     let backlog = u64::from(listener.backlog.load(Ordering::Relaxed));
     let welcome = Message::Welcome {
         process: process::number(),
