@@ -1,8 +1,8 @@
 #!/bin/bash
 # nginx and wrk on the kernel and accelerated, A B A B: requests per second and their ratio.
 # usage: nginx.sh [ROUNDS] [SECONDS]   needs nginx, wrk, the release build; core 0 serves, core 1 asks
-# CLIENT=wrk|wirespeed-load, SPIN_US=100000 (20: balanced), CASES="0B 1024B 10240B 102400B close
-# one-connection", WIRESPEED_PRELOAD=library, OTHER_PRELOAD=library: a third column, to compare two.
+# CLIENT=wrk|wirespeed-load, SPIN_US=100000 (20: balanced), CASES="0B 1024B nopush 10240B 102400B
+# close one-connection", WIRESPEED_PRELOAD=library, OTHER_PRELOAD=library: a third column, to compare two.
 set -euo pipefail
 rounds=${1:-3} seconds=${2:-1}
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -10,7 +10,7 @@ library=${WIRESPEED_PRELOAD:-$root/target/release/libbypass_preload.so}
 other=${OTHER_PRELOAD:-}
 client=${CLIENT:-wrk}
 generator=$root/target/release/wirespeed-load
-cases=${CASES:-0B 1024B 10240B 102400B close one-connection}
+cases=${CASES:-0B 1024B nopush 10240B 102400B close one-connection}
 export spin_us=${SPIN_US:-100000}
 case $client in
 wrk) ;;
@@ -21,11 +21,12 @@ esac
 room=$(mktemp -d)
 trap 'stop; rm -rf "$room"' EXIT
 port=$((20000 + $$ % 10000))
-mkdir "$room/www"
+mkdir "$room/www" "$room/www/nopush"
 for size in 1024 10240 102400; do head -c $size /dev/urandom >"$room/www/$size"; done
-# Only files that have rested are sent from memory.
-touch -d '1 hour ago' "$room"/www/*
+cp "$room/www/1024" "$room/www/nopush/1024"
 chmod -R a+rX "$room"
+# Only files that have rested for two seconds are sent from memory.
+sleep 2.1
 cat >"$room/nginx.conf" <<CONF
 worker_processes 1;
 pid $room/pid;
@@ -33,7 +34,8 @@ error_log $room/error.log error;
 events { worker_connections 4096; accept_mutex off; }
 http {
   access_log off; sendfile on; keepalive_requests 1000000000; open_file_cache max=100 inactive=600s;
-  server { listen 127.0.0.1:$port; root $room/www; location = /0 { return 200 ""; } }
+  server { listen 127.0.0.1:$port; root $room/www; location = /0 { return 200 ""; }
+    location /nopush/ { tcp_nopush on; } }
 }
 CONF
 # Waking a halted virtual core takes tens of microseconds: idle states are held off for both stacks.
@@ -73,6 +75,7 @@ run() { # stack: all cases
   for case in $cases; do
     case $case in
     close) ask "$1" close 50 0 -H 'Connection: close' ;;
+    nopush) ask "$1" nopush 50 nopush/1024 ;;
     one-connection) ask "$1" one-connection 1 0 ;;
     *) ask "$1" "$case" 50 "${case%B}" ;;
     esac
