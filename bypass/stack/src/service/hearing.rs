@@ -105,11 +105,9 @@ fn greeted(
     }
     let segment = take_segment(fd).ok_or(Reason::PeerProtocol)?;
     let id = segment.id();
-    listener.adopt(segment);
-    let known = listener
-        .peers()
-        .into_iter()
-        .find(|one| one.segment.id() == id);
+    // Not looked up again when it is new: a client that has died meanwhile is forgotten already.
+    let mut peers = listener.adopt(segment).into_iter().chain(listener.peers());
+    let known = peers.find(|one| one.segment.id() == id);
     let peer = known.ok_or(Reason::Limit)?;
     // Also one that we know already: a client greets again when a holder has closed, who may have
     // been the only one to know that a new holder asked for it.
