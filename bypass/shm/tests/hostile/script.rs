@@ -3,7 +3,7 @@
 
 use bypass_shm::accept_queue;
 use bypass_shm::doorbell::{ring_lane, Seen, Sleeper};
-use bypass_shm::layout::{rings_at, LANES_AT, QUEUE_AT, SLOTS_AT};
+use bypass_shm::layout::{rings_at, Lane, LANES_AT, QUEUE_AT, SLOTS_AT};
 use bypass_shm::link::{self, Owned};
 use bypass_shm::memory::Mapping;
 use bypass_shm::ring::{Pieces, Ring};
@@ -41,6 +41,7 @@ impl Shared {
             1 => (QUEUE_AT, 512),
             2 => (LANES_AT, 512),
             3 => (0, self.peer.len()),
+            4 => (LANES_AT + core::mem::offset_of!(Lane, held_back), 512),
             _ => (SLOTS_AT, rings_at(SLOTS) - SLOTS_AT),
         };
         let at = (start + place as usize % length) & !7;
@@ -116,7 +117,13 @@ fn act_on_lanes(segment: &Segment, slot: usize) {
         let next = own.announcement(own.count_news(), index);
         let _ = segment.lane(1, index).announce(slot, next, false);
     });
-    let _ = segment.lane(0, 0).is_ringing(slots, &news);
+    let own_lane = segment.lane(0, 0);
+    let _ = own_lane.is_ringing(slots, &news);
+    // A number of the peer's, whatever it is: a connection's place is found for each.
+    own_lane.drain_held_back(|named| segment.prefetch(named, 0));
+    let _ = own_lane.is_held_back();
+    let _ = segment.lane(1, slot).hold_back(slot, slot, false);
+    segment.lane(1, slot).hold_no_more(slot + 1);
     let _ = Sleeper::take(&segment.slot(slot).meta.sleeper_read[1])
         .map(|sleeper| segment.process(1, sleeper.process as usize));
 }
