@@ -88,6 +88,7 @@ def test_lab_and_agent_killed_together_are_made_good_by_the_next_command(checkou
     process = checkout.start("run", checkout.recipe(duration="700ms"), "--tune")
     checkout.wait_for_trials(1, process)
     agent = json.loads(Path(checkout.environment["WIRESPEED_TUNED"]).read_text())["by"][0]
+    cut_off = checkout.latest.name
     os.kill(agent, signal.SIGKILL)
     process.kill()
     process.communicate(timeout=PATIENCE_S)
@@ -98,3 +99,6 @@ def test_lab_and_agent_killed_together_are_made_good_by_the_next_command(checkou
     assert code == 0, err
     assert "the cores of 1 threads" in out + err
     assert cores_of(other) == CORES
+    assert checkout.call("recover")[0] == 0  # also the folders and cgroups that they left
+    assert not checkout.left_behind(process.pid)
+    assert not list(Path("/dev/shm").glob(f"wirespeed-{cut_off}"))
