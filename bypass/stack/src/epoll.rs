@@ -5,7 +5,9 @@
 //! member lives in. A listener is in both. Before it sleeps, the waiter says so in its lanes and
 //! looks once more; a peer that rings then writes to the waker, which is in the kernel set too.
 
-use core::sync::atomic::{fence, AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{
+    fence, AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -71,6 +73,15 @@ struct Member {
     is_in_kernel: bool,
 }
 
+/// A set that is a member of another.
+#[derive(Debug)]
+struct Nested {
+    number: usize,
+    fd: i32,
+    events: u32,
+    data: u64,
+}
+
 /// A segment where members live, with our doorbells in it.
 #[derive(Debug)]
 struct Place {
@@ -98,8 +109,7 @@ struct Inner {
     places: Vec<Place>,
     scanned: Vec<u32>,
     listeners: Vec<(u32, Arc<Listener>, u32)>,
-    /// Sets that are members: data, number.
-    nested: Vec<(u64, usize, i32)>,
+    nested: Vec<Nested>,
     /// A segment of a listener has no lane for us: its queue is asked through the listener.
     misses_a_place: bool,
     waker: Option<Waker>,
@@ -121,6 +131,8 @@ struct Set {
     /// Threads that wait for the lock.
     callers: AtomicU32,
     has_listeners: AtomicBool,
+    /// Other sets are members.
+    has_nested: AtomicBool,
     /// Another set or a poll watches this one: every ring must reach the kernel set.
     is_watched: AtomicBool,
     /// Inherited over a fork: the waker and the lanes are the parent's.
@@ -138,6 +150,7 @@ impl Set {
             sleepers: AtomicU32::new(0),
             callers: AtomicU32::new(0),
             has_listeners: AtomicBool::new(false),
+            has_nested: AtomicBool::new(false),
             is_watched: AtomicBool::new(false),
             is_orphan: AtomicBool::new(false),
             fd: AtomicI32::new(0),
@@ -173,10 +186,13 @@ impl Set {
 }
 
 static SETS: [Set; SETS_MAX] = [const { Set::new() }; SETS_MAX];
-static FREE: Mutex<(Vec<u32>, usize)> = Mutex::new((Vec::new(), 0));
+/// Numbers of closed sets.
+static FREE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+/// Numbers below this were given out; read while a set is locked, so it has no lock.
+static USED: AtomicUsize = AtomicUsize::new(0);
 
 fn used() -> usize {
-    FREE.lock().map_or(0, |free| free.1)
+    USED.load(Ordering::SeqCst)
 }
 
 /// A new set behind the kernel set `fd`.
@@ -185,10 +201,11 @@ pub fn register(fd: i32) {
         return;
     }
     let number = FREE.lock().ok().and_then(|mut free| {
-        free.0.pop().map(|number| number as usize).or_else(|| {
-            (free.1 < SETS_MAX).then(|| {
-                free.1 += 1;
-                free.1 - 1
+        free.pop().map(|number| number as usize).or_else(|| {
+            let next = used();
+            (next < SETS_MAX).then(|| {
+                USED.store(next + 1, Ordering::SeqCst);
+                next
             })
         })
     });
@@ -196,7 +213,11 @@ pub fn register(fd: i32) {
     let set = &SETS[number];
     *set.lock() = Some(Box::default());
     set.fd.store(fd, Ordering::Relaxed);
-    for flag in [&set.has_listeners, &set.is_watched, &set.is_orphan] {
+    let of_members = [&set.has_listeners, &set.has_nested];
+    for flag in of_members
+        .into_iter()
+        .chain([&set.is_watched, &set.is_orphan])
+    {
         flag.store(false, Ordering::Relaxed);
     }
     set.members.store(0, Ordering::Relaxed);
@@ -220,8 +241,20 @@ pub fn close(number: usize) {
             table::show(waker.fd());
         }
     }
+    if set.is_watched.load(Ordering::Relaxed) {
+        leave_outer_sets(number);
+    }
     if let Ok(mut free) = FREE.lock() {
-        free.0.push(number as u32);
+        free.push(number as u32);
+    }
+}
+
+/// A closed set is no member any more: another descriptor may come to report with its data.
+fn leave_outer_sets(number: usize) {
+    for set in SETS.iter().take(used()) {
+        if let Some(inner) = set.lock().as_mut() {
+            inner.nested.retain(|nested| nested.number != number);
+        }
     }
 }
 
@@ -241,6 +274,15 @@ pub fn kick_listening() {
     }
 }
 
+/// A set has a member now that must be looked at: who sleeps on a set around it must not oversleep.
+fn kick_outer_sets() {
+    for set in SETS.iter().take(used()) {
+        if set.has_nested.load(Ordering::SeqCst) {
+            set.kick();
+        }
+    }
+}
+
 /// Whether something is ready in set `number`, without taking it.
 pub fn is_ready(number: usize) -> bool {
     let mut guard = SETS[number % SETS_MAX].lock();
@@ -254,8 +296,7 @@ pub fn is_ready(number: usize) -> bool {
 /// Locks all sets across a fork.
 pub fn hold() -> impl Sized {
     let free = FREE.lock().ok();
-    let used = free.as_ref().map_or(0, |free| free.1);
-    let guards: Vec<_> = SETS.iter().take(used).map(Set::lock).collect();
+    let guards: Vec<_> = SETS.iter().take(used()).map(Set::lock).collect();
     (free, guards)
 }
 
@@ -287,17 +328,15 @@ pub fn orphan() {
     }
 }
 
-/// Whether the kernel's part of the set behind `fd` has an event that is not our waker's. A
-/// one-shot or edge event must not be taken by looking: the kernel is asked through a poll of the
-/// set, after the waker was emptied.
+/// Whether the set behind `fd` shows an event that is not an old ring of our waker's. A one-shot or
+/// edge event must not be taken by looking: the kernel is asked through a poll of the set, after the
+/// waker was emptied and rung again for what is there.
 pub fn has_kernel_events(fd: i32) -> bool {
     let entry = table::get(fd);
     if entry.kind() == Kind::Epoll {
-        if let Some(inner) = SETS[entry.index() % SETS_MAX].lock().as_ref() {
-            if let Some(waker) = &inner.waker {
-                waker.drain();
-            }
-            inner.announce_sleep();
+        let set = &SETS[entry.index() % SETS_MAX];
+        if let Some(inner) = set.lock().as_mut() {
+            inner.renew_watch(set);
         }
     }
     let mut one = [libc::pollfd {

@@ -125,7 +125,7 @@ impl Stream {
     pub fn signal_urgent(&self) {
         let slot = self.peer.segment.slot(self.slot);
         let owner = slot.locks[1 - self.peer.side].owner.load(Ordering::Relaxed) as i32;
-        let names_somebody = owner > 0 || owner < -1;
+        let names_somebody = !(-1..=0).contains(&owner);
         if names_somebody && process::settings().share_with == ShareWith::Own {
             let _ = kernel::kill(owner, libc::SIGURG);
         }

@@ -161,7 +161,7 @@ impl Inner {
 
     /// Takes our waker's event, and those of inner sets that have nothing any more, out of what
     /// the kernel says; returns how many are left.
-    pub(super) fn without_waker(&self, events: &mut [libc::epoll_event]) -> usize {
+    pub(super) fn without_waker(&self, epoll: i32, events: &mut [libc::epoll_event]) -> usize {
         let mut kept = 0;
         for at in 0..events.len() {
             let event = events[at];
@@ -172,13 +172,28 @@ impl Inner {
                 }
                 continue;
             }
-            let inner = self.nested.iter().find(|(of, ..)| *of == data);
-            if inner.is_some_and(|(_, number, fd)| !is_ready(*number) && !has_kernel_events(*fd)) {
+            let inner = self.nested.iter().find(|nested| nested.data == data);
+            if inner.is_some_and(|nested| nested.is_in_vain(epoll)) {
                 continue;
             }
             events[kept] = event;
             kept += 1;
         }
         kept
+    }
+}
+
+impl Nested {
+    /// Whether this set has nothing although the kernel told of it. The kernel's own sets do not
+    /// spend a one-shot on that, so it is armed again.
+    fn is_in_vain(&self, epoll: i32) -> bool {
+        if is_ready(self.number) || has_kernel_events(self.fd) {
+            return false;
+        }
+        if self.events & ONESHOT != 0 {
+            let (command, events) = (libc::EPOLL_CTL_MOD, self.events);
+            let _ = kernel::epoll_control(epoll, command, self.fd, events, self.data);
+        }
+        true
     }
 }

@@ -55,26 +55,47 @@ fn control_kernel(
     if event.is_none() && command != libc::EPOLL_CTL_DEL {
         return Outcome::Error(libc::EFAULT);
     }
-    if target.kind() == Kind::Epoll && command == libc::EPOLL_CTL_ADD {
-        watch(target.index());
-    }
-    let result = kernel::epoll_control(epoll, command, fd, events, data);
-    if target.kind() == Kind::Epoll && result.is_ok() {
-        if let Some(inner) = set.lock().as_mut() {
-            inner
-                .nested
-                .retain(|(_, number, _)| *number != target.index());
-            if command != libc::EPOLL_CTL_DEL {
-                inner.nested.push((data, target.index(), fd));
-            }
-        }
-    }
+    let result = if target.kind() == Kind::Epoll {
+        control_nested(set, epoll, command, (fd, target.index()), (events, data))
+    } else {
+        kernel::epoll_control(epoll, command, fd, events, data)
+    };
     match command {
         libc::EPOLL_CTL_ADD if result.is_ok() => set.kernel_members.fetch_add(1, Ordering::Relaxed),
         libc::EPOLL_CTL_DEL if result.is_ok() => set.kernel_members.fetch_sub(1, Ordering::Relaxed),
         _ => 0,
     };
     result.into()
+}
+
+/// A set as a member: the kernel has it, and what it says of it is checked against set `number`.
+fn control_nested(
+    set: &Set,
+    epoll: i32,
+    command: i32,
+    (fd, number): (i32, usize),
+    (events, data): (u32, u64),
+) -> Result<usize, i32> {
+    if command == libc::EPOLL_CTL_ADD {
+        watch(number);
+    }
+    // Under the lock, in which a one-shot may be armed again with what was asked before.
+    let mut guard = set.lock();
+    let done = kernel::epoll_control(epoll, command, fd, events, data)?;
+    if let Some(inner) = guard.as_mut() {
+        inner.nested.retain(|nested| nested.fd != fd);
+        if command != libc::EPOLL_CTL_DEL {
+            set.has_nested.store(true, Ordering::SeqCst);
+            let _ = inner.need_waker(set);
+            inner.nested.push(Nested {
+                number,
+                fd,
+                events,
+                data,
+            });
+        }
+    }
+    Ok(done)
 }
 
 /// From now on the kernel set behind set `number` shows that something is ready.

@@ -59,6 +59,7 @@ impl Inner {
                 .other_watches
                 .fetch_add(1, Ordering::Relaxed);
             self.scanned.push(index as u32);
+            kick_outer_sets();
         }
     }
 
@@ -223,6 +224,15 @@ impl Inner {
             }
             !is_over
         });
+    }
+
+    /// After a wake of a watched set was taken: what is there shows in the kernel set again, and the
+    /// next ring will.
+    pub(super) fn renew_watch(&mut self, set: &Set) {
+        if let Some(waker) = &self.waker {
+            waker.drain();
+        }
+        self.rearm(set);
     }
 
     /// For a set that somebody watches: the next ring must reach the kernel set.

@@ -151,26 +151,28 @@ impl Inner {
             self.drain_held_back(number);
         }
         let mut found = self.collect(&mut out[..], share);
+        if has_kernel && found < out.len() {
+            found += self.look_at_kernel(epoll, &mut out[found..], is_kernel_due);
+        }
+        // The last thing: a wake that came meanwhile was taken with the kernel's events.
         if set.is_watched.load(Ordering::Relaxed) {
-            if let Some(waker) = &self.waker {
-                waker.drain();
-            }
-            self.rearm(set);
-        }
-        if !has_kernel || found == out.len() {
-            return found;
-        }
-        let now = ticks();
-        if is_kernel_due || now.wrapping_sub(self.polled) >= self.kernel_look() {
-            self.polled = now;
-            process::count(Counter::KernelPolls, 1);
-            let rest = &mut out[found..];
-            let count = kernel::epoll_wait(epoll, rest, Some(Duration::ZERO), None).unwrap_or(0);
-            let kept = self.without_waker(&mut rest[..count]);
-            self.is_kernel_busy = kept > 0;
-            found += kept;
+            self.renew_watch(set);
         }
         found
+    }
+
+    /// The kernel's events, when it is time to ask for them.
+    fn look_at_kernel(&mut self, epoll: i32, out: &mut [libc::epoll_event], is_due: bool) -> usize {
+        let now = ticks();
+        if !is_due && now.wrapping_sub(self.polled) < self.kernel_look() {
+            return 0;
+        }
+        self.polled = now;
+        process::count(Counter::KernelPolls, 1);
+        let count = kernel::epoll_wait(epoll, out, Some(Duration::ZERO), None).unwrap_or(0);
+        let kept = self.without_waker(epoll, &mut out[..count]);
+        self.is_kernel_busy = kept > 0;
+        kept
     }
 
     /// Ticks between looks at the kernel's part: fewer while it is busy.
@@ -208,12 +210,16 @@ fn once(set: &Set, number: usize, epoll: i32, out: &mut [libc::epoll_event]) -> 
     let no_kernel = set.kernel_members.load(Ordering::Relaxed) <= 0;
     if found == 0 && no_kernel && !set.has_listeners.load(Ordering::Relaxed) {
         // Nothing of the kernel's in the set; ask it only whether the set is still there.
-        return kernel::epoll_wait(epoll, out, Some(Duration::ZERO), None).map(|count| {
-            let guard = set.lock();
-            guard
-                .as_ref()
-                .map_or(count, |inner| inner.without_waker(&mut out[..count]))
-        });
+        let count = kernel::epoll_wait(epoll, out, Some(Duration::ZERO), None)?;
+        let mut guard = set.lock();
+        let Some(inner) = guard.as_mut() else {
+            return Ok(count);
+        };
+        let kept = inner.without_waker(epoll, &mut out[..count]);
+        if set.is_watched.load(Ordering::Relaxed) {
+            inner.renew_watch(set);
+        }
+        return Ok(kept);
     }
     Ok(found)
 }
@@ -340,9 +346,7 @@ fn sleep(
             set.wake_up(inner);
             return Ok(found);
         }
-        let is_deaf = set.is_orphan.load(Ordering::Relaxed) || inner.waker.is_none();
-        let is_blind = is_deaf && set.has_listeners.load(Ordering::Relaxed);
-        (!inner.scanned.is_empty() || is_blind).then_some(SCAN)
+        inner.must_look_again(set).then_some(SCAN)
     };
     process::count(Counter::Sleeps, 1);
     let result = crate::deferral::asleep(|| {
@@ -356,16 +360,43 @@ fn sleep(
     set.wake_up(inner);
     inner.polled = ticks();
     let count = result?;
-    let mut found = inner.without_waker(&mut out[..count]);
+    let mut found = inner.without_waker(epoll, &mut out[..count]);
     inner.is_kernel_busy = found > 0;
     inner.drain(number);
     if found < out.len() {
         found += inner.collect(&mut out[found..], 0);
     }
     if set.is_watched.load(Ordering::Relaxed) {
-        inner.rearm(set);
+        inner.renew_watch(set);
     }
     Ok(found)
+}
+
+impl Inner {
+    /// Whether something of the set, or of a set in it, can become ready without a ring.
+    fn must_look_again(&self, set: &Set) -> bool {
+        let is_deaf = set.is_orphan.load(Ordering::Relaxed) || self.waker.is_none();
+        let is_blind =
+            is_deaf && (set.has_listeners.load(Ordering::Relaxed) || !self.nested.is_empty());
+        // Every one is shown, not only the first that must be looked at.
+        let nested = self.nested.iter().filter(|inner| show(inner.number));
+        let has_such = nested.count() > 0;
+        !self.scanned.is_empty() || is_blind || has_such
+    }
+}
+
+/// Lets the kernel set behind set `number` show members that have no bell; true when there are such.
+fn show(number: usize) -> bool {
+    let set = &SETS[number % SETS_MAX];
+    let mut guard = set.lock();
+    let Some(inner) = guard.as_mut().filter(|inner| inner.must_look_again(set)) else {
+        return false;
+    };
+    inner.drain(number);
+    if inner.has_ready() {
+        set.kick();
+    }
+    true
 }
 
 impl Set {
