@@ -297,19 +297,16 @@ fn every_option_of_the_documents_is_in_the_table() {
 fn every_setting_is_obeyed_somewhere_in_the_library() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut sources = String::new();
-    for folder in [
-        "stack/src",
-        "stack/src/epoll",
-        "shm/src",
-        "preload/src",
-        "preload/src/hooks",
-    ] {
-        for entry in std::fs::read_dir(crates.join(folder))
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            sources.push_str(&std::fs::read_to_string(entry.path()).unwrap_or_default());
+    let mut folders = ["stack/src", "shm/src", "preload/src"]
+        .map(|folder| crates.join(folder))
+        .to_vec();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            } else {
+                sources.push_str(&std::fs::read_to_string(entry.path()).unwrap_or_default());
+            }
         }
     }
     let settings = include_str!("../src/settings.rs");

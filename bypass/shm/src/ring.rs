@@ -210,7 +210,7 @@ impl<'a> Ring<'a> {
         let at = self.consumer.head.load(Ordering::Relaxed) as usize;
         fetch(self.producer);
         for line in 0..2 {
-            let place = (at + line * 64) & (self.size - 1);
+            let place = at.wrapping_add(line * 64) & (self.size - 1);
             fetch(self.bytes.wrapping_add(place));
         }
     }
@@ -227,7 +227,7 @@ impl<'a> Ring<'a> {
             fetch_for_writing(self.next_loan(loans));
         }
         for line in 0..ANSWER_LINES {
-            let place = (at + line * 64) & (self.size - 1);
+            let place = at.wrapping_add(line * 64) & (self.size - 1);
             fetch_for_writing(self.bytes.wrapping_add(place));
         }
     }
