@@ -75,7 +75,8 @@ def panel(case, left, top):
         parts.append(f'<text x="{x:.1f}" y="{top + PANEL_HEIGHT - 14}" text-anchor="middle">'
                      f'{name}</text>')
     parts.append(line(case["truth"], 'stroke="#bbb" stroke-width="10" stroke-linecap="round"'))
-    for name, found in case["generators"].items():
+    # Ours comes last: whoever is as near the truth would hide it.
+    for name, found in sorted(case["generators"].items(), key=lambda item: "wirespeed" in item[0]):
         colour = COLOURS[name.replace(",", " ").split()[0]]
         parts.append(line(found, f'stroke="{colour}" stroke-width="2"'))
         for number, column in enumerate(COLUMNS):
