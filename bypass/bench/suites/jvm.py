@@ -32,7 +32,8 @@ def _version(home):
 
 def _part(runner, home, version, name):
     classes = runner.work / f"java-{version}"
-    subprocess.run([home / "bin" / "javac", "-d", classes, HERE / "java" / f"{name}.java"], check=True)
+    subprocess.run([home / "bin" / "javac", "-d", classes, "-sourcepath", HERE / "java",
+                    HERE / "java" / f"{name}.java"], check=True)
     return parts.Part(f"{name} on Java {version}", [home / "bin" / "java", "-cp", classes, name],
                       runner.work, _read, seconds_max=400)
 

@@ -36,13 +36,9 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
-public class Channels {
+public class Channels extends Cases {
     static final InetAddress LOCAL = InetAddress.getLoopbackAddress();
     static final int SECONDS_MAX = 30;
-
-    interface Case {
-        void run() throws Throwable;
-    }
 
     public static void main(String[] arguments) throws Exception {
         Map<String, Case> cases = new LinkedHashMap<>();
@@ -50,65 +46,12 @@ public class Channels {
         blockingChannels(cases);
         selectors(cases);
         asynchronous(cases);
-        cases.keySet().removeIf(name -> arguments.length > 0 && !name.contains(arguments[0]));
-        int failed = 0;
-        for (Map.Entry<String, Case> each : cases.entrySet()) {
-            failed += run(each.getKey(), each.getValue()) ? 0 : 1;
-        }
-        System.exit(failed == 0 ? 0 : 1);
-    }
-
-    static boolean run(String name, Case body) throws InterruptedException {
-        CompletableFuture<Throwable> end = new CompletableFuture<>();
-        Thread thread = new Thread(() -> {
-            try {
-                body.run();
-                end.complete(null);
-            } catch (Throwable wrong) {
-                end.complete(wrong);
-            }
+        runAll(cases, arguments, SECONDS_MAX, body -> {
+            Thread thread = new Thread(body);
+            thread.setDaemon(true);
+            thread.start();
+            return thread;
         });
-        thread.setDaemon(true);
-        thread.start();
-        Throwable wrong;
-        try {
-            wrong = end.get(SECONDS_MAX, TimeUnit.SECONDS);
-        } catch (Exception hung) {
-            wrong = new IllegalStateException("hung at " + Arrays.toString(thread.getStackTrace()));
-        }
-        System.out.println(wrong == null ? "ok " + name : "not ok " + name + " - " + wrong);
-        return wrong == null;
-    }
-
-    static void check(boolean holds, Object said) {
-        if (!holds) {
-            throw new IllegalStateException(String.valueOf(said));
-        }
-    }
-
-    /** Runs the body, which must throw exactly this kind. */
-    static void expect(Class<? extends Throwable> kind, Case body) {
-        try {
-            body.run();
-        } catch (Throwable thrown) {
-            check(thrown.getClass() == kind, "thrown was " + thrown);
-            return;
-        }
-        throw new IllegalStateException("nothing thrown, expected " + kind.getSimpleName());
-    }
-
-    /** Does something after a while, from another thread. */
-    static Thread later(Case body) {
-        Thread thread = new Thread(() -> {
-            try {
-                Thread.sleep(200);
-                body.run();
-            } catch (Throwable wrong) {
-                System.out.println("# later: " + wrong);
-            }
-        });
-        thread.start();
-        return thread;
     }
 
     record Sockets(Socket client, Socket server) {

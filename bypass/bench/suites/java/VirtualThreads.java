@@ -25,78 +25,20 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.Callable;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
-import java.util.concurrent.TimeUnit;
 
-public class VirtualThreads {
+public class VirtualThreads extends Cases {
     static final InetAddress LOCAL = InetAddress.getLoopbackAddress();
     static final int SECONDS_MAX = 60;
     static final int CLIENTS = 500;
-
-    interface Case {
-        void run() throws Throwable;
-    }
 
     public static void main(String[] arguments) throws Exception {
         Map<String, Case> cases = new LinkedHashMap<>();
         endings(cases);
         traffic(cases);
-        cases.keySet().removeIf(name -> arguments.length > 0 && !name.contains(arguments[0]));
-        int failed = 0;
-        for (Map.Entry<String, Case> each : cases.entrySet()) {
-            failed += run(each.getKey(), each.getValue()) ? 0 : 1;
-        }
-        System.exit(failed == 0 ? 0 : 1);
-    }
-
-    static boolean run(String name, Case body) {
-        CompletableFuture<Throwable> end = new CompletableFuture<>();
-        Thread thread = Thread.ofVirtual().start(() -> {
-            try {
-                body.run();
-                end.complete(null);
-            } catch (Throwable wrong) {
-                end.complete(wrong);
-            }
-        });
-        Throwable wrong;
-        try {
-            wrong = end.get(SECONDS_MAX, TimeUnit.SECONDS);
-        } catch (Exception hung) {
-            wrong = new IllegalStateException("hung at " + Arrays.toString(thread.getStackTrace()));
-        }
-        System.out.println(wrong == null ? "ok " + name : "not ok " + name + " - " + wrong);
-        return wrong == null;
-    }
-
-    static void check(boolean holds, Object said) {
-        if (!holds) {
-            throw new IllegalStateException(String.valueOf(said));
-        }
-    }
-
-    static void expect(Class<? extends Throwable> kind, Case body) {
-        try {
-            body.run();
-        } catch (Throwable thrown) {
-            check(thrown.getClass() == kind, "thrown was " + thrown);
-            return;
-        }
-        throw new IllegalStateException("nothing thrown, expected " + kind.getSimpleName());
-    }
-
-    static void later(Case body) {
-        Thread.ofVirtual().start(() -> {
-            try {
-                Thread.sleep(200);
-                body.run();
-            } catch (Throwable wrong) {
-                System.out.println("# later: " + wrong);
-            }
-        });
+        runAll(cases, arguments, SECONDS_MAX, body -> Thread.ofVirtual().start(body));
     }
 
     static byte[] content(int length) {
