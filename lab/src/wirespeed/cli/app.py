@@ -221,6 +221,17 @@ def recover(runs: RunsOption = None) -> None:
     show.recover(runs_folder(runs))
 
 
+@app.command()
+def check(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE.csv …", help="Tables of figures.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Check anybody's table of figures: Little's law, link limit, bytes a request, scaling."""
+    from wirespeed.cli import check as command
+
+    raise typer.Exit(command.check(files, as_json))
+
+
 def _refuse_recipe_as_command() -> None:
     """`wirespeed quickstart` is what many type first."""
     word = sys.argv[1] if len(sys.argv) > 1 else ""
