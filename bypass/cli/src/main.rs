@@ -5,6 +5,7 @@ mod check;
 mod cluster;
 mod elf;
 mod failure;
+mod onload;
 mod options;
 mod probe;
 mod program;
@@ -12,6 +13,7 @@ mod run;
 mod stat;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use failure::Failure;
@@ -30,15 +32,33 @@ Exit codes: the program's own after run; else 0 done, 1 failed, 2 bad input.
 ";
 
 fn main() -> ExitCode {
-    let mut words = std::env::args_os().skip(1);
-    let command = words.next().unwrap_or_else(|| OsString::from("--help"));
-    match dispatch(&command.to_string_lossy(), words.collect()) {
+    let mut words = std::env::args_os();
+    let name = called_as(words.next());
+    let words: Vec<_> = words.collect();
+    match onload::command(&name, &words).unwrap_or_else(|| by_command(words)) {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("bypass: {failure}");
+            eprintln!("{name}: {failure}");
             failure.code()
         }
     }
+}
+
+/// The last part of the name that this program was called by, which a link chooses.
+fn called_as(path: Option<OsString>) -> String {
+    let name = path.as_deref().map(Path::new).and_then(Path::file_name);
+    match name.and_then(|name| name.to_str()) {
+        Some(name) if name.starts_with("onload") => name.to_owned(),
+        _ => "bypass".to_owned(),
+    }
+}
+
+fn by_command(mut words: Vec<OsString>) -> Result<ExitCode, Failure> {
+    if words.is_empty() {
+        words.push("--help".into());
+    }
+    let rest = words.split_off(1);
+    dispatch(&words[0].to_string_lossy(), rest)
 }
 
 fn dispatch(command: &str, rest: Vec<OsString>) -> Result<ExitCode, Failure> {

@@ -283,3 +283,62 @@ fn top_is_the_live_view_and_takes_the_same_words() {
     assert!(text(&bench.run(&["top", "--help"]).stdout).starts_with("usage: bypass stat"));
     assert!(refusal(&bench.run(&["top", "x"]), 2).contains("no process id"));
 }
+
+/// The command through a link of another name, beside the same library and profiles.
+fn called(bench: &Bench, name: &str, words: &[&str]) -> Output {
+    let link = bench.folder.join(name);
+    let _ = std::os::unix::fs::symlink("bypass", &link);
+    let mut command = Command::new(&link);
+    command.args(words).current_dir(&bench.folder);
+    command
+        .env("WIRESPEED_ROOT", &bench.folder)
+        .env("HOME", &bench.folder)
+        .env_remove("EF_POLL_USEC")
+        .env_remove("LD_PRELOAD");
+    command.output().expect("it starts")
+}
+
+#[test]
+fn the_name_onload_starts_a_program_as_bypass_run_does() {
+    let bench = Bench::new("onload");
+    let words = ["--no-app-handler", "-p", "test", "sh", "-c", "env; exit 3"];
+    let output = called(&bench, "onload", &words);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert!(text(&output.stdout)
+        .lines()
+        .any(|line| line == "EF_POLL_USEC=20"));
+    let output = called(&bench, "onload", &["-p", "no-such", "sh"]);
+    assert!(refusal(&output, 2).starts_with("onload: "));
+}
+
+#[test]
+fn the_name_onload_stackdump_knows_the_documents_words() {
+    let bench = Bench::new("stackdump");
+    let output = called(&bench, "onload_stackdump", &[]);
+    assert!(text(&output.stdout).starts_with("#stack-id stack-name"));
+    for words in [&["lots"][..], &["lots", "-z"], &["netstat"]] {
+        let output = called(&bench, "onload_stackdump", words);
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+    }
+    let output = called(&bench, "onload_stackdump", &["filters"]);
+    assert!(refusal(&output, 2).contains("lots, lots -z and netstat"));
+}
+
+#[test]
+fn prometheus_text_has_a_type_for_every_sample() {
+    let output = Bench::new("prometheus").run(&["stat", "--prometheus"]);
+    assert_eq!(output.status.code(), Some(0));
+    let page = text(&output.stdout);
+    let typed = |sample: &str| {
+        page.contains(&format!(
+            "# TYPE {} ",
+            sample.split('{').next().unwrap_or(sample)
+        ))
+    };
+    assert!(
+        page.lines()
+            .filter(|line| !line.starts_with('#'))
+            .all(typed),
+        "{page}"
+    );
+}

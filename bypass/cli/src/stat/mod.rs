@@ -1,6 +1,8 @@
 //! `bypass stat`: what accelerated processes are doing, as text, as JSON, or live.
 
+mod dump;
 mod json;
+mod prometheus;
 mod snapshot;
 mod text;
 mod watch;
@@ -23,6 +25,7 @@ kernel. Own processes only; root sees all.
   -c, --connections      each connection with its path, bytes, bytes sent to it and not yet read,
                          and state
       --json             everything, for programs (schema bypass-stat/1)
+      --prometheus       every counter and gauge in Prometheus' text format
       --watch [SECONDS]  a live view with rates (default 1); Ctrl-C or q and Enter end it;
                          bypass top is the same
   -h, --help
@@ -38,6 +41,7 @@ struct Arguments {
     pids: Vec<u32>,
     connections: bool,
     json: bool,
+    prometheus: bool,
     watch: Option<Duration>,
     help: bool,
 }
@@ -52,10 +56,29 @@ pub(crate) fn command(words: &[OsString]) -> Result<ExitCode, Failure> {
         return watch::run(&arguments.pids, interval);
     }
     let snapshot = Snapshot::take(&arguments.pids)?;
-    match (arguments.json, arguments.connections) {
-        (true, _) => print(&json::page(&snapshot)),
-        (false, connections) => print(&text::page(&snapshot, connections)),
-    }
+    let page = match &arguments {
+        Arguments { json: true, .. } => json::page(&snapshot),
+        Arguments {
+            prometheus: true, ..
+        } => prometheus::page(&snapshot),
+        _ => text::page(&snapshot, arguments.connections),
+    };
+    print(&page)
+}
+
+/// `onload_stackdump`: each process.
+pub(crate) fn stacks() -> Result<ExitCode, Failure> {
+    print(&dump::stacks(&Snapshot::take(&[])?))
+}
+
+/// `onload_stackdump lots`: every counter, zeros too when `zeros`, and every connection.
+pub(crate) fn lots(zeros: bool) -> Result<ExitCode, Failure> {
+    print(&dump::lots(&Snapshot::take(&[])?, zeros))
+}
+
+/// `onload_stackdump netstat`: every connection, a line each.
+pub(crate) fn netstat() -> Result<ExitCode, Failure> {
+    print(&dump::netstat(&Snapshot::take(&[])?))
 }
 
 impl Arguments {
@@ -67,6 +90,7 @@ impl Arguments {
                 "-h" | "--help" => arguments.help = true,
                 "-c" | "--connections" => arguments.connections = true,
                 "--json" => arguments.json = true,
+                "--prometheus" => arguments.prometheus = true,
                 "--watch" | "--top" => {
                     let given = words.next_if(|next| next.parse::<f64>().is_ok());
                     arguments.watch = Some(interval(given.as_deref().unwrap_or("1"))?);

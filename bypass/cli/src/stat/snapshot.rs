@@ -141,8 +141,38 @@ fn read(pid: u32, view: &View) -> Process {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// One process, number 7, that has counted this.
+    pub(in super::super) fn of_one(
+        command: &str,
+        counters: &[(&'static str, u64)],
+        fallbacks: &[(&'static str, u64)],
+    ) -> Snapshot {
+        let header = Header {
+            pid: 7,
+            uid: 0,
+            started_unix_ns: 0,
+            profile: String::new(),
+            cluster: String::new(),
+            command: command.to_owned(),
+        };
+        let connections = vec![socket("127.0.0.1:80", "127.0.0.1:4000", 5, 9)];
+        let process = Process {
+            pid: 7,
+            header,
+            counters: counters.to_vec(),
+            fallbacks: fallbacks.to_vec(),
+            connections,
+        };
+        Snapshot {
+            taken: Instant::now(),
+            unix_ns: 0,
+            processes: vec![process],
+            sent: HashMap::new(),
+        }
+    }
 
     fn socket(local: &str, peer: &str, bytes_in: u64, bytes_out: u64) -> Connection {
         Connection {
