@@ -54,7 +54,7 @@ def build_and_test(target, is_run):
         "TSAN_OPTIONS": "exitcode=0",
     }
     command = ["cargo", "+nightly", "test", "-Zbuild-std", "--target", TRIPLE,
-               "-p", "bypass-shm", "-p", "bypass-stack", "-p", "bypass-preload", "--lib",
+               "-p", "bypass-sys", "-p", "bypass-shm", "-p", "bypass-stack", "-p", "bypass-preload", "--lib",
                "--test", "both_ends", "--test", "hostile"]
     command += ["--", "--skip", SKIPPED] if is_run else ["--no-run"]
     done = subprocess.run(command, cwd=ROOT, env=environment, text=True,

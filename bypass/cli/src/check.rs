@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use bypass_options::{table, Origin, State};
-use bypass_shm::stats::View;
+use bypass_stats::View;
 
 use crate::failure::{print, Failure};
+use crate::plan::Plan;
 use crate::probe;
-use crate::run::Plan;
 
 /// Descriptors below which a server with many connections soon stands.
 const DESCRIPTORS_FEW: u64 = 4096;

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use bypass_shm::stats::View;
+use bypass_stats::View;
 
 use crate::failure::Failure;
 

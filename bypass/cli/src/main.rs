@@ -7,6 +7,7 @@ mod elf;
 mod failure;
 mod onload;
 mod options;
+mod plan;
 mod probe;
 mod program;
 mod run;

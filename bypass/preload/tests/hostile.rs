@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bypass_shm::layout::{LANES_AT, QUEUED, SLOTS_AT};
-use bypass_shm::link::{self, Message, Owned, VERSION};
-use bypass_shm::memory::Mapping;
+use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
-use bypass_shm::sys;
-use bypass_shm::waker::Name;
 use bypass_stack::table::{self, Kind};
 use bypass_stack::{descriptors, handover, stream, Outcome};
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
+use bypass_sys::memory::Mapping;
+use bypass_sys::waker::Name;
 
 use program::{accept_within, close, dial, is_accelerated, read, write, Listening};
 
@@ -90,8 +91,8 @@ fn garbage_at_the_doors_is_dismissed() {
                 .to_ne_bytes()
             })
             .collect();
-        let _ = sys::write(link.0, &words);
-        let junk = Owned(sys::memfd_create(c"junk").expect("memory"));
+        let _ = kernel::write(link.0, &words);
+        let junk = Owned(kernel::memfd_create(c"junk").expect("memory"));
         let greet = Message::Greet {
             version: VERSION,
             client: dice.next(),
@@ -110,12 +111,12 @@ fn a_client_that_writes_all_over_its_segment_harms_only_itself() {
     let (listening, other) = (Listening::open(), Listening::open());
     serve_honestly(&listening);
     let segment = Segment::create(1, 64, 4096).expect("memory");
-    let number = sys::random();
+    let number = kernel::random();
     let _door = link::open_door(&Name::of_process(number)).expect("a door");
     let index = segment.enter(0, number).expect("a place");
     let link = greet(&listening, &segment);
     let peer =
-        Mapping::adopt(sys::dup(segment.fd()).expect("a descriptor") as i32).expect("sealed");
+        Mapping::adopt(kernel::dup(segment.fd()).expect("a descriptor") as i32).expect("sealed");
     let (is_over, accepted) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| scribble(&peer, &segment, index, &is_over));
@@ -198,7 +199,7 @@ fn a_client_that_dies_after_greeting_leaves_nothing() {
     let listening = Listening::open();
     let segment = Segment::create(1, 64, 4096).expect("memory");
     // A number under which nobody answers: it has died before it could be watched.
-    segment.enter(0, sys::random()).expect("a place");
+    segment.enter(0, kernel::random()).expect("a place");
     drop(greet(&listening, &segment));
     wait_until_forgotten(&segment);
     serve_honestly(&listening);
@@ -218,7 +219,7 @@ fn a_dead_clients_name_taken_by_another_user_is_nobody() {
         let _ = std::io::stdin().read_line(&mut String::new());
         return;
     }
-    let number = sys::random();
+    let number = kernel::random();
     let arguments = [
         "--exact",
         "a_dead_clients_name_taken_by_another_user_is_nobody",
@@ -260,7 +261,7 @@ fn a_door_where_nobody_answers_leaves_the_connection_to_the_kernel() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port();
     let fd = std::os::fd::AsRawFd::as_raw_fd(&listener);
-    let inode = sys::fstat(fd).expect("open").st_ino;
+    let inode = kernel::fstat(fd).expect("open").st_ino;
     let door = link::open_door(&Name::of_listener(inode)).expect("a free name");
     let client = dial(port);
     assert!(!is_accelerated(client));
@@ -273,8 +274,8 @@ fn only_the_listening_socket_itself_is_proof() {
     let listening = Listening::open();
     assert!(handover::proves(listening.fd, listening.inode));
     assert!(!handover::proves(listening.fd, listening.inode + 1));
-    let file = Owned(sys::memfd_create(c"any").expect("memory"));
-    let inode = sys::fstat(file.0).expect("open").st_ino;
+    let file = Owned(kernel::memfd_create(c"any").expect("memory"));
+    let inode = kernel::fstat(file.0).expect("open").st_ino;
     assert!(!handover::proves(file.0, inode), "a file of that number");
     listening.close();
 }
@@ -295,7 +296,7 @@ fn another_user_is_refused() {
         assert!(matches!(answer.0, Message::Refuse { .. }), "{:?}", answer.0);
         return;
     }
-    if sys::geteuid() != Ok(0) {
+    if kernel::geteuid() != Ok(0) {
         // Only root can become somebody else.
         return;
     }

@@ -37,7 +37,7 @@ type Side = (u32, &'static str);
 
 #[test]
 fn memory_is_shared_with_the_own_user_and_those_who_are_named() {
-    if bypass_shm::sys::geteuid() != Ok(0) {
+    if bypass_sys::kernel::geteuid() != Ok(0) {
         eprintln!("skipped: only root can start processes of two users");
         return;
     }

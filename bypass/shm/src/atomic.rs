@@ -3,7 +3,7 @@
 
 pub(crate) use core::sync::atomic::{fence, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
-pub(crate) use crate::barrier::{heavy, light};
+pub(crate) use bypass_sys::barrier::{heavy, light};
 
 /// Which bells of a group deserve a look, a bit for each: those that are set, and those whose news
 /// differ from what was `seen`. A hint: each is then looked at by itself.

@@ -14,7 +14,7 @@
 //!
 //! The two sides of sleep and wake are the classic pair: the sleeper stores `sleeping`, then looks; the ringer sets bells, then loads
 //! `sleeping`. Between them each passes a fence, the ringer a light one where it can, the sleeper
-//! a heavy one ([`crate::barrier`]), so at least one of them sees the other.
+//! a heavy one ([`bypass_sys::barrier`]), so at least one of them sees the other.
 
 use crate::atomic::{fence, fetch_for_writing, light, ringing, AtomicU32, AtomicU64, Ordering};
 use crate::layout::{Lane, BELL_GROUP, DIRECT_GROUPS, PROCESSES, SLOTS_MAX};
@@ -183,7 +183,7 @@ impl Lane {
     }
 
     /// Calls `visit` with every one of the first `slots` slots that rang since the last time. What
-    /// must not be missed, before a sleep, is behind [`heavy`](crate::barrier::heavy).
+    /// must not be missed, before a sleep, is behind [`heavy`](bypass_sys::barrier::heavy).
     #[inline]
     pub fn drain(&self, slots: usize, seen: &mut Seen, mut visit: impl FnMut(usize)) {
         let groups = seen.groups(slots);
@@ -418,7 +418,7 @@ mod tests {
         const ROUNDS: usize = 20_000;
         let lane = lane();
         let lane = &*lane;
-        crate::barrier::choose(false);
+        bypass_sys::barrier::choose(false);
         let woken = &std::sync::atomic::AtomicUsize::new(0);
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -441,7 +441,7 @@ mod tests {
                 lane.drain(SLOTS_MAX, &mut news, |slot| last |= slot == SLOTS_MAX - 1);
                 let before = woken.load(Ordering::SeqCst);
                 lane.sleep();
-                crate::barrier::heavy();
+                bypass_sys::barrier::heavy();
                 if last || lane.is_ringing(SLOTS_MAX, &news) {
                     lane.awake();
                     continue;

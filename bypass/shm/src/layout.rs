@@ -17,7 +17,7 @@
 use core::mem::size_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 
-use crate::address::SharedAddress;
+use bypass_sys::address::SharedAddress;
 
 /// First word of every segment; the digits are the version of this layout.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x04\0");
@@ -68,7 +68,7 @@ pub struct Header {
     pub lanes_used: [AtomicU32; 2],
     /// Slots that the client has ever used: bells beyond need no look.
     pub slots_used: AtomicU32,
-    /// By side: who waits there wants publishers to fence, see [`crate::barrier`].
+    /// By side: who waits there wants publishers to fence, see [`bypass_sys::barrier`].
     pub fenced: [AtomicU32; 2],
     /// 1 when the last holder has closed the listener: nobody accepts what is offered from then on.
     pub closed: AtomicU32,

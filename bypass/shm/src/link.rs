@@ -3,8 +3,9 @@
 //! A link is a connected pair of sequenced-packet sockets, one in each process. It carries a few
 //! messages and is then kept open for what its end means: the other process is gone.
 
-use crate::sys::{self, Result};
-use crate::waker::Name;
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel::{self, Result};
+use bypass_sys::waker::Name;
 
 /// Version of the conversation; others are refused, and the connection goes to the kernel.
 pub const VERSION: u64 = 3;
@@ -120,46 +121,31 @@ impl Message {
     }
 }
 
-/// A socket of ours, closed when dropped.
-#[derive(Debug)]
-pub struct Owned(pub i32);
-
-impl Owned {
-    /// Gives the descriptor away.
-    pub fn into_raw(self) -> i32 {
-        let fd = self.0;
-        core::mem::forget(self);
-        fd
-    }
-}
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        let _ = sys::close(self.0);
-    }
-}
-
 const KIND: i32 = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
 
 /// Opens a door under `name`.
 pub fn open_door(name: &Name) -> Result<Owned> {
-    let door = Owned(sys::move_high(sys::socket(libc::AF_UNIX, KIND, 0)? as i32)?);
-    sys::bind(door.0, name.bytes())?;
-    sys::listen(door.0, 1024)?;
+    let door = Owned(kernel::move_high(
+        kernel::socket(libc::AF_UNIX, KIND, 0)? as i32
+    )?);
+    kernel::bind(door.0, name.bytes())?;
+    kernel::listen(door.0, 1024)?;
     Ok(door)
 }
 
 /// Knocks; the queue of a door that nobody serves fills up, then this fails with EAGAIN.
 pub fn knock(name: &Name) -> Result<Owned> {
-    let link = Owned(sys::move_high(sys::socket(libc::AF_UNIX, KIND, 0)? as i32)?);
-    sys::connect(link.0, name.bytes())?;
+    let link = Owned(kernel::move_high(
+        kernel::socket(libc::AF_UNIX, KIND, 0)? as i32
+    )?);
+    kernel::connect(link.0, name.bytes())?;
     Ok(link)
 }
 
 /// Takes whoever knocks.
 pub fn answer(door: i32) -> Result<Owned> {
-    let fd = sys::accept(door, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)?;
-    Ok(Owned(sys::move_high(fd)?))
+    let fd = kernel::accept(door, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)?;
+    Ok(Owned(kernel::move_high(fd)?))
 }
 
 #[repr(C, align(8))]
@@ -191,7 +177,7 @@ pub fn send(link: i32, message: Message, fds: &[i32]) -> Result<()> {
     let flags = (libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) as usize;
     let arguments = [link as usize, &header as *const _ as usize, flags, 0, 0, 0];
     // SAFETY: the header points at words and control, which live on this frame.
-    sys::check(unsafe { sys::raw(libc::SYS_sendmsg, arguments) })?;
+    kernel::check(unsafe { kernel::raw(libc::SYS_sendmsg, arguments) })?;
     Ok(())
 }
 
@@ -219,7 +205,7 @@ pub fn receive(link: i32) -> Result<(Message, Vec<Owned>)> {
         0,
     ];
     // SAFETY: the header points at words and control, which live on this frame.
-    let count = sys::check(unsafe { sys::raw(libc::SYS_recvmsg, arguments) })?;
+    let count = kernel::check(unsafe { kernel::raw(libc::SYS_recvmsg, arguments) })?;
     let fds = received_fds(&control.0[..header.msg_controllen.min(64)]);
     if count == 0 {
         return Err(libc::EPIPE);
@@ -265,7 +251,7 @@ pub fn receive_within(link: i32, wait_ms: u64) -> Result<(Message, Vec<Owned>)> 
     }];
     let look = core::time::Duration::from_millis(LOOK_MS);
     for _ in 0..wait_ms.div_ceil(LOOK_MS) {
-        if sys::poll(&mut fds, Some(look), None)? > 0 {
+        if kernel::poll(&mut fds, Some(look), None)? > 0 {
             return receive(link);
         }
     }
@@ -294,7 +280,7 @@ mod tests {
 
     #[test]
     fn messages_carry_descriptors_and_the_end_is_seen() {
-        let name = Name::of_process(sys::random());
+        let name = Name::of_process(kernel::random());
         let door = open_door(&name).expect("a door");
         let link = knock(&name).expect("open");
         let other = answer(door.0).expect("somebody knocked");
@@ -305,7 +291,7 @@ mod tests {
         send(link.0, message, &[door.0, link.0]).expect("sent");
         let (got, fds) = receive(other.0).expect("received");
         assert_eq!((got, fds.len()), (message, 2));
-        let inode = |fd| sys::fstat(fd).expect("open").st_ino;
+        let inode = |fd| kernel::fstat(fd).expect("open").st_ino;
         assert_eq!(inode(fds[0].0), inode(door.0));
         assert_eq!(receive(other.0).err(), Some(libc::EAGAIN));
         drop((fds, link));
@@ -314,12 +300,12 @@ mod tests {
 
     #[test]
     fn a_message_of_another_shape_is_refused() {
-        let name = Name::of_process(sys::random());
+        let name = Name::of_process(kernel::random());
         let door = open_door(&name).expect("a door");
         let link = knock(&name).expect("open");
         let other = answer(door.0).expect("somebody knocked");
         for bytes in [&[1u8; 3][..], &[255; 48], &[0; 48], &[7; 200]] {
-            sys::write(link.0, bytes).expect("sent");
+            kernel::write(link.0, bytes).expect("sent");
             assert_eq!(receive(other.0).err(), Some(libc::EPROTO));
         }
     }

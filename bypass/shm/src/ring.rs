@@ -4,6 +4,8 @@
 //! The peer can write every cursor: `used` is computed from values loaded once and refused when
 //! it exceeds the size, so a copy never leaves the ring whatever the peer does.
 
+use bypass_sys::iovec::Pieces;
+
 use crate::atomic::{copy_in, copy_out, fence, fetch, fetch_for_writing, heavy, light, Ordering};
 use crate::doorbell::News;
 use crate::layout::{ConsumerLine, Loans, Locks, ProducerLine};
@@ -20,73 +22,6 @@ const LOOKS: usize = 8;
 /// The cursors contradict each other: the peer does not keep the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Broken;
-
-/// The program's buffers of one call, consumed from the front.
-#[derive(Debug, Clone)]
-pub struct Pieces<'a> {
-    rest: &'a [libc::iovec],
-    offset: usize,
-    left: usize,
-}
-
-impl<'a> Pieces<'a> {
-    /// Takes the buffers of a call; None when their sum does not fit, which is EINVAL.
-    ///
-    /// # Safety
-    /// Each buffer must be readable (to push) or writable (to pop) for its length.
-    pub unsafe fn new(pieces: &'a [libc::iovec]) -> Option<Self> {
-        let mut left = 0usize;
-        for piece in pieces {
-            left = left
-                .checked_add(piece.iov_len)
-                .filter(|sum| *sum <= isize::MAX as usize)?;
-        }
-        Some(Self {
-            rest: pieces,
-            offset: 0,
-            left,
-        })
-    }
-
-    /// Bytes left.
-    pub fn left(&self) -> usize {
-        self.left
-    }
-
-    /// For a call that takes no more than `most`, whatever room there is.
-    pub fn limit(&mut self, most: usize) {
-        self.left = self.left.min(most);
-    }
-
-    /// Passes over up to `count` bytes.
-    pub fn skip(&mut self, mut count: usize) {
-        while count > 0 {
-            let (_, taken) = self.take(count);
-            if taken == 0 {
-                return;
-            }
-            count -= taken;
-        }
-    }
-
-    /// Takes up to `limit` bytes that lie together.
-    fn take(&mut self, limit: usize) -> (*mut u8, usize) {
-        while let Some(piece) = self.rest.first() {
-            let have = piece.iov_len - self.offset;
-            if have == 0 {
-                self.rest = &self.rest[1..];
-                self.offset = 0;
-                continue;
-            }
-            let length = have.min(limit);
-            let at = piece.iov_base.cast::<u8>().wrapping_add(self.offset);
-            self.offset += length;
-            self.left -= length;
-            return (at, length);
-        }
-        (core::ptr::null_mut(), 0)
-    }
-}
 
 /// A direction, seen by either side.
 #[derive(Clone, Copy)]

@@ -4,15 +4,15 @@ use core::sync::atomic::Ordering;
 use std::sync::OnceLock;
 
 use crate::atomic::fetch;
-use crate::barrier;
 use crate::layout::{
     rings_at, segment_bytes, ConnectQueue, Contents, Header, Lane, Slot, CLOSING, CONTENTS,
     CONTENTS_AT, LANES, LANES_AT, MAGIC, PROCESSES, QUEUED, QUEUE_AT, RING_BYTES_MAX,
     RING_BYTES_MIN, SLOTS_AT, SLOTS_MAX,
 };
-use crate::memory::Mapping;
 use crate::ring::{Borrowed, Ring};
-use crate::sys::{self, Result};
+use bypass_sys::barrier;
+use bypass_sys::kernel::{self, Result};
+use bypass_sys::memory::Mapping;
 
 /// Memory shared by one client process and the holders of one listener.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Segment {
         let memory = Mapping::create(c"wirespeed-segment", segment_bytes(slots, ring_bytes))?;
         let segment = Self {
             memory,
-            id: sys::random(),
+            id: kernel::random(),
             client,
             slots,
             ring_bytes,
@@ -216,7 +216,7 @@ impl Segment {
     /// Maps what process-index `index` of `side` (ours) is lent as `number`, and says so.
     pub fn borrow(&self, side: usize, index: usize, number: u32, content: i32) -> Result<()> {
         let Some(place) = self.borrowed.0.get(number as usize) else {
-            let _ = sys::close(content);
+            let _ = kernel::close(content);
             return Err(libc::EPROTO);
         };
         let memory = Mapping::view(content)?.without_descriptor();
@@ -353,7 +353,7 @@ mod tests {
                 .header()
                 .ring_bytes
                 .store(ring_bytes, Ordering::Relaxed);
-            let passed = sys::dup(segment.fd()).expect("dup") as i32;
+            let passed = kernel::dup(segment.fd()).expect("dup") as i32;
             assert_eq!(
                 Segment::adopt(passed).err(),
                 Some(libc::EPROTO),

@@ -5,12 +5,14 @@
 use std::sync::atomic::Ordering;
 use std::thread::{self, Thread};
 
+use bypass_shm::accept_queue;
 use bypass_shm::doorbell::{ring_lane, Seen, Sleeper};
 use bypass_shm::layout::{FIN, QUEUED};
-use bypass_shm::memory::Mapping;
-use bypass_shm::ring::{Pieces, Ring};
+use bypass_shm::ring::Ring;
 use bypass_shm::segment::Segment;
-use bypass_shm::{accept_queue, barrier, sys};
+use bypass_sys::iovec::Pieces;
+use bypass_sys::memory::Mapping;
+use bypass_sys::{barrier, kernel};
 
 const SLOTS: usize = 64;
 const RING_BYTES: usize = 4096;
@@ -190,7 +192,7 @@ fn exchange(sleeps_often: bool) {
     }
     let number = segment.number_for_loan(1).expect("a number");
     let content = Mapping::of_bytes(c"lent", &[5; CONTENT_BYTES]).expect("memory");
-    let passed = sys::dup(content.fd()).expect("a descriptor") as i32;
+    let passed = kernel::dup(content.fd()).expect("a descriptor") as i32;
     segment.borrow(0, 0, number, passed).expect("sealed memory");
     let segment = &segment;
     let client = thread::current();

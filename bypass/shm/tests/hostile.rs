@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bypass_shm::segment::Segment;
-use bypass_shm::sys;
+use bypass_sys::kernel;
 
 struct Dice(u64);
 
@@ -117,11 +117,11 @@ fn memory_that_could_vanish_is_not_mapped() {
         // This kernel has none: nothing to be refused.
         return;
     }
-    sys::ftruncate(fd, 2 << 20).expect("a size");
+    kernel::ftruncate(fd, 2 << 20).expect("a size");
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-    sys::fcntl(fd, libc::F_ADD_SEALS, seals as usize).expect("sealed");
+    kernel::fcntl(fd, libc::F_ADD_SEALS, seals as usize).expect("sealed");
     assert_eq!(
-        bypass_shm::memory::Mapping::view(fd).err(),
+        bypass_sys::memory::Mapping::view(fd).err(),
         Some(libc::EPROTO)
     );
 }
@@ -131,9 +131,9 @@ fn descriptors_that_are_refused_are_closed() {
     const TIMES: usize = 300;
     let open = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let lies: [fn() -> i32; 3] = [
-        || sys::memfd_create(c"unsealed").expect("memory"),
-        || sys::open(c"/dev/null", libc::O_RDWR).expect("a device"),
-        || sys::eventfd(0, 0).expect("an eventfd") as i32,
+        || kernel::memfd_create(c"unsealed").expect("memory"),
+        || kernel::open(c"/dev/null", libc::O_RDWR).expect("a device"),
+        || kernel::eventfd(0, 0).expect("an eventfd") as i32,
     ];
     let before = open();
     for turn in 0..TIMES {

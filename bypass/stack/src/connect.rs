@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use bypass_shm::clock::now_ns;
+use bypass_netlink::diag;
 use bypass_shm::layout::{QUEUED, SLOTS_MAX};
 use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
-use bypass_shm::stats::{Counter, Reason};
-use bypass_shm::waker::Name;
-use bypass_shm::{address, diag, sys as kernel};
+use bypass_stats::{Counter, Reason};
+use bypass_sys::clock::now_ns;
+use bypass_sys::waker::Name;
+use bypass_sys::{address, kernel};
 
 use crate::peer::{self, Peer};
 use crate::sockets::{self, Socket};

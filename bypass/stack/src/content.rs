@@ -9,8 +9,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use bypass_shm::memory::Mapping;
-use bypass_shm::{clock, sys as kernel};
+use bypass_sys::memory::Mapping;
+use bypass_sys::{clock, kernel};
 
 use crate::sys::{Owned, OwnedGuard};
 use crate::table;

@@ -7,9 +7,9 @@
 
 use core::sync::atomic::{compiler_fence, Ordering};
 
-use bypass_shm::sys as kernel;
+use bypass_sys::kernel;
 
-use crate::sys::{thread, Thread};
+use bypass_sys::thread::{thread, Thread};
 
 /// Runs an operation; handlers wait for its end.
 #[inline(always)]

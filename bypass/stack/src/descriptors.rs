@@ -2,8 +2,8 @@
 
 use core::sync::atomic::Ordering;
 
-use bypass_shm::stats::Reason;
-use bypass_shm::sys as kernel;
+use bypass_stats::Reason;
+use bypass_sys::kernel;
 
 use crate::sockets;
 use crate::table::{self, Entry, Kind};

@@ -12,13 +12,13 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bypass_shm::barrier;
-use bypass_shm::clock::now_ns;
 use bypass_shm::doorbell::Seen;
 use bypass_shm::layout::{Lane, CLOSED, FIN, RST};
-use bypass_shm::stats::Counter;
-use bypass_shm::sys as kernel;
-use bypass_shm::waker::Waker;
+use bypass_stats::Counter;
+use bypass_sys::barrier;
+use bypass_sys::clock::now_ns;
+use bypass_sys::kernel;
+use bypass_sys::waker::Waker;
 
 use crate::listener::{self, Listener};
 use crate::peer::Peer;

@@ -10,10 +10,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bypass_shm::layout::{CLOSING, FIN, QUEUED};
-use bypass_shm::link::{self, Owned};
+use bypass_shm::link;
 use bypass_shm::segment::Segment;
-use bypass_shm::sys as kernel;
-use bypass_shm::waker::Name;
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
+use bypass_sys::waker::Name;
 
 use crate::peer::Peer;
 use crate::sockets::{self, Socket};

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use core::sync::atomic::Ordering;
 
 use bypass_shm::layout::{CLOSING, QUEUED};
-use bypass_shm::link::Owned;
-use bypass_shm::sys as kernel;
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
 
 use crate::peer::{self, Peer};
 use crate::table::{self, Entry};

@@ -4,10 +4,11 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use bypass_shm::link::{self, Message, Owned, VERSION};
-use bypass_shm::memory::Mapping;
-use bypass_shm::sys as kernel;
-use bypass_shm::waker::Name;
+use bypass_shm::link::{self, Message, VERSION};
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
+use bypass_sys::memory::Mapping;
+use bypass_sys::waker::Name;
 
 use crate::listener::{self, Listener};
 use crate::sockets;

@@ -36,7 +36,7 @@ pub mod table;
 pub mod urgent;
 pub mod wait;
 
-pub use sys::{thread, Thread};
+pub use bypass_sys::thread::{thread, Thread};
 
 /// What an operation says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

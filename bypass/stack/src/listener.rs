@@ -9,18 +9,19 @@ use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bypass_shm::accept_queue;
-use bypass_shm::link::{self, Owned};
-use bypass_shm::memory::Mapping;
+use bypass_shm::link;
 use bypass_shm::segment::Segment;
-use bypass_shm::stats::Reason;
-use bypass_shm::sys as kernel;
-use bypass_shm::waker::Name;
+use bypass_stats::Reason;
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
+use bypass_sys::memory::Mapping;
+use bypass_sys::waker::Name;
 
 use crate::peer::Peer;
 use crate::sockets::{self, Socket};
-use crate::sys::Held;
 use crate::table::{self, Entry, Kind};
 use crate::{options, process, service, Outcome};
+use bypass_sys::process::Held;
 
 mod accepting;
 mod blocking;

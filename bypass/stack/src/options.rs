@@ -3,8 +3,8 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::net::SocketAddr;
 
-use bypass_shm::stats::Reason;
-use bypass_shm::{address, sys as kernel};
+use bypass_stats::Reason;
+use bypass_sys::{address, kernel};
 
 use crate::sockets::{self, Socket};
 use crate::stream;

@@ -4,12 +4,13 @@
 use core::sync::atomic::Ordering;
 use std::sync::Mutex;
 
-use bypass_shm::clock::now_ns;
 use bypass_shm::layout::{CLOSING, QUEUED};
-use bypass_shm::link::{self, Message, Owned, VERSION};
+use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
-use bypass_shm::sys as kernel;
-use bypass_shm::waker::Name;
+use bypass_sys::clock::now_ns;
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
+use bypass_sys::waker::Name;
 
 use crate::peer::{self, Peer};
 use crate::table::{self, Kind};
@@ -53,7 +54,7 @@ pub fn offer(fd: i32) {
     let entry = table::get(fd);
     if entry.kind() == Kind::Unbound {
         // Two processes that both may connect it: the kernel keeps them apart.
-        return options::leave_to_kernel(fd, bypass_shm::stats::Reason::Option);
+        return options::leave_to_kernel(fd, bypass_stats::Reason::Option);
     }
     if entry.kind() == Kind::Listener {
         return fork::share_listener(entry);
@@ -83,7 +84,7 @@ pub fn offer(fd: i32) {
     let door = door.into_raw();
     table::hide(door);
     if offers.is_empty() {
-        crate::sys::at_exit(wait_for_receivers);
+        bypass_sys::process::at_exit(wait_for_receivers);
     }
     offers.push(Offer {
         inode,

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use core::sync::atomic::Ordering;
 
-use bypass_shm::ring::Pieces;
+use bypass_sys::iovec::Pieces;
 
 use crate::sockets;
 use crate::stream::{self, Stream};

@@ -5,15 +5,15 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use bypass_shm::clock::now_ns;
 use bypass_shm::doorbell::{ring_lane, Sleeper};
 use bypass_shm::layout::{Slot, CLOSED, CLOSING, FIN, PROCESSES, QUEUED, RST};
 use bypass_shm::segment::Segment;
-use bypass_shm::stats::Counter;
+use bypass_stats::Counter;
+use bypass_sys::clock::now_ns;
 
 use crate::lending::Lent;
-use crate::sys::Held;
 use crate::{process, table};
+use bypass_sys::process::Held;
 
 /// See the module.
 #[derive(Debug)]

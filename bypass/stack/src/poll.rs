@@ -4,8 +4,8 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use bypass_shm::doorbell::Sleeper;
-use bypass_shm::stats::Counter;
-use bypass_shm::sys as kernel;
+use bypass_stats::Counter;
+use bypass_sys::kernel;
 
 use crate::deferral::asleep;
 use crate::listener::{self, Blocked, Lanes, Listener};
@@ -228,7 +228,7 @@ fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<
         registered.lanes.push(lanes);
         registered.is_crowded |= !is_complete;
     }
-    bypass_shm::barrier::heavy();
+    bypass_sys::barrier::heavy();
     if fds.iter().any(|one| user_events(one) != 0) {
         return Ok(());
     }

@@ -4,8 +4,8 @@
 
 use std::sync::Mutex;
 
-use bypass_shm::stats::Counter;
-use bypass_shm::sys as kernel;
+use bypass_stats::Counter;
+use bypass_sys::kernel;
 
 use crate::table::{self, Entry, Kind};
 use crate::{process, sockets};

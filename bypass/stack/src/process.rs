@@ -4,11 +4,12 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 use bypass_options::{Resolved, Settings, PROFILE_VARIABLE};
-use bypass_shm::stats::{Counter, Reason, Stats};
-use bypass_shm::{sys as kernel, waker};
+use bypass_stats::{Counter, Reason, Stats};
+use bypass_sys::{kernel, waker};
 
-use crate::sys::{thread, Leaked};
 use crate::table;
+use bypass_sys::process::Leaked;
+use bypass_sys::thread::thread;
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static WAKERS: AtomicU32 = AtomicU32::new(1);
@@ -86,7 +87,7 @@ fn start_as(fresh: u64) -> u64 {
     }
     // Long spins mean few sleeps: those may be dear, so that publishing is cheap.
     let sleeps_often = !settings().epoll_spin || settings().spin_usec < 1000;
-    bypass_shm::barrier::choose(sleeps_often);
+    bypass_sys::barrier::choose(sleeps_often);
     if let Ok(sender) = waker::sender() {
         table::hide(sender);
         SENDER.store(sender, Ordering::Release);

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use bypass_shm::sys as kernel;
+use bypass_sys::kernel;
 
 use crate::content::Content;
 use crate::stream::{self, broken_pipe};

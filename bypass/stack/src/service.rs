@@ -8,9 +8,10 @@ use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use bypass_shm::link::{self, Message, Owned};
-use bypass_shm::sys as kernel;
-use bypass_shm::waker::Name;
+use bypass_shm::link::{self, Message};
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
+use bypass_sys::waker::Name;
 
 use crate::listener::{self, Listener};
 use crate::peer::{self, Peer};

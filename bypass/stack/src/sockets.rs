@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::Mutex;
 
-use bypass_shm::address::SharedAddress;
+use bypass_sys::address::SharedAddress;
 
 use crate::sys::PeerPlace;
 

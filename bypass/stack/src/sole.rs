@@ -14,7 +14,7 @@ mod ownership;
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::sys::thread;
+use bypass_sys::thread::thread;
 
 pub use ownership::Inside;
 use ownership::{Ownership, NOBODY};
@@ -54,7 +54,7 @@ fn address() -> usize {
 mod tests {
     use super::*;
     use crate::sole::ownership::{ENDING, SEVERAL};
-    use bypass_shm::barrier;
+    use bypass_sys::barrier;
     use std::sync::atomic::AtomicU64;
     use std::sync::Mutex;
 

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 
-use bypass_shm::sys as kernel;
+use bypass_sys::kernel;
 
 use crate::deferral::asleep;
 use crate::stream::{self, broken_pipe, Stream};

@@ -4,16 +4,16 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
 use bypass_shm::layout::{CLOSED, RST};
-use bypass_shm::lock;
 use bypass_shm::ring::{Broken, Ring};
-use bypass_shm::stats::Reason;
+use bypass_stats::Reason;
+use bypass_sys::lock;
 
 use crate::peer::Peer;
 use crate::sockets::{self, Socket};
-use crate::sys::thread;
 use crate::table::{self, Entry, Kind};
 use crate::wait::{self, Deadline, For};
 use crate::{process, sole, Outcome};
+use bypass_sys::thread::thread;
 
 mod ending;
 mod holding;

@@ -6,8 +6,9 @@
 use core::sync::atomic::Ordering;
 
 use bypass_options::ShareWith;
-use bypass_shm::ring::{Broken, Pieces, Ring};
-use bypass_shm::sys as kernel;
+use bypass_shm::ring::{Broken, Ring};
+use bypass_sys::iovec::Pieces;
+use bypass_sys::kernel;
 
 use crate::stream::{self, Stream};
 use crate::{process, sockets, Outcome};

@@ -4,16 +4,16 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::sync::Mutex;
 
-use bypass_shm::clock::now_ns;
 use bypass_shm::doorbell::Sleeper;
-use bypass_shm::stats::Counter;
-use bypass_shm::sys as kernel;
-use bypass_shm::waker::Waker;
+use bypass_stats::Counter;
+use bypass_sys::clock::now_ns;
+use bypass_sys::kernel;
+use bypass_sys::waker::Waker;
 
 use crate::deferral::asleep;
 use crate::peer::Peer;
-use crate::sys::thread;
 use crate::{pool, process, table};
+use bypass_sys::thread::thread;
 
 /// Wakers that no thread uses now.
 static IDLE: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
@@ -205,7 +205,7 @@ pub fn sleep_on(
     };
     let sleeper = waker.sleeper(peer);
     let bound = (!sleeper.register(place)).then_some(CROWDED);
-    bypass_shm::barrier::heavy();
+    bypass_sys::barrier::heavy();
     let result = if is_ready() {
         Ok(0)
     } else {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::snapshot::{Process, Snapshot};
-use bypass_shm::stats::Connection;
+use bypass_stats::Connection;
 
 /// The whole document; keys keep their order and meaning within a schema version.
 pub(super) fn page(snapshot: &Snapshot) -> String {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use bypass_shm::stats::{Connection, Header, View};
+use bypass_stats::{Connection, Header, View};
 
 use crate::failure::Failure;
 

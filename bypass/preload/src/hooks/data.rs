@@ -2,9 +2,9 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use bypass_shm::ring::Pieces;
 use bypass_stack::deferral::inside;
 use bypass_stack::{sendfile as stack_sendfile, splice as stack_splice, stream, table, Outcome};
+use bypass_sys::iovec::Pieces;
 use libc::{iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::rights;

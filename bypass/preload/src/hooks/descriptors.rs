@@ -3,9 +3,9 @@
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::Mutex;
 
-use bypass_shm::stats::Reason;
 use bypass_stack::deferral::inside;
 use bypass_stack::{descriptors, options, pool, table};
+use bypass_stats::Reason;
 use libc::FILE;
 
 use crate::outcome::{fail, finish, set_errno};
@@ -47,7 +47,7 @@ fn duplicate_to(fd: c_int, new: c_int, make: impl FnOnce() -> c_int) -> c_int {
         return make();
     }
     // A descriptor that is not open must leave `new` as it is.
-    if bypass_shm::sys::fcntl(fd, libc::F_GETFD, 0).is_err() {
+    if bypass_sys::kernel::fcntl(fd, libc::F_GETFD, 0).is_err() {
         return fail(libc::EBADF);
     }
     if !inside(|| descriptors::clear(new)) {

@@ -22,16 +22,16 @@ pub unsafe extern "C" fn vfork() -> pid_t {
     }
     let [reader, writer] = pipe;
     if child == 0 {
-        let _ = bypass_shm::sys::close(reader);
+        let _ = bypass_sys::kernel::close(reader);
         // Closed by exec or exit, out of the way until then.
-        let _ = bypass_shm::sys::move_high(writer);
+        let _ = bypass_sys::kernel::move_high(writer);
         return 0;
     }
-    let _ = bypass_shm::sys::close(writer);
+    let _ = bypass_sys::kernel::close(writer);
     if child > 0 {
-        while bypass_shm::sys::read(reader, &mut [0]) == Err(libc::EINTR) {}
+        while bypass_sys::kernel::read(reader, &mut [0]) == Err(libc::EINTR) {}
     }
-    let _ = bypass_shm::sys::close(reader);
+    let _ = bypass_sys::kernel::close(reader);
     child
 }
 

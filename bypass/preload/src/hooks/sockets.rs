@@ -2,11 +2,11 @@
 
 use core::ffi::{c_int, c_void};
 
-use bypass_shm::stats::Reason;
 use bypass_stack::deferral::inside;
 use bypass_stack::{
     connect as stack_connect, descriptors, listener, options, stream, table, Outcome,
 };
+use bypass_stats::Reason;
 use libc::{sockaddr, socklen_t};
 
 use crate::outcome::{fail, finish};

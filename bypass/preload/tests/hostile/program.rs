@@ -4,10 +4,10 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bypass_shm::ring::Pieces;
-use bypass_shm::{address, sys};
 use bypass_stack::table::{self, Kind};
 use bypass_stack::{connect, descriptors, listener, stream, Outcome};
+use bypass_sys::iovec::Pieces;
+use bypass_sys::{address, kernel};
 
 /// A listening socket of this process.
 pub struct Listening {
@@ -34,12 +34,12 @@ impl Listening {
     pub fn open() -> Self {
         let fd = socket(libc::SOCK_NONBLOCK);
         assert_eq!(descriptors::bind(fd), Outcome::Kernel);
-        sys::bind(fd, &loopback(0)).expect("a port");
+        kernel::bind(fd, &loopback(0)).expect("a port");
         assert_eq!(listener::listen(fd, 256), Outcome::Done(0));
         assert_eq!(table::get(fd).kind(), Kind::Listener);
-        let name = sys::socket_name(fd).expect("bound");
+        let name = kernel::socket_name(fd).expect("bound");
         let port = u16::from_be_bytes([name.bytes[2], name.bytes[3]]);
-        let inode = sys::fstat(fd).expect("open").st_ino;
+        let inode = kernel::fstat(fd).expect("open").st_ino;
         Self { fd, port, inode }
     }
 
@@ -53,7 +53,7 @@ pub fn dial(port: u16) -> i32 {
     let fd = socket(0);
     match connect::connect(fd, &loopback(port)) {
         Outcome::Kernel => {
-            sys::connect(fd, &loopback(port)).expect("the kernel connects");
+            kernel::connect(fd, &loopback(port)).expect("the kernel connects");
         }
         other => assert_eq!(other, Outcome::Done(0)),
     }
@@ -123,7 +123,7 @@ pub fn close(fd: i32) {
 /// Closes what may be the kernel's.
 pub fn close_any(fd: i32) {
     if descriptors::close(fd) == Outcome::Kernel {
-        let _ = sys::close(fd);
+        let _ = kernel::close(fd);
     }
 }
 
@@ -137,7 +137,7 @@ pub fn write_word(at: *mut u64, value: u64) {
 /// somebody else, and a folder that the other user may not enter says nothing.
 pub fn as_other_user(arguments: &[&str], variable: (&str, u64)) -> Option<Child> {
     use std::os::unix::process::CommandExt;
-    if sys::geteuid() != Ok(0) {
+    if kernel::geteuid() != Ok(0) {
         return None;
     }
     let mut command = Command::new(std::env::current_exe().expect("this program"));

@@ -4,10 +4,12 @@
 //! after the bytes in front of it and before those behind it, so a reader that looks at the tail
 //! first and at the loans then never reads past a loan.
 
+use bypass_sys::iovec::Pieces;
+
 use crate::atomic::Ordering;
 use crate::layout::{Loan, LOANS};
 
-use super::{Broken, Copy, Pieces, Ring};
+use super::{Broken, Copy, Ring};
 
 /// Knows the contents that were lent to this process.
 pub trait Borrowed {
@@ -277,24 +279,5 @@ impl Ring<'_> {
         self.writer.loans.store(made, Ordering::Relaxed);
         self.producer.loans.store(made, Ordering::Release);
         true
-    }
-}
-
-impl Pieces<'_> {
-    /// Copies `count` bytes from `from` into the buffers.
-    ///
-    /// # Safety
-    /// `from` must be readable for `count` bytes, and the buffers writable.
-    unsafe fn fill(&mut self, from: *const u8, count: usize) {
-        let mut done = 0;
-        while done < count {
-            let (at, length) = self.take(count - done);
-            if length == 0 {
-                return;
-            }
-            // SAFETY: the caller vouches for both; a program has no buffer inside a content.
-            unsafe { core::ptr::copy_nonoverlapping(from.wrapping_add(done), at, length) };
-            done += length;
-        }
     }
 }

@@ -4,12 +4,14 @@
 use bypass_shm::accept_queue;
 use bypass_shm::doorbell::{ring_lane, Seen, Sleeper};
 use bypass_shm::layout::{rings_at, Lane, LANES_AT, QUEUE_AT, SLOTS_AT};
-use bypass_shm::link::{self, Owned};
-use bypass_shm::memory::Mapping;
-use bypass_shm::ring::{Pieces, Ring};
+use bypass_shm::link;
+use bypass_shm::ring::Ring;
 use bypass_shm::segment::Segment;
-use bypass_shm::sys;
-use bypass_shm::waker::Name;
+use bypass_sys::descriptor::Owned;
+use bypass_sys::iovec::Pieces;
+use bypass_sys::kernel;
+use bypass_sys::memory::Mapping;
+use bypass_sys::waker::Name;
 
 /// Small, so that a script reaches all of it.
 const SLOTS: usize = 4;
@@ -26,10 +28,10 @@ pub struct Shared {
 impl Shared {
     pub fn new() -> Self {
         let victim = Segment::create(7, SLOTS, RING_BYTES).expect("memory");
-        let passed = sys::dup(victim.fd()).expect("a descriptor") as i32;
+        let passed = kernel::dup(victim.fd()).expect("a descriptor") as i32;
         let peer = Mapping::adopt(passed).expect("sealed memory");
         let content = Mapping::of_bytes(c"lent", &[5; 3000]).expect("memory");
-        let content = sys::dup(content.fd()).expect("a descriptor") as i32;
+        let content = kernel::dup(content.fd()).expect("a descriptor") as i32;
         victim.borrow(0, 0, 1, content).expect("sealed memory");
         Self { victim, peer }
     }
@@ -162,7 +164,7 @@ pub fn greet(bytes: &[u8]) {
     let Some((kind, words)) = bytes.split_first() else {
         return;
     };
-    let name = Name::of_process(sys::random());
+    let name = Name::of_process(kernel::random());
     let door = link::open_door(&name).expect("a door");
     let caller = link::knock(&name).expect("an open door");
     let inside = link::answer(door.0).expect("somebody knocked");
@@ -221,40 +223,40 @@ fn send(link: i32, bytes: &[u8], fds: &[i32]) {
     let flags = (libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) as usize;
     let arguments = [link as usize, &raw const header as usize, flags, 0, 0, 0];
     // SAFETY: the header points at bytes and control, which live on this frame and the caller's.
-    let _ = unsafe { sys::raw(libc::SYS_sendmsg, arguments) };
+    let _ = unsafe { kernel::raw(libc::SYS_sendmsg, arguments) };
 }
 
 /// Something that is not, or only nearly, a segment; the words are its first bytes.
 fn descriptor(kind: u8, words: &[u8]) -> Option<Owned> {
     let file = || -> Option<Owned> {
-        let fd = Owned(sys::memfd_create(c"hostile").ok()?);
-        sys::write(fd.0, words).ok()?;
+        let fd = Owned(kernel::memfd_create(c"hostile").ok()?);
+        kernel::write(fd.0, words).ok()?;
         Some(fd)
     };
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     match kind >> 1 & 7 {
         0 => None,
-        1 => Some(Owned(sys::open(c"/dev/null", libc::O_RDWR).ok()?)),
-        2 => Some(Owned(sys::open(c"/proc/self", libc::O_RDONLY).ok()?)),
+        1 => Some(Owned(kernel::open(c"/dev/null", libc::O_RDWR).ok()?)),
+        2 => Some(Owned(kernel::open(c"/proc/self", libc::O_RDONLY).ok()?)),
         3 => file(),
         4 => {
             let fd = file()?;
-            let _ = sys::fcntl(fd.0, libc::F_ADD_SEALS, seals as usize);
+            let _ = kernel::fcntl(fd.0, libc::F_ADD_SEALS, seals as usize);
             Some(fd)
         }
         5 => {
             // Sealed against every write as well: it cannot be mapped writable.
             let fd = file()?;
             let all = (seals | libc::F_SEAL_WRITE) as usize;
-            let _ = sys::fcntl(fd.0, libc::F_ADD_SEALS, all);
+            let _ = kernel::fcntl(fd.0, libc::F_ADD_SEALS, all);
             Some(fd)
         }
-        6 => Some(Owned(sys::eventfd(0, libc::EFD_CLOEXEC).ok()? as i32)),
+        6 => Some(Owned(kernel::eventfd(0, libc::EFD_CLOEXEC).ok()? as i32)),
         _ => {
             // A true one, whose header is then overwritten.
             let segment = Segment::create(1, SLOTS, RING_BYTES).ok()?;
-            let fd = Owned(sys::dup(segment.fd()).ok()? as i32);
-            sys::write(fd.0, &words[..words.len().min(256)]).ok()?;
+            let fd = Owned(kernel::dup(segment.fd()).ok()? as i32);
+            kernel::write(fd.0, &words[..words.len().min(256)]).ok()?;
             Some(fd)
         }
     }

@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
+use bypass_sys::iovec::Pieces;
 use loom::thread;
 
 use crate::atomic::{AtomicU64, Memory, Ordering};
 use crate::layout::{ConsumerLine, Loans, Locks, ProducerLine};
-use crate::ring::{Borrowed, Pieces, Ring};
+use crate::ring::{Borrowed, Ring};
 use crate::Model;
 
 pub const MODELS: &[Model] = &[

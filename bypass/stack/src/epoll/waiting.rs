@@ -1,6 +1,6 @@
 //! epoll_wait: look, spin, sleep.
 
-use bypass_shm::clock::{ticks, ticks_in};
+use bypass_sys::clock::{ticks, ticks_in};
 
 use super::*;
 

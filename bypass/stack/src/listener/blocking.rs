@@ -3,8 +3,8 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use bypass_shm::stats::Counter;
-use bypass_shm::sys as kernel;
+use bypass_stats::Counter;
+use bypass_sys::kernel;
 
 use super::Listener;
 use crate::deferral::asleep;

@@ -4,10 +4,10 @@ use core::sync::atomic::Ordering;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use bypass_shm::diag;
+use bypass_netlink::diag;
 use bypass_shm::layout::RST;
 use bypass_shm::link::Message;
-use bypass_shm::sys as kernel;
+use bypass_sys::kernel;
 
 use super::{Listener, LISTENERS};
 use crate::table::{self, Entry};

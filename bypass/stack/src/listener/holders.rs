@@ -2,9 +2,10 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use bypass_shm::link::{self, Message, Owned};
-use bypass_shm::sys as kernel;
-use bypass_shm::waker::Name;
+use bypass_shm::link::{self, Message};
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
+use bypass_sys::waker::Name;
 
 use super::Listener;
 use crate::process;
@@ -24,7 +25,7 @@ pub const HUB_BYTES: usize = size_of::<Hub>();
 
 impl Listener {
     fn hub(&self) -> &Hub {
-        crate::sys::shared(&self.hub)
+        bypass_sys::memory::shared(&self.hub)
     }
 
     /// The hub's descriptor, for a process that joins.

@@ -3,9 +3,10 @@
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use bypass_shm::link::{self, Message, Owned, VERSION};
-use bypass_shm::sys as kernel;
-use bypass_shm::waker::Name;
+use bypass_shm::link::{self, Message, VERSION};
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
+use bypass_sys::waker::Name;
 
 use super::{add_link, roles, Role};
 use crate::listener::{self, Listener};

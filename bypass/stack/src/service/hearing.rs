@@ -3,10 +3,11 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use bypass_shm::link::{self, Message, Owned, VERSION};
+use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
-use bypass_shm::stats::Reason;
-use bypass_shm::sys as kernel;
+use bypass_stats::Reason;
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
 
 use super::{dismiss, remove, set_role, Role};
 use crate::listener::{self, Listener};

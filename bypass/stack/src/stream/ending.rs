@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use bypass_shm::layout::{FIN, RST};
-use bypass_shm::stats::Counter;
+use bypass_stats::Counter;
 
 use super::{find, of_socket};
 use crate::peer::{Bell, Peer};

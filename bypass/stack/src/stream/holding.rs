@@ -10,8 +10,8 @@ use core::sync::atomic::Ordering;
 
 use super::{of_socket, Right, Stream};
 use crate::sockets;
-use crate::sys::thread;
 use crate::wait::For;
+use bypass_sys::thread::thread;
 
 /// Tells of what this thread has held back. For calls after which it may not come back soon.
 #[inline]

@@ -3,8 +3,9 @@
 use core::sync::atomic::Ordering;
 
 use bypass_shm::layout::RST;
-use bypass_shm::ring::{Broken, Pieces, Ring};
-use bypass_shm::stats::Counter;
+use bypass_shm::ring::{Broken, Ring};
+use bypass_stats::Counter;
+use bypass_sys::iovec::Pieces;
 
 use super::{current, find, is_nonblocking, timeout, Attempt, Hold, Stream};
 use crate::peer::Bell;

@@ -3,16 +3,16 @@
 use core::sync::atomic::Ordering;
 
 use bypass_shm::layout::{CLOSED, RST};
-use bypass_shm::ring::Pieces;
-use bypass_shm::stats::{Counter, Reason};
-use bypass_shm::sys as kernel;
+use bypass_stats::{Counter, Reason};
+use bypass_sys::iovec::Pieces;
+use bypass_sys::kernel;
 
 use super::{current, is_nonblocking, timeout, Attempt, Hold, Stream};
 use crate::peer::Bell;
-use crate::sys::thread;
 use crate::table::{self, Kind};
 use crate::wait::For;
 use crate::{options, process, sockets, Outcome};
+use bypass_sys::thread::thread;
 
 impl Stream {
     /// Counts what was written and tells the other side.

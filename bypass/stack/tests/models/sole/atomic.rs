@@ -135,7 +135,7 @@ pub fn fence_others() {
     }
 }
 
-/// See `bypass_shm::barrier`.
+/// See `bypass_sys::barrier`.
 pub fn can_fence_others() -> bool {
     true
 }

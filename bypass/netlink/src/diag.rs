@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use crate::address::canonical;
-use crate::link::Owned;
-use crate::sys::{self, Result};
+use bypass_sys::address::canonical;
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel::{self, Result};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NETLINK_SOCK_DIAG: i32 = 4;
@@ -41,7 +41,7 @@ pub fn listeners(target: SocketAddr) -> Result<Vec<Listener>> {
 
 /// All listeners of a port.
 pub fn listening(port: u16) -> Result<Vec<Listener>> {
-    let socket = Owned(sys::socket(
+    let socket = Owned(kernel::socket(
         libc::AF_NETLINK,
         libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
         NETLINK_SOCK_DIAG,
@@ -80,10 +80,10 @@ fn query(socket: &Owned, family: i32, port: u16, found: &mut Vec<Listener>) -> R
     request[17] = libc::IPPROTO_TCP as u8;
     request[20..24].copy_from_slice(&LISTEN_STATE.to_ne_bytes());
     request[24..26].copy_from_slice(&port.to_be_bytes());
-    sys::write(socket.0, &request)?;
+    kernel::write(socket.0, &request)?;
     let mut answer = vec![0u8; 32_768];
     loop {
-        let count = sys::read(socket.0, &mut answer)?;
+        let count = kernel::read(socket.0, &mut answer)?;
         if read_messages(&answer[..count], port, found)? {
             return Ok(());
         }
@@ -156,7 +156,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     fn inode(listener: &TcpListener) -> u64 {
-        sys::fstat(listener.as_raw_fd()).expect("open").st_ino
+        kernel::fstat(listener.as_raw_fd()).expect("open").st_ino
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
             found.iter().map(|one| one.inode).collect::<Vec<_>>(),
             [inode(&wild)]
         );
-        assert_eq!(found[0].uid, sys::geteuid().expect("a number") as u32);
+        assert_eq!(found[0].uid, kernel::geteuid().expect("a number") as u32);
         let exact = TcpListener::bind("127.0.0.2:0").expect("a port");
         let address = exact.local_addr().expect("bound");
         let found = listeners(address).expect("an answer");

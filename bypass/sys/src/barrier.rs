@@ -12,7 +12,7 @@
 
 use core::sync::atomic::{compiler_fence, fence, AtomicBool, Ordering};
 
-use crate::sys;
+use crate::kernel;
 
 /// MEMBARRIER_CMD_GLOBAL_EXPEDITED of linux/membarrier.h.
 const GLOBAL_EXPEDITED: usize = 1 << 1;
@@ -24,9 +24,9 @@ static ASKS_FOR_FENCES: AtomicBool = AtomicBool::new(true);
 /// Nobody can fence on behalf of this process.
 static IS_UNREGISTERED: AtomicBool = AtomicBool::new(true);
 
-fn membarrier(command: usize) -> sys::Result<usize> {
+fn membarrier(command: usize) -> kernel::Result<usize> {
     // SAFETY: membarrier(2) takes numbers only and orders memory; it changes nothing.
-    sys::check(unsafe { sys::raw(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0]) })
+    kernel::check(unsafe { kernel::raw(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0]) })
 }
 
 /// Decides once per process, before it shares any memory, and again in a forked child.
@@ -59,7 +59,7 @@ pub fn heavy() {
     if !asks_for_fences() && membarrier(GLOBAL_EXPEDITED).is_err() {
         // It worked when it was chosen. A sandbox came later: publishers cannot be told in time,
         // but all of them have long passed a fence after a switch of their processor.
-        let _ = sys::sched_yield();
+        let _ = kernel::sched_yield();
     }
 }
 
@@ -74,6 +74,6 @@ pub fn fence_others() {
     fence(Ordering::SeqCst);
     if membarrier(GLOBAL_EXPEDITED).is_err() {
         // A sandbox came later. No store lies in a processor for so long.
-        let _ = sys::poll(&mut [], Some(core::time::Duration::from_millis(10)), None);
+        let _ = kernel::poll(&mut [], Some(core::time::Duration::from_millis(10)), None);
     }
 }

@@ -7,9 +7,9 @@
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::address::SharedAddress;
-use crate::memory::Mapping;
-use crate::{clock, sys};
+use bypass_sys::address::SharedAddress;
+use bypass_sys::memory::Mapping;
+use bypass_sys::{clock, kernel};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"WSstat\x01\0");
 /// Threads that count alone; further ones share the last stripe.
@@ -161,12 +161,12 @@ pub struct Stats {
 
 impl Stats {
     /// Makes the page of this process.
-    pub fn create(profile: &str, cluster: &str, command: &str) -> sys::Result<Self> {
+    pub fn create(profile: &str, cluster: &str, command: &str) -> kernel::Result<Self> {
         let memory = Mapping::create(c"wirespeed-stats", size_of::<Page>())?;
         let stats = Self { memory };
         let page = stats.page();
-        page.pid.store(sys::getpid()? as u32, Ordering::Relaxed);
-        page.uid.store(sys::geteuid()? as u32, Ordering::Relaxed);
+        page.pid.store(kernel::getpid()? as u32, Ordering::Relaxed);
+        page.uid.store(kernel::geteuid()? as u32, Ordering::Relaxed);
         page.started_unix_ns
             .store(clock::unix_ns(), Ordering::Relaxed);
         for (place, text) in page.texts.iter().zip([profile, cluster, command]) {

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 use core::ptr::NonNull;
 
-use crate::sys::{self, Result};
+use crate::kernel::{self, Result};
 
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
@@ -23,13 +23,13 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Makes a zeroed file of `length` bytes that can never change its size.
     pub fn create(name: &CStr, length: usize) -> Result<Self> {
-        let fd = sys::move_high(sys::memfd_create(name)?)?;
-        let sized = sys::ftruncate(fd, length)
-            .and_then(|_| sys::fcntl(fd, libc::F_ADD_SEALS, SEALS as usize));
+        let fd = kernel::move_high(kernel::memfd_create(name)?)?;
+        let sized = kernel::ftruncate(fd, length)
+            .and_then(|_| kernel::fcntl(fd, libc::F_ADD_SEALS, SEALS as usize));
         match sized {
             Ok(_) => Self::map(fd, length, true),
             Err(error) => {
-                let _ = sys::close(fd);
+                let _ = kernel::close(fd);
                 Err(error)
             }
         }
@@ -37,20 +37,20 @@ impl Mapping {
 
     /// Makes a file of these bytes that can never change.
     pub fn of_bytes(name: &CStr, bytes: &[u8]) -> Result<Self> {
-        let fd = sys::move_high(sys::memfd_create(name)?)?;
+        let fd = kernel::move_high(kernel::memfd_create(name)?)?;
         let mut written = 0;
         while written < bytes.len() {
-            match sys::write(fd, &bytes[written..]) {
+            match kernel::write(fd, &bytes[written..]) {
                 Ok(count) if count > 0 => written += count,
                 other => {
-                    let _ = sys::close(fd);
+                    let _ = kernel::close(fd);
                     return Err(other.err().unwrap_or(libc::ENOSPC));
                 }
             }
         }
         let seals = (SEALS | libc::F_SEAL_WRITE) as usize;
-        if let Err(error) = sys::fcntl(fd, libc::F_ADD_SEALS, seals) {
-            let _ = sys::close(fd);
+        if let Err(error) = kernel::fcntl(fd, libc::F_ADD_SEALS, seals) {
+            let _ = kernel::close(fd);
             return Err(error);
         }
         Self::map(fd, bytes.len(), false)
@@ -59,12 +59,12 @@ impl Mapping {
     /// Maps what a peer passed: only if the peer can no longer change its size.
     pub fn adopt(fd: i32) -> Result<Self> {
         let adopted = Self::check_seals(fd)
-            .and_then(|()| sys::fstat(fd))
+            .and_then(|()| kernel::fstat(fd))
             .and_then(|stat| usize::try_from(stat.st_size).map_err(|_| libc::EPROTO));
         match adopted {
             Ok(length) => Self::map(fd, length, true),
             Err(error) => {
-                let _ = sys::close(fd);
+                let _ = kernel::close(fd);
                 Err(error)
             }
         }
@@ -72,20 +72,20 @@ impl Mapping {
 
     /// Maps a file for looking only; a file that shrinks is refused by its seals.
     pub fn view(fd: i32) -> Result<Self> {
-        let viewed = Self::check_seals(fd).and_then(|()| sys::fstat(fd));
+        let viewed = Self::check_seals(fd).and_then(|()| kernel::fstat(fd));
         match viewed {
             Ok(stat) => Self::map(fd, stat.st_size as usize, false),
             Err(error) => {
-                let _ = sys::close(fd);
+                let _ = kernel::close(fd);
                 Err(error)
             }
         }
     }
 
     fn check_seals(fd: i32) -> Result<()> {
-        let seals = sys::fcntl(fd, libc::F_GET_SEALS, 0)? as i32;
+        let seals = kernel::fcntl(fd, libc::F_GET_SEALS, 0)? as i32;
         // Ordinary pages only: large ones come from a pool that may be empty when they are touched.
-        if seals & SEALS == SEALS && sys::file_system(fd)? == libc::TMPFS_MAGIC {
+        if seals & SEALS == SEALS && kernel::file_system(fd)? == libc::TMPFS_MAGIC {
             Ok(())
         } else {
             Err(libc::EPROTO)
@@ -101,12 +101,12 @@ impl Mapping {
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
         let arguments = [0, length, access as usize, flags as usize, fd as usize, 0];
         // SAFETY: a new mapping at an address of the kernel's choice disturbs no other memory.
-        let mapped = sys::check(unsafe { sys::raw(libc::SYS_mmap, arguments) });
+        let mapped = kernel::check(unsafe { kernel::raw(libc::SYS_mmap, arguments) });
         let base = mapped.and_then(|at| NonNull::new(at as *mut u8).ok_or(libc::ENOMEM));
         match base {
             Ok(base) => Ok(Self { base, length, fd }),
             Err(error) => {
-                let _ = sys::close(fd);
+                let _ = kernel::close(fd);
                 Err(error)
             }
         }
@@ -119,7 +119,7 @@ impl Mapping {
 
     /// Keeps the memory only: nobody is to get the descriptor from here.
     pub fn without_descriptor(mut self) -> Self {
-        let _ = sys::close(core::mem::replace(&mut self.fd, -1));
+        let _ = kernel::close(core::mem::replace(&mut self.fd, -1));
         self
     }
 
@@ -170,7 +170,7 @@ impl Mapping {
         let at = self.bytes_at(offset, length) as usize;
         // SAFETY: the range lies inside this mapping.
         let _ = unsafe {
-            sys::raw(
+            kernel::raw(
                 libc::SYS_madvise,
                 [at, length, libc::MADV_REMOVE as usize, 0, 0, 0],
             )
@@ -182,9 +182,15 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         let at = self.base.as_ptr() as usize;
         // SAFETY: this mapping is ours and nobody borrows from it any more.
-        let _ = unsafe { sys::raw(libc::SYS_munmap, [at, self.length, 0, 0, 0, 0]) };
-        let _ = sys::close(self.fd);
+        let _ = unsafe { kernel::raw(libc::SYS_munmap, [at, self.length, 0, 0, 0, 0]) };
+        let _ = kernel::close(self.fd);
     }
+}
+
+/// A page of atomics at the start of a mapping.
+pub fn shared<T>(memory: &Mapping) -> &T {
+    // SAFETY: used with structures of atomics only, for which every bit pattern is valid.
+    unsafe { memory.at(0) }
 }
 
 #[cfg(test)]
@@ -193,8 +199,8 @@ mod tests {
 
     #[test]
     fn a_file_that_could_shrink_is_refused() {
-        let fd = sys::memfd_create(c"unsealed").expect("memfd");
-        sys::ftruncate(fd, 8192).expect("size");
+        let fd = kernel::memfd_create(c"unsealed").expect("memfd");
+        kernel::ftruncate(fd, 8192).expect("size");
         assert_eq!(Mapping::adopt(fd).err(), Some(libc::EPROTO));
     }
 
@@ -202,7 +208,7 @@ mod tests {
     fn two_mappings_of_one_file_are_the_same_memory() {
         use core::sync::atomic::{AtomicU64, Ordering};
         let first = Mapping::create(c"sealed", 8192).expect("memory");
-        let second = Mapping::adopt(sys::dup(first.fd()).expect("dup") as i32).expect("memory");
+        let second = Mapping::adopt(kernel::dup(first.fd()).expect("dup") as i32).expect("memory");
         // SAFETY: an atomic.
         unsafe { first.at::<AtomicU64>(4096) }.store(7, Ordering::Relaxed);
         // SAFETY: an atomic.

@@ -4,7 +4,7 @@
 //! own. The sleeper has it in its poll set; a datagram without meaning wakes it. Abstract names
 //! belong to a network namespace, as ports do, and vanish with the process.
 
-use crate::sys::{self, Result};
+use crate::kernel::{self, Result};
 
 /// More datagrams than a kernel keeps for one socket where nobody has raised net.unix.max_dgram_qlen.
 const QUEUE_MAX: usize = 64;
@@ -20,9 +20,9 @@ impl Waker {
     /// Waker `number` of process `process`.
     pub fn create(process: u64, number: u32) -> Result<Self> {
         let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        let fd = sys::move_high(sys::socket(libc::AF_UNIX, kind, 0)? as i32)?;
+        let fd = kernel::move_high(kernel::socket(libc::AF_UNIX, kind, 0)? as i32)?;
         let waker = Self { fd, number };
-        sys::bind(fd, Name::of_waker(process, number).bytes())?;
+        kernel::bind(fd, Name::of_waker(process, number).bytes())?;
         Ok(waker)
     }
 
@@ -38,7 +38,7 @@ impl Waker {
 
     /// Takes one wake; what else came keeps the descriptor readable.
     pub fn take(&self) -> bool {
-        sys::receive(self.fd, &mut [0; 8], libc::MSG_DONTWAIT).is_ok()
+        kernel::receive(self.fd, &mut [0; 8], libc::MSG_DONTWAIT).is_ok()
     }
 
     /// Takes what wakes there are. Anybody can send more all the time, so that is bounded; what is
@@ -54,20 +54,20 @@ impl Waker {
 
 impl Drop for Waker {
     fn drop(&mut self) {
-        let _ = sys::close(self.fd);
+        let _ = kernel::close(self.fd);
     }
 }
 
 /// A socket to ring others with.
 pub fn sender() -> Result<i32> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    sys::move_high(sys::socket(libc::AF_UNIX, kind, 0)? as i32)
+    kernel::move_high(kernel::socket(libc::AF_UNIX, kind, 0)? as i32)
 }
 
 /// Rings waker `number` of `process`; a full queue means that it is ringing already.
 pub fn wake(sender: i32, process: u64, number: u32) {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    let _ = sys::send_to(sender, &[1], flags, Name::of_waker(process, number).bytes());
+    let _ = kernel::send_to(sender, &[1], flags, Name::of_waker(process, number).bytes());
 }
 
 /// An abstract Unix socket address.
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_wake_arrives_and_many_do_no_harm() {
-        let process = sys::random();
+        let process = kernel::random();
         let waker = Waker::create(process, 7).expect("a socket");
         let sender = sender().expect("a socket");
         for _ in 0..1000 {
@@ -144,13 +144,13 @@ mod tests {
         assert!(!waker.take());
         wake(sender, process, 8);
         assert!(!waker.take());
-        let _ = sys::close(sender);
+        let _ = kernel::close(sender);
     }
 
     #[test]
     fn somebody_who_wakes_all_the_time_holds_nobody_up() {
         use core::sync::atomic::{AtomicBool, Ordering};
-        let process = sys::random();
+        let process = kernel::random();
         let waker = Waker::create(process, 7).expect("a socket");
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -160,7 +160,7 @@ mod tests {
                     while !is_over.load(Ordering::Relaxed) {
                         wake(sender, process, 7);
                     }
-                    let _ = sys::close(sender);
+                    let _ = kernel::close(sender);
                 });
             }
             for _ in 0..1000 {

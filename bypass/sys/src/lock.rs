@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::{clock, sys};
+use crate::{clock, kernel};
 
 /// Longest wait before the connection is taken for broken.
 const WAIT_NS_MAX: u64 = 2_000_000_000;
@@ -36,7 +36,7 @@ fn wait(word: &AtomicU32, thread: u32, mut holder: u32) -> Option<Guard<'_>> {
     let start_ns = clock::now_ns();
     let mut spins = 0;
     loop {
-        let expected = if spins >= SPINS && !sys::thread_exists(holder as i32) {
+        let expected = if spins >= SPINS && !kernel::thread_exists(holder as i32) {
             holder
         } else {
             0
@@ -50,7 +50,7 @@ fn wait(word: &AtomicU32, thread: u32, mut holder: u32) -> Option<Guard<'_>> {
             if clock::now_ns() - start_ns > WAIT_NS_MAX {
                 return None;
             }
-            let _ = sys::sched_yield();
+            let _ = kernel::sched_yield();
         }
         core::hint::spin_loop();
     }
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn the_lock_of_a_dead_thread_is_taken_over() {
-        let dead = std::thread::spawn(|| sys::gettid().expect("a number") as u32);
+        let dead = std::thread::spawn(|| kernel::gettid().expect("a number") as u32);
         let word = AtomicU32::new(dead.join().expect("no panic"));
         assert!(take(&word, 1).is_some());
     }
@@ -74,7 +74,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let thread = sys::gettid().expect("a number") as u32;
+                    let thread = kernel::gettid().expect("a number") as u32;
                     for _ in 0..20_000 {
                         let _guard = take(&word, thread).expect("a living holder lets go");
                         // Load and store, not one step: only the lock keeps the sum right.

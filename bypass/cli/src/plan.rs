@@ -1,0 +1,182 @@
+//! Everything that is known before a program starts: profile, options, library, program.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use bypass_options::profile::{self, Profile, Reader};
+use bypass_options::{Resolved, PROFILE_VARIABLE};
+
+use crate::failure::Failure;
+use crate::program::{self, Program};
+
+const LIBRARY: &str = "libbypass_preload.so";
+
+/// What it means: everything that is known before the program starts.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Names of the profiles, joined by commas; empty for none.
+    pub(crate) profiles: String,
+    /// What they say.
+    pub(crate) profile: Profile,
+    /// Every option's value and origin.
+    pub(crate) resolved: Resolved,
+    /// The library beside this program.
+    pub(crate) library: PathBuf,
+    /// The executables on the way to the program, which is the last.
+    pub(crate) programs: Vec<Program>,
+    /// What is started.
+    pub(crate) command: Vec<OsString>,
+    /// EF_ variables that the profile overrules.
+    pub(crate) overruled: Vec<String>,
+}
+
+impl Plan {
+    /// Reads the profiles and looks at the program. `is_forced`: the profile wins over EF_ variables.
+    pub(crate) fn new(
+        profiles: &[String],
+        is_forced: bool,
+        command: &[OsString],
+    ) -> Result<Self, Failure> {
+        let environment = |name: &str| std::env::var(name).ok();
+        let own = std::env::current_exe().ok();
+        let words: Vec<String> = command
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        let profiles = profiles.join(",");
+        let profile = Reader::new(&environment)
+            .folders(profile::folders(&environment, own.as_deref()))
+            .command(&words)
+            .read(&profiles)
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        let overruled = if is_forced {
+            overruled(&profile)
+        } else {
+            Vec::new()
+        };
+        let kept = variables().filter(|(name, _)| !overruled.contains(name));
+        let resolved = Resolved::new(&profile, kept);
+        if let Some(complaint) = resolved.complaints.first() {
+            return Err(Failure::usage(format!("{complaint} (in the environment)")));
+        }
+        let programs = program::chain(command)?;
+        let library = library(own.as_deref())?;
+        let command = command.to_vec();
+        Ok(Self {
+            profiles,
+            profile,
+            resolved,
+            library,
+            programs,
+            command,
+            overruled,
+        })
+    }
+
+    /// Why nothing can be accelerated, as the one line that ends the command.
+    pub(crate) fn refuse(&self) -> Result<(), Failure> {
+        for program in &self.programs {
+            if let Some(obstacle) = &program.obstacle {
+                return Err(Failure::usage(format!(
+                    "{} {obstacle}",
+                    program.path.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what the user should know before the program starts.
+    pub(crate) fn say(&self, verbose: bool) {
+        for program in &self.programs {
+            for warning in &program.warnings {
+                eprintln!("bypass: {} {warning}", program.path.display());
+            }
+        }
+        if self.needs_plain_uv() {
+            eprintln!("bypass: UV_USE_IO_URING=0 is set, because io_uring of Node bypasses libc");
+        }
+        if verbose {
+            for (name, value) in self.resolved.exported() {
+                eprintln!("bypass: {name}={value}");
+            }
+        }
+    }
+
+    /// Node batches its calls through io_uring unless it is told not to.
+    pub(crate) fn needs_plain_uv(&self) -> bool {
+        let is_node = self.programs.iter().any(|program| program.is_node);
+        is_node && std::env::var_os("UV_USE_IO_URING").is_none()
+    }
+
+    /// Becomes the program; returns only when that failed.
+    pub(crate) fn start(&self) -> Failure {
+        let mut command = Command::new(&self.command[0]);
+        command.args(&self.command[1..]);
+        for name in self.resolved.ignored.iter().chain(&self.overruled) {
+            command.env_remove(name);
+        }
+        command.envs(self.resolved.exported());
+        command.env(
+            PROFILE_VARIABLE,
+            if self.profiles.is_empty() {
+                "none"
+            } else {
+                &self.profiles
+            },
+        );
+        command.env("LD_PRELOAD", self.preload());
+        if self.needs_plain_uv() {
+            command.env("UV_USE_IO_URING", "0");
+        }
+        let error = command.exec();
+        let shown = self.command[0].to_string_lossy();
+        Failure::with_code(format!("{shown}: {error}"), 126)
+    }
+
+    /// Ours first, then what somebody else preloads.
+    fn preload(&self) -> OsString {
+        let mut list = self.library.clone().into_os_string();
+        let others = std::env::var("LD_PRELOAD").unwrap_or_default();
+        for other in others.split([':', ' ']).filter(|other| !other.is_empty()) {
+            if !other.ends_with(LIBRARY) {
+                list.push(":");
+                list.push(other);
+            }
+        }
+        list
+    }
+}
+
+/// A launcher above us has not applied our profile: its mark says nothing here.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    bypass_options::environment().filter(|(name, _)| name != PROFILE_VARIABLE)
+}
+
+/// The EF_ variables that the profile sets too; EF_LOAD_ENV stays in the environment's hands.
+fn overruled(profile: &Profile) -> Vec<String> {
+    profile
+        .settings
+        .iter()
+        .map(|setting| setting.option.name.to_owned())
+        .filter(|name| std::env::var_os(name).is_some())
+        .collect()
+}
+
+fn library(own: Option<&std::path::Path>) -> Result<PathBuf, Failure> {
+    let beside = own
+        .and_then(std::path::Path::parent)
+        .map(|folder| folder.join(LIBRARY));
+    match beside {
+        Some(path) if path.is_file() => Ok(path),
+        Some(path) => Err(Failure::failed(format!(
+            "{} is missing; build it with: ./wirespeed build bypass",
+            path.display()
+        ))),
+        None => Err(Failure::failed(
+            "the folder of this program is unknown; is /proc mounted?",
+        )),
+    }
+}

@@ -1,0 +1,3 @@
+//! Questions to the kernel over netlink.
+
+pub mod diag;

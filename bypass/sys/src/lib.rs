@@ -1,0 +1,17 @@
+//! The ground under both transports: system calls, mappings, clock, wakers.
+//!
+//! [`kernel`] is the only door to the kernel: this code runs behind hooked libc functions and must
+//! never call one of them. What is unsafe about memory that others write, threads and descriptors is
+//! kept here, so that the rooms above need little of it.
+
+pub mod address;
+pub mod barrier;
+pub mod clock;
+pub mod descriptor;
+pub mod iovec;
+pub mod kernel;
+pub mod lock;
+pub mod memory;
+pub mod process;
+pub mod thread;
+pub mod waker;

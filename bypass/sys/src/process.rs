@@ -1,0 +1,60 @@
+//! What a process has once: values replaced by fork, locks held across it, work at its end.
+
+use core::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// A value that is made once per process and replaced in a forked child; never freed, because
+/// threads may be looking.
+pub struct Leaked<T: 'static>(AtomicPtr<T>);
+
+impl<T: Sync> Default for Leaked<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Sync> Leaked<T> {
+    /// Empty.
+    pub const fn new() -> Self {
+        Self(AtomicPtr::new(core::ptr::null_mut()))
+    }
+
+    /// Replaces the value.
+    pub fn put(&self, value: T) {
+        self.0
+            .store(Box::into_raw(Box::new(value)), Ordering::Release);
+    }
+
+    /// The value.
+    #[inline]
+    pub fn get(&self) -> Option<&'static T> {
+        // SAFETY: the pointer is null or came from `put` and is never freed.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+    }
+}
+
+/// A lock that is held together with the object that it lies in; for a fork, which is not a scope.
+pub struct Held<O: 'static, T: 'static> {
+    // Dropped in this order: the guard before what it borrows from.
+    _guard: Option<MutexGuard<'static, T>>,
+    _owner: Arc<O>,
+}
+
+impl<O, T> Held<O, T> {
+    /// Takes the lock that `find` points out.
+    pub fn lock(owner: Arc<O>, find: impl FnOnce(&O) -> &Mutex<T>) -> Self {
+        let mutex: *const Mutex<T> = find(&owner);
+        // SAFETY: the mutex is part of the object, which lives at least as long as the guard.
+        let mutex: &'static Mutex<T> = unsafe { &*mutex };
+        Self {
+            _guard: mutex.lock().ok(),
+            _owner: owner,
+        }
+    }
+}
+
+/// Has `work` done when the process ends by exit(3).
+pub fn at_exit(work: extern "C" fn()) {
+    // SAFETY: a function of this library, which is never unloaded.
+    unsafe { libc::atexit(work) };
+}

@@ -1,0 +1,110 @@
+//! What each thread knows about itself, found without a call into the loader.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::kernel;
+
+/// What each thread knows about itself; zero at the start.
+#[repr(C, align(64))]
+pub struct Thread {
+    tid: AtomicU32,
+    stripe: AtomicU32,
+    /// Above 0 while our own code runs: handlers of signals wait.
+    pub inside: AtomicU32,
+    /// Signal handlers that have run in this thread.
+    pub signals: AtomicU32,
+    /// Those of them without SA_RESTART: they end blocking calls.
+    pub interrupts: AtomicU32,
+    /// Signals that are blocked until our own code is left, as the kernel's set of bits.
+    pub deferred: AtomicU64,
+    /// The connection whose bytes are published and not announced yet; 0 for none.
+    pub held_back: AtomicU64,
+}
+
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(
+    ".section .tbss.wirespeed_thread,\"awT\",@nobits",
+    ".globl wirespeed_thread",
+    ".hidden wirespeed_thread",
+    ".type wirespeed_thread,@object",
+    ".size wirespeed_thread,64",
+    ".p2align 6",
+    "wirespeed_thread: .zero 64",
+    ".text",
+);
+
+/// The calling thread's block.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub fn thread() -> &'static Thread {
+    let place: *const Thread;
+    // SAFETY: initial-exec access to a thread-local of 64 zeroed bytes, as the ABI defines it.
+    unsafe {
+        core::arch::asm!("mov {0}, qword ptr [rip + wirespeed_thread@gottpoff]",
+            "add {0}, qword ptr fs:[0]", out(reg) place, options(pure, readonly, nostack));
+    }
+    // SAFETY: the block lives as long as the thread and holds atomics, for which zero is valid.
+    unsafe { &*place }
+}
+
+#[cfg(target_arch = "aarch64")]
+core::arch::global_asm!(
+    ".section .tbss.wirespeed_thread,\"awT\",%nobits",
+    ".globl wirespeed_thread",
+    ".hidden wirespeed_thread",
+    ".type wirespeed_thread,%object",
+    ".size wirespeed_thread,64",
+    ".p2align 6",
+    "wirespeed_thread: .zero 64",
+    ".text",
+);
+
+/// The calling thread's block.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub fn thread() -> &'static Thread {
+    let place: *const Thread;
+    // SAFETY: initial-exec access to a thread-local of 64 zeroed bytes, as the ABI defines it.
+    unsafe {
+        core::arch::asm!("adrp {0}, :gottprel:wirespeed_thread",
+            "ldr {0}, [{0}, #:gottprel_lo12:wirespeed_thread]", "mrs {1}, tpidr_el0",
+            "add {0}, {0}, {1}", out(reg) place, out(reg) _, options(pure, readonly, nostack));
+    }
+    // SAFETY: the block lives as long as the thread and holds atomics, for which zero is valid.
+    unsafe { &*place }
+}
+
+impl Thread {
+    /// The thread's number.
+    #[inline]
+    pub fn tid(&self) -> u32 {
+        match self.tid.load(Ordering::Relaxed) {
+            0 => {
+                let tid = kernel::gettid().unwrap_or(1) as u32;
+                self.tid.store(tid, Ordering::Relaxed);
+                tid
+            }
+            tid => tid,
+        }
+    }
+
+    /// Where the thread counts, after `take` has found a place for it.
+    #[inline]
+    pub fn stripe(&self, take: impl FnOnce() -> usize) -> usize {
+        match self.stripe.load(Ordering::Relaxed) {
+            0 => {
+                let stripe = take();
+                self.stripe.store(stripe as u32 + 1, Ordering::Relaxed);
+                stripe
+            }
+            stripe => stripe as usize - 1,
+        }
+    }
+
+    /// In a forked child: the numbers are the parent's.
+    pub fn forget(&self) {
+        self.tid.store(0, Ordering::Relaxed);
+        self.stripe.store(0, Ordering::Relaxed);
+        self.held_back.store(0, Ordering::Relaxed);
+    }
+}
