@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use bypass_shm::stats::Connection;
+use bypass_stats::Connection;
 
 use super::snapshot::{Process, Snapshot};
 use super::text::printable;
