@@ -12,6 +12,7 @@ import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import wirespeed.gateway.core.Meters;
 
 abstract class SlowContract extends CarrierContract {
     private Carrier gateway(String addresses, String more) {
@@ -58,6 +59,68 @@ abstract class SlowContract extends CarrierContract {
         assertTrue(client.isClosed());
         slow.join();
         assertEquals(List.of(), origin.seen);
+    }
+
+    /** Memory outside of the heap that the carrier holds; 0 where it does not say. */
+    private static long directBytes(Carrier gateway) {
+        java.util.function.LongSupplier gauge =
+                gateway.runtime.gateway().gauges().get("direct.memory.bytes");
+        return gauge == null ? 0 : gauge.getAsLong();
+    }
+
+    @Test
+    void bodies_in_single_bytes_take_the_memory_of_their_bytes() throws Exception {
+        Carrier gateway = gateway("\"127.0.0.1:" + origin.port() + "\"", "");
+        assertEquals(200, client(gateway).get("/").status());
+        long before = directBytes(gateway);
+        List<RawClient> clients = new java.util.ArrayList<>();
+        for (int i = 0; i < 20; i++) {
+            RawClient client = client(gateway);
+            client.send("PUT /" + i + " HTTP/1.1\r\nHost: a\r\nContent-Length: 65536\r\n\r\n");
+            clients.add(client);
+        }
+        for (int sent = 0; sent < 400; sent++) {
+            for (RawClient client : clients) {
+                client.send("b");
+            }
+            // Each byte is to be read by itself.
+            Thread.sleep(2);
+        }
+        long grown = directBytes(gateway) - before;
+        assertTrue(grown < 16 << 20, "8,000 bytes take " + grown + " bytes of direct memory");
+        for (RawClient client : clients) {
+            client.close();
+        }
+        assertEquals(200, client(gateway).get("/after").status());
+    }
+
+    @Test
+    void a_client_that_asks_and_asks_and_reads_nothing_is_not_answered_for_ever()
+            throws Exception {
+        String body = "p".repeat(4000);
+        Carrier gateway = gateway("\"127.0.0.1:" + origin.port() + "\"", "[[filter]]\n"
+                + "type = \"static-response\"\nstatus = 200\nbody = \"" + body + "\"\n"
+                + "[limits]\nloop-lag = \"60s\"\n");
+        RawClient client = client(gateway);
+        Thread asking = new Thread(() -> client.sendTolerant(
+                "GET /again HTTP/1.1\r\nHost: a\r\n\r\n".repeat(4500), 4000));
+        asking.setDaemon(true);
+        asking.start();
+        long before = -1;
+        while (answered(gateway) != before) {
+            before = answered(gateway);
+            Thread.sleep(300);
+        }
+        assertTrue(before < 3500, before + " answers of 4 KB wait for a client that reads none");
+        for (int i = 0; i < 4500; i++) {
+            assertEquals(body.length(), client.read().body().length());
+        }
+        asking.join();
+    }
+
+    private static long answered(Carrier gateway) {
+        return gateway.runtime.gateway().meters().stream()
+                .mapToLong(meters -> meters.get(Meters.Count.REQUESTS_ENDED)).sum();
     }
 
     @Test

@@ -58,6 +58,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     private ByteBuf held;
     private int scanned;
     private long dropped;
+    private long waitingMillis;
     private BodyPace pace;
     private boolean isContinued;
     private boolean isStalled;
@@ -128,7 +129,13 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
 
     private void step(ByteBuf in) {
         switch (state) {
-            case HEAD -> head(in);
+            case HEAD -> {
+                if (isWritable()) {
+                    head(in);
+                } else {
+                    awaitTaker(in);
+                }
+            }
             case BODY -> readBody(in);
             case DROP -> {
                 reader.read(in, this);
@@ -143,6 +150,15 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
             case TUNNEL -> exchange.tunnel(in.readRetainedSlice(in.readableBytes()));
             default -> in.skipBytes(in.readableBytes());
         }
+    }
+
+    /** A client that asks and asks and takes no answer gets no other one meanwhile. */
+    private void awaitTaker(ByteBuf in) {
+        hold(in);
+        channel.channel().config().setAutoRead(false);
+        isStalled = true;
+        waitingMillis = loop.nowMillis();
+        arm(loop.timeouts.sendMillis());
     }
 
     private void readBody(ByteBuf in) {
@@ -174,6 +190,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         int end = HeadCheck.end(bytes, 0, length, scanned, limits);
         if (end < 0) {
             if (scanned == 0) {
+                waitingMillis = loop.nowMillis();
                 arm(loop.timeouts.headMillis());
             }
             scanned = length;
@@ -231,6 +248,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         state = State.HEAD;
         isStalled = false;
         exchange = null;
+        waitingMillis = loop.nowMillis();
         arm(loop.timeouts.keepAliveMillis());
         if (isInputShut) {
             linger();
@@ -311,6 +329,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         state = State.LINGER;
         exchange = null;
         keepAlive = false;
+        waitingMillis = loop.nowMillis();
         out.flush();
         arm(loop.timeouts.sendMillis());
         channel.channel().config().setAutoRead(true);
@@ -354,6 +373,22 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     public boolean isWritten() {
         ChannelOutboundBuffer pending = channel.channel().unsafe().outboundBuffer();
         return pending == null || pending.totalPendingWriteBytes() == 0;
+    }
+
+    @Override
+    public boolean relieve(long sinceMillis) {
+        boolean holds = switch (state) {
+            case HEAD -> held != null || !isWritable();
+            case RESPONSE -> isStalled;
+            case LINGER -> !isWritten();
+            default -> false;
+        };
+        if (!holds || waitingMillis > sinceMillis) {
+            return false;
+        }
+        channelGone();
+        cut();
+        return true;
     }
 
     /**
@@ -514,12 +549,19 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
 
     @Override
     public void channelWritabilityChanged(ChannelHandlerContext context) {
-        if (exchange != null && isWritable()) {
-            if (isStalled) {
-                isStalled = false;
+        if (!isWritable()) {
+            return;
+        }
+        boolean wasStalled = isStalled;
+        isStalled = false;
+        if (exchange != null) {
+            if (wasStalled) {
                 arm(loop.timeouts.exchangeMillis());
             }
             exchange.clientWritable();
+        } else if (wasStalled && state == State.HEAD) {
+            arm(loop.timeouts.keepAliveMillis());
+            next();
         }
     }
 
@@ -527,6 +569,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     public void stalled() {
         if (!isStalled && state == State.RESPONSE) {
             isStalled = true;
+            waitingMillis = loop.nowMillis();
             arm(loop.timeouts.sendMillis());
         }
     }
@@ -534,7 +577,9 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     private void timedOut() {
         switch (state) {
             case HEAD -> {
-                if (held == null) {
+                if (isStalled) {
+                    cut();
+                } else if (held == null) {
                     close();
                 } else {
                     releaseHeld();
@@ -611,8 +656,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         // Resets end in channelInactive; nothing else is expected, and nothing of it is hidden.
         if (!(cause instanceof java.io.IOException)
                 && !(cause instanceof io.netty.handler.codec.DecoderException)) {
-            System.getLogger("wirespeed.gateway").log(System.Logger.Level.WARNING,
-                    "fault on a client connection", cause);
+            Faults.log("a client connection", cause);
         }
         close();
     }

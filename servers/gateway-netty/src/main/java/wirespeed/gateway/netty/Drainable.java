@@ -1,4 +1,4 @@
-// A connection of a client, as the drain sees it.
+// What of a client can be asked to end: by the drain, and when memory is short.
 package wirespeed.gateway.netty;
 
 /** Called on its loop. */
@@ -8,4 +8,11 @@ interface Drainable {
 
     /** Whether the socket has taken all that was answered. */
     boolean isWritten();
+
+    /**
+     * Memory is short.
+     *
+     * @return whether a peer that had taken or sent nothing since before then was cut
+     */
+    boolean relieve(long sinceMillis);
 }

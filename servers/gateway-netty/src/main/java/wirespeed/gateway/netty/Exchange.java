@@ -42,7 +42,7 @@ final class Exchange implements Chain.Done {
         this.request = request;
         this.snapshot = loop.gateway.enter();
         this.context = new Context(snapshot, request, loop.nowNanos());
-        this.body = new RequestBody(request);
+        this.body = new RequestBody(request, loop.budget);
         this.relay = new ResponseRelay(this);
     }
 
@@ -246,12 +246,25 @@ final class Exchange implements Chain.Done {
             abandonOrigin();
             refuse(new Refusal(413, "request body is longer than " + max + " bytes"));
         } else if (origin == null) {
-            body.hold(slice);
+            hold(slice);
         } else {
             body.pass(slice, origin);
             if (!origin.isWritable()) {
                 client.readBody(false);
             }
+        }
+    }
+
+    /** Without anybody to send it to, no more is read than what filters want to see. */
+    private void hold(ByteBuf slice) {
+        body.hold(slice);
+        if (collectMax == 0 || context.response() != null) {
+            client.readBody(false);
+        } else if (loop.budget.isUsedUp()) {
+            mustClose = true;
+            collectMax = 0;
+            context.category(Category.SHED);
+            answer(retryLater(503, "bodies that wait take too much memory"));
         }
     }
 
@@ -514,12 +527,15 @@ final class Exchange implements Chain.Done {
             return;
         }
         isOver = true;
-        body.release();
-        relay.over(context.category() == Category.OK);
-        long now = loop.nowNanos();
-        loop.meters.ended(context, status, now);
-        snapshot.chain().finished(context, status, now);
-        loop.gateway.inFlight().decrementAndGet();
-        snapshot.end();
+        try {
+            body.release();
+            relay.over(context.category() == Category.OK);
+            long now = loop.nowNanos();
+            loop.meters.ended(context, status, now);
+            snapshot.chain().finished(context, status, now);
+        } finally {
+            loop.gateway.inFlight().decrementAndGet();
+            snapshot.end();
+        }
     }
 }

@@ -15,6 +15,7 @@ final class Http2Connection extends ChannelInboundHandlerAdapter implements Drai
     private ChannelHandlerContext channel;
     private long readMillis;
     private boolean isClosing;
+    private long fullMillis;
 
     Http2Connection(Loop loop, Http2FrameCodec codec) {
         this.loop = loop;
@@ -63,6 +64,21 @@ final class Http2Connection extends ChannelInboundHandlerAdapter implements Drai
             isClosing = true;
             channel.channel().close();
         }
+    }
+
+    @Override
+    public boolean relieve(long sinceMillis) {
+        if (channel.channel().isWritable() || fullMillis > sinceMillis) {
+            return false;
+        }
+        channel.channel().unsafe().closeForcibly();
+        return true;
+    }
+
+    @Override
+    public void channelWritabilityChanged(ChannelHandlerContext context) {
+        fullMillis = loop.nowMillis();
+        context.fireChannelWritabilityChanged();
     }
 
     @Override

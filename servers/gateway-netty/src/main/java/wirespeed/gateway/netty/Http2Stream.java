@@ -31,7 +31,10 @@ import wirespeed.gateway.core.Response;
  * The fields become a request by the rules that HTTP/1 requests obey, so nothing that HTTP/1 could
  * not say reaches an origin (RFC 9113 §8.2, §8.3, §10.3).
  */
-final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
+final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, Drainable {
+    /** Below this much room something waits already; the default of Netty's streams is 64 KiB. */
+    private static final int NOTHING_WAITS_BYTES = 32 * 1024;
+
     private final Loop loop;
     private final Timer timer = new Timer();
     private ChannelHandlerContext stream;
@@ -42,6 +45,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
     private boolean isDone;
     private boolean isDirty;
     private boolean isStalled;
+    private long waitingMillis;
     private BodyPace pace;
     private Request awaitsEnd;
 
@@ -294,7 +298,21 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
 
     @Override
     public void sendBody(ByteBuf slice) {
-        write(new DefaultHttp2DataFrame(slice, false));
+        boolean waits = stream.channel().bytesBeforeUnwritable() < NOTHING_WAITS_BYTES;
+        write(new DefaultHttp2DataFrame(waits ? compact(slice) : slice, false));
+    }
+
+    /** What waits for a window takes the memory that it needs and not all that was read with it. */
+    private ByteBuf compact(ByteBuf slice) {
+        int count = slice.readableBytes();
+        if (count >= OutBuffer.BYTES / 2) {
+            return slice;
+        }
+        try {
+            return stream.alloc().directBuffer(count).writeBytes(slice);
+        } finally {
+            slice.release();
+        }
     }
 
     @Override
@@ -306,6 +324,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
         // Until the client has taken it; then the stream is inactive.
         arm(loop.timeouts.sendMillis());
         write(new DefaultHttp2DataFrame(true));
+        awaitTaker();
         if (!isInputDone) {
             // RFC 9113 §8.1: the response is complete, the rest of the request is not needed.
             write(new DefaultHttp2ResetFrame(Http2Error.NO_ERROR));
@@ -363,6 +382,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
         if (exchange != null && isWritable()) {
             if (isStalled) {
                 isStalled = false;
+                loop.stalledStreams.remove(this);
                 arm(loop.timeouts.exchangeMillis());
             }
             exchange.clientWritable();
@@ -373,8 +393,34 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
     public void stalled() {
         if (!isStalled && isInputDone) {
             isStalled = true;
+            awaitTaker();
             arm(loop.timeouts.sendMillis());
         }
+    }
+
+    private void awaitTaker() {
+        waitingMillis = loop.nowMillis();
+        loop.stalledStreams.add(this);
+    }
+
+    @Override
+    public boolean relieve(long sinceMillis) {
+        if (waitingMillis > sinceMillis) {
+            return false;
+        }
+        gone();
+        stream.writeAndFlush(new DefaultHttp2ResetFrame(Http2Error.CANCEL));
+        return true;
+    }
+
+    @Override
+    public void drain() {
+        // The connection's business.
+    }
+
+    @Override
+    public boolean isWritten() {
+        return true;
     }
 
     @Override
@@ -387,6 +433,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client {
 
     private void gone() {
         loop.wheel.disarm(timer);
+        loop.stalledStreams.remove(this);
         isDone = true;
         if (exchange != null) {
             exchange.clientGone();

@@ -35,10 +35,12 @@ final class KeptBuffer {
     }
 
     private void replace(ByteBufAllocator allocator) {
+        // Allocated first: when there is no memory, the old buffer must stay what it is.
+        ByteBuf fresh = allocator.directBuffer(bytes);
         if (buffer != null) {
             buffer.release();
         }
-        buffer = allocator.directBuffer(bytes);
+        buffer = fresh;
     }
 
     /** To be called when the loop ends. */

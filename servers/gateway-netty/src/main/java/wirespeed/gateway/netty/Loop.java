@@ -27,9 +27,16 @@ final class Loop {
     final HeadSink sink = new HeadSink();
     final Shedder shedder;
     final TlsContexts tls;
+    final BodyBudget budget;
     /** Connections of clients, for the drain. */
     final Set<Drainable> clients =
             java.util.Collections.newSetFromMap(new java.util.IdentityHashMap<>());
+    /** Streams whose clients open no window; their connections may be well. */
+    final Set<Drainable> stalledStreams =
+            java.util.Collections.newSetFromMap(new java.util.IdentityHashMap<>());
+    /** How long a peer may hold memory and do nothing while it is short, and while it is used up. */
+    private static final long PATIENCE_MILLIS = 1000;
+    private static final long PATIENCE_FULL_MILLIS = 200;
     /** How often pools are looked through; addresses come and go with configurations. */
     private static final long FORGET_MILLIS = 30_000;
     LoopWatch watch;
@@ -41,11 +48,13 @@ final class Loop {
     private long forgetMillis;
     private long nowNanos;
 
-    Loop(EventLoop executor, Gateway gateway, Transport transport, TlsContexts tls) {
+    Loop(EventLoop executor, Gateway gateway, Transport transport, TlsContexts tls,
+            BodyBudget budget) {
         this.executor = executor;
         this.gateway = gateway;
         this.transport = transport;
         this.tls = tls;
+        this.budget = budget;
         this.timeouts = Timeouts.of(gateway.options("timeouts"));
         this.shedder = new Shedder(gateway);
         gateway.meters().add(meters);
@@ -62,10 +71,20 @@ final class Loop {
                 TimeUnit.MILLISECONDS);
     }
 
+    /** A timer that throws would never fire again, and with it all time-outs of this loop. */
     private void tick() {
+        try {
+            advance();
+        } catch (RuntimeException | Error fault) {
+            Faults.log("the timer of a loop", fault);
+        }
+    }
+
+    private void advance() {
         readClock();
         long now = nowMillis();
         shedder.tick(now);
+        relieve(now);
         wheel.advance(now);
         for (Pool pool : pools.values()) {
             pool.tick(now);
@@ -73,6 +92,26 @@ final class Loop {
         if (now > forgetMillis) {
             forgetMillis = now + FORGET_MILLIS;
             pools.values().removeIf(Pool::isForgotten);
+        }
+    }
+
+    /** Memory is short: those who hold it and take nothing go, so that the others are served. */
+    private void relieve(long nowMillis) {
+        if (!shedder.isTight()) {
+            return;
+        }
+        long since = nowMillis - (shedder.isFull() ? PATIENCE_FULL_MILLIS : PATIENCE_MILLIS);
+        for (Drainable stalled : stalledStreams.toArray(Drainable[]::new)) {
+            relieve(stalled, since);
+        }
+        for (Drainable client : clients.toArray(Drainable[]::new)) {
+            relieve(client, since);
+        }
+    }
+
+    private void relieve(Drainable client, long sinceMillis) {
+        if (client.relieve(sinceMillis)) {
+            meters.add(Meters.Count.CUT_FOR_MEMORY, 1);
         }
     }
 

@@ -83,6 +83,13 @@ final class OutBuffer {
             return;
         }
         writeOpen();
+        if (count < BYTES / 2 && !isQueueEmpty()) {
+            // It may wait for long: not with all of the buffer that it was read into.
+            reserve(count);
+            open.writeBytes(slice);
+            slice.release();
+            return;
+        }
         write(slice);
     }
 
@@ -198,7 +205,20 @@ final class OutBuffer {
         if (open != null) {
             ByteBuf full = open;
             open = null;
-            write(full);
+            write(isQueueEmpty() ? full : compact(full));
+        }
+    }
+
+    /** What waits behind others takes the memory that it needs and not a whole buffer. */
+    private ByteBuf compact(ByteBuf full) {
+        int count = full.readableBytes();
+        if (count >= BYTES / 2) {
+            return full;
+        }
+        try {
+            return channel.alloc().directBuffer(count).writeBytes(full);
+        } finally {
+            full.release();
         }
     }
 

@@ -4,8 +4,6 @@ package wirespeed.gateway.netty;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import java.nio.ByteBuffer;
-import java.util.ArrayList;
-import java.util.List;
 import wirespeed.gateway.core.Request;
 
 /** Nothing is allocated for the requests without a body, which are most. */
@@ -13,12 +11,15 @@ final class RequestBody {
     /** A body up to this size can be sent a second time. */
     private static final int KEPT_BYTES_MAX = 64 * 1024;
 
-    private List<ByteBuf> held;
+    private final BodyBudget budget;
+    private HeldBytes held;
+    private ByteBuffer collected;
     private long bytes;
     private boolean isComplete;
     private boolean isReplayable;
 
-    RequestBody(Request request) {
+    RequestBody(Request request, BodyBudget budget) {
+        this.budget = budget;
         isComplete = request.framing().isEmpty();
         isReplayable = request.isIdempotent();
     }
@@ -43,8 +44,13 @@ final class RequestBody {
     /** Takes over a piece that cannot be sent now. */
     void hold(ByteBuf slice) {
         bytes += slice.readableBytes();
+        keep(slice);
+        slice.release();
+    }
+
+    private void keep(ByteBuf slice) {
         if (held == null) {
-            held = new ArrayList<>(2);
+            held = new HeldBytes(budget);
         }
         held.add(slice);
     }
@@ -52,11 +58,8 @@ final class RequestBody {
     /** Sends a piece, and keeps it while the body stays small enough for a second attempt. */
     void pass(ByteBuf slice, OriginConnection origin) {
         bytes += slice.readableBytes();
-        if (isReplayable && bytes <= KEPT_BYTES_MAX) {
-            if (held == null) {
-                held = new ArrayList<>(2);
-            }
-            held.add(slice.retainedDuplicate());
+        if (isReplayable && bytes <= KEPT_BYTES_MAX && !budget.isUsedUp()) {
+            keep(slice);
         } else {
             isReplayable = false;
             release();
@@ -66,13 +69,15 @@ final class RequestBody {
 
     /** Sends all that is held, to the first or to another address. */
     void replay(OriginConnection origin) {
+        if (collected != null) {
+            origin.sendBody(Unpooled.wrappedBuffer(collected));
+            return;
+        }
         if (held == null) {
             return;
         }
         isReplayable &= bytes <= KEPT_BYTES_MAX;
-        for (ByteBuf slice : held) {
-            origin.sendBody(slice.retainedDuplicate());
-        }
+        held.forEach(origin::sendBody);
         if (!isReplayable) {
             release();
         }
@@ -80,32 +85,22 @@ final class RequestBody {
 
     /** Turns what is held into the body that filters see. */
     void collectInto(Request request) {
-        ByteBuffer whole = ByteBuffer.allocate((int) bytes);
-        if (held != null) {
-            for (ByteBuf slice : held) {
-                slice.getBytes(slice.readerIndex(),
-                        whole.limit(whole.position() + slice.readableBytes()));
-                whole.limit(whole.capacity());
-            }
-        }
-        release();
-        request.body(whole.flip());
+        request.body(held == null ? ByteBuffer.allocate(0) : held.whole());
     }
 
     /** Holds the body that filters saw or made, to be sent. */
     void holdCollected(Request request) {
         release();
-        bytes = 0;
-        if (request.body() != null && request.body().hasRemaining()) {
-            hold(Unpooled.wrappedBuffer(request.body()));
-        }
+        bytes = request.body() == null ? 0 : request.body().remaining();
+        collected = bytes == 0 ? null : request.body();
+        isReplayable &= bytes <= KEPT_BYTES_MAX;
         isComplete = true;
     }
 
     void release() {
+        collected = null;
         if (held != null) {
-            held.forEach(ByteBuf::release);
-            held = null;
+            held.release();
         }
     }
 }

@@ -3,7 +3,6 @@ package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
-import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import wirespeed.gateway.core.BodyTap;
 import wirespeed.gateway.core.Category;
@@ -17,8 +16,8 @@ final class ResponseRelay {
     private final Exchange exchange;
     private final Context context;
     private final Client client;
+    private final HeldBytes collected;
     private ArrayDeque<ByteBuf> early;
-    private long earlyBytes;
     private int collectMax;
     private boolean isCollecting;
     private boolean isHeadSent;
@@ -28,6 +27,7 @@ final class ResponseRelay {
         this.exchange = exchange;
         this.context = exchange.context;
         this.client = exchange.client;
+        this.collected = new HeldBytes(exchange.loop.budget);
     }
 
     boolean isHeadSent() {
@@ -54,17 +54,26 @@ final class ResponseRelay {
             pass(slice);
             return;
         }
+        if (isCollecting) {
+            collected.add(slice);
+            slice.release();
+            checkCollected();
+            return;
+        }
         if (early == null) {
             early = new ArrayDeque<>(4);
         }
         early.add(slice);
-        earlyBytes += slice.readableBytes();
-        if (!isCollecting) {
-            exchange.pauseOrigin();
-        } else if (earlyBytes > collectMax) {
+        exchange.pauseOrigin();
+    }
+
+    private void checkCollected() {
+        boolean isTooLong = collected.bytes() > collectMax;
+        if (isTooLong || exchange.loop.budget.isUsedUp()) {
             exchange.abandonOrigin();
-            exchange.fail(502, Category.LIMIT, new IllegalStateException(
-                    "response body is longer than the " + collectMax + " bytes a filter reads"));
+            exchange.fail(isTooLong ? 502 : 503, Category.LIMIT, new IllegalStateException(isTooLong
+                    ? "response body is longer than the " + collectMax + " bytes a filter reads"
+                    : "bodies that wait take too much memory"));
         }
     }
 
@@ -97,16 +106,7 @@ final class ResponseRelay {
 
     private void collect() {
         exchange.loop.meters.add(Meters.Count.BODIES_COLLECTED, 1);
-        ByteBuffer whole = ByteBuffer.allocate((int) earlyBytes);
-        while (early != null && !early.isEmpty()) {
-            ByteBuf slice = early.poll();
-            slice.getBytes(slice.readerIndex(),
-                    whole.limit(whole.position() + slice.readableBytes()));
-            whole.limit(whole.capacity());
-            slice.release();
-        }
-        earlyBytes = 0;
-        context.response().body(whole.flip());
+        context.response().body(collected.whole());
     }
 
     /** Sends what the filters agreed on. */
@@ -161,6 +161,6 @@ final class ResponseRelay {
         while (early != null && !early.isEmpty()) {
             early.poll().release();
         }
-        earlyBytes = 0;
+        collected.release();
     }
 }

@@ -49,13 +49,15 @@ public final class Server implements AutoCloseable {
         gateway.gauges().put("direct.memory.bytes", PlatformDependent::usedDirectMemory);
         int threads = options.count("threads") == 0 ? Runtime.getRuntime().availableProcessors()
                 : options.count("threads");
+        BodyBudget budget = new BodyBudget(gateway.options("limits").bytes("held-bodies"));
+        gateway.gauges().put("held.bodies.bytes", budget::bytes);
         workers = new MultiThreadIoEventLoopGroup(threads,
                 new DefaultThreadFactory("gateway-loop", true), transport.handler());
         acceptors = threads == 1 ? workers : new MultiThreadIoEventLoopGroup(1,
                 new DefaultThreadFactory("gateway-accept", true), transport.handler());
         for (int i = 0; i < threads; i++) {
             IoEventLoop executor = workers.next();
-            Loop loop = new Loop(executor, gateway, transport, tls);
+            Loop loop = new Loop(executor, gateway, transport, tls, budget);
             loops.put(executor, loop);
             executor.submit(loop::start).syncUninterruptibly();
         }

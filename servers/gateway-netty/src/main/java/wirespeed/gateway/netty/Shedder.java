@@ -16,6 +16,7 @@ final class Shedder {
     private long lastTickMillis;
     private int lateTicks;
     private boolean isFull;
+    private boolean isTight;
 
     Shedder(Gateway gateway) {
         OptionValues limits = gateway.options("limits");
@@ -32,7 +33,19 @@ final class Shedder {
         lastTickMillis = nowMillis;
         // One late tick is a pause of the machine; three in a row are too much work.
         lateTicks = lag > lagMillisMax ? lateTicks + 1 : 0;
-        isFull = PlatformDependent.usedDirectMemory() > directBytesMax;
+        long used = PlatformDependent.usedDirectMemory();
+        isFull = used > directBytesMax;
+        isTight = used > directBytesMax / 8 * 7;
+    }
+
+    /** Whether direct memory will soon be so full that requests must be refused. */
+    boolean isTight() {
+        return isTight;
+    }
+
+    /** Whether requests are refused because direct memory is nearly used up. */
+    boolean isFull() {
+        return isFull;
     }
 
     /** Why a new exchange must be refused, or null. */

@@ -92,10 +92,19 @@ final class Wheel {
             unlink(entry);
             if (entry.deadlineMillis <= nowMillis) {
                 entry.deadlineMillis = Long.MAX_VALUE;
-                entry.onTimeout(nowMillis);
+                call(entry, nowMillis);
             } else {
                 link(entry);
             }
+        }
+    }
+
+    /** One connection's fault, or memory that ran out, must not cost the others their timers. */
+    private static void call(Entry entry, long nowMillis) {
+        try {
+            entry.onTimeout(nowMillis);
+        } catch (RuntimeException | Error fault) {
+            Faults.log("a timer", fault);
         }
     }
 

@@ -4,6 +4,7 @@ package wirespeed.gateway.netty;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotSame;
 import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.PooledByteBufAllocator;
@@ -42,6 +43,29 @@ class KeptBufferTest {
         assertEquals("kept by a slow socket", slice.toString(StandardCharsets.US_ASCII));
         slice.release();
         assertEquals(0, first.refCnt());
+        second.release();
+        kept.release();
+        assertEquals(0, second.refCnt());
+    }
+
+    @Test
+    void a_buffer_stays_usable_when_there_is_no_memory_for_another() {
+        ByteBuf first = take();
+        ByteBuf slice = first.writeInt(7).readRetainedSlice(4);
+        first.release();
+        assertThrows(OutOfMemoryError.class, () -> kept.take(() -> {
+            throw new OutOfMemoryError("as Netty throws it");
+        }));
+        assertThrows(OutOfMemoryError.class, () -> kept.take(() -> new PooledByteBufAllocator() {
+            @Override
+            protected ByteBuf newDirectBuffer(int initial, int max) {
+                throw new OutOfMemoryError("as Netty throws it");
+            }
+        }));
+        assertEquals(7, slice.getInt(0));
+        slice.release();
+        ByteBuf second = take();
+        assertEquals(2, second.refCnt());
         second.release();
         kept.release();
         assertEquals(0, second.refCnt());

@@ -20,6 +20,8 @@ import java.io.DataInputStream;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.Socket;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
@@ -146,5 +148,26 @@ class OutBufferTest {
         assertEquals(RECORD_INTS, in.readInt());
         in.skipNBytes(RECORD_INTS * 4L - 4);
         assertEquals(-1, in.read());
+    }
+
+    @Test
+    void small_pieces_in_a_full_socket_do_not_keep_the_buffers_they_came_in() throws Exception {
+        connect("nio");
+        List<ByteBuf> read = new ArrayList<>();
+        channel.eventLoop().submit(() -> {
+            while (out.isWritable()) {
+                send(1);
+                out.flush();
+            }
+            for (int i = 0; i < 100; i++) {
+                ByteBuf buffer = Unpooled.directBuffer(4096).writeZero(20);
+                read.add(buffer);
+                out.body(buffer.readRetainedSlice(20));
+                buffer.release();
+                out.flush();
+            }
+        }).sync();
+        assertEquals(0, read.stream().filter(buffer -> buffer.refCnt() > 0).count(),
+                "buffers of 4 KiB are kept for 20 bytes each");
     }
 }

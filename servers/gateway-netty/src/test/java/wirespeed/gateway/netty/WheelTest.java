@@ -75,6 +75,24 @@ class WheelTest {
     }
 
     @Test
+    void an_entry_that_throws_costs_the_others_nothing() {
+        for (int i = 0; i < 3; i++) {
+            wheel.arm(entry("a"), 1_000_100);
+            wheel.arm(new Wheel.Entry() {
+                @Override
+                void onTimeout(long nowMillis) {
+                    throw new OutOfMemoryError("as Netty throws it");
+                }
+            }, 1_000_100);
+        }
+        wheel.advance(1_000_300);
+        assertEquals(3, called.size());
+        wheel.arm(entry("b"), 1_000_500);
+        wheel.advance(1_000_700);
+        assertEquals(4, called.size());
+    }
+
+    @Test
     void many_random_timers_all_fire_in_time() {
         Random random = new Random(7);
         long[] now = {1_000_000};

@@ -1,0 +1,27 @@
+// How much memory bodies may take that wait in the gateway, over all loops.
+package wirespeed.gateway.netty;
+
+import java.util.concurrent.atomic.AtomicLong;
+
+/** Touched once for each allocated block, and not at all by bodies that pass through. */
+final class BodyBudget {
+    private final long bytesMax;
+    private final AtomicLong bytes = new AtomicLong();
+
+    BodyBudget(long bytesMax) {
+        this.bytesMax = bytesMax;
+    }
+
+    void add(long count) {
+        bytes.addAndGet(count);
+    }
+
+    /** Whether what need not be held must go. */
+    boolean isUsedUp() {
+        return bytes.get() > bytesMax;
+    }
+
+    long bytes() {
+        return bytes.get();
+    }
+}
