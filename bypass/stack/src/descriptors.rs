@@ -95,7 +95,7 @@ pub fn close(fd: i32) -> Outcome {
     if !table::replace(fd, entry, Entry::new(Kind::Pooled, 0, 0)) {
         return Outcome::Error(libc::EBADF);
     }
-    match release(entry) {
+    match release(fd, entry) {
         Some((family, flags)) => pool::give(fd, family, flags),
         None => {
             table::set(fd, Entry::KERNEL);
@@ -109,15 +109,15 @@ pub fn close(fd: i32) -> Outcome {
 }
 
 /// A listener was shut down: its descriptor no longer means it.
-pub fn end_listener(entry: Entry) {
-    release(entry);
+pub fn end_listener(fd: i32, entry: Entry) {
+    release(fd, entry);
 }
 
 /// Takes one descriptor away from what it meant; family and flags of a shadow that may be kept.
-fn release(entry: Entry) -> Option<(i32, u32)> {
+fn release(fd: i32, entry: Entry) -> Option<(i32, u32)> {
     let index = entry.index();
     if entry.kind() == Kind::Epoll {
-        epoll::close(index);
+        epoll::close(index, fd);
         return None;
     }
     let socket = sockets::get(index);
@@ -167,7 +167,7 @@ pub fn share(old: Entry, new: i32) {
             socket.set(sockets::DIRTY, true);
             table::set(new, old);
         }
-        // A duplicate of a set is the kernel set; who uses it sees kernel members only.
+        Kind::Epoll => epoll::share(old.index(), new),
         _ => {
             table::set(new, Entry::KERNEL);
         }
@@ -210,7 +210,7 @@ pub fn clear(new: i32) -> bool {
         }
         _ => {
             if table::replace(new, entry, Entry::KERNEL) {
-                release(entry);
+                release(new, entry);
             }
             true
         }

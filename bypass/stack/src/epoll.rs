@@ -113,6 +113,8 @@ struct Inner {
     /// A segment of a listener has no lane for us: its queue is asked through the listener.
     misses_a_place: bool,
     waker: Option<Waker>,
+    /// Descriptors of this process that mean the set.
+    numbers: Vec<i32>,
     /// When the kernel's part was last looked at, in the clock's ticks.
     polled: u64,
     /// The kernel's part had something when it was last looked at.
@@ -137,6 +139,7 @@ struct Set {
     is_watched: AtomicBool,
     /// Inherited over a fork: the waker and the lanes are the parent's.
     is_orphan: AtomicBool,
+    /// One of the descriptors, for what is done in the kernel's set; changes under the lock.
     fd: AtomicI32,
 }
 
@@ -211,7 +214,10 @@ pub fn register(fd: i32) {
     });
     let Some(number) = number else { return };
     let set = &SETS[number];
-    *set.lock() = Some(Box::default());
+    *set.lock() = Some(Box::new(Inner {
+        numbers: vec![fd],
+        ..Inner::default()
+    }));
     set.fd.store(fd, Ordering::Relaxed);
     let of_members = [&set.has_listeners, &set.has_nested];
     for flag in of_members
@@ -225,10 +231,31 @@ pub fn register(fd: i32) {
     table::set(fd, Entry::new(Kind::Epoll, number, 0));
 }
 
-/// The last descriptor of a set is closed.
-pub fn close(number: usize) {
+/// The kernel has duplicated a set's descriptor: `fd` means the same set.
+pub fn share(number: usize, fd: i32) {
+    if let Some(inner) = SETS[number % SETS_MAX].lock().as_mut() {
+        inner.numbers.push(fd);
+        table::set(fd, Entry::new(Kind::Epoll, number, 0));
+    }
+}
+
+/// `fd` no longer means set `number`; the set ends with its last descriptor.
+pub fn close(number: usize, fd: i32) {
     let set = &SETS[number % SETS_MAX];
-    let inner = set.lock().take();
+    let mut guard = set.lock();
+    if let Some(inner) = guard.as_mut() {
+        inner.numbers.retain(|of| *of != fd);
+        if let Some(other) = inner.numbers.first() {
+            set.fd.store(*other, Ordering::Relaxed);
+            return;
+        }
+    }
+    let inner = guard.take();
+    drop(guard);
+    end(number, set, inner);
+}
+
+fn end(number: usize, set: &Set, inner: Option<Box<Inner>>) {
     set.waker.store(0, Ordering::Release);
     if let Some(inner) = inner {
         for member in inner.members.iter().flatten() {

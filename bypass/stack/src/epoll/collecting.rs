@@ -187,7 +187,9 @@ impl Nested {
     /// Whether this set has nothing although the kernel told of it. The kernel's own sets do not
     /// spend a one-shot on that, so it is armed again.
     fn is_in_vain(&self, epoll: i32) -> bool {
-        if is_ready(self.number) || has_kernel_events(self.fd) {
+        // By a number that is open: the one that was added may be closed, and another mean the set.
+        let open = SETS[self.number % SETS_MAX].fd.load(Ordering::Relaxed);
+        if is_ready(self.number) || has_kernel_events(open) {
             return false;
         }
         if self.events & ONESHOT != 0 {

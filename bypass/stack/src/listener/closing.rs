@@ -87,7 +87,7 @@ pub fn shutdown(fd: i32, how: i32) -> Outcome {
         return Outcome::Error(error);
     }
     if how != libc::SHUT_WR && table::replace(fd, entry, Entry::KERNEL) {
-        crate::descriptors::end_listener(entry);
+        crate::descriptors::end_listener(fd, entry);
         settle_waiting();
     }
     Outcome::Done(0)
