@@ -53,9 +53,9 @@ pub fn report(plan: &Plan, outcome: &Outcome, parts: Parts) -> String {
             let _ = write!(text, "\n{}", spectrum::block(title, &times.service));
         }
     } else if parts.latency {
-        distribution(&mut text, latency, &times.censored);
+        distribution(&mut text, latency);
     }
-    totals(&mut text, outcome);
+    totals(&mut text, plan, outcome);
     steps(&mut text, plan, outcome);
     probe(&mut text, outcome);
     text
@@ -79,14 +79,14 @@ fn steps(text: &mut String, plan: &Plan, outcome: &Outcome) {
         };
         let length_ns = interval.end_ns.saturating_sub(interval.start_ns).max(1) as f64;
         let rps = interval.counts.completed as f64 * 1e9 / length_ns;
-        let value = |ns: u64| padded(&time_us(ns as f64 / 1e3), 10);
+        let value = |at: f64| padded(&quantile(latency, at), 10);
         let _ = writeln!(
             text,
             "  {number:>4}  {:>11}  {rps:>12.2}{}{}{}",
             step.connections,
-            value(latency.at_ns(0.5)),
-            value(latency.at_ns(0.99)),
-            value(latency.max_ns())
+            value(0.5),
+            value(0.99),
+            value(1.0)
         );
     }
 }
@@ -99,9 +99,9 @@ fn probe(text: &mut String, outcome: &Outcome) {
         text,
         "\n  Probe: {} requests, p50 {}, p99 {}, max {}, errors {}",
         probe.counts.completed,
-        time_us(latency.at_ns(0.5) as f64 / 1e3),
-        time_us(latency.at_ns(0.99) as f64 / 1e3),
-        time_us(latency.max_ns() as f64 / 1e3),
+        quantile(latency, 0.5),
+        quantile(latency, 0.99),
+        quantile(latency, 1.0),
         probe.counts.errors.total()
     );
 }
@@ -121,12 +121,25 @@ fn row(text: &mut String, name: &str, cells: [String; 3], within: Option<f64>) {
 
 fn latency_row(text: &mut String, latency: &Latency) {
     let within = (!latency.is_empty()).then(|| latency.share_within(1.0));
+    let is_bound = latency.lost().is_some();
     let cells = [
-        latency.mean_ns(),
-        latency.stdev_ns(),
-        latency.max_ns() as f64,
+        time(latency.mean_ns(), is_bound),
+        time(latency.stdev_ns(), false),
+        time(latency.max_ns() as f64, is_bound),
     ];
-    row(text, "Latency", cells.map(|ns| time_us(ns / 1e3)), within);
+    row(text, "Latency", cells, within);
+}
+
+/// A time, marked if it is only known to be at least so long.
+pub fn time(ns: f64, is_bound: bool) -> String {
+    let mark = if is_bound { "≥" } else { "" };
+    format!("{mark}{}", time_us(ns / 1e3))
+}
+
+/// The value of a quantile, marked if it is a lower bound.
+pub fn quantile(latency: &Latency, quantile: f64) -> String {
+    let ns = latency.at_ns(quantile) as f64;
+    time(ns, latency.is_bound(quantile))
 }
 
 fn rate_row(text: &mut String, rates: &[f64]) {
@@ -149,26 +162,28 @@ fn rate_row(text: &mut String, rates: &[f64]) {
     row(text, "Req/Sec", [mean, deviation, max].map(metric), within);
 }
 
-fn distribution(text: &mut String, latency: &Latency, censored: &Latency) {
+fn distribution(text: &mut String, latency: &Latency) {
     text.push_str("  Latency Distribution\n");
     for percent in [50.0, 75.0, 90.0, 99.0] {
-        let value_ns = latency.at_ns(percent / 100.0);
-        let bound = if is_bound(value_ns, censored) {
-            " (at least)"
-        } else {
-            ""
-        };
-        let value = padded(&time_us(value_ns as f64 / 1e3), 10);
-        let _ = writeln!(text, "{percent:>7.0}%{value}{bound}");
+        let value = padded(&quantile(latency, percent / 100.0), 10);
+        let _ = writeln!(text, "{percent:>7.0}%{value}");
     }
 }
 
-/// Whether a value is only known to be a lower bound: a request that was given up is not longer.
-pub fn is_bound(value_ns: u64, censored: &Latency) -> bool {
-    !censored.is_empty() && value_ns >= censored.min_ns()
+/// Requests that stand in the figures with the time they were outstanding.
+fn without_answer(text: &mut String, plan: &Plan, outcome: &Outcome) {
+    let lost = outcome.total.counts.lost;
+    // in closed loop those in flight at the end are in no figure
+    let unfinished = plan.open.as_ref().map_or(0, |_| outcome.unfinished());
+    if lost + unfinished > 0 {
+        let _ = writeln!(
+            text,
+            "  Without an answer: {lost} lost, {unfinished} unfinished; ≥ marks what they may raise"
+        );
+    }
 }
 
-fn totals(text: &mut String, outcome: &Outcome) {
+fn totals(text: &mut String, plan: &Plan, outcome: &Outcome) {
     let counts = &outcome.total.counts;
     let _ = writeln!(
         text,
@@ -178,7 +193,7 @@ fn totals(text: &mut String, outcome: &Outcome) {
         binary(outcome.bytes_in_window as f64)
     );
     let errors = &counts.errors;
-    let read = errors.read + errors.malformed.iter().sum::<u64>();
+    let read = errors.broken();
     if errors.connect() + read + errors.write + errors.timeout > 0 {
         let (connect, write, timeout) = (errors.connect(), errors.write, errors.timeout);
         let _ = writeln!(
@@ -186,6 +201,7 @@ fn totals(text: &mut String, outcome: &Outcome) {
             "  Socket errors: connect {connect}, read {read}, write {write}, timeout {timeout}"
         );
     }
+    without_answer(text, plan, outcome);
     let failed = counts.status_unless(|code| code <= 399);
     if failed > 0 {
         let _ = writeln!(text, "  Non-2xx or 3xx responses: {failed}");

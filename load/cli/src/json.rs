@@ -47,7 +47,7 @@ pub fn document(
         "rps": outcome.rps(),
         "bytes_per_second": outcome.bytes_per_second(),
         "errors": errors(&total.counts.errors),
-        "latency": latencies(total, outcome.probe.as_ref()),
+        "latency": latencies(plan, total, outcome.probe.as_ref()),
         "episodes": episodes(plan, outcome),
         "steps": steps(plan, outcome),
         "seconds": outcome.seconds.iter().filter_map(second).collect::<Vec<_>>(),
@@ -113,6 +113,7 @@ fn totals(plan: &Plan, outcome: &Outcome) -> Value {
         "sent": counts.sent,
         "completed": counts.completed,
         "completed_in_window": outcome.completed_in_window,
+        "lost": counts.lost,
         "dropped": counts.dropped,
         "unfinished": outcome.unfinished(),
         "unsent": unsent,
@@ -152,6 +153,7 @@ pub fn errors(errors: &Errors) -> Value {
             "other": errors.connect_other,
         },
         "read": errors.read,
+        "stale": errors.stale,
         "write": errors.write,
         "timeout": errors.timeout,
         "malformed": malformed,
@@ -160,11 +162,19 @@ pub fn errors(errors: &Errors) -> Value {
     })
 }
 
-fn latencies(total: &Interval, probe: Option<&Interval>) -> Value {
+fn latencies(plan: &Plan, total: &Interval, probe: Option<&Interval>) -> Value {
     let mut all = Map::new();
     for (name, latency) in total.times.named() {
         all.insert(name.to_string(), distribution(latency));
     }
+    let times = &total.times;
+    let counting = if plan.open.is_some() {
+        &times.response
+    } else {
+        &times.service
+    };
+    let lost = counting.lost().map_or(Value::Null, distribution);
+    all.insert("censored".to_string(), lost);
     all.insert("probe".to_string(), probe.map_or(Value::Null, probe_value));
     Value::Object(all)
 }
@@ -194,9 +204,22 @@ pub fn distribution(latency: &Latency) -> Value {
         "max": latency.max_ns(),
         "mean": latency.mean_ns(),
         "stdev": latency.stdev_ns(),
+        "lost": latency.lost().map_or(0, Latency::count),
+        "at_least": bounds(latency),
         "quantiles": quantiles,
         "hdr_v2": encoded(latency),
+        "lost_hdr_v2": latency.lost().map(encoded),
     })
+}
+
+/// The figures that lost requests may raise: they are lower bounds.
+fn bounds(latency: &Latency) -> Vec<&'static str> {
+    let raised = QUANTILES.iter().filter(|(_, q)| latency.is_bound(*q));
+    let mut names: Vec<_> = raised.map(|(name, _)| *name).collect();
+    if latency.lost().is_some() {
+        names.extend(["mean", "max"]);
+    }
+    names
 }
 
 /// The histogram in HdrHistogram's V2 deflate form, base64.

@@ -2,11 +2,13 @@
 //! summed over the time that all had in common. Nothing is averaged.
 
 use crate::console::print;
+use crate::human::time;
 use crate::json::{distribution, write, SCHEMA};
-use crate::units::{metric, time_us};
+use crate::units::metric;
 use crate::values::Refusal;
 use base64::Engine as _;
 use hdrhistogram::serialization::Deserializer;
+use hdrhistogram::Histogram;
 use load_engine::latency::Latency;
 use serde_json::{json, Map, Value};
 use std::path::Path;
@@ -66,6 +68,13 @@ fn add(documents: &[Value], files: &[String]) -> Result<Value, String> {
             return Err(format!(
                 "merge: {file} has schema {}, not {SCHEMA}",
                 document["schema"]
+            ));
+        }
+        let twin = documents.iter().position(|other| other == document);
+        if let Some(twin) = twin.filter(|&twin| !std::ptr::eq(&documents[twin], document)) {
+            return Err(format!(
+                "merge: {} and {file} are the same run; give each result once",
+                files[twin]
             ));
         }
         for key in SAME {
@@ -205,20 +214,29 @@ fn added<'a>(latencies: impl Iterator<Item = &'a Value>, name: &str) -> Result<V
 }
 
 fn restored(latency: &Value) -> Option<Latency> {
-    let text = latency["hdr_v2"].as_str()?;
+    let whole = decoded(&latency["hdr_v2"])?;
+    let (min_ns, max_ns) = (latency["min"].as_u64()?, latency["max"].as_u64()?);
+    let mut own = Latency::restore(whole, min_ns, max_ns, latency["mean"].as_f64()?);
+    if !latency["lost_hdr_v2"].is_null() {
+        let lost = decoded(&latency["lost_hdr_v2"])?;
+        let mean_ns = lost.mean();
+        let (min_ns, max_ns) = (lost.min(), lost.max());
+        own.set_lost(Latency::restore(lost, min_ns, max_ns, mean_ns));
+    }
+    Some(own)
+}
+
+fn decoded(text: &Value) -> Option<Histogram<u64>> {
+    let text = text.as_str()?;
     let bytes = base64::engine::general_purpose::STANDARD
         .decode(text)
         .ok()?;
-    let histogram = Deserializer::new()
-        .deserialize(&mut bytes.as_slice())
-        .ok()?;
-    let mean_ns = latency["mean"].as_f64()?;
-    Some(Latency::restore(
-        histogram,
-        latency["min"].as_u64()?,
-        latency["max"].as_u64()?,
-        mean_ns,
-    ))
+    Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
+}
+
+fn is_bound(latency: &Value, name: &str) -> bool {
+    let bounds = latency["at_least"].as_array();
+    bounds.is_some_and(|bounds| bounds.iter().any(|bound| bound == name))
 }
 
 fn summary(merged: &Value) -> String {
@@ -233,7 +251,7 @@ fn summary(merged: &Value) -> String {
         text += &format!("  {name:<9}");
         for quantile in ["0.5", "0.9", "0.99", "0.999"] {
             let value = latency["quantiles"][quantile].as_f64();
-            let value = value.map_or("-".to_string(), |ns| time_us(ns / 1e3));
+            let value = value.map_or("-".to_string(), |ns| time(ns, is_bound(latency, quantile)));
             text += &format!(
                 "  p{} {value}",
                 quantile.parse::<f64>().unwrap_or(0.0) * 100.0
@@ -241,7 +259,10 @@ fn summary(merged: &Value) -> String {
         }
         text += &format!(
             "  max {}\n",
-            time_us(latency["max"].as_f64().unwrap_or(0.0) / 1e3)
+            time(
+                latency["max"].as_f64().unwrap_or(0.0),
+                is_bound(latency, "max")
+            )
         );
     }
     let rps = merged["rps"].as_f64().unwrap_or(0.0);
@@ -292,6 +313,36 @@ mod tests {
         // the mean of the medians would be 3 ms; of all answers the median is 5
         let median = service["quantiles"]["0.5"].as_f64().expect("a median");
         assert!((median / 5e6 - 1.0).abs() < 0.002, "{median}");
+    }
+
+    #[test]
+    fn the_same_run_is_not_added_to_itself() {
+        let one = || result(10_000_000_000, 100, 1_000_000);
+        let text = add(&[one(), one()], &names()).expect_err("twice the same");
+        assert_eq!(
+            text,
+            "merge: a and b are the same run; give each result once"
+        );
+    }
+
+    #[test]
+    fn lower_bounds_stay_lower_bounds() {
+        let lossy = |start_ns| {
+            let mut latency = Latency::default();
+            latency.record_many(1_000_000, 90);
+            latency.record_lost(500_000, 10);
+            let mut one = result(start_ns, 100, 1);
+            one["latency"]["service"] = distribution(&latency);
+            one
+        };
+        let results = [lossy(10_000_000_000), lossy(10_000_000_001)];
+        let merged = add(&results, &names()).expect("they overlap");
+        let service = &merged["latency"]["service"];
+        assert_eq!(service["lost"], 20);
+        assert_eq!(
+            service["at_least"],
+            json!(["0.99", "0.999", "0.9999", "0.99999", "0.999999", "mean", "max"])
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The percentile spectrum in the layout that wrk2 and the HdrHistogram tools print and plot.
 
-use crate::units::{padded, time_us};
+use crate::human::quantile;
+use crate::units::padded;
 use load_engine::latency::Latency;
 use std::fmt::Write;
 
@@ -11,8 +12,8 @@ const TICKS_PER_HALF: u32 = 5;
 pub fn block(title: &str, latency: &Latency) -> String {
     let mut text = format!("  Latency Distribution ({title})\n");
     for percent in [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0] {
-        let us = latency.at_ns(percent / 100.0) as f64 / 1e3;
-        let _ = writeln!(text, "{percent:>7.3}%{}", padded(&time_us(us), 10));
+        let value = padded(&quantile(latency, percent / 100.0), 10);
+        let _ = writeln!(text, "{percent:>7.3}%{value}");
     }
     text += "\n  Detailed Percentile spectrum:\n";
     text += &table(latency);

@@ -83,6 +83,7 @@ impl Common {
         Rendered {
             bytes: request.render().repeat(self.depth),
             head_only: self.method == "HEAD",
+            mixed: None,
         }
     }
 }

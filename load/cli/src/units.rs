@@ -69,7 +69,8 @@ pub fn time_s(seconds: f64) -> String {
     TIME_S.format(seconds, 0)
 }
 
-/// Right-aligned in `width`, leaving blanks where a unit of two letters would stand.
+/// Right-aligned in `width`, leaving blanks where a unit of two letters would stand. Cut to it as
+/// wrk cuts, unless a mark that wrk does not have stands before it.
 pub fn padded(text: &str, width: usize) -> String {
     let letters = text
         .bytes()
@@ -79,7 +80,11 @@ pub fn padded(text: &str, width: usize) -> String {
         .count();
     let pad = 2 - letters;
     let room = width - pad;
-    let cut = &text[..text.len().min(room)];
+    let cut = if text.is_ascii() {
+        &text[..text.len().min(room)]
+    } else {
+        text
+    };
     format!("{cut:>room$}{:pad$}", "")
 }
 

@@ -243,6 +243,154 @@ fn a_thread_stops_when_its_script_says_so() {
     assert!(text.contains(" requests in "), "{text}");
 }
 
+/// What a run of one second prints with this script.
+fn one_second(text: &str) -> (Vec<Seen>, String) {
+    let file = support::temporary("lua");
+    std::fs::write(&file, text).expect("a file");
+    let played = play_file(program(), &file, "-t1 -c2 -d1s");
+    std::fs::remove_file(&file).expect("ours");
+    played
+}
+
+/// The number before `name` in a report.
+fn before(text: &str, name: &str) -> f64 {
+    let at = text.find(name).expect(name);
+    let number = text[..at].split_whitespace().last().expect("a number");
+    number.parse().expect("a number")
+}
+
+#[test]
+fn a_script_may_stop_its_thread_anywhere_and_the_window_lasts_on() {
+    for callback in ["request", "response", "delay"] {
+        let (seen, text) = one_second(&format!(
+            "local n = 0\nfunction {callback}()\n  n = n + 1\n  \
+             if n == 5 then wrk.thread:stop() end\n  \
+             return {}\nend\n",
+            if callback == "request" {
+                "wrk.format()"
+            } else {
+                "1"
+            }
+        ));
+        assert!((1..=8).contains(&seen.len()), "{callback}: {}", seen.len());
+        assert!(text.contains(" requests in 1.0"), "{callback}: {text}");
+        let rate = text.split("Requests/sec:").nth(1).expect("a rate");
+        let rate: f64 = rate
+            .split_whitespace()
+            .next()
+            .expect("it")
+            .parse()
+            .expect("a number");
+        assert!((rate - before(&text, " requests in")).abs() < 0.5, "{text}");
+    }
+}
+
+#[test]
+fn a_thread_that_does_not_run_yet_cannot_be_stopped() {
+    for text in [
+        "function setup(thread) thread:stop() end\n",
+        "function init(args) wrk.thread:stop() end\n",
+    ] {
+        let (seen, _) = one_second(text);
+        assert!(seen.len() > 20, "{text}: {}", seen.len());
+    }
+}
+
+#[test]
+fn a_script_sees_the_fields_of_the_final_answer_alone() {
+    let server = Server::start(|mut conversation| {
+        while conversation.request().is_some() {
+            let early = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\nX-Token: early\r\n\r\n";
+            let sent = conversation.send(early) && conversation.send(HELLO);
+            if !sent {
+                return;
+            }
+        }
+    });
+    let file = support::temporary("lua");
+    let text = "function response(status, headers)\n  \
+                if headers.Link or headers['X-Token'] then error('of another answer') end\nend\n";
+    std::fs::write(&file, text).expect("a file");
+    let mut command = program();
+    command
+        .args(["-t1", "-c1", "-d300ms", "-s"])
+        .arg(&file)
+        .arg(server.url());
+    let output = command.output().expect("it starts");
+    std::fs::remove_file(&file).expect("ours");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
+}
+
+#[test]
+fn a_batch_may_mix_head_and_get() {
+    let server = Server::start(|mut conversation| {
+        while let Some(seen) = conversation.request() {
+            let head = &HELLO[..HELLO.len() - 5];
+            let answer = if seen.line.starts_with("HEAD") {
+                head
+            } else {
+                HELLO
+            };
+            if !conversation.send(answer) {
+                return;
+            }
+        }
+    });
+    let batch = "wrk.format('HEAD') .. wrk.format('GET') .. wrk.format('HEAD')";
+    for text in [
+        format!(
+            "function init(args)\n  local r = {batch}\n  request = function() return r end\nend\n"
+        ),
+        format!("function request() return {batch} end\n"),
+    ] {
+        let file = support::temporary("lua");
+        std::fs::write(&file, text).expect("a file");
+        let line = format!(
+            "-t1 -c2 -d300ms -T30s -s {} {}",
+            file.display(),
+            server.url()
+        );
+        let result = support::measured(&line);
+        std::fs::remove_file(&file).expect("ours");
+        assert_eq!(
+            support::count(&result, "/errors/total"),
+            0,
+            "{}",
+            result["errors"]
+        );
+        assert!(support::count(&result, "/totals/completed") > 3);
+    }
+}
+
+#[test]
+fn a_batch_may_hold_more_requests_than_sixteen_bits_count() {
+    let server =
+        Server::start(
+            |mut conversation| {
+                while conversation.request().is_some() && conversation.send(HELLO) {}
+            },
+        );
+    let file = support::temporary("lua");
+    let text = "function init(args)\n  local r = string.rep(wrk.format(), 65537)\n  \
+                request = function() return r end\nend\n";
+    std::fs::write(&file, text).expect("a file");
+    let line = format!(
+        "-t1 -c1 -d1s -T60s -R65537 --drain 60s -s {} {}",
+        file.display(),
+        server.url()
+    );
+    let result = support::measured(&line);
+    std::fs::remove_file(&file).expect("ours");
+    assert_eq!(
+        support::count(&result, "/errors/total"),
+        0,
+        "{}",
+        result["errors"]
+    );
+    assert_eq!(support::count(&result, "/totals/completed"), 65537);
+}
+
 #[test]
 fn addresses_are_looked_up_and_shown() {
     let (_, text) = ours("addr");

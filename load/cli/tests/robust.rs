@@ -7,6 +7,32 @@ use std::io::{Read, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use support::{always, count, measured, program, run, temporary, Server, HELLO};
 
+/// A unix socket that takes one connection, the test whether it is there, and is gone.
+fn fleeting() -> String {
+    let path = temporary("sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).expect("a path");
+    let url = format!("unix://{}:/", path.display());
+    std::thread::spawn(move || {
+        drop(listener.accept());
+        std::fs::remove_file(path).expect("ours");
+    });
+    url
+}
+
+#[test]
+fn connects_that_fail_at_once_leave_their_place_to_those_that_wait() {
+    let server = Server::start(always(HELLO));
+    let gone: Vec<String> = (0..4).map(|_| fleeting()).collect();
+    // a fifth of the connections can be opened; more than 256 of them wait for their turn
+    let line = format!(
+        "-t1 -c2000 -R10 -d1s -T30s {} {}",
+        server.url(),
+        gone.join(" ")
+    );
+    let result = measured(&line);
+    assert_eq!(count(&result, "/totals/connects"), 400);
+}
+
 #[test]
 fn a_thousand_connections_share_a_schedule() {
     let result = measured("-t2 -c1000 -d1s -R 1000 -T 30s --sink");

@@ -31,6 +31,8 @@ pub struct Counts {
     pub dropped: u64,
     /// Answers read.
     pub completed: u64,
+    /// Requests written that will have no answer: their connection broke, or they were given up.
+    pub lost: u64,
     /// Bytes of answers.
     pub bytes_in: u64,
     /// Bytes of requests.
@@ -54,6 +56,7 @@ impl Default for Counts {
             sent: 0,
             dropped: 0,
             completed: 0,
+            lost: 0,
             bytes_in: 0,
             bytes_out: 0,
             connects: 0,
@@ -76,8 +79,11 @@ pub struct Errors {
     pub connect_no_port: u64,
     /// Other failures to connect.
     pub connect_other: u64,
-    /// Reads that failed, and connections closed before an answer began.
+    /// Requests whose connection broke or was closed before they were answered.
     pub read: u64,
+    /// Requests that met a connection which had carried answers and which the server was closing:
+    /// RFC 9112, 9.3.1 lets a client repeat them.
+    pub stale: u64,
     /// Writes that failed.
     pub write: u64,
     /// Requests without an answer in time.
@@ -94,10 +100,16 @@ impl Errors {
         self.connect_refused + self.connect_timeout + self.connect_no_port + self.connect_other
     }
 
+    /// What wrk counts as read errors: answers that broke off, never came or made no sense.
+    pub fn broken(&self) -> u64 {
+        self.read + self.stale + self.malformed.iter().sum::<u64>()
+    }
+
     /// All of them.
     pub fn total(&self) -> u64 {
         let malformed: u64 = self.malformed.iter().sum();
-        self.connect() + self.read + self.write + self.timeout + malformed + self.short_body
+        let lost = self.read + self.stale + self.write + self.timeout;
+        self.connect() + lost + malformed + self.short_body
     }
 
     /// Adds those of another interval.
@@ -107,6 +119,7 @@ impl Errors {
         self.connect_no_port += other.connect_no_port;
         self.connect_other += other.connect_other;
         self.read += other.read;
+        self.stale += other.stale;
         self.write += other.write;
         self.timeout += other.timeout;
         self.short_body += other.short_body;
@@ -123,6 +136,7 @@ impl Counts {
         self.sent += other.sent;
         self.dropped += other.dropped;
         self.completed += other.completed;
+        self.lost += other.lost;
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
         self.connects += other.connects;
@@ -162,13 +176,11 @@ pub struct Distributions {
     pub tls: Latency,
     /// Wake-up to read: how long an answer waited for this program.
     pub client_delay: Latency,
-    /// Ages of requests that were given up; their true times are at least these.
-    pub censored: Latency,
 }
 
 impl Distributions {
     /// All of them, with their names in reports.
-    pub fn named(&self) -> [(&'static str, &Latency); 8] {
+    pub fn named(&self) -> [(&'static str, &Latency); 7] {
         [
             ("service", &self.service),
             ("response", &self.response),
@@ -177,11 +189,10 @@ impl Distributions {
             ("connect", &self.connect),
             ("tls", &self.tls),
             ("client_delay", &self.client_delay),
-            ("censored", &self.censored),
         ]
     }
 
-    fn each_mut(&mut self) -> [&mut Latency; 8] {
+    fn each_mut(&mut self) -> [&mut Latency; 7] {
         [
             &mut self.service,
             &mut self.response,
@@ -190,7 +201,6 @@ impl Distributions {
             &mut self.connect,
             &mut self.tls,
             &mut self.client_delay,
-            &mut self.censored,
         ]
     }
 
@@ -212,17 +222,19 @@ pub struct Straggler {
     pub service_ns: u64,
     /// Due time to last byte.
     pub response_ns: u64,
-    /// It was given up: its true times are at least these.
-    pub censored: bool,
+    /// It was lost: its true times are at least these.
+    pub lost: bool,
 }
 
 impl Straggler {
     /// Enters it.
     pub fn record(&self, times: &mut Distributions) {
-        times.service.record(self.service_ns);
-        times.response.record(self.response_ns);
-        if self.censored {
-            times.censored.record(self.response_ns);
+        if self.lost {
+            times.service.record_lost(self.service_ns, 1);
+            times.response.record_lost(self.response_ns, 1);
+        } else {
+            times.service.record(self.service_ns);
+            times.response.record(self.response_ns);
         }
     }
 }

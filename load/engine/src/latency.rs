@@ -51,6 +51,9 @@ pub struct Latency {
     min_ns: u64,
     max_ns: u64,
     sum_ns: u128,
+    /// Those among them that are lower bounds: requests that were lost, with the time they were
+    /// outstanding.
+    lost: Option<Box<Latency>>,
 }
 
 impl Default for Latency {
@@ -61,6 +64,7 @@ impl Default for Latency {
             min_ns: u64::MAX,
             max_ns: 0,
             sum_ns: 0,
+            lost: None,
         }
     }
 }
@@ -93,6 +97,23 @@ impl Latency {
         self.min_ns = self.min_ns.min(duration_ns);
         self.max_ns = self.max_ns.max(duration_ns);
         self.sum_ns += u128::from(duration_ns) * u128::from(times);
+    }
+
+    /// Adds requests that were lost after this time: without the loss it would have been longer.
+    pub fn record_lost(&mut self, outstanding_ns: u64, times: u64) {
+        self.record_many(outstanding_ns, times);
+        let lost = self.lost.get_or_insert_default();
+        lost.record_many(outstanding_ns, times);
+    }
+
+    /// Those among them that are lower bounds.
+    pub fn lost(&self) -> Option<&Latency> {
+        self.lost.as_deref().filter(|lost| !lost.is_empty())
+    }
+
+    /// Says of durations that were restored which of them are lower bounds.
+    pub fn set_lost(&mut self, lost: Latency) {
+        self.lost = Some(Box::new(lost));
     }
 
     #[inline]
@@ -130,6 +151,9 @@ impl Latency {
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
         self.sum_ns += other.sum_ns;
+        if let Some(lost) = other.lost() {
+            self.lost.get_or_insert_default().add(lost);
+        }
     }
 
     /// Forgets everything, and keeps the memory.
@@ -138,6 +162,7 @@ impl Latency {
             group.fill(0);
         }
         (self.count, self.min_ns, self.max_ns, self.sum_ns) = (0, u64::MAX, 0, 0);
+        self.lost = None;
     }
 
     /// Number of durations.
@@ -189,17 +214,45 @@ impl Latency {
         if quantile <= 0.0 {
             return self.min_ns();
         }
+        let at = self.bucket_at(self.rank(quantile));
+        at.map_or(0, |bucket| span_ns(bucket).1)
+            .min(self.max_ns)
+            .max(self.min_ns())
+    }
+
+    /// Which of the durations in order a quantile is, from 1 on.
+    fn rank(&self, quantile: f64) -> u64 {
         // a share such as 0.9 is a little more than nine tenths; the rank shall not be one more
         let rank = (quantile * self.count as f64 * (1.0 - f64::EPSILON)).ceil();
-        let rank = (rank as u64).clamp(1, self.count.max(1));
+        (rank as u64).clamp(1, self.count.max(1))
+    }
+
+    /// The bucket that the duration of a rank lies in.
+    fn bucket_at(&self, rank: u64) -> Option<usize> {
         let mut until = 0;
-        let at = self.recorded().find(|(_, count)| {
+        let at = self.filled().find(|(_, count)| {
             until += count;
             until >= rank
         });
-        at.map_or(0, |(value_ns, _)| value_ns)
-            .min(self.max_ns)
-            .max(self.min_ns())
+        at.map(|(bucket, _)| bucket)
+    }
+
+    /// Whether the value of a quantile is only a lower bound: it would be another one if the lost
+    /// requests had taken for ever instead of the time after which they were lost.
+    pub fn is_bound(&self, quantile: f64) -> bool {
+        let Some(lost) = self.lost() else {
+            return false;
+        };
+        let rank = self.rank(quantile);
+        let mut gone = lost.filled().peekable();
+        let mut until = 0;
+        let longest = self.filled().find(|&(bucket, count)| {
+            let lost = gone.next_if(|(other, _)| *other == bucket);
+            until += count - lost.map_or(0, |(_, lost)| lost);
+            until >= rank
+        });
+        let told = self.bucket_at(rank);
+        longest.map(|(bucket, _)| bucket) != told
     }
 
     /// As [`Latency::at_ns`], or nothing where too few samples lie above to know it.
@@ -251,6 +304,25 @@ mod tests {
         latency.record(500);
         assert!(latency.known_at_ns(0.99).is_some());
         assert_eq!(latency.known_at_ns(0.999), None);
+    }
+
+    #[test]
+    fn a_quantile_that_a_lost_request_may_raise_is_a_bound() {
+        let mut latency = Latency::default();
+        latency.record_many(1_000_000, 90);
+        latency.record_many(2_000_000, 5);
+        assert!(!latency.is_bound(1.0), "nothing is lost");
+        latency.record_lost(10_000, 5);
+        assert_eq!(latency.count(), 100);
+        // with the lost ones last, rank 85 of the answered is still one of 1 ms, rank 91 is not
+        assert!(!latency.is_bound(0.5) && !latency.is_bound(0.9));
+        assert!(latency.is_bound(0.93) && latency.is_bound(1.0));
+        let mut sum = Latency::default();
+        sum.add(&latency);
+        assert!(sum.is_bound(0.93));
+        assert_eq!(sum.lost().map(Latency::count), Some(5));
+        sum.clear();
+        assert!(sum.lost().is_none());
     }
 
     #[test]

@@ -4,7 +4,9 @@ use crate::interval::Phase;
 use crate::schedule::{Curve, Stretch};
 use crate::sys::epoll::Trigger;
 use crate::sys::socket::Address;
+use load_http1::request;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// One request, rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +15,22 @@ pub struct Rendered {
     pub bytes: Vec<u8>,
     /// It is a HEAD request, whose answer has no body.
     pub head_only: bool,
+    /// Which requests of a batch are HEAD requests, where not all are or are not.
+    pub mixed: Option<Arc<[bool]>>,
+}
+
+impl Rendered {
+    /// Requests that a script has rendered.
+    pub fn of_text(bytes: Vec<u8>) -> Rendered {
+        let heads = request::heads(&bytes).unwrap_or_default();
+        let head_only = heads.first().is_some_and(|head| *head);
+        let is_mixed = heads.iter().any(|head| *head != head_only);
+        Rendered {
+            bytes,
+            head_only,
+            mixed: is_mixed.then(|| heads.into()),
+        }
+    }
 }
 
 /// A server, and what it is asked.
@@ -122,6 +140,7 @@ impl Target {
         let one = |request: &Rendered| Rendered {
             bytes: request.bytes[..request.bytes.len() / depth].to_vec(),
             head_only: request.head_only,
+            mixed: None,
         };
         Target {
             requests: self.requests.iter().map(one).collect(),

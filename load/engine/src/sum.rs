@@ -1,11 +1,10 @@
 //! Adds up what the threads of a run send: intervals while they work, endings when they stop.
 
 use crate::interval::{Interval, Phase};
-use crate::latency::Latency;
 use crate::plan::Plan;
 use crate::run::{Outcome, Second, SecondSummary, ThreadOutcome};
 use crate::sys::clock::{monotonic_ns, realtime_ns};
-use crate::worker::{Ending, Finished};
+use crate::worker::{Aged, Ending, Finished};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender};
@@ -169,10 +168,7 @@ impl<'p> Sum<'p> {
         }
         if let (Some(probe), true) = (&mut self.outcome.probe, endings.len() > self.plan.threads) {
             if let Some(ending) = endings.pop() {
-                ending
-                    .censored
-                    .values()
-                    .for_each(|ages| add_ages(probe, ages));
+                ending.aged.values().for_each(|aged| add_aged(probe, aged));
             }
         }
         let length_ns = self.outcome.window_length_ns.max(1) as f64;
@@ -182,10 +178,10 @@ impl<'p> Sum<'p> {
             if number == 0 {
                 self.outcome.cpu = end.process.since(start.process);
             }
-            for (&step, ages) in &ending.censored {
-                add_ages(&mut self.outcome.total, ages);
+            for (&step, aged) in &ending.aged {
+                add_aged(&mut self.outcome.total, aged);
                 if let Some(step) = self.outcome.steps.get_mut(step) {
-                    add_ages(step, ages);
+                    add_aged(step, aged);
                 }
             }
             let waited_ns = end.waited.saturating_sub(start.waited).as_nanos();
@@ -204,10 +200,10 @@ impl<'p> Sum<'p> {
     }
 }
 
-/// Enters ages of requests that were never answered as what their response times at least are.
-fn add_ages(interval: &mut Interval, ages: &Latency) {
-    interval.times.response.add(ages);
-    interval.times.censored.add(ages);
+/// Enters what requests that were never answered had waited: at least so long their times are.
+fn add_aged(interval: &mut Interval, aged: &Aged) {
+    interval.times.response.add(&aged.response);
+    interval.times.service.add(&aged.service);
 }
 
 fn add(sum: &mut Interval, more: &Interval) {

@@ -1,6 +1,7 @@
 //! What makes a run untrustworthy, each with its figure and what to do about it.
 
 use crate::interval::Phase;
+use crate::latency::Latency;
 use crate::plan::Plan;
 use crate::run::Outcome;
 
@@ -52,7 +53,10 @@ pub fn little(plan: &Plan, outcome: &Outcome) -> Option<Little> {
     } else {
         0.0
     };
-    let (x_rps, mean_ns) = (outcome.rps(), times.service.mean_ns() + waited_ns);
+    // requests that were lost have occupied their users too
+    let lost = times.service.lost().map_or(0, Latency::count) as f64;
+    let x_rps = outcome.rps() + lost * 1e9 / outcome.window_length_ns.max(1) as f64;
+    let mean_ns = times.service.mean_ns() + waited_ns;
     Some(Little {
         n,
         x_rps,
@@ -291,6 +295,7 @@ fn errors(outcome: &Outcome, add: Add) {
     let table = [
         ("connect-errors", errors.connect(), "connections failed; is the server's backlog or the number of source ports (--source) too small?"),
         ("read-errors", errors.read, "answers were cut off; the server closes connections or fails"),
+        ("stale-connections", errors.stale, "requests met a connection in use that the server was closing unannounced; does it limit requests or idle time per connection?"),
         ("write-errors", errors.write, "requests could not be written; the server closes connections"),
         ("timeouts", errors.timeout, "requests had no answer in time; --timeout sets the time, their ages are in the figures as lower bounds"),
         ("malformed", malformed, "answers were malformed; the first bytes are among the notes of --json"),

@@ -4,6 +4,8 @@
 //! Refused because two readers would disagree about where the answer ends: two different
 //! Content-Length values, a length that is no number, a space before the colon.
 
+use alloc::vec::Vec;
+
 /// Longest head that is waited for; a server that sends more is broken or hostile.
 pub const HEAD_MAX_BYTES: usize = 64 * 1024;
 
@@ -86,7 +88,8 @@ pub struct Head {
     pub tolerated: bool,
 }
 
-/// Parses a head if `input` holds all of it. `each` sees every field, names as received.
+/// Parses a head if `input` holds all of it. `each` sees every field of a final answer, names as
+/// received.
 pub fn parse(
     input: &[u8],
     no_body: bool,
@@ -109,11 +112,22 @@ pub fn parse(
     let first = lines.next().ok_or(Malformed::StatusLine)?;
     let status = parse_status(first.1)?;
     let mut fields = Fields::default();
+    let mut show = |name: &[u8], value: &[u8]| {
+        if status >= 200 {
+            each(name, value);
+        }
+    };
     while let Some((offset, line)) = lines.next() {
         if line.is_empty() {
             break;
         }
-        fields.take(offset, line, each)?;
+        match lines.unfold(line) {
+            Some(joined) => {
+                fields.tolerated = true;
+                fields.take(offset, &joined, &mut show)?;
+            }
+            None => fields.take(offset, line, &mut show)?,
+        }
     }
     let framing = fields.framing(status, no_body);
     let keep_alive = fields.keep_alive(minor) && framing != Framing::UntilClose;
@@ -175,6 +189,21 @@ impl<'a> Lines<'a> {
         self.rest = &self.rest[end + 1..];
         Some((start, line))
     }
+
+    /// The line with those that are folded onto it (RFC 9112, 5.2); nothing if there are none.
+    fn unfold(&mut self, line: &[u8]) -> Option<Vec<u8>> {
+        let is_folded = |rest: &[u8]| matches!(rest.first(), Some(b' ' | b'\t'));
+        if !is_folded(self.rest) {
+            return None;
+        }
+        let mut joined = line.to_vec();
+        while is_folded(self.rest) {
+            let (_, more) = self.next()?;
+            joined.extend_from_slice(b"  ");
+            joined.extend_from_slice(more);
+        }
+        Some(joined)
+    }
 }
 
 fn parse_status(line: &[u8]) -> Result<u16, Malformed> {
@@ -198,7 +227,6 @@ struct Fields {
     close: bool,
     stays: bool,
     date: Option<(usize, usize)>,
-    seen: bool,
     tolerated: bool,
 }
 
@@ -210,15 +238,9 @@ impl Fields {
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<(), Malformed> {
         if matches!(line[0], b' ' | b'\t') {
-            // a folded line goes on with the field before it, none of which matter to framing
-            self.tolerated = true;
-            return if self.seen {
-                Ok(())
-            } else {
-                Err(Malformed::Header)
-            };
+            // a folded line without a field before it
+            return Err(Malformed::Header);
         }
-        self.seen = true;
         let colon = line
             .iter()
             .position(|&byte| byte == b':')
@@ -408,6 +430,30 @@ mod tests {
         let head = whole("HTTP/1.1 200 OK\nX: a\n b\nContent-Length: 3\n\n");
         assert_eq!(head.framing, Framing::Length(3));
         assert!(head.tolerated);
+    }
+
+    #[test]
+    fn a_folded_field_means_what_it_means_on_one_line() {
+        let head = whole("HTTP/1.1 200 OK\r\nTransfer-Encoding:\r\n chunked\r\n\r\n");
+        assert_eq!(head.framing, Framing::Chunked);
+        let head = whole("HTTP/1.1 200 OK\r\nContent-Length:\r\n\t 5\r\n\r\n");
+        assert_eq!(head.framing, Framing::Length(5));
+        assert!(head.tolerated);
+        let two = read("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n 2\r\n\r\n");
+        assert_eq!(two, Err(Malformed::Length));
+        let mut seen = Vec::new();
+        let text = b"HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 0\r\n\r\n";
+        let each = &mut |name: &[u8], value: &[u8]| seen.push((name.to_vec(), value.to_vec()));
+        parse(text, false, each).expect("well formed");
+        assert_eq!(seen[0], (b"X".to_vec(), b"a   b".to_vec()));
+    }
+
+    #[test]
+    fn fields_of_an_interim_answer_are_not_shown() {
+        let mut seen = 0;
+        let text = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n";
+        let head = parse(text, false, &mut |_, _| seen += 1).expect("well formed");
+        assert_eq!((head.expect("whole").status, seen), (103, 0));
     }
 
     #[test]

@@ -57,17 +57,22 @@ impl Request<'_> {
 /// How many complete requests `text` holds, or the line and column where it stops being one.
 /// Scripts may return several at once; that is how pipelining is asked for.
 pub fn count(text: &[u8]) -> Result<usize, (usize, usize)> {
+    heads(text).map(|heads| heads.len())
+}
+
+/// Which of the requests in `text` are HEAD requests, whose answers have no body.
+pub fn heads(text: &[u8]) -> Result<Vec<bool>, (usize, usize)> {
     let mut rest = text;
-    let mut requests = 0;
+    let mut heads = Vec::new();
     while !rest.is_empty() {
         let used = one(rest).ok_or_else(|| position(text, text.len() - rest.len()))?;
+        heads.push(rest.starts_with(b"HEAD "));
         rest = &rest[used..];
-        requests += 1;
     }
-    if requests == 0 {
+    if heads.is_empty() {
         return Err((1, 1));
     }
-    Ok(requests)
+    Ok(heads)
 }
 
 /// The length of the request at the start of `text`.
@@ -155,6 +160,11 @@ mod tests {
     fn counts_pipelined_requests_and_names_the_place_of_a_fault() {
         let two = b"GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nab";
         assert_eq!(count(two), Ok(2));
+        let head = b"HEAD / HTTP/1.1\r\n\r\n";
+        assert_eq!(
+            heads(&[head, &two[..]].concat()).expect("three"),
+            [true, false, false]
+        );
         assert_eq!(count(b""), Err((1, 1)));
         assert_eq!(count(b"GET / HTTP/1.1\r\n\r\nnonsense"), Err((3, 1)));
     }

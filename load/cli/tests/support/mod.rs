@@ -5,6 +5,7 @@
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -84,10 +85,30 @@ impl Conversation {
         self.reader.get_mut().write_all(bytes).is_ok()
     }
 
+    /// A conversation that keeps its log to itself.
+    pub fn of(stream: TcpStream) -> Conversation {
+        Conversation {
+            number: 0,
+            reader: BufReader::new(stream),
+            log: Arc::default(),
+        }
+    }
+
+    /// Ends the connection with RST as soon as it is dropped.
+    pub fn abort(&self) {
+        abort(self.reader.get_ref());
+    }
+
     /// Number of this connection.
     pub fn number(&self) -> usize {
         self.number
     }
+}
+
+/// Ends a connection with RST: at once for those who wait on it, and without waiting for its end.
+pub fn abort(stream: &TcpStream) {
+    load_engine::sys::socket::set_abort(stream.as_raw_fd()).expect("an option of every kernel");
+    let _ = stream.shutdown(std::net::Shutdown::Read);
 }
 
 /// The usual answer.

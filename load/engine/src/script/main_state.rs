@@ -59,11 +59,8 @@ impl UserData for ThreadHandle {
             let value = Transfer::take(&value)?;
             this.ask(|reply| Command::Set(name, value, reply))
         });
-        methods.add_method("stop", |_, this, ()| {
-            // a thread that has ended needs no stop
-            let _ = this.commands.send(Command::Stop);
-            Ok(())
-        });
+        // before the run and after it there is nothing to stop; a thread stops itself
+        methods.add_method("stop", |_, _, ()| Ok(()));
     }
 }
 
@@ -137,8 +134,7 @@ impl ScriptMain {
         let counts = &outcome.total.counts;
         let errors = self.lua.create_table()?;
         errors.set("connect", counts.errors.connect())?;
-        let read = counts.errors.read + counts.errors.malformed.iter().sum::<u64>();
-        errors.set("read", read)?;
+        errors.set("read", counts.errors.broken())?;
         errors.set("write", counts.errors.write)?;
         errors.set("status", counts.status_unless(|code| code <= 399))?;
         errors.set("timeout", counts.errors.timeout)?;

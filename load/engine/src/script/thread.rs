@@ -16,8 +16,6 @@ pub enum Command {
     Get(String, Sender<Result<Transfer, String>>),
     /// Set a global.
     Set(String, Transfer, Sender<Result<(), String>>),
-    /// End this thread's load when it runs, or at once if it does.
-    Stop,
     /// Use this address.
     Address(Address),
     /// Run `init`.
@@ -134,7 +132,6 @@ impl ThreadScript {
             match command {
                 Command::Get(name, reply) => drop(reply.send(self.get(&name))),
                 Command::Set(name, value, reply) => drop(reply.send(self.set(&name, &value))),
-                Command::Stop => self.stop.set(true),
                 Command::Address(address) => self.address = Some(address),
                 Command::Init(reply) => drop(reply.send(self.init())),
                 Command::Inspect(reply) => drop(reply.send(self.inspect())),
@@ -237,6 +234,11 @@ impl ThreadScript {
         };
         let ms = delay.call::<f64>(()).map_err(|error| message(&error))?;
         Ok((ms.max(0.0) * 1e6) as u64)
+    }
+
+    /// What runs only now could not be stopped before; wrk forgets it too.
+    pub fn forget_stop(&mut self) {
+        self.stop.set(false);
     }
 
     /// Whether the script has ended this thread's load.

@@ -64,7 +64,8 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Starts to open a connection, or queues it behind those under way.
     pub(super) fn open(&mut self, index: usize, now: u64) {
-        if index >= self.wanted || self.stopped {
+        let is_closed = self.connections[index].doing == Doing::Closed;
+        if index >= self.wanted || self.stopped || !is_closed {
             return;
         }
         if self.connecting >= CONNECTING_MAX {
@@ -156,12 +157,17 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     fn leave_connecting(&mut self, index: usize) {
-        if self.connections[index].doing == Doing::Connecting {
-            self.connections[index].doing = Doing::Closed;
-            self.connecting -= 1;
-            if let Some(next) = self.connect_queue.pop_front() {
-                self.open(next as usize, monotonic_ns());
-            }
+        if self.connections[index].doing != Doing::Connecting {
+            return;
+        }
+        self.connections[index].doing = Doing::Closed;
+        self.connecting -= 1;
+        // one that fails at once leaves its place to the next
+        while self.connecting < CONNECTING_MAX {
+            let Some(next) = self.connect_queue.pop_front() else {
+                return;
+            };
+            self.open(next as usize, monotonic_ns());
         }
     }
 
@@ -169,6 +175,7 @@ impl<T: Transport> Worker<'_, T> {
     pub(super) fn count_connect(&mut self, index: usize, now: u64) {
         let took_ns = now - self.connections[index].sent_ns;
         self.recorder.now.counts.connects += 1;
+        self.round_trip_ns = self.round_trip_ns.min(took_ns);
         self.recorder.now.times.connect.record(took_ns);
     }
 
@@ -216,6 +223,7 @@ impl<T: Transport> Worker<'_, T> {
             _ => errors.connect_other += 1,
         }
         self.recorder.note(|| format!("connect: {error}"));
+        self.lose_connect(index, now);
         self.connections[index].failures = self.connections[index].failures.saturating_add(1);
         self.close(index);
         self.reopen_later(index, now);
@@ -231,6 +239,7 @@ impl<T: Transport> Worker<'_, T> {
         connection.fd = -1;
         connection.generation = connection.generation.wrapping_add(1);
         connection.in_flight = 0;
+        connection.has_answered = false;
         connection.wants_room = false;
         connection.pieces = None;
         connection.session = None;
@@ -273,6 +282,7 @@ impl<T: Transport> Worker<'_, T> {
         let connection = &mut self.connections[index];
         connection.generation = connection.generation.wrapping_add(1);
         connection.in_flight = 0;
+        connection.has_answered = false;
         connection.pieces = None;
         connection.sent_ns = now;
         let start = self.connect_again(index, fd, target);

@@ -3,6 +3,7 @@
 use crate::script::Answer;
 use crate::sys::socket::Fd;
 use load_http1::Parser;
+use std::sync::Arc;
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,13 +46,15 @@ pub struct Connection<S> {
     /// Number of its target.
     pub target: u16,
     /// Answers that are still to come.
-    pub in_flight: u16,
+    pub in_flight: u32,
     /// What it is doing.
     pub doing: Doing,
     /// Whether reports of room are wanted.
     pub wants_room: bool,
     /// Failures to connect in a row.
     pub failures: u8,
+    /// It has carried an answer since it was opened.
+    pub has_answered: bool,
     /// The requests in flight are HEAD requests, whose answers have no body.
     pub head_only: bool,
     /// What most answers and requests need nothing of; made when first needed.
@@ -67,6 +70,8 @@ pub struct Pieces {
     pub parser: Parser,
     /// Bytes of an answer that cannot be parsed yet.
     pub spill: Vec<u8>,
+    /// Which requests of the batch in flight are HEAD requests, where not all are or are not.
+    pub mixed: Option<Arc<[bool]>>,
     /// Bytes of a request that found no room yet.
     pub outbox: Vec<u8>,
     /// What a script shall see of the answer being read.
@@ -90,6 +95,7 @@ impl<S> Connection<S> {
             doing: Doing::Closed,
             wants_room: false,
             failures: 0,
+            has_answered: false,
             head_only: false,
             pieces: None,
             session: None,
@@ -99,6 +105,19 @@ impl<S> Connection<S> {
     /// What is kept of unfinished requests and answers.
     pub fn pieces(&mut self) -> &mut Pieces {
         self.pieces.get_or_insert_default()
+    }
+
+    /// The next answer of a batch of `depth` is that to a HEAD request, or is not.
+    #[inline]
+    pub fn expect_next(&mut self, depth: usize) {
+        let mixed = self
+            .pieces
+            .as_ref()
+            .and_then(|pieces| pieces.mixed.as_ref());
+        if let Some(mixed) = mixed {
+            let number = depth.saturating_sub(self.in_flight as usize);
+            self.head_only = mixed.get(number).is_some_and(|head| *head);
+        }
     }
 
     /// Whether the next byte that is read begins an answer.

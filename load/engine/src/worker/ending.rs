@@ -8,6 +8,15 @@ use crate::sys::socket::close;
 use crate::transport::Transport;
 use std::collections::BTreeMap;
 
+/// What requests that were unfinished at the end had waited: lower bounds.
+#[derive(Clone, Debug, Default)]
+pub struct Aged {
+    /// Since they were due.
+    pub response: Latency,
+    /// Since they were written, if they were.
+    pub service: Latency,
+}
+
 /// What a thread knows at the end beyond its intervals.
 #[derive(Clone, Debug, Default)]
 pub struct Ending {
@@ -18,7 +27,7 @@ pub struct Ending {
     /// Age of the oldest request in flight.
     pub oldest_ns: u64,
     /// Ages of the unfinished requests of an open loop, by the step in which they fell due.
-    pub censored: BTreeMap<usize, Latency>,
+    pub aged: BTreeMap<usize, Aged>,
     /// CPU time when the measured window began and ended.
     pub window_cpu: [CpuMark; 2],
     /// Time spent polling for a due time within the window; CPU that was not needed.
@@ -55,8 +64,11 @@ impl<T: Transport> Worker<'_, T> {
                 ending.oldest_ns = ending.oldest_ns.max(now - connection.sent_ns);
                 if self.schedule.is_some() && connection.due_ns >= self.window_start_ns {
                     let step = self.recorder.step_at(connection.due_ns);
-                    let ages = ending.censored.entry(step).or_default();
-                    ages.record_many(now - connection.due_ns, in_flight);
+                    let aged = ending.aged.entry(step).or_default();
+                    let response_ns = now - connection.due_ns;
+                    aged.response.record_lost(response_ns, in_flight);
+                    let service_ns = now - connection.sent_ns;
+                    aged.service.record_lost(service_ns, in_flight);
                 }
             }
         }
@@ -84,8 +96,8 @@ impl<T: Transport> Worker<'_, T> {
             };
             let age_ns = now.saturating_sub(self.base_ns + due_ns);
             let step = self.recorder.step_at(self.base_ns + due_ns);
-            let ages = ending.censored.entry(step).or_default();
-            ages.record_many(age_ns, (to - from) * depth);
+            let aged = ending.aged.entry(step).or_default();
+            aged.response.record_lost(age_ns, (to - from) * depth);
         }
         ending.unsent = unsent * depth;
         ending.unfinished += unsent * depth;

@@ -3,7 +3,10 @@
 use super::Worker;
 use crate::transport::Transport;
 use load_http1::Malformed;
-use std::io;
+use std::io::{self, ErrorKind};
+
+/// Besides two round trips: what machines take to tell each other that a connection is closed.
+const STALE_NS: u64 = 5_000_000;
 
 /// Why a request on a connection failed.
 pub(super) enum Failure {
@@ -16,33 +19,42 @@ pub(super) enum Failure {
 }
 
 impl<T: Transport> Worker<'_, T> {
-    /// A request on a connection has failed: counted, closed, opened again a little later.
+    /// The requests on a connection are lost: each is counted and entered, and the connection is
+    /// closed and opened again a little later.
     #[cold]
     pub(super) fn fail(&mut self, index: usize, failure: Failure, now: u64) {
         if self.running && self.recorder.is_over(now) {
             self.rotate(now);
         }
+        let is_stale = self.is_stale(index, &failure, now);
+        let lost = u64::from(self.connections[index].in_flight);
+        self.lose(index, now);
         let errors = &mut self.recorder.now.counts.errors;
         let text = match failure {
+            Failure::Read(_) | Failure::Closed | Failure::Write(_) if is_stale => {
+                errors.stale += lost;
+                "a connection in use was closed unannounced".to_string()
+            }
             Failure::Read(error) => {
-                errors.read += 1;
+                errors.read += lost;
                 format!("read: {error}")
             }
             Failure::Closed => {
-                errors.read += 1;
+                errors.read += lost;
                 "read: closed by the server before the answer".to_string()
             }
             Failure::Write(error) => {
-                errors.write += 1;
+                errors.write += lost;
                 format!("write: {error}")
             }
             Failure::Timeout => {
-                errors.timeout += 1;
-                self.censor(index, now);
+                errors.timeout += lost;
                 "no answer in time".to_string()
             }
             Failure::Malformed(class) => {
                 errors.malformed[class as usize] += 1;
+                // the rest of a batch is lost with its connection
+                errors.read += lost.saturating_sub(1);
                 format!("malformed answer: {}", class.name())
             }
         };
@@ -50,5 +62,23 @@ impl<T: Transport> Worker<'_, T> {
         self.connections[index].failures = self.connections[index].failures.saturating_add(1);
         self.close(index);
         self.reopen_later(index, now);
+    }
+
+    /// Whether the server was closing a connection in use when the next request was on its way: no
+    /// byte of an answer has come, and the end came sooner than a server that had read the request
+    /// could have answered from far away.
+    fn is_stale(&self, index: usize, failure: &Failure, now: u64) -> bool {
+        let connection = &self.connections[index];
+        let ended = match failure {
+            Failure::Closed => true,
+            Failure::Read(error) | Failure::Write(error) => matches!(
+                error.kind(),
+                ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+            ),
+            Failure::Timeout | Failure::Malformed(_) => false,
+        };
+        let whole = connection.in_flight as usize == self.depth;
+        let crossed = now.saturating_sub(connection.sent_ns) <= STALE_NS + 2 * self.round_trip_ns;
+        ended && whole && crossed && connection.has_answered && connection.between_answers()
     }
 }

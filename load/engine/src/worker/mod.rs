@@ -20,14 +20,14 @@ mod resting;
 mod sending;
 mod timing;
 
-pub use ending::Ending;
+pub use ending::{Aged, Ending};
 pub use recorder::{CpuMark, Finished, Recorder};
 
 use crate::interval::Phase;
 use crate::plan::{Late, Plan, Target, Wait};
 use crate::schedule::Schedule;
 use crate::script::ThreadScript;
-use crate::sys::clock::monotonic_ns;
+use crate::sys::clock::{monotonic_ns, SECOND_NS};
 use crate::sys::epoll::{Epoll, Events, FOREVER_NS};
 use crate::sys::signal::stop_wanted;
 use crate::sys::socket::RawAddress;
@@ -39,6 +39,7 @@ use resting::Resting;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
+use std::time::Duration;
 
 /// Bytes that one read takes at most.
 const READ_BYTES: usize = 64 * 1024;
@@ -103,6 +104,8 @@ pub struct Worker<'p, T: Transport> {
     /// How long this thread was away since nothing was overdue: so late may a request be by it,
     /// whether or not a connection was free.
     away_ns: u64,
+    /// The shortest connect: about a round trip.
+    round_trip_ns: u64,
     base_ns: u64,
     window_start_ns: u64,
     running: bool,
@@ -182,6 +185,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             busy: 0,
             blocked: false,
             away_ns: 0,
+            round_trip_ns: SECOND_NS,
             base_ns: 0,
             window_start_ns: 0,
             running: false,
@@ -225,10 +229,30 @@ impl<'p, T: Transport> Worker<'p, T> {
             let timeout_ns = self.waiting_time();
             self.turn(timeout_ns);
         }
+        self.sit_out();
         self.end()
     }
 
+    /// A script that stops its thread ends its load, not the window: rates are over all of it.
+    fn sit_out(&mut self) {
+        let stopped = self.script.as_ref().is_some_and(ThreadScript::stopped);
+        if !stopped || self.fault.is_some() {
+            return;
+        }
+        // nothing falls due for a thread that has stopped
+        self.schedule = None;
+        while !self.recorder.draining() && !stop_wanted() {
+            let now = monotonic_ns();
+            let left_ns = self.recorder.now.end_ns.saturating_sub(now).min(CHECK_NS);
+            std::thread::sleep(Duration::from_nanos(left_ns));
+            self.recorder.rotate(monotonic_ns());
+        }
+    }
+
     fn start(&mut self, base_ns: u64) {
+        if let Some(script) = &mut self.script {
+            script.forget_stop();
+        }
         self.base_ns = base_ns;
         self.window_start_ns = base_ns + self.plan.warmup_ns;
         self.recorder.begin(base_ns, self.plan.stages());

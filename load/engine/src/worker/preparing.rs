@@ -20,8 +20,7 @@ pub(super) fn adopt(script: &mut ThreadScript, targets: &mut Vec<Target>) -> io:
     }
     if !script.shape.dynamic {
         let bytes = script.request().map_err(io::Error::other)?;
-        let head_only = bytes.starts_with(b"HEAD ");
-        target.requests = vec![Rendered { bytes, head_only }];
+        target.requests = vec![Rendered::of_text(bytes)];
         target.order = vec![0];
     }
     Ok(())
@@ -30,7 +29,11 @@ pub(super) fn adopt(script: &mut ThreadScript, targets: &mut Vec<Target>) -> io:
 /// The same head means another length after HEAD than after GET.
 pub(super) fn same_meaning(targets: &[Target]) -> bool {
     let requests = || targets.iter().flat_map(|target| &target.requests);
-    !(requests().any(|r| r.head_only) && requests().any(|r| !r.head_only))
+    let (mixed, heads) = (
+        requests().any(|r| r.mixed.is_some()),
+        requests().filter(|r| r.head_only).count(),
+    );
+    !mixed && (heads == 0 || heads == requests().count())
 }
 
 /// Whether each request fits a segment, so that Nagle's rule never holds a part of it back.

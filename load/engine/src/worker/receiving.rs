@@ -248,7 +248,11 @@ impl<T: Transport> Worker<'_, T> {
         }
         let connection = &mut self.connections[index];
         connection.in_flight -= 1;
+        connection.has_answered = true;
         let last = connection.in_flight == 0;
+        if !last {
+            connection.expect_next(self.depth);
+        }
         let interval = &mut *self.recorder.now;
         interval.counts.completed += 1;
         interval.counts.status[usize::from(done.status.min(999))] += 1;

@@ -29,6 +29,9 @@ fn next_request<'t, S>(targets: &'t [Target], connection: &mut Connection<S>) ->
     connection.request = number;
     let request = &target.requests[number as usize];
     connection.head_only = request.head_only;
+    if request.mixed.is_some() {
+        connection.pieces().mixed = request.mixed.clone();
+    }
     request
 }
 
@@ -85,7 +88,9 @@ impl<T: Transport> Worker<'_, T> {
         let Some(script) = &mut self.script else {
             return;
         };
-        match script.delay_ns() {
+        let delay = script.delay_ns();
+        self.stopped |= script.stopped();
+        match delay {
             Ok(delay_ns) => {
                 let connection = &mut self.connections[index];
                 connection.doing = Doing::Delayed;
@@ -143,7 +148,7 @@ impl<T: Transport> Worker<'_, T> {
         let connection = &mut self.connections[index];
         connection.due_ns = due_ns;
         connection.sent_ns = now;
-        connection.in_flight = self.depth as u16;
+        connection.in_flight = self.depth as u32;
         connection.doing = Doing::Busy;
         self.busy += 1;
         self.recorder.now.counts.sent += self.depth as u64;
@@ -198,10 +203,19 @@ impl<T: Transport> Worker<'_, T> {
         let Some(script) = &mut self.script else {
             return;
         };
-        match script.request() {
-            Ok(bytes) => {
+        let text = script.request();
+        self.stopped |= script.stopped();
+        match text {
+            Ok(bytes) if self.depth == 1 => {
                 self.connections[index].head_only = bytes.starts_with(b"HEAD ");
                 self.write(index, &bytes, now);
+            }
+            Ok(bytes) => {
+                let batch = Rendered::of_text(bytes);
+                let connection = &mut self.connections[index];
+                connection.head_only = batch.head_only;
+                connection.pieces().mixed = batch.mixed;
+                self.write(index, &batch.bytes, now);
             }
             Err(fault) => self.give_up(fault),
         }

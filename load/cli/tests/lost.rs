@@ -1,0 +1,308 @@
+//! Requests that are lost (reset, closed, cut, refused, timed out) stand in the percentiles with the
+//! time they were outstanding, as the server's own log has it.
+
+mod support;
+
+use serde_json::Value;
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use support::{always, count, measured, run, Conversation, Server, HELLO};
+
+const PERIOD: Duration = Duration::from_millis(2000);
+const STALL: Duration = Duration::from_millis(700);
+const RATE: u64 = 100;
+/// What a machine with other work may add between the server's clock and the generator's.
+const ALLOWANCE_NS: f64 = 30e6;
+
+/// How a request ended: the time since 1970, and whether it was answered.
+type Log = Arc<Mutex<Vec<(u64, bool)>>>;
+
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after");
+    since.as_nanos() as u64
+}
+
+/// How long the stall that `start + elapsed` lies in goes on, if it lies in one.
+fn stall_left(start: Instant) -> Option<Duration> {
+    let within = Duration::from_nanos((start.elapsed().as_nanos() % PERIOD.as_nanos()) as u64);
+    (within >= PERIOD - STALL).then(|| PERIOD - within)
+}
+
+/// A server that stands still at the end of each period and then does `fault` to whoever waited.
+fn stalling(fault: fn(&mut Conversation)) -> (Server, Log) {
+    let (log, start) = (Log::default(), Instant::now());
+    let own = Arc::clone(&log);
+    let server = Server::start(move |mut conversation| {
+        while conversation.request().is_some() {
+            let Some(left) = stall_left(start) else {
+                own.lock().expect("no panic").push((now_ns(), true));
+                if conversation.send(HELLO) {
+                    continue;
+                }
+                return;
+            };
+            std::thread::sleep(left);
+            own.lock().expect("no panic").push((now_ns(), false));
+            fault(&mut conversation);
+            return;
+        }
+    });
+    (server, log)
+}
+
+/// What the users waited, from when each request was due; and what those waited who got an answer.
+fn model(result: &Value, log: &Log) -> (Vec<u64>, Vec<u64>) {
+    let start_ns = count(result, "/window/start_unix_ns");
+    let due_ns = |k: usize| start_ns + k as u64 * 1_000_000_000 / RATE;
+    let log = log.lock().expect("no panic");
+    let ages = log
+        .iter()
+        .enumerate()
+        .map(|(k, (ended_ns, answered))| (ended_ns.saturating_sub(due_ns(k)), *answered));
+    let mut all: Vec<(u64, bool)> = ages.collect();
+    all.sort_unstable();
+    let answered = all.iter().filter(|(_, answered)| *answered);
+    let answered = answered.map(|(age_ns, _)| *age_ns).collect();
+    (all.iter().map(|(age_ns, _)| *age_ns).collect(), answered)
+}
+
+/// Each percentile is that of the model, and those that a lost request may raise are marked.
+fn agrees(result: &Value, log: &Log) {
+    let (all, answered) = model(result, log);
+    let lost = all.len() - answered.len();
+    let response = &result["latency"]["response"];
+    assert_eq!(count(result, "/latency/response/count"), all.len() as u64);
+    assert_eq!(count(result, "/totals/lost"), lost as u64);
+    assert_eq!(response["lost"].as_u64(), Some(lost as u64));
+    let marked = response["at_least"].as_array().expect("a list");
+    for name in ["0.5", "0.75", "0.9"] {
+        let quantile: f64 = name.parse().expect("a number");
+        let rank = (quantile * all.len() as f64).ceil() as usize - 1;
+        let told = response["quantiles"][name].as_f64().expect("known");
+        let truth = all[rank] as f64;
+        assert!(
+            (told - truth).abs() <= 0.02 * truth + ALLOWANCE_NS,
+            "p{name}: told {told}, true {truth}"
+        );
+        // with the lost ones behind all others this rank would not be an answer's
+        if rank >= answered.len() {
+            assert!(marked.contains(&Value::from(name)), "p{name}: {marked:?}");
+        }
+    }
+    assert_eq!(marked.contains(&Value::from("max")), lost > 0);
+}
+
+fn run_against(fault: fn(&mut Conversation)) -> Value {
+    let (server, log) = stalling(fault);
+    let url = server.url();
+    let result = measured(&format!("-t1 -c90 -d4s -R{RATE} -T30s {url}"));
+    let lost = count(&result, "/totals/lost");
+    assert!(lost >= 100, "two stalls of 70 requests each: {lost}");
+    agrees(&result, &log);
+    result
+}
+
+#[test]
+fn stalls_that_end_in_resets_stand_in_the_percentiles() {
+    let result = run_against(|conversation| conversation.abort());
+    assert!(count(&result, "/errors/read") >= 100);
+}
+
+#[test]
+fn stalls_that_end_in_a_close_stand_in_the_percentiles() {
+    let result = run_against(|_| {});
+    assert!(count(&result, "/errors/total") >= 100);
+}
+
+#[test]
+fn stalls_that_end_in_a_cut_body_stand_in_the_percentiles() {
+    let result = run_against(|conversation| {
+        conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhel");
+    });
+    assert!(count(&result, "/errors/malformed/early_eof") >= 100);
+}
+
+/// A server that is gone for the end of each period: it refuses, and its connections are reset.
+fn vanishing(log: &Log) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let (log, start) = (Arc::clone(log), Instant::now());
+    std::thread::spawn(move || {
+        let mut listener = Some(listener);
+        let mut open: Vec<TcpStream> = Vec::new();
+        loop {
+            if let Some(left) = stall_left(start) {
+                drop(listener.take());
+                open.drain(..).for_each(|stream| support::abort(&stream));
+                std::thread::sleep(left);
+                continue;
+            }
+            let listening = listener
+                .get_or_insert_with(|| TcpListener::bind(address).expect("the same port again"));
+            listening.set_nonblocking(true).expect("a socket");
+            let Ok((stream, _)) = listening.accept() else {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            };
+            stream.set_nonblocking(false).expect("a socket");
+            open.push(stream.try_clone().expect("a descriptor"));
+            let log = Arc::clone(&log);
+            std::thread::spawn(move || {
+                let mut conversation = Conversation::of(stream);
+                while conversation.request().is_some() {
+                    if !conversation.send(HELLO) {
+                        return;
+                    }
+                    log.lock().expect("no panic").push((now_ns(), true));
+                }
+            });
+        }
+    });
+    format!("http://{address}/")
+}
+
+#[test]
+fn requests_due_while_every_connection_is_dead_count_from_then_on() {
+    let log = Log::default();
+    let url = vanishing(&log);
+    let result = measured(&format!("-t1 -c20 -d4s -R{RATE} -T30s {url}"));
+    assert!(count(&result, "/errors/connect/refused") > 0);
+    assert_eq!(count(&result, "/latency/response/count"), 4 * RATE);
+    // in the 1.4 s of both outages together a third of all fell due
+    let (all, _) = model(&result, &log);
+    let truth = all[all.len() * 9 / 10] as f64;
+    let told = result["latency"]["response"]["quantiles"]["0.9"].as_f64();
+    let told = told.expect("known");
+    assert!(told > 100e6, "{told}");
+    assert!(
+        (told - truth).abs() <= 0.02 * truth + ALLOWANCE_NS,
+        "{told} {truth}"
+    );
+}
+
+#[test]
+fn each_request_of_a_lost_batch_is_counted() {
+    let server = Server::start(|mut conversation| {
+        // the first of four is answered, then the connection ends
+        if conversation.request().is_some() && conversation.send(HELLO) {
+            std::thread::sleep(Duration::from_millis(50));
+            conversation.abort();
+        }
+    });
+    let result = measured(&format!(
+        "-t1 -c4 --depth 4 -d1s -R40 -T30s {}",
+        server.url()
+    ));
+    assert_eq!(count(&result, "/totals/completed"), 10, "{result}");
+    assert_eq!(count(&result, "/totals/lost"), 30);
+    assert_eq!(count(&result, "/errors/read"), 30);
+    assert_eq!(count(&result, "/latency/response/count"), 40);
+    assert_eq!(count(&result, "/latency/service/lost"), 30);
+}
+
+/// Whether the percentile of a report is marked as a lower bound.
+fn is_marked(text: &str, percentile: &str) -> bool {
+    let mut lines = text.lines().map(str::trim_start);
+    let line = lines.find(|line| line.starts_with(percentile));
+    line.expect("the percentile").contains('≥')
+}
+
+#[test]
+fn a_closed_loop_keeps_its_lost_requests_too() {
+    let server = Server::start(|mut conversation| {
+        while conversation.request().is_some() {
+            if conversation.number() % 2 == 1 {
+                std::thread::sleep(Duration::from_millis(200));
+                conversation.abort();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            if !conversation.send(HELLO) {
+                return;
+            }
+        }
+    });
+    let output = run(&format!("-t1 -c8 -d2s -T30s --latency {}", server.url()));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(is_marked(&text, "99%"), "{text}");
+    assert!(text.contains("Without an answer: "), "{text}");
+    let result = measured(&format!("-t1 -c8 -d2s -T30s {}", server.url()));
+    let lost = count(&result, "/totals/lost");
+    assert!(lost > 0);
+    let known = count(&result, "/totals/completed") + lost;
+    assert_eq!(count(&result, "/latency/service/count"), known);
+    let sent = count(&result, "/totals/sent");
+    assert_eq!(known + count(&result, "/totals/unfinished"), sent);
+}
+
+#[test]
+fn one_lost_request_among_many_leaves_the_median_alone() {
+    let server = Server::start(|mut conversation| {
+        let mut answers = 0;
+        while conversation.request().is_some() {
+            answers += 1;
+            if conversation.number() == 1 && answers == 50 {
+                conversation.abort();
+                return;
+            }
+            if !conversation.send(HELLO) {
+                return;
+            }
+        }
+    });
+    let result = measured(&format!("-t1 -c2 -d1s -T30s {}", server.url()));
+    assert_eq!(count(&result, "/totals/lost"), 1, "{}", result["errors"]);
+    let marked = result["latency"]["service"]["at_least"].to_string();
+    assert!(!marked.contains("\"0.5\""), "{marked}");
+    assert!(
+        marked.contains("max") && marked.contains("mean"),
+        "{marked}"
+    );
+}
+
+#[test]
+fn an_open_loop_marks_its_bounds_on_standard_output() {
+    let server = Server::start(|mut conversation| {
+        while conversation.request().is_some() {
+            if conversation.number() == 1 {
+                std::thread::sleep(Duration::from_secs(600));
+            }
+            conversation.send(HELLO);
+        }
+    });
+    let line = format!("-t1 -c2 -d1s -R20 --drain 100ms -T30s -L {}", server.url());
+    let text = String::from_utf8_lossy(&run(&line).stdout).into_owned();
+    assert!(is_marked(&text, "100.000%"), "{text}");
+    assert!(!is_marked(&text, "50.000%"), "{text}");
+    assert!(text.contains("0 lost, 1 unfinished"), "{text}");
+}
+
+#[test]
+fn a_connection_in_use_that_is_closed_unannounced_is_told_apart() {
+    let server = Server::start(|mut conversation| {
+        for _ in 0..5 {
+            if conversation.request().is_none() || !conversation.send(HELLO) {
+                return;
+            }
+        }
+    });
+    let result = measured(&format!("-t1 -c2 -d1s -T30s {}", server.url()));
+    let stale = count(&result, "/errors/stale");
+    assert!(stale > 0, "{}", result["errors"]);
+    assert_eq!(count(&result, "/errors/read"), 0, "{}", result["errors"]);
+    assert_eq!(count(&result, "/totals/lost"), stale);
+}
+
+#[test]
+fn a_first_request_that_is_cut_off_is_no_stale_connection() {
+    let server = Server::start(|mut conversation| {
+        let answers = conversation.number() % 2 == 0;
+        if conversation.request().is_some() && answers && conversation.send(HELLO) {
+            always(HELLO)(conversation);
+        }
+    });
+    let result = measured(&format!("-t1 -c2 -d500ms -R100 -T30s {}", server.url()));
+    assert!(count(&result, "/errors/read") > 0);
+    assert_eq!(count(&result, "/errors/stale"), 0);
+}
