@@ -1,3 +1,18 @@
-//! Questions to the kernel over netlink.
+//! What the kernel knows, asked and followed over netlink(7), by raw system calls.
+//!
+//! [`Tables`] holds links, addresses, routes and neighbours of the calling thread's network
+//! namespace and follows their changes; [`Tables::next_hop`] and [`Tables::neighbour`] answer from
+//! it without a system call. [`route::ask`] has the kernel decide, policy rules included.
+//! [`diag`] tells which listening sockets an address means.
+#![forbid(unsafe_code)]
 
 pub mod diag;
+pub mod item;
+mod message;
+pub mod neighbour;
+pub mod route;
+mod socket;
+mod tables;
+
+pub use item::{Address, Link, Mac, Neighbour, Route, RouteKind};
+pub use tables::{NextHop, Tables};

@@ -12,6 +12,8 @@ pub mod iovec;
 pub mod kernel;
 pub mod lock;
 pub mod memory;
+pub mod network;
 pub mod process;
+pub mod region;
 pub mod thread;
 pub mod waker;

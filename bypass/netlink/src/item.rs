@@ -1,0 +1,326 @@
+//! Links, addresses, routes and neighbours as the kernel describes them (rtnetlink(7)).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::message::{attributes, u16_at, u32_at};
+
+/// A link-layer address.
+pub type Mac = [u8; 6];
+
+// linux/if_link.h, linux/rtnetlink.h, linux/neighbour.h.
+const IFLA_MTU: u16 = 4;
+const IFLA_MASTER: u16 = 10;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_NUM_TX_QUEUES: u16 = 31;
+const IFLA_NUM_RX_QUEUES: u16 = 32;
+const IFLA_XDP: u16 = 43;
+const IFLA_XDP_ATTACHED: u16 = 2;
+const IFLA_XDP_PROG_ID: u16 = 4;
+const RTA_METRICS_MTU: u16 = 2;
+
+/// A network interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Interface index.
+    pub index: u32,
+    /// Name, e.g. `eth0`.
+    pub name: String,
+    /// Kind of a virtual interface, e.g. `veth`; empty for a device.
+    pub kind: String,
+    /// Its address; None for links without one of 6 bytes.
+    pub mac: Option<Mac>,
+    /// Largest IP packet.
+    pub mtu: u32,
+    /// Switched on (IFF_UP).
+    pub is_up: bool,
+    /// Has a carrier (IFF_LOWER_UP).
+    pub has_carrier: bool,
+    /// The loopback interface.
+    pub is_loopback: bool,
+    /// The bridge or bond that it belongs to.
+    pub master: Option<u32>,
+    /// Receive queues that exist, in use or not.
+    pub rx_queues: u32,
+    /// Transmit queues that exist.
+    pub tx_queues: u32,
+    /// Number of the XDP program attached, if any.
+    pub xdp_program: Option<u32>,
+}
+
+/// An address of this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address {
+    /// Interface index.
+    pub link: u32,
+    /// The address.
+    pub ip: IpAddr,
+    /// Length of its network's prefix.
+    pub prefix: u8,
+    /// Not usable yet: duplicate address detection is under way or has failed.
+    pub is_tentative: bool,
+}
+
+/// What a route does with packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteKind {
+    /// Sends them on.
+    Unicast,
+    /// They are for this host.
+    Local,
+    /// Broadcast, anycast, multicast.
+    Other,
+    /// Drops or refuses them.
+    Refused,
+}
+
+/// One next hop of a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// Routing table: 254 main, 255 local.
+    pub table: u32,
+    /// See [`RouteKind`].
+    pub kind: RouteKind,
+    /// Network.
+    pub destination: IpAddr,
+    /// Length of the network's prefix.
+    pub prefix: u8,
+    /// Through whom; None for hosts of the link itself.
+    pub gateway: Option<IpAddr>,
+    /// Interface index, 0 for none.
+    pub link: u32,
+    /// Source address that connections prefer.
+    pub source: Option<IpAddr>,
+    /// The lower one wins.
+    pub metric: u32,
+    /// MTU of the path, when the route has one of its own.
+    pub mtu: Option<u32>,
+}
+
+/// What is known of a host on a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Interface index.
+    pub link: u32,
+    /// Its IP address.
+    pub ip: IpAddr,
+    /// Its link-layer address, unless it is being looked for or was not found.
+    pub mac: Option<Mac>,
+    /// NUD_… bits.
+    pub state: u16,
+}
+
+impl Neighbour {
+    /// NUD_REACHABLE, STALE, DELAY, PROBE, NOARP, PERMANENT.
+    const VALID: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
+
+    /// Whether packets may be sent to its [`mac`](Self::mac).
+    pub fn is_valid(&self) -> bool {
+        self.mac.is_some() && self.state & Self::VALID != 0
+    }
+
+    pub(crate) fn read(body: &[u8]) -> Option<Self> {
+        let mut found = Self {
+            link: u32_at(body, 4),
+            ip: unspecified(*body.first()?)?,
+            mac: None,
+            state: u16_at(body, 8),
+        };
+        for (kind, value) in attributes(body.get(12..)?) {
+            match kind {
+                libc::NDA_DST => found.ip = ip(value)?,
+                libc::NDA_LLADDR => found.mac = value.try_into().ok(),
+                _ => {}
+            }
+        }
+        Some(found)
+    }
+}
+
+impl Link {
+    pub(crate) fn read(body: &[u8]) -> Option<Self> {
+        let flags = u32_at(body, 8);
+        let mut found = Self {
+            index: u32_at(body, 4),
+            name: String::new(),
+            kind: String::new(),
+            mac: None,
+            mtu: 0,
+            is_up: flags & libc::IFF_UP as u32 != 0,
+            has_carrier: flags & libc::IFF_LOWER_UP as u32 != 0,
+            is_loopback: flags & libc::IFF_LOOPBACK as u32 != 0,
+            master: None,
+            rx_queues: 1,
+            tx_queues: 1,
+            xdp_program: None,
+        };
+        for (kind, value) in attributes(body.get(16..)?) {
+            match kind {
+                libc::IFLA_IFNAME => found.name = text(value),
+                libc::IFLA_ADDRESS => found.mac = value.try_into().ok(),
+                IFLA_MTU => found.mtu = u32_at(value, 0),
+                IFLA_MASTER => found.master = Some(u32_at(value, 0)),
+                IFLA_NUM_RX_QUEUES => found.rx_queues = u32_at(value, 0),
+                IFLA_NUM_TX_QUEUES => found.tx_queues = u32_at(value, 0),
+                IFLA_LINKINFO => {
+                    found.kind = inner(value, IFLA_INFO_KIND).map_or_else(String::new, text)
+                }
+                IFLA_XDP => {
+                    let mode = inner(value, IFLA_XDP_ATTACHED).and_then(|mode| mode.first());
+                    if mode.is_some_and(|mode| *mode != 0) {
+                        found.xdp_program = inner(value, IFLA_XDP_PROG_ID).map(|id| u32_at(id, 0));
+                    }
+                }
+                _ => {}
+            }
+        }
+        (!found.name.is_empty()).then_some(found)
+    }
+}
+
+impl Address {
+    pub(crate) fn read(body: &[u8]) -> Option<Self> {
+        let mut flags = u32::from(*body.get(2)?);
+        let (mut local, mut plain) = (None, None);
+        for (kind, value) in attributes(body.get(8..)?) {
+            match kind {
+                libc::IFA_LOCAL => local = ip(value),
+                libc::IFA_ADDRESS => plain = ip(value),
+                libc::IFA_FLAGS => flags = u32_at(value, 0),
+                _ => {}
+            }
+        }
+        Some(Self {
+            link: u32_at(body, 4),
+            // On a point-to-point link the plain one is the peer's.
+            ip: local.or(plain)?,
+            prefix: body[1],
+            is_tentative: flags & (libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED) != 0,
+        })
+    }
+}
+
+impl Route {
+    /// Reads a route; one with several next hops becomes several.
+    pub(crate) fn read(body: &[u8]) -> Vec<Self> {
+        let (Some(fixed), Some(rest)) = (body.get(..12), body.get(12..)) else {
+            return Vec::new();
+        };
+        let Some(destination) = unspecified(fixed[0]) else {
+            return Vec::new();
+        };
+        let mut route = Self {
+            table: u32::from(fixed[4]),
+            kind: kind_of(fixed[7]),
+            destination,
+            prefix: fixed[1],
+            gateway: None,
+            link: 0,
+            source: None,
+            metric: 0,
+            mtu: None,
+        };
+        let mut hops = Vec::new();
+        for (kind, value) in attributes(rest) {
+            match kind {
+                libc::RTA_DST => route.destination = ip(value).unwrap_or(destination),
+                libc::RTA_OIF => route.link = u32_at(value, 0),
+                libc::RTA_GATEWAY => route.gateway = ip(value),
+                // A gateway of the other family: family, then address.
+                libc::RTA_VIA => route.gateway = value.get(2..).and_then(ip),
+                libc::RTA_PREFSRC => route.source = ip(value),
+                libc::RTA_PRIORITY => route.metric = u32_at(value, 0),
+                libc::RTA_TABLE => route.table = u32_at(value, 0),
+                libc::RTA_METRICS => {
+                    route.mtu = inner(value, RTA_METRICS_MTU).map(|mtu| u32_at(mtu, 0))
+                }
+                libc::RTA_MULTIPATH => hops = read_hops(value),
+                _ => {}
+            }
+        }
+        if hops.is_empty() {
+            return vec![route];
+        }
+        let with = |(link, gateway)| Self {
+            link,
+            gateway,
+            ..route
+        };
+        hops.into_iter().map(with).collect()
+    }
+}
+
+/// The next hops of RTA_MULTIPATH: a length, an interface, attributes.
+fn read_hops(mut bytes: &[u8]) -> Vec<(u32, Option<IpAddr>)> {
+    let mut found = Vec::new();
+    while bytes.len() >= 8 {
+        let length = usize::from(u16_at(bytes, 0));
+        if length < 8 || length > bytes.len() {
+            break;
+        }
+        let gateway = attributes(&bytes[8..length]).find_map(|(kind, value)| match kind {
+            libc::RTA_GATEWAY => ip(value),
+            libc::RTA_VIA => value.get(2..).and_then(ip),
+            _ => None,
+        });
+        found.push((u32_at(bytes, 4), gateway));
+        bytes = &bytes[length.next_multiple_of(4).min(bytes.len())..];
+    }
+    found
+}
+
+fn kind_of(number: u8) -> RouteKind {
+    match number {
+        libc::RTN_UNICAST => RouteKind::Unicast,
+        libc::RTN_LOCAL => RouteKind::Local,
+        libc::RTN_BLACKHOLE | libc::RTN_UNREACHABLE | libc::RTN_PROHIBIT => RouteKind::Refused,
+        _ => RouteKind::Other,
+    }
+}
+
+/// The attribute `kind` among those nested in `bytes`.
+fn inner(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes(bytes)
+        .find(|(found, _)| *found == kind)
+        .map(|(_, value)| value)
+}
+
+fn text(bytes: &[u8]) -> String {
+    let end = bytes
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+fn ip(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+        _ => None,
+    }
+}
+
+fn unspecified(family: u8) -> Option<IpAddr> {
+    match i32::from(family) {
+        libc::AF_INET => Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        libc::AF_INET6 => Some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+        _ => None,
+    }
+}
+
+/// The address as the kernel takes it.
+pub(crate) fn octets(ip: IpAddr) -> Vec<u8> {
+    match ip {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    }
+}
+
+/// AF_INET or AF_INET6.
+pub(crate) fn family(ip: IpAddr) -> u8 {
+    match ip {
+        IpAddr::V4(_) => libc::AF_INET as u8,
+        IpAddr::V6(_) => libc::AF_INET6 as u8,
+    }
+}

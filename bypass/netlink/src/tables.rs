@@ -1,0 +1,300 @@
+//! Links, addresses, routes and neighbours, kept as the kernel has them.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use bypass_sys::kernel::Result;
+
+use crate::item::{Address, Link, Mac, Neighbour, Route, RouteKind};
+use crate::message::{Message, Request};
+use crate::socket::Socket;
+
+const GROUPS: i32 = libc::RTMGRP_LINK
+    | libc::RTMGRP_NEIGH
+    | libc::RTMGRP_IPV4_IFADDR
+    | libc::RTMGRP_IPV6_IFADDR
+    | libc::RTMGRP_IPV4_ROUTE
+    | libc::RTMGRP_IPV6_ROUTE;
+/// Tables that count without policy rules, in the kernel's order: local, main, default.
+const PLAIN_TABLES: [u32; 3] = [255, 254, 253];
+
+/// Where a packet goes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NextHop {
+    /// Interface index.
+    pub link: u32,
+    /// The host on that link: gateway, or the destination itself.
+    pub ip: IpAddr,
+    /// Source address that the route prefers.
+    pub source: Option<IpAddr>,
+    /// MTU of the route, else of the link.
+    pub mtu: u32,
+    /// The destination is this host.
+    pub is_local: bool,
+}
+
+/// A copy of the kernel's tables of one network namespace: that of the thread that made it.
+#[derive(Debug)]
+pub struct Tables {
+    socket: Socket,
+    links: HashMap<u32, Link>,
+    addresses: Vec<Address>,
+    routes: Vec<Route>,
+    neighbours: HashMap<(u32, IpAddr), Neighbour>,
+    generation: u64,
+    losses: u64,
+}
+
+impl Tables {
+    /// Reads everything, and hears of changes from now on.
+    pub fn new() -> Result<Self> {
+        let mut tables = Self {
+            socket: Socket::open(GROUPS as u32)?,
+            links: HashMap::new(),
+            addresses: Vec::new(),
+            routes: Vec::new(),
+            neighbours: HashMap::new(),
+            generation: 0,
+            losses: 0,
+        };
+        tables.read_all()?;
+        Ok(tables)
+    }
+
+    /// Polled for reading: [`update`](Self::update) has something to do.
+    pub fn fd(&self) -> i32 {
+        self.socket.fd()
+    }
+
+    /// Takes in what has changed; true when anything has. Without news it costs one system call.
+    pub fn update(&mut self) -> Result<bool> {
+        let before = self.generation;
+        let mut news = Vec::new();
+        let heard = self
+            .socket
+            .news(&mut |message| news.push(Change::read(message)));
+        for change in news.into_iter().flatten() {
+            self.apply(change);
+        }
+        match heard {
+            Err(libc::ENOBUFS) => {
+                self.losses += 1;
+                self.read_all()?;
+            }
+            other => other?,
+        }
+        Ok(self.generation != before)
+    }
+
+    /// Grows with every change: what was derived from the tables is stale when it has grown.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// How often news were lost, and everything was read again.
+    pub fn losses(&self) -> u64 {
+        self.losses
+    }
+
+    fn read_all(&mut self) -> Result<()> {
+        // Not the socket of the news: an answer could be lost among them.
+        let mut socket = Socket::open(0)?;
+        (self.links, self.neighbours) = (HashMap::new(), HashMap::new());
+        (self.addresses, self.routes) = (Vec::new(), Vec::new());
+        for (kind, bytes) in [
+            (libc::RTM_GETLINK, 16),
+            (libc::RTM_GETADDR, 8),
+            (libc::RTM_GETROUTE, 12),
+            (libc::RTM_GETNEIGH, 12),
+        ] {
+            let mut found = Vec::new();
+            let request = || Request::new(kind, libc::NLM_F_DUMP, &vec![0; bytes]);
+            socket.dump(request, &mut |message| found.push(Change::read(message)))?;
+            found
+                .into_iter()
+                .flatten()
+                .for_each(|change| self.apply(change));
+        }
+        self.generation += 1;
+        Ok(())
+    }
+
+    fn apply(&mut self, change: Change) {
+        self.generation += 1;
+        match change {
+            Change::Link(link) => drop(self.links.insert(link.index, link)),
+            Change::LinkGone(index) => self.forget_link(index),
+            Change::Address(address) => {
+                self.forget_address(&address);
+                self.addresses.push(address);
+            }
+            Change::AddressGone(address) => self.forget_address(&address),
+            Change::Routes(routes) => {
+                for route in routes {
+                    if !self.routes.contains(&route) {
+                        self.routes.push(route);
+                    }
+                }
+            }
+            Change::RoutesGone(gone) => self.routes.retain(|route| !gone.contains(route)),
+            Change::Neighbour(one) => drop(self.neighbours.insert((one.link, one.ip), one)),
+            Change::NeighbourGone(one) => drop(self.neighbours.remove(&(one.link, one.ip))),
+            // The kernel does not list what an IPv4 route replaces, nor what goes with a link.
+            Change::RoutesReplaced => self.read_routes(),
+        }
+    }
+
+    fn forget_link(&mut self, index: u32) {
+        self.links.remove(&index);
+        self.addresses.retain(|address| address.link != index);
+        self.routes.retain(|route| route.link != index);
+        self.neighbours.retain(|(link, _), _| *link != index);
+    }
+
+    fn forget_address(&mut self, gone: &Address) {
+        self.addresses
+            .retain(|kept| (kept.link, kept.ip, kept.prefix) != (gone.link, gone.ip, gone.prefix));
+    }
+
+    fn read_routes(&mut self) {
+        let mut found = Vec::new();
+        let request = || Request::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &[0; 12]);
+        let read = Socket::open(0).and_then(|mut socket| {
+            socket.dump(request, &mut |message| {
+                found.extend(Route::read(message.body))
+            })
+        });
+        if read.is_ok() {
+            self.routes = found;
+        }
+    }
+
+    /// Every interface.
+    pub fn links(&self) -> impl Iterator<Item = &Link> {
+        self.links.values()
+    }
+
+    /// The interface of this name.
+    pub fn link(&self, name: &str) -> Option<&Link> {
+        self.links().find(|link| link.name == name)
+    }
+
+    /// The interface of this index.
+    pub fn link_at(&self, index: u32) -> Option<&Link> {
+        self.links.get(&index)
+    }
+
+    /// Every address of this host.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// Every route, of all tables.
+    pub fn routes(&self) -> &[Route] {
+        &self.routes
+    }
+
+    /// Every neighbour.
+    pub fn neighbours(&self) -> impl Iterator<Item = &Neighbour> {
+        self.neighbours.values()
+    }
+
+    /// What is known of `ip` on interface `link`.
+    pub fn neighbour(&self, link: u32, ip: IpAddr) -> Option<&Neighbour> {
+        self.neighbours.get(&(link, ip))
+    }
+
+    /// The link-layer address of `ip` on interface `link`, when packets may be sent there.
+    pub fn mac(&self, link: u32, ip: IpAddr) -> Option<Mac> {
+        self.neighbour(link, ip)
+            .filter(|one| one.is_valid())
+            .and_then(|one| one.mac)
+    }
+
+    /// The way to `destination` by the tables local, main and default: longest prefix, then lowest
+    /// metric. None where there is no way. Policy rules are not looked at; see [`crate::route::ask`].
+    pub fn next_hop(&self, destination: IpAddr) -> Option<NextHop> {
+        let route = PLAIN_TABLES.iter().find_map(|table| {
+            self.routes
+                .iter()
+                .filter(|route| route.table == *table && contains(route, destination))
+                .max_by_key(|route| (route.prefix, std::cmp::Reverse(route.metric)))
+        })?;
+        if route.kind == RouteKind::Refused {
+            return None;
+        }
+        let link = self.link_at(route.link);
+        Some(NextHop {
+            link: route.link,
+            ip: route.gateway.unwrap_or(destination),
+            source: route.source,
+            mtu: route.mtu.or(link.map(|link| link.mtu)).unwrap_or(1500),
+            is_local: route.kind == RouteKind::Local,
+        })
+    }
+}
+
+/// Whether a route's network contains an address.
+fn contains(route: &Route, ip: IpAddr) -> bool {
+    let (network, ip, bits) = match (route.destination, ip) {
+        (IpAddr::V4(network), IpAddr::V4(ip)) => {
+            (u32::from(network).into(), u32::from(ip).into(), 32)
+        }
+        (IpAddr::V6(network), IpAddr::V6(ip)) => (u128::from(network), u128::from(ip), 128),
+        _ => return false,
+    };
+    let differing = network ^ ip;
+    let host_bits = bits - u32::from(route.prefix).min(bits);
+    differing.checked_shr(host_bits).unwrap_or(0) == 0
+}
+
+/// One piece of news.
+enum Change {
+    Link(Link),
+    LinkGone(u32),
+    Address(Address),
+    AddressGone(Address),
+    Routes(Vec<Route>),
+    RoutesGone(Vec<Route>),
+    RoutesReplaced,
+    Neighbour(Neighbour),
+    NeighbourGone(Neighbour),
+}
+
+impl Change {
+    fn read(message: Message) -> Vec<Self> {
+        let body = message.body;
+        let is_news = message.flags & libc::NLM_F_MULTI == 0;
+        match message.kind {
+            // Links of a bridge's own (AF_BRIDGE) describe its ports, not links.
+            libc::RTM_NEWLINK if body.first() == Some(&0) => one(Link::read(body), |link| {
+                // Routes of an interface that goes down are dropped without a word.
+                let is_down = !link.is_up;
+                let mut changes = vec![Self::Link(link)];
+                changes.extend((is_news && is_down).then_some(Self::RoutesReplaced));
+                changes
+            }),
+            libc::RTM_DELLINK if body.first() == Some(&0) => {
+                one(Link::read(body), |link| vec![Self::LinkGone(link.index)])
+            }
+            libc::RTM_NEWADDR => one(Address::read(body), |address| vec![Self::Address(address)]),
+            libc::RTM_DELADDR => one(Address::read(body), |address| {
+                vec![Self::AddressGone(address), Self::RoutesReplaced]
+            }),
+            libc::RTM_NEWROUTE if message.flags & libc::NLM_F_REPLACE != 0 && is_news => {
+                vec![Self::RoutesReplaced]
+            }
+            libc::RTM_NEWROUTE => vec![Self::Routes(Route::read(body))],
+            libc::RTM_DELROUTE => vec![Self::RoutesGone(Route::read(body))],
+            libc::RTM_NEWNEIGH => one(Neighbour::read(body), |found| vec![Self::Neighbour(found)]),
+            libc::RTM_DELNEIGH => one(Neighbour::read(body), |found| {
+                vec![Self::NeighbourGone(found)]
+            }),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn one<T>(read: Option<T>, changes: impl FnOnce(T) -> Vec<Change>) -> Vec<Change> {
+    read.map_or_else(Vec::new, changes)
+}

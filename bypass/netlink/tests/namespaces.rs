@@ -1,0 +1,229 @@
+//! The tables against the kernel's own, in network namespaces made here.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use bypass_netlink::{neighbour, route, RouteKind, Tables};
+use bypass_testkit::{veth, Case, Namespace};
+
+const CASES: &[Case] = &[
+    ("links_addresses_and_routes_are_the_kernels", links),
+    ("the_next_hop_is_what_ip_route_get_says", next_hop),
+    ("changes_are_followed", changes),
+    ("a_neighbour_is_found_when_it_is_asked_for", neighbours),
+    ("lost_news_are_read_again", losses),
+];
+
+fn main() {
+    bypass_testkit::main(CASES)
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+/// Two namespaces, 10.9.0.1 and 10.9.0.2, fd09::1 and fd09::2.
+fn pair() -> (Namespace, Namespace) {
+    let (a, b) = (Namespace::new(), Namespace::new());
+    veth((&a, "va"), (&b, "vb"), 2);
+    for (side, name, host) in [(&a, "va", 1), (&b, "vb", 2)] {
+        side.ip(&format!("addr add 10.9.0.{host}/24 dev {name}"));
+        side.ip(&format!("addr add fd09::{host}/64 dev {name} nodad"));
+    }
+    (a, b)
+}
+
+/// Follows changes until something holds.
+fn until(tables: &mut Tables, what: &str, holds: impl Fn(&Tables) -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(15);
+    while !holds(tables) {
+        assert!(Instant::now() < deadline, "never: {what}\n{tables:?}");
+        std::thread::sleep(Duration::from_millis(2));
+        tables.update().expect("an update");
+    }
+}
+
+fn links() {
+    let (a, _b) = pair();
+    a.ip("link set va mtu 9000");
+    a.enter();
+    let tables = Tables::new().expect("tables");
+    let link = tables.link("va").expect("the link");
+    assert_eq!(
+        (link.kind.as_str(), link.mtu, link.is_up),
+        ("veth", 9000, true)
+    );
+    assert_eq!((link.rx_queues, link.tx_queues), (2, 2));
+    assert_eq!((link.xdp_program, link.is_loopback), (None, false));
+    let shown = a.ip("-o link show va");
+    let mac = link
+        .mac
+        .expect("an address")
+        .map(|byte| format!("{byte:02x}"))
+        .join(":");
+    assert!(shown.contains(&mac), "{mac} in {shown}");
+    let own = |text| {
+        tables
+            .addresses()
+            .iter()
+            .any(|one| one.ip == ip(text) && one.link == link.index)
+    };
+    assert!(own("10.9.0.1") && own("fd09::1") && !own("10.9.0.2"));
+    assert!(tables.link("lo").is_some_and(|lo| lo.is_loopback));
+    let local = tables
+        .routes()
+        .iter()
+        .find(|route| route.destination == ip("10.9.0.1"));
+    assert_eq!(local.map(|route| route.kind), Some(RouteKind::Local));
+}
+
+fn next_hop() {
+    let (a, _b) = pair();
+    a.ip("route add 10.20.0.0/16 via 10.9.0.2 mtu 1400");
+    a.ip("route add 10.20.30.0/24 via 10.9.0.9 metric 50");
+    a.ip("route add 10.20.30.0/24 via 10.9.0.8 metric 20");
+    a.ip("route add unreachable 10.20.40.0/24");
+    a.ip("route add default via 10.9.0.3");
+    a.ip("route add fd77::/64 via fd09::2");
+    a.enter();
+    let tables = Tables::new().expect("tables");
+    let cases = [
+        ("10.9.0.77", Some(("10.9.0.77", 1500, false))),
+        ("10.20.1.1", Some(("10.9.0.2", 1400, false))),
+        ("10.20.30.1", Some(("10.9.0.8", 1500, false))),
+        ("10.20.40.1", None),
+        ("192.0.2.1", Some(("10.9.0.3", 1500, false))),
+        ("fd77::5", Some(("fd09::2", 1500, false))),
+        ("fd09::1", Some(("fd09::1", 65536, true))),
+        ("10.9.0.1", Some(("10.9.0.1", 1500, true))),
+        ("2001:db8::1", None),
+    ];
+    for (to, expected) in cases {
+        let found = tables.next_hop(ip(to));
+        let asked = route::ask(ip(to), None);
+        let Some((through, mtu, is_local)) = expected else {
+            assert!(
+                found.is_none() && asked.is_err(),
+                "{to}: {found:?} {asked:?}"
+            );
+            continue;
+        };
+        let found = found.unwrap_or_else(|| panic!("a way to {to}"));
+        assert_eq!((found.ip, found.is_local), (ip(through), is_local), "{to}");
+        let asked = asked.unwrap_or_else(|error| panic!("{to}: error {error}"));
+        assert_eq!(asked.gateway.unwrap_or(ip(to)), ip(through), "{to}");
+        if !is_local {
+            assert_eq!((found.link, found.mtu), (asked.link, mtu), "{to}");
+        }
+    }
+}
+
+fn changes() {
+    let (a, _b) = pair();
+    a.enter();
+    let mut tables = Tables::new().expect("tables");
+    assert!(!tables.update().expect("an update") || tables.generation() > 0);
+    a.ip("addr add 10.9.7.1/24 dev va");
+    until(&mut tables, "a new address", |t| {
+        t.addresses().iter().any(|one| one.ip == ip("10.9.7.1"))
+    });
+    until(&mut tables, "its network", |t| {
+        t.next_hop(ip("10.9.7.9")).is_some()
+    });
+    a.ip("route add 10.50.0.0/16 via 10.9.0.2");
+    until(&mut tables, "a new route", |t| {
+        t.next_hop(ip("10.50.1.1")).map(|hop| hop.ip) == Some(ip("10.9.0.2"))
+    });
+    a.ip("route replace 10.50.0.0/16 via 10.9.0.3");
+    until(&mut tables, "a replaced route", |t| {
+        t.next_hop(ip("10.50.1.1")).map(|hop| hop.ip) == Some(ip("10.9.0.3"))
+    });
+    a.ip("route del 10.50.0.0/16");
+    until(&mut tables, "a route that went", |t| {
+        t.next_hop(ip("10.50.1.1")).is_none()
+    });
+    a.ip("addr del 10.9.7.1/24 dev va");
+    until(&mut tables, "an address that went", |t| {
+        t.next_hop(ip("10.9.7.9")).is_none()
+            && t.addresses().iter().all(|one| one.ip != ip("10.9.7.1"))
+    });
+    a.ip("link set va mtu 1300");
+    until(&mut tables, "another MTU", |t| {
+        t.link("va").is_some_and(|link| link.mtu == 1300)
+    });
+    a.ip("link set va down");
+    until(&mut tables, "a link that is down", |t| {
+        t.link("va").is_some_and(|link| !link.is_up) && t.next_hop(ip("10.9.0.9")).is_none()
+    });
+    a.ip("link del va");
+    until(&mut tables, "a link that went", |t| t.link("va").is_none());
+    assert!(tables
+        .addresses()
+        .iter()
+        .all(|one| one.ip != ip("10.9.0.1")));
+}
+
+fn neighbours() {
+    let (a, b) = pair();
+    let peer = b.run(|| {
+        Tables::new()
+            .expect("tables")
+            .link("vb")
+            .and_then(|link| link.mac)
+    });
+    a.enter();
+    let mut tables = Tables::new().expect("tables");
+    let link = tables.link("va").expect("the link").index;
+    for host in ["10.9.0.2", "fd09::2"] {
+        assert_eq!(tables.mac(link, ip(host)), None);
+        neighbour::resolve(link, ip(host)).expect("allowed");
+        until(&mut tables, host, |t| t.mac(link, ip(host)) == peer);
+    }
+    // Nobody is there: the kernel says so after three seconds, and until then it says nothing.
+    neighbour::resolve(link, ip("10.9.0.99")).expect("allowed");
+    tables.update().expect("an update");
+    assert_eq!(tables.mac(link, ip("10.9.0.99")), None);
+    a.ip("neigh replace 10.9.0.50 lladdr 02:00:00:00:00:50 dev va nud permanent");
+    until(&mut tables, "a permanent one", |t| {
+        t.mac(link, ip("10.9.0.50")) == Some([2, 0, 0, 0, 0, 0x50])
+    });
+    a.ip("neigh del 10.9.0.50 dev va");
+    until(&mut tables, "one that went", |t| {
+        t.mac(link, ip("10.9.0.50")).is_none()
+    });
+}
+
+fn losses() {
+    let (a, _b) = pair();
+    a.enter();
+    let mut tables = Tables::new().expect("tables");
+    // More than the socket holds, whatever the host allows it.
+    let batch: String = (0..6_000)
+        .map(|at| {
+            format!(
+                "route add 10.{}.{}.0/24 via 10.9.0.2\n",
+                100 + at / 250,
+                at % 250
+            )
+        })
+        .collect();
+    let path = std::env::temp_dir().join(format!("bypass-netlink-{}", std::process::id()));
+    std::fs::write(&path, batch).expect("a file");
+    let done = a.run(|| {
+        std::process::Command::new("ip")
+            .arg("-force")
+            .arg("-batch")
+            .arg(&path)
+            .output()
+    });
+    std::fs::remove_file(&path).ok();
+    done.expect("ip runs");
+    a.ip("addr add 10.9.8.1/24 dev va");
+    until(&mut tables, "the last change", |t| {
+        t.addresses().iter().any(|one| one.ip == ip("10.9.8.1"))
+    });
+    assert!(
+        tables.losses() > 0,
+        "the news were to be more than the socket holds"
+    );
+}
