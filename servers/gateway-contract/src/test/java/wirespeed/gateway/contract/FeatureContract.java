@@ -206,6 +206,40 @@ abstract class FeatureContract extends CarrierContract {
     }
 
     @Test
+    void the_cache_gives_no_tenant_the_page_of_another() throws Exception {
+        AtomicInteger asked = new AtomicInteger();
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "Cache-Control: max-age=60\r\n",
+                    seen.header("X-Tenant") + asked.incrementAndGet());
+            return true;
+        };
+        String address = "addresses = [\"127.0.0.1:" + origin.port() + "\"]\n";
+        RawClient client = client(start("[origins.a]\n" + address + "[origins.b]\n" + address
+                + "[cache]\nenabled = true\n" + tenant("a", "a") + tenant("b", "b")
+                + "[[route]]\nmethods = [\"PUT\"]\norigins = [\"a\"]\n"));
+        assertEquals("a1", tenantsPage(client, "a", "GET"));
+        assertEquals("b2", tenantsPage(client, "b", "GET"));
+        assertEquals("a1", tenantsPage(client, "a", "GET"));
+        assertEquals("b2", tenantsPage(client, "b", "GET"));
+        // A change of the URI is a change for whoever asks for it.
+        assertEquals("c3", tenantsPage(client, "c", "PUT"));
+        assertEquals("a4", tenantsPage(client, "a", "GET"));
+        assertEquals("b5", tenantsPage(client, "b", "GET"));
+    }
+
+    private static String tenant(String name, String origin) {
+        return "[[route]]\nheaders = { X-Tenant = \"" + name + "\" }\norigins = [\"" + origin
+                + "\"]\n";
+    }
+
+    private static String tenantsPage(RawClient client, String tenant, String method)
+            throws IOException {
+        client.send(method + " /page HTTP/1.1\r\nHost: a\r\nX-Tenant: " + tenant
+                + "\r\nContent-Length: 0\r\n\r\n");
+        return client.read().body();
+    }
+
+    @Test
     void equal_requests_are_collapsed() throws Exception {
         AtomicInteger asked = new AtomicInteger();
         CountDownLatch go = new CountDownLatch(1);

@@ -5,8 +5,10 @@ import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
 import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
@@ -46,6 +48,19 @@ final class ContentCache {
     private record Variants(List<String> names, long generation) {
     }
 
+    /**
+     * What a stored response belongs to.
+     *
+     * @param uri "scheme://host/path?query"
+     * @param owner route and origin: two routes may lead one URI to the pages of two tenants
+     */
+    private record Key(String uri, String owner) {
+        static Key of(Context context) {
+            return new Key(ContentCache.uri(context.request()),
+                    context.route().name() + '\n' + context.origin().name());
+        }
+    }
+
     private static final class Flight {
         final CompletableFuture<Step> done = new CompletableFuture<>();
         final AtomicInteger followers = new AtomicInteger();
@@ -54,14 +69,15 @@ final class ContentCache {
     private final long entryBytesMax;
     private final long collapseMillis;
     private final Cache<String, StoredResponse> entries;
-    private final Cache<String, Variants> variants =
+    /** By URI, then by owner: a change of a URI is a change for all of its owners. */
+    private final Cache<String, Map<String, Variants>> variants =
             Caffeine.newBuilder().maximumSize(VARIANTS_MAX).build();
-    private final Cache<String, Boolean> alone = Caffeine.newBuilder().maximumSize(VARIANTS_MAX)
+    private final Cache<Key, Boolean> alone = Caffeine.newBuilder().maximumSize(VARIANTS_MAX)
             .expireAfterWrite(DO_NOT_COLLAPSE_SECONDS, TimeUnit.SECONDS).build();
     /** When a target was last changed: an answer that was asked for before is not stored after. */
     private final Cache<String, Long> invalidated = Caffeine.newBuilder().maximumSize(VARIANTS_MAX)
             .expireAfterWrite(INVALIDATED_SECONDS, TimeUnit.SECONDS).build();
-    private final ConcurrentHashMap<String, Flight> flights = new ConcurrentHashMap<>();
+    private final ConcurrentHashMap<Key, Flight> flights = new ConcurrentHashMap<>();
     private final AtomicLong generations = new AtomicLong();
     final AtomicLong hits = new AtomicLong();
     final AtomicLong misses = new AtomicLong();
@@ -80,7 +96,7 @@ final class ContentCache {
     /** Drops what begins with this "scheme://host/path"; the answer is how many targets. */
     int purge(String prefix) {
         int before = variants.asMap().size();
-        variants.asMap().keySet().removeIf(key -> key.startsWith(prefix));
+        variants.asMap().keySet().removeIf(uri -> uri.startsWith(prefix));
         return before - variants.asMap().size();
     }
 
@@ -88,7 +104,7 @@ final class ContentCache {
      * X-Forwarded-Proto and -Host go to the origin and may change its answer. They are only there
      * when the client is trusted, or when the gateway has set them to the same values itself.
      */
-    private static String key(Request request) {
+    private static String uri(Request request) {
         String scheme = request.headers().get("X-Forwarded-Proto");
         String host = request.headers().get("X-Forwarded-Host");
         return (scheme == null ? request.scheme() : scheme) + "://"
@@ -96,13 +112,15 @@ final class ContentCache {
                 + request.path() + (request.query() == null ? "" : "?" + request.query());
     }
 
-    private StoredResponse find(String key, Headers asked) {
-        Variants known = variants.getIfPresent(key);
+    private StoredResponse find(Key key, Headers asked) {
+        Map<String, Variants> owners = variants.getIfPresent(key.uri());
+        Variants known = owners == null ? null : owners.get(key.owner());
         return known == null ? null : entries.getIfPresent(variantKey(key, known, asked));
     }
 
-    private static String variantKey(String key, Variants known, Headers asked) {
-        StringBuilder variant = new StringBuilder(key).append(' ').append(known.generation());
+    private static String variantKey(Key key, Variants known, Headers asked) {
+        StringBuilder variant = new StringBuilder(key.uri()).append('\n').append(key.owner())
+                .append('\n').append(known.generation());
         for (String name : known.names()) {
             variant.append('\n').append(String.join(",", asked.all(name)));
         }
@@ -140,7 +158,7 @@ final class ContentCache {
             if (asked.has("no-store")) {
                 return Step.NEXT;
             }
-            String key = key(context.request());
+            Key key = Key.of(context);
             context.attribute(KEY, key);
             context.attribute(ASKED, context.request().headers().copy());
             context.attribute(BEGUN, generations.get());
@@ -161,13 +179,13 @@ final class ContentCache {
         public void finished(Context context, int status, long nanos) {
             Flight flight = (Flight) context.attribute(LEADER);
             if (flight != null) {
-                land((String) context.attribute(KEY), flight, false);
+                land((Key) context.attribute(KEY), flight, false);
             }
         }
     }
 
     /** The stored response if it may be used; else null, and the request asks for validation. */
-    private Step serve(Context context, String key, CacheControl asked) {
+    private Step serve(Context context, Key key, CacheControl asked) {
         Headers headers = context.request().headers();
         StoredResponse stored = find(key, headers);
         if (stored == null) {
@@ -201,7 +219,7 @@ final class ContentCache {
      * RFC 5861 §3: while one request asks the origin, the others need not wait for it. The one that
      * asks is an ordinary request of a client; the gateway makes none of its own.
      */
-    private boolean mayRefreshLater(String key, StoredResponse stored, long staleSeconds) {
+    private boolean mayRefreshLater(Key key, StoredResponse stored, long staleSeconds) {
         return staleSeconds <= stored.staleWhileRevalidateSeconds() && !stored.mustRevalidate()
                 && flights.containsKey(key);
     }
@@ -222,7 +240,7 @@ final class ContentCache {
         return true;
     }
 
-    private Step collapse(Context context, String key, CacheControl asked) {
+    private Step collapse(Context context, Key key, CacheControl asked) {
         if (collapseMillis == 0 || alone.getIfPresent(key) != null) {
             return Step.NEXT;
         }
@@ -243,7 +261,7 @@ final class ContentCache {
                 }));
     }
 
-    private void land(String key, Flight flight, boolean isStored) {
+    private void land(Key key, Flight flight, boolean isStored) {
         if (flights.remove(key, flight) && !isStored) {
             alone.put(key, true);
         }
@@ -273,7 +291,7 @@ final class ContentCache {
 
         @Override
         public Step apply(Context context) {
-            String key = (String) context.attribute(KEY);
+            Key key = (Key) context.attribute(KEY);
             if (key == null) {
                 invalidate(context);
                 return Step.NEXT;
@@ -294,7 +312,7 @@ final class ContentCache {
         }
     }
 
-    private Step revalidated(Context context, String key, StoredResponse before) {
+    private Step revalidated(Context context, Key key, StoredResponse before) {
         long now = System.currentTimeMillis();
         StoredResponse fresh = before.refreshed(context.response().headers(), asked(context), now);
         put(key, fresh, context);
@@ -335,12 +353,12 @@ final class ContentCache {
 
     private final class Collector implements BodyTap {
         private final Context context;
-        private final String key;
+        private final Key key;
         private final ByteArrayOutputStream body = new ByteArrayOutputStream();
         private final StoredResponse template;
         private boolean isTooLong;
 
-        Collector(Context context, String key) {
+        Collector(Context context, Key key) {
             this.context = context;
             this.key = key;
             this.template = StoredResponse.of(context.response(), new byte[0], asked(context),
@@ -380,16 +398,27 @@ final class ContentCache {
                 .sorted().distinct().toList();
     }
 
-    private void put(String key, StoredResponse stored, Context context) {
-        Long changed = invalidated.getIfPresent(key);
+    private void put(Key key, StoredResponse stored, Context context) {
+        Long changed = invalidated.getIfPresent(key.uri());
         if (changed != null && changed > (Long) context.attribute(BEGUN)) {
             return;
         }
         List<String> names = varyNames(stored.headers());
-        Variants known = variants.asMap().compute(key, (same, before) ->
-                before != null && before.names().equals(names) ? before
-                        : new Variants(names, generations.incrementAndGet()));
+        Map<String, Variants> owners = variants.asMap().compute(key.uri(), (same, before) ->
+                with(before == null ? Map.of() : before, key.owner(), names));
+        Variants known = owners.get(key.owner());
         entries.put(variantKey(key, known, (Headers) context.attribute(ASKED)), stored);
+    }
+
+    private Map<String, Variants> with(Map<String, Variants> before, String owner,
+            List<String> names) {
+        Variants known = before.get(owner);
+        if (known != null && known.names().equals(names)) {
+            return before;
+        }
+        Map<String, Variants> after = new HashMap<>(before);
+        after.put(owner, new Variants(names, generations.incrementAndGet()));
+        return after;
     }
 
     /** §4.4: a change that succeeded makes what is stored of its target invalid. */
@@ -400,9 +429,9 @@ final class ContentCache {
         };
         int status = context.response().status();
         if (isUnsafe && status >= 200 && status < 400 && context.request().host() != null) {
-            String key = key(context.request());
-            invalidated.put(key, generations.incrementAndGet());
-            variants.invalidate(key);
+            String uri = uri(context.request());
+            invalidated.put(uri, generations.incrementAndGet());
+            variants.invalidate(uri);
         }
     }
 
