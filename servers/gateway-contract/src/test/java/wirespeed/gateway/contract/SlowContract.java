@@ -151,6 +151,89 @@ abstract class SlowContract extends CarrierContract {
     }
 
     @Test
+    void a_client_that_pauses_is_not_the_origins_failure() throws Exception {
+        String body = "x".repeat(12_000_000);
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "", body);
+            return true;
+        };
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\"]\nbody-idle = \"300ms\"\n");
+        for (int i = 0; i < 2; i++) {
+            try (Socket small = new Socket()) {
+                small.setReceiveBufferSize(8192);
+                small.setSoTimeout(60_000);
+                small.connect(gateway.address);
+                small.getOutputStream().write(
+                        "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".getBytes());
+                assertEquals('H', small.getInputStream().read());
+                Thread.sleep(900);
+                int length = 1 + small.getInputStream().readAllBytes().length;
+                assertTrue(length > body.length(), length + " bytes");
+            }
+        }
+    }
+
+    @Test
+    void a_request_body_that_pauses_is_not_the_origins_failure() throws Exception {
+        RawClient client = client(start("[origins.o]\naddresses = [\"127.0.0.1:"
+                + origin.port() + "\"]\nresponse = \"300ms\"\n"));
+        client.send("POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello");
+        Thread.sleep(900);
+        client.send("world");
+        assertEquals("POST /p HTTP/1.1|helloworld", client.read().body());
+    }
+
+    @Test
+    void an_exchange_ends_in_time_however_often_its_client_reads_a_little() throws Exception {
+        String body = "x".repeat(40_000_000);
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "", body);
+            return true;
+        };
+        RawClient client = client("[timeouts]\nexchange = \"800ms\"\n");
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        long length = 0;
+        byte[] some = new byte[200_000];
+        try {
+            for (int i = 0; i < 120; i++) {
+                int count = client.socket.getInputStream().read(some);
+                if (count < 0) {
+                    break;
+                }
+                length += count;
+                Thread.sleep(20);
+            }
+            length += client.socket.getInputStream().readAllBytes().length;
+        } catch (IOException cut) {
+            // As it should be.
+        }
+        assertTrue(length < body.length(), "the exchange went on for more than 2 s");
+    }
+
+    @Test
+    void empty_lines_keep_no_connection_open() throws Exception {
+        RawClient client = client("[timeouts]\nhead = \"300ms\"\n");
+        Thread feeding = new Thread(() -> {
+            try {
+                while (true) {
+                    client.send("\r");
+                    Thread.sleep(40);
+                    client.send("\n");
+                    Thread.sleep(40);
+                }
+            } catch (IOException | InterruptedException refused) {
+                // The other thread sees the end.
+            }
+        });
+        feeding.setDaemon(true);
+        client.socket.setSoTimeout(5000);
+        feeding.start();
+        client.read();
+        assertTrue(client.isClosed());
+    }
+
+    @Test
     void what_follows_a_last_request_is_not_read() throws Exception {
         RawClient client = client("");
         client.send("GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"

@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.Test;
 
 abstract class WebSocketContract implements CarrierChoice {
@@ -38,6 +40,45 @@ abstract class WebSocketContract implements CarrierChoice {
             assertEquals('c', client.readByte());
             assertEquals('d', client.readByte());
             assertTrue(client.isClosed());
+        }
+    }
+
+    @Test
+    void a_long_upload_goes_on_after_the_origin_has_paused() throws Exception {
+        int length = 16 << 20;
+        AtomicInteger sent = new AtomicInteger();
+        try (RecordingOrigin origin = new RecordingOrigin();
+                Carrier gateway = new Carrier(factory(), options(), "[origins.o]\naddresses ="
+                        + " [\"127.0.0.1:" + origin.port() + "\"]\n");
+                RawClient client = gateway.client()) {
+            origin.handler = (seen, out, socket) -> {
+                out.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+                        .getBytes());
+                awaitStandstill(sent);
+                socket.getInputStream().readNBytes(length);
+                out.write('!');
+                return false;
+            };
+            client.socket.setSoTimeout(20_000);
+            client.send(ASK);
+            assertEquals(101, client.read().status());
+            Thread sender = new Thread(() -> {
+                for (; sent.get() < length; sent.addAndGet(1 << 16)) {
+                    client.sendTolerant("u".repeat(1 << 16), 1 << 16);
+                }
+            });
+            sender.setDaemon(true);
+            sender.start();
+            assertEquals('!', client.readByte());
+        }
+    }
+
+    /** Until everything on the way is full. */
+    private static void awaitStandstill(AtomicInteger sent) {
+        int before = -1;
+        while (sent.get() == 0 || sent.get() != before) {
+            before = sent.get();
+            LockSupport.parkNanos(500_000_000);
         }
     }
 

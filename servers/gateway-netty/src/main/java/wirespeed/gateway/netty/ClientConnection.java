@@ -67,6 +67,8 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     private boolean isShut;
     private boolean keepAlive;
     private boolean saidClose;
+    private boolean isHeadBegun;
+    private long exchangeEndMillis;
     private boolean isChunked;
 
     ClientConnection(Loop loop, boolean isTls) {
@@ -95,6 +97,11 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
 
     private void arm(int millis) {
         loop.wheel.arm(timer, loop.nowMillis() + millis);
+    }
+
+    /** As {@link #arm}; the whole exchange has a bound, however often its parts get new time. */
+    private void armExchange(int millis) {
+        loop.wheel.arm(timer, Math.min(loop.nowMillis() + millis, exchangeEndMillis));
     }
 
     @Override
@@ -162,7 +169,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     }
 
     private void readBody(ByteBuf in) {
-        arm(loop.timeouts.bodyIdleMillis());
+        armExchange(loop.timeouts.bodyIdleMillis());
         boolean isTooSlow = pace.isTooSlow(in.readableBytes(), loop.nowMillis());
         reader.read(in, this);
         if (reader.isDone()) {
@@ -180,6 +187,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     private void head(ByteBuf in) {
         Limits limits = loop.gateway.snapshot().limits();
         if (scanned < 2 && startsWithEmptyLine(in)) {
+            headBegins();
             in.skipBytes(2);
             scanned = 0;
             return;
@@ -189,10 +197,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         in.getBytes(in.readerIndex(), bytes, 0, length);
         int end = HeadCheck.end(bytes, 0, length, scanned, limits);
         if (end < 0) {
-            if (scanned == 0) {
-                waitingMillis = loop.nowMillis();
-                arm(loop.timeouts.headMillis());
-            }
+            headBegins();
             scanned = length;
             hold(in);
             return;
@@ -200,6 +205,15 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         scanned = 0;
         in.skipBytes(end);
         begin(HeadCheck.request(bytes, 0, end, limits));
+    }
+
+    /** From its first byte on, and an empty line before it does not make the time begin again. */
+    private void headBegins() {
+        if (!isHeadBegun) {
+            isHeadBegun = true;
+            waitingMillis = loop.nowMillis();
+            arm(loop.timeouts.headMillis());
+        }
     }
 
     /** RFC 9112 §2.2: some clients send an empty line after a body. */
@@ -225,7 +239,8 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
             pace.begin(loop.nowMillis());
         }
         state = hasBody ? State.BODY : State.RESPONSE;
-        arm(hasBody ? loop.timeouts.bodyIdleMillis() : loop.timeouts.exchangeMillis());
+        exchangeEndMillis = loop.nowMillis() + loop.timeouts.exchangeMillis();
+        armExchange(hasBody ? loop.timeouts.bodyIdleMillis() : loop.timeouts.exchangeMillis());
         exchange = new Exchange(loop, this, request);
         exchange.start();
     }
@@ -240,13 +255,14 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
 
     private void bodyDone() {
         state = State.RESPONSE;
-        arm(loop.timeouts.exchangeMillis());
+        armExchange(loop.timeouts.exchangeMillis());
         exchange.requestEnd();
     }
 
     private void awaitHead() {
         state = State.HEAD;
         isStalled = false;
+        isHeadBegun = false;
         exchange = null;
         waitingMillis = loop.nowMillis();
         arm(loop.timeouts.keepAliveMillis());
@@ -379,7 +395,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     public boolean relieve(long sinceMillis) {
         boolean holds = switch (state) {
             case HEAD -> held != null || !isWritable();
-            case RESPONSE -> isStalled;
+            case RESPONSE, TUNNEL -> isStalled;
             case LINGER -> !isWritten();
             default -> false;
         };
@@ -543,7 +559,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         // Waiting for the origin is not the client's slowness.
         if (state == State.BODY) {
             pace.reading(isOn, loop.nowMillis());
-            arm(isOn ? loop.timeouts.bodyIdleMillis() : loop.timeouts.exchangeMillis());
+            armExchange(isOn ? loop.timeouts.bodyIdleMillis() : loop.timeouts.exchangeMillis());
         }
     }
 
@@ -555,8 +571,10 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         boolean wasStalled = isStalled;
         isStalled = false;
         if (exchange != null) {
-            if (wasStalled) {
-                arm(loop.timeouts.exchangeMillis());
+            if (wasStalled && state == State.TUNNEL) {
+                loop.wheel.disarm(timer);
+            } else if (wasStalled) {
+                armExchange(loop.timeouts.exchangeMillis());
             }
             exchange.clientWritable();
         } else if (wasStalled && state == State.HEAD) {
@@ -567,10 +585,14 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
 
     @Override
     public void stalled() {
-        if (!isStalled && state == State.RESPONSE) {
+        if (!isStalled && (state == State.RESPONSE || state == State.TUNNEL)) {
             isStalled = true;
             waitingMillis = loop.nowMillis();
-            arm(loop.timeouts.sendMillis());
+            if (state == State.TUNNEL) {
+                arm(loop.timeouts.sendMillis());
+            } else {
+                armExchange(loop.timeouts.sendMillis());
+            }
         }
     }
 
@@ -587,14 +609,14 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
                 }
             }
             case BODY -> {
-                if (channel.channel().config().isAutoRead()) {
+                if (channel.channel().config().isAutoRead() && !isExchangeOver()) {
                     exchange.clientTooSlow();
                 } else {
                     exchange.timedOut();
                 }
             }
             case RESPONSE -> {
-                if (isStalled) {
+                if (isStalled && !isExchangeOver()) {
                     channelGone();
                     cut();
                 } else {
@@ -603,6 +625,10 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
             }
             default -> close();
         }
+    }
+
+    private boolean isExchangeOver() {
+        return loop.nowMillis() >= exchangeEndMillis;
     }
 
     private void releaseHeld() {

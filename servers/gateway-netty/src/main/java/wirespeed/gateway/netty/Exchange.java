@@ -34,6 +34,7 @@ final class Exchange implements Chain.Done {
     private boolean isRunning;
     private boolean isOver;
     private boolean mustClose;
+    private boolean isSwitched;
     private long askedNanos;
 
     Exchange(Loop loop, Client client, Request request) {
@@ -251,6 +252,7 @@ final class Exchange implements Chain.Done {
             body.pass(slice, origin);
             if (!origin.isWritable()) {
                 client.readBody(false);
+                origin.stalled();
             }
         }
     }
@@ -289,7 +291,7 @@ final class Exchange implements Chain.Done {
 
     /** The origin can take more of the request body. */
     void originWritable() {
-        if (!body.isComplete()) {
+        if (!body.isComplete() || isSwitched) {
             client.readBody(true);
         }
     }
@@ -355,6 +357,7 @@ final class Exchange implements Chain.Done {
     void switched(Response response) {
         Forwarding.acceptResponse(response);
         context.response(response);
+        isSwitched = true;
         client.sendSwitch(response, request.upgrade());
         client.flush();
     }

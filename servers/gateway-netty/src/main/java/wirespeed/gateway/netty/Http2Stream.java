@@ -46,6 +46,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     private boolean isDirty;
     private boolean isStalled;
     private long waitingMillis;
+    private long exchangeEndMillis;
     private BodyPace pace;
     private Request awaitsEnd;
 
@@ -58,6 +59,8 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         void onTimeout(long nowMillis) {
             if (exchange == null) {
                 stream.close();
+            } else if (!isDone && nowMillis >= exchangeEndMillis) {
+                exchange.timedOut();
             } else if (isDone || isStalled) {
                 // The client opens no window for what it asked for.
                 gone();
@@ -79,6 +82,11 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
 
     private void arm(int millis) {
         loop.wheel.arm(timer, loop.nowMillis() + millis);
+    }
+
+    /** As {@link #arm}; the whole exchange has a bound, however often its parts get new time. */
+    private void armExchange(int millis) {
+        loop.wheel.arm(timer, Math.min(loop.nowMillis() + millis, exchangeEndMillis));
     }
 
     @Override
@@ -121,7 +129,9 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             pace = loop.bodyPace();
             pace.begin(loop.nowMillis());
         }
-        arm(isInputDone ? loop.timeouts.exchangeMillis() : loop.timeouts.bodyIdleMillis());
+        exchangeEndMillis = loop.nowMillis() + loop.timeouts.exchangeMillis();
+        armExchange(isInputDone ? loop.timeouts.exchangeMillis()
+                : loop.timeouts.bodyIdleMillis());
         if (!isInputDone && declared == 0) {
             // Complete by its length and not by its stream: bytes that come now must stop it.
             awaitsEnd = request;
@@ -138,7 +148,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     private void endWithoutBody(boolean isEnd) {
         if (isEnd) {
             isInputDone = true;
-            arm(loop.timeouts.exchangeMillis());
+            armExchange(loop.timeouts.exchangeMillis());
             begin(awaitsEnd);
             awaitsEnd = null;
         }
@@ -218,7 +228,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             endWithoutBody(frame.isEndStream());
             return;
         }
-        arm(loop.timeouts.bodyIdleMillis());
+        armExchange(loop.timeouts.bodyIdleMillis());
         if (pace.isTooSlow(frame.content().readableBytes(), loop.nowMillis())
                 && !frame.isEndStream()) {
             exchange.clientTooSlow();
@@ -233,7 +243,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     private void inputDone(boolean isEnd) {
         if (isEnd && !isInputDone) {
             isInputDone = true;
-            arm(loop.timeouts.exchangeMillis());
+            armExchange(loop.timeouts.exchangeMillis());
             exchange.requestEnd();
         }
     }
@@ -365,6 +375,10 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         if (pace != null) {
             pace.reading(isOn, loop.nowMillis());
         }
+        // Waiting for the origin is not the client's slowness.
+        if (!isInputDone && exchange != null) {
+            armExchange(isOn ? loop.timeouts.bodyIdleMillis() : loop.timeouts.exchangeMillis());
+        }
     }
 
     @Override
@@ -383,7 +397,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             if (isStalled) {
                 isStalled = false;
                 loop.stalledStreams.remove(this);
-                arm(loop.timeouts.exchangeMillis());
+                armExchange(loop.timeouts.exchangeMillis());
             }
             exchange.clientWritable();
         }
@@ -394,7 +408,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         if (!isStalled && isInputDone) {
             isStalled = true;
             awaitTaker();
-            arm(loop.timeouts.sendMillis());
+            armExchange(loop.timeouts.sendMillis());
         }
     }
 

@@ -101,7 +101,8 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
         loop.sink.clear();
         Forwarding.writeRequest(user.context, pool.address(), loop.sink);
         out.head(loop.sink);
-        loop.wheel.arm(timer, loop.nowMillis() + pool.settings().responseMillis());
+        // Until the request is complete, the client is waited for and not the origin.
+        loop.wheel.disarm(timer);
     }
 
     void sendBody(ByteBuf slice) {
@@ -110,6 +111,16 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
         } else {
             out.body(slice);
         }
+    }
+
+    /** The request body waits for the origin to take what is written. */
+    void stalled() {
+        if (state == State.HEAD) {
+            armResponse();
+        }
+    }
+
+    private void armResponse() {
         loop.wheel.arm(timer, loop.nowMillis() + pool.settings().responseMillis());
     }
 
@@ -119,6 +130,9 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
         }
         isRequestSent = true;
         out.flush();
+        if (state == State.HEAD) {
+            armResponse();
+        }
     }
 
     void sendRaw(ByteBuf bytes) {
@@ -137,11 +151,21 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
         return out.isWritable();
     }
 
-    /** Stops or resumes reading the response. */
+    /** Stops or resumes reading the response; what is not read is not the origin's delay. */
     void read(boolean isOn) {
-        if (channel.channel().config().isAutoRead() != isOn) {
-            channel.channel().config().setAutoRead(isOn);
+        if (isReading() == isOn) {
+            return;
         }
+        channel.channel().config().setAutoRead(isOn);
+        if (!isOn) {
+            loop.wheel.disarm(timer);
+        } else if (state == State.BODY || state == State.TUNNEL) {
+            armIdle();
+        }
+    }
+
+    private boolean isReading() {
+        return channel.channel().config().isAutoRead();
     }
 
     /** The exchange does not want the rest. */
@@ -199,6 +223,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
                     exchange.client.flush();
                     if (!exchange.client.isWritable()) {
                         read(false);
+                        exchange.client.stalled();
                     }
                 }
                 case UNUSED -> {
@@ -313,7 +338,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
     }
 
     private void armIdle() {
-        if (state != State.CLOSED) {
+        if (state != State.CLOSED && isReading()) {
             loop.wheel.arm(timer, loop.nowMillis() + pool.settings().idleBodyMillis());
         }
     }
@@ -332,6 +357,9 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
     @Override
     public void channelWritabilityChanged(ChannelHandlerContext context) {
         if (exchange != null && isWritable()) {
+            if (state == State.HEAD && !isRequestSent) {
+                loop.wheel.disarm(timer);
+            }
             exchange.originWritable();
         }
     }

@@ -142,20 +142,19 @@ final class StrictReader {
     }
 
     private boolean isHeadComplete() {
-        skipEmptyLines();
-        if (to == from) {
-            return false;
-        }
         if (began == 0) {
             began = System.nanoTime();
             limits = limitsNow.get();
         }
+        skipEmptyLines();
+        if (to == from) {
+            refuseLate();
+            return false;
+        }
         int end = HeadCheck.end(received, from, to, scanned, limits);
         scanned = to - from;
         if (end < 0) {
-            if (isLate()) {
-                throw new Refusal(408, "request head did not arrive in time");
-            }
+            refuseLate();
             return false;
         }
         request = HeadCheck.request(received, from, end, limits);
@@ -172,11 +171,17 @@ final class StrictReader {
         return true;
     }
 
-    /** RFC 9112 §2.2: some clients send an empty line after a body. */
+    private void refuseLate() {
+        if (isLate()) {
+            throw new Refusal(408, "request head did not arrive in time");
+        }
+    }
+
+    /** RFC 9112 §2.2: some clients send an empty line after a body; the time goes on with it. */
     private void skipEmptyLines() {
         while (to - from >= 2 && received[from] == '\r' && received[from + 1] == '\n') {
             from += 2;
-            beginHead();
+            scanned = 0;
         }
     }
 
