@@ -135,13 +135,15 @@ def test_a_mistake_is_one_line_with_file_and_key(tmp_path, right, wrong, line):
 
 @pytest.mark.parametrize(("right", "wrong", "line"), PLACEHOLDERS, ids=[m[1] for m in PLACEHOLDERS])
 def test_a_bad_placeholder_is_one_line_before_anything_starts(tmp_path, right, wrong, line):
-    from wirespeed.recipe.model import Site
-    from wirespeed.runner import place, plan
+    from wirespeed.recipe.resolve import Place
+    from wirespeed.runner import plan
+    from wirespeed.topology import one_host, roles_of
 
     path = written(tmp_path, right, wrong)
     recipe = read.read(path)
     with pytest.raises(RecipeError) as caught:
-        plan.make(recipe, place.local(recipe, path, Site(), tmp_path), plan.Wishes(fit="share"))
+        here = Place(tmp_path, path, one_host(roles_of([0, 1], False)))
+        plan.make(recipe, here, plan.Wishes(fit="share"))
     message = str(caught.value)
     assert message.startswith("r.toml: process.app.")
     assert line in message

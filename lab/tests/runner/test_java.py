@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.recipe.model import Recipe, Site
+from wirespeed.recipe.model import Recipe
 from wirespeed.recipe.resolve import Place, Resolver
 from wirespeed.recipe.sweep import cells
-from wirespeed.runner import fit, java
+from wirespeed.runner import java
+from wirespeed.topology import one_host, roles_of
 
 
 def recipe_of(required):
@@ -41,9 +42,7 @@ def installed(tmp_path, monkeypatch):
 
 
 def place_of(recipe):
-    addresses = {role: "127.0.0.1" for role in ("server", "load", "origin")}
-    roles = fit.role_cores(recipe, Site(), [0, 1])
-    return Place(Path("/nowhere"), Path("r.toml"), addresses, roles)
+    return Place(Path("/nowhere"), Path("r.toml"), one_host(roles_of([0, 1], False)))
 
 
 @pytest.mark.parametrize(("required", "major"), [(17, 17), (21, 25), (26, 17)])

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from wirespeed.errors import InputError, RecipeError
 from wirespeed.recipe import read
-from wirespeed.recipe.model import Recipe, Site
+from wirespeed.recipe.model import Recipe
 from wirespeed.recipe.resolve import Place
-from wirespeed.runner import budget, fit, plan
+from wirespeed.runner import budget, plan
 from wirespeed.runner.budget import Times
+from wirespeed.topology import one_host, roles_of
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 
@@ -35,9 +36,16 @@ def recipe_of(axes, **plan_keys):
 
 
 def place_of(recipe, cores=2):
-    roles = fit.role_cores(recipe, Site(), list(range(cores)))
-    addresses = {role: "127.0.0.1" for role in ("server", "load", "origin")}
-    return Place(Path("/nowhere"), Path("r.toml"), addresses, roles)
+    return Place(Path("/nowhere"), Path("r.toml"), topology_of(recipe, cores))
+
+
+def topology_of(recipe, cores=2):
+    has_origin = any(process.role == "origin" for process in recipe.process)
+    return one_host(roles_of(list(range(cores)), has_origin))
+
+
+def cores_of(cell):
+    return {label: [seat.core for seat in seats] for label, seats in cell.seats.items()}
 
 
 def made(recipe, cores=2, **wishes):
@@ -183,7 +191,7 @@ def test_instances_that_do_not_fit_are_kept_and_shown():
     )
     shared = made(recipe, fit="share").cells[1]
     assert shared.is_measured and shared.shared_cores
-    assert shared.cores["app-3"] == [0] and shared.cores["gen-0"] == [1]
+    assert cores_of(shared)["app-3"] == [0] and cores_of(shared)["gen-0"] == [1]
 
 
 def test_pairs_put_a_server_and_a_generator_on_one_core():
@@ -191,7 +199,7 @@ def test_pairs_put_a_server_and_a_generator_on_one_core():
     processes = [p.model_copy(update={"count": "{instances}"}) for p in recipe.process]
     recipe = recipe.model_copy(update={"process": processes})
     cells = made(recipe, fit="pairs").cells
-    assert cells[1].cores == {"app-0": [0], "app-1": [1], "gen-0": [0], "gen-1": [1]}
+    assert cores_of(cells[1]) == {"app-0": [0], "app-1": [1], "gen-0": [0], "gen-1": [1]}
     assert cells[1].shared_cores
     assert cells[2].state == "does-not-fit"
 
@@ -200,10 +208,8 @@ def test_pairs_put_a_server_and_a_generator_on_one_core():
 @pytest.mark.parametrize("cores", [1, 2, 4, 64])
 def test_every_shipped_recipe_can_be_planned_on_any_machine(path, cores):
     recipe = read.read(path)
-    roles = fit.role_cores(recipe, Site(), list(range(cores)))
-    addresses = {role: "127.0.0.1" for role in ("server", "load", "origin")}
-    root = RECIPES.parent
-    schedule = plan.make(recipe, Place(root, path, addresses, roles), plan.Wishes(seed=1))
+    place = Place(RECIPES.parent, path, topology_of(recipe, cores))
+    schedule = plan.make(recipe, place, plan.Wishes(seed=1))
     assert len(schedule.cells) == len({cell.cell.id for cell in schedule.cells})
     assert all(cell.is_measured or cell.reason for cell in schedule.cells)
 
@@ -213,8 +219,7 @@ def test_quickstart_takes_less_than_three_minutes_on_two_cores():
     recipe_place = Place(
         RECIPES.parent,
         RECIPES / "quickstart.toml",
-        {role: "127.0.0.1" for role in ("server", "load", "origin")},
-        fit.role_cores(recipe, Site(), [0, 1]),
+        topology_of(recipe),
     )
     schedule = plan.make(recipe, recipe_place, plan.Wishes(seed=1))
     assert schedule.seconds < 180
@@ -224,7 +229,7 @@ def test_a_ceiling_cell_runs_without_its_server_and_no_other_may():
     recipe = recipe_of({"server": [0, 1]}, ceiling={"server": 0})
     counted = [recipe.process[0].model_copy(update={"count": "{server}"}), recipe.process[1]]
     recipe = recipe.model_copy(update={"process": counted})
-    assert [sorted(cell.cores) for cell in made(recipe).cells] == [["gen-0"], ["app-0", "gen-0"]]
+    assert [sorted(cell.seats) for cell in made(recipe).cells] == [["gen-0"], ["app-0", "gen-0"]]
     open_plan = recipe.plan.model_copy(update={"ceiling": {}})
     with pytest.raises(RecipeError, match="not a count of processes"):
         made(recipe.model_copy(update={"plan": open_plan}))

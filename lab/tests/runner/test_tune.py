@@ -9,6 +9,7 @@ from wirespeed.recipe.sweep import Cell
 from wirespeed.runner import tune
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.tune import Wanted
+from wirespeed.topology import Seat
 
 PROCESSES = [
     {"name": "http", "role": "server", "argv": ["x"]},
@@ -21,7 +22,10 @@ def recipe(**more):
 
 
 def cell(server, load):
-    return PlannedCell(Cell("c", {}), cores={"http-0": server, "gen-0": load})
+    seats = {"http-0": server, "gen-0": load}
+    return PlannedCell(
+        Cell("c", {}), seats={k: [Seat("here", core) for core in own] for k, own in seats.items()}
+    )
 
 
 @pytest.mark.parametrize(

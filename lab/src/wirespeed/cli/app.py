@@ -206,11 +206,11 @@ def list_runs(runs: RunsOption = None) -> None:
 
 
 @app.command()
-def audit() -> None:
-    """Show what is known about this machine and what of it disturbs measuring."""
+def audit(site: SiteOption = "here") -> None:
+    """Show what is known about a site's machines and what of it disturbs measuring."""
     from wirespeed.cli import show
 
-    show.audit()
+    show.audit(site)
 
 
 @app.command()

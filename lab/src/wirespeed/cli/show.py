@@ -10,12 +10,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from wirespeed.errors import RecipeError, ResultsError
-from wirespeed.host import local
 from wirespeed.recipe import read
 from wirespeed.results import store
 from wirespeed.runner import facts, place, session, tune
 from wirespeed.runner import recover as recovery
 from wirespeed.runner.plan import Schedule, Wishes
+from wirespeed.topology import LOCAL, Seat
 from wirespeed.units import duration_for_people
 
 RUNS_COLUMNS = 120  # in a pipe, where nobody told the width
@@ -54,15 +54,20 @@ def _cells(schedule: Schedule) -> Table:
     for planned in schedule.cells[:CELLS_SHOWN_MAX]:
         values = [str(planned.cell.axes[name]) for name in names]
         state = planned.reason or planned.state
-        table.add_row(*values, _pins(planned.cores), escape(state))
+        table.add_row(*values, _pins(planned.seats), escape(state))
     if len(schedule.cells) > CELLS_SHOWN_MAX:
         table.add_row(f"… {len(schedule.cells) - CELLS_SHOWN_MAX} more")
     return table
 
 
-def _pins(cores: dict[str, list[int]]) -> str:
-    shown = [f"{label}:{','.join(map(str, own))}" for label, own in list(cores.items())[:3]]
-    return " ".join(shown) + (" …" if len(cores) > 3 else "")
+def _pins(seats: dict[str, list[Seat]]) -> str:
+    shown = [f"{label}:{_cores(own)}" for label, own in list(seats.items())[:3]]
+    return " ".join(shown) + (" …" if len(seats) > 3 else "")
+
+
+def _cores(seats: list[Seat]) -> str:
+    host = "" if seats[0].host == LOCAL else f"{seats[0].host}/"
+    return host + ",".join(str(seat.core) for seat in seats)
 
 
 def recipes() -> None:
@@ -100,19 +105,19 @@ def runs(folder: Path) -> None:
     console.print(table if table.row_count else f"no runs in {folder}")
 
 
-def audit() -> None:
-    host = local.start("audit")
-    try:
-        found = facts.of_machine(host)
-    finally:
-        host.close()
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for name, value in found.items():
-        table.add_row(name, escape(str(value)))
+def audit(site: str) -> None:
     console = Console()
-    console.print(table)
-    for line in facts.remarks(found):
-        console.print(f"note: {escape(line)}", soft_wrap=True, highlight=False)
+    with session.visited(site) as opened:
+        for host in opened.fleet.machines:
+            found = facts.of_machine(host)
+            if len(opened.fleet.machines) > 1:
+                console.print(f"\n[bold]{escape(host.name)}[/bold]")
+            table = Table(box=None, pad_edge=False, show_header=False)
+            for name, value in found.items():
+                table.add_row(name, escape(str(value)))
+            console.print(table)
+            for line in facts.remarks(found):
+                console.print(f"note: {escape(line)}", soft_wrap=True, highlight=False)
 
 
 def recover(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wirespeed.recipe.resolve import Instance, Place
@@ -57,6 +57,11 @@ class Figures:
     latency: dict[str, Latency] = field(default_factory=dict)
     busiest_thread: float | None = None
     warnings: list[str] = field(default_factory=list)
+
+    def shifted(self, offset_ns: int) -> Figures:
+        """The same with its window on another clock."""
+        window = Window(self.window.start_unix_ns + offset_ns, self.window.length_ns)
+        return replace(self, window=window)
 
 
 __all__ = ["Command", "Figures", "Instance", "Latency", "LoadRun", "Place", "Window"]

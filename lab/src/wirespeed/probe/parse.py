@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+LAB = "lab"  # role and label of the lab's own processes
+CoreName = int | str  # a core of another machine than the server's carries that machine's name
+PerCore = dict[CoreName, float]
 
 
 @dataclass(frozen=True)
@@ -14,9 +17,9 @@ class Snapshot:
     """Counters and levels at one instant. Counters only ever grow."""
 
     t_ns: int
-    idle_s: dict[int, float]  # per core, with I/O wait: what nobody used
-    steal_s: dict[int, float]
-    interrupt_s: dict[int, float]  # served for whoever: no process is charged for it everywhere
+    idle_s: PerCore  # per core, with I/O wait: what nobody used
+    steal_s: PerCore
+    interrupt_s: PerCore  # served for whoever: no process is charged for it everywhere
     switches: float
     network_bytes: float
     pressure_us: float
@@ -28,7 +31,9 @@ class Snapshot:
     process_rss_mib: dict[str, float]
 
 
-def snapshot(raw: dict[str, Any]) -> Snapshot:
+def snapshot(raw: dict[str, Any] | Snapshot) -> Snapshot:
+    if isinstance(raw, Snapshot):
+        return raw
     text = raw["text"]
     stat = text.get("/proc/stat", "")
     idle, steal, interrupt = _cores(stat)
@@ -49,11 +54,10 @@ def snapshot(raw: dict[str, Any]) -> Snapshot:
     )
 
 
-PerCore = dict[int, float]
-
-
 def _cores(stat: str) -> tuple[PerCore, PerCore, PerCore]:
-    idle, steal, interrupt = {}, {}, {}
+    idle: PerCore = {}
+    steal: PerCore = {}
+    interrupt: PerCore = {}
     for line in stat.splitlines():
         fields = line.split()
         if fields and fields[0].startswith("cpu") and fields[0][3:].isdigit():

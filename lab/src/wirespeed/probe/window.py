@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from wirespeed.probe.parse import TICKS_PER_S, Snapshot, snapshot
+from wirespeed.probe.parse import LAB, TICKS_PER_S, CoreName, Snapshot, snapshot
 
-LAB = "lab"  # role and label of the lab's own processes
 EDGE_S = 0.001  # samples nearer than this to an edge are the edge
 
 
@@ -23,7 +22,7 @@ class Part:
 
     label: str
     role: str
-    cores: tuple[int, ...]
+    cores: tuple[CoreName, ...]
 
 
 @dataclass(frozen=True)
@@ -33,13 +32,13 @@ class Usage:
     values: dict[str, float]
     process_cpu_s: dict[str, float]
     process_rss_mib: dict[str, float]
-    foreign: dict[int, float]  # per core of ours: share used by someone else
+    foreign: dict[CoreName, float]  # per core of ours: share used by someone else
     foreign_error: float  # what one tick of /proc/stat means as such a share
     seconds: float
 
 
 def of_window(
-    raw: Sequence[dict[str, Any]], start_ns: int, length_ns: int, parts: Sequence[Part]
+    raw: Sequence[dict[str, Any] | Snapshot], start_ns: int, length_ns: int, parts: Sequence[Part]
 ) -> Usage | None:
     """None when no two samples surround the window: then nothing is known, and nothing is said."""
     shots = [snapshot(entry) for entry in raw]
@@ -51,7 +50,7 @@ def of_window(
 
 
 def series(
-    raw: Sequence[dict[str, Any]], start_ns: int, length_ns: int, parts: Sequence[Part]
+    raw: Sequence[dict[str, Any] | Snapshot], start_ns: int, length_ns: int, parts: Sequence[Part]
 ) -> list[tuple[int, dict[str, float]]]:
     """(instant, figures since the sample before) for every sample inside the window."""
     shots = [snapshot(entry) for entry in raw]
@@ -112,7 +111,7 @@ def _usage(
         for core in first.idle_s
         if core in last.idle_s
     }
-    values = {f"cpu.{core}": share for core, share in sorted(busy.items())}
+    values = {f"cpu.{core}": share for core, share in sorted(busy.items(), key=str)}
     for role in ("server", "load", "origin", LAB):
         labels = [part.label for part in parts if part.role == role]
         if labels:
@@ -147,22 +146,23 @@ def _system(
     }
 
 
-def _our_cores(parts: Sequence[Part], busy: dict[int, float]) -> set[int]:
+def _our_cores(parts: Sequence[Part], busy: dict[CoreName, float]) -> set[CoreName]:
     return {core for part in parts if part.role != LAB for core in part.cores if core in busy}
 
 
 def _foreign(
-    busy: dict[int, float], cpu: dict[str, float], parts: Sequence[Part], seconds: float
-) -> tuple[dict[int, float], float]:
+    busy: dict[CoreName, float], cpu: dict[str, float], parts: Sequence[Part], seconds: float
+) -> tuple[dict[CoreName, float], float]:
     """What others used on our cores. Cores that processes share are judged together.
 
     Interrupt time is left out: most of it serves our own packets, and whether the kernel charges
     it to the process it interrupted depends on its configuration.
     """
-    groups: list[tuple[set[int], set[str]]] = []
+    groups: list[tuple[set[CoreName], set[str]]] = []
     # The lab comes last, so that it only joins groups: a core of its own is nobody's business.
     for part in sorted(parts, key=lambda part: part.role == LAB):
-        cores, labels = set(part.cores) & set(busy), {part.label}
+        cores: set[CoreName] = set(part.cores) & set(busy)
+        labels = {part.label}
         if part.role == LAB and not any(group[0] & cores for group in groups):
             continue
         for other in [group for group in groups if group[0] & cores]:

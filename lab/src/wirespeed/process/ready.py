@@ -1,65 +1,68 @@
-"""Readiness: a real request whose status and length are checked, not an open port."""
+"""Readiness: a real request whose status and length are checked, asked on the server's own host."""
 
 from __future__ import annotations
 
-import http.client
 import time
-import urllib.parse
 
-from wirespeed.errors import ProcessError
-from wirespeed.host.base import Host
+from wirespeed.errors import HostError, ProcessError
+from wirespeed.fleet.fleet import Fleet
 from wirespeed.process.start import Started
-from wirespeed.recipe.resolve import Check
 
-_PAUSE_S = 0.02  # a JVM becomes ready in tenths of seconds; this adds little to them
-_ANSWER_S = 2.0
-_WRONG_ANSWER_S = 3.0  # a server may answer 503 or short while it starts, but not for long
+_SPARE_S = 20.0  # beyond the recipe's own time, for an agent on a loaded host
 
 
-def wait_ready(host: Host, started: Started) -> None:
+def wait_ready(fleet: Fleet, started: Started) -> None:
     """Returns when the server answers as the recipe says; raises with what it did instead."""
     check = started.instance.ready
     if check is None:
         return
-    deadline = time.monotonic() + check.within_s
-    wrong_since = None
-    problem = "no answer"
-    while time.monotonic() < deadline:
-        fail_if_dead(host, started)
-        answered, problem = request(check)
-        if not problem:
-            return
-        if answered:
-            wrong_since = wrong_since or time.monotonic()
-            if time.monotonic() - wrong_since > _WRONG_ANSWER_S:
-                break
-        host.poll(_PAUSE_S)
-    raise ProcessError(f"{started.label} never became ready: GET {check.url}: {problem}")
+    host = fleet.host_of(started.label)
+    asked = host.send(
+        "ready",
+        name=started.label,
+        url=check.url,
+        status=check.status,
+        length=check.length,
+        within_s=check.within_s,
+    )
+    deadline = time.monotonic() + check.within_s + _SPARE_S
+    while not host.has_answered(asked):
+        fail_if_dead(fleet, started)
+        if time.monotonic() > deadline:
+            raise ProcessError(f"{host.name} did not say whether {started.label} is ready")
+        fleet.poll(min(1.0, deadline - time.monotonic()))
+    try:
+        problem = host.answer(asked, "ready")["problem"]
+    except HostError as error:
+        problem = str(error)
+    fail_if_dead(fleet, started)
+    if problem:
+        raise ProcessError(f"{started.label} never became ready: GET {check.url}: {problem}")
 
 
-def fail_if_dead(host: Host, started: Started) -> None:
-    code = host.exits.get(started.label)
+def check_reach(fleet: Fleet, started: Started, hosts: list[str]) -> None:
+    """One request from each host that will load the server: the way between them works."""
+    check = started.instance.ready
+    own = fleet.host_of(started.label)
+    far = [fleet[name] for name in hosts if name != own.name]
+    if check is None or not far:
+        return
+    found = fleet.each(
+        far, "ready", name=started.label, url=check.url, status=check.status, length=check.length,
+        within_s=0.0,
+    )  # fmt: skip
+    for name, answer in found.items():
+        if answer["problem"]:
+            raise ProcessError(
+                f"{name} cannot reach {started.label}: GET {check.url}: {answer['problem']}; "
+                "check the address of the server in the site file"
+            )
+
+
+def fail_if_dead(fleet: Fleet, started: Started) -> None:
+    code = fleet.exit_of(started.label)
     if code is None:
         return
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    words = started.last_words()
+    words = started.last_words(fleet)
     raise ProcessError(f"{started.label} died ({how})" + (f": {words}" if words else ""))
-
-
-def request(check: Check) -> tuple[bool, str]:
-    """(whether an HTTP answer came, what is wrong with it or "")."""
-    url = urllib.parse.urlsplit(check.url)
-    connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=_ANSWER_S)
-    try:
-        connection.request("GET", (url.path or "/") + (f"?{url.query}" if url.query else ""))
-        response = connection.getresponse()
-        length = len(response.read())
-    except (OSError, http.client.HTTPException) as error:
-        return False, str(error) or type(error).__name__
-    finally:
-        connection.close()
-    if response.status != check.status:
-        return True, f"status {response.status}, wanted {check.status}"
-    if check.length is not None and length != check.length:
-        return True, f"a body of {length} bytes, wanted {check.length}"
-    return True, ""

@@ -1,14 +1,16 @@
-"""Starts one process, after making sure that its port is free."""
+"""Starts processes on their hosts, after making sure that their ports are free."""
 
 from __future__ import annotations
 
 import os
-import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from wirespeed.errors import HostError, ProcessError
-from wirespeed.host.base import Host
+from wirespeed.fleet.fleet import Fleet
+from wirespeed.fleet.host import Host
 from wirespeed.recipe.resolve import Instance
 
 # Servers often live where an ordinary user's PATH does not look.
@@ -30,8 +32,9 @@ class Started:
     def label(self) -> str:
         return self.instance.label
 
-    def last_words(self) -> str:
+    def last_words(self, fleet: Fleet) -> str:
         """The last line the process wrote: usually the reason why it ended."""
+        fleet.host_of(self.label).bring_back(self.stdout.parent)
         for path in (self.stderr, self.stdout):
             try:
                 with open(path, "rb") as file:
@@ -45,40 +48,82 @@ class Started:
         return ""
 
 
-def start(
-    host: Host, instance: Instance, argv: list[str], env: dict[str, str], folder: Path, address: str
-) -> Started:
-    if instance.port is not None:
-        check_port(instance, address)
-    stdout = folder / f"{instance.role}-{instance.label}.out"
-    stderr = folder / f"{instance.role}-{instance.label}.err"
-    host.exits.pop(instance.label, None)
-    try:
-        answer = host.ask(
-            "spawn",
-            name=instance.label,
-            argv=argv,
-            cores=instance.cores,
-            env={"PATH": SEARCH_PATH, **env},
-            limits=instance.limits,
-            stdout=str(stdout),
-            stderr=str(stderr),
-            cwd=str(folder),
-        )
-    except HostError as error:
-        raise ProcessError(f"{instance.label} cannot be started: {error}") from error
-    return Started(instance, argv, answer["pid"], stdout, stderr)
+@dataclass(frozen=True)
+class Order:
+    """What to start: the command as the near side has it, and where its output goes."""
+
+    instance: Instance
+    argv: list[str]
+    env: dict[str, str]
+    folder: Path
+    at: float | None = None  # Unix time, on the host's clock, for programs that cannot wait
+
+    @property
+    def stdout(self) -> Path:
+        return self.folder / f"{self.instance.role}-{self.instance.label}.out"
+
+    @property
+    def stderr(self) -> Path:
+        return self.folder / f"{self.instance.role}-{self.instance.label}.err"
 
 
-def check_port(instance: Instance, address: str) -> None:
-    """A port in use would make the trial measure someone else's server."""
-    with socket.socket() as probe:
-        # TIME_WAIT of the trial before is no one's server.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def start_all(fleet: Fleet, orders: Sequence[Order], ours: Sequence[Path]) -> list[Started]:
+    """Starts processes on all their hosts side by side; those that started are known to the fleet.
+
+    `ours` are the folders whose files are sent along when a command names them.
+    """
+    questions = [_question(fleet, order, ours) for order in orders]
+    sent = [(order, host.send("spawn", **words)) for order, (host, words) in zip(
+        orders, questions, strict=True
+    )]  # fmt: skip
+    started, problem = [], None
+    for (order, serial), (host, words) in zip(sent, questions, strict=True):
         try:
-            probe.bind((address, instance.port or 0))
-        except OSError as error:
-            raise ProcessError(
-                f"{instance.label} needs port {instance.port} on {address}, but: "
-                f"{error.strerror}; stop what uses it (ss -ltnp) or change the recipe's port.base"
-            ) from None
+            pid = host.answer(serial, "spawn")["pid"]
+        except HostError as error:
+            problem = problem or _told(order.instance, str(error))
+            continue
+        one = Started(order.instance, words["argv"], pid, order.stdout, order.stderr)
+        started.append(one)
+    if problem:
+        raise StartFailed(problem, started)
+    return started
+
+
+class StartFailed(ProcessError):
+    """One of several could not be started; the others run."""
+
+    def __init__(self, problem: str, started: list[Started]) -> None:
+        super().__init__(problem)
+        self.started = started
+
+
+def _question(fleet: Fleet, order: Order, ours: Sequence[Path]) -> tuple[Host, dict[str, Any]]:
+    instance = order.instance
+    host = fleet[instance.host]
+    fleet.place(instance.label, host)
+    env = {"PATH": SEARCH_PATH, **order.env}
+    there = Path(host.folder_there(order.folder))
+    words: dict[str, Any] = {
+        "name": instance.label,
+        "argv": host.carried(order.argv, ours),
+        "cores": instance.cores,
+        "env": dict(zip(env, host.carried(list(env.values()), ours), strict=True)),
+        "limits": instance.limits,
+        "stdout": str(there / order.stdout.name),
+        "stderr": str(there / order.stderr.name),
+        "cwd": str(there),
+    }
+    if order.at is not None:
+        words["at"] = order.at
+    if instance.port is not None:
+        words["listen"] = [instance.seats[0].address, instance.port]
+    return host, words
+
+
+def _told(instance: Instance, problem: str) -> str:
+    if problem.startswith("port "):
+        number, _, rest = problem[len("port ") :].partition(" on ")
+        address, _, reason = rest.partition(": ")
+        return f"{instance.label} needs port {number} on {address}, but: {reason}"
+    return f"{instance.label} cannot be started: {problem}"

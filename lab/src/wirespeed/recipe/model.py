@@ -13,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    field_serializer,
 )
 
 from wirespeed import units
@@ -243,33 +244,66 @@ class Recipe(Strict):
 
 
 class RoleSite(Strict):
+    """Where the processes of one role run. docs/sites.md explains each kind."""
+
     cores: list[int] = []
-    host: str | None = None
+    host: str | None = None  # ssh: as the ssh command takes it
     hosts: list[str] = []
-    nodes: int | None = None
-    partition: str = ""
-    exclusive: bool = False
-    addr: str | dict[str, str] = ""
+    count: Annotated[int, Field(ge=1, le=1024)] = 1  # netns: that many hosts
+    addr: str | dict[str, str] = ""  # one address, or one for each link
+
+
+def _rate(value: Any) -> Any:
+    try:
+        if value:
+            units.link_bits_per_second(value)
+    except UnitError as error:
+        raise ValueError(str(error)) from error
+    return value
+
+
+Rate = Annotated[str, BeforeValidator(_rate)]
 
 
 class Link(Strict):
-    rate: str = ""
-    mtu: int | None = None
-    speed: str = ""
-    server: str = ""
+    rate: Rate = ""  # 25gbit, 400mbit: as tc writes it, in bits a second
+    mtu: int | None = Field(None, ge=576, le=65535)
+    speed: str = ""  # the published link that it stands for
+    server: str = ""  # the interface on the server's host
     load: str = ""
     net: str = ""
 
 
+class Slurm(Strict):
+    nodes: int = 2
+    partition: str = ""
+    options: list[str] = []  # of salloc
+    job: int | None = None  # an allocation that exists already
+
+
 class Site(Strict):
-    kind: Literal["local", "netns", "ssh", "slurm", "kubernetes"] = "local"
+    kind: Literal["local", "netns", "ssh", "slurm"] = "local"
     housekeeping: list[int] = []
     server: RoleSite = RoleSite()
     load: RoleSite = RoleSite()
     origin: RoleSite = RoleSite()
     link: dict[str, Link] = {}
     fit: Literal["strict", "share", "pairs"] = "strict"
-    priority: Literal["high", "normal"] = "high"  # high: where this user may
+    # high: measured programs before all others, where this user may; the default on the loopback.
+    # With a link the kernel's own threads serve packets, and high would hold them back.
+    priority: Literal["high", "normal"] | None = None
+    python: str = "python3"  # on other hosts: 3.6 or newer
+    lease: Seconds = 1.0  # silence after which a host ends everything that it started for us
+    options: list[str] = []  # of the ssh command: ["-F", "ssh_config", "-J", "jump"]
+    slurm: Slurm = Slurm()
+
+    @field_serializer("lease")
+    def _lease_as_written(self, lease: float) -> str:
+        return units.duration_text(lease)
+
+    @property
+    def is_high_priority(self) -> bool:
+        return self.priority == "high" if self.priority else self.kind == "local"
 
 
 class Sites(Strict):

@@ -11,6 +11,7 @@ from wirespeed.errors import RecipeError
 from wirespeed.recipe.expression import NOTHING, ExpressionError, Names, arguments_of, value_of
 from wirespeed.recipe.model import Asset, Process, Recipe, Site, Stack
 from wirespeed.recipe.sweep import Cell
+from wirespeed.topology import ROLES, Seat, Topology
 
 # Names of {asset:…} that are programs of this repository.
 MODULES = ("http-server", "stub-origin", "gateway-netty", "gateway-tomcat")
@@ -23,8 +24,7 @@ class Place:
 
     root: Path  # the checkout, or where the recipe lies when there is none
     recipe_file: Path
-    addresses: dict[str, str]
-    role_cores: dict[str, list[int]]
+    topology: Topology
     site: Site = field(default_factory=Site)
     run_dir: str = "run-directory"
     run_tmp: str = "temporary-directory"
@@ -53,7 +53,7 @@ class Instance:
     role: str
     tool: str
     argv: list[str]
-    cores: list[int]
+    seats: list[Seat]
     port: int | None
     stack: str
     env: dict[str, str]
@@ -62,6 +62,14 @@ class Instance:
     variables: dict[str, Any]  # for the process's templates
     template: dict[str, str]
     under: Stack | None = None  # what `stack` names, with its profile filled in
+
+    @property
+    def host(self) -> str:
+        return self.seats[0].host
+
+    @property
+    def cores(self) -> list[int]:
+        return [seat.core for seat in self.seats]
 
     @property
     def label(self) -> str:
@@ -77,14 +85,17 @@ class FileSet:
     name: str
     size_bytes: int
     fill: str
+    role: str
     mount: dict[str, str] | None
 
 
 class Resolver:
-    """One cell of a recipe at one place. `cores` comes from the fit: label → cores."""
+    """One cell of a recipe at one place. `seats` come from the fit: label → seats."""
 
     def __init__(self, recipe: Recipe, cell: Cell, place: Place) -> None:
         self.recipe, self.cell, self.place = recipe, cell, place
+        self.link = place.topology.link_of(cell.axes)
+        self.topology = place.topology.on(self.link)
         self.file = place.recipe_file
         self.processes = {process.name: process for process in recipe.process}
 
@@ -109,9 +120,9 @@ class Resolver:
             self._fail(key, f"{value!r} is not a count of workers")
         return int(value)
 
-    def instances(self, cores: dict[str, list[int]]) -> list[Instance]:
+    def instances(self, seats: dict[str, list[Seat]]) -> list[Instance]:
         return [
-            self._instance(process, index, cores)
+            self._instance(process, index, seats)
             for process in self.recipe.process
             for index in range(self.count(process))
         ]
@@ -162,10 +173,10 @@ class Resolver:
 
         return scheme
 
-    def _instance(self, process: Process, index: int, cores: dict[str, list[int]]) -> Instance:
+    def _instance(self, process: Process, index: int, seats: dict[str, list[Seat]]) -> Instance:
         key = f"process.{process.name}"
         label = f"{process.name}-{index}"
-        names = self._names(process, index, cores)
+        names = self._names(process, index, seats)
         argv = self._filled(f"{key}.argv", process.argv, names)
         if argv[:1] == ["java"]:
             argv[0] = self.place.java
@@ -175,13 +186,13 @@ class Resolver:
             role=process.role,
             tool=process.tool or _tool_of(argv),
             argv=argv,
-            cores=cores.get(label, []),
+            seats=seats.get(label) or self.topology.roles[process.role][:1],
             port=self._port(process, index),
             stack=self._stack(process),
             env={k: str(self._fill(f"{key}.env.{k}", v, names)) for k, v in process.env.items()},
             limits={str(name): value for name, value in process.limits.items()},
             ready=self._check(process, names),
-            variables=self._variables(process, index, cores),
+            variables=self._variables(process, index, seats),
             template=process.template,
             under=self._under(process, index),
         )
@@ -201,9 +212,9 @@ class Resolver:
         )
 
     def _variables(
-        self, process: Process, index: int, cores: dict[str, list[int]]
+        self, process: Process, index: int, seats: dict[str, list[Seat]]
     ) -> dict[str, Any]:
-        own = cores.get(f"{process.name}-{index}", [])
+        own = [seat.core for seat in seats.get(f"{process.name}-{index}", [])]
         return {
             **self.cell.axes,
             "port": self._port(process, index),
@@ -235,6 +246,7 @@ class Resolver:
                 self._fill(f"{key}.files.bytes", str(asset.files.bytes), names)
             ),
             fill=asset.files.fill,
+            role=asset.role,
             mount={"size": mount.size, "options": mount.options} if mount else None,
         )
 
@@ -263,7 +275,7 @@ class Resolver:
         return process.port.base + process.port.step * index
 
     def _address(self, role: str) -> str:
-        return self.place.addresses[role]
+        return self.topology.address_of(role, self.link)
 
     # -- names ------------------------------------------------------------------------------
 
@@ -271,17 +283,17 @@ class Resolver:
         self,
         process: Process | None,
         index: int,
-        cores: dict[str, list[int]],
+        seats: dict[str, list[Seat]],
         scheme: Any = None,
     ) -> Names:
-        return Names(lambda path: self._lookup(path, process, index, cores), scheme or self._scheme)
+        return Names(lambda path: self._lookup(path, process, index, seats), scheme or self._scheme)
 
     def _lookup(
         self,
         path: tuple[Any, ...],
         process: Process | None,
         index: int,
-        cores: dict[str, list[int]],
+        seats: dict[str, list[Seat]],
     ) -> Any:
         head, rest = path[0], path[1:]
         if not rest:
@@ -293,10 +305,10 @@ class Resolver:
             found = self._of_process(self.processes[head], rest)
             if found is not None:
                 return found
-        if head in self.place.addresses and rest == ("addr",):
+        if head in ROLES and rest == ("addr",):
             return self._address(head)
-        if head in self.place.role_cores and rest == ("cores",):
-            return max(1, len(self.place.role_cores[head]))
+        if head in ROLES and rest == ("cores",):
+            return max(1, len(self.topology.roles.get(head, [])))
         if head == "run" and rest in (("dir",), ("tmp",)):
             return self.place.run_dir if rest == ("dir",) else self.place.run_tmp
         if head == "link" and "link" in self.cell.axes:

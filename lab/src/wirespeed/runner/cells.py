@@ -9,10 +9,11 @@ from typing import Any
 from wirespeed.driver import stack
 from wirespeed.errors import RecipeError
 from wirespeed.recipe import sweep
-from wirespeed.recipe.model import Recipe, Site
+from wirespeed.recipe.model import Recipe
 from wirespeed.recipe.resolve import MODULES, Place, Resolver
 from wirespeed.results.model import CellState
 from wirespeed.runner import fit
+from wirespeed.topology import Seat
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class PlannedCell:
     cell: sweep.Cell
     state: CellState = "planned"
     reason: str = ""
-    cores: dict[str, list[int]] = field(default_factory=dict)
+    seats: dict[str, list[Seat]] = field(default_factory=dict)
     shared_cores: bool = False
 
     @property
@@ -47,11 +48,11 @@ def planned_cells(
 
 
 def _judged(recipe: Recipe, cell: sweep.Cell, place: Place, fit_mode: str) -> PlannedCell:
-    problem = _link_problem(cell, place.site)
+    problem = _link_problem(cell, place)
     if problem:
         return PlannedCell(cell, "not-runnable", problem)
     resolver = Resolver(recipe, cell, place)
-    fitted = fit.fit(resolver, place.role_cores, fit_mode)
+    fitted = fit.fit(resolver, fit_mode)
     if fitted.problem:
         return PlannedCell(cell, "does-not-fit", fitted.problem)
     if unmet := resolver.unmet():
@@ -60,17 +61,17 @@ def _judged(recipe: Recipe, cell: sweep.Cell, place: Place, fit_mode: str) -> Pl
         problem = stack.provider(place.root, one).problem
         if problem:
             return PlannedCell(cell, "not-runnable", f"not runnable here: {problem}")
-    resolver.instances(fitted.cores)  # every placeholder of every cell, before anything starts
+    resolver.instances(fitted.seats)  # every placeholder of every cell, before anything starts
     resolver.files()
-    return PlannedCell(cell, cores=fitted.cores, shared_cores=fitted.shared)
+    return PlannedCell(cell, seats=fitted.seats, shared_cores=fitted.shared)
 
 
-def _link_problem(cell: sweep.Cell, site: Site) -> str:
-    """An axis `link` names links of the site; the loopback is always there."""
-    link = cell.axes.get("link", "loopback")
-    if link == "loopback" or link in site.link:
+def _link_problem(cell: sweep.Cell, place: Place) -> str:
+    """An axis `link` names links of the site."""
+    link, links = cell.axes.get("link"), place.topology.links
+    if link is None or link in links:
         return ""
-    return f"not runnable here: this site has no link {link}"
+    return f"not runnable here: this site has no link {link}; its links: {', '.join(links)}"
 
 
 def needs(recipe: Recipe, place: Place, cells: list[PlannedCell]) -> list[str]:
@@ -111,11 +112,11 @@ def _missing_module(recipe: Recipe, place: Place, planned: PlannedCell) -> str:
 def check_lives(recipe: Recipe, place: Place, lives: list[list[PlannedCell]], file: Path) -> None:
     """Cells that share a server's life must need the same server."""
     for life in lives:
-        first: list[tuple[str, list[str], list[int]]] | None = None
+        first: list[tuple[str, list[str], list[Seat]]] | None = None
         for planned in life:
             started = [
-                (instance.label, instance.argv, instance.cores)
-                for instance in Resolver(recipe, planned.cell, place).instances(planned.cores)
+                (instance.label, instance.argv, instance.seats)
+                for instance in Resolver(recipe, planned.cell, place).instances(planned.seats)
                 if instance.role != "load"
             ]
             if first is not None and started != first:

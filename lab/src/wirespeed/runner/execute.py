@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from wirespeed.errors import ProcessError, RunError, StorageError, WirespeedError
-from wirespeed.host.base import Host
+from wirespeed.fleet.fleet import Fleet
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, RunState, Trial
 from wirespeed.runner import trial as trials
@@ -33,8 +33,8 @@ LOCK_FILE = "lock"
 class Runner:
     """One run from its directory to its end."""
 
-    def __init__(self, run_dir: Path, schedule: Schedule, host: Host, watcher: Watcher) -> None:
-        self.run_dir, self.schedule, self.host, self.watcher = run_dir, schedule, host, watcher
+    def __init__(self, run_dir: Path, schedule: Schedule, fleet: Fleet, watcher: Watcher) -> None:
+        self.run_dir, self.schedule, self.fleet, self.watcher = run_dir, schedule, fleet, watcher
         self.lines = store.read_plan(run_dir)
         self.done = {trial.key for trial in store.read_trials(run_dir)}
         self.total = sum(line.state == "planned" for line in self.lines)
@@ -100,7 +100,7 @@ class Runner:
         name = f"{line.position:06d}-{self.lives_started}"
         folder = make_folder(self.run_dir / "servers" / name)
         scratch = scratch_folder(self.run_dir.name)
-        return Life(self.host, self.schedule, planned, folder, scratch)
+        return Life(self.fleet, self.schedule, planned, folder, scratch)
 
     def _begin(self, life: Life, queue: list[tuple[PlannedTrial, PlannedCell]]) -> None:
         self.watcher.phase(queue[0][0], "starting", self.progress())
@@ -193,7 +193,7 @@ class Runner:
     def _cool_down(self, queue: list[tuple[PlannedTrial, PlannedCell]]) -> None:
         deadline = time.monotonic() + (self.schedule.times.cooldown_s if queue else 0.0)
         while (left := deadline - time.monotonic()) > 0:
-            self.host.poll(left)
+            self.fleet.poll(left)
 
     def _trial_folder(self, line: PlannedTrial) -> Path:
         """The trial's folder, without what an interrupted run left in it."""
@@ -257,7 +257,7 @@ def now() -> str:
 
 
 def execute(
-    run_dir: Path, schedule: Schedule, host: Host, watcher: Watcher, run: Run
+    run_dir: Path, schedule: Schedule, fleet: Fleet, watcher: Watcher, run: Run
 ) -> list[Trial]:
     """Runs what is open of the plan; whatever happens, run.json says how it ended.
 
@@ -265,7 +265,7 @@ def execute(
     """
     holder = hold(run_dir)
     state: RunState = "failed"
-    runner = Runner(run_dir, schedule, host, watcher)
+    runner = Runner(run_dir, schedule, fleet, watcher)
     try:
         runner.all_lives()
         state = "done"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wirespeed.host.base import Host
+from wirespeed.fleet.host import Host
 from wirespeed.probe import machine
 from wirespeed.process.start import SEARCH_PATH
 

@@ -1,38 +1,32 @@
-"""The files that a recipe's servers serve, made before they start in the run's scratch folder."""
+"""A run's files on its hosts: payloads that servers serve, and the scratch folder around them."""
 
 from __future__ import annotations
 
 import os
-import random
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 
-from wirespeed.errors import StorageError
+from wirespeed.errors import HostError, StorageError
+from wirespeed.fleet.fleet import Fleet
+from wirespeed.fleet.host import Host
 from wirespeed.recipe.resolve import FileSet
+from wirespeed.topology import Topology
 
-_BLOCK_BYTES = 1 << 20
-_SEED = 1  # the same bytes in every run, so that payloads compare
-
-
-def make(sets: list[FileSet]) -> None:
-    """Writes each file once; a file that has its size already is left alone."""
-    for files in sets:
-        path = Path(files.folder) / files.name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not path.exists() or path.stat().st_size != files.size_bytes:
-                _write(path, files)
-        except OSError as error:
-            raise StorageError(f"cannot write the payload {path}: {error.strerror}") from error
+_WRITE_S = 300.0  # gigabytes of payload on a slow host
 
 
-def _write(path: Path, files: FileSet) -> None:
-    chance = random.Random(_SEED)
-    left = files.size_bytes
-    with open(path, "wb") as file:
-        while left:
-            size = min(left, _BLOCK_BYTES)
-            file.write(chance.randbytes(size) if files.fill == "random" else bytes(size))
-            left -= size
+def make(fleet: Fleet, topology: Topology, sets: Iterable[FileSet]) -> None:
+    """Has each role's hosts write and mount what its servers serve."""
+    wanted: dict[str, list[dict[str, object]]] = {}
+    for one in sets:
+        for name in topology.hosts(one.role):
+            wanted.setdefault(name, []).append(asdict(one))
+    questions = [(fleet[name], "make_files", {"sets": own}) for name, own in wanted.items()]
+    try:
+        fleet.together(questions, _WRITE_S)
+    except HostError as error:
+        raise StorageError(str(error)) from error
 
 
 def scratch_folder(run_id: str) -> Path:
@@ -41,3 +35,26 @@ def scratch_folder(run_id: str) -> Path:
     if os.access(memory, os.W_OK):
         return memory / f"wirespeed-{run_id}"
     return Path(os.environ.get("TMPDIR", "/tmp")) / f"wirespeed-{run_id}"
+
+
+def prepare(fleet: Fleet, run_dir: Path) -> None:
+    """A scratch folder on every host, gone with its agent; run files stand below it elsewhere.
+
+    Hosts of one machine share it: the first to end removes what all of them are done with.
+    """
+    scratch = scratch_folder(run_dir.name)
+    for host in fleet.machines:
+        _own(host, scratch)
+    for host in fleet.seats:
+        if not host.far.shares_files:
+            own = Path(host.info["memory_folder"]) / f"{scratch.name}-{_plain(host.name)}"
+            _own(host, own)
+            host.folders = {str(run_dir): f"{own}/run"}
+
+
+def _own(host: Host, folder: Path) -> None:
+    host.ask("clean_up_at_end", folders=[str(folder)])
+
+
+def _plain(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in name)

@@ -2,78 +2,90 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from wirespeed.host import cpus
-from wirespeed.recipe.model import Process, Recipe, Site
+from wirespeed import topology
+from wirespeed.recipe.model import Process
 from wirespeed.recipe.resolve import Resolver
+from wirespeed.topology import Seat
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """label → cores; `problem` when the machine cannot hold the cell."""
+    """label → seats; `problem` when the site cannot hold the cell."""
 
-    cores: dict[str, list[int]] = field(default_factory=dict)
+    seats: dict[str, list[Seat]] = field(default_factory=dict)
     problem: str = ""
     shared: bool = False
 
 
-def role_cores(recipe: Recipe, site: Site, cores: list[int]) -> dict[str, list[int]]:
-    """The cores of each role: the site's own words, else an even split of the machine."""
-    usable = [core for core in cores if core not in site.housekeeping] or cores
-    has_origin = any(process.role == "origin" for process in recipe.process)
-    split = cpus.roles_of(usable, has_origin)
-    for role, own in (("server", site.server), ("load", site.load), ("origin", site.origin)):
-        if own.cores:
-            split[role] = own.cores
-    return split
-
-
-def fit(resolver: Resolver, roles: dict[str, list[int]], mode: str) -> Fitted:
+def fit(resolver: Resolver, mode: str) -> Fitted:
+    roles = resolver.topology.roles
     if mode == "pairs":
         return _pairs(resolver, roles)
-    found: dict[str, list[int]] = {}
+    found: dict[str, list[Seat]] = {}
     taken = {role: 0 for role in roles}
     shared = False
     for process in resolver.recipe.process:
         part = _process(resolver, process, roles[process.role], taken, mode == "share")
         if part.problem:
             return part
-        found |= part.cores
+        found |= part.seats
         shared = shared or part.shared
     return Fitted(found, shared=shared or _overlap(resolver, found))
 
 
 def _process(
-    resolver: Resolver, process: Process, cores: list[int], taken: dict[str, int], share: bool
+    resolver: Resolver, process: Process, seats: list[Seat], taken: dict[str, int], share: bool
 ) -> Fitted:
     count = resolver.count(process)
     pin = process.pin
     if pin is None or pin.cores == "all":
-        return Fitted({f"{process.name}-{index}": list(cores) for index in range(count)})
+        return Fitted(_unpinned(process.name, count, seats))
     if isinstance(pin.cores, list):
-        missing = [core for core in pin.cores if core not in _all(resolver)]
+        free = _named(resolver, seats, pin.cores)
+        missing = set(pin.cores) - {seat.core for seat in free}
         if missing:
             return Fitted(
-                problem=f"{process.name} is pinned to core {missing[0]}, not on this machine"
+                problem=f"{process.name} is pinned to core {min(missing)}, not on this machine"
             )
-        free = pin.cores
     else:
-        # On one machine "from N" only means "in order": the roles have cores of their own.
-        free = cores[taken[process.role] :]
-        free = cores if share and not free else free
+        # "from N" only means "in order": the roles have cores of their own.
+        free = _in_turns(seats)[taken[process.role] :]
+        free = seats if share and not free else free
     per = (resolver.workers(process) or 1) * pin.per
-    dealt = cpus.deal(free, count, per, share)
+    dealt = topology.deal(free, count, per, share)
     if dealt.problem:
         return Fitted(problem=_problem(resolver, process, count, per, len(free)))
     if not isinstance(pin.cores, list):
         taken[process.role] += count * per
-    named = {f"{process.name}-{index}": core for index, core in enumerate(dealt.cores)}
+    named = {f"{process.name}-{index}": own for index, own in enumerate(dealt.seats)}
     return Fitted(named, shared=dealt.shared)
 
 
-def _all(resolver: Resolver) -> set[int]:
-    return {core for cores in resolver.place.role_cores.values() for core in cores}
+def _unpinned(name: str, count: int, seats: list[Seat]) -> dict[str, list[Seat]]:
+    """All cores of a host for each; hosts take turns."""
+    hosts = list(dict.fromkeys(seat.host for seat in seats))
+    return {
+        f"{name}-{index}": [seat for seat in seats if seat.host == hosts[index % len(hosts)]]
+        for index in range(count)
+    }
+
+
+def _named(resolver: Resolver, seats: list[Seat], cores: list[int]) -> list[Seat]:
+    """The cores that a recipe names, on the hosts of the role, whoever else uses them there."""
+    first = {seat.host: seat for seat in seats}
+    return [
+        replace(seat, core=core)
+        for host, seat in first.items()
+        for core in cores
+        if core in resolver.topology.cores[host]
+    ]
+
+
+def _in_turns(seats: list[Seat]) -> list[Seat]:
+    """In the order in which `deal` takes them, so that what is taken is a prefix."""
+    return [own[0] for own in topology.deal(seats, len(seats), 1, share=False).seats]
 
 
 def _problem(resolver: Resolver, process: Process, count: int, per: int, have: int) -> str:
@@ -82,25 +94,31 @@ def _problem(resolver: Resolver, process: Process, count: int, per: int, have: i
     return f"{wanted}, but the {process.role} has {cores} here (--fit share lets them share)"
 
 
-def _pairs(resolver: Resolver, roles: dict[str, list[int]]) -> Fitted:
+def _pairs(resolver: Resolver, roles: dict[str, list[Seat]]) -> Fitted:
     """One server and one generator share a core: how a stack scales without spare cores."""
-    cores = sorted({core for role in ("server", "load") for core in roles[role]})
-    found: dict[str, list[int]] = {}
+    both = roles["server"] + roles["load"]
+    cores = sorted({(resolver.topology.machine(seat.host), seat.core) for seat in both})
+    found: dict[str, list[Seat]] = {}
     for process in resolver.recipe.process:
         count = resolver.count(process)
+        own = roles[process.role][0]
+        seats = [replace(own, core=core) for _, core in cores]
+        if len({machine for machine, _ in cores}) > 1:
+            return Fitted(problem="pairs need server and generator on one machine")
         if process.role == "origin" or process.pin is None:
-            found |= {f"{process.name}-{index}": cores for index in range(count)}
+            found |= {f"{process.name}-{index}": seats for index in range(count)}
             continue
         if count > len(cores):
             return Fitted(problem=f"{count} pairs, but there are {len(cores)} cores here")
-        found |= {f"{process.name}-{index}": [cores[index]] for index in range(count)}
+        found |= {f"{process.name}-{index}": [seats[index]] for index in range(count)}
     return Fitted(found, shared=True)
 
 
-def _overlap(resolver: Resolver, cores: dict[str, list[int]]) -> bool:
+def _overlap(resolver: Resolver, found: dict[str, list[Seat]]) -> bool:
     """Whether a server and a generator would run on one core: on a machine with a single one."""
-    used: dict[str, set[int]] = {"server": set(), "load": set(), "origin": set()}
+    used: dict[str, set[tuple[str, int]]] = {"server": set(), "load": set(), "origin": set()}
     for process in resolver.recipe.process:
         for index in range(resolver.count(process)):
-            used[process.role] |= set(cores[f"{process.name}-{index}"])
+            for seat in found[f"{process.name}-{index}"]:
+                used[process.role].add((resolver.topology.machine(seat.host), seat.core))
     return bool(used["server"] & used["load"])

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from wirespeed.driver import command
 from wirespeed.driver.base import Figures, LoadRun
 from wirespeed.errors import ProcessError
+from wirespeed.fleet.host import Host
+from wirespeed.probe import merge
+from wirespeed.probe.merge import Source
+from wirespeed.probe.parse import CoreName
 from wirespeed.process import start, stop
-from wirespeed.process.start import Started
+from wirespeed.process.start import Order, Started, StartFailed
+from wirespeed.recipe.resolve import Instance
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.life import Life
 
 LEAD_S = 0.06  # from the first spawn to the common start; a spawn takes 2-4 ms
 LEAD_EACH_S = 0.01
+LEAD_HOST_S = 0.005  # a host more is a channel more to write to
+STARTS_MAX = 3
 OVERTIME_S = 20.0  # a generator that is this late will not end by itself
 
 
@@ -53,78 +61,152 @@ def generate(
     """Starts the cell's generators, waits for them, reads them; a warm-up is not sampled."""
     instances = [
         instance
-        for instance in life.resolver(planned, duration_s).instances(planned.cores)
+        for instance in life.resolver(planned, duration_s).instances(planned.seats)
         if instance.role == "load"
     ]
+    fleet = life.fleet
     census = bool(sampling and sampling.with_census)
     if census:
-        life.host.ask("census")
+        fleet.census()
+    fleet.measure_clocks()
     t_start = time.time()
-    run = LoadRun(folder, duration_s, warmup_s, t_start + LEAD_S + LEAD_EACH_S * len(instances))
     running: list[Started] = []
-    samples, lab_core = [], None
+    samples: list[Any] = []
+    lab_core = None
     try:
-        for instance in instances:
-            running.append(_start(life, instance, run))
+        run, running = _start(life, instances, LoadRun(folder, duration_s, warmup_s, 0.0))
         if sampling:
             lab_core = core_for_lab(life, running)
             _sample(life, running, run, sampling.every_s, lab_core)
         _wait(life, running, run)
         if sampling:
-            samples = life.host.ask("sample_stop")
+            samples = merged(life, _sampled(life, running))
         everyone = [*life.running, *running]
-        state = {s.label: life.host.ask("state", name=s.label) for s in everyone}
-        figures = _read(running, run)
+        state = {s.label: fleet.state(s.label) for s in everyone}
+        figures = _read(life, running, run)
+    except StartFailed as error:
+        running = error.started
+        raise
     finally:
-        stop.stop(life.host, running)
+        stop.stop(fleet, running)
     t_end = time.time()
-    others = _shares(life.host.ask("census"), t_end - t_start) if census else ()
-    life.host.ask("forget", names=[started.label for started in running])
+    others = _shares(fleet.census(), t_end - t_start) if census else ()
+    fleet.forget(started.label for started in running)
     return Generated(running, figures, samples, state, t_start, t_end, lab_core, others)
 
 
 def core_for_lab(life: Life, running: list[Started]) -> int | None:
-    """Where the lab disturbs least: a core that nobody measured uses, else a generator's last."""
-    free = set(life.host.info["cores"])
-    ours = [started.instance for started in [*life.running, *running]]
+    """Where the lab disturbs least: a core that nobody measured uses, else a generator's last.
+
+    Of the machine that the lab itself is on; None when it measures on others only.
+    """
+    local = next((host for host in life.fleet.all() if host.far.shares_files), None)
+    if local is None:
+        return None
+    free = set(local.info["cores"])
+    here = {host.name for host in life.fleet.on_machine_of(local)}
+    ours = [s.instance for s in [*life.running, *running] if s.instance.host in here]
     left = free - {core for instance in ours for core in instance.cores}
     load = [core for i in ours if i.role == "load" for core in i.cores if core in free]
     return max(left) if left else (max(load) if load else None)
+
+
+def core_names(life: Life, instance: Instance) -> tuple[CoreName, ...]:
+    """The cores of a process as samples name them."""
+    own = life.fleet.machine_of(life.fleet[instance.host]).name
+    server = next((s.instance.host for s in life.running), instance.host)
+    server_machine = life.fleet.machine_of(life.fleet[server]).name
+    return tuple(merge.core_name(core, own, server_machine) for core in instance.cores)
 
 
 def _shares(used: list[list[Any]], seconds: float) -> tuple[tuple[str, float], ...]:
     return tuple((str(name), float(cpu_s) / seconds) for name, cpu_s in used)
 
 
-def _start(life: Life, instance: Any, run: LoadRun) -> Started:
-    schedule = life.schedule
-    made = command.for_load(schedule.place.root, instance, run)
-    address = schedule.place.addresses["load"]
-    return start.start(life.host, instance, made.argv, made.env, run.folder, address)
+def _start(life: Life, instances: list[Instance], run: LoadRun) -> tuple[LoadRun, list[Started]]:
+    """Starts all generators for one instant; a start that comes too late is tried with more time.
+
+    Programs that know `--start-at` wait by themselves; others are held back until then.
+    """
+    fullest = max(Counter(instance.host for instance in instances).values(), default=0)
+    trip_s = max((host.trip_s for host in life.fleet.seats), default=0.0)
+    lead_s = LEAD_S + LEAD_EACH_S * fullest + LEAD_HOST_S * len(life.fleet.seats) + 2 * trip_s
+    for _ in range(STARTS_MAX):
+        run = replace(run, start_at=time.time() + lead_s)
+        running = start.start_all(
+            life.fleet, [_order(life, one, run) for one in instances], life.ours
+        )
+        if time.time() < run.start_at:
+            return run, running
+        stop.stop(life.fleet, running, 0.0)
+        lead_s *= 3
+    raise ProcessError(f"the generators could not be started within {lead_s / 3:.1f} s")
+
+
+def _order(life: Life, instance: Instance, run: LoadRun) -> Order:
+    offset_s = life.fleet[instance.host].offset_s
+    there = replace(run, start_at=run.start_at + offset_s)
+    made = command.for_load(life.schedule.place.root, instance, there)
+    held = there.start_at if instance.tool != "load" else None
+    return Order(instance, made.argv, made.env, run.folder, held)
 
 
 def _sample(
     life: Life, running: list[Started], run: LoadRun, every_s: float, lab_core: int | None
 ) -> None:
+    """Every host reads its own processes and counters, at its own time of the same instants."""
     window_start = run.start_at + run.warmup_s
-    life.host.ask(
-        "sample_start",
-        names=[started.label for started in [*life.running, *running]],
-        every_s=every_s,
-        instants=[window_start, window_start + run.duration_s],
-        lab_core=lab_core,
-    )
+    instants = [window_start, window_start + run.duration_s]
+    questions = []
+    for host, labels in _sampled_hosts(life, running):
+        questions.append(
+            (
+                host,
+                "sample_start",
+                {
+                    "names": labels,
+                    "every_s": every_s,
+                    "instants": [instant + host.offset_s for instant in instants],
+                    "lab_core": lab_core if host.far.shares_files else None,
+                },
+            )
+        )
+    life.fleet.together(questions)
+
+
+def _sampled_hosts(life: Life, running: list[Started]) -> list[tuple[Host, list[str]]]:
+    """Hosts with processes of this trial, and the machine under namespaces for the lab itself."""
+    found = life.fleet.by_host(started.label for started in [*life.running, *running])
+    known = {host.name for host, _ in found}
+    return found + [(host, []) for host in life.fleet.machines if host.name not in known]
+
+
+def _sampled(life: Life, running: list[Started]) -> dict[str, list[dict[str, Any]]]:
+    hosts = [host for host, _ in _sampled_hosts(life, running)]
+    return life.fleet.each(hosts, "sample_stop")
+
+
+def merged(life: Life, by_host: dict[str, list[dict[str, Any]]]) -> list[Any]:
+    """One series of samples on the lab's clock, with the server's host as its measure."""
+    server = next((s.instance.host for s in life.running), next(iter(by_host)))
+    sources = [
+        Source(
+            name, life.fleet.machine_of(life.fleet[name]).name, life.fleet[name].offset_s, samples
+        )
+        for name, samples in by_host.items()
+    ]
+    return merge.merged(sources, server)
 
 
 def _wait(life: Life, running: list[Started], run: LoadRun) -> None:
     """Returns when every generator has ended; a server that ends first fails the trial."""
-    host = life.host
+    fleet = life.fleet
     deadline = time.monotonic() + run.start_at - time.time()
     deadline += run.warmup_s + run.duration_s + OVERTIME_S
     left = {started.label: started for started in running}
     servers = [started.label for started in life.running]
     while left:
-        label = host.wait_exit([*left, *servers], deadline - time.monotonic())
+        label = fleet.wait_exit([*left, *servers], deadline - time.monotonic())
         if label is None:
             raise ProcessError(
                 f"{', '.join(left)} did not end {OVERTIME_S:.0f} s after the planned time"
@@ -132,20 +214,28 @@ def _wait(life: Life, running: list[Started], run: LoadRun) -> None:
         if label in servers:
             life.check_alive()
         ended = left.pop(label)
-        code = host.exits[label]
+        code = fleet.exit_of(label)
         if code != 0:
-            words = ended.last_words()
+            words = ended.last_words(fleet)
             raise ProcessError(
                 f"{label} failed (exit code {code})" + (f": {words}" if words else "")
             )
 
 
-def _read(running: list[Started], run: LoadRun) -> dict[str, Figures]:
+def _read(life: Life, running: list[Started], run: LoadRun) -> dict[str, Figures]:
+    for host, _ in life.fleet.by_host(started.label for started in running):
+        host.bring_back(run.folder)
     figures = {}
     for started in running:
         found = command.figures_of(
-            started.instance, run, started.stdout, started.last_words(), int(run.start_at * 1e9)
+            started.instance,
+            run,
+            started.stdout,
+            started.last_words(life.fleet),
+            int(run.start_at * 1e9),
         )
         if found is not None:
-            figures[started.label] = found
+            offset_ns = int(life.fleet.host_of(started.label).offset_s * 1e9)
+            is_far = started.instance.tool == "load"  # others have no clock of their own to tell
+            figures[started.label] = found.shifted(-offset_ns if is_far else 0)
     return figures

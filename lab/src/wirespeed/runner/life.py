@@ -8,9 +8,9 @@ from pathlib import Path
 
 from wirespeed.driver import command
 from wirespeed.errors import ProcessError
-from wirespeed.host.base import Host
+from wirespeed.fleet.fleet import Fleet
 from wirespeed.process import ready, start, stop
-from wirespeed.process.start import Started
+from wirespeed.process.start import Order, Started, StartFailed
 from wirespeed.recipe.resolve import Place, Resolver
 from wirespeed.runner import files
 from wirespeed.runner.cells import PlannedCell
@@ -25,7 +25,7 @@ class StartError(ProcessError):
 class Life:
     """The running servers of one life; `begin` starts them, `end` stops them."""
 
-    host: Host
+    fleet: Fleet
     schedule: Schedule
     planned: PlannedCell
     folder: Path
@@ -41,47 +41,68 @@ class Life:
         place = self.place if duration_s is None else replace(self.place, duration_s=duration_s)
         return Resolver(self.schedule.recipe, planned.cell, place)
 
+    @property
+    def ours(self) -> list[Path]:
+        """Folders whose files hosts that do not share ours are sent, when a command names them."""
+        place = self.schedule.place
+        return [place.root, place.recipe_file.resolve().parent]
+
     def begin(self, cells: list[PlannedCell]) -> None:
         self.scratch.mkdir(parents=True, exist_ok=True)
         for planned in cells:
-            files.make(self.resolver(planned).files())
+            resolver = self.resolver(planned)
+            files.make(self.fleet, resolver.topology, resolver.files())
         try:
             for role in ("origin", "server"):
                 self._start(role)
                 for started in self.running:
                     if started.instance.role == role:
-                        ready.wait_ready(self.host, started)
+                        ready.wait_ready(self.fleet, started)
+            self._check_reach()
         except ProcessError as error:
             raise StartError(str(error)) from error
         self._settle()
 
     def _start(self, role: str) -> None:
-        schedule = self.schedule
-        for instance in self.resolver(self.planned).instances(self.planned.cores):
-            if instance.role != role:
-                continue
-            made = command.for_server(
-                schedule.place.root, schedule.place.recipe_file, instance, self.folder
-            )
-            address = schedule.place.addresses[role]
-            self.started_s[instance.label] = time.time()
-            self.running.append(
-                start.start(self.host, instance, made.argv, made.env, self.folder, address)
-            )
+        place = self.schedule.place
+        orders = []
+        for instance in self.resolver(self.planned).instances(self.planned.seats):
+            if instance.role == role:
+                made = command.for_server(place.root, place.recipe_file, instance, self.folder)
+                self.started_s[instance.label] = time.time()
+                orders.append(Order(instance, made.argv, made.env, self.folder))
+        try:
+            self.running += start.start_all(self.fleet, orders, self.ours)
+        except StartFailed as error:
+            self.running += error.started
+            raise
+
+    def _check_reach(self) -> None:
+        instances = self.resolver(self.planned).instances(self.planned.seats)
+        hosts = list(dict.fromkeys(one.host for one in instances if one.role == "load"))
+        for started in self.running:
+            if started.instance.role == "server":
+                ready.check_reach(self.fleet, started, hosts)
 
     def _settle(self) -> None:
         deadline = time.monotonic() + self.schedule.times.settle_s
         while time.monotonic() < deadline:
             self.check_alive()
-            self.host.poll(min(0.1, deadline - time.monotonic()))
+            self.fleet.poll(min(0.1, deadline - time.monotonic()))
 
     def check_alive(self) -> None:
         for started in self.running:
-            ready.fail_if_dead(self.host, started)
+            ready.fail_if_dead(self.fleet, started)
 
     def end(self, grace_s: float = stop.GRACE_S) -> list[str]:
         """Stops everything; returns the labels that did not heed TERM."""
         running, self.running = self.running, []
-        killed = stop.stop(self.host, running, grace_s)
-        self.host.ask("forget", names=[started.label for started in running])
+        killed = stop.stop(self.fleet, running, grace_s)
+        self.bring_back(running)
+        self.fleet.forget(started.label for started in running)
         return killed
+
+    def bring_back(self, running: list[Started]) -> None:
+        """What servers on other hosts wrote, beside what those of this one wrote."""
+        for host, _ in self.fleet.by_host(started.label for started in running):
+            host.bring_back(self.folder)

@@ -1,4 +1,4 @@
-"""Where a run happens: the checkout, the site's cores and addresses."""
+"""Where a run happens: the checkout, and the hosts of the site."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from pathlib import Path
 from wirespeed.recipe.model import Recipe, Site
 from wirespeed.recipe.resolve import Place
 from wirespeed.runner import java
-from wirespeed.runner.fit import role_cores
-
-LOOPBACK = "127.0.0.1"
+from wirespeed.topology import Topology
 
 
 def root() -> Path:
@@ -24,21 +22,7 @@ def root() -> Path:
     return Path.cwd()
 
 
-def local(recipe: Recipe, recipe_file: Path, site: Site, checkout: Path) -> Place:
-    cores = sorted(os.sched_getaffinity(0))
-    here = Place(
-        root=checkout,
-        recipe_file=recipe_file,
-        addresses=_addresses(site),
-        role_cores=role_cores(recipe, site, cores),
-        site=site,
-    )
+def at(recipe: Recipe, recipe_file: Path, site: Site, checkout: Path, topology: Topology) -> Place:
+    """The place of a recipe's programs on a site."""
+    here = Place(root=checkout, recipe_file=recipe_file, topology=topology, site=site)
     return java.chosen(recipe, here)
-
-
-def _addresses(site: Site) -> dict[str, str]:
-    roles = {"server": site.server, "load": site.load, "origin": site.origin}
-    return {
-        role: own.addr if isinstance(own.addr, str) and own.addr else LOOPBACK
-        for role, own in roles.items()
-    }

@@ -136,7 +136,7 @@ class Guess:
     def _is_compiled(self, planned: PlannedCell) -> bool:
         if planned.cell.id not in self._compiled:
             resolver = Resolver(self.recipe, planned.cell, self.place)
-            instances = resolver.instances(planned.cores)
+            instances = resolver.instances(planned.seats)
             self._compiled[planned.cell.id] = any(i.tool == "jvm" for i in instances)
         return self._compiled[planned.cell.id]
 

@@ -28,7 +28,7 @@ def served(life: Life) -> Served | None:
     labels = servers_on(life, "bypass")
     if not labels:
         return None
-    pids = {pid for label in labels for pid in life.host.ask("state", name=label)["members"]}
+    pids = {pid for label in labels for pid in life.fleet.state(label)["members"]}
     return bypass.served(life.schedule.place.root, pids)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from wirespeed.agent import leftovers
 from wirespeed.errors import ResultsError
-from wirespeed.host import leftovers
 from wirespeed.results import store
 from wirespeed.runner import execute, tune
 from wirespeed.runner.files import scratch_folder
@@ -47,12 +48,14 @@ def is_latest_cut_off(runs: Path) -> Path | None:
 
 def recover(runs: Path) -> Recovered:
     """Ends what dead runs left, and marks them as interrupted, so that they can be resumed."""
-    processes = leftovers.kill_processes()
-    folders = leftovers.remove_cgroups()
+    done = leftovers.tidy()  # type: ignore[no-untyped-call]
+    processes, folders = done["processes"], done["folders"]
     names = []
     for run_dir in cut_off(runs):
         scratch = scratch_folder(run_dir.name)
-        folders += [str(scratch)] if leftovers.remove_scratch(scratch) else []
+        if scratch.exists():
+            shutil.rmtree(scratch, ignore_errors=True)
+            folders.append(str(scratch))
         execute.remove_unfinished(run_dir)
         run = store.read_run(run_dir)
         store.write_run(run_dir, replace(run, state="interrupted", ended=execute.now()))

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import wirespeed
 from wirespeed.errors import InputError, ResultsError
-from wirespeed.host import local
-from wirespeed.host.base import Host
+from wirespeed.fleet.fleet import Fleet
 from wirespeed.probe import machine
 from wirespeed.process.start import SEARCH_PATH
 from wirespeed.recipe import read, sweep
@@ -25,14 +25,16 @@ from wirespeed.recipe.model import Recipe, Site
 from wirespeed.recipe.resolve import Place, Resolver
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, RunPlan, Trial
-from wirespeed.runner import cells, execute, fit, order, place, tune
+from wirespeed.runner import cells, execute, files, fit, order, place, tune
 from wirespeed.runner import plan as plans
 from wirespeed.runner.budget import Times
 from wirespeed.runner.build import build
 from wirespeed.runner.cells import PlannedCell
-from wirespeed.runner.files import scratch_folder
 from wirespeed.runner.plan import Schedule, Wishes
 from wirespeed.runner.watcher import Watcher
+from wirespeed.site import kinds
+from wirespeed.site.base import Ask, Opened
+from wirespeed.topology import Topology
 
 NOISE_ACCEPTED = "Trials that other programs disturbed were kept and noted (--accept-noise)."
 
@@ -59,31 +61,32 @@ def source(recipe_name: str, site_name: str) -> Source:
     )
 
 
-def planned(origin: Source, wishes: Wishes) -> Schedule:
-    """The plan as it stands now, with nothing built and nothing started."""
+def ask_of(origin: Source, mark: str = "plan") -> Ask:
+    has_origin = any(process.role == "origin" for process in origin.recipe.process)
+    is_with_cgroups = "WIRESPEED_NO_CGROUPS" not in os.environ
+    return Ask(origin.site_name, origin.site, has_origin, mark, is_with_cgroups)
+
+
+def planned(origin: Source, wishes: Wishes, topology: Topology | None = None) -> Schedule:
+    """The plan as it stands now, with nothing built and no program started."""
     if wishes.fit == "strict" and origin.site.fit != "strict":
         wishes = replace(wishes, fit=origin.site.fit)
-    where = place.local(origin.recipe, origin.recipe_file, origin.site, origin.root)
+    topology = topology or kinds.topology(ask_of(origin))
+    where = place.at(origin.recipe, origin.recipe_file, origin.site, origin.root, topology)
     return plans.make(origin.recipe, where, wishes)
 
 
 def start(origin: Source, wishes: Wishes, runs: Path, watcher: Watcher) -> tuple[Path, list[Trial]]:
     """Plans, builds and runs; returns the run directory and the trials that stayed invalid."""
-    first = planned(origin, wishes)
-    build(origin.root, cells.needs(first.recipe, first.place, first.cells))
-    schedule = planned(origin, replace(wishes, seed=first.seed))
-    built = cells.without_unbuilt(schedule.recipe, schedule.place, schedule.cells)
-    if built != schedule.cells:
-        schedule = plans.arrange(
-            schedule.recipe, schedule.place, built, replace(wishes, seed=first.seed)
-        )
-    _refuse_nothing(schedule)
-    with machine_of(f"{schedule.recipe.name} (process {os.getpid()})") as host:
-        nice = prefer(host, origin.site)
-        facts = machine.facts(host, SEARCH_PATH, schedule.place.java)
-        tuned = tune.apply(host, schedule) if wishes.tune else None
+    with opened(origin) as site:
+        schedule = _built(origin, wishes, site.topology)
+        fleet = site.fleet
+        fleet.lock(f"{schedule.recipe.name} (process {os.getpid()})")
+        nice = prefer(fleet, origin.site)
+        facts = facts_of(fleet, site.topology, schedule.place)
+        tuned = tune.apply(fleet, schedule) if wishes.tune else None
         run_dir = store.create(runs, schedule.recipe.name)
-        host.ask("clean_up_at_end", folders=[str(scratch_folder(run_dir.name))])
+        files.prepare(fleet, run_dir)
         run = _describe(origin, schedule, run_dir, facts)
         run = replace(run, nice=nice, tuned=tuned)
         shutil.copy(origin.recipe_file, run_dir / "recipe.toml")
@@ -92,8 +95,34 @@ def start(origin: Source, wishes: Wishes, runs: Path, watcher: Watcher) -> tuple
         store.write_run(run_dir, run)
         where = str(origin.recipe_file.resolve())
         store.append_event(run_dir, "created", recipe=where, pid=os.getpid())
-        with _tuned(run_dir, host, watcher, tuned):
-            return run_dir, execute.execute(run_dir, schedule, host, watcher, run)
+        with _tuned(run_dir, fleet, watcher, tuned):
+            return run_dir, execute.execute(run_dir, schedule, fleet, watcher, run)
+
+
+def _built(origin: Source, wishes: Wishes, topology: Topology) -> Schedule:
+    """The plan, with what it needs built; what cannot be built is shown as not runnable."""
+    first = planned(origin, wishes, topology)
+    build(origin.root, cells.needs(first.recipe, first.place, first.cells))
+    schedule = planned(origin, replace(wishes, seed=first.seed), topology)
+    built = cells.without_unbuilt(schedule.recipe, schedule.place, schedule.cells)
+    if built != schedule.cells:
+        schedule = plans.arrange(
+            schedule.recipe, schedule.place, built, replace(wishes, seed=first.seed)
+        )
+    _refuse_nothing(schedule)
+    return schedule
+
+
+def facts_of(fleet: Fleet, topology: Topology, where: Place) -> dict[str, Any]:
+    """Facts of the server's host; of other machines too where there are some, under `hosts`."""
+    server = fleet[topology.hosts("server")[0]]
+    found = machine.facts(server, SEARCH_PATH, where.java)
+    others = {
+        host.name: machine.facts(host, SEARCH_PATH, where.java)
+        for host in fleet.machines
+        if host.info["boot_id"] != server.info["boot_id"]
+    }
+    return {**found, **({"hosts": others} if others else {})}
 
 
 def resume(
@@ -104,28 +133,42 @@ def resume(
     if execute.is_held(run_dir):
         raise ResultsError(f"{run_dir.name} is still running; wait for it or stop it")
     origin = _source_of(run_dir, run)
-    schedule = replace(_schedule_of(run_dir, run, origin), accept_noise=accept_noise)
-    build(origin.root, cells.needs(schedule.recipe, schedule.place, schedule.cells))
-    with machine_of(run.run_id) as host:
-        host.ask("clean_up_at_end", folders=[str(scratch_folder(run_dir.name))])
-        _same_machine(run, host, force)
-        if prefer(host, origin.site) != run.nice and not force:
-            raise ResultsError(
-                f"the run began with its programs at nice {run.nice}, which this user or site does "
-                "not give them now; --force goes on all the same"
-            )
-        tuned = None if run.tuned is None else tune.apply(host, schedule)
-        store.append_event(run_dir, "resumed", pid=os.getpid(), forced=force)
-        store.point_latest(run_dir)
-        run = replace(run, state="running", ended=None, tuned=tuned)
-        store.write_run(run_dir, run)
-        with _tuned(run_dir, host, watcher, tuned):
-            return run_dir, execute.execute(run_dir, schedule, host, watcher, run)
+    with opened(origin) as site:
+        schedule = _schedule_of(run_dir, run, origin, site.topology)
+        schedule = replace(schedule, accept_noise=accept_noise)
+        build(origin.root, cells.needs(schedule.recipe, schedule.place, schedule.cells))
+        return _resumed(run_dir, run, (origin, site, schedule), watcher, force)
+
+
+def _resumed(
+    run_dir: Path,
+    run: Run,
+    what: tuple[Source, Opened, Schedule],
+    watcher: Watcher,
+    force: bool,
+) -> tuple[Path, list[Trial]]:
+    origin, site, schedule = what
+    fleet = site.fleet
+    fleet.lock(run.run_id)
+    files.prepare(fleet, run_dir)
+    _same_machine(run, fleet, site.topology, force)
+    if prefer(fleet, origin.site) != run.nice and not force:
+        raise ResultsError(
+            f"the run began with its programs at nice {run.nice}, which this user or site does "
+            "not give them now; --force goes on all the same"
+        )
+    tuned = None if run.tuned is None else tune.apply(fleet, schedule)
+    store.append_event(run_dir, "resumed", pid=os.getpid(), forced=force)
+    store.point_latest(run_dir)
+    run = replace(run, state="running", ended=None, tuned=tuned)
+    store.write_run(run_dir, run)
+    with _tuned(run_dir, fleet, watcher, tuned):
+        return run_dir, execute.execute(run_dir, schedule, fleet, watcher, run)
 
 
 @contextmanager
 def _tuned(
-    run_dir: Path, host: Host, watcher: Watcher, sentences: list[str] | None
+    run_dir: Path, fleet: Fleet, watcher: Watcher, sentences: list[str] | None
 ) -> Iterator[None]:
     """Tells what was changed on the machine, and undoes it however the run ends."""
     if sentences is None:
@@ -137,25 +180,35 @@ def _tuned(
     try:
         yield
     finally:
-        undone = tune.undo(host)
+        undone = tune.undo(fleet)
         execute.tell(run_dir, "restored", "; ".join(undone))
 
 
 @contextmanager
-def machine_of(owner: str) -> Iterator[Host]:
-    """This machine's agent, holding the lock; it ends with everything it started."""
+def opened(origin: Source) -> Iterator[Opened]:
+    """The site's agents; they end with everything they started."""
     mark = f"{os.getpid()}-{os.urandom(2).hex()}"
-    host = local.start(mark, cgroups="WIRESPEED_NO_CGROUPS" not in os.environ)
+    site = kinds.open_site(ask_of(origin, mark))
     try:
-        local.lock(host, owner)
-        yield host
+        yield site
     finally:
-        host.close()
+        site.fleet.close()
 
 
-def prefer(host: Host, site: Site) -> int:
+@contextmanager
+def visited(site_name: str) -> Iterator[Opened]:
+    """A site without a recipe: for questions about its hosts."""
+    site = sites.find(site_name, [Path.cwd(), place.root()])
+    opened = kinds.open_site(Ask(site_name, site, has_origin=False, mark="visit"))
+    try:
+        yield opened
+    finally:
+        opened.fleet.close()
+
+
+def prefer(fleet: Fleet, site: Site) -> int:
     """The nice value of every measured program: other programs and kernel threads come after."""
-    return host.prefer(NICE) if site.priority == "high" else 0
+    return fleet.prefer(NICE) if site.is_high_priority else 0
 
 
 def _refuse_nothing(schedule: Schedule) -> None:
@@ -223,10 +276,10 @@ def _source_of(run_dir: Path, run: Run) -> Source:
     return Source(place.root(), recipe_file, recipe, run.site, site)
 
 
-def _schedule_of(run_dir: Path, run: Run, origin: Source) -> Schedule:
+def _schedule_of(run_dir: Path, run: Run, origin: Source, topology: Topology) -> Schedule:
     lines = store.read_plan(run_dir)
     recipe = plans.with_values(origin.recipe, run.axes)
-    where = place.local(recipe, origin.recipe_file, origin.site, origin.root)
+    where = place.at(recipe, origin.recipe_file, origin.site, origin.root, topology)
     plan, done_s = recipe.plan, run.plan
     times = Times(
         plan.settle, done_s.warmup_s, done_s.duration_s, done_s.cooldown_s,
@@ -253,15 +306,15 @@ def _cell_of(line: PlannedTrial, recipe: Recipe, where: Place, mode: str) -> Pla
     one = sweep.Cell(line.cell, line.axes)
     if line.state != "planned":
         return PlannedCell(one, line.state, line.reason)
-    fitted = fit.fit(Resolver(recipe, one, where), where.role_cores, mode)
+    fitted = fit.fit(Resolver(recipe, one, where), mode)
     if fitted.problem:
         raise ResultsError(f"the run cannot go on here: {fitted.problem}")
-    return PlannedCell(one, cores=fitted.cores, shared_cores=fitted.shared)
+    return PlannedCell(one, seats=fitted.seats, shared_cores=fitted.shared)
 
 
-def _same_machine(run: Run, host: Host, force: bool) -> None:
+def _same_machine(run: Run, fleet: Fleet, topology: Topology, force: bool) -> None:
     """Figures of two machines do not belong into one run."""
-    found = machine.facts(host, SEARCH_PATH)
+    found = machine.facts(fleet[topology.hosts("server")[0]], SEARCH_PATH)
     for name in machine.IDENTITY:
         if run.facts.get(name) != found.get(name) and not force:
             raise ResultsError(

@@ -11,6 +11,7 @@ from wirespeed.driver.base import Figures
 from wirespeed.driver.bypass import Served
 from wirespeed.errors import StorageError
 from wirespeed.probe import gc, window
+from wirespeed.probe.parse import LAB
 from wirespeed.probe.window import Part
 from wirespeed.process.start import Started
 from wirespeed.results import store
@@ -18,7 +19,7 @@ from wirespeed.results.model import Canary, PlannedTrial, Process, Sample, Trial
 from wirespeed.runner import metrics, proof
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.disturbance import SHARE_MAX, Weather
-from wirespeed.runner.generate import Generated, Sampling, generate
+from wirespeed.runner.generate import Generated, Sampling, core_names, generate
 from wirespeed.runner.judge import Evidence, judge
 from wirespeed.runner.life import Life
 from wirespeed.runner.plan import TRIAL_S
@@ -51,13 +52,13 @@ def measure(life: Life, order: Order, memory: Memory) -> Trial:
     """Measures one trial in a running life; nothing counts until its trial.json is written."""
     warmup: list[float] = []
     before_ms = canary(life)
-    memory.idle_held &= life.host.ask("hold_idle")["held"]
+    memory.idle_held &= life.fleet.hold_idle()
     try:
         if order.is_first_of_life:
             warmup = warm(life, order.planned, order.folder)
         tried = _windows(life, order, memory.weather, before_ms)
     finally:
-        life.host.ask("release_idle")
+        life.fleet.release_idle()
     return _settled(order, tried).write(warmup, tried)
 
 
@@ -128,8 +129,9 @@ def beat_s(life: Life, duration_s: float) -> float:
 
 def canary(life: Life) -> float | None:
     """Fixed work on the server's first core; it may be busy with a server that polls."""
-    cores = next((s.instance.cores for s in life.running if s.instance.role == "server"), [])
-    answer = life.host.ask("canary", core=cores[0]) if cores else {"ms": None}
+    seats = next((s.instance.seats for s in life.running if s.instance.role == "server"), [])
+    host = life.fleet[seats[0].host] if seats else None
+    answer = host.ask("canary", core=seats[0].core) if host else {"ms": None}
     return None if answer["ms"] is None else float(answer["ms"])
 
 
@@ -154,10 +156,10 @@ class _Record:
         self.canary, self.served = canary_seen, served
         self.everyone: list[Started] = [*life.running, *done.started]
         self.parts = [
-            Part(s.label, s.instance.role, tuple(s.instance.cores)) for s in self.everyone
+            Part(s.label, s.instance.role, core_names(life, s.instance)) for s in self.everyone
         ]
         if done.lab_core is not None:
-            self.parts.append(Part(window.LAB, window.LAB, (done.lab_core,)))
+            self.parts.append(Part(LAB, LAB, (done.lab_core,)))
         self.measured = metrics.common_window(done.figures) or _whole(done)
         start_ns, length_ns = self.measured.start_unix_ns, self.measured.length_ns
         self.usage = window.of_window(done.samples, start_ns, length_ns, self.parts)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wirespeed.agent import tuning
 from wirespeed.errors import HostError
-from wirespeed.host import tuning
-from wirespeed.host.base import Host
+from wirespeed.fleet.fleet import Fleet
 from wirespeed.recipe.model import Recipe, Scalar, Tune
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.plan import Schedule
@@ -29,8 +29,8 @@ class Wanted:
     to: list[int]  # where they go
 
 
-def wanted(schedule: Schedule, cores: Iterable[int]) -> Wanted:
-    clear, to = emptied(schedule.cells, schedule.recipe, cores)
+def wanted(schedule: Schedule, cores: Iterable[int], hosts: Container[str] | None = None) -> Wanted:
+    clear, to = emptied(schedule.cells, schedule.recipe, cores, hosts)
     tune = schedule.recipe.tune
     if tune is None:
         return Wanted({}, {}, clear, to)
@@ -38,18 +38,23 @@ def wanted(schedule: Schedule, cores: Iterable[int]) -> Wanted:
 
 
 def emptied(
-    cells: Iterable[PlannedCell], recipe: Recipe, cores: Iterable[int]
+    cells: Iterable[PlannedCell],
+    recipe: Recipe,
+    cores: Iterable[int],
+    hosts: Container[str] | None = None,
 ) -> tuple[list[int], list[int]]:
     """(cores to empty, cores for the others): all that is measured, else all but the generators'.
 
     Without a core to spare the others must run beside somebody; a generator waits more often
-    than a server that is driven to its limit.
+    than a server that is driven to its limit. `hosts` are those of one machine; None: all.
     """
     roles = {process.name: process.role for process in recipe.process}
     used: dict[str, set[int]] = {"server": set(), "load": set(), "origin": set()}
     for cell in cells:
-        for label, own in cell.cores.items():
-            used[roles[label.rpartition("-")[0]]] |= set(own)
+        for label, own in cell.seats.items():
+            used[roles[label.rpartition("-")[0]]] |= {
+                seat.core for seat in own if hosts is None or seat.host in hosts
+            }
     here = set(cores)
     measured = set().union(*used.values()) & here
     spare = here - measured
@@ -106,19 +111,24 @@ def _cores(cores: list[int]) -> str:
     return f"core{'s' if len(cores) > 1 else ''} {', '.join(map(str, cores))}"
 
 
-def apply(host: Host, schedule: Schedule) -> list[str]:
-    """Tunes the machine; returns what was done and what was not, a sentence each."""
-    want = wanted(schedule, host.info["cores"])
-    told = host.ask(
-        "tune",
-        sysctl=want.sysctl,
-        limits=want.limits,
-        clear=want.clear,
-        to=want.to,
-        state=str(state_file()),
-        under=int(os.environ.get("WIRESPEED_TUNE_UNDER", "0")),
-    )
-    return sentences(want, told)
+def apply(fleet: Fleet, schedule: Schedule) -> list[str]:
+    """Tunes every machine of the site; returns what was done and what was not, a sentence each."""
+    found = []
+    for machine in fleet.machines:
+        hosts = {host.name for host in fleet.on_machine_of(machine)}
+        want = wanted(schedule, machine.info["cores"], hosts)
+        told = machine.ask(
+            "tune",
+            sysctl=want.sysctl,
+            limits=want.limits,
+            clear=want.clear,
+            to=want.to,
+            state=str(state_file()),
+            under=int(os.environ.get("WIRESPEED_TUNE_UNDER", "0")),
+        )
+        where = f"{machine.name}: " if len(fleet.machines) > 1 else ""
+        found += [where + sentence for sentence in sentences(want, told)]
+    return found
 
 
 def sentences(want: Wanted, told: dict[str, Any]) -> list[str]:
@@ -138,13 +148,15 @@ def sentences(want: Wanted, told: dict[str, Any]) -> list[str]:
     return found + [f"{name} is not set: {why}" for name, why in told["refused"]]
 
 
-def undo(host: Host) -> list[str]:
-    """Puts the machine back while the agent lives; its end does the same without words."""
+def undo(fleet: Fleet) -> list[str]:
+    """Puts the machines back while the agents live; their end does the same without words."""
+    found = []
     try:
-        done = host.ask("restore")["restored"]
+        for answer in fleet.each(fleet.machines, "restore").values():
+            found += restored(answer["restored"]) if answer["restored"] else []
     except HostError:
-        return []
-    return restored(done) if done else []
+        return found
+    return found
 
 
 def put_back() -> list[str]:

@@ -10,8 +10,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from wirespeed.agent import tuning
 from wirespeed.errors import HostError
-from wirespeed.host import local, tuning
+from wirespeed.fleet.channel import Far
+from wirespeed.fleet.host import Host
 
 PATIENCE_S = 120.0
 CORES = sorted(os.sched_getaffinity(0))
@@ -73,8 +75,10 @@ def state(tmp_path):
 
 @contextmanager
 def agent(tmp_path):
-    host = local.start(f"{os.getpid()}-{tmp_path.name}", cgroups=False)
+    order = {"mark": f"{os.getpid()}-{tmp_path.name}", "cgroups": False}
+    host = Host(Far("here", python=sys.executable), order)
     try:
+        host.greet()
         yield host
     finally:
         host.close()
@@ -130,7 +134,7 @@ def test_the_state_outlives_an_agent_that_is_killed(tmp_path, program, state):
         assert tuning.restore(state) == {"by": host.info["pid"]}
         assert program.cores() == {(CORES[1],)}
         os.kill(host.info["pid"], signal.SIGKILL)
-        host._agent.wait(PATIENCE_S)
+        host.channel.process.wait(PATIENCE_S)
     assert program.cores() == {(CORES[1],)}
     assert tuning.restore(state)["threads"] == 2
     assert program.cores() == {tuple(CORES)}

@@ -1,6 +1,6 @@
-"""Part of the host agent: processes with all that they fork, and the cgroups around them.
+"""Part of the agent: processes with all that they fork, and the cgroups around them.
 
-Standard library of Python 3.6 only: see agent.py.
+Standard library of Python 3.6 only: see main.py.
 """
 
 import ctypes
@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
 import time
 
@@ -49,8 +50,13 @@ class Cgroups:
                 ),
                 "/",
             )
-            if self._usable(tree + own.rstrip("/") + "/wirespeed-" + mark):
+            if self._usable(tree + own.rstrip("/") + "/" + self.name_of(mark)):
                 return
+
+    @staticmethod
+    def name_of(mark):
+        """wirespeed-MARK-PID.TICKS: whoever finds it can tell whether its agent still works."""
+        return "wirespeed-%s-%d.%d" % (mark, os.getpid(), start_ticks(os.getpid()))
 
     def _usable(self, folder):
         try:
@@ -164,6 +170,12 @@ def is_alive(pid):
     return bool(fields) and fields[0] not in "ZX"
 
 
+def start_ticks(pid):
+    """When a process or thread began, in clock ticks since boot: with its id it is unique."""
+    text = read_text("/proc/%s/stat" % pid).rpartition(")")[2].split()
+    return int(text[19]) if len(text) > 19 else None
+
+
 def descendants(root):
     """The process and all its children, grandchildren and session members that still run."""
     parents, sessions = {}, {}
@@ -182,13 +194,15 @@ def descendants(root):
 
 def spawn(message, cgroup, mark):
     """Forks and execs; what goes wrong before exec comes back through a pipe as an errno."""
+    if message.get("at") and not shutil.which(message["argv"][0], path=message["env"]["PATH"]):
+        raise Refused("there is no program %s" % message["argv"][0])
     report_read, report_write = os.pipe()
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         step = "start"
         try:
-            for step in become_child(message, cgroup, mark, parent):  # noqa: B007
+            for step in become_child(message, cgroup, mark, (parent, report_write)):  # noqa: B007
                 pass
         except OSError as error:
             os.write(report_write, json.dumps([step, error.errno, error.strerror]).encode())
@@ -206,8 +220,12 @@ def spawn(message, cgroup, mark):
     raise Refused("%s: %s failed: %s" % (message["argv"][0], step, text))
 
 
-def become_child(message, cgroup, mark, parent):
-    """The steps between fork and exec; each yields its name before it is tried."""
+def become_child(message, cgroup, mark, origin):
+    """The steps between fork and exec; each yields its name before it is tried.
+
+    `origin` is (the agent's process, the pipe on which a failure is reported).
+    """
+    parent, report = origin
     yield "session"
     os.setsid()
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -236,7 +254,16 @@ def become_child(message, cgroup, mark, parent):
     environment = dict(os.environ)
     environment.update(message.get("env", {}))
     environment["WIRESPEED_RUN"] = mark
+    environment["WIRESPEED_AGENT"] = "%d.%d" % (parent, start_ticks(parent))
     yield "exec"
+    if message.get("at"):  # the agent does not wait for it: what is wrong goes to the output
+        os.close(report)
+        time.sleep(max(0.0, message["at"] - time.time()))
+        try:
+            os.execvpe(message["argv"][0], message["argv"], environment)
+        except OSError as error:
+            os.write(2, ("%s: %s\n" % (message["argv"][0], error.strerror)).encode())
+            os._exit(127)
     os.execvpe(message["argv"][0], message["argv"], environment)
 
 

@@ -1,14 +1,14 @@
-"""Part of the host agent: who else used the machine between two instants, by name.
+"""Part of the agent: who else used the machine between two instants, by name.
 
 A census reads every process once, a few milliseconds of work, so the lab asks for it outside the
 measured window and only when windows were disturbed. Standard library of Python 3.6 only: see
-agent.py.
+main.py.
 """
 
 import os
 import time
 
-from wirespeed.host.children import read_text
+from wirespeed.agent.children import read_text
 
 NAMES_MAX = 5  # told of one census; what follows is small
 CENSUS_S_MAX = 0.1  # a machine with thousands of processes is not read to the end

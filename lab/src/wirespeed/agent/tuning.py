@@ -2,14 +2,21 @@
 
 What is to change is on the disk before the first change, with what it was, so that it can be put
 back whatever happens: by the agent at its end, else by the next run or `wirespeed recover`.
-Standard library of Python 3.6 only: see agent.py.
+Standard library of Python 3.6 only: see main.py.
 """
 
 import json
 import os
 import re
 
-from wirespeed.host.children import Refused, is_alive, read_text, stat_fields, write_text
+from wirespeed.agent.children import (
+    Refused,
+    is_alive,
+    read_text,
+    start_ticks,
+    stat_fields,
+    write_text,
+)
 
 PF_NO_SETAFFINITY = 0x04000000  # kernel threads that belong to their core
 WORKQUEUE = "/sys/devices/virtual/workqueue/cpumask"
@@ -312,12 +319,6 @@ def name_of(pid):
 
 def boot_id():
     return read_text("/proc/sys/kernel/random/boot_id").strip()
-
-
-def start_ticks(pid):
-    """When a process or thread began, in clock ticks since boot: with its id it is unique."""
-    text = read_text("/proc/%s/stat" % pid).rpartition(")")[2].split()
-    return int(text[19]) if len(text) > 19 else None
 
 
 def uptime_ticks():

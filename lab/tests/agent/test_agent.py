@@ -1,6 +1,8 @@
 """The host agent over its pipe: nothing survives, samples are real, one run a machine."""
 
 import os
+import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -8,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from wirespeed.errors import BusyError, HostError
-from wirespeed.host import local
+from wirespeed.fleet.channel import Far
+from wirespeed.fleet.fleet import Fleet
+from wirespeed.fleet.host import Host
 
 SPAWNS = "setsid sleep 500 & sleep 500 & exec sleep 500"
 PATIENCE_S = 120.0
@@ -38,7 +42,9 @@ def wait_until(condition):
 @pytest.fixture(params=[True, False], ids=["cgroups", "no-cgroups"])
 def host(request, tmp_path):
     mark = f"{os.getpid()}-{tmp_path.name}"
-    agent = local.start(mark, cgroups=request.param)
+    order = {"mark": mark, "cgroups": request.param, "lab_pid": os.getpid()}
+    agent = Host(Far("here", python=sys.executable), order)
+    agent.greet()
     agent.mark = mark
     yield agent
     agent.close()
@@ -71,7 +77,7 @@ def test_the_end_of_stdin_ends_everything(host, tmp_path):
     host.close()
     assert sleepers(host.mark) == []
     for tree in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
-        assert not list(Path(tree).glob(f"wirespeed-{host.mark}"))
+        assert not list(Path(tree).glob(f"wirespeed-{host.mark}*"))
 
 
 def test_a_process_that_ignores_term_is_killed_and_named(host, tmp_path):
@@ -161,14 +167,107 @@ def test_folders_go_away_with_the_agent(host, tmp_path):
     assert not folder.exists()
 
 
-def test_a_lock_is_held_until_the_agent_ends(host, tmp_path, monkeypatch):
+def test_a_lock_is_held_until_the_agent_ends(tmp_path, monkeypatch):
     monkeypatch.setenv("WIRESPEED_LOCK", str(tmp_path / "lock"))
-    local.lock(host, "first")
-    other = local.start(f"{host.mark}-other")
+    far = [Far("here", python=sys.executable)]
+    first, other = Fleet(far, "first", cgroups=False), Fleet(far, "other", cgroups=False)
     try:
-        with pytest.raises(BusyError, match="first is measuring"):
-            local.lock(other, "second")
-        host.close()
-        local.lock(other, "second")
+        first.lock("first")
+        with pytest.raises(BusyError, match="first is measuring on this machine"):
+            other.lock("second")
+        first.close()
+        other.lock("second")
     finally:
         other.close()
+
+
+def test_an_unknown_request_and_a_mistaken_one_are_answered(host):
+    with pytest.raises(HostError, match="knows no request 'fly'"):
+        host.ask("fly")
+    with pytest.raises(HostError, match="bad request: KeyError: 'argv'"):
+        host.ask("run")
+    with pytest.raises(HostError, match="bad request: KeyError"):
+        host.ask("spawn", name="app")
+    host.channel.process.stdin.write(b"this is no JSON\n")
+    assert host.ask("clock")["now"] > 0
+
+
+def test_requests_are_answered_without_waiting_for_slow_ones(host):
+    slow = host.send("run", argv=["sleep", "500"], timeout_s=500)
+    assert host.ask("clock")["now"] > 0
+    assert not host.has_answered(slow)
+
+
+def test_a_port_that_is_in_use_is_refused_before_anything_starts(host, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(HostError, match=f"port {port} on 127.0.0.1: Address already in use"):
+            spawn(host, tmp_path, listen=["127.0.0.1", port])
+    assert sleepers(host.mark) == []
+
+
+def test_a_program_is_held_back_until_its_instant(host, tmp_path):
+    at = time.time() + 0.3
+    show = "import time; print(time.time())"
+    argv = (sys.executable, "-c", show)
+    spawn(host, tmp_path, argv=argv, at=at, env={"PATH": os.environ["PATH"]})
+    assert host.wait_exit(["app"], PATIENCE_S)
+    assert float((tmp_path / "out").read_text()) >= at
+    with pytest.raises(HostError, match="there is no program no-such"):
+        spawn(host, tmp_path, argv=("no-such",), at=at, env={"PATH": "/bin"})
+
+
+def test_silence_longer_than_the_lease_ends_everything(tmp_path):
+    mark = f"{os.getpid()}-{tmp_path.name}"
+    far = Far("here", python=sys.executable, lease_s=0.4)
+    host = Host(far, {"mark": mark, "cgroups": False})
+    host.greet()
+    try:
+        spawn(host, tmp_path)
+        assert wait_until(lambda: len(sleepers(mark)) == 3)
+        time.sleep(1.2)  # three leases, each kept by signs of life
+        assert len(sleepers(mark)) == 3
+        host.channel._closing.set()  # as after a pulled cable: open, and nothing comes
+        assert wait_until(lambda: sleepers(mark) == [])
+    finally:
+        host.close()
+
+
+def test_files_are_sent_by_hash_and_come_back_whole(host, tmp_path):
+    here, there = tmp_path / "here.bin", tmp_path / "far" / "there.bin"
+    here.write_bytes(os.urandom(3 << 20))
+    here.chmod(0o750)
+    host.put_file(here, str(there))
+    assert there.read_bytes() == here.read_bytes() == host.fetched(str(there))
+    assert there.stat().st_mode & 0o777 == 0o750
+    before = there.stat().st_mtime_ns
+    host.put_file(here, str(there))
+    assert there.stat().st_mtime_ns == before
+    with pytest.raises(HostError, match="did not arrive whole"):
+        host.ask("put", path=str(there), sha256="0", data="", offset=0, is_last=True, mode=0o600)
+
+
+def test_what_a_killed_agent_left_is_ended_by_the_next(tmp_path):
+    mark = f"{os.getpid()}-{tmp_path.name}"
+    scratch = Path("/dev/shm") / f"wirespeed-test-{tmp_path.name}-{os.getpid()}"
+    order = {"mark": mark, "cgroups": False}
+    first, second = (Host(Far("here", python=sys.executable), order) for _ in range(2))
+    try:
+        first.greet()
+        second.greet()
+        first.ask("clean_up_at_end", folders=[str(scratch)])
+        assert str(scratch) not in second.ask("leftovers")["folders"]
+        # A member of another session outlives the kernel's signal at its parent's death.
+        spawn(first, tmp_path, argv=("sh", "-c", "setsid sleep 500 & wait"))
+        assert wait_until(lambda: len(sleepers(mark)) == 2)
+        os.kill(first.info["pid"], signal.SIGKILL)
+        first.channel.process.wait()
+        assert scratch.exists() and len(sleepers(mark)) >= 1
+        done = second.ask("leftovers")
+        assert str(scratch) in done["folders"] and not scratch.exists()
+        assert sleepers(mark) == []
+    finally:
+        first.close()
+        second.close()

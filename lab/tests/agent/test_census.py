@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from wirespeed.host import census
+from wirespeed.agent import census
 
 
 @pytest.fixture

@@ -1,11 +1,14 @@
-"""The host agent: starts, pins, samples and ends processes on one machine for the lab.
+"""The agent: starts, pins, samples and ends processes on one host for the lab.
 
-It is sent over stdin to a Python that has nothing but the standard library (3.6 or newer) and
-speaks newline JSON over the same pipe: {"id", "op", …} in, {"id", "result"|"error"} out, and
-{"event": "exit", …} when a process ends. Three rules:
+It is sent over standard input to a Python that has nothing but the standard library (3.6 or newer)
+and speaks newline JSON over the same pipe: {"id", "op", …} in, {"id", "result"|"error"} out, and
+{"event": "exit", …} when a process ends. Requests may be sent without waiting for answers. Rules:
 
-* Nothing survives: when stdin ends, every process it started is killed, whatever it forked.
-* One thread: children are forked directly, so affinity, cgroup and limits are set before exec.
+* Nothing survives: when standard input ends, or nothing was heard for the time of the lease, every
+  process it started is killed, whatever it forked.
+* Every request is answered, a mistaken one with an error.
+* One thread: children are forked directly, so affinity, cgroup and limits are set before exec; what
+  takes time is done by a forked helper, so that a lease and a stop are never late.
 * No work that was not asked for: between commands and samples it sleeps in select.
 """
 
@@ -15,12 +18,14 @@ import os
 import select
 import shutil
 import signal
+import socket
 import struct
 import sys
 import time
 
-from wirespeed.host.census import Census
-from wirespeed.host.children import (
+from wirespeed.agent import facts, files, ready
+from wirespeed.agent.census import Census
+from wirespeed.agent.children import (
     LIBC,
     PR_SET_CHILD_SUBREAPER,
     Cgroups,
@@ -35,22 +40,31 @@ from wirespeed.host.children import (
     spawn,
     write_text,
 )
-from wirespeed.host.sampling import Sampler, canary_ms
-from wirespeed.host.tuning import Tuning
+from wirespeed.agent.helpers import Helpers, run_program
+from wirespeed.agent.leftovers import OWNER, own_name, tidy
+from wirespeed.agent.sampling import Sampler, canary_ms
+from wirespeed.agent.tuning import Tuning
 
+PROTOCOL = 2
+MARKER = "wirespeed-agent"  # begins the first line; a login shell may print before it
 KILL_WAIT_S = 5.0  # a killed process is gone in milliseconds; this bounds a process in D state
+ALIVE_S = 1.0  # how often a kept lease is acknowledged
 
 
 class Agent:
     """The command loop. Each `do_NAME` is one command."""
 
-    def __init__(self, mark, cgroups_wanted=True):
-        self.mark = mark
+    def __init__(self, order):
+        self.mark = order["mark"]
+        self.lease_s = order.get("lease_s")
         self.nice = 0
-        self.cgroups = Cgroups(mark) if cgroups_wanted else None
+        self.cgroups = Cgroups(self.mark) if order.get("cgroups", True) else None
         self.children = {}
-        self.sampler = Sampler()
+        self.sampler = Sampler(order.get("lab_pid"))
         self.census = Census()
+        self.helpers = Helpers()
+        self.lab_pid = order.get("lab_pid")
+        self.heard = self.said_alive = time.monotonic()
         self.lock = None
         self.idle = None
         self.tuning = None
@@ -62,7 +76,10 @@ class Agent:
         os.set_blocking(wake_write, False)
         os.set_blocking(self.wake_read, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        try:
+            signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        except TypeError:  # Python 3.6
+            signal.set_wakeup_fd(wake_write)
         # The lab decides about Ctrl-C; a signal meant for it must not end the agent first.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -70,17 +87,34 @@ class Agent:
 
     def do_hello(self, _):
         return {
+            "protocol": PROTOCOL,
             "pid": os.getpid(),
             "python": sys.version.split()[0],
             "root": os.geteuid() == 0,
             "cores": sorted(os.sched_getaffinity(0)),
             "cgroup": self.cgroups.root if self.cgroups else None,
             "boot_id": read_text("/proc/sys/kernel/random/boot_id").strip(),
+            "memory_folder": files.memory_folder(),
         }
+
+    def do_clock(self, _):
+        return {"now": time.time()}
+
+    def do_keep(self, _):
+        """A sign of life of the lab; the answer, once a second, is one of the agent."""
+        if self.heard - self.said_alive >= ALIVE_S:
+            self.said_alive = self.heard
+            send({"event": "alive"})
 
     def do_lock(self, message):
         """One run a machine. The kernel drops the lock with the agent, however it ends."""
-        for path in message["paths"]:
+        # The first that can be opened counts: /run for root, the others without it.
+        paths = message.get("paths") or [
+            "/run/wirespeed.lock",
+            "/run/user/%d/wirespeed.lock" % os.getuid(),
+            "/tmp/wirespeed.lock",
+        ]
+        for path in paths:
             try:
                 handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             except OSError:
@@ -93,7 +127,35 @@ class Agent:
             os.pwrite(handle, message["owner"].encode(), 0)
             self.lock = handle
             return {"held_by": None}
-        raise Refused("no lock file can be opened among " + ", ".join(message["paths"]))
+        raise Refused("no lock file can be opened among " + ", ".join(paths))
+
+    def do_leftovers(self, _):
+        """Ends and removes what agents that are gone have left on this host."""
+        return tidy()
+
+    def do_run(self, message):
+        """A short program, its output kept: {"code", "out", "err"}."""
+        self.helpers.start(message["id"], lambda: run_program(message))
+
+    def do_facts(self, message):
+        self.helpers.start(message["id"], lambda: facts.of_host(message, self.cgroups))
+
+    def do_ready(self, message):
+        """Asks a server until it answers as it should; {"problem": ""} when it does."""
+        self.helpers.start(message["id"], lambda: ready.wait(message), message["name"])
+
+    def do_make_files(self, message):
+        files.mount_all(message["sets"])
+        self.helpers.start(message["id"], lambda: files.make_all(message["sets"]))
+
+    def do_put(self, message):
+        return files.put(message)
+
+    def do_get(self, message):
+        return files.get(message)
+
+    def do_list(self, message):
+        return files.listing(message["folder"])
 
     def do_prefer(self, message):
         """Measured programs, and the agent that samples them in time, run before all others."""
@@ -118,13 +180,19 @@ class Agent:
 
     def do_clean_up_at_end(self, message):
         """Folders that go away with the agent, also when the lab was killed."""
-        self.folders += message["folders"]
+        for folder in message["folders"]:
+            os.makedirs(folder, exist_ok=True)
+            write_text(os.path.join(folder, OWNER), own_name())
+            self.folders.append(folder)
         return {}
 
     def do_spawn(self, message):
         name = message["name"]
         if name in self.children and not self.children[name].is_gone():
             raise Refused("%s is already running" % name)
+        if message.get("listen"):
+            check_port(*message["listen"])
+        os.makedirs(message["cwd"], exist_ok=True)
         cgroup = self.cgroups.make(name) if self.cgroups else None
         limits = dict(self.limits, **message.get("limits", {}))
         pid = spawn(dict(message, nice=self.nice, limits=limits), cgroup, self.mark)
@@ -144,6 +212,7 @@ class Agent:
     def do_stop(self, message):
         """TERM, a grace, then the cgroup's kill; replies when the last member is gone."""
         children = [self.children[name] for name in message["names"] if name in self.children]
+        self.helpers.end(message["names"])
         now = time.monotonic()
         stop = {
             "id": message["id"],
@@ -190,15 +259,22 @@ class Agent:
             self.sampler.take()
         return self.sampler.stop()
 
-    def do_census(self, _):
+    def do_census(self, message):
         """Who else used the machine since the census before: [[name, CPU seconds], …]."""
-        ours = {os.getpid(), os.getppid()}
+        ours = {os.getpid(), self.lab_pid, *message.get("ours", ())}
         for child in self.children.values():
             ours.update(child.members())
         return self.census.take(ours)
 
     def do_canary(self, message):
-        return {"ms": canary_ms(message["core"])}
+        self.helpers.start(message["id"], lambda: {"ms": canary_ms(message["core"])})
+
+    def do_members(self, _):
+        """Every process of ours: for the census of another agent on the same machine."""
+        ours = {os.getpid()}
+        for child in self.children.values():
+            ours.update(child.members())
+        return sorted(ours)
 
     def do_forget(self, message):
         """Drops ended processes, so that a run of thousands of trials stays small."""
@@ -218,42 +294,60 @@ class Agent:
     # -- the loop ---------------------------------------------------------------------------
 
     def run(self, source):
+        """Until the input ends or the lease runs out."""
         buffer = b""
         while True:
-            ready, _, _ = select.select([source, self.wake_read], [], [], self._timeout())
-            if self.wake_read in ready:
+            waiting = [source, self.wake_read, *self.helpers.pipes()]
+            readable, _, _ = select.select(waiting, [], [], self._timeout())
+            if self.wake_read in readable:
                 drain(self.wake_read)
             self._reap()
             self._stops()
+            self.helpers.take(readable, send)
             if self.sampler.due is not None and time.time() >= self.sampler.due:
                 self.sampler.take()
-            if source in ready:
-                data = os.read(source, 65536)
+            if source in readable:
+                data = os.read(source, 1 << 20)
                 if not data:
                     return
+                self.heard = time.monotonic()
                 *lines, buffer = (buffer + data).split(b"\n")
                 for line in lines:
-                    self._handle(json.loads(line.decode()))
+                    self._handle(line)
+            elif self._lease_left() <= 0:
+                return
+
+    def _lease_left(self):
+        if not self.lease_s:
+            return float("inf")
+        return self.heard + self.lease_s - time.monotonic()
 
     def _timeout(self):
-        times = []
+        times = [self._lease_left()] if self.lease_s else []
         if self.sampler.due is not None:
             times.append(self.sampler.due - time.time())
         # Members that are not children of ours send no SIGCHLD, so a stop looks again soon.
         times += [0.01] if self.stops else []
         return max(0.0, min(times)) if times else None
 
-    def _handle(self, message):
+    def _handle(self, line):
+        number = None
         try:
-            result = getattr(self, "do_" + message["op"])(message)
+            message = json.loads(line.decode())
+            number = message.get("id")
+            handler = getattr(self, "do_" + message["op"], None)
+            if handler is None:
+                raise Refused("this agent knows no request %r" % message["op"])
+            result = handler(message)
         except Refused as error:
-            send({"id": message["id"], "error": str(error)})
-            return
+            send({"id": number, "error": str(error)})
         except OSError as error:
-            send({"id": message["id"], "error": "%s: %s" % (message["op"], error)})
-            return
-        if result is not None:
-            send({"id": message["id"], "result": result})
+            send({"id": number, "error": "%s: %s" % (message.get("op"), error)})
+        except Exception as error:  # a mistaken request must not end what others started
+            send({"id": number, "error": "bad request: %s: %s" % (type(error).__name__, error)})
+        else:
+            if result is not None:
+                send({"id": number, "result": result})
 
     def _reap(self):
         while True:
@@ -293,6 +387,7 @@ class Agent:
     def end(self):
         """Kills what is left and takes its folders away: the last thing the agent does."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         if self.cgroups and self.cgroups.root:
             try:
                 write_text(self.cgroups.root + "/cgroup.kill", "1")
@@ -341,10 +436,26 @@ def send(message):
         pass
 
 
-def main(mark, cgroups_wanted):
-    agent = Agent(mark, cgroups_wanted)
+def check_port(address, port):
+    """A port in use would make the trial measure someone else's server."""
+    with socket.socket() as probe:
+        # TIME_WAIT of the trial before is no one's server.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            raise Refused(
+                "port %d on %s: %s; stop what uses it (ss -ltnp) or change the recipe's port.base"
+                % (port, address, error.strerror)
+            ) from None
+
+
+def main(order):
+    os.write(1, ("%s %d\n" % (MARKER, PROTOCOL)).encode())
+    agent = Agent(order)
     try:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        signal.signal(signal.SIGHUP, lambda *_: sys.exit(0))
         agent.run(0)
     finally:
         agent.end()

@@ -5,8 +5,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from wirespeed.process.ready import request
-from wirespeed.recipe.resolve import Check
+from wirespeed.agent.ready import request
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -41,10 +40,10 @@ def address():
     ],
 )
 def test_an_answer_is_judged(address, path, length, answered, problem):
-    assert request(Check(address + path, 200, length, 1.0)) == (answered, problem)
+    assert request(address + path, 200, length) == (answered, problem)
 
 
 def test_a_closed_port_is_no_answer():
-    answered, problem = request(Check("http://127.0.0.1:1/", 200, None, 1.0))
+    answered, problem = request("http://127.0.0.1:1/", 200, None)
     assert not answered
     assert "refused" in problem

@@ -1,11 +1,13 @@
-"""Part of the host agent: what /proc says while a trial runs, and the canary.
+"""Part of the agent: what /proc says while a trial runs, and the canary.
 
-Standard library of Python 3.6 only: see agent.py.
+Standard library of Python 3.6 only: see main.py.
 """
 
 import os
 import resource
 import time
+
+from wirespeed.agent.children import read_text
 
 SAMPLES_MAX = 100000  # bounds memory: 2.7 hours at 10 Hz
 LAB = "lab"  # the agent and the program that started it, among the processes of a sample
@@ -23,13 +25,13 @@ class Sampler:
         "/proc/net/snmp",
     )
 
-    def __init__(self):
+    def __init__(self, lab_pid=None):
         self.files = {}
         self.samples = []
         self.every_s = None
         self.due = None
         self.instants = []
-        self.lab = Lab()
+        self.lab = Lab(lab_pid)
 
     def start(self, every_s, children, instants, lab_core=None):
         self.stop()
@@ -91,36 +93,47 @@ class Lab:
     """The lab's own processes: what they use is told apart from what strangers use.
 
     While a window is measured they stay on one core, so that it is known which one they disturb.
+    The lab itself is one of them only on the machine where it runs, where `lab_pid` names it.
     """
 
-    def __init__(self):
-        self.pids = [os.getpid(), os.getppid()]
+    def __init__(self, lab_pid):
+        self.pids = [os.getpid()] + ([lab_pid] if lab_pid else [])
         self.before = []
-        self.parent = open_fd("/proc/%d/schedstat" % os.getppid())
+        self.parent = lab_pid
 
     def move_to(self, core):
         if core is None:
             return
-        for pid in self.pids:
+        for tid in [tid for pid in self.pids for tid in threads_of(pid)]:
             try:
-                mask = os.sched_getaffinity(pid)
-                os.sched_setaffinity(pid, [core])
-                self.before.append((pid, mask))
-            except OSError:  # the core is not ours, or the parent is not: nothing moves
+                mask = os.sched_getaffinity(tid)
+                os.sched_setaffinity(tid, [core])
+                self.before.append((tid, mask))
+            except OSError:  # the core is not ours, or the thread has ended: nothing moves
                 pass
 
     def move_back(self):
         before, self.before = self.before, []
-        for pid, mask in before:
+        for tid, mask in before:
             try:
-                os.sched_setaffinity(pid, mask)
+                os.sched_setaffinity(tid, mask)
             except OSError:
                 pass
 
     def cpu_us(self):
-        """The parent has one thread; 0 where the kernel does not tell its time."""
-        words = pread(self.parent).split() if self.parent is not None else []
-        return int(time.process_time() * 1e6) + (int(words[0]) // 1000 if words else 0)
+        """Of all threads; 0 where the kernel does not tell its time."""
+        total_ns = 0
+        for tid in threads_of(self.parent) if self.parent else ():
+            words = read_text("/proc/%d/task/%d/schedstat" % (self.parent, tid)).split()
+            total_ns += int(words[0]) if words else 0
+        return int(time.process_time() * 1e6) + total_ns // 1000
+
+
+def threads_of(pid):
+    try:
+        return [int(tid) for tid in os.listdir("/proc/%d/task" % pid)]
+    except OSError:
+        return []
 
 
 def open_fd(path):

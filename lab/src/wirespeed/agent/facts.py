@@ -1,0 +1,308 @@
+"""Part of the agent: facts of a host and its programs: what a reader needs to judge a figure.
+
+Read from programs that print JSON where they exist, else from /proc and /sys. Standard library of
+Python 3.6 only: see main.py.
+"""
+
+import glob
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+
+from wirespeed.agent.children import read_text
+
+ANSWER_S = 10.0
+KEPT_SYSCTLS = (
+    "net.core.somaxconn",
+    "net.core.rmem_max",
+    "net.core.wmem_max",
+    "net.core.netdev_max_backlog",
+    "net.ipv4.tcp_max_syn_backlog",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_tw_reuse",
+    "net.ipv4.tcp_congestion_control",
+    "vm.nr_hugepages",
+    "vm.swappiness",
+    "fs.file-max",
+    "fs.nr_open",
+    "kernel.numa_balancing",
+)
+SERVICES = ("irqbalance", "cpupower", "cpuspeed", "cpufreqd", "powerd", "tuned", "firewalld",
+            "iptables", "nftables")  # fmt: skip
+VERSIONS = {
+    "nginx": ["nginx", "-v"],
+    "rustc": ["rustc", "--version"],
+    "wrk": ["wrk", "-v"],
+}
+
+
+def of_host(message, cgroups):
+    """Flat facts; with `is_audit` also network interfaces, sysctls, limits and services."""
+    path = message["search_path"]
+    cpu = cpu_facts()
+    found = {
+        "cpu_model": cpu["model"],
+        "cores": len(os.sched_getaffinity(0)),
+        "threads_per_core": cpu["threads_per_core"],
+        "numa_nodes": cpu["numa_nodes"],
+        "kernel": platform.release(),
+        "system": system(),
+        "memory_mib": memory_mib(),
+        "virtualization": virtualization(),
+        "congestion_control": one_line("/proc/sys/net/ipv4/tcp_congestion_control"),
+        "governor": one_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+        or "none visible",
+        "idle_driver": one_line("/sys/devices/system/cpu/cpuidle/current_driver"),
+        "clocksource": one_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "transparent_hugepages": chosen("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "somaxconn": one_line("/proc/sys/net/core/somaxconn"),
+        "cgroup": "one for each process" if cgroups and cgroups.root else "none (process groups)",
+        "root": "yes" if os.geteuid() == 0 else "no",
+        "python": sys.version.split()[0],
+    }
+    for name, argv in dict(VERSIONS, java=[message.get("java", "java"), "-version"]).items():
+        text = version(argv, path)
+        if text:
+            found[name] = text
+    if message.get("is_audit"):
+        found["audit"] = audited()
+    return found
+
+
+def audited():
+    """What `wirespeed audit` judges beside the facts."""
+    return {
+        "turbo": turbo(),
+        "idle_states": idle_states(),
+        "smt": one_line("/sys/devices/system/cpu/smt/control"),
+        "isolated": one_line("/sys/devices/system/cpu/isolated"),
+        "governors": sorted(
+            {
+                one_line(p)
+                for p in glob.glob("/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor")
+            }
+        ),
+        "steal_share": steal_share(),
+        "sysctl": {name: one_line(sysctl_file(name)) for name in KEPT_SYSCTLS},
+        "nofile_hard": nofile_hard(),
+        "services": running_services(),
+        "firmware": firmware(),
+        "interfaces": interfaces(),
+        "load": one_line("/proc/loadavg").split()[:1],
+        "entropy_of_interrupts": interrupt_cores(),
+        "shm_free_mib": free_mib("/dev/shm"),
+    }
+
+
+def cpu_facts():
+    data = json_of(["lscpu", "-J"])
+    rows = {}
+
+    def walk(entries):  # newer versions nest them
+        for entry in entries:
+            rows[entry["field"].rstrip(":")] = entry.get("data")
+            walk(entry.get("children", ()))
+
+    walk((data or {}).get("lscpu", ()))
+    match = re.search(r"^model name\s*:\s*(.+)$", read_text("/proc/cpuinfo"), re.M)
+    return {
+        "model": rows.get("Model name") or (match.group(1) if match else platform.machine()),
+        "threads_per_core": int(rows.get("Thread(s) per core") or siblings()),
+        "numa_nodes": int(rows.get("NUMA node(s)") or 1),
+    }
+
+
+def siblings():
+    total = 0
+    text = one_line("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
+    for piece in filter(None, text.split(",")):
+        low, _, high = piece.partition("-")
+        total += int(high or low) - int(low) + 1
+    return total or 1
+
+
+def system():
+    match = re.search(r'^PRETTY_NAME="?([^"\n]+)', read_text("/etc/os-release"), re.M)
+    return match.group(1) if match else platform.system()
+
+
+def memory_mib():
+    match = re.search(r"MemTotal:\s*(\d+)", read_text("/proc/meminfo"))
+    return int(match.group(1)) // 1024 if match else 0
+
+
+def virtualization():
+    """systemd's word for it; without systemd what the CPU and the firmware say."""
+    code, text = output(["systemd-detect-virt", "--vm"])
+    if text.strip() and code in (0, 1):
+        return text.strip()
+    if "hypervisor" not in read_text("/proc/cpuinfo"):
+        return "none"
+    product = one_line("/sys/class/dmi/id/sys_vendor") or one_line("/sys/hypervisor/type")
+    clocks = one_line("/sys/devices/system/clocksource/clocksource0/available_clocksource")
+    return product or ("kvm" if "kvm" in clocks else "virtual machine")
+
+
+def turbo():
+    if os.path.exists("/sys/devices/system/cpu/intel_pstate/no_turbo"):
+        return "off" if one_line("/sys/devices/system/cpu/intel_pstate/no_turbo") == "1" else "on"
+    boost = one_line("/sys/devices/system/cpu/cpufreq/boost")
+    return {"0": "off", "1": "on"}.get(boost, "not visible")
+
+
+def idle_states():
+    return [
+        one_line(path) for path in sorted(glob.glob("/sys/devices/system/cpu/cpu0/cpuidle/*/name"))
+    ]
+
+
+def steal_share():
+    """A guest's share of its own time that the hypervisor gave to others, since it started."""
+    fields = [int(word) for word in read_text("/proc/stat").split("\n")[0].split()[1:9]]
+    return round(fields[7] / max(1, sum(fields)), 4) if len(fields) == 8 else 0.0
+
+
+def nofile_hard():
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+
+
+def running_services():
+    """Of those that the published methods stop, the ones that run here."""
+    if not shutil.which("systemctl"):
+        return None
+    names = [name + ".service" for name in SERVICES]
+    _, text = output(["systemctl", "is-active", *names])
+    states = text.split()
+    return [SERVICES[at] for at, state in enumerate(states) if state == "active"]
+
+
+def firmware():
+    names = ("sys_vendor", "product_name", "bios_version", "bios_date")
+    words = [one_line("/sys/class/dmi/id/" + name) for name in names]
+    return " ".join(word for word in words if word) or "not visible"
+
+
+def interrupt_cores():
+    """How many interrupts may reach each core: [[core, count], …]."""
+    count = {}
+    for path in glob.glob("/proc/irq/*/smp_affinity_list"):
+        for piece in filter(None, one_line(path).split(",")):
+            low, _, high = piece.partition("-")
+            for core in range(int(low), int(high or low) + 1):
+                count[core] = count.get(core, 0) + 1
+    return sorted(count.items())
+
+
+def free_mib(path):
+    try:
+        state = os.statvfs(path)
+    except OSError:
+        return 0
+    return state.f_bavail * state.f_frsize >> 20
+
+
+def interfaces():
+    """Each interface that is up: name, MTU, speed, driver, coalescing, rings, offloads, queues."""
+    found = []
+    for link in json_of(["ip", "-j", "link"]) or []:
+        if link.get("operstate") not in ("UP", "UNKNOWN") or link["ifname"] == "lo":
+            continue
+        name = link["ifname"]
+        found.append(
+            {
+                "name": name,
+                "mtu": link.get("mtu"),
+                "qdisc": link.get("qdisc"),
+                "speed_mbps": speed_of(name),
+                "driver": driver_of(name),
+                "coalesce": ethtool("--show-coalesce", name),
+                "rings": ethtool("--show-ring", name),
+                "queues": len(glob.glob("/sys/class/net/%s/queues/rx-*" % name)) or None,
+                "offloads": ethtool("--show-features", name),
+            }
+        )
+    return found
+
+
+def speed_of(name):
+    text = one_line("/sys/class/net/%s/speed" % name)
+    return int(text) if text.lstrip("-").isdigit() and int(text) > 0 else None
+
+
+def driver_of(name):
+    link = "/sys/class/net/%s/device/driver" % name
+    return os.path.basename(os.path.realpath(link)) if os.path.exists(link) else "virtual"
+
+
+def ethtool(option, name):
+    """Flat {setting: value}; ethtool prints JSON for some questions only, by version."""
+    data = json_of(["ethtool", "--json", option, name])
+    if data:
+        rows = data[0]
+        return {
+            key: value["active"] if isinstance(value, dict) else value
+            for key, value in rows.items()
+            if key != "ifname"
+        }
+    code, text = output(["ethtool", option, name])
+    if code != 0:
+        return {}
+    rows = re.findall(r"^\s*([\w][\w -]*):\s+([\w./-]+)", text, re.M)
+    return {key: value for key, value in rows}
+
+
+# -- small readings ---------------------------------------------------------------------------
+
+
+def one_line(path):
+    return read_text(path).strip()
+
+
+def sysctl_file(name):
+    return "/proc/sys/" + name.replace(".", "/")
+
+
+def chosen(path):
+    match = re.search(r"\[(\w+)\]", read_text(path))
+    return match.group(1) if match else ""
+
+
+def output(argv, path=None):
+    """(exit code, output); (127, "") where there is no such program."""
+    search = path or os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
+    program = shutil.which(argv[0], path=search)
+    if not program:
+        return 127, ""
+    try:
+        process = subprocess.Popen(
+            [program, *argv[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=dict(os.environ, PATH=search, LC_ALL="C"),
+        )
+        text, _ = process.communicate(timeout=ANSWER_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return 127, ""
+    return process.returncode, text.decode(errors="replace")
+
+
+def json_of(argv):
+    code, text = output(argv)
+    try:
+        return json.loads(text) if code == 0 else None
+    except ValueError:
+        return None
+
+
+def version(argv, search_path):
+    """The first line with a number in it that the program says about itself."""
+    _, text = output(argv, search_path)
+    lines = [line.strip() for line in text.splitlines()]
+    return next((line for line in lines if re.search(r"\d", line)), "")

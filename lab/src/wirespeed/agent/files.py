@@ -1,0 +1,141 @@
+"""Part of the agent: files of a host: payloads, mounts for them, and what is put there or fetched.
+
+Standard library of Python 3.6 only: see main.py.
+"""
+
+import base64
+import ctypes
+import hashlib
+import os
+import random
+
+from wirespeed.agent.children import LIBC, Refused
+
+BLOCK_BYTES = 1 << 20
+SEED = 1  # the same bytes in every run, so that payloads compare
+CLONE_NEWNS = 0x00020000
+MS_REC, MS_PRIVATE = 16384, 1 << 18
+# What mount(2) takes as flags; everything else goes to the file system as text.
+FLAGS = {
+    "noatime": 1024,
+    "nodiratime": 2048,
+    "relatime": 1 << 21,
+    "nosuid": 2,
+    "nodev": 4,
+    "noexec": 8,
+}
+
+mounted = set()
+
+
+def memory_folder():
+    """Where payloads and configurations live while a run lasts: memory, where there is some."""
+    if os.access("/dev/shm", os.W_OK):
+        return "/dev/shm"
+    return os.environ.get("TMPDIR", "/tmp")
+
+
+def make_all(sets):
+    """Writes each payload once; one that has its size already is left alone."""
+    for one in sets:
+        path = os.path.join(one["folder"], one["name"])
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            if not os.path.exists(path) or os.stat(path).st_size != one["size_bytes"]:
+                write_payload(path, one["size_bytes"], one["fill"])
+        except OSError as error:
+            raise Refused("cannot write the payload %s: %s" % (path, error.strerror)) from None
+    return {"mounted": sorted(mounted)}
+
+
+def write_payload(path, left, fill):
+    chance = random.Random(SEED)
+    with open(path, "wb") as file:
+        while left:
+            size = min(left, BLOCK_BYTES)
+            is_random = fill == "random"
+            file.write(
+                chance.getrandbits(8 * size).to_bytes(size, "little") if is_random else bytes(size)
+            )
+            left -= size
+
+
+def mount_all(sets):
+    """Mounts what the files ask for, seen by this agent's programs only and gone with them.
+
+    In a mount namespace of the agent's own the kernel unmounts, however everything ends. Without
+    root nothing is mounted: the files lie in memory all the same.
+    """
+    for one in sets:
+        mount, folder = one.get("mount"), one["folder"]
+        if not mount or folder in mounted or os.geteuid() != 0:
+            continue
+        if not mounted:
+            check(LIBC.unshare(CLONE_NEWNS), "a mount namespace")
+            check(
+                LIBC.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "a private mount tree"
+            )
+        os.makedirs(folder, exist_ok=True)
+        words = [word for word in mount["options"].split(",") if word]
+        flags = sum(FLAGS[word] for word in words if word in FLAGS)
+        rest = ["size=" + mount["size"]] + [word for word in words if word not in FLAGS]
+        text = ",".join(rest).encode()
+        result = LIBC.mount(b"tmpfs", folder.encode(), b"tmpfs", ctypes.c_ulong(flags), text)
+        check(result, "tmpfs (%s) on %s" % (",".join([*words, "size=" + mount["size"]]), folder))
+        mounted.add(folder)
+
+
+def check(result, what):
+    if result != 0:
+        raise Refused("cannot mount %s: %s" % (what, os.strerror(ctypes.get_errno())))
+
+
+def put(message):
+    """One piece of a file; the last one is checked against the hash and takes the file's name.
+
+    A file that is there already with this hash is not sent at all: ask with no data first.
+    """
+    path = message["path"]
+    if "data" not in message:
+        return {"has": os.path.exists(path) and hash_of(path) == message["sha256"]}
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    partial = path + ".part"
+    with open(partial, "r+b" if message["offset"] else "wb") as file:
+        file.seek(message["offset"])
+        file.write(base64.b64decode(message["data"]))
+    if not message["is_last"]:
+        return {}
+    if hash_of(partial) != message["sha256"]:
+        os.unlink(partial)
+        raise Refused("%s did not arrive whole" % path)
+    os.chmod(partial, message["mode"])
+    os.replace(partial, path)
+    return {}
+
+
+def get(message):
+    """A piece of a file from `offset` on; {"data", "size"}."""
+    with open(message["path"], "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(message["offset"])
+        data = file.read(message["length"])
+    return {"data": base64.b64encode(data).decode(), "size": size}
+
+
+def listing(folder):
+    """[[path below the folder, bytes], …] of all files."""
+    found = []
+    for base, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(base, name)
+            if os.path.isfile(path) and not os.path.islink(path):
+                found.append([os.path.relpath(path, folder), os.path.getsize(path)])
+    return sorted(found)
+
+
+def hash_of(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(BLOCK_BYTES), b""):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,98 @@
+"""Part of the agent: forked helpers for what takes time, each with one answer over a pipe.
+
+Standard library of Python 3.6 only: see main.py.
+"""
+
+import json
+import os
+import signal
+import subprocess
+
+from wirespeed.agent.children import LIBC, PR_SET_PDEATHSIG, Refused, send_signal
+
+OUTPUT_MAX = 1 << 20  # of a program's output; the rest is dropped
+
+
+class Helpers:
+    """The running helpers: pipe → [id of the request, process, name of a child, what came]."""
+
+    def __init__(self):
+        self.running = {}
+
+    def pipes(self):
+        return list(self.running)
+
+    def start(self, number, function, name=None):
+        """Forks; what `function` returns is the answer to the request with this id."""
+        read_end, write_end = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            answer = {"id": number}
+            try:
+                LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+                for one in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+                    signal.signal(one, signal.SIG_DFL)
+                signal.set_wakeup_fd(-1)
+                answer["result"] = function()
+            except Refused as error:
+                answer["error"] = str(error)
+            except Exception as error:  # whatever it is, the request is answered
+                answer["error"] = "bad request: %s: %s" % (type(error).__name__, error)
+            try:
+                write_all(write_end, json.dumps(answer).encode())
+            finally:
+                os._exit(0)
+        os.close(write_end)
+        self.running[read_end] = [number, pid, name, b""]
+
+    def take(self, readable, send):
+        """Passes on the answers that are complete."""
+        for pipe in [pipe for pipe in readable if pipe in self.running]:
+            data = os.read(pipe, 1 << 20)
+            if data:
+                self.running[pipe][3] += data
+                continue
+            os.close(pipe)
+            number, _, _, text = self.running.pop(pipe)
+            try:
+                send(json.loads(text.decode()))
+            except ValueError:
+                send({"id": number, "error": "the helper was ended"})
+
+    def end(self, names):
+        """Ends helpers that wait for children which are being stopped."""
+        for _, pid, name, _ in self.running.values():
+            if name is not None and name in names:
+                send_signal(pid, signal.SIGKILL)
+
+
+def write_all(fd, data):
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def run_program(message):
+    """Runs argv to its end, at most `timeout_s`."""
+    environment = dict(os.environ)
+    environment.update(message.get("env", {}))
+    try:
+        process = subprocess.Popen(
+            message["argv"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+        )
+    except OSError as error:
+        raise Refused("%s: %s" % (message["argv"][0], error.strerror)) from None
+    try:
+        out, err = process.communicate(timeout=message.get("timeout_s", 10))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise Refused("%s did not end in time" % message["argv"][0]) from None
+    return {
+        "code": process.returncode,
+        "out": out[:OUTPUT_MAX].decode(errors="replace"),
+        "err": err[:OUTPUT_MAX].decode(errors="replace"),
+    }

@@ -1,0 +1,103 @@
+"""Part of the agent: what agents that were killed may have left: processes, cgroups, folders.
+
+An agent cleans up by itself, also after kill -9 of the lab. This is for what remains when the agent
+was killed too, or the host lost power. Who is still at work is judged by the agent's own process
+on this host; the lab's process id means nothing here. Standard library of Python 3.6 only.
+"""
+
+import os
+import shutil
+import signal
+import time
+
+from wirespeed.agent.children import (
+    is_alive,
+    read_text,
+    remove_folder,
+    send_signal,
+    start_ticks,
+)
+
+CGROUP_TREES = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
+MARK = b"WIRESPEED_AGENT="
+OWNER = ".wirespeed-agent"  # the file in a scratch folder that names its agent
+GONE_S = 3.0
+
+
+def tidy():
+    """{"processes": ids that were ended, "folders": what was removed}."""
+    processes = kill_processes()
+    return {"processes": processes, "folders": remove_cgroups() + remove_scratch()}
+
+
+def own_name():
+    """PID.TICKS: with the time of its start a process id is unique."""
+    return "%d.%d" % (os.getpid(), start_ticks(os.getpid()))
+
+
+def is_at_work(name):
+    pid, _, ticks = name.partition(".")
+    if not (pid.isdigit() and ticks.isdigit()):
+        return False
+    return start_ticks(int(pid)) == int(ticks) and is_alive(int(pid))
+
+
+def kill_processes():
+    """Kills processes that carry the mark of an agent that is gone; returns their ids."""
+    found = [pid for pid, name in marked().items() if not is_at_work(name)]
+    for pid in found:
+        try:
+            send_signal(pid, signal.SIGKILL)
+        except PermissionError:
+            continue
+    deadline = time.monotonic() + GONE_S
+    while any(is_alive(pid) for pid in found) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found
+
+
+def marked():
+    """process → the agent that started it, from its environment"""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open("/proc/%s/environ" % entry, "rb") as file:
+                variables = file.read().split(b"\0")
+        except OSError:
+            continue
+        for variable in variables:
+            if variable.startswith(MARK):
+                found[int(entry)] = variable[len(MARK) :].decode(errors="replace")
+    return found
+
+
+def remove_cgroups():
+    """Folders without members, and not of an agent that is at work."""
+    removed = []
+    for tree in CGROUP_TREES:
+        for base, folders, _ in os.walk(tree):
+            for name in [name for name in folders if name.startswith("wirespeed-")]:
+                folder = os.path.join(base, name)
+                folders.remove(name)
+                owner = name.rpartition("-")[2]
+                if "." in owner and not is_at_work(owner):
+                    for inner in os.listdir(folder):
+                        if os.path.isdir(os.path.join(folder, inner)):
+                            remove_folder(os.path.join(folder, inner))
+                    remove_folder(folder)
+                    removed.append(folder)
+    return removed
+
+
+def remove_scratch():
+    removed = []
+    for root in ("/dev/shm", os.environ.get("TMPDIR", "/tmp")):
+        for name in os.listdir(root) if os.path.isdir(root) else ():
+            folder = os.path.join(root, name)
+            owner = read_text(os.path.join(folder, OWNER))
+            if name.startswith("wirespeed-") and owner and not is_at_work(owner):
+                shutil.rmtree(folder, ignore_errors=True)
+                removed.append(folder)
+    return removed

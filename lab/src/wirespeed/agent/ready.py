@@ -1,0 +1,50 @@
+"""Part of the agent: readiness, a real request whose status and length are checked.
+
+Standard library of Python 3.6 only: see main.py.
+"""
+
+import http.client
+import time
+import urllib.parse
+
+PAUSE_S = 0.02  # a JVM becomes ready in tenths of seconds; this adds little to them
+ANSWER_S = 2.0
+WRONG_ANSWER_S = 3.0  # a server may answer 503 or short while it starts, but not for long
+
+
+def wait(message):
+    """{"problem": ""} as soon as the answer is right, else what was wrong with the last one."""
+    deadline = time.monotonic() + message["within_s"]
+    wrong_since = None
+    problem = "no answer"
+    while True:
+        answered, problem = request(message["url"], message["status"], message["length"])
+        if not problem:
+            return {"problem": ""}
+        now = time.monotonic()
+        if answered:
+            wrong_since = wrong_since or now
+            if now - wrong_since > WRONG_ANSWER_S:
+                return {"problem": problem}
+        if now > deadline:
+            return {"problem": problem}
+        time.sleep(PAUSE_S)
+
+
+def request(address, status, length):
+    """(whether an HTTP answer came, what is wrong with it or "")."""
+    url = urllib.parse.urlsplit(address)
+    connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=ANSWER_S)
+    try:
+        connection.request("GET", (url.path or "/") + ("?" + url.query if url.query else ""))
+        response = connection.getresponse()
+        found = len(response.read())
+    except (OSError, http.client.HTTPException) as error:
+        return False, str(error) or type(error).__name__
+    finally:
+        connection.close()
+    if response.status != status:
+        return True, "status %d, wanted %d" % (response.status, status)
+    if length is not None and found != length:
+        return True, "a body of %d bytes, wanted %d" % (found, length)
+    return True, ""

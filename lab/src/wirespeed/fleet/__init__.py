@@ -1,0 +1,1 @@
+"""The near side of the hosts: channels to their agents, and all of them as one fleet."""

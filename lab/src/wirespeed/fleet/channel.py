@@ -1,0 +1,172 @@
+"""A channel to one agent: a program whose standard input and output carry newline JSON.
+
+Every kind of host is one command line in front of the same Python: nothing for this machine,
+`nsenter` for a namespace, `ssh` for another host, `srun` for a host of a scheduler.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import tempfile
+import threading
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wirespeed.errors import HostError
+
+MODULES = (
+    "children", "helpers", "census", "sampling", "tuning", "leftovers", "files", "ready", "facts",
+    "main",
+)  # fmt: skip
+MARKER = b"wirespeed-agent "
+GREETING_BYTES_MAX = 1 << 16  # what a login shell may print before the agent speaks
+KEEPS_A_LEASE = 5  # signs of life within one lease
+
+# Installs the sources as modules, so that they import each other there as in the package.
+BOOTSTRAP = (
+    "import base64,json,os,sys,types,zlib\n"
+    'b=b""\n'
+    'while not b.endswith(b"\\n"):b+=os.read(0,1) or sys.exit(0)\n'
+    "o=json.loads(b.decode())\n"
+    'for n in ("wirespeed","wirespeed.agent"):sys.modules[n]=types.ModuleType(n)\n'
+    'for n,s in o["modules"]:\n'
+    " m=sys.modules[n]=types.ModuleType(n)\n"
+    ' setattr(sys.modules["wirespeed.agent"],n.rpartition(".")[2],m)\n'
+    ' exec(compile(zlib.decompress(base64.b64decode(s)),n,"exec"),m.__dict__)\n'
+    'sys.modules["wirespeed.agent.main"].main(o)\n'
+)
+
+
+@dataclass(frozen=True)
+class Far:
+    """How one host is reached."""
+
+    name: str
+    prefix: tuple[str, ...] = ()  # in front of the Python
+    python: str = "python3"
+    is_quoted: bool = False  # the prefix hands its words to a shell, as ssh does
+    lease_s: float | None = None  # None where the end of a pipe is noticed at once
+    shares_files: bool = True  # the agent sees the files of this machine
+    is_seat: bool = True  # False: it looks after the machine only; nothing measured runs there
+
+    def argv(self) -> list[str]:
+        command = [self.python, "-I", "-u", "-c", BOOTSTRAP]
+        if self.is_quoted:
+            command = ["exec " + " ".join(_quoted(word) for word in command)]
+        return [*self.prefix, *command]
+
+
+def _quoted(word: str) -> str:
+    """For any shell, csh too: single quotes, with line ends that survive them."""
+    import shlex
+
+    return shlex.quote(word)
+
+
+class Channel:
+    """The running program, its pipes, and the signs of life that keep the agent's lease."""
+
+    def __init__(self, far: Far, order: dict[str, Any]) -> None:
+        self.name = far.name
+        self._buffer = b""
+        self._is_greeted = False
+        self._write_lock = threading.Lock()
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the channel
+        try:
+            # A session of its own: Ctrl-C in the terminal is for the lab, which tells the agent.
+            self.process = subprocess.Popen(
+                far.argv(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._complaints,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise HostError(f"{far.name}: {far.argv()[0]}: {error.strerror}") from None
+        assert self.process.stdout
+        self.fd = self.process.stdout.fileno()
+        self._closing = threading.Event()
+        self.send({"modules": _sources(), "lease_s": far.lease_s, **order})
+        if far.lease_s:
+            pause_s = far.lease_s / KEEPS_A_LEASE
+            threading.Thread(target=self._keep, args=(pause_s,), daemon=True).start()
+
+    def send(self, message: dict[str, Any]) -> None:
+        data = (json.dumps(message) + "\n").encode()
+        assert self.process.stdin
+        try:
+            with self._write_lock:
+                self.process.stdin.write(data)
+                self.process.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            raise HostError(f"{self.name}: {self.last_words()}") from None
+
+    def receive(self) -> list[dict[str, Any]]:
+        """The messages that have come; to be called when the descriptor is readable."""
+        data = os.read(self.fd, 1 << 20)
+        if not data:
+            raise HostError(f"{self.name}: {self.last_words()}")
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        messages = []
+        for line in lines:
+            if self._is_greeted:
+                messages.append(json.loads(line))
+            else:
+                self._is_greeted = line.startswith(MARKER)
+        if not self._is_greeted and len(self._buffer) > GREETING_BYTES_MAX:
+            raise HostError(f"{self.name}: something else than Python answers there")
+        return messages
+
+    def last_words(self) -> str:
+        """Why the program ended, as it said itself."""
+        try:
+            self.process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            pass
+        self._complaints.seek(0)
+        lines = self._complaints.read().decode(errors="replace").strip().splitlines()
+        if lines:
+            return lines[-1].strip()
+        return "the agent has ended; nothing it started is left running"
+
+    def close(self) -> None:
+        """Ends the input; the agent then kills whatever is left. Does not wait."""
+        self._closing.set()
+        if self.process.stdin and not self.process.stdin.closed:
+            try:
+                self.process.stdin.close()
+            except (BrokenPipeError, OSError):
+                pass
+
+    def wait(self, timeout_s: float) -> None:
+        try:
+            self.process.wait(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
+        self._complaints.close()
+
+    def _keep(self, pause_s: float) -> None:
+        while not self._closing.wait(pause_s):
+            try:
+                self.send({"op": "keep"})
+            except HostError:
+                return
+
+
+def _sources() -> list[list[str]]:
+    folder = Path(__file__).parent.parent / "agent"
+    return [
+        [
+            f"wirespeed.agent.{name}",
+            base64.b64encode(zlib.compress((folder / f"{name}.py").read_bytes())).decode(),
+        ]
+        for name in MODULES
+    ]

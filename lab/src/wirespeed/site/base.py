@@ -1,0 +1,96 @@
+"""What every kind of site gives: its agents, and the topology of its hosts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from wirespeed import units
+from wirespeed.errors import InputError
+from wirespeed.fleet.fleet import Fleet
+from wirespeed.recipe.model import RoleSite, Site
+from wirespeed.topology import Link, Seat, Topology, roles_of
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A site that stands: its agents run and its links are up."""
+
+    fleet: Fleet
+    topology: Topology
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a run wants of a site."""
+
+    name: str
+    site: Site
+    has_origin: bool
+    mark: str = "plan"
+    cgroups: bool = True
+    folder: Path = field(default_factory=Path)  # of the site file, for relative paths in it
+
+
+class Kind(Protocol):
+    """One kind of site."""
+
+    def open(self, ask: Ask) -> Opened:
+        """Starts the agents; whoever opens closes the fleet."""
+
+    def foreseen(self, ask: Ask) -> Topology | None:
+        """The topology without starting anything; None where only the hosts know."""
+
+
+def own_cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0))
+
+
+def split(site: Site, cores: list[int], has_origin: bool) -> dict[str, list[int]]:
+    """The cores of each role on one machine: the site's own words, else an even split."""
+    usable = [core for core in cores if core not in site.housekeeping] or cores
+    found = roles_of(usable, has_origin)
+    for role, own in by_role(site).items():
+        if own.cores:
+            check_cores(own.cores, cores, f"{role}.cores")
+            found[role] = own.cores
+    return found
+
+
+def check_cores(wanted: list[int], cores: list[int], key: str) -> None:
+    missing = sorted(set(wanted) - set(cores))
+    if missing:
+        have = ", ".join(map(str, cores))
+        raise InputError(f"the site's {key}: there is no core {missing[0]}; its cores: {have}")
+
+
+def by_role(site: Site) -> dict[str, RoleSite]:
+    return {"server": site.server, "load": site.load, "origin": site.origin}
+
+
+def addresses_of(own: RoleSite, links: list[str], default: str) -> dict[str, str]:
+    """link → address, from one address for all links or one for each."""
+    if isinstance(own.addr, dict):
+        return {link: own.addr.get(link, default) for link in links}
+    return {link: own.addr or default for link in links}
+
+
+def seats(host: str, cores: list[int]) -> list[Seat]:
+    return [Seat(host, core) for core in cores]
+
+
+def links_of(site: Site) -> dict[str, Link]:
+    return {
+        name: Link(
+            name,
+            units.link_bits_per_second(link.rate) if link.rate else None,
+            link.mtu,
+            link.speed,
+            link.server,
+            link.load,
+            link.net,
+        )
+        for name, link in site.link.items()
+    }

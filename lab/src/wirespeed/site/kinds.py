@@ -1,0 +1,28 @@
+"""The table of kinds: a new kind of site is one line here."""
+
+from __future__ import annotations
+
+from wirespeed.site.base import Ask, Kind, Opened
+from wirespeed.site.local import Local
+from wirespeed.site.netns import Netns
+from wirespeed.site.slurm import Slurm
+from wirespeed.site.ssh import Ssh
+from wirespeed.topology import Topology
+
+KINDS: dict[str, Kind] = {"local": Local(), "netns": Netns(), "ssh": Ssh(), "slurm": Slurm()}
+
+
+def open_site(ask: Ask) -> Opened:
+    """Starts the site's agents and puts its links up."""
+    return KINDS[ask.site.kind].open(ask)
+
+
+def topology(ask: Ask) -> Topology:
+    """The site's topology; its hosts are asked where the site file does not say enough."""
+    kind = KINDS[ask.site.kind]
+    found = kind.foreseen(ask)
+    if found is not None:
+        return found
+    opened = kind.open(ask)
+    opened.fleet.close()
+    return opened.topology

@@ -1,0 +1,112 @@
+"""Other machines over ssh: the OpenSSH client carries the channel, with the user's own set-up.
+
+Keys, jump hosts, ports and known hosts come from ssh_config; the target needs sshd and a Python.
+"""
+
+from __future__ import annotations
+
+from wirespeed.errors import InputError
+from wirespeed.fleet.channel import Far
+from wirespeed.fleet.fleet import Fleet
+from wirespeed.recipe.model import RoleSite, Site
+from wirespeed.site.base import Ask, Opened, addresses_of, by_role, check_cores, links_of, seats
+from wirespeed.topology import Link, Seat, Topology, roles_of
+
+# ssh takes the first value it meets, so a site's own options win. Keep-alives find a cut cable;
+# the first key exchange of OpenSSH costs ten times the CPU of this one, which matters for 24 hosts.
+OPTIONS = (
+    "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=2",
+    "-o", "ServerAliveCountMax=3", "-o", "KexAlgorithms=^curve25519-sha256",
+)  # fmt: skip
+
+
+class Ssh:
+    """One ssh client for each host."""
+
+    def open(self, ask: Ask) -> Opened:
+        hosts = hosts_of(ask.site, ask.has_origin)
+        fars = [
+            far_of(ask.site, host)
+            for host in dict.fromkeys(host for own in hosts.values() for host in own)
+        ]
+        fleet = Fleet(fars, ask.mark, ask.cgroups)
+        try:
+            cores = {host.name: host.info["cores"] for host in fleet.all()}
+            machines = {host.name: host.info["boot_id"] for host in fleet.all()}
+            return Opened(fleet, topology(ask.site, hosts, cores, machines))
+        except BaseException:
+            fleet.close()
+            raise
+
+    def foreseen(self, ask: Ask) -> Topology | None:
+        return None
+
+
+def far_of(site: Site, host: str) -> Far:
+    return Far(
+        host,
+        ("ssh", *site.options, *OPTIONS, "--", host),
+        site.python,
+        is_quoted=True,
+        lease_s=site.lease,
+        shares_files=False,
+    )
+
+
+def hosts_of(site: Site, has_origin: bool) -> dict[str, list[str]]:
+    """role → its hosts; an origin without a host of its own lives with the generators."""
+    found = {role: named(own, role) for role, own in by_role(site).items()}
+    for role in ("server", "load"):
+        if not found[role]:
+            raise InputError(f'the site needs {role} = {{ host = "…" }}')
+    if not has_origin:
+        found["origin"] = []
+    elif not found["origin"]:
+        found["origin"] = found["load"][:1]
+    return found
+
+
+def named(own: RoleSite, role: str) -> list[str]:
+    hosts = [own.host, *own.hosts] if own.host else list(own.hosts)
+    if role != "load" and len(hosts) > 1:
+        raise InputError(f"the site's {role} has {len(hosts)} hosts; only load may have several")
+    return hosts
+
+
+def topology(
+    site: Site,
+    hosts: dict[str, list[str]],
+    cores: dict[str, list[int]],
+    machines: dict[str, str],
+) -> Topology:
+    """Each host's cores go to its role; a host of several roles is split between them."""
+    links = links_of(site) or {"network": Link("network")}
+    addresses = {}
+    for role, own in by_role(site).items():
+        first = hosts[role][0] if hosts[role] else ""
+        addresses[role] = addresses_of(own, list(links), first.rpartition("@")[2])
+    return Topology(
+        cores=cores,
+        roles={
+            role: [seat for host in hosts[role] for seat in _seats(site, role, host, hosts, cores)]
+            for role in hosts
+        },
+        addresses=addresses,
+        links=links,
+        machines=machines,
+    )
+
+
+def _seats(
+    site: Site, role: str, host: str, hosts: dict[str, list[str]], cores: dict[str, list[int]]
+) -> list[Seat]:
+    own = by_role(site)[role]
+    if own.cores:
+        check_cores(own.cores, cores[host], f"{role}.cores ({host})")
+        return seats(host, own.cores)
+    roles = [one for one in hosts if host in hosts[one]]
+    if len(roles) > 1:
+        return seats(host, roles_of(cores[host], "origin" in roles)[role])
+    usable = [core for core in cores[host] if core not in site.housekeeping]
+    # The first core is left for the agent, sshd and the kernel where there are others.
+    return seats(host, usable[1:] if len(usable) >= 4 and not site.housekeeping else usable)
