@@ -291,6 +291,23 @@ abstract class GatewayContract extends CarrierContract {
     }
 
     @Test
+    void no_spelling_of_a_path_passes_a_rule_about_it() throws IOException {
+        Carrier gateway = gateway("[[filter]]\ntype = \"static-response\"\nprefix = \"/admin/users\""
+                + "\nstatus = 403\nbody = \"no\"\n");
+        for (String path : new String[] {"/admin/users", "//admin/users", "/admin//users",
+                "/admin;x/users;y=1/", "/%61dmin/users", "/x/../admin/users", "/./admin/users/a"}) {
+            assertEquals(403, client(gateway).get(path).status(), path);
+        }
+        for (String path : new String[] {"/x/..;/admin/users", "/;/admin/users", "/.;a/admin/users",
+                "/x/%2e%2e;/admin/users", "/a%2fb", "/../admin/users"}) {
+            assertEquals(400, client(gateway).get(path).status(), path);
+        }
+        assertEquals(java.util.List.of(), origin.seen);
+        assertEquals("GET /cart;v=1/a/?q=//;x HTTP/1.1|",
+                client(gateway).get("/cart;v=1//a/?q=//;x").body());
+    }
+
+    @Test
     void a_rate_limit_is_a_429_with_a_time_to_come_back() throws IOException {
         RawClient client = client(gateway("[[filter]]\ntype = \"rate-limit\"\nrate = 1\n"
                 + "burst = 2\n"));

@@ -75,7 +75,8 @@ public record Forwarding(String viaName, boolean trustsClient) {
     public static void writeRequest(Context context, Address address, HeadSink sink) {
         Request request = context.request();
         Route route = context.route();
-        String path = route == null ? request.path() : route.forwardedPath(request.path());
+        String path = route == null ? request.pathWithParameters()
+                : route.forwardedPath(request.pathWithParameters());
         sink.put(request.method()).put(' ').put(path);
         if (request.query() != null) {
             sink.put('?').put(request.query());

@@ -10,6 +10,7 @@ public final class Request {
     private final int minor;
     private final Headers headers;
     private String path = "/";
+    private String pathWithParameters;
     private String query;
     private String host;
     private String scheme = "http";
@@ -52,7 +53,7 @@ public final class Request {
         return headers;
     }
 
-    /** The normalised path; this is what is matched and forwarded. */
+    /** The normalised path without the parameters of its segments; this is what is matched. */
     public String path() {
         return path;
     }
@@ -62,14 +63,24 @@ public final class Request {
         return query;
     }
 
-    /** Sets the path and query that the origin gets. */
+    /** Sets the path and query that are matched and that the origin gets. */
     public void path(String path, String query) {
         checkTarget(path);
         if (query != null) {
             checkTarget(query);
         }
         this.path = path;
+        this.pathWithParameters = null;
         this.query = query;
+    }
+
+    /** The normalised path as the origin gets it, with the parameters of its segments. */
+    public String pathWithParameters() {
+        return pathWithParameters == null ? path : pathWithParameters;
+    }
+
+    void pathWithParameters(String path) {
+        pathWithParameters = path;
     }
 
     private static void checkTarget(String text) {

@@ -84,12 +84,24 @@ public record Route(String name, String host, String prefix, List<String> method
         return targets.get(0).origin();
     }
 
-    /** The path as the origin gets it. */
+    private static int segments(String prefix) {
+        int count = 0;
+        for (int i = 0; i < prefix.length() - 1; i++) {
+            count += prefix.charAt(i) == '/' ? 1 : 0;
+        }
+        return count;
+    }
+
+    /** A matched path as the origin gets it; segments may carry parameters that the prefix lacks. */
     public String forwardedPath(String path) {
         if (!stripPrefix || prefix.equals("/")) {
             return path;
         }
-        String rest = path.substring(Math.min(path.length(), prefix.length()));
+        int end = 0;
+        for (int segments = segments(prefix); segments > 0 && end >= 0; segments--) {
+            end = path.indexOf('/', end + 1);
+        }
+        String rest = end < 0 ? "" : path.substring(end);
         return rest.startsWith("/") ? rest : "/" + rest;
     }
 }

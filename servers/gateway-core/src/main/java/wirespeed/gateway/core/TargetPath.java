@@ -3,7 +3,9 @@ package wirespeed.gateway.core;
 
 /**
  * Normalises once. A path that normalising changed is forwarded in its normal form, so that a rule
- * about {@code /admin} cannot be passed by {@code /x/../admin} or {@code /%61dmin}.
+ * about {@code /admin} cannot be passed by {@code /x/../admin}, {@code //admin} or
+ * {@code /%61dmin}. Parameters of segments ({@code /admin;x}) mean nothing to some origins and are a
+ * part of the name to others: rules see the path without them, the origin with them.
  */
 public final class TargetPath {
     private TargetPath() {
@@ -13,7 +15,27 @@ public final class TargetPath {
     static void split(Request request, String target) {
         int question = target.indexOf('?');
         String path = question < 0 ? target : target.substring(0, question);
-        request.path(normalise(path), question < 0 ? null : target.substring(question + 1));
+        String query = question < 0 ? null : target.substring(question + 1);
+        String normal = normalise(path);
+        String plain = normal.indexOf(';') < 0 ? normal : withoutParameters(normal);
+        request.path(plain, query);
+        if (plain != normal) {
+            request.pathWithParameters(normal);
+        }
+    }
+
+    /** Refuses segments that are empty or dots once their parameters are gone. */
+    private static String withoutParameters(String path) {
+        StringBuilder plain = new StringBuilder(path.length());
+        for (String segment : path.substring(1).split("/", -1)) {
+            int semicolon = segment.indexOf(';');
+            String name = semicolon < 0 ? segment : segment.substring(0, semicolon);
+            if (semicolon >= 0 && (name.isEmpty() || name.equals(".") || name.equals(".."))) {
+                throw Refusal.bad("path holds parameters of an empty segment or of dots");
+            }
+            plain.append('/').append(name);
+        }
+        return plain.toString();
     }
 
     /** The normal form; refuses NUL, encoded separators, and climbing above the root. */
@@ -27,7 +49,7 @@ public final class TargetPath {
             if (c == '%') {
                 return false;
             }
-            if (c == '.' && i > 0 && path.charAt(i - 1) == '/') {
+            if ((c == '.' || c == '/') && i > 0 && path.charAt(i - 1) == '/') {
                 return false;
             }
         }
@@ -67,7 +89,7 @@ public final class TargetPath {
         }
     }
 
-    /** RFC 3986 §5.2.4, except that ".." above the root is refused and not ignored. */
+    /** RFC 3986 §5.2.4, except that ".." above the root is refused; empty segments go, too. */
     private static String withoutDots(String path) {
         StringBuilder out = new StringBuilder(path.length());
         int from = 1;
@@ -81,11 +103,12 @@ public final class TargetPath {
                     throw Refusal.bad("path climbs above the root");
                 }
                 out.setLength(parent);
-            } else if (!segment.equals(".")) {
+            } else if (!segment.equals(".") && !segment.isEmpty()) {
                 out.append('/').append(segment);
             }
             if (isLast) {
-                boolean isFolder = segment.equals(".") || segment.equals("..");
+                boolean isFolder = segment.equals(".") || segment.equals("..")
+                        || segment.isEmpty();
                 return isFolder ? out.append('/').toString() : out.toString();
             }
             from = to + 1;

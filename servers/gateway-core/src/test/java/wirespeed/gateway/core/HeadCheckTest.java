@@ -147,7 +147,7 @@ class HeadCheckTest {
                 "GET /a/../b/./%7ex%20 HTTP/1.1\r\nHost: a\r\n\r\n").path());
         assertEquals("/a/", TargetPath.normalise("/a/."));
         assertEquals("/", TargetPath.normalise("/a/.."));
-        assertEquals("/a//b", TargetPath.normalise("/a//b"));
+        assertEquals("/a/b/", TargetPath.normalise("//a//b//"));
         assertEquals("/.well-known/x", TargetPath.normalise("/.well-known/x"));
     }
 

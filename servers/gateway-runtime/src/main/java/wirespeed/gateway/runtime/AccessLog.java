@@ -63,7 +63,7 @@ final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
     private static String line(Context context, int status, long nanos) {
         Request request = context.request();
         return Instant.now() + " " + request.clientAddress() + " " + request.method() + " "
-                + request.path() + (request.query() == null ? "" : "?" + request.query()) + " "
+                + request.pathWithParameters() + (request.query() == null ? "" : "?" + request.query()) + " "
                 + status + " " + context.category().label() + " " + context.responseBytes() + " "
                 + nanos / 1000 + "us own="
                 + Math.max(0, nanos - context.originNanos()) / 1000 + "us "

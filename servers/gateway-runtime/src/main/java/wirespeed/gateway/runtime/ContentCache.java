@@ -109,7 +109,7 @@ final class ContentCache {
         String host = request.headers().get("X-Forwarded-Host");
         return (scheme == null ? request.scheme() : scheme) + "://"
                 + String.valueOf(host == null ? request.host() : host).toLowerCase(Locale.ROOT)
-                + request.path() + (request.query() == null ? "" : "?" + request.query());
+                + request.pathWithParameters() + (request.query() == null ? "" : "?" + request.query());
     }
 
     private StoredResponse find(Key key, Headers asked) {
