@@ -290,6 +290,44 @@ abstract class GatewayContract extends CarrierContract {
         assertEquals(404, teapot.status());
     }
 
+    private static final String FORGED = "GET /f HTTP/1.1\r\nHost: a\r\n"
+            + "X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-For: 10.9.9.9, 127.0.0.7\r\n"
+            + "X-Forwarded-Port: 1\r\nx-forwarded-prefix: /p\r\nX-Real-IP: 6.6.6.6\r\n"
+            + "Forwarded: for=6.6.6.6\r\nX-Original-URL: /admin\r\n\r\n";
+
+    @Test
+    void what_only_a_proxy_may_say_is_dropped_when_a_client_says_it() throws IOException {
+        RawClient client = client(gateway("[server]\ntrusted-proxies = [\"10.0.0.0/8\"]\n"));
+        client.send(FORGED);
+        assertEquals(200, client.read().status());
+        RecordingOrigin.Seen seen = origin.seen.get(0);
+        assertEquals("127.0.0.1", seen.header("X-Forwarded-For"));
+        for (String name : new String[] {"X-Forwarded-Port", "X-Forwarded-Prefix", "X-Real-IP",
+                "Forwarded", "X-Original-URL"}) {
+            assertNull(seen.header(name), name);
+        }
+        assertFalse(seen.head().contains("6.6.6.6"), seen.head());
+    }
+
+    @Test
+    void a_trusted_proxy_names_the_client_and_all_of_its_lines_are_kept() throws IOException {
+        RawClient client = client(gateway("[server]\n"
+                + "trusted-proxies = [\"127.0.0.0/8\", \"2001:db8::/32\"]\n"
+                + "[[filter]]\ntype = \"rate-limit\"\nrate = 1\nburst = 1\nkey = \"client\"\n"));
+        client.send(FORGED);
+        assertEquals(200, client.read().status());
+        RecordingOrigin.Seen seen = origin.seen.get(0);
+        assertEquals("6.6.6.6, 10.9.9.9, 127.0.0.7, 127.0.0.1", seen.header("X-Forwarded-For"));
+        assertEquals("for=6.6.6.6, for=127.0.0.1", seen.header("Forwarded"));
+        assertEquals("1", seen.header("X-Forwarded-Port"));
+        assertEquals("6.6.6.6", seen.header("X-Real-IP"));
+        // The client is 10.9.9.9, and another one has a rate of its own.
+        client.send(FORGED);
+        assertEquals(429, client.read().status());
+        client.send(FORGED.replace("10.9.9.9", "10.9.9.8"));
+        assertEquals(200, client.read().status());
+    }
+
     @Test
     void no_spelling_of_a_path_passes_a_rule_about_it() throws IOException {
         Carrier gateway = gateway("[[filter]]\ntype = \"static-response\"\nprefix = \"/admin/users\""

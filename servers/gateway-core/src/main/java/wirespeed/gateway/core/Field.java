@@ -13,7 +13,11 @@ enum Field {
     EXPECT("Expect"), VIA("Via"), X_FORWARDED_FOR("X-Forwarded-For"),
     X_FORWARDED_HOST("X-Forwarded-Host"), X_FORWARDED_PROTO("X-Forwarded-Proto"),
     FORWARDED("Forwarded"), AUTHORIZATION("Authorization"), COOKIE("Cookie"),
-    SET_COOKIE("Set-Cookie"), CACHE_CONTROL("Cache-Control"), HTTP2_SETTINGS("HTTP2-Settings");
+    SET_COOKIE("Set-Cookie"), CACHE_CONTROL("Cache-Control"), HTTP2_SETTINGS("HTTP2-Settings"),
+    X_REAL_IP("X-Real-IP"), X_CLIENT_IP("X-Client-IP"), TRUE_CLIENT_IP("True-Client-IP"),
+    X_ORIGINAL_URL("X-Original-URL"), X_REWRITE_URL("X-Rewrite-URL"),
+    /** Any other name with this beginning. */
+    X_FORWARDED_OTHER("X-Forwarded-");
 
     /** Never forwarded: RFC 9110 §7.6.1, and what older proxies added to that list. */
     static final long HOP_BY_HOP = bits(CONNECTION, TE, TRAILER, UPGRADE, KEEP_ALIVE,
@@ -23,6 +27,11 @@ enum Field {
     static final long NEVER_LISTED = bits(HOST, CONTENT_LENGTH, TRANSFER_ENCODING, AUTHORIZATION,
             COOKIE, FORWARDED, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, VIA,
             CACHE_CONTROL);
+
+    /** What tells an origin who asked for what; only a proxy that is trusted may say it. */
+    static final long SAID_BY_PROXIES = bits(X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO,
+            X_FORWARDED_OTHER, FORWARDED, X_REAL_IP, X_CLIENT_IP, TRUE_CLIENT_IP, X_ORIGINAL_URL,
+            X_REWRITE_URL);
 
     private static final Field[] ALL = values();
     private static final Field[][] BY_LENGTH = new Field[24][];
@@ -44,15 +53,18 @@ enum Field {
 
     /** The field with this name, or null for one that means nothing to the gateway. */
     static Field of(byte[] bytes, int from, int to) {
-        if (to - from >= BY_LENGTH.length) {
-            return null;
-        }
-        for (Field field : BY_LENGTH[to - from]) {
-            if (Ascii.equalsIgnoreCase(bytes, from, to, field.text)) {
-                return field;
+        int length = to - from;
+        if (length < BY_LENGTH.length) {
+            for (Field field : BY_LENGTH[length]) {
+                if (Ascii.equalsIgnoreCase(bytes, from, to, field.text)) {
+                    return field;
+                }
             }
         }
-        return null;
+        int start = X_FORWARDED_OTHER.text.length();
+        boolean isOther = length > start && (bytes[from] | 0x20) == 'x'
+                && Ascii.equalsIgnoreCase(bytes, from, from + start, X_FORWARDED_OTHER.text);
+        return isOther ? X_FORWARDED_OTHER : null;
     }
 
     static Field of(String name) {

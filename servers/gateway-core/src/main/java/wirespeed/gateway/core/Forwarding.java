@@ -5,9 +5,11 @@ package wirespeed.gateway.core;
  * Messages are always framed anew: one length or chunked, one Host, our own connection fields.
  *
  * @param viaName how this gateway names itself in Via; unique, or loops are seen where none is
- * @param trustsClient whether X-Forwarded-* of the client are kept and extended, or replaced
+ * @param trusted the proxies whose X-Forwarded-* are kept and extended; those of others are dropped
  */
-public record Forwarding(String viaName, boolean trustsClient) {
+public record Forwarding(String viaName, Networks trusted) {
+    /** An IPv6 address with a zone and a port. */
+    private static final int ADDRESS_LENGTH_MAX = 64;
     private static final byte[] HTTP_11_LINE = Ascii.bytes(" HTTP/1.1\r\n");
     private static final byte[] CHUNKED = Ascii.bytes("Transfer-Encoding: chunked\r\n");
     private static final byte[] CONTENT_LENGTH = Ascii.bytes("Content-Length: ");
@@ -26,10 +28,26 @@ public record Forwarding(String viaName, boolean trustsClient) {
         }
         request.upgrade(upgrade(headers, request.minor()));
         HopByHop.strip(headers, 400);
-        if (!trustsClient) {
-            headers.removeKnown(Field.X_FORWARDED_FOR.bit | Field.X_FORWARDED_HOST.bit
-                    | Field.X_FORWARDED_PROTO.bit | Field.FORWARDED.bit);
+        if (trusted.contains(request.clientAddress())) {
+            request.peerAddress(request.clientAddress());
+            request.clientAddress(client(headers, request.clientAddress()));
+        } else {
+            headers.removeKnown(Field.SAID_BY_PROXIES);
         }
+    }
+
+    /** The last address that no trusted proxy has: what stands before it anybody can have sent. */
+    private String client(Headers headers, String peer) {
+        String client = peer;
+        String[] hops = String.join(",", headers.all(Field.X_FORWARDED_FOR.text)).split(",");
+        for (int at = hops.length - 1; at >= 0 && trusted.contains(client); at--) {
+            String hop = hops[at].trim();
+            if (hop.isEmpty() || hop.length() > ADDRESS_LENGTH_MAX) {
+                break;
+            }
+            client = hop;
+        }
+        return client;
     }
 
     /** WebSocket only: nothing else is worth a raw connection to the origin, h2c least of all. */
@@ -47,7 +65,13 @@ public record Forwarding(String viaName, boolean trustsClient) {
     public void prepare(Request request) {
         Headers headers = request.headers();
         headers.removeKnown(Field.HOP_BY_HOP);
-        headers.append(Field.X_FORWARDED_FOR, forwardedFor(headers, request.clientAddress()));
+        headers.append(Field.X_FORWARDED_FOR,
+                extended(headers, Field.X_FORWARDED_FOR, request.peerAddress()));
+        if (!isAbsent(headers, Field.FORWARDED)) {
+            String peer = request.peerAddress();
+            headers.append(Field.FORWARDED, extended(headers, Field.FORWARDED,
+                    peer.indexOf(':') < 0 ? "for=" + peer : "for=\"[" + peer + "]\""));
+        }
         if (isAbsent(headers, Field.X_FORWARDED_PROTO)) {
             headers.append(Field.X_FORWARDED_PROTO, request.scheme());
         }
@@ -57,14 +81,14 @@ public record Forwarding(String viaName, boolean trustsClient) {
         headers.append(Field.VIA, (request.minor() == 0 ? "1.0 " : "1.1 ") + viaName);
     }
 
-    /** Takes the client's own line off, if it is there, and extends it. */
-    private static String forwardedFor(Headers headers, String clientAddress) {
-        if (isAbsent(headers, Field.X_FORWARDED_FOR)) {
-            return clientAddress;
+    /** Takes all lines of a list off and puts an element behind them. */
+    private static String extended(Headers headers, Field field, String last) {
+        if (isAbsent(headers, field)) {
+            return last;
         }
-        String before = headers.get(Field.X_FORWARDED_FOR.text);
-        headers.remove(Field.X_FORWARDED_FOR.text);
-        return before + ", " + clientAddress;
+        String before = String.join(", ", headers.all(field.text));
+        headers.remove(field.text);
+        return before + ", " + last;
     }
 
     private static boolean isAbsent(Headers headers, Field field) {

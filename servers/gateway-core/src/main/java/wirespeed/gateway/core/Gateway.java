@@ -16,8 +16,7 @@ public final class Gateway {
         String describe();
     }
 
-    private final Map<String, OptionValues> options;
-    private final Forwarding forwarding;
+    private volatile Map<String, OptionValues> options;
     private final List<Meters> meters = new CopyOnWriteArrayList<>();
     private final List<LoopWatch> watches = new CopyOnWriteArrayList<>();
     private final List<Pools> pools = new CopyOnWriteArrayList<>();
@@ -31,9 +30,8 @@ public final class Gateway {
      *
      * @param options the tables that occur once, by section
      */
-    public Gateway(Map<String, OptionValues> options, Forwarding forwarding, Snapshot snapshot) {
+    public Gateway(Map<String, OptionValues> options, Snapshot snapshot) {
         this.options = Map.copyOf(options);
-        this.forwarding = forwarding;
         this.snapshot = snapshot;
     }
 
@@ -41,10 +39,6 @@ public final class Gateway {
     public OptionValues options(String section) {
         OptionValues values = options.get(section);
         return values == null ? new OptionValues(section) : values;
-    }
-
-    public Forwarding forwarding() {
-        return forwarding;
     }
 
     /** What new exchanges begin on. */
@@ -65,6 +59,11 @@ public final class Gateway {
             }
             entered.end();
         }
+    }
+
+    /** The tables of a new configuration; what a carrier read at its start stays as it was. */
+    public void options(Map<String, OptionValues> newest) {
+        options = Map.copyOf(newest);
     }
 
     /** One volatile write: every exchange sees the old configuration or the new one. */

@@ -89,7 +89,8 @@ public final class OptionTable {
         d.bytes("receive-buffer", "4KiB", 1024, 1 << 20, "What one read takes at most.");
         d.reloadable = true;
         d.text("via-name", "", "How the gateway names itself in Via; empty for a random name.");
-        d.bool("trust-forwarded", false, "Keep X-Forwarded-* of clients; only behind a proxy.");
+        d.texts("trusted-proxies", "", "Networks whose X-Forwarded-*, Forwarded and X-Real-IP are"
+                + " kept and name the client; those of others are removed.");
         d.duration("drain", "30s", 0, HOUR, "How long exchanges may take to end after SIGTERM.");
         d.duration("drain-delay", "0ms", 0, HOUR,
                 "Between /ready turning 503 and the listener closing.");

@@ -15,6 +15,7 @@ public final class Request {
     private String host;
     private String scheme = "http";
     private String clientAddress = "unknown";
+    private String peerAddress;
     private Framing framing = Framing.NONE;
     private boolean keepAlive;
     private boolean expectsContinue;
@@ -117,6 +118,15 @@ public final class Request {
 
     public void clientAddress(String clientAddress) {
         this.clientAddress = clientAddress;
+    }
+
+    /** The address that the connection came from: the client's, or that of a trusted proxy. */
+    public String peerAddress() {
+        return peerAddress == null ? clientAddress : peerAddress;
+    }
+
+    void peerAddress(String peerAddress) {
+        this.peerAddress = peerAddress;
     }
 
     public Framing framing() {

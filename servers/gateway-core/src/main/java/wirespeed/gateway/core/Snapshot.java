@@ -14,16 +14,18 @@ public final class Snapshot {
     private final RouteTable routes;
     private final Map<String, Origin> origins;
     private final Limits limits;
+    private final Forwarding forwarding;
     private final LongAdder begun = new LongAdder();
     private final LongAdder ended = new LongAdder();
 
     public Snapshot(long version, Chain chain, RouteTable routes, Map<String, Origin> origins,
-            Limits limits) {
+            Limits limits, Forwarding forwarding) {
         this.version = version;
         this.chain = chain;
         this.routes = routes;
         this.origins = Map.copyOf(origins);
         this.limits = limits;
+        this.forwarding = forwarding;
     }
 
     /** Grows by one with each swap. */
@@ -45,6 +47,10 @@ public final class Snapshot {
 
     public Limits limits() {
         return limits;
+    }
+
+    public Forwarding forwarding() {
+        return forwarding;
     }
 
     /** An exchange begins on this snapshot. */

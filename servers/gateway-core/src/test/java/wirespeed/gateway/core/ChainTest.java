@@ -59,7 +59,7 @@ class ChainTest {
     private void run(Filter... filters) {
         Chain chain = new Chain(List.of(filters));
         Context context = new Context(new Snapshot(1, chain, new RouteTable(List.of()), Map.of(),
-                Limits.DEFAULT), HeadCheckTest.parse("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), 0);
+                Limits.DEFAULT, new Forwarding("gw-1", Networks.NONE)), HeadCheckTest.parse("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), 0);
         chain.run(Phase.PRE, context, Runnable::run, NO_WATCH, (done, step) -> result = step);
     }
 

@@ -13,7 +13,7 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 
 class ForwardingTest {
-    private static final Forwarding FORWARDING = new Forwarding("gw-1", false);
+    private static final Forwarding FORWARDING = new Forwarding("gw-1", Networks.NONE);
     private static final Origin ORIGIN = new Origin("o", List.of(new Address("10.0.0.1", 80)),
             Balancer.Method.ROUND_ROBIN, Origin.Settings.DEFAULT);
 
@@ -27,7 +27,7 @@ class ForwardingTest {
 
     private static String written(Request request) {
         Context context = new Context(new Snapshot(1, new Chain(List.of()),
-                new RouteTable(List.of()), Map.of(), Limits.DEFAULT), request, 0);
+                new RouteTable(List.of()), Map.of(), Limits.DEFAULT, new Forwarding("gw-1", Networks.NONE)), request, 0);
         context.route(Route.toAll("r", ORIGIN));
         HeadSink sink = new HeadSink();
         Forwarding.writeRequest(context, ORIGIN.addresses().get(0), sink);

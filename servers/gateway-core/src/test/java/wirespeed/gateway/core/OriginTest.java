@@ -29,7 +29,7 @@ class OriginTest {
 
     private static Context context(String more) {
         return new Context(new Snapshot(1, new Chain(List.of()), new RouteTable(List.of()),
-                Map.of(), Limits.DEFAULT), HeadCheckTest.parse("GET /p HTTP/1.1\r\nHost: a\r\n"
+                Map.of(), Limits.DEFAULT, new Forwarding("gw-1", Networks.NONE)), HeadCheckTest.parse("GET /p HTTP/1.1\r\nHost: a\r\n"
                 + more + "\r\n"), 0);
     }
 

@@ -57,7 +57,7 @@ final class Exchange implements Chain.Done {
             return;
         }
         try {
-            loop.gateway.forwarding().accept(request);
+            snapshot.forwarding().accept(request);
             checkBodySize(request.framing().length());
         } catch (Refusal refusal) {
             refuse(refusal);
@@ -169,7 +169,7 @@ final class Exchange implements Chain.Done {
     private void proxy() {
         if (!isPrepared) {
             isPrepared = true;
-            loop.gateway.forwarding().prepare(request);
+            snapshot.forwarding().prepare(request);
             context.origin().countRequest();
             if (request.body() != null) {
                 body.holdCollected(request);

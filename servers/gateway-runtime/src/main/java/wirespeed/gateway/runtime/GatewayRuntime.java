@@ -1,12 +1,10 @@
 // Ties configuration, filters, checks, watch and admin to one gateway.
 package wirespeed.gateway.runtime;
 
-import java.security.SecureRandom;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import wirespeed.gateway.core.Filter;
-import wirespeed.gateway.core.Forwarding;
 import wirespeed.gateway.core.Gateway;
 import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Phase;
@@ -37,23 +35,15 @@ public final class GatewayRuntime implements AutoCloseable {
     /** A runtime with its first snapshot; nothing listens and no thread runs yet. */
     public GatewayRuntime(Config config) {
         this.config = config;
-        OptionValues server = config.table("server");
         cache = config.table("cache").isTrue("enabled") ? new ContentCache(config.table("cache"))
                 : null;
         folder = new FilterFolder(config.table("filters").text("folder"), this::foldersFilters);
         folder.loadNow();
         shipped = ShippedFilters.of(config.filters());
         Snapshot first = builder.build(config, filters(shipped));
-        gateway = new Gateway(config.single(), new Forwarding(viaName(server),
-                server.isTrue("trust-forwarded")), first);
+        gateway = new Gateway(config.single(), first);
         watchDog = new LoopWatchDog(gateway, this::closeUnused);
         checker = new HealthChecker(config.table("tls").text("origin-ca"));
-    }
-
-    private static String viaName(OptionValues server) {
-        String name = server.text("via-name");
-        return name.isEmpty() ? "wirespeed-" + Integer.toHexString(
-                new SecureRandom().nextInt() & 0xffffff | 0x1000000).substring(1) : name;
     }
 
     private List<Filter> filters(List<Filter> fromConfig) {
@@ -106,6 +96,7 @@ public final class GatewayRuntime implements AutoCloseable {
             throw refused;
         }
         swap(snapshot, shipped);
+        gateway.options(next.single());
         shipped = fresh;
         config = next;
         checker.update(snapshot.origins().values());

@@ -160,15 +160,16 @@ public final class Launcher {
                     + runtime.adminAddress().getHostString() + ":"
                     + runtime.adminAddress().getPort()));
             System.out.flush();
-            awaitSignal(runtime, carrier, config.table("server"));
+            awaitSignal(runtime, carrier);
         }
         return 0;
     }
 
     /** The hook holds the JVM until the drain is over. */
-    private void awaitSignal(GatewayRuntime runtime, Carrier carrier, OptionValues server) {
+    private void awaitSignal(GatewayRuntime runtime, Carrier carrier) {
         CountDownLatch stopped = new CountDownLatch(1);
         Thread hook = new Thread(() -> {
+            OptionValues server = runtime.gateway().options("server");
             runtime.gateway().drain();
             pause(server.millis("drain-delay"));
             int cut = carrier.stop(server.millis("drain"));

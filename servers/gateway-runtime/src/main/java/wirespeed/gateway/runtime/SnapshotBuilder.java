@@ -14,9 +14,11 @@ import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Balancer;
 import wirespeed.gateway.core.Chain;
 import wirespeed.gateway.core.Filter;
+import wirespeed.gateway.core.Forwarding;
 import wirespeed.gateway.core.HealthCheck;
 import wirespeed.gateway.core.Limits;
 import wirespeed.gateway.core.OptionValues;
+import wirespeed.gateway.core.Networks;
 import wirespeed.gateway.core.Origin;
 import wirespeed.gateway.core.Persistence;
 import wirespeed.gateway.core.Route;
@@ -30,6 +32,9 @@ import wirespeed.gateway.core.Snapshot;
 final class SnapshotBuilder {
     private final Map<String, Address> addresses = new ConcurrentHashMap<>();
     private final byte[] randomKey = new byte[32];
+    /** In Via, where no name is configured; loops of other gateways must not look like ours. */
+    private final String randomName = "wirespeed-" + Integer.toHexString(
+            new SecureRandom().nextInt() & 0xffffff | 0x1000000).substring(1);
     /** Applied when the whole configuration has been found good. */
     private final Map<Address, Placement> placements = new HashMap<>();
     private final Map<String, Placement> placed = new HashMap<>();
@@ -73,6 +78,7 @@ final class SnapshotBuilder {
             routes.add(Route.toAll("all", origins.values().iterator().next()));
         }
         uniqueNames(filters, mistakes);
+        Forwarding forwarding = forwarding(config.table("server"), mistakes);
         if (!mistakes.isEmpty()) {
             throw new ConfigError(mistakes);
         }
@@ -82,7 +88,20 @@ final class SnapshotBuilder {
         placements.forEach(this::place);
         placed.keySet().retainAll(used.keySet());
         return new Snapshot(++version, new Chain(filters), new RouteTable(routes), origins,
-                limits(config.table("limits")));
+                limits(config.table("limits")), forwarding);
+    }
+
+    private Forwarding forwarding(OptionValues server, List<String> mistakes) {
+        String name = server.text("via-name").isEmpty() ? randomName : server.text("via-name");
+        if (!name.matches("[A-Za-z0-9._~-]{1,64}")) {
+            mistakes.add("server.via-name: \"" + name + "\" is no name; write letters, digits, '-'");
+        }
+        try {
+            return new Forwarding(name, Networks.parse(server.texts("trusted-proxies")));
+        } catch (IllegalArgumentException bad) {
+            mistakes.add("server.trusted-proxies: " + bad.getMessage());
+            return null;
+        }
     }
 
     private static void uniqueNames(List<Filter> filters, List<String> mistakes) {

@@ -110,7 +110,7 @@ final class Exchange {
     /** The gateway's own response; null when the origin is to be asked. */
     private Response decide() throws Failed, ClientFailure {
         try {
-            plant.gateway().forwarding().accept(request);
+            snapshot.forwarding().accept(request);
             checkBodySize();
         } catch (Refusal refusal) {
             mustClose = true;
@@ -160,7 +160,7 @@ final class Exchange {
 
     /** Asks addresses until one answers; afterwards the context has the response's head. */
     private void askOrigin() throws Failed, ClientFailure {
-        plant.gateway().forwarding().prepare(request);
+        snapshot.forwarding().prepare(request);
         context.origin().countRequest();
         Address not = null;
         boolean needsFresh = false;
