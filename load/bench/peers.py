@@ -19,17 +19,31 @@ class Cell:
     name: str
     connections: int
     size: str
-    close: bool = False
-    script: bool = False
+    kind: str = ""
 
     @staticmethod
     def parse(name: str) -> "Cell":
-        """From a name such as 50x1024, 50x0-close or 50x0-lua."""
-        shape = re.fullmatch(r"(\d+)x(\d+)(-close|-lua)?", name)
+        """From a name such as 50x1024, 50x0-close, 50x0-lua or 50x1024-chunked."""
+        shape = re.fullmatch(r"(\d+)x(\d+)(?:-(close|lua|chunked))?", name)
         if not shape:
-            raise SystemExit(f"{name}: not a cell; write CONNECTIONSxBYTES, CONNECTIONSxBYTES-close "
-                             "or CONNECTIONSxBYTES-lua")
-        return Cell(name, int(shape[1]), shape[2], shape[3] == "-close", shape[3] == "-lua")
+            raise SystemExit(f"{name}: not a cell; write CONNECTIONSxBYTES, with -close, -lua or "
+                             "-chunked behind it")
+        return Cell(name, int(shape[1]), shape[2], shape[3] or "")
+
+    @property
+    def close(self) -> bool:
+        """One connection for each request."""
+        return self.kind == "close"
+
+    @property
+    def script(self) -> bool:
+        """With a static Lua script."""
+        return self.kind == "lua"
+
+    @property
+    def path(self) -> str:
+        """What is asked for."""
+        return f"chunked/{self.size}" if self.kind == "chunked" else self.size
 
 
 @dataclass(frozen=True)
@@ -96,6 +110,9 @@ def _with_script(job):
 TOOLS = {
     "wirespeed-load": Tool(
         "wirespeed-load", lambda job: _wrk(job, *_field(job)), _WRK_REQUESTS, _WRK_ELAPSED),
+    "wirespeed-load --coalesce never": Tool(
+        "wirespeed-load", _only_plain(lambda job: _wrk(job, "--coalesce", "never")),
+        _WRK_REQUESTS, _WRK_ELAPSED),
     "wirespeed-load -s": Tool("wirespeed-load", _with_script, _WRK_REQUESTS, _WRK_ELAPSED),
     "wrk": Tool("wrk", lambda job: _wrk(job, *_field(job)), _WRK_REQUESTS, _WRK_ELAPSED),
     "wrk -s": Tool("wrk", _with_script, _WRK_REQUESTS, _WRK_ELAPSED),

@@ -61,6 +61,20 @@ pub fn report(plan: &Plan, outcome: &Outcome, parts: Parts) -> String {
     text
 }
 
+/// What was chosen while nothing was known to be there to read; nothing to say of most runs.
+pub fn waiting(outcome: &Outcome) -> Option<String> {
+    let pauses = outcome.pauses();
+    if pauses.paused == 0 {
+        return None;
+    }
+    let share = pauses.paused as f64 * 100.0 / pauses.waits.max(1) as f64;
+    let each_us = pauses.paused_ns as f64 / pauses.paused as f64 / 1e3;
+    Some(format!(
+        "note: the server was the limit: {each_us:.0} us of pause before {share:.0} % of the waits \
+         (--coalesce never: none)"
+    ))
+}
+
 /// One line for each step of a ramp.
 fn steps(text: &mut String, plan: &Plan, outcome: &Outcome) {
     if plan.steps.len() < 2 {

@@ -52,6 +52,7 @@ pub fn document(
         "steps": steps(plan, outcome),
         "seconds": outcome.seconds.iter().filter_map(second).collect::<Vec<_>>(),
         "threads": outcome.threads.iter().map(thread).collect::<Vec<_>>(),
+        "waiting": waiting(outcome),
         "cpu": {"user_ns": outcome.cpu.user_ns, "sys_ns": outcome.cpu.sys_ns},
         "little": warnings::little(plan, outcome).map(|little| json!({
             "n": little.n,
@@ -96,6 +97,7 @@ fn plan_value(plan: &Plan) -> Value {
         "rx_timestamps": plan.stamps,
         "sink": plan.sink,
         "realtime": plan.realtime,
+        "coalesce": plan.coalesce,
         "targets": plan.targets.iter().map(|target| &target.url).collect::<Vec<_>>(),
         "addresses": plan.targets.iter().map(|target| target.address.to_string()).collect::<Vec<_>>(),
     })
@@ -229,6 +231,16 @@ pub fn encoded(latency: &Latency) -> String {
         .serialize(&latency.histogram(), &mut bytes)
         .expect("writing to memory does not fail");
     base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+/// What was chosen before waits: how many there were, and pauses before them.
+fn waiting(outcome: &Outcome) -> Value {
+    let pauses = outcome.pauses();
+    json!({
+        "waits": pauses.waits,
+        "paused": pauses.paused,
+        "paused_ns": pauses.paused_ns,
+    })
 }
 
 /// Separate events behind the latencies above a quantile: a stall of many answers is one.

@@ -209,6 +209,9 @@ impl Run<'_> {
         if let Some(script) = self.script {
             script.done(outcome).map_err(Refusal::Absent)?;
         }
+        if let Some(note) = human::waiting(outcome) {
+            say(&note);
+        }
         for warning in &found {
             say(&format!("warning: {}", warning.text));
         }

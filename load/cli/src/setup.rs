@@ -63,6 +63,7 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
                 ("spin", Wait::Spin),
             ],
         )?,
+        coalesce: choice(typed, "coalesce", &[("auto", true), ("never", false)])?,
         pins: pins(typed)?,
         realtime: typed.has("realtime"),
         start_at_unix_ns: start_at(typed)?,

@@ -323,6 +323,15 @@ pub const TABLE: &[Entry] = &[
     ),
     option(
         Engine,
+        "coalesce",
+        None,
+        Some("auto|never"),
+        "auto",
+        "closed loop: up to 20 us of pause before a wait that would find little while many requests \
+         are outstanding, so that the server need not wake this program for each answer",
+    ),
+    option(
+        Engine,
         "rx-timestamps",
         None,
         None,

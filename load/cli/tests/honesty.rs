@@ -205,6 +205,23 @@ fn the_kernels_stamps_end_the_latencies() {
 }
 
 #[test]
+fn pauses_before_waits_are_told_and_can_be_left_out() {
+    let waiting = |line: &str| {
+        let result = measured(&format!("-t1 -c32 -d500ms --sink {line}"));
+        let told = |name: &str| count(&result, &format!("/waiting/{name}"));
+        (told("waits"), told("paused"), told("paused_ns"))
+    };
+    let (waits, paused, paused_ns) = waiting("");
+    assert!(waits > 0 && paused <= waits);
+    assert_eq!(paused > 0, paused_ns > 0);
+    let (waits, paused, paused_ns) = waiting("--coalesce never");
+    assert_eq!((paused, paused_ns), (0, 0));
+    assert_eq!(waits, 0, "nothing to decide");
+    let (_, paused, _) = waiting("-R 20k");
+    assert_eq!(paused, 0, "by the clock there is none");
+}
+
+#[test]
 fn a_delay_beside_a_rate_is_said() {
     let server = Server::start(always(HELLO));
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scripts/delay.lua");

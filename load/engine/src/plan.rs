@@ -180,6 +180,8 @@ pub struct Plan {
     pub trigger: Trigger,
     /// How a thread waits for a due time.
     pub wait: Wait,
+    /// Closed loop: short pauses before waits that would find little.
+    pub coalesce: bool,
     /// Cores, one a thread; empty: wherever the kernel likes.
     pub pins: Vec<usize>,
     /// Threads that send come before all that have no real-time priority.

@@ -9,7 +9,7 @@ use crate::sum::Sum;
 use crate::sys::affinity;
 use crate::sys::clock::{monotonic_ns, realtime_ns, CpuTime, SECOND_NS};
 use crate::transport::Transport;
-use crate::worker::{Ending, Recorder, Worker};
+use crate::worker::{Ending, Pauses, Recorder, Worker};
 use std::io;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Condvar, Mutex};
@@ -364,6 +364,16 @@ impl Outcome {
     /// Bytes of answers per second of the window.
     pub fn bytes_per_second(&self) -> f64 {
         self.bytes_in_window as f64 * SECOND_NS as f64 / self.window_length_ns.max(1) as f64
+    }
+
+    /// Waits of all threads, and pauses before them.
+    pub fn pauses(&self) -> Pauses {
+        let each = self.threads.iter().map(|thread| thread.ending.pauses);
+        each.fold(Pauses::default(), |sum, more| Pauses {
+            waits: sum.waits + more.waits,
+            paused: sum.paused + more.paused,
+            paused_ns: sum.paused_ns + more.paused_ns,
+        })
     }
 
     /// Requests without an answer at the end.

@@ -29,6 +29,7 @@ fn closed() -> Plan {
         close: false,
         trigger: Trigger::Edge,
         wait: Wait::Hybrid,
+        coalesce: true,
         pins: Vec::new(),
         realtime: false,
         start_at_unix_ns: None,

@@ -1,6 +1,6 @@
 //! What is left when a run ends: open connections, requests without answers, CPU time.
 
-use super::{CpuMark, Doing, Worker};
+use super::{CpuMark, Doing, Pauses, Worker};
 use crate::latency::Latency;
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
@@ -32,6 +32,8 @@ pub struct Ending {
     pub window_cpu: [CpuMark; 2],
     /// Time spent polling for a due time within the window; CPU that was not needed.
     pub polling_ns: u64,
+    /// Pauses before waits.
+    pub pauses: Pauses,
     /// When the thread stopped, monotonic.
     pub stopped_ns: u64,
     /// Connections that were open at the end.
@@ -46,8 +48,13 @@ impl<T: Transport> Worker<'_, T> {
     /// Closes everything and counts what is unfinished.
     pub(super) fn end(mut self) -> (Ending, Option<ThreadScript>) {
         let now = monotonic_ns();
+        let pauses = self
+            .coalescing
+            .as_ref()
+            .map_or(Pauses::default(), |own| own.pauses);
         let mut ending = Ending {
-            polling_ns: self.polling_ns,
+            polling_ns: self.polling_ns + pauses.paused_ns,
+            pauses,
             stopped_ns: now,
             wanted: self.wanted,
             fault: self.fault.take(),

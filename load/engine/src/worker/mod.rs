@@ -9,6 +9,7 @@
 //! [`sending`] and [`receiving`] are the hot path, [`connecting`] opens and closes, [`timing`] knows
 //! which figure a latency belongs to.
 
+mod coalescing;
 mod connecting;
 mod connection;
 mod ending;
@@ -20,6 +21,7 @@ mod resting;
 mod sending;
 mod timing;
 
+pub use coalescing::Pauses;
 pub use ending::{Aged, Ending};
 pub use recorder::{CpuMark, Finished, Recorder};
 
@@ -32,6 +34,7 @@ use crate::sys::epoll::{Epoll, Events, FOREVER_NS};
 use crate::sys::signal::stop_wanted;
 use crate::sys::socket::RawAddress;
 use crate::transport::Transport;
+use coalescing::Coalescing;
 use connection::{Connection, Doing};
 use load_http1::Template;
 use preparing::{adopt, are_short, open_epoll, same_meaning, schedule};
@@ -115,6 +118,8 @@ pub struct Worker<'p, T: Transport> {
     sources_used: usize,
     answers_until_audit: u32,
     polling_ns: u64,
+    /// Pauses before waits, if there may be any.
+    coalescing: Option<Coalescing>,
     /// What a thread that must not use up its core owes, if it is one.
     resting: Option<Resting>,
 }
@@ -195,6 +200,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             sources_used: 0,
             answers_until_audit: 0,
             polling_ns: 0,
+            coalescing: (plan.coalesce && plan.open.is_none()).then(Coalescing::default),
             resting: (plan.realtime && plan.open.is_some()).then(Resting::default),
         })
     }
@@ -271,16 +277,21 @@ impl<'p, T: Transport> Worker<'p, T> {
     /// One pass: waits, handles what came, sends what is due, checks.
     fn turn(&mut self, timeout_ns: u64) {
         let is_timed = timeout_ns == 0 || self.resting.is_some();
+        let paused_ns = self.pause();
         let before_ns = if is_timed { monotonic_ns() } else { 0 };
         let count = self.epoll.wait(&mut self.events, timeout_ns);
         let mut now = monotonic_ns();
+        if let Some(coalescing) = &mut self.coalescing {
+            coalescing.note_found(count);
+        }
         if count == 0 && timeout_ns == 0 && !self.recorder.draining() {
             self.polling_ns += now - before_ns;
         }
         if let Some(resting) = self.resting.as_mut().filter(|_| timeout_ns > 0) {
             resting.note_wait(now - before_ns);
         }
-        let woken_ns = now;
+        // what came in a pause has waited for us since, at most
+        let woken_ns = paused_ns.unwrap_or(now);
         for event in 0..count {
             let (token, ready) = self.events.get(event);
             let before_ns = now;
@@ -309,6 +320,15 @@ impl<'p, T: Transport> Worker<'p, T> {
         if let Some(resting) = &mut self.resting {
             resting.rest(now);
         }
+    }
+
+    /// Pauses before a wait that would find little; when it began to.
+    #[inline]
+    fn pause(&mut self) -> Option<u64> {
+        if !self.running || !self.ready.is_empty() {
+            return None;
+        }
+        self.coalescing.as_mut()?.pause(self.busy)
     }
 
     /// How long the next wait may last.
@@ -412,6 +432,10 @@ impl<'p, T: Transport> Worker<'p, T> {
             self.rotate(now);
         }
         self.recorder.sample_rate(now);
+        if let Some(coalescing) = &mut self.coalescing {
+            let answers = self.recorder.now.counts.completed;
+            coalescing.adapt(now, answers, self.busy);
+        }
         self.ring(now);
         if now >= self.next_timeout_scan_ns {
             self.scan_timeouts(now);

@@ -1,0 +1,13 @@
+//! Any bytes of a server end streams or the connection, and mean the same however they are cut.
+#![no_main]
+
+#[path = "../../tests/property/mod.rs"]
+#[allow(dead_code, reason = "each target uses a part of it")]
+mod property;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    // the first byte says where to cut
+    if let [cut, rest @ ..] = bytes {
+        property::cut_anywhere_it_means_the_same(rest, usize::from(*cut));
+    }
+});

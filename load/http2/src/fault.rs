@@ -1,0 +1,29 @@
+//! What ends a connection: the error codes of RFC 9113, 7.
+
+/// A fault of the whole connection, by what is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Frames that nobody may send, or not here.
+    Protocol,
+    /// A window that grew beyond its bound.
+    FlowControl,
+    /// A frame of a wrong size.
+    FrameSize,
+    /// A header block that cannot be decompressed.
+    Compression,
+    /// More questions, or a longer header block, than anybody needs.
+    EnhanceYourCalm,
+}
+
+impl Fault {
+    /// The name used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Protocol => "protocol_error",
+            Fault::FlowControl => "flow_control_error",
+            Fault::FrameSize => "frame_size_error",
+            Fault::Compression => "compression_error",
+            Fault::EnhanceYourCalm => "enhance_your_calm",
+        }
+    }
+}

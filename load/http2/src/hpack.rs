@@ -1,0 +1,462 @@
+//! Header compression (RFC 7541): blocks into fields, and the pieces that blocks are made of.
+
+use crate::fault::Fault;
+use crate::huffman;
+use crate::static_table::{index_of, index_of_name, STATIC};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// What the server's encoder may remember: the size that both sides begin with.
+pub const TABLE_MAX: usize = 4096;
+/// What a field is counted for besides its bytes (RFC 7541, 4.1).
+pub const FIELD_OVERHEAD: usize = 32;
+/// The first index of the dynamic table.
+pub const DYNAMIC_FIRST: usize = STATIC.len() + 1;
+
+/// How a field stands in a block (RFC 7541, 6): the bits before its first number, and how many bits
+/// of the octet that number has.
+mod form {
+    pub const INDEXED: (u8, u32) = (0x80, 7);
+    pub const REMEMBERED: (u8, u32) = (0x40, 6);
+    pub const RESIZE: (u8, u32) = (0x20, 5);
+    pub const PLAIN: (u8, u32) = (0x00, 4);
+    pub const HUFFMAN: (u8, u32) = (0x80, 7);
+}
+
+/// Reads blocks of one connection.
+#[derive(Debug)]
+pub struct Decoder {
+    table: Table,
+    /// A value or name that is not remembered.
+    scratch: Vec<u8>,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Decoder {
+            table: Table::new(),
+            scratch: Vec::new(),
+        }
+    }
+}
+
+impl Decoder {
+    /// Reads a block; `each` sees every field in order.
+    pub fn decode(
+        &mut self,
+        block: &[u8],
+        mut each: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), Fault> {
+        let mut rest = Input(block);
+        let mut at_start = true;
+        while let Some(&first) = rest.0.first() {
+            match first {
+                0x80..=0xff => {
+                    let index = rest.number(form::INDEXED.1)?;
+                    let (name, value) = self.table.get(index)?;
+                    each(name, value);
+                }
+                0x40..=0x7f => self.remember(&mut rest, &mut each)?,
+                0x20..=0x3f => {
+                    // only before the first field (RFC 7541, 4.2)
+                    let size = rest.number(form::RESIZE.1)?;
+                    if !at_start || size > TABLE_MAX {
+                        return Err(Fault::Compression);
+                    }
+                    self.table.resize(size);
+                    continue;
+                }
+                _ => self.pass(&mut rest, &mut each)?,
+            }
+            at_start = false;
+        }
+        Ok(())
+    }
+
+    /// A literal that goes into the table.
+    fn remember(
+        &mut self,
+        rest: &mut Input,
+        each: &mut impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), Fault> {
+        let index = rest.number(form::REMEMBERED.1)?;
+        let start = self.table.bytes.len();
+        if index == 0 {
+            rest.text(&mut self.table.bytes)?;
+        } else {
+            self.table.copy_name(index)?;
+        }
+        let middle = self.table.bytes.len();
+        rest.text(&mut self.table.bytes)?;
+        let (name, value) = self.table.bytes[start..].split_at(middle - start);
+        each(name, value);
+        self.table.insert(start, middle);
+        Ok(())
+    }
+
+    /// A literal that nobody remembers.
+    fn pass(&mut self, rest: &mut Input, each: &mut impl FnMut(&[u8], &[u8])) -> Result<(), Fault> {
+        let index = rest.number(form::PLAIN.1)?;
+        self.scratch.clear();
+        if index == 0 {
+            rest.text(&mut self.scratch)?;
+        }
+        let middle = self.scratch.len();
+        rest.text(&mut self.scratch)?;
+        let (own, value) = self.scratch.split_at(middle);
+        let name = if index == 0 {
+            own
+        } else {
+            self.table.get(index)?.0
+        };
+        each(name, value);
+        Ok(())
+    }
+}
+
+/// The rest of a block.
+struct Input<'b>(&'b [u8]);
+
+impl<'b> Input<'b> {
+    /// A number whose first octet has `bits` bits of it (RFC 7541, 5.1).
+    #[inline]
+    fn number(&mut self, bits: u32) -> Result<usize, Fault> {
+        let (&first, rest) = self.0.split_first().ok_or(Fault::Compression)?;
+        self.0 = rest;
+        let most = (1u8 << bits).wrapping_sub(1);
+        let start = usize::from(first & most);
+        if start < usize::from(most) {
+            return Ok(start);
+        }
+        self.long_number(start)
+    }
+
+    #[cold]
+    fn long_number(&mut self, mut number: usize) -> Result<usize, Fault> {
+        // four octets are more than any number in here needs
+        for shift in [0, 7, 14, 21] {
+            let (&octet, rest) = self.0.split_first().ok_or(Fault::Compression)?;
+            self.0 = rest;
+            number += usize::from(octet & 0x7f) << shift;
+            if octet & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(Fault::Compression)
+    }
+
+    /// Appends a text (RFC 7541, 5.2).
+    #[inline]
+    fn text(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let is_huffman = self.0.first().is_some_and(|first| first & 0x80 != 0);
+        let length = self.number(form::HUFFMAN.1)?;
+        if length > self.0.len() {
+            return Err(Fault::Compression);
+        }
+        let (text, rest) = self.0.split_at(length);
+        self.0 = rest;
+        if is_huffman {
+            return huffman::decode(text, out);
+        }
+        out.extend_from_slice(text);
+        Ok(())
+    }
+}
+
+/// One field of the dynamic table: where in its bytes it begins, and how long it is.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: usize,
+    name: usize,
+    value: usize,
+}
+
+impl Entry {
+    fn size(self) -> usize {
+        self.name + self.value + FIELD_OVERHEAD
+    }
+}
+
+/// The dynamic table (RFC 7541, 2.3.2). Its fields lie one behind the other in one buffer.
+#[derive(Debug)]
+struct Table {
+    /// The youngest first.
+    entries: VecDeque<Entry>,
+    bytes: Vec<u8>,
+    size: usize,
+    max: usize,
+}
+
+impl Table {
+    fn new() -> Table {
+        Table {
+            entries: VecDeque::new(),
+            bytes: Vec::new(),
+            size: 0,
+            max: TABLE_MAX,
+        }
+    }
+
+    #[inline]
+    fn get(&self, index: usize) -> Result<(&[u8], &[u8]), Fault> {
+        if let Some(field) = STATIC.get(index.wrapping_sub(1)) {
+            return Ok(*field);
+        }
+        let place = index.wrapping_sub(DYNAMIC_FIRST);
+        let entry = self.entries.get(place).ok_or(Fault::Compression)?;
+        let field = &self.bytes[entry.start..entry.start + entry.name + entry.value];
+        Ok(field.split_at(entry.name))
+    }
+
+    /// Appends the name of a field to the bytes.
+    fn copy_name(&mut self, index: usize) -> Result<(), Fault> {
+        if let Some((name, _)) = STATIC.get(index.wrapping_sub(1)) {
+            self.bytes.extend_from_slice(name);
+            return Ok(());
+        }
+        let place = index.wrapping_sub(DYNAMIC_FIRST);
+        let entry = *self.entries.get(place).ok_or(Fault::Compression)?;
+        self.bytes
+            .extend_from_within(entry.start..entry.start + entry.name);
+        Ok(())
+    }
+
+    /// Takes the field at the end of the bytes, whose value begins at `middle`.
+    fn insert(&mut self, start: usize, middle: usize) {
+        let entry = Entry {
+            start,
+            name: middle - start,
+            value: self.bytes.len() - middle,
+        };
+        self.evict(self.max.saturating_sub(entry.size()));
+        if entry.size() > self.max {
+            // an empty table is no error (RFC 7541, 4.4)
+            self.bytes.clear();
+            return;
+        }
+        self.size += entry.size();
+        self.entries.push_front(entry);
+        if self.bytes.len() > 4 * TABLE_MAX {
+            self.move_down();
+        }
+    }
+
+    fn resize(&mut self, max: usize) {
+        self.max = max;
+        self.evict(max);
+    }
+
+    /// Forgets the oldest until the rest is no larger than `size`.
+    fn evict(&mut self, size: usize) {
+        while self.size > size {
+            let Some(oldest) = self.entries.pop_back() else {
+                return;
+            };
+            self.size -= oldest.size();
+        }
+    }
+
+    /// Moves what is remembered to the start of the bytes.
+    fn move_down(&mut self) {
+        let gone = self
+            .entries
+            .back()
+            .map_or(self.bytes.len(), |oldest| oldest.start);
+        self.bytes.drain(..gone);
+        self.entries
+            .iter_mut()
+            .for_each(|entry| entry.start -= gone);
+    }
+}
+
+/// Appends a number behind `prefix`, whose octet has `bits` bits of it.
+fn put_number((prefix, bits): (u8, u32), number: usize, out: &mut Vec<u8>) {
+    let most = (1usize << bits) - 1;
+    if number < most {
+        out.push(prefix | number as u8);
+        return;
+    }
+    out.push(prefix | most as u8);
+    let mut rest = number - most;
+    while rest >= 0x80 {
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}
+
+/// Appends a text in the shorter of its two forms.
+fn put_text(text: &[u8], out: &mut Vec<u8>) {
+    let short = huffman::encoded_len(text);
+    if short < text.len() {
+        put_number(form::HUFFMAN, short, out);
+        huffman::encode(text, out);
+    } else {
+        put_number((0, form::HUFFMAN.1), text.len(), out);
+        out.extend_from_slice(text);
+    }
+}
+
+/// Appends a reference to a field that both sides know.
+pub fn put_indexed(index: usize, out: &mut Vec<u8>) {
+    put_number(form::INDEXED, index, out);
+}
+
+/// Appends a field; the static table stands in for what it has.
+pub fn put_plain(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    match index_of(name, value) {
+        Some(index) => put_indexed(index, out),
+        None => put_literal(form::PLAIN, name, value, out),
+    }
+}
+
+/// Appends a field that the other side is to remember.
+pub fn put_remembered(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    put_literal(form::REMEMBERED, name, value, out);
+}
+
+/// Tells that nothing is remembered any more, and will not be.
+pub fn put_empty_table(out: &mut Vec<u8>) {
+    put_number(form::RESIZE, 0, out);
+}
+
+fn put_literal(form: (u8, u32), name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    match index_of_name(name) {
+        Some(index) => put_number(form, index, out),
+        None => {
+            put_number(form, 0, out);
+            put_text(name, out);
+        }
+    }
+    put_text(value, out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b' ').collect();
+        let pairs = digits
+            .chunks(2)
+            .map(|pair| core::str::from_utf8(pair).expect("text"));
+        pairs
+            .map(|pair| u8::from_str_radix(pair, 16).expect("hexadecimal"))
+            .collect()
+    }
+
+    fn fields(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<String>, Fault> {
+        let mut seen = Vec::new();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        decoder.decode(block, |name, value| {
+            seen.push(text(name) + "=" + &text(value))
+        })?;
+        Ok(seen)
+    }
+
+    #[test]
+    fn requests_of_the_rfc_are_read_with_and_without_huffman() {
+        let plain = [
+            "828684410f7777772e6578616d706c652e636f6d",
+            "828684be58086e6f2d6361636865",
+            "828785bf400a637573746f6d2d6b65790c637573746f6d2d76616c7565",
+        ];
+        let coded = [
+            "828684418cf1e3c2e5f23a6ba0ab90f4ff",
+            "828684be5886a8eb10649cbf",
+            "828785bf408825a849e95ba97d7f8925a849e95bb8e8b4bf",
+        ];
+        for blocks in [plain, coded] {
+            let mut decoder = Decoder::default();
+            let read: Vec<_> = blocks
+                .iter()
+                .map(|block| fields(&mut decoder, &hex(block)).expect("well formed"))
+                .collect();
+            assert_eq!(read[0][3], ":authority=www.example.com");
+            assert_eq!(
+                read[1][3..],
+                [":authority=www.example.com", "cache-control=no-cache"]
+            );
+            assert_eq!(
+                read[2][3..],
+                [":authority=www.example.com", "custom-key=custom-value"]
+            );
+            assert_eq!(decoder.table.size, 164);
+        }
+    }
+
+    #[test]
+    fn a_small_table_forgets_as_the_rfc_shows() {
+        // RFC 7541, C.5, with the table of 256 octets told in the first block
+        let mut decoder = Decoder::default();
+        let blocks = [
+            "3fe101 4803333032580770726976617465611d4d6f6e2c203231204f637420323031332032303a31333a323120474d546e1768747470733a2f2f7777772e6578616d706c652e636f6d",
+            "4803333037c1c0bf",
+            "88c1611d4d6f6e2c203231204f637420323031332032303a31333a323220474d54c05a04677a69707738666f6f3d4153444a4b48514b425a584f5157454f50495541585157454f49553b206d61782d6167653d333630303b2076657273696f6e3d31",
+        ];
+        let read: Vec<_> = blocks
+            .iter()
+            .map(|block| fields(&mut decoder, &hex(block)).expect("well formed"))
+            .collect();
+        assert_eq!(read[0][0], ":status=302");
+        assert_eq!(read[1][..2], [":status=307", "cache-control=private"]);
+        assert_eq!(read[2][0], ":status=200");
+        assert_eq!(read[2][3], "location=https://www.example.com");
+        assert_eq!(decoder.table.entries.len(), 3);
+        assert_eq!(decoder.table.size, 215);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut block = Vec::new();
+        let long = "x".repeat(5000);
+        put_remembered(b"x-name", b"value with \x01 in it", &mut block);
+        put_plain(b":method", b"GET", &mut block);
+        put_plain(b":path", long.as_bytes(), &mut block);
+        put_indexed(DYNAMIC_FIRST, &mut block);
+        let mut decoder = Decoder::default();
+        let read = fields(&mut decoder, &block).expect("well formed");
+        assert_eq!(read[1], ":method=GET");
+        assert_eq!(read[2].len(), long.len() + 6);
+        assert_eq!(read[3], read[0]);
+        let mut block = Vec::new();
+        put_empty_table(&mut block);
+        put_indexed(DYNAMIC_FIRST, &mut block);
+        assert_eq!(fields(&mut decoder, &block), Err(Fault::Compression));
+    }
+
+    #[test]
+    fn the_table_stays_within_its_size_however_much_is_said() {
+        let mut decoder = Decoder::default();
+        for number in 0..10_000 {
+            let mut block = Vec::new();
+            let value = format!("{number}").repeat(1 + number % 50);
+            put_remembered(b"x-changing", value.as_bytes(), &mut block);
+            put_indexed(DYNAMIC_FIRST, &mut block);
+            let read = fields(&mut decoder, &block).expect("well formed");
+            assert_eq!(read[0], read[1]);
+            assert!(decoder.table.size <= TABLE_MAX);
+            assert!(decoder.table.bytes.len() <= 4 * TABLE_MAX);
+        }
+        let mut block = Vec::new();
+        put_remembered(b"x", &[b'y'; 3 * TABLE_MAX], &mut block);
+        assert_eq!(fields(&mut decoder, &block).expect("well formed").len(), 1);
+        assert_eq!((decoder.table.size, decoder.table.entries.len()), (0, 0));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for block in [
+            "80",           // index 0
+            "be",           // nothing is remembered yet
+            "ffffffffffff", // a number without end
+            "4003",         // a name that is not there
+            "3fe21f",       // a table of 4097
+            "8220",         // a resize behind a field
+            "40",           // nothing behind it
+        ] {
+            let refused = fields(&mut Decoder::default(), &hex(block));
+            assert_eq!(refused, Err(Fault::Compression), "{block}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Requests as header blocks, made once before the run out of the same texts that HTTP/1 sends.
+//!
+//! What all requests of a server have in common is remembered by its decoder from the first request
+//! of a connection on; a later request is then a few octets and what it has of its own.
+
+use crate::hpack::{self, DYNAMIC_FIRST, FIELD_OVERHEAD, TABLE_MAX};
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// Fields that belong to an HTTP/1 connection (RFC 9113, 8.2.2), and those that became others.
+const LEFT_OUT: [&str; 7] = [
+    "connection",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-connection",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// A request as it goes on the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// The header block of the first request of a connection.
+    pub first: Vec<u8>,
+    /// The header block of all others.
+    pub later: Vec<u8>,
+    /// The header block where the server remembers nothing.
+    pub plain: Vec<u8>,
+    /// The body; it may be empty.
+    pub body: Arc<[u8]>,
+}
+
+type Field = (String, String);
+
+/// A request in its parts.
+struct Parts<'t> {
+    fields: Vec<Field>,
+    body: &'t [u8],
+}
+
+/// Turns the HTTP/1 texts of all requests to one server into what HTTP/2 sends. Fails if one is none.
+pub fn encode_all<'t>(texts: impl Iterator<Item = &'t [u8]>, scheme: &str) -> Option<Vec<Encoded>> {
+    let all: Option<Vec<Parts>> = texts.map(|text| parts(text, scheme)).collect();
+    let all = all?;
+    let common = common(&all);
+    Some(all.iter().map(|parts| encode(parts, &common)).collect())
+}
+
+/// Turns one HTTP/1 text into what HTTP/2 sends; nothing of it is remembered.
+pub fn encode_one(text: &[u8], scheme: &str) -> Option<Encoded> {
+    parts(text, scheme).map(|parts| encode(&parts, &[]))
+}
+
+/// The fields that all have and that are worth remembering, as far as there is room.
+fn common(all: &[Parts]) -> Vec<Field> {
+    let Some(first) = all.first() else {
+        return Vec::new();
+    };
+    let mut room = TABLE_MAX;
+    let shared = first.fields.iter().filter(|field| {
+        let (name, value) = (field.0.as_bytes(), field.1.as_bytes());
+        let size = name.len() + value.len() + FIELD_OVERHEAD;
+        let fits = crate::static_table::index_of(name, value).is_none() && size <= room;
+        let is_common = all.iter().all(|parts| parts.fields.contains(field));
+        if fits && is_common {
+            room -= size;
+        }
+        fits && is_common
+    });
+    shared.cloned().collect()
+}
+
+fn encode(parts: &Parts, common: &[Field]) -> Encoded {
+    let (mut first, mut later, mut plain) = (Vec::new(), Vec::new(), Vec::new());
+    for field in &parts.fields {
+        let (name, value) = (field.0.as_bytes(), field.1.as_bytes());
+        hpack::put_plain(name, value, &mut plain);
+        match common.iter().position(|known| known == field) {
+            Some(place) => {
+                hpack::put_remembered(name, value, &mut first);
+                // the last one that went in has the lowest index
+                hpack::put_indexed(DYNAMIC_FIRST + common.len() - 1 - place, &mut later);
+            }
+            None => {
+                hpack::put_plain(name, value, &mut first);
+                hpack::put_plain(name, value, &mut later);
+            }
+        }
+    }
+    Encoded {
+        first,
+        later,
+        plain,
+        body: parts.body.into(),
+    }
+}
+
+fn parts<'t>(text: &'t [u8], scheme: &str) -> Option<Parts<'t>> {
+    let end = text.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let head = core::str::from_utf8(&text[..end]).ok()?;
+    let mut lines = head.split("\r\n");
+    let mut words = lines.next()?.split(' ');
+    let (method, path) = (words.next()?, words.next()?);
+    let (mut authority, mut own) = (None, Vec::new());
+    for line in lines {
+        let (name, value) = line.split_once(':')?;
+        let (name, value) = (name.to_ascii_lowercase(), value.trim());
+        if name == "host" {
+            authority = Some(value.to_string());
+        }
+        let is_te = name == "te" && value != "trailers";
+        if !LEFT_OUT.contains(&name.as_str()) && !is_te {
+            own.push((name, value.to_string()));
+        }
+    }
+    let field = |name: &str, value: &str| (name.to_string(), value.to_string());
+    let mut fields = Vec::from([field(":method", method), field(":scheme", scheme)]);
+    fields.extend(authority.map(|authority| field(":authority", &authority)));
+    fields.push(field(":path", path));
+    fields.append(&mut own);
+    let body = &text[end + 4..];
+    Some(Parts { fields, body })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hpack::Decoder;
+
+    fn read(decoder: &mut Decoder, block: &[u8]) -> Vec<String> {
+        let mut seen = Vec::new();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let each = |name: &[u8], value: &[u8]| seen.push(text(name) + "=" + &text(value));
+        decoder.decode(block, each).expect("well formed");
+        seen
+    }
+
+    const POST: &[u8] = b"POST /form HTTP/1.1\r\nHost: h:81\r\nX-Own: 1\r\nConnection: close\r\n\
+                          Content-Length: 2\r\n\r\nab";
+
+    #[test]
+    fn the_same_fields_arrive_with_each_block() {
+        let texts = [
+            &b"GET /a HTTP/1.1\r\nHost: h:81\r\nX-Own: 1\r\n\r\n"[..],
+            POST,
+        ];
+        let all = encode_all(texts.into_iter(), "http").expect("requests");
+        let get = [
+            ":method=GET",
+            ":scheme=http",
+            ":authority=h:81",
+            ":path=/a",
+            "x-own=1",
+        ];
+        let post = [
+            ":method=POST",
+            ":scheme=http",
+            ":authority=h:81",
+            ":path=/form",
+            "x-own=1",
+            "content-length=2",
+        ];
+        for order in [[0, 1, 0, 1], [1, 0, 0, 1]] {
+            let mut decoder = Decoder::default();
+            for (number, which) in order.into_iter().enumerate() {
+                let request = &all[which];
+                let block = if number == 0 {
+                    &request.first
+                } else {
+                    &request.later
+                };
+                let expected = if which == 0 { &get[..] } else { &post[..] };
+                assert_eq!(read(&mut decoder, block), expected);
+            }
+        }
+        assert_eq!(read(&mut Decoder::default(), &all[1].plain), post);
+        assert_eq!(&*all[1].body, b"ab");
+    }
+
+    #[test]
+    fn a_request_said_again_is_a_few_octets() {
+        let text =
+            b"GET /some/path?x=y HTTP/1.1\r\nHost: example.com:8080\r\nUser-Agent: x\r\n\r\n";
+        let one = &encode_all([&text[..]].into_iter(), "http").expect("a request")[0];
+        assert_eq!(one.later.len(), 5);
+        assert!(one.first.len() > 30);
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        assert_eq!(encode_one(b"GET /", "http"), None);
+        assert_eq!(encode_one(b"\r\n\r\n", "http"), None);
+        assert_eq!(
+            encode_one(b"GET / HTTP/1.1\r\nnonsense\r\n\r\n", "http"),
+            None
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! The streams of a connection: a ring of slots, found by the number of the stream.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// Receives the fields and the bodies of answers, for scripts that want to see them.
+pub trait Sink {
+    /// Whether it looks at anything.
+    const SEES: bool = true;
+    /// A field of the answer on a slot; its pseudo-fields are not shown.
+    fn field(&mut self, _slot: usize, _name: &[u8], _value: &[u8]) {}
+    /// A piece of the body.
+    fn body(&mut self, _slot: usize, _piece: &[u8]) {}
+}
+
+/// A sink for callers that only count.
+pub struct Ignore;
+
+impl Sink for Ignore {
+    const SEES: bool = false;
+}
+
+/// A body that waits for windows.
+#[derive(Debug)]
+pub struct Upload {
+    pub body: Arc<[u8]>,
+    /// Bytes that have been sent.
+    pub at: usize,
+}
+
+/// One stream, or a place for one.
+#[derive(Debug)]
+pub struct Stream<U> {
+    /// Its number; 0 if the place is free.
+    pub id: u32,
+    /// Status of its answer; 0 as long as there is none.
+    pub status: u16,
+    /// Bytes of its answer's body.
+    pub body_bytes: u64,
+    /// Bytes among them that the server has been given back.
+    pub returned_bytes: u64,
+    /// Bytes of a request's body that may still be sent.
+    pub window: i64,
+    pub upload: Option<Box<Upload>>,
+    /// What the caller wants to know of it later.
+    pub user: U,
+}
+
+/// All streams of a connection.
+#[derive(Debug)]
+pub struct Streams<U> {
+    slots: Box<[Stream<U>]>,
+    /// The next number.
+    next: u32,
+    pub open: u32,
+}
+
+/// Numbers end here (RFC 9113, 5.1.1).
+const ID_MAX: u32 = (1 << 31) - 1;
+
+impl<U: Copy + Default> Streams<U> {
+    /// Places for `most` streams at once.
+    pub fn new(most: u32) -> Streams<U> {
+        // half of the places are always free, so a free one is near
+        let count = (most as usize * 2).next_power_of_two();
+        let free = || Stream {
+            id: 0,
+            status: 0,
+            body_bytes: 0,
+            returned_bytes: 0,
+            window: 0,
+            upload: None,
+            user: U::default(),
+        };
+        let slots: Vec<_> = (0..count).map(|_| free()).collect();
+        Streams {
+            slots: slots.into(),
+            next: 1,
+            open: 0,
+        }
+    }
+
+    #[inline]
+    fn slot_of(&self, id: u32) -> usize {
+        (id >> 1) as usize & (self.slots.len() - 1)
+    }
+
+    /// How many places there are.
+    pub fn places(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether numbers are left.
+    pub fn has_numbers(&self) -> bool {
+        // some may be passed over
+        self.next < ID_MAX - 4 * self.slots.len() as u32
+    }
+
+    /// Whether a stream of this number has been begun.
+    pub fn has_begun(&self, id: u32) -> bool {
+        id < self.next && id & 1 == 1
+    }
+
+    /// Begins a stream; where it is.
+    #[inline]
+    pub fn begin(&mut self, window: i64, user: U) -> usize {
+        // a number that is left out counts as closed (RFC 9113, 5.1.1)
+        while self.slots[self.slot_of(self.next)].id != 0 {
+            self.next += 2;
+        }
+        let slot = self.slot_of(self.next);
+        self.slots[slot] = Stream {
+            id: self.next,
+            status: 0,
+            body_bytes: 0,
+            returned_bytes: 0,
+            window,
+            upload: None,
+            user,
+        };
+        self.next += 2;
+        self.open += 1;
+        slot
+    }
+
+    /// The place of an open stream.
+    #[inline]
+    pub fn find(&self, id: u32) -> Option<usize> {
+        let slot = self.slot_of(id);
+        (self.slots[slot].id == id && id != 0).then_some(slot)
+    }
+
+    #[inline]
+    pub fn at(&mut self, slot: usize) -> &mut Stream<U> {
+        &mut self.slots[slot]
+    }
+
+    /// Ends a stream.
+    #[inline]
+    pub fn end(&mut self, slot: usize) {
+        let stream = &mut self.slots[slot];
+        stream.id = 0;
+        stream.upload = None;
+        self.open -= 1;
+    }
+
+    /// All that are open, with their places.
+    pub fn each(&self) -> impl Iterator<Item = (usize, &Stream<U>)> {
+        let open = self.slots.iter().enumerate();
+        open.filter(|(_, stream)| stream.id != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_stays_is_passed_over_and_kept() {
+        let mut streams: Streams<u32> = Streams::new(3);
+        let long = streams.begin(0, 7);
+        for number in 0..1000 {
+            let slot = streams.begin(0, number);
+            let id = streams.at(slot).id;
+            assert_eq!(streams.find(id), Some(slot));
+            assert_ne!(slot, long);
+            streams.end(slot);
+            assert_eq!(streams.find(id), None);
+            assert!(
+                streams.has_begun(id) && !streams.has_begun(id + 2) && !streams.has_begun(id + 1)
+            );
+        }
+        assert_eq!(streams.find(1), Some(long));
+        assert_eq!(
+            streams
+                .each()
+                .map(|(_, stream)| stream.user)
+                .collect::<Vec<_>>(),
+            [7]
+        );
+        assert_eq!(streams.open, 1);
+    }
+}

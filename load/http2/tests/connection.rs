@@ -1,0 +1,353 @@
+//! A connection with a server that is made of bytes.
+
+use load_http2::frame::{self, flag, kind, FrameHead, HEAD_BYTES, PREFACE};
+use load_http2::{hpack, request, Client, Encoded, Event, Fault, Ignore, Sink};
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+
+fn encoded(text: &[u8]) -> Encoded {
+    let mut all = request::encode_all([text].into_iter(), "http").expect("a request");
+    all.remove(0)
+}
+
+fn frame_of(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    frame::write(&mut out, kind, flags, stream, payload);
+    out
+}
+
+fn settings(pairs: &[(u16, u32)]) -> Vec<u8> {
+    let each = pairs
+        .iter()
+        .flat_map(|(id, value)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat());
+    frame_of(kind::SETTINGS, 0, 0, &each.collect::<Vec<u8>>())
+}
+
+fn block(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, value) in fields {
+        hpack::put_plain(name.as_bytes(), value.as_bytes(), &mut out);
+    }
+    out
+}
+
+fn head(stream: u32, status: &str, flags: u8) -> Vec<u8> {
+    let block = block(&[(":status", status), ("server", "s")]);
+    frame_of(kind::HEADERS, flag::END_HEADERS | flags, stream, &block)
+}
+
+/// A connection whose server has told what it allows.
+fn settled(most: u32, pairs: &[(u16, u32)]) -> Client<u32> {
+    let mut client = Client::new(most);
+    assert!(client.pending().starts_with(PREFACE) && !client.has_room());
+    assert_eq!(feed(&mut client, &settings(pairs)), Ok(Vec::new()));
+    assert!(client.has_room());
+    client.written(client.pending().len());
+    client
+}
+
+fn feed(client: &mut Client<u32>, bytes: &[u8]) -> Result<Vec<Event<u32>>, Fault> {
+    let mut events = Vec::new();
+    client.feed(bytes, &mut events, &mut Ignore)?;
+    Ok(events)
+}
+
+/// The frames that wait to be written.
+fn written(client: &mut Client<u32>) -> Vec<(FrameHead, Vec<u8>)> {
+    let (mut frames, mut rest) = (Vec::new(), client.pending());
+    while let Some(head) = FrameHead::read(rest) {
+        let end = HEAD_BYTES + head.length;
+        frames.push((head, rest[HEAD_BYTES..end].to_vec()));
+        rest = &rest[end..];
+    }
+    client.written(client.pending().len());
+    frames
+}
+
+fn kinds(frames: &[(FrameHead, Vec<u8>)]) -> Vec<(u8, u32)> {
+    frames
+        .iter()
+        .map(|(head, _)| (head.kind, head.stream))
+        .collect()
+}
+
+fn answered(user: u32, status: u16, body_bytes: u64) -> (u32, u16, u64) {
+    (user, status, body_bytes)
+}
+
+fn answers(events: &[Event<u32>]) -> Vec<(u32, u16, u64)> {
+    let each = events.iter().map(|event| match *event {
+        Event::Answered {
+            user,
+            status,
+            body_bytes,
+            ..
+        } => (user, status, body_bytes),
+        other => panic!("{other:?}"),
+    });
+    each.collect()
+}
+
+#[test]
+fn answers_come_in_any_order_and_with_any_framing() {
+    let mut client = settled(4, &[]);
+    let get = encoded(GET);
+    for user in 0..4 {
+        client.request(&get, user);
+    }
+    assert!(!client.has_room());
+    assert_eq!(
+        kinds(&written(&mut client)),
+        [(1, 1), (1, 3), (1, 5), (1, 7)]
+    );
+    let padded = [&[3u8][..], b"abcde", &[0; 3]].concat();
+    let bytes = [
+        head(7, "204", flag::END_STREAM),
+        head(1, "103", 0),
+        head(1, "200", 0),
+        frame_of(kind::DATA, flag::PADDED, 1, &padded),
+        head(3, "500", 0),
+        frame_of(kind::DATA, flag::END_STREAM, 3, b""),
+        frame_of(kind::DATA, 0, 1, b"fgh"),
+        frame_of(
+            kind::HEADERS,
+            flag::END_HEADERS | flag::END_STREAM,
+            1,
+            &block(&[("t", "1")]),
+        ),
+    ]
+    .concat();
+    let events = feed(&mut client, &bytes).expect("well formed");
+    let expected = [
+        answered(3, 204, 0),
+        answered(1, 500, 0),
+        answered(0, 200, 8),
+    ];
+    assert_eq!(answers(&events), expected);
+    assert_eq!(client.open(), 1);
+}
+
+#[test]
+fn a_head_in_pieces_is_one_head() {
+    let mut client = settled(1, &[]);
+    client.request(&encoded(GET), 5);
+    let whole = block(&[(":status", "200"), ("x-long", &"y".repeat(300))]);
+    let bytes = [
+        frame_of(kind::HEADERS, flag::END_STREAM, 1, &whole[..3]),
+        frame_of(kind::CONTINUATION, 0, 1, &whole[3..100]),
+        frame_of(kind::CONTINUATION, flag::END_HEADERS, 1, &whole[100..]),
+    ]
+    .concat();
+    assert_eq!(
+        answers(&feed(&mut client, &bytes).expect("well formed")),
+        [(5, 200, 0)]
+    );
+}
+
+#[test]
+fn a_script_sees_fields_and_body_of_the_final_answer() {
+    #[derive(Default)]
+    struct Keep(Vec<String>);
+    impl Sink for Keep {
+        fn field(&mut self, _: usize, name: &[u8], value: &[u8]) {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            self.0.push(text(name) + "=" + &text(value));
+        }
+        fn body(&mut self, _: usize, piece: &[u8]) {
+            self.0.push(String::from_utf8_lossy(piece).into_owned());
+        }
+    }
+    let mut client = settled(1, &[]);
+    client.request(&encoded(GET), 0);
+    let bytes = [
+        head(1, "103", 0),
+        head(1, "200", 0),
+        frame_of(kind::DATA, flag::END_STREAM, 1, b"abc"),
+    ]
+    .concat();
+    let mut keep = Keep::default();
+    client
+        .feed(&bytes, &mut Vec::new(), &mut keep)
+        .expect("well formed");
+    assert_eq!(keep.0, ["server=s", "abc"]);
+}
+
+#[test]
+fn a_body_goes_out_as_windows_allow() {
+    let body = "z".repeat(100_000);
+    let text = format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n{body}");
+    let mut client = settled(2, &[(4, 70_000)]);
+    client.request(&encoded(text.as_bytes()), 0);
+    let sent = |frames: &[(FrameHead, Vec<u8>)]| -> usize {
+        let data = frames.iter().filter(|(head, _)| head.kind == kind::DATA);
+        data.map(|(head, _)| head.length).sum()
+    };
+    // the connection's own window is the smaller one
+    assert_eq!(sent(&written(&mut client)), 65_535);
+    let more = |stream: u32, bytes: u32| frame_of(8, 0, stream, &bytes.to_be_bytes());
+    feed(&mut client, &more(0, 100_000)).expect("well formed");
+    assert_eq!(sent(&written(&mut client)), 70_000 - 65_535);
+    feed(&mut client, &settings(&[(4, 80_000)])).expect("well formed");
+    assert_eq!(sent(&written(&mut client)), 10_000);
+    feed(&mut client, &more(1, 50_000)).expect("well formed");
+    let frames = written(&mut client);
+    assert_eq!(sent(&frames), 20_000);
+    assert!(frames.last().expect("the last").0.has(flag::END_STREAM));
+}
+
+#[test]
+fn an_answer_before_the_end_of_the_request_ends_both() {
+    let text = format!(
+        "POST / HTTP/1.1\r\nContent-Length: 90000\r\n\r\n{}",
+        "z".repeat(90_000)
+    );
+    let mut client = settled(1, &[]);
+    client.request(&encoded(text.as_bytes()), 0);
+    written(&mut client);
+    let events = feed(&mut client, &head(1, "413", flag::END_STREAM)).expect("well formed");
+    assert_eq!(answers(&events), [(0, 413, 0)]);
+    assert_eq!(kinds(&written(&mut client)), [(kind::RST_STREAM, 1)]);
+    assert!(client.has_room());
+}
+
+#[test]
+fn what_a_server_allows_is_kept_to() {
+    let client = settled(100, &[(3, 2)]);
+    assert_eq!(client.most(), 2);
+    // a decoder without memory is told so once, and given literals
+    let mut client = settled(2, &[(1, 0)]);
+    let get = encoded(GET);
+    client.request(&get, 0);
+    client.request(&get, 1);
+    let frames = written(&mut client);
+    assert_eq!(frames[0].1[0], 0x20);
+    assert_eq!(frames[0].1[1..], get.plain);
+    assert_eq!(frames[1].1, get.plain);
+}
+
+#[test]
+fn a_long_head_is_cut_into_frames() {
+    let text = format!(
+        "GET / HTTP/1.1\r\nX-Long: {}\r\n\r\n",
+        "\x7f".repeat(40_000)
+    );
+    let mut client = settled(1, &[]);
+    client.request(&encoded(text.as_bytes()), 0);
+    let frames = written(&mut client);
+    assert_eq!(kinds(&frames), [(1, 1), (9, 1), (9, 1)]);
+    assert!(frames[0].0.has(flag::END_STREAM) && !frames[0].0.has(flag::END_HEADERS));
+    assert!(frames[2].0.has(flag::END_HEADERS) && !frames[2].0.has(flag::END_STREAM));
+}
+
+#[test]
+fn resets_and_farewells_lose_what_they_say() {
+    let mut client = settled(4, &[]);
+    let get = encoded(GET);
+    for user in 0..4 {
+        client.request(&get, user);
+    }
+    let slot = client.each().find(|(_, user)| *user == 2).expect("open").0;
+    client.cancel(slot);
+    let bytes = [
+        frame_of(kind::RST_STREAM, 0, 1, &[0, 0, 0, 7]),
+        frame_of(kind::GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0]),
+        head(3, "200", flag::END_STREAM),
+        // of the one that was given up
+        head(5, "200", flag::END_STREAM),
+    ]
+    .concat();
+    let events = feed(&mut client, &bytes).expect("well formed");
+    assert_eq!(
+        events[..2],
+        [
+            Event::Reset { user: 0, code: 7 },
+            Event::Unprocessed { user: 3 }
+        ]
+    );
+    assert_eq!(answers(&events[2..]), [(1, 200, 0)]);
+    assert!(client.is_going() && !client.has_room() && client.open() == 0);
+}
+
+#[test]
+fn questions_are_answered_and_floods_are_not() {
+    let mut client = settled(1, &[]);
+    let ping = frame_of(kind::PING, 0, 0, b"12345678");
+    feed(&mut client, &ping).expect("well formed");
+    let frames = written(&mut client);
+    assert_eq!(frames[0].1, b"12345678");
+    assert!(frames[0].0.has(flag::ACK));
+    let flood = ping.repeat(2000);
+    assert_eq!(feed(&mut client, &flood), Err(Fault::EnhanceYourCalm));
+    assert!(client.pending().len() < 100_000);
+    let mut client = settled(1, &[]);
+    client.request(&encoded(GET), 0);
+    let mut endless = frame_of(kind::HEADERS, 0, 1, b"");
+    for _ in 0..100 {
+        endless.extend(frame_of(kind::CONTINUATION, 0, 1, &[0x82; 1000]));
+    }
+    assert_eq!(feed(&mut client, &endless), Err(Fault::EnhanceYourCalm));
+}
+
+#[test]
+fn faults_of_the_connection_are_named() {
+    let table: [(Vec<u8>, Fault); 13] = [
+        (frame_of(kind::DATA, 0, 0, b"x"), Fault::Protocol),
+        (frame_of(kind::DATA, 0, 9, b"x"), Fault::Protocol),
+        (
+            frame_of(kind::DATA, flag::PADDED, 1, &[5, 0]),
+            Fault::Protocol,
+        ),
+        (
+            frame_of(kind::HEADERS, flag::END_HEADERS, 2, b""),
+            Fault::Protocol,
+        ),
+        (frame_of(kind::PUSH_PROMISE, 0, 1, &[0; 4]), Fault::Protocol),
+        (frame_of(kind::CONTINUATION, 0, 1, b""), Fault::Protocol),
+        (frame_of(kind::SETTINGS, 0, 1, b""), Fault::Protocol),
+        (frame_of(kind::SETTINGS, 0, 0, b"12345"), Fault::FrameSize),
+        (settings(&[(2, 1)]), Fault::Protocol),
+        (settings(&[(4, 1 << 31)]), Fault::FlowControl),
+        (
+            frame_of(kind::WINDOW_UPDATE, 0, 0, &[0; 4]),
+            Fault::Protocol,
+        ),
+        (frame_of(kind::PING, 0, 0, b"short"), Fault::FrameSize),
+        (
+            frame_of(kind::HEADERS, flag::END_HEADERS, 1, &[0xff]),
+            Fault::Compression,
+        ),
+    ];
+    for (bytes, fault) in table {
+        let mut client = settled(1, &[]);
+        client.request(&encoded(GET), 0);
+        assert_eq!(feed(&mut client, &bytes), Err(fault), "{bytes:?}");
+    }
+    let mut client: Client<u32> = Client::new(1);
+    let early = feed(&mut client, &frame_of(kind::PING, 0, 0, b"12345678"));
+    assert_eq!(early, Err(Fault::Protocol), "before its settings");
+    let long = [0, 0x40, 1, 0, 0, 0, 0, 0, 1];
+    assert_eq!(feed(&mut settled(1, &[]), &long), Err(Fault::FrameSize));
+}
+
+#[test]
+fn an_answer_that_makes_no_sense_ends_its_stream_alone() {
+    let trailer = frame_of(kind::HEADERS, flag::END_HEADERS, 1, &block(&[("t", "1")]));
+    let table = [
+        frame_of(kind::DATA, flag::END_STREAM, 1, b"x"),
+        head(1, "101", 0),
+        head(1, "20", 0),
+        head(1, "100", flag::END_STREAM),
+        trailer.clone(),
+        [head(1, "200", 0), trailer].concat(),
+        [head(1, "200", 0), head(1, "200", 0)].concat(),
+    ];
+    for bytes in table {
+        let mut client = settled(2, &[]);
+        let get = encoded(GET);
+        client.request(&get, 0);
+        client.request(&get, 1);
+        let events = feed(&mut client, &bytes).expect("no fault of the connection");
+        assert_eq!(events, [Event::Reset { user: 0, code: 1 }], "{bytes:?}");
+        assert_eq!(client.open(), 1);
+    }
+}
