@@ -1,0 +1,193 @@
+//! TAP: a virtual interface of the kernel's whose other end is this process.
+//!
+//! With a virtio-net header in front of each frame (IFF_VNET_HDR) trains of up to 64 KiB of TCP and
+//! UDP pass whole in both directions, and checksums are left to whoever needs them. One descriptor
+//! is one queue; further queues of the same interface are opened by name.
+
+use bypass_sys::descriptor::Owned;
+use bypass_sys::{kernel, network};
+
+use crate::frame::{Capabilities, Counters, Device, Error, Frame, Offload, ETHERNET};
+use crate::virtio;
+
+// linux/if_tun.h.
+const TUNSETIFF: u64 = 0x4004_54ca;
+const TUNSETOFFLOAD: u64 = 0x4004_54d0;
+const TUNSETVNETHDRSZ: u64 = 0x4004_54d8;
+const IFF_TAP: u16 = 0x0002;
+const IFF_MULTI_QUEUE: u16 = 0x0100;
+const IFF_NO_PI: u16 = 0x1000;
+const IFF_VNET_HDR: u16 = 0x4000;
+const CHECKSUM: usize = 0x01;
+const TCP4: usize = 0x02;
+const TCP6: usize = 0x04;
+const TCP_ECN: usize = 0x08;
+const UDP4: usize = 0x20;
+const UDP6: usize = 0x40;
+const SIOCGIFMTU: u64 = 0x8921;
+
+/// Longest train that the kernel passes, with its Ethernet header.
+const TRAIN_MAX: usize = 65_535 + ETHERNET;
+/// Bytes of an ifreq.
+const IFREQ: usize = 40;
+/// Frames of one call: each is a system call anyway.
+const BATCH: usize = 64;
+
+/// One queue of a TAP interface.
+#[derive(Debug)]
+pub struct Tap {
+    fd: Owned,
+    name: String,
+    mtu: u32,
+    incoming: Vec<u8>,
+    outgoing: Vec<u8>,
+    counters: Counters,
+}
+
+impl Tap {
+    /// Makes interface `name`, or one more queue of it. It is the kernel's to set up: up, address,
+    /// MTU (whose value counts when this is called). Needs CAP_NET_ADMIN, or an interface that was
+    /// made for this user.
+    pub fn open(name: &str) -> Result<Self, Error> {
+        let fd = kernel::open(c"/dev/net/tun", libc::O_RDWR | libc::O_NONBLOCK)
+            .map_err(Error::Kernel)?;
+        let fd = Owned(kernel::move_high(fd).map_err(Error::Kernel)?);
+        let mut request = named(name)?;
+        let flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR | IFF_MULTI_QUEUE;
+        request[16..18].copy_from_slice(&flags.to_ne_bytes());
+        network::ioctl(fd.0, TUNSETIFF, &mut request).map_err(Error::Kernel)?;
+        let mut size = (virtio::HEADER as i32).to_ne_bytes();
+        network::ioctl(fd.0, TUNSETVNETHDRSZ, &mut size).map_err(Error::Kernel)?;
+        set_offload(fd.0)?;
+        let end = request[..16]
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(16);
+        Self::of(fd, String::from_utf8_lossy(&request[..end]).into_owned())
+    }
+
+    /// A queue that somebody else has opened, as [`open`](Self::open) does, and passed on.
+    pub fn of(fd: Owned, name: String) -> Result<Self, Error> {
+        Ok(Self {
+            mtu: mtu_of(&name)?,
+            fd,
+            name,
+            incoming: vec![0; TRAIN_MAX],
+            outgoing: vec![0; TRAIN_MAX],
+            counters: Counters::default(),
+        })
+    }
+
+    /// The interface's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The next frame, which lies in `incoming` then: its header and its length.
+    fn receive_one(&mut self) -> Result<Option<([u8; virtio::HEADER], usize)>, Error> {
+        let mut header = [0; virtio::HEADER];
+        self.counters.kernel_calls += 1;
+        match network::read_two(self.fd.0, &mut header, &mut self.incoming) {
+            Ok(count) => Ok(Some((header, count.saturating_sub(virtio::HEADER)))),
+            Err(libc::EAGAIN | libc::EINTR) => Ok(None),
+            Err(error) => Err(Error::Kernel(error)),
+        }
+    }
+}
+
+impl Device for Tap {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            mtu: self.mtu,
+            segments_max: TRAIN_MAX as u32,
+            checksum: true,
+            batch: BATCH,
+        }
+    }
+
+    fn receive(&mut self, most: usize, take: &mut dyn FnMut(Frame)) -> Result<usize, Error> {
+        let mut taken = 0;
+        while taken < most {
+            let Some((header, length)) = self.receive_one()? else {
+                break;
+            };
+            let (checksum, segment_size) = virtio::read(&header);
+            take(Frame {
+                bytes: &self.incoming[..length],
+                checksum,
+                segment_size,
+            });
+            taken += 1;
+        }
+        self.counters.received += taken as u64;
+        Ok(taken)
+    }
+
+    fn send(
+        &mut self,
+        length: usize,
+        offload: Offload,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Error> {
+        if !self.capabilities().admits(length, offload) {
+            return Err(Error::Refused);
+        }
+        fill(&mut self.outgoing[..length]);
+        let header = virtio::header(offload);
+        self.counters.kernel_calls += 1;
+        match network::write_two(self.fd.0, &header, &self.outgoing[..length]) {
+            Ok(_) => self.counters.sent += 1,
+            // The frame was taken: as on any link it can be lost.
+            Err(_) => self.counters.send_errors += 1,
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn arm(&mut self) -> bool {
+        false
+    }
+
+    fn poll_fd(&self) -> Option<i32> {
+        Some(self.fd.0)
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+/// Everything that the kernel offers; trains of UDP came with Linux 6.2.
+fn set_offload(fd: i32) -> Result<(), Error> {
+    let tcp = CHECKSUM | TCP4 | TCP6 | TCP_ECN;
+    network::ioctl_number(fd, TUNSETOFFLOAD, tcp | UDP4 | UDP6)
+        .or_else(|_| network::ioctl_number(fd, TUNSETOFFLOAD, tcp))
+        .map(|_| ())
+        .map_err(Error::Kernel)
+}
+
+fn mtu_of(name: &str) -> Result<u32, Error> {
+    let mut request = named(name)?;
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    let socket = Owned(kernel::socket(libc::AF_UNIX, kind, 0).map_err(Error::Kernel)? as i32);
+    network::ioctl(socket.0, SIOCGIFMTU, &mut request).map_err(Error::Kernel)?;
+    Ok(u32::from_ne_bytes([
+        request[16],
+        request[17],
+        request[18],
+        request[19],
+    ]))
+}
+
+fn named(name: &str) -> Result<[u8; IFREQ], Error> {
+    let mut request = [0; IFREQ];
+    // One byte of the 16 stays 0.
+    if name.len() > 15 || name.contains('\0') {
+        return Err(Error::Kernel(libc::EINVAL));
+    }
+    request[..name.len()].copy_from_slice(name.as_bytes());
+    Ok(request)
+}
