@@ -9,6 +9,7 @@ from wirespeed.driver import load
 from wirespeed.driver.base import LoadRun
 from wirespeed.errors import ProcessError
 from wirespeed.recipe.resolve import Instance
+from wirespeed.topology import Seat
 
 H = {"unit": "ns", "count": 3, "min": 1, "max": 9, "mean": 5.0, "stdev": 1.0,
      "quantiles": {"0.5": 5, "0.9999": None}, "hdr_v2": "abc"}  # fmt: skip
@@ -28,9 +29,8 @@ JSON = {
 
 
 def instance(argv=(), cores=(1, 3)):
-    return Instance(
-        "gen", 0, "load", "load", list(argv), list(cores), None, "", {}, {}, None, {}, {}
-    )
+    seats = [Seat("here", core) for core in cores]
+    return Instance("gen", 0, "load", "load", list(argv), seats, None, "", {}, {}, None, {}, {})
 
 
 def run_in(folder):

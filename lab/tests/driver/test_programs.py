@@ -10,6 +10,7 @@ from wirespeed.driver.base import Command
 from wirespeed.errors import RecipeError
 from wirespeed.recipe.model import Stack
 from wirespeed.recipe.resolve import Instance, jvm_options
+from wirespeed.topology import Seat
 
 TEMPLATE = Path(__file__).resolve().parents[3] / "servers" / "nginx" / "nginx.conf"
 
@@ -17,7 +18,8 @@ TEMPLATE = Path(__file__).resolve().parents[3] / "servers" / "nginx" / "nginx.co
 def instance(argv, workers=2, template=None, tool="nginx"):
     variables = {"workers": workers, "address": "127.0.0.1", "port": 8080,
                  "run": {"tmp": "/scratch", "dir": "/trial"}, "limits": {}}  # fmt: skip
-    return Instance("web", 0, "server", tool, argv, [1, 3], 8080, "", {}, {}, None, variables,
+    seats = [Seat("here", 1), Seat("here", 3)]
+    return Instance("web", 0, "server", tool, argv, seats, 8080, "", {}, {}, None, variables,
                     template or {})  # fmt: skip
 
 

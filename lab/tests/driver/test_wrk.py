@@ -6,6 +6,7 @@ from wirespeed.driver import wrk
 from wirespeed.driver.base import LoadRun
 from wirespeed.errors import ProcessError
 from wirespeed.recipe.resolve import Instance
+from wirespeed.topology import Seat
 
 TEXT = """Running 1s test @ http://127.0.0.1:8081/128
   1 threads and 100 connections
@@ -26,7 +27,8 @@ Transfer/sec:     18.48MB
 
 
 def instance(argv):
-    return Instance("gen", 0, "load", "wrk", argv, [1], None, "", {}, {}, None, {}, {})
+    seats = [Seat("here", 1)]
+    return Instance("gen", 0, "load", "wrk", argv, seats, None, "", {}, {}, None, {}, {})
 
 
 def test_figures_of_a_run(tmp_path):

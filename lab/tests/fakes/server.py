@@ -56,7 +56,7 @@ if options.fork and os.fork() == 0:
     os.setsid()
     time.sleep(600)
 try:
-    Server(("127.0.0.1", options.port), Handler).serve_forever()
+    Server(("0.0.0.0", options.port), Handler).serve_forever()
 except OSError as error:
     print(f"cannot listen on port {options.port}: {error.strerror}", file=sys.stderr)
     sys.exit(1)

@@ -81,6 +81,7 @@ def generate(
         _wait(life, running, run)
         if sampling:
             samples = merged(life, _sampled(life, running))
+            life.bring_back(life.running)
         everyone = [*life.running, *running]
         state = {s.label: fleet.state(s.label) for s in everyone}
         figures = _read(life, running, run)

@@ -1,0 +1,161 @@
+"""Every kind of site: the same recipe runs on it, and nothing is left however a run ends."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from site_farm import PATIENCE_S, SSHD, Farm, Slurm, address
+
+KINDS = ("here", "netns", "ssh", "slurm")
+NEEDS = {"netns": "unshare", "ssh": SSHD, "slurm": "slurmctld"}
+SITES = """
+[site.ssh]
+kind = "ssh"
+options = ["-F", "{folder}/ssh_config"]
+python = "{python}"
+server = {{ host = "host0", addr = "{server}" }}
+load = {{ hosts = ["host1", "host2"] }}
+
+[site.slurm]
+kind = "slurm"
+python = "{python}"
+server = {{ addr = "127.0.0.1" }}
+slurm = {{ nodes = 3 }}
+"""
+
+
+@pytest.fixture(params=KINDS)
+def kind(request, checkout, tmp_path):
+    """A checkout whose lab runs on a site of this kind."""
+    name = request.param
+    if name != "here" and os.geteuid() != 0:
+        pytest.skip("needs root for namespaces")
+    if name in NEEDS and not shutil.which(NEEDS[name]):
+        pytest.skip(f"needs {NEEDS[name]}")
+    text = SITES.format(folder=tmp_path, python=sys.executable, server=address(11))
+    (checkout.root / "sites.toml").write_text(text)
+    farm = Farm(tmp_path, 3) if name == "ssh" else None
+    slurm = Slurm(tmp_path / "slurm", 3) if name == "slurm" else None
+    checkout.site, checkout.farm, checkout.slurm = name, farm, slurm
+    checkout.environment.update(slurm.environment if slurm else {})
+    if farm:
+        farm.wait()
+    yield checkout
+    for one in (farm, slurm):
+        if one:
+            one.close()
+
+
+def started(checkout, recipe, *more):
+    command = [sys.executable, "-m", "wirespeed", "run", recipe, "--site", checkout.site]
+    command += ["--runs", checkout.runs, "--accept-noise", *more]
+    command = list(map(str, command))
+    if checkout.farm:
+        command = checkout.farm.at_desk(command)
+    return subprocess.Popen(
+        command, env=checkout.environment, cwd=checkout.root, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def recipe(checkout, **changes):
+    """The fake server is sent along where hosts do not share files."""
+    folder = checkout.root / "programs"
+    folder.mkdir(exist_ok=True)
+    fakes = Path(__file__).parents[1] / "fakes"
+    shutil.copy(fakes / "server.py", folder / "server.py")
+    return checkout.recipe(server=folder / "server.py", **changes)
+
+
+def scratch_folders(checkout):
+    return list(Path("/dev/shm").glob(f"wirespeed-{checkout.latest.name}*"))
+
+
+def test_a_recipe_runs_and_leaves_nothing(kind):
+    process = started(kind, recipe(kind, connections=[1, 2]))
+    out, err = process.communicate(timeout=PATIENCE_S * 3)
+    assert process.returncode == 0, err
+    trials = kind.trials()
+    assert [trial["valid"] for trial in trials] == [True, True]
+    assert all(trial["metrics"]["rps"] > 0 and trial["window"] for trial in trials)
+    for trial in trials:
+        by_role = {one["role"]: one for one in trial["processes"]}
+        assert by_role["server"]["cpu_s"] > 0 and by_role["load"]["cpu_s"] > 0
+    (folder, *_) = sorted(kind.latest.glob("trials/*"))
+    assert json.loads((folder / "load-gen-0.json").read_text())["rps"] > 0
+    assert (folder / "server-app-0.out").exists()
+    assert kind.nothing_left(process.pid)
+    assert not scratch_folders(kind)
+    if kind.slurm:
+        assert wait_until(lambda: not kind.slurm.jobs())
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_ended_from_outside_leaves_nothing(kind, sign):
+    process = started(kind, recipe(kind, duration="700ms", server_options=["--fork"]))
+    kind.wait_for_trials(1, process)
+    assert kind.left_behind(process.pid)  # so that finding nothing means something
+    process.send_signal(sign)
+    process.communicate(timeout=PATIENCE_S)
+    assert kind.nothing_left(process.pid)
+    assert wait_until(lambda: not scratch_folders(kind))
+    if kind.slurm:
+        assert wait_until(lambda: not kind.slurm.jobs())
+
+
+@pytest.mark.parametrize("kind", ["ssh"], indirect=True)
+def test_a_cut_cable_ends_what_runs_behind_it_and_the_run_says_so(kind):
+    process = started(kind, recipe(kind, duration="700ms", server_options=["--fork"]))
+    kind.wait_for_trials(1, process)
+    kind.farm.cut(0)
+    assert wait_until(lambda: not programs_of(process.pid, "server.py"))
+    _, err = process.communicate(timeout=PATIENCE_S * 2)
+    assert process.returncode == 1
+    assert "host0" in err
+    assert kind.nothing_left(process.pid)
+
+
+@pytest.mark.parametrize("kind", ["ssh"], indirect=True)
+def test_a_host_that_cannot_be_reached_is_one_line(kind):
+    text = (kind.root / "sites.toml").read_text().replace('"host1"', '"host9"')
+    (kind.root / "sites.toml").write_text(text)
+    process = started(kind, recipe(kind, connections=[1]))
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert err.startswith("wirespeed: host9: ") and len(err.splitlines()) == 1, err
+
+
+@pytest.mark.parametrize("kind", ["ssh"], indirect=True)
+def test_a_wrong_address_of_the_server_is_told_before_anything_is_measured(kind):
+    text = (kind.root / "sites.toml").read_text().replace(address(11), "127.0.0.1")
+    (kind.root / "sites.toml").write_text(text)
+    process = started(kind, recipe(kind, connections=[1]))
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert "host1 cannot reach app-0" in err and "address of the server" in err
+
+
+def programs_of(pid, name):
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            environment = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
+            command = (entry / "cmdline").read_bytes() if environment else b""
+        except OSError:
+            continue
+        if f"WIRESPEED_RUN={pid}-".encode() in environment and name.encode() in command:
+            found.append(int(entry.name))
+    return found
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
