@@ -91,6 +91,8 @@ public final class OptionTable {
         d.text("via-name", "", "How the gateway names itself in Via; empty for a random name.");
         d.texts("trusted-proxies", "", "Networks whose X-Forwarded-*, Forwarded and X-Real-IP are"
                 + " kept and name the client; those of others are removed.");
+        d.duration("config-watch", "2s", 0, HOUR, "How often the file of --config is looked at; a"
+                + " changed one is applied. 0 for only at SIGHUP.");
         d.duration("drain", "30s", 0, HOUR, "How long exchanges may take to end after SIGTERM.");
         d.duration("drain-delay", "0ms", 0, HOUR,
                 "Between /ready turning 503 and the listener closing.");

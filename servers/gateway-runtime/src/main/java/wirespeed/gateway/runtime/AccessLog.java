@@ -4,7 +4,6 @@ package wirespeed.gateway.runtime;
 import java.io.BufferedWriter;
 import java.io.IOException;
 import java.io.OutputStreamWriter;
-import java.io.UncheckedIOException;
 import java.io.Writer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -22,23 +21,24 @@ import wirespeed.gateway.core.Step;
 
 /** Loops only put a line into a bounded queue; when the disk is too slow, lines are dropped. */
 final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
+    private static final System.Logger LOG = System.getLogger("wirespeed.gateway");
+    private static final long SAID_EVERY_NANOS = TimeUnit.MINUTES.toNanos(1);
     private static final int LINES_MAX = 65_536;
 
     private final ArrayBlockingQueue<String> lines = new ArrayBlockingQueue<>(LINES_MAX);
     private final AtomicLong dropped = new AtomicLong();
-    private final Writer writer;
-    private final boolean isFile;
+    private final Path file;
+    private Writer writer;
+    private long saidNanos;
+    private volatile boolean mustReopen;
     private final Thread thread;
     private volatile boolean isClosed;
 
     AccessLog(ShippedFilters.Scope scope, String file) {
         super(scope, Phase.POST);
-        isFile = !file.isEmpty();
+        this.file = file.isEmpty() ? null : Path.of(file);
         try {
-            writer = new BufferedWriter(isFile
-                    ? Files.newBufferedWriter(Path.of(file), StandardOpenOption.CREATE,
-                            StandardOpenOption.APPEND)
-                    : new OutputStreamWriter(System.out, StandardCharsets.UTF_8));
+            writer = open();
         } catch (IOException e) {
             throw new IllegalArgumentException("file \"" + file + "\" cannot be written: "
                     + e.getMessage(), e);
@@ -46,6 +46,18 @@ final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
         thread = new Thread(this::write, "access-log");
         thread.setDaemon(true);
         thread.start();
+    }
+
+    private Writer open() throws IOException {
+        return new BufferedWriter(file == null
+                ? new OutputStreamWriter(System.out, StandardCharsets.UTF_8)
+                : Files.newBufferedWriter(file, StandardOpenOption.CREATE,
+                        StandardOpenOption.APPEND));
+    }
+
+    /** The file has been renamed: from the next line on a new one is written. */
+    void reopen() {
+        mustReopen = file != null;
     }
 
     @Override
@@ -63,7 +75,8 @@ final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
     private static String line(Context context, int status, long nanos) {
         Request request = context.request();
         return Instant.now() + " " + request.clientAddress() + " " + request.method() + " "
-                + request.pathWithParameters() + (request.query() == null ? "" : "?" + request.query()) + " "
+                + request.pathWithParameters()
+                + (request.query() == null ? "" : "?" + request.query()) + " "
                 + status + " " + context.category().label() + " " + context.responseBytes() + " "
                 + nanos / 1000 + "us own="
                 + Math.max(0, nanos - context.originNanos()) / 1000 + "us "
@@ -74,19 +87,37 @@ final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
         try {
             while (!isClosed || !lines.isEmpty()) {
                 String line = lines.poll(200, TimeUnit.MILLISECONDS);
-                while (line != null) {
-                    writer.write(line);
-                    line = lines.poll();
-                }
-                writer.flush();
+                writeAll(line);
             }
-            if (isFile) {
+            if (file != null) {
                 writer.close();
             }
         } catch (IOException e) {
-            throw new UncheckedIOException("access log stopped", e);
+            dropped.incrementAndGet();
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
+        }
+    }
+
+    /** A full disk costs lines and not the log: the next ones are tried again. */
+    private void writeAll(String first) {
+        try {
+            if (mustReopen) {
+                mustReopen = false;
+                Writer before = writer;
+                writer = open();
+                before.close();
+            }
+            for (String line = first; line != null; line = lines.poll()) {
+                writer.write(line);
+            }
+            writer.flush();
+        } catch (IOException failed) {
+            long now = System.nanoTime();
+            if (dropped.getAndIncrement() == 0 || now - saidNanos > SAID_EVERY_NANOS) {
+                saidNanos = now;
+                LOG.log(System.Logger.Level.ERROR, "access log " + file + ": " + failed);
+            }
         }
     }
 

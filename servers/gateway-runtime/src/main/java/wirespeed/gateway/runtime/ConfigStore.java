@@ -37,6 +37,16 @@ public final class ConfigStore {
         this.flags = flags;
     }
 
+    /** The file, or null when flags are all there is. */
+    Path file() {
+        return file;
+    }
+
+    /** The file holds this text now, without our doing. */
+    synchronized void read(String now) {
+        text = now;
+    }
+
     synchronized String text() {
         return text;
     }

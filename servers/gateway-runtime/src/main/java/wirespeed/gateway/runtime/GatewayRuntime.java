@@ -29,6 +29,7 @@ public final class GatewayRuntime implements AutoCloseable {
     private final Gateway gateway;
     private final ContentCache cache;
     private AdminServer admin;
+    private ConfigReload reload;
     private Config config;
     private List<Filter> shipped;
 
@@ -72,6 +73,28 @@ public final class GatewayRuntime implements AutoCloseable {
         if (!options.text("listen").isEmpty()) {
             admin = new AdminServer(this, store, options);
             admin.start();
+        }
+    }
+
+    /** Follows the configuration file from now on. */
+    public void follow(ConfigStore store) {
+        reload = new ConfigReload(this, store);
+        reload.start();
+    }
+
+    /** What SIGHUP asks for: logs are opened anew and the configuration is read again. */
+    public void hangUp() {
+        reload.hangUp();
+    }
+
+    /** Whoever rotates logs has renamed them. */
+    void reopenLogs() {
+        for (Phase phase : Phase.values()) {
+            for (Filter filter : filters(phase)) {
+                if (filter instanceof AccessLog log) {
+                    log.reopen();
+                }
+            }
         }
     }
 
@@ -188,6 +211,9 @@ public final class GatewayRuntime implements AutoCloseable {
         folder.close();
         checker.close();
         watchDog.close();
+        if (reload != null) {
+            reload.close();
+        }
         if (admin != null) {
             admin.close();
         }

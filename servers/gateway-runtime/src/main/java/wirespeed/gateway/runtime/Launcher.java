@@ -154,6 +154,9 @@ public final class Launcher {
             runtime.start();
             InetSocketAddress address = carrier.start();
             runtime.startAdmin(store);
+            runtime.follow(store);
+            // Its default would end the process; log rotation and reloads send it.
+            sun.misc.Signal.handle(new sun.misc.Signal("HUP"), signal -> runtime.hangUp());
             System.out.println(name + " listens on " + address.getHostString() + ":"
                     + address.getPort() + " (" + carrier.describe() + ")"
                     + (runtime.adminAddress() == null ? "" : ", admin on "

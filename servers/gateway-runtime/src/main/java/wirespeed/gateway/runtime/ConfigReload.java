@@ -1,0 +1,100 @@
+// Takes a configuration file over again: when it has changed, and at SIGHUP.
+package wirespeed.gateway.runtime;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.BasicFileAttributes;
+
+/** A file that cannot be applied changes nothing; the log says why. */
+final class ConfigReload implements AutoCloseable {
+    private static final System.Logger LOG = System.getLogger("wirespeed.gateway");
+    /** Between looking whether the watch was switched on meanwhile. */
+    private static final long OFF_MILLIS = 1000;
+
+    private final GatewayRuntime runtime;
+    private final ConfigStore store;
+    private final Thread thread;
+    private volatile boolean isClosed;
+
+    ConfigReload(GatewayRuntime runtime, ConfigStore store) {
+        this.runtime = runtime;
+        this.store = store;
+        thread = new Thread(this::watch, "config-watch");
+        thread.setDaemon(true);
+    }
+
+    void start() {
+        if (store.file() != null) {
+            thread.start();
+        }
+    }
+
+    /** SIGHUP: reads the file, changed or not, and opens logs anew. */
+    void hangUp() {
+        runtime.reopenLogs();
+        if (store.file() == null) {
+            LOG.log(System.Logger.Level.INFO, "SIGHUP: there is no --config to read again");
+            return;
+        }
+        try {
+            reload();
+        } catch (IOException | RuntimeException refused) {
+            LOG.log(System.Logger.Level.ERROR, "SIGHUP: " + store.file() + " is not applied: "
+                    + refused.getMessage());
+        }
+    }
+
+    private void reload() throws IOException {
+        synchronized (store) {
+            String text = Files.readString(store.file());
+            runtime.apply(store.check(text));
+            store.read(text);
+        }
+        LOG.log(System.Logger.Level.INFO, store.file() + " is applied: snapshot "
+                + runtime.gateway().snapshot().version());
+    }
+
+    private void watch() {
+        String seen = state(store.file());
+        String refused = "";
+        while (!isClosed) {
+            try {
+                int millis = runtime.gateway().options("server").millis("config-watch");
+                Thread.sleep(millis == 0 ? OFF_MILLIS : millis);
+                String now = millis == 0 ? seen : state(store.file());
+                // Two equal looks: an editor may still be writing.
+                boolean isStable = now.equals(seen);
+                seen = now;
+                if (isStable && !now.equals(refused) && !isKnown()) {
+                    refused = now;
+                    reload();
+                }
+            } catch (InterruptedException stopped) {
+                return;
+            } catch (IOException | RuntimeException bad) {
+                LOG.log(System.Logger.Level.ERROR, store.file()
+                        + " has changed and is not applied: " + bad.getMessage());
+            }
+        }
+    }
+
+    private boolean isKnown() throws IOException {
+        return Files.readString(store.file()).equals(store.text());
+    }
+
+    private static String state(Path file) {
+        try {
+            BasicFileAttributes now = Files.readAttributes(file, BasicFileAttributes.class);
+            return now.lastModifiedTime() + " " + now.size() + " " + now.fileKey();
+        } catch (IOException missing) {
+            return "missing";
+        }
+    }
+
+    @Override
+    public void close() {
+        isClosed = true;
+        thread.interrupt();
+    }
+}
