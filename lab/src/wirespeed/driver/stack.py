@@ -21,10 +21,16 @@ class Provider:
 def provider(root: Path, stack: Stack | None) -> Provider:
     if stack is None or stack.provider == "none":
         return Provider("kernel")
-    has_onload = shutil.which("onload") is not None
+    has_onload = _has_onload()
     if stack.provider == "onload" or (stack.provider == "auto" and has_onload):
         return Provider("onload", "" if has_onload else "onload is not installed")
     return Provider("bypass", _missing(root, stack))
+
+
+def _has_onload() -> bool:
+    """Whether the command `onload` is Onload's own, not bypass under that name."""
+    program = shutil.which("onload")
+    return program is not None and Path(program).resolve().name != "bypass"
 
 
 def can_build(root: Path) -> bool:

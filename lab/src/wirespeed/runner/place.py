@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from wirespeed.recipe.model import Recipe, Site
@@ -12,14 +13,23 @@ from wirespeed.topology import Topology
 
 
 def root() -> Path:
-    """The checkout: $WIRESPEED_ROOT, else found by walking up from here or the current folder."""
+    """The checkout: $WIRESPEED_ROOT, else found by walking up from here or the current folder, else
+    the installed tree that the command `bypass` belongs to."""
     if "WIRESPEED_ROOT" in os.environ:
         return Path(os.environ["WIRESPEED_ROOT"])
     for start in (Path(__file__).resolve(), Path.cwd()):
         for folder in (start, *start.parents):
             if (folder / "recipes").is_dir() and (folder / "wirespeed").is_file():
                 return folder
-    return Path.cwd()
+    return installed() or Path.cwd()
+
+
+def installed() -> Path | None:
+    """The installed tree, found through the command `bypass` on the path: it lies in its
+    target/release."""
+    program = shutil.which("bypass")
+    folder = Path(program).resolve().parents[2] if program else None
+    return folder if folder and (folder / "INSTALLED").is_file() else None
 
 
 def at(recipe: Recipe, recipe_file: Path, site: Site, checkout: Path, topology: Topology) -> Place:

@@ -1,0 +1,176 @@
+"""Reads a table of figures into cases with metrics in base units.
+
+A *case* is what was measured (server, stack, payload, connections …), its metrics what came out.
+Two forms are read:
+
+    one figure a row   columns `metric`, `value` and, where it is known, `unit`
+    one case a row     a column for each metric, with its unit behind it: `latency_mean_ms`
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wirespeed.errors import InputError
+
+#: What a metric may be called in a table → what it is called here.
+METRICS = {
+    "rate": "rps tps qps rate requests_per_second requests/s req/s throughput_rps transactions/s",
+    "throughput": "throughput network bandwidth goodput transfer",
+    "latency_mean": "latency_mean mean latency latency_avg avg_latency mean_latency",
+    "gain_printed": "gain_printed gain",
+}
+_CALLED = {name: metric for metric, names in METRICS.items() for name in names.split()}
+_PERCENTILE = re.compile(r"(?:latency_)?p(\d{2,3}(?:\.\d+)?)")
+
+#: What counts parallel workers, and what counts open connections.
+WORKERS = ("instances_or_connections", "instances", "workers", "processes", "cores", "threads")
+CONNECTIONS = ("connections", "concurrency", "clients")
+PAYLOAD = ("payload_bytes", "payload", "size_bytes", "bytes")
+LINK = ("link_gbps",)
+#: Where a figure stands, which tells nothing about what was measured.
+_PLACE = {"table", "source", "file", "note"}
+
+_TIME_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_BITS = {"b": 1.0, "B": 8.0}
+_PREFIX = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
+_BIT_RATE = re.compile(r"([kKMG]?)(b|B|bit|bps)(?:/s|ps|s)?")
+
+Keys = tuple[tuple[str, str], ...]
+
+
+@dataclass
+class Case:
+    """What was measured, in which table and line, and its metrics: 1/s, s, bit/s, percent."""
+
+    keys: dict[str, str]
+    table: str = ""
+    line: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+    rate_name: str = ""  # what the table calls its rate: transactions are not requests
+
+    def number(self, names: Iterable[str]) -> float | None:
+        """The first of these keys that is there and is a number."""
+        for name in names:
+            try:
+                return float(self.keys[name])
+            except (KeyError, ValueError):
+                continue
+        return None
+
+    def without(self, names: Iterable[str]) -> Keys:
+        """What identifies the case when these keys are left aside."""
+        left = set(names)
+        return tuple((key, value) for key, value in self.keys.items() if key not in left)
+
+    def __str__(self) -> str:
+        return described(self.table or f"line {self.line}", self.keys.items())
+
+
+def described(table: str, keys: Iterable[tuple[str, str]]) -> str:
+    """A case or several of them for people: `T5: payload_bytes 10000, link_gbps 25`."""
+    said = ", ".join(f"{key} {value}" for key, value in keys if value)
+    return f"{table}: {said}" if table else said
+
+
+def read(path: Path) -> list[Case]:
+    """The cases of a CSV file; raises InputError with file and line."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            reader = csv.DictReader(lines)
+            heads = [head.strip() for head in reader.fieldnames or []]
+            reader.fieldnames = heads
+            rows = [(reader.line_num, row) for row in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{path}: cannot be read as CSV: {reason}") from None
+    long = {"metric", "value"} <= set(heads)
+    if not long and not any(metric_of(head) for head in heads):
+        raise InputError(
+            f"{path}: no column is a metric; name one like rps, latency_mean_ms or "
+            "throughput_Gb/s, or give one figure a row in columns metric, value and unit"
+        )
+    return _long(path, rows) if long else _wide(path, heads, rows)
+
+
+def _long(path: Path, rows: list[tuple[int, dict[str, str]]]) -> list[Case]:
+    cases: dict[tuple[str, Keys], Case] = {}
+    for line, row in rows:
+        keys, table = _keys(row, {"metric", "value", "unit"}), row.get("table") or ""
+        case = cases.setdefault((table, tuple(keys.items())), Case(keys, table, line))
+        name = row["metric"] or ""
+        if found := metric_of(name):
+            unit = found[1] or row.get("unit") or ""
+            _put(case, name, found[0], _value(row["value"], found[0], unit, f"{path}: line {line}"))
+    return list(cases.values())
+
+
+def _wide(path: Path, heads: list[str], rows: list[tuple[int, dict[str, str]]]) -> list[Case]:
+    metrics = {head: found for head in heads if (found := metric_of(head))}
+    cases = []
+    for line, row in rows:
+        case = Case(_keys(row, metrics), row.get("table") or "", line)
+        for head, (metric, unit) in metrics.items():
+            if row.get(head):
+                where = f"{path}: line {line}: {head}"
+                _put(case, head, metric, _value(row[head], metric, unit, where))
+        cases.append(case)
+    return cases
+
+
+def _put(case: Case, name: str, metric: str, value: float) -> None:
+    case.metrics[metric] = value
+    if metric == "rate":
+        case.rate_name = name
+
+
+def _keys(row: Mapping[str, str], metrics: Iterable[str]) -> dict[str, str]:
+    aside = _PLACE | set(metrics) | {None}
+    return {key: (value or "").strip() for key, value in row.items() if key not in aside}
+
+
+def metric_of(head: str) -> tuple[str, str] | None:
+    """A column's name as metric and unit: `latency_mean_ms` → ("latency_mean", "ms")."""
+    for name, unit in ((head, ""), *(_split(head, at) for at in _cuts(head))):
+        plain = name.strip().lower()
+        if plain in _CALLED:
+            return _CALLED[plain], unit
+        if match := _PERCENTILE.fullmatch(plain):
+            return f"p{match[1]}", unit
+    return None
+
+
+def _cuts(head: str) -> list[int]:
+    return [at for at in reversed(range(len(head))) if head[at] in "_ ("]
+
+
+def _split(head: str, at: int) -> tuple[str, str]:
+    return head[:at], head[at + 1 :].strip(" ()")
+
+
+def _value(text: str | None, metric: str, unit: str, where: str) -> float:
+    try:
+        value = float((text or "").replace(",", ""))
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(f"{where}: {text!r} is not a number")
+    return value * _scale(metric, unit.split(" ")[0], where)
+
+
+def _scale(metric: str, unit: str, where: str) -> float:
+    if metric == "throughput":
+        match = _BIT_RATE.fullmatch(unit)
+        if not match:
+            raise InputError(f"{where}: throughput has the unit {unit!r}; write Mb/s, Gb/s or MB/s")
+        return _PREFIX[match[1]] * _BITS[match[2][0]]
+    if metric == "latency_mean" or metric.startswith("p"):
+        if unit not in _TIME_S:
+            raise InputError(f"{where}: a latency has the unit {unit!r}; write ms, us or s")
+        return _TIME_S[unit]
+    return 1.0

@@ -1,0 +1,251 @@
+"""The command line: its options, and errors turned into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import wirespeed
+from wirespeed.errors import InputError, WirespeedError
+
+if TYPE_CHECKING:
+    from wirespeed.runner.plan import Wishes
+
+app = typer.Typer(
+    name="wirespeed",
+    help="Measures HTTP servers as a recipe says, and tells what the figures are worth.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    epilog="Exit codes: 0 done, 1 a measurement failed, 2 bad input, 130 stopped by Ctrl-C.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+RunsOption = Annotated[
+    Path | None, typer.Option("--runs", metavar="DIR", help="Where run directories are kept.")
+]
+SiteOption = Annotated[
+    str, typer.Option("--site", metavar="NAME", help="Where to run: a site of sites.toml.")
+]
+OnlyOption = Annotated[
+    str,
+    typer.Option(
+        "--only", metavar="AXIS=VALUE,…", help="Measure a part: payload=16,128,stack=kernel."
+    ),
+]
+RepeatOption = Annotated[
+    int | None,
+    typer.Option(
+        "--repeat", min=1, max=1000, help="Trials per cell; fewer than 5 give no verdict."
+    ),
+]
+BudgetOption = Annotated[
+    str,
+    typer.Option("--budget", metavar="TIME", help="Fit the run into this time, for example 20m."),
+]
+FitOption = Annotated[
+    str,
+    typer.Option(
+        "--fit",
+        metavar="MODE",
+        help="strict: a core each; share: cores are shared; pairs: server and generator share.",
+    ),
+]
+SeedOption = Annotated[
+    int | None, typer.Option("--seed", min=0, help="Repeat the order of a former run.")
+]
+NoiseOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-noise",
+        help="Keep trials that other programs disturbed; they are noted instead of repeated.",
+    ),
+]
+TuneOption = Annotated[
+    bool,
+    typer.Option(
+        "--tune",
+        help="Change the machine for the time of the run: sysctls of the recipe, other programs "
+        "off the measured cores. All is put back.",
+    ),
+]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's path or name, or latest.")]
+
+
+def _complete_recipe(incomplete: str) -> list[str]:
+    from wirespeed.runner import place
+
+    folder = place.root() / "recipes"
+    return sorted(p.stem for p in folder.glob("*.toml") if p.stem.startswith(incomplete))
+
+
+RecipeArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE",
+        help="A recipe's path, or the name of a shipped one.",
+        autocompletion=_complete_recipe,
+    ),
+]
+
+
+def runs_folder(given: Path | None) -> Path:
+    from wirespeed.runner import place
+
+    return given or Path(os.environ.get("WIRESPEED_RUNS", place.root() / "runs"))
+
+
+def wishes(
+    only: str,
+    repeat: int | None,
+    budget: str,
+    fit: str,
+    seed: int | None,
+    accept_noise: bool = False,
+    tune: bool = False,
+) -> Wishes:
+    from wirespeed import units
+    from wirespeed.runner.plan import FIT_MODES, Wishes
+
+    if fit not in FIT_MODES:
+        raise InputError(f"--fit is one of {', '.join(FIT_MODES)}, not {fit!r}")
+    budget_s = units.duration_s(budget) if budget else None
+    return Wishes(only, repeat, budget_s, fit, seed, accept_noise, tune)
+
+
+@app.callback(invoke_without_command=True)
+def every_call(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"wirespeed {wirespeed.__version__}")
+        raise typer.Exit()
+
+
+@app.command()
+def run(
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="[RECIPE]",
+            help="A recipe's path, or the name of a shipped one.",
+            autocompletion=_complete_recipe,
+        ),
+    ] = "",
+    site: SiteOption = "here",
+    budget: BudgetOption = "",
+    repeat: RepeatOption = None,
+    only: OnlyOption = "",
+    fit: FitOption = "strict",
+    seed: SeedOption = None,
+    resume: Annotated[
+        str, typer.Option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
+    ] = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="Resume although the machine has changed.")
+    ] = False,
+    accept_noise: NoiseOption = False,
+    tune: TuneOption = False,
+    runs: RunsOption = None,
+) -> None:
+    """Measure a recipe: every cell, repeated, in an order that drift cannot fake."""
+    from wirespeed.cli import run as command
+
+    if bool(recipe) == bool(resume):
+        raise InputError("run wants a RECIPE or --resume RUN; `wirespeed list` names the recipes")
+    folder = runs_folder(runs)
+    if resume:
+        code = command.resume(resume, folder, force, accept_noise)
+    else:
+        wanted = wishes(only, repeat, budget, fit, seed, accept_noise, tune)
+        code = command.measure(recipe, site, wanted, folder)
+    raise typer.Exit(code)
+
+
+@app.command()
+def plan(
+    recipe: RecipeArgument,
+    site: SiteOption = "here",
+    budget: BudgetOption = "",
+    repeat: RepeatOption = None,
+    only: OnlyOption = "",
+    fit: FitOption = "strict",
+    tune: TuneOption = False,
+) -> None:
+    """Show cells, trials and time before anything runs."""
+    from wirespeed.cli import show
+
+    show.plan(recipe, site, wishes(only, repeat, budget, fit, 0, tune=tune))
+
+
+@app.command()
+def report(run: RunArgument = "latest", runs: RunsOption = None) -> None:
+    """Write a run's report, tables and CSV again from its trials, and show the tables."""
+    from wirespeed.cli import run as command
+
+    command.report(run, runs_folder(runs))
+
+
+@app.command(name="list")
+def list_recipes() -> None:
+    """List the recipes."""
+    from wirespeed.cli import show
+
+    show.recipes()
+
+
+@app.command(name="runs")
+def list_runs(runs: RunsOption = None) -> None:
+    """List past runs."""
+    from wirespeed.cli import show
+
+    show.runs(runs_folder(runs))
+
+
+@app.command()
+def audit() -> None:
+    """Show what is known about this machine and what of it disturbs measuring."""
+    from wirespeed.cli import show
+
+    show.audit()
+
+
+@app.command()
+def recover(runs: RunsOption = None) -> None:
+    """Tidy up after a run that was killed: processes, cgroups, folders, settings."""
+    from wirespeed.cli import show
+
+    show.recover(runs_folder(runs))
+
+
+@app.command()
+def check(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE.csv …", help="Tables of figures.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Check anybody's table of figures: Little's law, link limit, bytes a request, scaling."""
+    from wirespeed.cli import check as command
+
+    raise typer.Exit(command.check(files, as_json))
+
+
+def _refuse_recipe_as_command() -> None:
+    """`wirespeed quickstart` is what many type first."""
+    word = sys.argv[1] if len(sys.argv) > 1 else ""
+    if word.isidentifier() and word in _complete_recipe(word):
+        raise InputError(f"{word} is a recipe; measure it with: wirespeed run {word}")
+
+
+def main() -> None:
+    try:
+        _refuse_recipe_as_command()
+        app()
+    except WirespeedError as error:
+        print(f"wirespeed: {error}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+    except BrokenPipeError:  # `wirespeed runs | head`
+        sys.stderr.close()
+        raise SystemExit(0) from None

@@ -1,0 +1,37 @@
+"""`wirespeed check FILE`: laws that hold for any table of figures, on somebody's table."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from wirespeed.check import laws, table
+
+
+def check(files: list[Path], as_json: bool) -> int:
+    """Prints what the laws say of each file; 1 when figures contradict each other, else 0."""
+    found = {str(path): laws.check(table.read(path)) for path in files}
+    if as_json:
+        plain = {name: [asdict(finding) for finding in rows] for name, rows in found.items()}
+        print(json.dumps(plain, indent=1))
+    else:
+        for name, rows in found.items():
+            _show(name, rows)
+    return int(any(finding.broken for rows in found.values() for finding in rows))
+
+
+def _show(name: str, findings: list[laws.Finding]) -> None:
+    console = Console(highlight=False)
+    if not findings:
+        console.print(f"{escape(name)}: nothing found", soft_wrap=True)
+        return
+    console.print(f"[bold]{escape(name)}[/bold]: {len(findings)} findings", soft_wrap=True)
+    for law, rows in groupby(findings, key=lambda finding: finding.law):
+        console.print(f"\n[bold]{law}[/bold]")
+        for finding in rows:
+            console.print(f"  {escape(finding.where)}\n    {escape(finding.says)}", soft_wrap=True)

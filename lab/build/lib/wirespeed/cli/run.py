@@ -1,0 +1,118 @@
+"""`wirespeed run` and `report`: the live display around a run, and the tables after it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from wirespeed.cli.live import Display
+from wirespeed.errors import InputError
+from wirespeed.results import store
+from wirespeed.results.model import Trial
+from wirespeed.runner import recover, session, tune
+from wirespeed.runner.plan import Wishes
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+
+
+def measure(recipe: str, site: str, wishes: Wishes, runs: Path) -> int:
+    origin = session.source(recipe, site)
+    _mention_cut_off(runs)
+    _put_back()
+    return _shown(lambda display: session.start(origin, wishes, runs, display), runs)
+
+
+def resume(name: str, runs: Path, force: bool, accept_noise: bool) -> int:
+    run_dir = store.find_run(runs, name)
+    if store.read_run(run_dir).state == "done":
+        raise InputError(f"{run_dir.name} is complete; `wirespeed report {run_dir.name}` shows it")
+    _put_back()
+    return _shown(lambda display: session.resume(run_dir, display, force, accept_noise), runs)
+
+
+def report(name: str, runs: Path) -> None:
+    run_dir = store.find_run(runs, name)
+    write_report(run_dir, Console())
+
+
+def write_report(run_dir: Path, console: Console) -> None:
+    from wirespeed.report import page, tables, terminal
+
+    tables.write(run_dir)
+    path = page.write(run_dir)
+    terminal.show(run_dir, console)
+    console.print(f"Report: {shortened(path)}", soft_wrap=True)
+
+
+def shortened(path: Path) -> str:
+    """Relative to where the user is, when that is shorter."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _shown(run: Callable[[Display], tuple[Path, list[Trial]]], runs: Path) -> int:
+    """Runs with the live display; Ctrl-C and TERM end in one line that says how to go on."""
+    console, errors = Console(), Console(stderr=True)
+    display = Display(errors)
+    previous = signal.signal(signal.SIGTERM, _as_interrupt)
+    try:
+        with display:
+            run_dir, invalid = run(display)
+    except KeyboardInterrupt:
+        errors.print(f"wirespeed: stopped; {_how_to_go_on(display)}", soft_wrap=True)
+        return EXIT_INTERRUPTED
+    except Exception:
+        if display.run_dir and display.done:
+            errors.print(f"wirespeed: {_how_to_go_on(display)}", soft_wrap=True)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    write_report(run_dir, console)
+    if invalid:
+        reasons = dict.fromkeys(reason for trial in invalid for reason in trial.reasons)
+        errors.print(
+            f"wirespeed: {len(invalid)} trials stayed invalid: {'; '.join(list(reasons)[:3])}",
+            soft_wrap=True,
+        )
+    return EXIT_FAILED if has_failed(run_dir, invalid) else 0
+
+
+def has_failed(run_dir: Path, invalid: list[Trial]) -> bool:
+    """A trial that gave no figures, or a cell that is left without a valid one."""
+    valid = {trial.cell for trial in store.read_trials(run_dir) if trial.valid}
+    return any(not trial.metrics or trial.cell not in valid for trial in invalid)
+
+
+def _as_interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _how_to_go_on(display: Display) -> str:
+    if display.run_dir is None:
+        return "nothing was measured"
+    name = display.run_dir.name
+    return f"{display.done} finished trials are kept; go on with: wirespeed run --resume {name}"
+
+
+def _put_back() -> None:
+    """Before the cores are counted: a run that was killed may have left this shell fewer."""
+    for line in tune.put_back():
+        print(f"wirespeed: a run that was killed had tuned this machine: {line}", file=sys.stderr)
+
+
+def _mention_cut_off(runs: Path) -> None:
+    run_dir = recover.is_latest_cut_off(runs)
+    if run_dir:
+        print(
+            f"wirespeed: the run {run_dir.name} was cut off; `wirespeed recover` tidies up, "
+            f"`wirespeed run --resume {run_dir.name}` goes on with it",
+            file=sys.stderr,
+        )

@@ -1,0 +1,129 @@
+"""`wirespeed plan`, `list`, `runs`, `audit` and `recover`: what is there, without measuring."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from wirespeed.errors import RecipeError, ResultsError
+from wirespeed.host import local
+from wirespeed.recipe import read
+from wirespeed.results import store
+from wirespeed.runner import facts, place, session, tune
+from wirespeed.runner import recover as recovery
+from wirespeed.runner.plan import Schedule, Wishes
+from wirespeed.units import duration_for_people
+
+RUNS_COLUMNS = 120  # in a pipe, where nobody told the width
+CELLS_SHOWN_MAX = 400  # a plan longer than this is summed up
+
+
+def plan(recipe: str, site: str, wishes: Wishes) -> None:
+    schedule = session.planned(session.source(recipe, site), wishes)
+    console = Console()
+    console.print(_cells(schedule))
+    for line in summary(schedule) + tune.foreseen(schedule, wishes.tune):
+        console.print(escape(line), soft_wrap=True, highlight=False)
+
+
+def summary(schedule: Schedule) -> list[str]:
+    times = schedule.times
+    states = Counter(cell.state for cell in schedule.cells)
+    counted = ", ".join(f"{number} {state}" for state, number in states.items())
+    lines = [
+        f"{len(schedule.cells)} cells: {counted}",
+        f"{schedule.trials} trials ({schedule.repeat} of each cell, {schedule.recipe.plan.order}): "
+        f"warm-up {times.warmup_s:g} s, measured {times.duration_s:g} s, "
+        f"a new server per {schedule.recipe.plan.restart}",
+        f"about {duration_for_people(schedule.seconds)} in all",
+    ]
+    return lines + schedule.thinned
+
+
+def _cells(schedule: Schedule) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    names = list(schedule.recipe.axes)
+    for name in names:
+        table.add_column(name)
+    table.add_column("cores")
+    table.add_column("state", overflow="fold")
+    for planned in schedule.cells[:CELLS_SHOWN_MAX]:
+        values = [str(planned.cell.axes[name]) for name in names]
+        state = planned.reason or planned.state
+        table.add_row(*values, _pins(planned.cores), escape(state))
+    if len(schedule.cells) > CELLS_SHOWN_MAX:
+        table.add_row(f"… {len(schedule.cells) - CELLS_SHOWN_MAX} more")
+    return table
+
+
+def _pins(cores: dict[str, list[int]]) -> str:
+    shown = [f"{label}:{','.join(map(str, own))}" for label, own in list(cores.items())[:3]]
+    return " ".join(shown) + (" …" if len(cores) > 3 else "")
+
+
+def recipes() -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("recipe", "what it measures", "where the method comes from"):
+        table.add_column(heading, overflow="fold")
+    for path in sorted((place.root() / "recipes").glob("*.toml")):
+        try:
+            recipe = read.read(path)
+        except RecipeError as error:
+            table.add_row(path.stem, f"[red]{escape(str(error))}[/red]", "")
+            continue
+        table.add_row(path.stem, escape(recipe.title), escape(recipe.method))
+    Console().print(table)
+
+
+def runs(folder: Path) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("run", "recipe", "state", "trials", "commit"):
+        # The run's name is what the next command is given, so it is never cut.
+        table.add_column(heading, no_wrap=True)
+    for run_dir in store.list_runs(folder):
+        try:
+            run = store.read_run(run_dir)
+        except ResultsError as error:
+            table.add_row(run_dir.name, "", escape(str(error)), "", "")
+            continue
+        done = sum(1 for _ in (run_dir / "trials").glob("*/trial.json"))
+        total = sum(line.state == "planned" for line in store.read_plan(run_dir))
+        table.columns[0].min_width = max(table.columns[0].min_width or 0, len(run_dir.name))
+        table.add_row(run_dir.name, run.recipe, run.state, f"{done} of {total}", run.commit)
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, RUNS_COLUMNS)
+    console.print(table if table.row_count else f"no runs in {folder}")
+
+
+def audit() -> None:
+    host = local.start("audit")
+    try:
+        found = facts.of_machine(host)
+    finally:
+        host.close()
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in found.items():
+        table.add_row(name, escape(str(value)))
+    console = Console()
+    console.print(table)
+    for line in facts.remarks(found):
+        console.print(f"note: {escape(line)}", soft_wrap=True, highlight=False)
+
+
+def recover(folder: Path) -> None:
+    done = recovery.recover(folder)
+    for name in done.runs:
+        print(f"run {name} was cut off; go on with: wirespeed run --resume {name}")
+    if done.processes:
+        print(f"ended {len(done.processes)} processes that were left")
+    if done.folders:
+        print(f"removed {', '.join(done.folders)}")
+    for line in done.settings:
+        print(line)
+    if not (done.runs or done.processes or done.folders or done.settings):
+        print("nothing was left behind")

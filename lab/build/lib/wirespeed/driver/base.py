@@ -1,0 +1,62 @@
+"""What a driver gives the runner: a command to start, and figures read from its output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wirespeed.recipe.resolve import Instance, Place
+from wirespeed.results.model import Window
+
+
+@dataclass(frozen=True)
+class Command:
+    """What is really started: the recipe's argv with what the program needs around it."""
+
+    argv: list[str]
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LoadRun:
+    """When and how long one generator runs."""
+
+    folder: Path
+    duration_s: float
+    warmup_s: float
+    start_at: float  # unix seconds: all generators of a trial start together
+
+
+@dataclass(frozen=True)
+class Latency:
+    """One latency distribution: mergeable when `hdr` is there, otherwise only these figures."""
+
+    mean_ns: float
+    max_ns: float
+    count: int
+    quantiles_ns: dict[float, float | None] = field(default_factory=dict)
+    hdr: str | None = None  # base64 of HdrHistogram V2 compressed
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one generator measured in its window."""
+
+    rps: float
+    bytes_per_second: float
+    window: Window
+    completed: int
+    errors: int
+    non_2xx: int
+    timeouts: int
+    connections: int
+    closed_loop: bool
+    due: int | None = None  # open loop: requests that the schedule asked for
+    sent: int | None = None
+    little_residual: float | None = None
+    latency: dict[str, Latency] = field(default_factory=dict)
+    busiest_thread: float | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+__all__ = ["Command", "Figures", "Instance", "Latency", "LoadRun", "Place", "Window"]

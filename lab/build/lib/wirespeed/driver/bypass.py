@@ -1,0 +1,81 @@
+"""bypass: the proof that an accelerated server really served past the kernel.
+
+A preloaded library that cannot help a program falls back to the kernel without a word, and the
+trial would compare the kernel with itself. `bypass stat --json` (schema bypass-stat/1) counts the
+connections of each process by the way they came; the difference over the trial is the proof.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wirespeed.errors import ProcessError
+
+SCHEMA = "bypass-stat/1"
+_ANSWER_S = 10.0
+SEGMENTS_PER_REQUEST_MAX = 0.1  # the kernel needs at least one each way for a request
+
+
+@dataclass(frozen=True)
+class Served:
+    """Connections that a set of processes accepted so far, by the way they came."""
+
+    processes: int
+    shm: int
+    kernel: int
+
+    def since(self, before: Served) -> Served:
+        return Served(self.processes, self.shm - before.shm, self.kernel - before.kernel)
+
+    def problem(self, segments_per_request: float | None) -> str:
+        """Why the trial does not show the stack that it claims to; empty when it does.
+
+        Processes that were forked may not be counted; then the kernel's own count of TCP
+        segments in the window decides.
+        """
+        if self.processes == 0:
+            return "the server is not accelerated: bypass stat does not list it"
+        if self.kernel > 0:
+            return f"{self.kernel} of {self.kernel + self.shm} connections used the kernel"
+        if self.shm > 0:
+            return ""
+        return kernel_carried(segments_per_request)
+
+
+def kernel_carried(segments_per_request: float | None) -> str:
+    """That the kernel had the traffic after all, by its own count; empty when it had not."""
+    if segments_per_request is not None and segments_per_request <= SEGMENTS_PER_REQUEST_MAX:
+        return ""
+    seen = "?" if segments_per_request is None else f"{segments_per_request:.1f}"
+    return f"the kernel carried {seen} TCP segments a request, so it was not bypassed"
+
+
+def served(root: Path, pids: Collection[int]) -> Served:
+    """What these processes have accepted since they started."""
+    command = [str(root / "target" / "release" / "bypass"), "stat", "--json"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_ANSWER_S
+        )
+        return counted(json.loads(done.stdout), pids)
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        raise ProcessError(f"bypass stat --json gave no answer: {error}") from error
+
+
+def counted(data: dict[str, Any], pids: Collection[int]) -> Served:
+    if data.get("schema") != SCHEMA:
+        raise ProcessError(
+            f"bypass stat writes {data.get('schema')!r}, this lab reads {SCHEMA!r}; "
+            "rebuild with ./wirespeed build bypass"
+        )
+    ours = [process for process in data["processes"] if process["pid"] in pids]
+    return Served(
+        processes=len(ours),
+        shm=sum(process["counters"]["accepts_shm"] for process in ours),
+        kernel=sum(process["counters"]["accepts_kernel"] for process in ours),
+    )

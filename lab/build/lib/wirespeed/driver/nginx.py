@@ -1,0 +1,42 @@
+"""NGINX: its configuration is rendered from the recipe's template, with cores as its masks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jinja2
+from jinja2.sandbox import SandboxedEnvironment
+
+from wirespeed.driver.base import Command, Instance
+from wirespeed.errors import RecipeError
+
+
+def command(instance: Instance, recipe_file: Path, folder: Path) -> Command:
+    for name, source in instance.template.items():
+        if any(name in word for word in instance.argv):
+            render(recipe_file, instance, name, source, folder / name)
+    return Command(instance.argv)
+
+
+def render(recipe_file: Path, instance: Instance, name: str, source: str, target: Path) -> None:
+    """Fills one template; a name that does not exist is an error, never an empty text."""
+    path = recipe_file.parent / source
+    key = f"process.{instance.name}.template.{name}"
+    environment = SandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+    variables = {**instance.variables, "affinity": affinity(instance)}
+    try:
+        text = environment.from_string(path.read_text()).render(variables)
+    except OSError as error:
+        raise RecipeError(recipe_file.name, key, f"{path}: {error.strerror}") from error
+    except jinja2.TemplateError as error:
+        raise RecipeError(recipe_file.name, key, f"{path}: {error}") from error
+    target.write_text(text)
+
+
+def affinity(instance: Instance) -> str:
+    """worker_cpu_affinity: one mask a worker, cores dealt in order."""
+    workers = int(instance.variables["workers"])
+    cores = instance.cores
+    if not cores:
+        return "auto"
+    return " ".join(format(1 << cores[i % len(cores)], "b") for i in range(workers))

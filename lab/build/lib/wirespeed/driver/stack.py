@@ -1,0 +1,62 @@
+"""The stack under a process: the kernel, Onload where installed, or this repository's bypass."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from wirespeed.driver.base import Command
+from wirespeed.recipe.model import Stack
+
+
+@dataclass(frozen=True)
+class Provider:
+    """Who carries a stack here, or why nobody can."""
+
+    name: str  # kernel, onload or bypass
+    problem: str = ""
+
+
+def provider(root: Path, stack: Stack | None) -> Provider:
+    if stack is None or stack.provider == "none":
+        return Provider("kernel")
+    has_onload = _has_onload()
+    if stack.provider == "onload" or (stack.provider == "auto" and has_onload):
+        return Provider("onload", "" if has_onload else "onload is not installed")
+    return Provider("bypass", _missing(root, stack))
+
+
+def _has_onload() -> bool:
+    """Whether the command `onload` is Onload's own, not bypass under that name."""
+    program = shutil.which("onload")
+    return program is not None and Path(program).resolve().name != "bypass"
+
+
+def can_build(root: Path) -> bool:
+    """Whether the front door can make bypass from this checkout."""
+    return (root / "bypass" / "preload" / "Cargo.toml").exists()
+
+
+def _missing(root: Path, stack: Stack) -> str:
+    release = root / "target" / "release"
+    for name in ("bypass", "libbypass_preload.so"):
+        if not (release / name).exists():
+            return "bypass is not built"
+    if stack.profile and not (root / "profiles" / f"{stack.profile}.opf").exists():
+        return f"there is no profiles/{stack.profile}.opf"
+    return ""
+
+
+def wrap(root: Path, stack: Stack | None, command: Command) -> Command:
+    """The command as the stack's provider starts it."""
+    carrier = provider(root, stack)
+    if stack is None or carrier.name == "kernel":
+        return command
+    if carrier.name == "onload":
+        prefix = ["onload", *([f"--profile={stack.profile}"] if stack.profile else [])]
+    else:
+        prefix = [str(root / "target" / "release" / "bypass"), "run"]
+        prefix += [f"--profile={stack.profile}"] if stack.profile else []
+        prefix += ["--"]
+    return Command(prefix + command.argv, {**command.env, **stack.env})

@@ -1,0 +1,66 @@
+"""The exception tree. Each message is the one line that the user reads.
+
+WirespeedError
+├── InputError        what was typed is wrong: exit code 2
+│   ├── UnitError     a duration, size or rate that cannot be read
+│   ├── RecipeError   a key of a recipe or site, with file and key
+│   └── ResultsError  a run directory that cannot be read or does not fit
+└── RunError          a measurement failed: exit code 1
+    ├── HostError     the host agent is gone or refused
+    ├── ProcessError  a process of a trial did not start, become ready or stay alive
+    ├── BusyError     another run holds this machine
+    └── StorageError  the run directory cannot be written
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class WirespeedError(Exception):
+    """The root: the command line prints the message and leaves with `exit_code`."""
+
+    exit_code = 1
+
+
+class InputError(WirespeedError):
+    """What was typed is wrong; nothing has been started."""
+
+    exit_code = 2
+
+
+class UnitError(InputError):
+    """A duration, size or rate that cannot be read."""
+
+
+class RecipeError(InputError):
+    """A key of a recipe or site that is unknown, missing or has a wrong value."""
+
+    def __init__(self, file: str | Path, key: str, problem: str) -> None:
+        self.file, self.key, self.problem = str(file), key, problem
+        where = f"{file}: {key}: " if key else f"{file}: "
+        super().__init__(where + problem)
+
+
+class ResultsError(InputError):
+    """A run directory that cannot be read, or that does not fit what was asked."""
+
+
+class RunError(WirespeedError):
+    """A measurement failed."""
+
+
+class HostError(RunError):
+    """The host agent is gone, or refused what it was asked."""
+
+
+class ProcessError(RunError):
+    """A process of a trial did not start, did not become ready, or died."""
+
+
+class BusyError(RunError):
+    """Another run holds this machine."""
+
+
+class StorageError(RunError):
+    """The run directory cannot be written, for example because the disk is full."""

@@ -1,0 +1,1 @@
+"""The host agent: everything the lab does to a machine goes through it."""

@@ -1,0 +1,275 @@
+"""Part of the host agent: processes with all that they fork, and the cgroups around them.
+
+Standard library of Python 3.6 only: see agent.py.
+"""
+
+import ctypes
+import errno
+import json
+import os
+import resource
+import signal
+import time
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Refused(Exception):
+    """The command cannot be done; the text goes back to the lab as one line."""
+
+
+def read_text(path):
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def write_text(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+
+
+class Cgroups:
+    """A cgroup v2 folder a run, one below it a process; also in the unified tree of v1 hosts."""
+
+    def __init__(self, mark):
+        self.root = None
+        for tree in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
+            if not os.path.exists(tree + "/cgroup.procs"):
+                continue
+            own = next(
+                (
+                    line.split(":", 2)[2]
+                    for line in read_text("/proc/self/cgroup").splitlines()
+                    if line.startswith("0::")
+                ),
+                "/",
+            )
+            if self._usable(tree + own.rstrip("/") + "/wirespeed-" + mark):
+                return
+
+    def _usable(self, folder):
+        try:
+            os.mkdir(folder)
+        except OSError:
+            return False
+        if not os.path.exists(folder + "/cgroup.kill") or not self._joinable(folder):
+            os.rmdir(folder)
+            return False
+        self.root = folder
+        return True
+
+    @staticmethod
+    def _joinable(folder):
+        """A folder may exist and still refuse members; a forked child finds out."""
+        child = os.fork()
+        if child == 0:
+            try:
+                write_text(folder + "/cgroup.procs", "0")
+                os._exit(0)
+            except OSError:
+                os._exit(1)
+        return os.waitpid(child, 0)[1] == 0
+
+    def make(self, name):
+        if not self.root:
+            return None
+        folder = self.root + "/" + name
+        os.makedirs(folder, exist_ok=True)
+        return folder
+
+    def remove(self):
+        if self.root:
+            for name in os.listdir(self.root):
+                if os.path.isdir(self.root + "/" + name):
+                    remove_folder(self.root + "/" + name)
+            remove_folder(self.root)
+
+
+def remove_folder(folder):
+    """A cgroup folder goes away only when its last process has been reaped."""
+    deadline = time.monotonic() + 1.0
+    while os.path.isdir(folder):
+        try:
+            os.rmdir(folder)
+        except OSError:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.005)
+
+
+class Child:
+    """One process the lab asked for, with everything it forked."""
+
+    def __init__(self, name, pid, cgroup):
+        self.name, self.pid, self.cgroup = name, pid, cgroup
+        self.code = None
+        self.usage = None
+
+    def members(self):
+        if self.cgroup:
+            return [int(pid) for pid in read_text(self.cgroup + "/cgroup.procs").split()]
+        return [pid for pid in descendants(self.pid) if is_alive(pid)]
+
+    def is_gone(self):
+        return self.code is not None and not self.members()
+
+    def terminate(self):
+        for pid in {self.pid, *self.members()} if self.code is None else self.members():
+            send_signal(pid, signal.SIGTERM)
+
+    def kill(self):
+        if self.cgroup:
+            try:
+                write_text(self.cgroup + "/cgroup.kill", "1")
+            except OSError:
+                pass
+        for pid in self.members():
+            send_signal(pid, signal.SIGKILL)
+        if self.code is None:
+            send_signal(self.pid, signal.SIGKILL)
+
+    def cpu_us(self):
+        for line in read_text(self.cgroup + "/cpu.stat").splitlines() if self.cgroup else ():
+            if line.startswith("usage_usec"):
+                return int(line.split()[1])
+        return sum(stat_cpu_us(pid) for pid in self.members())
+
+
+def send_signal(pid, number):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def stat_fields(pid):
+    """The fields of /proc/PID/stat after the command name, which may hold spaces."""
+    return read_text("/proc/%d/stat" % pid).rpartition(")")[2].split()
+
+
+def stat_cpu_us(pid):
+    fields = stat_fields(pid)
+    return (
+        (int(fields[11]) + int(fields[12])) * 1000000 // os.sysconf("SC_CLK_TCK") if fields else 0
+    )
+
+
+def is_alive(pid):
+    fields = stat_fields(pid)
+    return bool(fields) and fields[0] not in "ZX"
+
+
+def descendants(root):
+    """The process and all its children, grandchildren and session members that still run."""
+    parents, sessions = {}, {}
+    for entry in os.listdir("/proc"):
+        fields = stat_fields(int(entry)) if entry.isdigit() else None
+        if fields:
+            parents[int(entry)], sessions[int(entry)] = int(fields[1]), int(fields[3])
+    found = {pid for pid in parents if pid == root or sessions[pid] == root}
+    grown = True
+    while grown:
+        more = {pid for pid, parent in parents.items() if parent in found} - found
+        grown = bool(more)
+        found |= more
+    return found
+
+
+def spawn(message, cgroup, mark):
+    """Forks and execs; what goes wrong before exec comes back through a pipe as an errno."""
+    report_read, report_write = os.pipe()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        step = "start"
+        try:
+            for step in become_child(message, cgroup, mark, parent):  # noqa: B007
+                pass
+        except OSError as error:
+            os.write(report_write, json.dumps([step, error.errno, error.strerror]).encode())
+        finally:
+            os._exit(127)
+    os.close(report_write)
+    with os.fdopen(report_read, "rb") as pipe:
+        failure = pipe.read()
+    if not failure:
+        return pid
+    os.waitpid(pid, 0)
+    step, number, text = json.loads(failure.decode())
+    if step == "exec" and number == errno.ENOENT:
+        raise Refused("there is no program %s" % message["argv"][0])
+    raise Refused("%s: %s failed: %s" % (message["argv"][0], step, text))
+
+
+def become_child(message, cgroup, mark, parent):
+    """The steps between fork and exec; each yields its name before it is tried."""
+    yield "session"
+    os.setsid()
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # the agent died before the line above
+        os._exit(127)
+    yield "cgroup"
+    if cgroup:
+        write_text(cgroup + "/cgroup.procs", "0")
+    yield "pinning"
+    if message.get("cores"):
+        os.sched_setaffinity(0, message["cores"])
+    if message.get("nice"):
+        prefer(message["nice"])
+    yield "limits"
+    for name, value in message.get("limits", {}).items():
+        raise_limit(getattr(resource, "RLIMIT_" + name.upper()), value)
+    yield "output"
+    for number, path in ((1, message["stdout"]), (2, message["stderr"])):
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(handle, number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    yield "folder"
+    os.chdir(message["cwd"])
+    for number in (signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    environment = dict(os.environ)
+    environment.update(message.get("env", {}))
+    environment["WIRESPEED_RUN"] = mark
+    yield "exec"
+    os.execvpe(message["argv"][0], message["argv"], environment)
+
+
+def prefer(nice):
+    """Runs the caller before others on its cores, where this user may. False where not.
+
+    A session of its own is a scheduling group of its own (autogroup), whose weight is what counts
+    against other sessions and kernel threads; nice alone counts inside the group only.
+    """
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, nice)
+    except OSError:
+        return False
+    try:
+        write_text("/proc/self/autogroup", str(nice))
+    except OSError:  # a kernel without groups by session: nice is enough
+        pass
+    return True
+
+
+def may_prefer(nice):
+    """A forked child in a session of its own finds out, so that nothing changes for the caller."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        os._exit(0 if prefer(nice) else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def raise_limit(limit, value):
+    """As much as was asked for, or as much as this user may have."""
+    hard = resource.getrlimit(limit)[1]
+    try:
+        resource.setrlimit(limit, (value, max(value, hard)))
+    except (ValueError, OSError):
+        resource.setrlimit(limit, (min(value, hard), hard))

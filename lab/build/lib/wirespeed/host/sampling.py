@@ -1,0 +1,168 @@
+"""Part of the host agent: what /proc says while a trial runs, and the canary.
+
+Standard library of Python 3.6 only: see agent.py.
+"""
+
+import os
+import resource
+import time
+
+SAMPLES_MAX = 100000  # bounds memory: 2.7 hours at 10 Hz
+LAB = "lab"  # the agent and the program that started it, among the processes of a sample
+
+
+class Sampler:
+    """Reads /proc with files kept open: one pread each, 0.1 ms a sample."""
+
+    SYSTEM = (
+        "/proc/stat",
+        "/proc/loadavg",
+        "/proc/net/dev",
+        "/proc/meminfo",
+        "/proc/pressure/cpu",
+        "/proc/net/snmp",
+    )
+
+    def __init__(self):
+        self.files = {}
+        self.samples = []
+        self.every_s = None
+        self.due = None
+        self.instants = []
+        self.lab = Lab()
+
+    def start(self, every_s, children, instants, lab_core=None):
+        self.stop()
+        self.lab.move_to(lab_core)
+        self.files = {
+            path: fd for path, fd in ((p, open_fd(p)) for p in self.SYSTEM) if fd is not None
+        }
+        self.children = children
+        self.cpu = {c.name: open_fd(c.cgroup + "/cpu.stat") if c.cgroup else None for c in children}
+        self.rss = {
+            c.name: [
+                fd
+                for fd in (open_fd("/proc/%d/statm" % pid) for pid in c.members())
+                if fd is not None
+            ]
+            for c in children
+        }
+        self.samples = []
+        self.every_s = every_s
+        # The edges of the measured window are sampled exactly, whatever the beat.
+        self.instants = sorted(t for t in instants if t > time.time())
+        self.take()
+
+    def stop(self):
+        self.due = None
+        if self.every_s is not None:
+            handles = list(self.files.values()) + [fd for fd in self.cpu.values() if fd is not None]
+            for fd in handles + [fd for fds in self.rss.values() for fd in fds]:
+                os.close(fd)
+            self.lab.move_back()
+        self.every_s = None
+        samples, self.samples = self.samples, []
+        for sample in samples:  # not in the window: there every microsecond is a disturbance
+            sample["text"] = {path: text.decode() for path, text in sample["text"].items()}
+        return samples
+
+    def take(self):
+        now = time.time()
+        if len(self.samples) < SAMPLES_MAX:
+            self.samples.append(self.read())
+        while self.instants and self.instants[0] <= now:
+            self.instants.pop(0)
+        self.due = min([now + self.every_s, *self.instants[:1]])
+
+    def read(self):
+        text = {path: pread(fd) for path, fd in self.files.items()}
+        sample = {"t_ns": int(time.time() * 1e9), "text": text, "process": {}}
+        for child in self.children:
+            fd = self.cpu[child.name]
+            used = pread(fd).split() if fd is not None else []
+            cpu_us = int(used[1]) if len(used) > 1 else child.cpu_us()
+            pages = sum(int((pread(fd).split() or [0, 0])[1]) for fd in self.rss[child.name])
+            sample["process"][child.name] = [cpu_us, pages * resource.getpagesize()]
+        sample["process"][LAB] = [self.lab.cpu_us(), 0]
+        return sample
+
+
+class Lab:
+    """The lab's own processes: what they use is told apart from what strangers use.
+
+    While a window is measured they stay on one core, so that it is known which one they disturb.
+    """
+
+    def __init__(self):
+        self.pids = [os.getpid(), os.getppid()]
+        self.before = []
+        self.parent = open_fd("/proc/%d/schedstat" % os.getppid())
+
+    def move_to(self, core):
+        if core is None:
+            return
+        for pid in self.pids:
+            try:
+                mask = os.sched_getaffinity(pid)
+                os.sched_setaffinity(pid, [core])
+                self.before.append((pid, mask))
+            except OSError:  # the core is not ours, or the parent is not: nothing moves
+                pass
+
+    def move_back(self):
+        before, self.before = self.before, []
+        for pid, mask in before:
+            try:
+                os.sched_setaffinity(pid, mask)
+            except OSError:
+                pass
+
+    def cpu_us(self):
+        """The parent has one thread; 0 where the kernel does not tell its time."""
+        words = pread(self.parent).split() if self.parent is not None else []
+        return int(time.process_time() * 1e6) + (int(words[0]) // 1000 if words else 0)
+
+
+def open_fd(path):
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def pread(fd):
+    try:
+        return os.pread(fd, 65536, 0)
+    except OSError:  # a process that has ended
+        return b""
+
+
+ARITHMETIC_ROUNDS = 150000  # about 10 ms each: long enough to time, short beside a trial
+SYSCALL_ROUNDS = 25000
+
+
+def canary_ms(core):
+    """Times fixed work on one core: it moves when the host is slow, which the guest cannot see.
+
+    Its own CPU time counts, not the clock on the wall: a server that still compiles or polls on
+    that core shares it with the canary, and that says nothing about the host.
+    """
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.sched_setaffinity(0, [core])
+            started = time.process_time()
+            total = 0
+            for number in range(ARITHMETIC_ROUNDS):
+                total += number * number % 7
+            for _ in range(SYSCALL_ROUNDS):
+                os.getppid()
+            os.write(write_end, b"%.4f" % ((time.process_time() - started) * 1e3))
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as pipe:
+        text = pipe.read()
+    os.waitpid(pid, 0)
+    return float(text) if text else None

@@ -1,0 +1,350 @@
+"""Part of the host agent: settings of the machine for the time of a run, and their way back.
+
+What is to change is on the disk before the first change, with what it was, so that it can be put
+back whatever happens: by the agent at its end, else by the next run or `wirespeed recover`.
+Standard library of Python 3.6 only: see agent.py.
+"""
+
+import json
+import os
+import re
+
+from wirespeed.host.children import Refused, is_alive, read_text, stat_fields, write_text
+
+PF_NO_SETAFFINITY = 0x04000000  # kernel threads that belong to their core
+WORKQUEUE = "/sys/devices/virtual/workqueue/cpumask"
+NEW_THREADS_PASSES = 5  # threads are born while others are moved; nobody forks faster than this
+# Bounds, of which more does no harm: a machine that gives more than asked for keeps its own.
+BOUNDS = ("max", "nr_open", "backlog", "somaxconn")
+SYSCTL_NAME = re.compile(r"^[a-z][a-z0-9_-]*([./][A-Za-z0-9_-]+)+$")
+
+
+class Tuning:
+    """What one agent has changed; `state` is the file that tells how it was."""
+
+    def __init__(self, state):
+        self.state = state
+        self.record = None
+
+    def apply(self, sysctls, clear, to, under):
+        """Sets sysctls and moves others from the cores `clear` to the cores `to`.
+
+        `under` limits the threads to one process and its descendants; 0 means all but process 1,
+        which looks after the machine.
+        """
+        left = restore(self.state)
+        if left and left["by"]:
+            raise Refused("process %d has tuned this machine and still runs" % left["by"])
+        told = {"sysctl": [], "irqs": 0, "threads": 0, "refused": [], "pinned": []}
+        files = self._sysctls(sysctls, told)
+        threads = movable(clear, to, under, told) if clear else []
+        if clear and not under:
+            files += _interrupts(clear, to)
+        self.record = {
+            "boot": boot_id(),
+            "by": [os.getpid(), start_ticks(os.getpid())],
+            "since": uptime_ticks(),
+            "to": to,
+            "under": under,
+            "files": [one for one in files if one[1] != one[2]],
+            "threads": threads,
+        }
+        save(self.state, self.record)
+        self._write(told)
+        return told
+
+    def _sysctls(self, sysctls, told):
+        """[[path, was, new]] of what this machine has and may take."""
+        files = []
+        for name, value in sorted(sysctls.items()):
+            path = sysctl_path(name)
+            was, new = words_of(read_text(path)), words_of(str(value))
+            problem = "there is none here" if not was else unfit(name, value)
+            if problem:
+                told["refused"].append([name, problem])
+            elif not is_enough(name, was, new):
+                files.append([path, was, new])
+        return files
+
+    def _write(self, told):
+        for path, was, new in self.record["files"]:
+            is_sysctl = path.startswith("/proc/sys/")
+            try:
+                write_text(path, new)
+            except OSError as error:  # interrupts that the kernel manages stay where they are
+                if is_sysctl:
+                    told["refused"].append([sysctl_name(path), error.strerror])
+                continue
+            if is_sysctl:
+                told["sysctl"].append([sysctl_name(path), was, words_of(read_text(path))])
+            elif path != WORKQUEUE:
+                told["irqs"] += 1
+        for tid, ticks, cores in self.record["threads"]:
+            if place(tid, ticks, sorted(set(cores) & set(self.record["to"]))):
+                told["threads"] += 1
+
+    def restore(self):
+        self.record = None
+        return restore(self.state)
+
+
+def movable(clear, to, under, told):
+    """[[thread, its start, its cores]] of what runs on `clear` and may run on `to`."""
+    found = []
+    for tgid, tid in threads_of_machine(under):
+        fields = stat_fields(tid)
+        cores = cores_of(tid)
+        if not fields or int(fields[6]) & PF_NO_SETAFFINITY or not set(cores) & set(clear):
+            continue
+        if set(cores) & set(to):
+            found.append([tid, int(fields[19]), cores])
+        elif tgid == tid:
+            told["pinned"].append(name_of(tid))
+    return found
+
+
+def threads_of_machine(under):
+    """(process, thread) of all, or of `under` and what descends from it; never of process 1."""
+    parents = parents_of_all()
+    for tgid in parents:
+        if tgid == 1 or (under and under not in ancestry(tgid, parents)):
+            continue
+        try:
+            tids = os.listdir("/proc/%d/task" % tgid)
+        except OSError:
+            continue
+        for tid in tids:
+            yield tgid, int(tid)
+
+
+def parents_of_all():
+    """process → its parent"""
+    found = {}
+    for entry in os.listdir("/proc"):
+        fields = stat_fields(int(entry)) if entry.isdigit() else None
+        if fields:
+            found[int(entry)] = int(fields[1])
+    return found
+
+
+def ancestry(pid, parents):
+    """The process itself, its parent, and so on."""
+    found = []
+    while pid in parents and pid not in found:
+        found.append(pid)
+        pid = parents[pid]
+    return found
+
+
+def _interrupts(clear, to):
+    """[[path, was, new]] for interrupts and unbound kernel work that may reach these cores."""
+    files = []
+    for number in os.listdir("/proc/irq"):
+        path = "/proc/irq/%s/smp_affinity_list" % number
+        cores = cores_in(read_text(path))
+        if set(cores) & set(clear):
+            new = sorted(set(cores) & set(to)) or to
+            files.append([path, list_of(cores), list_of(new)])
+    was = words_of(read_text(WORKQUEUE))
+    if was:
+        files.append([WORKQUEUE, was, mask_of(to)])
+    return files
+
+
+def restore(state):
+    """Puts back what a state file tells; None without one, else what was done.
+
+    {"by": N} alone: the agent N that wrote it still runs, and nothing is touched.
+    """
+    record = load(state)
+    if record is None:
+        return None
+    by, ticks = record["by"]
+    is_other = by != os.getpid() and start_ticks(by) == ticks and is_alive(by)
+    if is_other and record["boot"] == boot_id():
+        return {"by": by}
+    done = {"by": 0, "files": 0, "threads": 0, "kept": []}
+    if record["boot"] == boot_id():  # after a restart of the machine all is as it was anyway
+        _restore_files(record, done)
+        _restore_threads(record, done)
+    os.unlink(state)
+    return done
+
+
+def _restore_files(record, done):
+    for path, was, new in record["files"]:
+        now = words_of(read_text(path))
+        if path.endswith("_list"):
+            now = list_of(cores_in(now))
+        if now == was:
+            continue
+        if path.startswith("/proc/sys/") and not is_as_set(path, now, new):
+            done["kept"].append("%s is %s: somebody else set it" % (sysctl_name(path), now))
+            continue
+        try:
+            write_text(path, was)
+            done["files"] += 1
+        except OSError as error:
+            if path.startswith("/proc/sys/"):
+                done["kept"].append("%s: %s" % (sysctl_name(path), error.strerror))
+
+
+def is_as_set(path, now, new):
+    """Huge pages are given as far as there is memory, so fewer than asked for is ours too."""
+    return now == new or (path.endswith("hugepages") and int(now) < int(new))
+
+
+def _restore_threads(record, done):
+    """Threads that were moved, and those that they have started since."""
+    before = {tid: cores for tid, ticks, cores in record["threads"] if start_ticks(tid) == ticks}
+    to = set(record["to"])
+    for tid, ticks, cores in record["threads"]:
+        if set(cores_of(tid)) == set(cores) & to and place(tid, ticks, cores):
+            done["threads"] += 1
+    for _ in range(NEW_THREADS_PASSES):
+        moved = 0
+        for tid, cores in born_since(record, before):
+            moved += place(tid, start_ticks(tid), cores)
+        done["threads"] += moved
+        if not moved:
+            return
+
+
+def born_since(record, before):
+    """(thread, the cores that whoever started it had) of threads that inherited the narrow set."""
+    sets = {tuple(sorted(set(cores) & set(record["to"]))) for _, _, cores in record["threads"]}
+    parents = parents_of_all()
+    for tgid, tid in threads_of_machine(record["under"]):
+        ticks = start_ticks(tid)
+        is_new = ticks is not None and ticks >= record["since"] and tid not in before
+        if not is_new or tuple(cores_of(tid)) not in sets:
+            continue
+        older = next((pid for pid in ancestry(tgid, parents) if pid in before), None)
+        if older is not None:
+            yield tid, before[older]
+        elif parents.get(tgid) == 1:  # it outlived whoever started it
+            yield tid, cores_of(1)
+
+
+def place(tid, ticks, cores):
+    """Pins one thread, if it is still the one that was meant and if we may."""
+    if not cores or ticks is None or start_ticks(tid) != ticks:
+        return False
+    try:
+        os.sched_setaffinity(tid, cores)
+    except OSError:
+        return False
+    return True
+
+
+# -- small readings -------------------------------------------------------------------------
+
+
+def sysctl_path(name):
+    if not SYSCTL_NAME.match(name):
+        raise Refused("%s is not the name of a sysctl" % name)
+    # As in sysctl(8): a name with slashes may hold dots, for example of an interface.
+    return "/proc/sys/" + (name if "/" in name else name.replace(".", "/"))
+
+
+def sysctl_now(name):
+    """Its value as one line of words; empty where this machine has no such setting."""
+    return words_of(read_text(sysctl_path(name)))
+
+
+def sysctl_name(path):
+    return path[len("/proc/sys/") :].replace("/", ".")
+
+
+def is_enough(name, was, new):
+    if was == new:
+        return True
+    is_bound = name.endswith(BOUNDS) and was.isdigit() and new.isdigit()
+    return is_bound and int(was) >= int(new)
+
+
+def unfit(name, value):
+    """Why a value would harm this machine; empty when it would not."""
+    if not name.endswith("nr_hugepages"):
+        return ""
+    memory = read_text("/proc/meminfo")
+    page_kib = re.search(r"Hugepagesize:\s*(\d+)", memory)
+    free_kib = re.search(r"MemAvailable:\s*(\d+)", memory)
+    if page_kib and free_kib and int(value) * int(page_kib.group(1)) > int(free_kib.group(1)) // 2:
+        return "%s pages would take more than half of the free memory" % value
+    return ""
+
+
+def words_of(text):
+    return " ".join(text.split())
+
+
+def cores_of(tid):
+    try:
+        return sorted(os.sched_getaffinity(tid))
+    except OSError:
+        return []
+
+
+def cores_in(text):
+    """0-2,5 → [0, 1, 2, 5]"""
+    found = []
+    for piece in filter(None, text.strip().split(",")):
+        low, _, high = piece.partition("-")
+        found += range(int(low), int(high or low) + 1)
+    return found
+
+
+def mask_of(cores):
+    """In groups of 32 bits, the highest first, as the kernel prints masks."""
+    bits = "%x" % sum(1 << core for core in cores)
+    groups = [bits[max(0, end - 8) : end] for end in range(len(bits), 0, -8)]
+    return ",".join(reversed(groups))
+
+
+def list_of(cores):
+    return ",".join(map(str, cores))
+
+
+def name_of(pid):
+    return read_text("/proc/%d/comm" % pid).strip()
+
+
+def boot_id():
+    return read_text("/proc/sys/kernel/random/boot_id").strip()
+
+
+def start_ticks(pid):
+    """When a process or thread began, in clock ticks since boot: with its id it is unique."""
+    text = read_text("/proc/%s/stat" % pid).rpartition(")")[2].split()
+    return int(text[19]) if len(text) > 19 else None
+
+
+def uptime_ticks():
+    return int(float(read_text("/proc/uptime").split()[0]) * os.sysconf("SC_CLK_TCK"))
+
+
+def save(path, record):
+    """Whole or not at all, and on the disk before anything changes."""
+    temporary = path + ".new"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "w") as file:
+        json.dump(record, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def load(path):
+    """The record, if this user wrote it: another's file could ask for anything."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(handle) as file:
+        if os.fstat(file.fileno()).st_uid != os.geteuid():
+            return None
+        try:
+            return json.load(file)
+        except ValueError:
+            return None

@@ -1,0 +1,1 @@
+"""Resource samples, garbage collections and machine facts, as plain numbers."""

@@ -1,0 +1,106 @@
+"""One raw sample of the host agent (texts of /proc) as numbers."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Counters and levels at one instant. Counters only ever grow."""
+
+    t_ns: int
+    idle_s: dict[int, float]  # per core, with I/O wait: what nobody used
+    steal_s: dict[int, float]
+    interrupt_s: dict[int, float]  # served for whoever: no process is charged for it everywhere
+    switches: float
+    network_bytes: float
+    pressure_us: float
+    tcp_segments: float  # that the kernel received: flat while a stack bypasses it
+    process_cpu_s: dict[str, float]
+    running: float
+    loadavg: float
+    memory_mib: float
+    process_rss_mib: dict[str, float]
+
+
+def snapshot(raw: dict[str, Any]) -> Snapshot:
+    text = raw["text"]
+    stat = text.get("/proc/stat", "")
+    idle, steal, interrupt = _cores(stat)
+    return Snapshot(
+        t_ns=raw["t_ns"],
+        idle_s=idle,
+        steal_s=steal,
+        interrupt_s=interrupt,
+        switches=_line(stat, "ctxt"),
+        running=_line(stat, "procs_running"),
+        network_bytes=_network(text.get("/proc/net/dev", "")),
+        pressure_us=_pressure(text.get("/proc/pressure/cpu", "")),
+        tcp_segments=_tcp_segments(text.get("/proc/net/snmp", "")),
+        loadavg=float((text.get("/proc/loadavg", "").split() or ["0"])[0]),
+        memory_mib=_memory(text.get("/proc/meminfo", "")),
+        process_cpu_s={name: values[0] / 1e6 for name, values in raw["process"].items()},
+        process_rss_mib={name: values[1] / 2**20 for name, values in raw["process"].items()},
+    )
+
+
+PerCore = dict[int, float]
+
+
+def _cores(stat: str) -> tuple[PerCore, PerCore, PerCore]:
+    idle, steal, interrupt = {}, {}, {}
+    for line in stat.splitlines():
+        fields = line.split()
+        if fields and fields[0].startswith("cpu") and fields[0][3:].isdigit():
+            core = int(fields[0][3:])
+            idle[core] = (int(fields[4]) + int(fields[5])) / TICKS_PER_S
+            steal[core] = int(fields[8]) / TICKS_PER_S if len(fields) > 8 else 0.0
+            interrupt[core] = (int(fields[6]) + int(fields[7])) / TICKS_PER_S
+    return idle, steal, interrupt
+
+
+def _line(text: str, name: str) -> float:
+    for line in text.splitlines():
+        if line.startswith(name + " "):
+            return float(line.split()[1])
+    return 0.0
+
+
+def _network(text: str) -> float:
+    """Bytes on every interface; the loopback counts each byte once, not as sent and received."""
+    total = 0.0
+    for line in text.splitlines():
+        name, colon, rest = line.partition(":")
+        fields = rest.split()
+        if colon and len(fields) >= 9:
+            total += int(fields[8]) + (0 if name.strip() == "lo" else int(fields[0]))
+    return total
+
+
+def _pressure(text: str) -> float:
+    for field in text.splitlines()[0].split() if text else ():
+        if field.startswith("total="):
+            return float(field[6:])
+    return 0.0
+
+
+def _tcp_segments(text: str) -> float:
+    """InSegs of /proc/net/snmp: a line of names, then a line of values."""
+    rows = [line.split() for line in text.splitlines() if line.startswith("Tcp:")]
+    if len(rows) < 2 or "InSegs" not in rows[0]:
+        return 0.0
+    return float(rows[1][rows[0].index("InSegs")])
+
+
+def _memory(text: str) -> float:
+    values = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition(":")
+        if name in ("MemTotal", "MemAvailable"):
+            values[name] = int(rest.split()[0]) / 1024
+    return values.get("MemTotal", 0.0) - values.get("MemAvailable", 0.0)

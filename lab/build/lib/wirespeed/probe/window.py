@@ -1,0 +1,179 @@
+"""Resource figures of the measured window, and of every interval between two samples in it.
+
+Counters are cut exactly at the window's edges: the agent samples at both, and where a generator's
+own window differs a little, the counter between two samples is taken as a straight line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from wirespeed.probe.parse import TICKS_PER_S, Snapshot, snapshot
+
+LAB = "lab"  # role and label of the lab's own processes
+EDGE_S = 0.001  # samples nearer than this to an edge are the edge
+
+
+@dataclass(frozen=True)
+class Part:
+    """One process whose CPU is counted: which role it has and on which cores it may run."""
+
+    label: str
+    role: str
+    cores: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What was used between two instants, as the flat names of docs/results-format.md."""
+
+    values: dict[str, float]
+    process_cpu_s: dict[str, float]
+    process_rss_mib: dict[str, float]
+    foreign: dict[int, float]  # per core of ours: share used by someone else
+    foreign_error: float  # what one tick of /proc/stat means as such a share
+    seconds: float
+
+
+def of_window(
+    raw: Sequence[dict[str, Any]], start_ns: int, length_ns: int, parts: Sequence[Part]
+) -> Usage | None:
+    """None when no two samples surround the window: then nothing is known, and nothing is said."""
+    shots = [snapshot(entry) for entry in raw]
+    if len(shots) < 2 or length_ns <= 0:
+        return None
+    first, last = _at(shots, start_ns), _at(shots, start_ns + length_ns)
+    inside = [shot for shot in shots if start_ns <= shot.t_ns <= start_ns + length_ns]
+    return _usage(first, last, inside or [first, last], parts)
+
+
+def series(
+    raw: Sequence[dict[str, Any]], start_ns: int, length_ns: int, parts: Sequence[Part]
+) -> list[tuple[int, dict[str, float]]]:
+    """(instant, figures since the sample before) for every sample inside the window."""
+    shots = [snapshot(entry) for entry in raw]
+    inside = [shot for shot in shots if start_ns <= shot.t_ns <= start_ns + length_ns]
+    rows = []
+    for before, after in pairwise(inside):
+        if (after.t_ns - before.t_ns) / 1e9 > EDGE_S:
+            rows.append((after.t_ns, _usage(before, after, [after], parts).values))
+    return rows
+
+
+def _at(shots: Sequence[Snapshot], t_ns: int) -> Snapshot:
+    """The counters at an instant, between the samples around it."""
+    before = max((s for s in shots if s.t_ns <= t_ns), key=lambda s: s.t_ns, default=shots[0])
+    after = min((s for s in shots if s.t_ns >= t_ns), key=lambda s: s.t_ns, default=shots[-1])
+    span = after.t_ns - before.t_ns
+    if span <= 0 or (t_ns - before.t_ns) / 1e9 < EDGE_S:
+        return before
+    share = min(1.0, max(0.0, (t_ns - before.t_ns) / span))
+
+    def mix(left: float, right: float) -> float:
+        return left + (right - left) * share
+
+    def mix_all(left: dict[Any, float], right: dict[Any, float]) -> dict[Any, float]:
+        return {key: mix(left[key], right.get(key, left[key])) for key in left}
+
+    return Snapshot(
+        t_ns=t_ns,
+        idle_s=mix_all(before.idle_s, after.idle_s),
+        steal_s=mix_all(before.steal_s, after.steal_s),
+        interrupt_s=mix_all(before.interrupt_s, after.interrupt_s),
+        switches=mix(before.switches, after.switches),
+        network_bytes=mix(before.network_bytes, after.network_bytes),
+        pressure_us=mix(before.pressure_us, after.pressure_us),
+        tcp_segments=mix(before.tcp_segments, after.tcp_segments),
+        process_cpu_s=mix_all(before.process_cpu_s, after.process_cpu_s),
+        running=after.running,
+        loadavg=after.loadavg,
+        memory_mib=after.memory_mib,
+        process_rss_mib=after.process_rss_mib,
+    )
+
+
+def _usage(
+    first: Snapshot, last: Snapshot, levels: Sequence[Snapshot], parts: Sequence[Part]
+) -> Usage:
+    seconds = max((last.t_ns - first.t_ns) / 1e9, 1e-9)
+    cpu = {
+        part.label: max(
+            0.0, last.process_cpu_s.get(part.label, 0.0) - first.process_cpu_s.get(part.label, 0.0)
+        )
+        for part in parts
+    }
+    # A generator may have ended at the last sample, so the fullest one counts.
+    rss = {p.label: max(s.process_rss_mib.get(p.label, 0.0) for s in levels) for p in parts}
+    busy = {
+        core: min(1.0, max(0.0, 1.0 - (last.idle_s[core] - first.idle_s[core]) / seconds))
+        for core in first.idle_s
+        if core in last.idle_s
+    }
+    values = {f"cpu.{core}": share for core, share in sorted(busy.items())}
+    for role in ("server", "load", "origin", LAB):
+        labels = [part.label for part in parts if part.role == role]
+        if labels:
+            values[f"{role}.cpu"] = sum(cpu[label] for label in labels) / seconds
+            if role != LAB:
+                values[f"{role}.rss_mib"] = sum(rss[label] for label in labels)
+    values |= _system(first, last, levels, seconds)
+    steal = [last.steal_s[core] - first.steal_s[core] for core in _our_cores(parts, busy)]
+    values["steal"] = max(steal, default=0.0) / seconds
+    # Stolen time is the host's, and is judged apart.
+    tasks = {
+        core: share
+        - (last.interrupt_s[core] - first.interrupt_s[core]) / seconds
+        - (last.steal_s[core] - first.steal_s[core]) / seconds
+        for core, share in busy.items()
+    }
+    foreign, error = _foreign(tasks, cpu, parts, seconds)
+    return Usage(values, cpu, rss, foreign, error, seconds)
+
+
+def _system(
+    first: Snapshot, last: Snapshot, levels: Sequence[Snapshot], seconds: float
+) -> dict[str, float]:
+    return {
+        "loadavg": last.loadavg,
+        "context_switches": (last.switches - first.switches) / seconds,
+        "network_mbps": (last.network_bytes - first.network_bytes) * 8 / 1e6 / seconds,
+        "memory_mib": sum(shot.memory_mib for shot in levels) / len(levels),
+        "runqueue": sum(shot.running for shot in levels) / len(levels),
+        "tcp_segments": (last.tcp_segments - first.tcp_segments) / seconds,
+        "psi": (last.pressure_us - first.pressure_us) / 1e6 / seconds,
+    }
+
+
+def _our_cores(parts: Sequence[Part], busy: dict[int, float]) -> set[int]:
+    return {core for part in parts if part.role != LAB for core in part.cores if core in busy}
+
+
+def _foreign(
+    busy: dict[int, float], cpu: dict[str, float], parts: Sequence[Part], seconds: float
+) -> tuple[dict[int, float], float]:
+    """What others used on our cores. Cores that processes share are judged together.
+
+    Interrupt time is left out: most of it serves our own packets, and whether the kernel charges
+    it to the process it interrupted depends on its configuration.
+    """
+    groups: list[tuple[set[int], set[str]]] = []
+    # The lab comes last, so that it only joins groups: a core of its own is nobody's business.
+    for part in sorted(parts, key=lambda part: part.role == LAB):
+        cores, labels = set(part.cores) & set(busy), {part.label}
+        if part.role == LAB and not any(group[0] & cores for group in groups):
+            continue
+        for other in [group for group in groups if group[0] & cores]:
+            groups.remove(other)
+            cores, labels = cores | other[0], labels | other[1]
+        if cores:
+            groups.append((cores, labels))
+    foreign = {}
+    for cores, labels in groups:
+        used = sum(busy[core] for core in cores)
+        ours = sum(cpu[label] for label in labels) / seconds
+        for core in cores:
+            foreign[core] = max(0.0, (used - ours) / len(cores))
+    return foreign, 2.0 / TICKS_PER_S / seconds

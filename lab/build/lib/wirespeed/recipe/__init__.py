@@ -1,0 +1,1 @@
+"""Recipes and sites: read strictly, then expanded into cells."""

@@ -1,0 +1,276 @@
+"""What a recipe may say: every key, its type and its default. Unknown keys are errors.
+
+`docs/recipes.md` explains the keys; the names here are those of the TOML.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+)
+
+from wirespeed import units
+from wirespeed.errors import UnitError
+
+Scalar = str | int | float | bool
+REPEAT_MAX = 1000  # a repeat beyond this is a typing error
+
+
+def _seconds(value: Any) -> float:
+    try:
+        return units.duration_s(value)
+    except UnitError as error:
+        raise ValueError(str(error)) from error
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+# Names stand in placeholders, file names and cgroup names, so they stay plain.
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+
+
+def _one_or_many(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+Names = Annotated[list[Name], BeforeValidator(_one_or_many)]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class Ramp(Strict):
+    """An axis walked in order inside one server's life."""
+
+    ramp: list[Scalar] = Field(min_length=1)
+
+
+class Plan(Strict):
+    repeat: int = Field(5, ge=1, le=REPEAT_MAX)
+    order: Literal["interleaved", "blocked"] = "interleaved"
+    baseline: dict[Name, Scalar] = {}
+    ceiling: dict[Name, Scalar] = {}  # cells without the server: what the rest can do
+    settle: Seconds = 0.0
+    warmup: Seconds = 3.0
+    warmup_least: Seconds = 2.0  # a JVM below this is still being compiled
+    duration_least: Seconds = 1.0  # shorter windows lose the resource figures: ticks of 10 ms
+    step_warmup: Seconds = 0.25  # before each window: connections open, buffers fill
+    duration: Seconds = 10.0
+    cooldown: Seconds = 0.0
+    restart: str = "trial"
+    skip: list[dict[Name, Scalar]] = []
+
+
+class Stack(Strict):
+    provider: Literal["auto", "onload", "bypass", "none"] = "none"
+    profile: str = ""
+    env: dict[str, str] = {}
+
+
+class Mount(Strict):
+    type: Literal["tmpfs"]
+    size: str = "64m"
+    options: str = ""
+    at: str
+
+
+class Files(Strict):
+    name: str
+    bytes: Scalar
+    fill: Literal["zero", "random"] = "zero"
+
+
+class Asset(Strict):
+    role: Name = "server"
+    mount: Mount | None = None
+    at: str = ""
+    files: Files
+
+
+class Pin(Strict):
+    cores: str | list[int] = "from 0"
+    per: int = Field(1, ge=1)
+    numa: Literal["spread", "near", "any"] = "any"
+    smt: Literal["avoid", "use"] = "use"
+    workers: str | int | None = None
+
+
+class Port(Strict):
+    base: int = Field(ge=1, le=65535)
+    step: int = Field(1, ge=0)
+
+
+class Ready(Strict):
+    http: str
+    status: int = 200
+    length: Scalar | None = None
+    within: Seconds = 30.0
+
+
+class Namespace(Strict):
+    kind: Literal["macvlan"]
+    on: str
+    addr: str
+
+
+def _texts(value: Any) -> Any:
+    """Numbers in a command line are texts; `["-c", 50]` is what a user means."""
+    if not isinstance(value, list):
+        return value
+    plain = (int, float)
+    return [
+        str(item) if isinstance(item, plain) and not isinstance(item, bool) else item
+        for item in value
+    ]
+
+
+class Requires(Strict):
+    java: str | int | None = None
+
+
+LimitName = Literal["nofile", "memlock", "nproc", "core"]
+
+
+class Process(Strict):
+    name: Name
+    role: Literal["server", "load", "origin"]
+    argv: Annotated[list[str], BeforeValidator(_texts)] = Field(min_length=1)
+    count: str | int = 1
+    pin: Pin | None = None
+    port: Port | None = None
+    netns: Namespace | None = None
+    stack: str = ""
+    tool: Literal["load", "wrk", "nginx", "jvm", "command"] | None = None
+    template: dict[str, str] = {}
+    limits: dict[LimitName, int] = {}
+    env: dict[str, str] = {}
+    requires: Requires = Requires()
+    ready: Ready | None = None
+
+
+SysctlName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]*([./][A-Za-z0-9_-]+)+$")]
+
+
+class Services(Strict):
+    stop: list[str] = []
+
+
+class Tune(Strict):
+    role: Names = ["server", "load"]
+    services: Services = Services()
+    coalesce: dict[str, Scalar] = {}
+    sysctl: dict[SysctlName, Scalar | dict[Literal["server", "load", "origin"], int]] = {}
+    limits: dict[LimitName, int] = {}
+    expect: dict[str, Scalar] = {}
+
+
+SampleName = Literal[
+    "cpu", "loadavg", "context_switches", "network", "memory", "runqueue", "psi", "steal", "gc"
+]
+
+
+class Sample(Strict):
+    every: Seconds = 0.2
+    server: list[SampleName] = []
+    load: list[SampleName] = []
+    origin: list[SampleName] = []
+
+
+class Metric(Strict):
+    name: Name
+    from_: Name = Field(alias="from")
+    field: Literal["rps", "bytes_per_second", "service", "response", "connect", ""] = ""
+    combine: Literal["sum", "histogram"] = "sum"
+    quantiles: list[float | Literal["mean", "max"]] = []
+    unit: str = ""
+    better: Literal["higher", "lower"] = "higher"
+
+
+class Gain(Strict):
+    over: Scalar
+    round: int = Field(0, ge=0, le=6)
+
+
+class Published(Strict):
+    file: str
+    scale: float = 1.0
+    stacks: dict[str, str] = {}
+
+
+class Table(Strict):
+    title: str = ""
+    each: Names = []
+    where: dict[Name, list[Scalar]] = {}
+    rows: Names
+    columns: Name | None = None
+    value: str | None = None
+    values: list[str] = []
+    gain: Gain | None = None
+    published: Published | None = None
+
+
+class Recipe(Strict):
+    wirespeed: Literal[1]
+    name: Name
+    title: str = ""
+    method: str = ""
+    axes: dict[Name, list[Scalar] | Ramp] = {}
+    axis: dict[Name, dict[str, dict[str, Any]]] = {}
+    plan: Plan = Field(default_factory=lambda: Plan.model_validate({}))
+    stacks: dict[Name, Stack] = {}
+    asset: list[Asset] = []
+    process: list[Process] = Field(min_length=1)
+    tune: Tune | None = None
+    sample: Sample = Sample()
+    metric: list[Metric] = []
+    table: list[Table] = []
+
+    def axis_values(self) -> dict[str, list[Scalar]]:
+        """Every axis with all its values, in the recipe's order."""
+        return {
+            name: list(values.ramp if isinstance(values, Ramp) else values)
+            for name, values in self.axes.items()
+        }
+
+    def ramps(self) -> list[str]:
+        return [name for name, values in self.axes.items() if isinstance(values, Ramp)]
+
+
+class RoleSite(Strict):
+    cores: list[int] = []
+    host: str | None = None
+    hosts: list[str] = []
+    nodes: int | None = None
+    partition: str = ""
+    exclusive: bool = False
+    addr: str | dict[str, str] = ""
+
+
+class Link(Strict):
+    rate: str = ""
+    mtu: int | None = None
+    speed: str = ""
+    server: str = ""
+    load: str = ""
+    net: str = ""
+
+
+class Site(Strict):
+    kind: Literal["local", "netns", "ssh", "slurm", "kubernetes"] = "local"
+    housekeeping: list[int] = []
+    server: RoleSite = RoleSite()
+    load: RoleSite = RoleSite()
+    origin: RoleSite = RoleSite()
+    link: dict[str, Link] = {}
+    fit: Literal["strict", "share", "pairs"] = "strict"
+    priority: Literal["high", "normal"] = "high"  # high: where this user may
+
+
+class Sites(Strict):
+    site: dict[Name, Site]

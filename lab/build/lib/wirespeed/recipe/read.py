@@ -1,0 +1,275 @@
+"""Reads a recipe strictly: every mistake is one line with the file, the key and what is right."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+import types
+import typing
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from wirespeed.errors import InputError, RecipeError
+from wirespeed.recipe.model import Recipe, Table
+
+Model = TypeVar("Model", bound=BaseModel)
+FIGURE_TOOLS = ("load", "wrk")  # the tools whose output the lab reads figures from
+# Figures every trial has, whatever the recipe's metrics: docs/results-format.md lists them.
+RESOURCE_ROLES = ("server", "load", "origin", "gc", "cpu")
+RESOURCES = (
+    "loadavg", "context_switches", "network_mbps", "memory_mib", "runqueue", "errors", "non_2xx",
+    "timeouts", "little_residual", "steal",
+)  # fmt: skip
+
+
+def find(name: str, folders: list[Path]) -> Path:
+    """A recipe by path, or by the name of a shipped one."""
+    path = Path(name)
+    if path.suffix == ".toml" or "/" in name:
+        if path.is_file():
+            return path
+        raise InputError(f"there is no recipe {name!r}")
+    for folder in folders:
+        if (folder / f"{name}.toml").is_file():
+            return folder / f"{name}.toml"
+    known = sorted({p.stem for folder in folders for p in folder.glob("*.toml")})
+    near = difflib.get_close_matches(name, known, 1)
+    hint = (
+        f"did you mean {near[0]!r}?" if near else f"shipped recipes: {', '.join(known) or 'none'}"
+    )
+    raise InputError(f"there is no recipe {name!r}; {hint}")
+
+
+def read(path: Path) -> Recipe:
+    recipe = validated(Recipe, parse_toml(path), path)
+    _Checks(recipe, path.name).all()
+    return recipe
+
+
+def parse_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(path.name, "", f"not TOML: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(path.name, "", f"cannot be read: {error}") from error
+
+
+def validated(model: type[Model], data: dict[str, Any], path: Path) -> Model:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        # Unknown keys first: they explain the missing ones.
+        problems = error.errors()
+        problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
+        raise _explained(model, problems, path) from None
+
+
+def _explained(model: type[BaseModel], problems: list[Any], path: Path) -> RecipeError:
+    first = problems[0]
+    location = [part for part in first["loc"] if _is_key(part)]
+    key = _dotted(location)
+    if first["type"] == "extra_forbidden":
+        return RecipeError(path.name, key, _unknown(model, location))
+    if first["type"] == "missing":
+        return RecipeError(path.name, key, "is missing")
+    same_place = [p for p in problems if [x for x in p["loc"] if _is_key(x)] == location]
+    return RecipeError(path.name, key, _wrong_value(first, same_place))
+
+
+def _is_key(part: Any) -> bool:
+    """Pydantic puts names of union members between the keys; they are not the recipe's."""
+    unions = ("list", "str", "int", "float", "bool", "Ramp", "dict", "function")
+    is_union = isinstance(part, str) and (
+        part in unions or "[" in part or ("-" in part and "(" in part)
+    )
+    return not is_union
+
+
+def _dotted(location: list[Any]) -> str:
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def _unknown(model: type[BaseModel], location: list[Any]) -> str:
+    known = _keys_at(model, location[:-1])
+    near = difflib.get_close_matches(str(location[-1]), known, 1)
+    if near:
+        return f"unknown key; did you mean {near[0]!r}?"
+    return f"unknown key; known here: {', '.join(known)}" if known else "unknown key"
+
+
+def _keys_at(model: type[BaseModel], location: list[Any]) -> list[str]:
+    """The keys that the model has at this place."""
+    current: Any = model
+    for part in location:
+        if isinstance(current, type) and issubclass(current, BaseModel):
+            info = current.model_fields.get(str(part))
+            current = info.annotation if info else None
+        elif isinstance(part, int) or typing.get_origin(current) is dict:
+            current = _member(current)
+    current = _member(current)
+    if not (isinstance(current, type) and issubclass(current, BaseModel)):
+        return []
+    return [info.alias or name for name, info in current.model_fields.items()]
+
+
+def _member(annotation: Any) -> Any:
+    """The model inside `list[Model]`, `dict[str, Model]` or `Model | None`."""
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        return annotation
+    for inner in reversed(typing.get_args(annotation)):
+        found = _member(inner)
+        if isinstance(found, type) and issubclass(found, BaseModel):
+            return found
+    return None
+
+
+def _wrong_value(first: Any, same_place: list[Any]) -> str:
+    value = first["input"]
+    kind = first["type"]
+    if kind == "value_error":
+        return str(first["ctx"]["error"])
+    if kind == "literal_error":
+        return f"{value!r} is not one of {first['ctx']['expected']}"
+    if kind == "string_pattern_mismatch":
+        return f"{value!r} is not a name: letters, digits, - and _, starting with a letter"
+    if kind in ("greater_than_equal", "less_than_equal"):
+        bound = first["ctx"].get("ge", first["ctx"].get("le"))
+        word = "at least" if kind == "greater_than_equal" else "at most"
+        return f"{value!r} is out of range; it must be {word} {bound}"
+    wanted = dict.fromkeys(_wanted(problem) for problem in same_place)
+    return f"{value!r} is wrong here; it must be {' or '.join(wanted)}"
+
+
+def _wanted(problem: Any) -> str:
+    kinds = {
+        "string_type": "a text", "int_type": "a whole number", "int_parsing": "a whole number",
+        "float_type": "a number", "float_parsing": "a number", "bool_type": "true or false",
+        "bool_parsing": "true or false", "list_type": "a list", "dict_type": "a table",
+        "model_type": "a table", "int_from_float": "a whole number",
+        "too_short": "a list with at least one entry",
+    }  # fmt: skip
+    return kinds.get(problem["type"], str(problem["msg"]))
+
+
+class _Checks:
+    """What no single key can show: names that must exist elsewhere in the recipe."""
+
+    def __init__(self, recipe: Recipe, file: str) -> None:
+        self.recipe, self.file = recipe, file
+        self.axes = recipe.axis_values()
+
+    def all(self) -> None:
+        self._axes()
+        self._processes()
+        self._plan()
+        self._metrics()
+        for number, table in enumerate(self.recipe.table):
+            self._table(table, f"table[{number}]")
+
+    def _axes(self) -> None:
+        for name, values in self.axes.items():
+            if not values:
+                self._fail(f"axes.{name}", "is empty; an axis has at least one value")
+            if len({(type(v), v) for v in values}) != len(values):
+                self._fail(f"axes.{name}", "has the same value twice")
+        for name, variables in self.recipe.axis.items():
+            self._axis_name(f"axis.{name}", name)
+            known = [str(value) for value in self.axes[name]]
+            for value in variables:
+                # A value that is declared but not swept may be asked for later.
+                if value not in known and difflib.get_close_matches(value, known, 1, 0.85):
+                    near = difflib.get_close_matches(value, known, 1)[0]
+                    self._fail(f"axis.{name}.{value}", f"is not a value; did you mean {near!r}?")
+
+    def _processes(self) -> None:
+        names = [process.name for process in self.recipe.process]
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                self._fail(f"process[{number}].name", f"{name!r} is taken by another process")
+        for role in ("server", "load"):
+            if role not in {process.role for process in self.recipe.process}:
+                self._fail("process", f'no process has role = "{role}"; a recipe needs one')
+        for process in self.recipe.process:
+            key = f"process.{process.name}.stack"
+            if (
+                process.stack
+                and "{" not in process.stack
+                and process.stack not in self.recipe.stacks
+            ):
+                self._one_of(key, process.stack, list(self.recipe.stacks), "stack")
+
+    def _plan(self) -> None:
+        plan = self.recipe.plan
+        for name, value in plan.baseline.items():
+            self._axis_value(f"plan.baseline.{name}", name, value)
+        for number, values in enumerate(plan.skip):
+            for name, value in values.items():
+                self._axis_value(f"plan.skip[{number}].{name}", name, value)
+        if plan.duration <= 0:
+            self._fail("plan.duration", "is zero; a measured window has a length")
+        if plan.restart not in ("trial", "ramp"):
+            for name in plan.restart.split("+"):
+                if name not in self.axes:
+                    axes = ", ".join(self.axes)
+                    self._fail(
+                        "plan.restart",
+                        f"{name!r} is no axis; write trial, ramp, or axes joined by + from: {axes}",
+                    )
+
+    def _metrics(self) -> None:
+        loads = {p.name: p for p in self.recipe.process if p.role == "load"}
+        for number, metric in enumerate(self.recipe.metric):
+            key = f"metric[{number}].from"
+            if metric.from_ not in loads:
+                self._one_of(key, metric.from_, list(loads), "process with role load")
+            if loads[metric.from_].tool not in FIGURE_TOOLS:
+                self._fail(
+                    key, f'{metric.from_!r} gives no figures; its tool must be "load" or "wrk"'
+                )
+
+    def _table(self, table: Table, key: str) -> None:
+        for name in table.each:
+            self._axis_name(f"{key}.each", name)
+        for name in table.rows:
+            self._axis_name(f"{key}.rows", name)
+        if table.columns:
+            self._axis_name(f"{key}.columns", table.columns)
+        for name, values in table.where.items():
+            for value in values:
+                self._axis_value(f"{key}.where.{name}", name, value)
+        for value in [*([table.value] if table.value else []), *table.values]:
+            self._metric_name(f"{key}.value", value)
+        if table.gain and table.columns:
+            self._axis_value(f"{key}.gain.over", table.columns, table.gain.over)
+        elif table.gain:
+            self._fail(f"{key}.gain", "a gain compares columns; add columns = an axis")
+
+    def _metric_name(self, key: str, value: str) -> None:
+        metrics = {metric.name: metric for metric in self.recipe.metric}
+        head = value.split(".")[0].split("[")[0]
+        if value in RESOURCES or head in metrics or head in RESOURCE_ROLES:
+            return
+        self._one_of(key, value, [*metrics, *RESOURCES], "metric")
+
+    def _axis_name(self, key: str, name: str) -> None:
+        if name not in self.axes:
+            self._one_of(key, name, list(self.axes), "axis")
+
+    def _axis_value(self, key: str, axis: str, value: Any) -> None:
+        self._axis_name(key, axis)
+        if value not in self.axes[axis]:
+            self._one_of(key, value, self.axes[axis], f"value of axis {axis}")
+
+    def _one_of(self, key: str, value: Any, known: list[Any], what: str) -> NoReturn:
+        near = difflib.get_close_matches(str(value), [str(k) for k in known], 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(map(str, known))}"
+        self._fail(key, f"{value!r} is no {what}; {hint}")
+
+    def _fail(self, key: str, problem: str) -> NoReturn:
+        raise RecipeError(self.file, key, problem)

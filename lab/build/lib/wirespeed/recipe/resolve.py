@@ -1,0 +1,426 @@
+"""From a cell and a place to concrete processes: cores, ports and command lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from wirespeed import units
+from wirespeed.errors import RecipeError
+from wirespeed.recipe.expression import NOTHING, ExpressionError, Names, arguments_of, value_of
+from wirespeed.recipe.model import Asset, Process, Recipe, Site, Stack
+from wirespeed.recipe.sweep import Cell
+
+# Names of {asset:…} that are programs of this repository.
+MODULES = ("http-server", "stub-origin", "gateway-netty", "gateway-tomcat")
+COUNT_MAX = 4096  # processes of one kind; more is a mistake in an expression
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a site answers: where things are and where a trial may write."""
+
+    root: Path  # the checkout, or where the recipe lies when there is none
+    recipe_file: Path
+    addresses: dict[str, str]
+    role_cores: dict[str, list[int]]
+    site: Site = field(default_factory=Site)
+    run_dir: str = "run-directory"
+    run_tmp: str = "temporary-directory"
+    java: str = "java"
+    java_major: int = 17
+    duration_s: float | None = None
+    warmup_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """The readiness request: what must come back."""
+
+    url: str
+    status: int
+    length: int | None
+    within_s: float
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One process to start, with everything filled in."""
+
+    name: str
+    index: int
+    role: str
+    tool: str
+    argv: list[str]
+    cores: list[int]
+    port: int | None
+    stack: str
+    env: dict[str, str]
+    limits: dict[str, int]
+    ready: Check | None
+    variables: dict[str, Any]  # for the process's templates
+    template: dict[str, str]
+    under: Stack | None = None  # what `stack` names, with its profile filled in
+
+    @property
+    def label(self) -> str:
+        """The name in files, cgroups and samples: `http-0`."""
+        return f"{self.name}-{self.index}"
+
+
+@dataclass(frozen=True)
+class FileSet:
+    """Files that must exist before the server starts."""
+
+    folder: str
+    name: str
+    size_bytes: int
+    fill: str
+    mount: dict[str, str] | None
+
+
+class Resolver:
+    """One cell of a recipe at one place. `cores` comes from the fit: label → cores."""
+
+    def __init__(self, recipe: Recipe, cell: Cell, place: Place) -> None:
+        self.recipe, self.cell, self.place = recipe, cell, place
+        self.file = place.recipe_file
+        self.processes = {process.name: process for process in recipe.process}
+
+    def count(self, process: Process) -> int:
+        value = self._value(f"process.{process.name}.count", process.count, process)
+        least = 0 if process.role == "server" and self._is_ceiling() else 1
+        is_count = isinstance(value, int) and not isinstance(value, bool)
+        if not is_count or not least <= value <= COUNT_MAX:
+            self._fail(f"process.{process.name}.count", f"{value!r} is not a count of processes")
+        return int(value)
+
+    def _is_ceiling(self) -> bool:
+        """Whether the recipe measures this cell without its server."""
+        return bool(self.recipe.plan.ceiling) and self.cell.matches(self.recipe.plan.ceiling)
+
+    def workers(self, process: Process) -> int | None:
+        if not process.pin or process.pin.workers is None:
+            return None
+        key = f"process.{process.name}.pin.workers"
+        value = self._value(key, process.pin.workers, process)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            self._fail(key, f"{value!r} is not a count of workers")
+        return int(value)
+
+    def instances(self, cores: dict[str, list[int]]) -> list[Instance]:
+        return [
+            self._instance(process, index, cores)
+            for process in self.recipe.process
+            for index in range(self.count(process))
+        ]
+
+    def unmet(self) -> str:
+        """What a process requires of this machine and does not get; empty when all is there."""
+        for name, java in self.javas().items():
+            if java > self.place.java_major:
+                return f"{name} needs Java {java}, here is Java {self.place.java_major}"
+        return ""
+
+    def javas(self) -> dict[str, int]:
+        """The least Java of each process that asks for one."""
+        found = {}
+        for process in self.recipe.process:
+            key = f"process.{process.name}.requires.java"
+            java = self._value(key, process.requires.java, process)
+            if isinstance(java, int):
+                found[process.name] = java
+        return found
+
+    def stacks(self) -> list[Stack]:
+        """Every stack that a process of this cell runs on."""
+        found = [self._under(process, 0) for process in self.recipe.process]
+        return [stack for stack in found if stack is not None]
+
+    def files(self) -> list[FileSet]:
+        return [self._files(asset, number) for number, asset in enumerate(self.recipe.asset)]
+
+    def needs(self) -> set[str]:
+        """Parts of the front door (`./wirespeed build NAME`) that this cell's programs need."""
+        found: set[str] = set()
+        names = Names(lambda path: self._lookup(path, None, 0, {}), self._note_scheme(found))
+        for process in self.recipe.process:
+            local = self._names(process, 0, {}, names.scheme)
+            argv = self._filled(f"process.{process.name}.argv", process.argv, local)
+            if process.tool in ("load", "wrk"):
+                found.add(process.tool)
+            elif argv and Path(argv[0]).name in ("nginx", "haproxy"):
+                found.add(Path(argv[0]).name)
+        return found
+
+    def _note_scheme(self, found: set[str]) -> Any:
+        def scheme(kind: str, name: str) -> Any:
+            if kind in ("asset", "jvm") and name in MODULES:
+                found.add(name)
+            return [] if kind == "jvm" else name
+
+        return scheme
+
+    def _instance(self, process: Process, index: int, cores: dict[str, list[int]]) -> Instance:
+        key = f"process.{process.name}"
+        label = f"{process.name}-{index}"
+        names = self._names(process, index, cores)
+        argv = self._filled(f"{key}.argv", process.argv, names)
+        if argv[:1] == ["java"]:
+            argv[0] = self.place.java
+        return Instance(
+            name=process.name,
+            index=index,
+            role=process.role,
+            tool=process.tool or _tool_of(argv),
+            argv=argv,
+            cores=cores.get(label, []),
+            port=self._port(process, index),
+            stack=self._stack(process),
+            env={k: str(self._fill(f"{key}.env.{k}", v, names)) for k, v in process.env.items()},
+            limits={str(name): value for name, value in process.limits.items()},
+            ready=self._check(process, names),
+            variables=self._variables(process, index, cores),
+            template=process.template,
+            under=self._under(process, index),
+        )
+
+    def _check(self, process: Process, names: Names) -> Check | None:
+        if not process.ready:
+            return None
+        key = f"process.{process.name}.ready"
+        length: Any = process.ready.length
+        if isinstance(length, str):
+            length = self._fill(f"{key}.length", length, names)
+        return Check(
+            url=str(self._fill(f"{key}.http", process.ready.http, names)),
+            status=process.ready.status,
+            length=None if length is None else units.size_bytes(length),
+            within_s=process.ready.within,
+        )
+
+    def _variables(
+        self, process: Process, index: int, cores: dict[str, list[int]]
+    ) -> dict[str, Any]:
+        own = cores.get(f"{process.name}-{index}", [])
+        return {
+            **self.cell.axes,
+            "port": self._port(process, index),
+            "i": index,
+            "cores": own,
+            "workers": self.workers(process) or max(1, len(own)),
+            "run": {"dir": self.place.run_dir, "tmp": self.place.run_tmp},
+            "address": self._address(process.role),
+            "limits": dict(process.limits),
+            **self._origin(),
+        }
+
+    def _origin(self) -> dict[str, str]:
+        """`origin` in templates: where the first origin process listens."""
+        for process in self.recipe.process:
+            if process.role == "origin" and process.port:
+                return {"origin": f"{self._address('origin')}:{self._port(process, 0)}"}
+        return {}
+
+    def _files(self, asset: Asset, number: int) -> FileSet:
+        key = f"asset[{number}]"
+        names = self._names(None, 0, {})
+        at = asset.mount.at if asset.mount else asset.at or "{run.tmp}/files"
+        mount = asset.mount
+        return FileSet(
+            folder=str(self._fill(f"{key}.at", at, names)),
+            name=str(self._fill(f"{key}.files.name", asset.files.name, names)),
+            size_bytes=units.size_bytes(
+                self._fill(f"{key}.files.bytes", str(asset.files.bytes), names)
+            ),
+            fill=asset.files.fill,
+            mount={"size": mount.size, "options": mount.options} if mount else None,
+        )
+
+    def _stack(self, process: Process) -> str:
+        if not process.stack:
+            return ""
+        key = f"process.{process.name}.stack"
+        name = str(self._value(key, process.stack, process))
+        if name not in self.recipe.stacks:
+            known = ", ".join(self.recipe.stacks) or "none"
+            self._fail(key, f"there is no [stacks.{name}]; stacks: {known}")
+        return name
+
+    def _under(self, process: Process, index: int) -> Stack | None:
+        name = self._stack(process)
+        if not name:
+            return None
+        stack = self.recipe.stacks[name]
+        names = self._names(process, index, {})
+        profile = self._fill(f"stacks.{name}.profile", stack.profile, names)
+        return stack.model_copy(update={"profile": str(profile)})
+
+    def _port(self, process: Process, index: int) -> int | None:
+        if not process.port:
+            return None
+        return process.port.base + process.port.step * index
+
+    def _address(self, role: str) -> str:
+        return self.place.addresses[role]
+
+    # -- names ------------------------------------------------------------------------------
+
+    def _names(
+        self,
+        process: Process | None,
+        index: int,
+        cores: dict[str, list[int]],
+        scheme: Any = None,
+    ) -> Names:
+        return Names(lambda path: self._lookup(path, process, index, cores), scheme or self._scheme)
+
+    def _lookup(
+        self,
+        path: tuple[Any, ...],
+        process: Process | None,
+        index: int,
+        cores: dict[str, list[int]],
+    ) -> Any:
+        head, rest = path[0], path[1:]
+        if not rest:
+            return self._plain(head, process, index)
+        if head in self.recipe.axis and self._is_variable(head, rest[0]):
+            value = self.recipe.axis[head].get(_key(self.cell.axes[head]), {})
+            return self._walk(path, value.get(rest[0]), rest[1:])
+        if head in self.processes:
+            found = self._of_process(self.processes[head], rest)
+            if found is not None:
+                return found
+        if head in self.place.addresses and rest == ("addr",):
+            return self._address(head)
+        if head in self.place.role_cores and rest == ("cores",):
+            return max(1, len(self.place.role_cores[head]))
+        if head == "run" and rest in (("dir",), ("tmp",)):
+            return self.place.run_dir if rest == ("dir",) else self.place.run_tmp
+        if head == "link" and "link" in self.cell.axes:
+            return self._of_link(path, rest)
+        raise ExpressionError(f"there is no {_dotted(path)!r}; {self._hint(head)}")
+
+    def _plain(self, name: str, process: Process | None, index: int) -> Any:
+        if name in self.cell.axes:
+            return self.cell.axes[name]
+        duration_s = self.place.duration_s
+        warmup_s = self.place.warmup_s
+        plan = self.recipe.plan
+        if name == "duration":
+            return units.duration_text(plan.duration if duration_s is None else duration_s)
+        if name == "warmup":
+            return units.duration_text(plan.warmup if warmup_s is None else warmup_s)
+        if process and name == "i":
+            return index
+        if process and name == "count":
+            return self.count(process)
+        if process and name == "port" and process.port:
+            return self._port(process, index)
+        raise ExpressionError(f"there is no {name!r} here; {self._hint(name)}")
+
+    def _is_variable(self, axis: str, name: str) -> bool:
+        return any(name in variables for variables in self.recipe.axis[axis].values())
+
+    def _walk(self, path: tuple[Any, ...], value: Any, rest: tuple[Any, ...]) -> Any:
+        for step in rest:
+            if not isinstance(value, dict) or step not in value:
+                raise ExpressionError(f"there is no {_dotted(path)!r}")
+            value = value[step]
+        return value
+
+    def _of_process(self, process: Process, rest: tuple[Any, ...]) -> Any:
+        index = 0
+        if isinstance(rest[0], int | float):
+            index, rest = int(rest[0]), rest[1:]
+        if rest == ("port",) and process.port:
+            return self._port(process, index)
+        if rest == ("count",):
+            return self.count(process)
+        if rest == ("addr",):
+            return self._address(process.role)
+        return None
+
+    def _of_link(self, path: tuple[Any, ...], rest: tuple[Any, ...]) -> Any:
+        link = self.place.site.link.get(str(self.cell.axes["link"]))
+        if link is None or len(rest) != 1 or not hasattr(link, str(rest[0])):
+            raise ExpressionError(f"there is no {_dotted(path)!r} on this site's links")
+        return getattr(link, str(rest[0]))
+
+    def _scheme(self, kind: str, name: str) -> Any:
+        if kind == "asset":
+            return self._asset(name)
+        if kind == "template":
+            return f"{self.place.run_dir}/{name}"
+        return jvm_options(self.place.root / "servers" / name, self.place.java_major)
+
+    def _asset(self, name: str) -> str:
+        if name in MODULES:
+            return str(self.place.root / "servers" / name / "target" / f"{name}.jar")
+        beside = self.file.parent / name
+        if beside.exists():
+            return str(beside.resolve())
+        raise ExpressionError(
+            f"there is no asset {name!r}: neither {beside} nor one of {', '.join(MODULES)}"
+        )
+
+    def _hint(self, name: str) -> str:
+        axes = ", ".join(self.cell.axes) or "none"
+        processes = ", ".join(self.processes)
+        return (
+            f"axes: {axes}; processes: {processes}; also server, load, origin, run, duration, port"
+        )
+
+    # -- filling ----------------------------------------------------------------------------
+
+    def _value(self, key: str, value: Any, process: Process | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        filled = self._fill(key, value, self._names(process, 0, {}))
+        return int(filled) if isinstance(filled, str) and filled.isdigit() else filled
+
+    def _fill(self, key: str, text: str, names: Names) -> Any:
+        try:
+            value = value_of(text, names)
+        except ExpressionError as error:
+            self._fail(key, str(error))
+        return "" if value is NOTHING else value
+
+    def _filled(self, key: str, argv: list[str], names: Names) -> list[str]:
+        try:
+            return arguments_of(argv, names)
+        except ExpressionError as error:
+            self._fail(key, str(error))
+
+    def _fail(self, key: str, problem: str) -> NoReturn:
+        raise RecipeError(self.file.name, key, problem)
+
+
+def _key(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _dotted(path: tuple[Any, ...]) -> str:
+    return ".".join(str(step) for step in path)
+
+
+def _tool_of(argv: list[str]) -> str:
+    program = Path(argv[0]).name if argv else ""
+    return {"java": "jvm", "nginx": "nginx"}.get(program, "command")
+
+
+def jvm_options(module: Path, java_major: int) -> list[str]:
+    """The module's jvm.options: one flag a line; `24+: --flag` is for Java 24 and newer."""
+    path = module / "jvm.options"
+    if not path.exists():
+        return []
+    options: list[str] = []
+    for line in path.read_text().splitlines():
+        text = line.split("#")[0].strip()
+        least, mark, flag = text.partition("+:")
+        if mark and least.isdigit():
+            text = flag.strip() if java_major >= int(least) else ""
+        options += text.split()
+    return options

@@ -1,0 +1,68 @@
+"""Cells: the product of a recipe's axes, each with the name under which its trials are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from wirespeed.errors import InputError
+from wirespeed.recipe.model import Recipe
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the sweep; `id` is the same in every run of the same recipe name and axes."""
+
+    id: str
+    axes: dict[str, Any]
+
+    def matches(self, values: dict[str, Any]) -> bool:
+        return all(self.axes.get(name) == value for name, value in values.items())
+
+
+def cells(recipe: Recipe) -> list[Cell]:
+    """Every cell in the recipe's order; the last axis turns fastest."""
+    values = recipe.axis_values()
+    points = itertools.product(*values.values())
+    return [cell(recipe.name, dict(zip(values, point, strict=True))) for point in points]
+
+
+def cell(recipe_name: str, axes: dict[str, Any]) -> Cell:
+    return Cell(digest([recipe_name, sorted(axes.items())]), axes)
+
+
+def trial_key(cell_id: str, round_number: int) -> str:
+    return digest([cell_id, round_number])
+
+
+def digest(data: Any) -> str:
+    return hashlib.blake2b(json.dumps(data).encode(), digest_size=5).hexdigest()
+
+
+def parse_only(text: str, recipe: Recipe) -> dict[str, list[Any]]:
+    """`payload=16,128,stack=kernel` as axis → wanted values, checked against the recipe."""
+    wanted: dict[str, list[Any]] = {}
+    values = recipe.axis_values()
+    name = ""
+    for piece in filter(None, (piece.strip() for piece in text.split(","))):
+        left, equals, right = piece.partition("=")
+        if equals:
+            name, piece = left.strip(), right.strip()
+        if name not in values:
+            axes = ", ".join(values) or "none"
+            raise InputError(f"--only: the recipe has no axis {name or piece!r}; its axes: {axes}")
+        known: dict[str, Any] = {value: value for value in recipe.axis.get(name, {})}
+        known |= {_as_text(value): value for value in values[name]}
+        if piece not in known:
+            raise InputError(
+                f"--only: axis {name} has no value {piece!r}; it has {', '.join(known)}"
+            )
+        wanted.setdefault(name, []).append(known[piece])
+    return wanted
+
+
+def _as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

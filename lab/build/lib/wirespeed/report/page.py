@@ -1,0 +1,316 @@
+"""The report as one HTML file that opens from a mail: no script is needed, nothing is loaded.
+
+Everything is drawn once from the Summary; when the page would be larger than PAGE_BYTES_MAX
+the parts with the least to say give way (Detail), and the page says so.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from wirespeed.report import charts, heat, plot, story, tables, wording
+from wirespeed.report.cards import Cards
+from wirespeed.report.charts import Chart
+from wirespeed.report.tables import Grid
+from wirespeed.results.model import Process, Trial
+from wirespeed.results.summary import Family, Gain, Sheet, Summary, load, scaling
+
+PAGE_BYTES_MAX = 400_000  # opens from a mail, and on a phone
+INVALID_MAX = 60
+
+BOTTLENECK_KEY = (
+    "Letters under a chart name what held the cell back: S the server, C the load generator "
+    "(client), L the link, N too few connections, ? unknown."
+)
+
+
+@dataclass(frozen=True)
+class Detail:
+    """How much a page holds beside its tables and charts, which are always whole."""
+
+    resources: int  # resource charts a table
+    bars: int  # comparisons of one kind in the list
+    has_notes: bool  # every repeat in the tooltip of its median
+    has_data: bool  # medians and verdicts as JSON, for programs
+    command_bytes: int
+
+
+DETAILS = (  # tried from rich to bare
+    Detail(4, 60, True, True, 60_000),
+    Detail(2, 60, True, True, 30_000),
+    Detail(0, 40, True, False, 20_000),
+    Detail(0, 6, False, False, 2_000),
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table of the recipe with its charts."""
+
+    anchor: str
+    sheet: Sheet
+    grid: Grid
+    is_measured: bool
+    charts: list[Chart]
+    resources: list[Chart]
+    scaling: list[tuple[str, list[tuple[str, str]]]]
+
+    @property
+    def is_pair(self) -> bool:
+        """One chart may stand beside its table, where the table leaves room."""
+        return len(self.charts) == 1
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One comparison as a row of the gains table."""
+
+    place: str
+    svg: str
+    gain: str
+    interval: str
+    entry: tables.Entry
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Bars:
+    """The comparisons of one contender with one baseline."""
+
+    name: str
+    rows: list[Bar]
+    hidden: int
+
+
+def write(run_dir: Path) -> Path:
+    """Writes derived/report.html of a run and returns its path."""
+    path = run_dir / "derived" / "report.html"
+    tables.save(path, html(load(run_dir)))
+    return path
+
+
+def html(summary: Summary) -> str:
+    """The whole page."""
+    text = ""
+    for detail in DETAILS:
+        text = _render(summary, detail)
+        if len(text.encode()) <= PAGE_BYTES_MAX:
+            break
+    return text
+
+
+def _render(summary: Summary, detail: Detail) -> str:
+    environment = Environment(
+        loader=PackageLoader("wirespeed.report"),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["drawn"] = Markup  # our own SVG, whose texts plot.py has escaped
+    environment.filters["number"] = wording.number
+    return environment.get_template("report.html.j2").render(_facts(summary, detail))
+
+
+def _facts(summary: Summary, detail: Detail) -> dict[str, Any]:
+    run = summary.run
+    over_time, which = charts.resources_over_time(summary)
+    return {
+        "run": run,
+        "style": plot.STYLE,
+        "light": plot.LIGHT,
+        "dark": plot.DARK,
+        "front": [_sentence(text) for text in story.front(summary)],
+        "warnings": story.warnings(summary),
+        "doubts": story.doubts(summary),
+        "method": story.method(summary),
+        "tiles": _tiles(summary),
+        "families": summary.families,
+        "words": story.WORDS,
+        "signed": wording.signed,
+        "best": lambda f: max(f.judged, key=story.merit) if f.judged else None,
+        "worst": lambda f: min(f.judged, key=story.merit) if f.judged else None,
+        "metric_name": lambda metric: wording.measure(metric).label,
+        "bars": gain_bars(summary, detail.bars),
+        "maps": heat.maps(summary),
+        "shapes": tables.shapes(summary),
+        "sections": [_section(summary, sheet, detail) for sheet in summary.sheets],
+        "cards": _cards(summary),
+        "is_reduced": detail is not DETAILS[0],
+        "strip": charts.trials_over_time(summary),
+        "over_time": over_time,
+        "over_time_cell": which,
+        "unmeasured": story.unmeasured(summary),
+        "invalid": [_invalid_row(trial) for trial in summary.invalid[:INVALID_MAX]],
+        "invalid_hidden": max(0, len(summary.invalid) - INVALID_MAX),
+        "facts": [(name.replace("_mib", ", MiB"), run.facts[name]) for name in sorted(run.facts)],
+        "commands": commands(summary, detail.command_bytes),
+        "recipe": _text(summary.run_dir / "recipe.toml"),
+        "site": _text(summary.run_dir / "site.toml") or _text(summary.run_dir / "site.json"),
+        "repeat": repeat_command(summary),
+        "bottleneck_key": BOTTLENECK_KEY,
+        "data": _data(summary) if detail.has_data else "{}",
+    }
+
+
+def _sentence(text: str) -> tuple[str, str]:
+    """A sentence of the front: what it is about, and the rest."""
+    head, mark, rest = text.replace(" %", "\u00a0%").partition(": ")
+    return (f"{head}:", rest) if mark else ("", text)
+
+
+def _tiles(summary: Summary) -> list[tuple[str, str, str]]:
+    """The counts on the front: figure, what it counts, and its kind."""
+    words = [gain.verdict.word for gain in summary.gains]
+    tiles = [
+        (str(words.count(word)), story.VERDICT_COUNTS[word][words.count(word) != 1], kind)
+        for word, kind in tables.VERDICT_KINDS.items()
+        if words.count(word)
+    ]
+    valid, invalid = len(summary.valid), len(summary.invalid)
+    tiles.append((f"{len(summary.measured)} / {len(summary.cells)}", "cells measured", "plain"))
+    tiles.append((f"{valid:,}", "valid trial" if valid == 1 else "valid trials", "plain"))
+    if summary.disturbed:
+        tiles.append((f"{len(summary.disturbed):,}", "of them disturbed", "open"))
+    if invalid:
+        word = "invalid trial" if invalid == 1 else "invalid trials"
+        tiles.append((f"{invalid:,}", word, "loss"))
+    floor = summary.floors.get(summary.primary)
+    if floor is not None:
+        tiles.append((f"{floor:.1%}".replace("%", " %"), "noise floor", "plain"))
+    return tiles
+
+
+def _cards(summary: Summary) -> Cards:
+    """Every table's, so that the rules can stand before the first."""
+    found = Cards()
+    found.attribute([], ["metric", "best", "worst", "geometric mean", *story.WORDS])
+    for sheet in summary.sheets:
+        grid = tables.grid(summary, sheet)
+        found.attribute(grid.heads, grid.card_labels)
+    return found
+
+
+def _section(summary: Summary, sheet: Sheet, detail: Detail) -> Section:
+    measured = any(cell.trials for cell in sheet.cells.values())
+    resources = charts.resource_charts(summary, sheet) if detail.resources else []
+    grid = tables.grid(summary, sheet)
+    return Section(
+        anchor=f"table-{sheet.number}",
+        sheet=sheet,
+        grid=grid if detail.has_notes else _without_notes(grid),
+        is_measured=measured,
+        charts=charts.sheet_charts(summary, sheet) if measured else [],
+        resources=resources[: detail.resources] if measured else [],
+        scaling=_scaling_rows(sheet),
+    )
+
+
+def _without_notes(grid: Grid) -> Grid:
+    rows = tuple(
+        (labels, tuple(replace(entry, note="") for entry in entries))
+        for labels, entries in grid.rows
+    )
+    return replace(grid, rows=rows)
+
+
+def _scaling_rows(sheet: Sheet) -> list[tuple[str, list[tuple[str, str]]]]:
+    rows = []
+    for column in sheet.columns:
+        points = scaling(sheet, column, sheet.metrics[0])
+        if points:
+            texts = [(str(row[0]), f"{value:.2f}") for row, value in points.items()]
+            rows.append((str(column), texts))
+    return rows
+
+
+def gain_bars(summary: Summary, most: int) -> list[Bars]:
+    """Every comparison with its bar: by family, best first."""
+    gains = [gain for gain in summary.gains if gain.found]
+    ends = [0.0]
+    for found in (gain.found for gain in gains if gain.found):
+        ends += [found.gain, found.low or 0.0, found.high or 0.0]
+    reach = (min(ends), max(ends) or 0.1)
+    return [_family_bars(family, reach, most, summary) for family in summary.families]
+
+
+def _family_bars(family: Family, reach: tuple[float, float], most: int, summary: Summary) -> Bars:
+    gains = sorted((g for g in family.gains if g.found), key=story.merit, reverse=True)
+    hidden = max(0, len(gains) - most)
+    if hidden:
+        gains = gains[: most // 2] + gains[-(most // 2) :]
+    name = f"{family.contender} against {family.over}, {wording.measure(family.metric).label}"
+    return Bars(name, [_bar(summary, gain, reach) for gain in gains], hidden)
+
+
+def _bar(summary: Summary, gain: Gain, reach: tuple[float, float]) -> Bar:
+    found = gain.found
+    assert found is not None
+    entry = tables.verdict_entry(gain)
+    return Bar(
+        place=story.varying_place(summary, gain),
+        svg=plot.gain_bar(found.low, found.gain, found.high, reach, entry.kind),
+        gain=f"{gain.verdict.bound} {wording.signed(found.gain)}".strip(),
+        interval=wording.interval(found),
+        entry=entry,
+        verdict=gain.verdict.word + wording.more_rounds(gain),
+    )
+
+
+def _invalid_row(trial: Trial) -> tuple[int, str, str]:
+    place = ", ".join(f"{name} {value}" for name, value in trial.axes.items())
+    return trial.position, place, "; ".join(trial.reasons)
+
+
+def commands(summary: Summary, bytes_max: int) -> tuple[list[tuple[str, list[str]]], int]:
+    """The command lines of each measured cell, and how many cells found no room."""
+    found, size = [], 0
+    for cell in summary.measured:
+        lines = _cell_commands(cell.trials[0].processes)
+        size += sum(map(len, lines))
+        if size > bytes_max:
+            break
+        found.append((wording.place(cell), lines))
+    return found, len(summary.measured) - len(found)
+
+
+def _cell_commands(processes: list[Process]) -> list[str]:
+    """Instance 0 of each process stands for its siblings, whose cores and ports count up."""
+    lines = []
+    for process in processes:
+        if process.index == 0:
+            siblings = sum(other.name == process.name for other in processes)
+            times = f"  # {siblings} instances" if siblings > 1 else ""
+            cores = ",".join(map(str, process.cores))
+            pin = f"cores {cores}: " if cores else ""
+            lines.append(f"{process.name}: {pin}{shlex.join(process.argv)}{times}")
+    return lines
+
+
+def repeat_command(summary: Summary) -> str:
+    """How to measure the same again."""
+    argv = summary.run.argv
+    if argv and Path(argv[0]).name == "wirespeed":
+        return shlex.join(["./wirespeed", *argv[1:]])
+    return f"./wirespeed run {shlex.quote(summary.run.recipe)}"
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _data(summary: Summary) -> str:
+    """What programs may read from the page: the run, its medians and its verdicts."""
+    cells = [
+        {"axes": cell.axes, "state": cell.state, "median": cell.median(summary.primary)}
+        for cell in summary.cells
+    ]
+    plain = {**tables.verdicts(summary), "metric": summary.primary, "cells": cells}
+    return json.dumps(plain, separators=(",", ":")).replace("<", "\\u003c")

@@ -1,0 +1,299 @@
+"""What a run says in sentences, all of them generated: results, doubts, what was left out.
+
+Losses stand beside gains, means go over all compared cells, and nothing is picked by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from wirespeed.report import given, headroom, wording
+from wirespeed.results.statistics import CONFIDENCE, median
+from wirespeed.results.summary import (
+    LITTLE_RESIDUAL_MAX,
+    SCALING_SUSPECT,
+    Family,
+    Gain,
+    Summary,
+    scaling,
+)
+from wirespeed.units import duration_for_people
+
+NOTES_MAX = 12  # kinds of remarks shown; all are in trials/*/trial.json
+WORDS = ("gain", "loss", "no difference", "not decided", "not comparable")
+VERDICT_COUNTS = {
+    "gain": ("gain", "gains"),
+    "loss": ("loss", "losses"),
+    "no difference": ("no difference", "no difference"),
+    "not decided": ("not decided", "not decided"),
+    "not comparable": ("not comparable", "not comparable"),
+}
+
+
+def front(summary: Summary) -> list[str]:
+    """The first paragraph of a report: each comparison, the noise, what was measured."""
+    sentences = [comparison(summary, family) for family in summary.families]
+    if not sentences:
+        sentences = [_no_comparison(summary)]
+    floor = _floor_sentence(summary)
+    conduct = _conduct(summary)
+    return [
+        *sentences, *([floor] if floor else []), validity(summary), *([conduct] if conduct else [])
+    ]  # fmt: skip
+
+
+def comparison(summary: Summary, family: Family) -> str:
+    """Best, worst, mean and the count of each verdict of one comparison."""
+    name = f"{family.contender} against {family.over}"
+    metric = wording.measure(family.metric).label
+    judged = family.judged
+    if not judged:
+        reasons = Counter(gain.verdict.reason for gain in family.gains)
+        return f"{name}, {metric}: not comparable; {reasons.most_common(1)[0][0]}."
+    best = max(judged, key=merit)
+    worst = min(judged, key=merit)
+    parts = [f"{name}, {metric}: {_where(summary, best)}"]
+    if worst is not best:
+        parts[0] = f"{name}, {metric}: best {_where(summary, best)}"
+        parts.append(f"worst {_where(summary, worst)}")
+        mean = wording.signed(family.mean)
+        parts.append(f"geometric mean {mean} over all {len(judged)} compared cells")
+    return f"{', '.join(parts)}. {_counts(family)}."
+
+
+def merit(gain: Gain) -> float:
+    found = gain.found.gain if gain.found else 0.0
+    return found if gain.better == "higher" else -found
+
+
+def _where(summary: Summary, gain: Gain) -> str:
+    at = varying_place(summary, gain)
+    figure = wording.signed(gain.found.gain if gain.found else None)
+    return f"{figure} at {at}" if at else figure
+
+
+def varying_place(summary: Summary, gain: Gain) -> str:
+    """A gain's cell by the axes that vary in this run, without the one compared along."""
+    fixed = [axis for axis, values in summary.run.axes.items() if len(values) < 2]
+    return wording.place(gain.cell, without=[gain.axis, *fixed])
+
+
+def _counts(family: Family) -> str:
+    parts = [
+        f"{family.count(word)} {VERDICT_COUNTS[word][family.count(word) != 1]}"
+        for word in WORDS
+        if family.count(word)
+    ]
+    return "Verdicts: " + ", ".join(parts)
+
+
+def _no_comparison(summary: Summary) -> str:
+    if not summary.measured:
+        return "Nothing has been measured yet."
+    if summary.run.plan.baseline:
+        return "No table of the recipe asks for a gain, so nothing is compared."
+    return "The recipe names no baseline, so nothing is compared."
+
+
+def _floor_sentence(summary: Summary) -> str:
+    floor = summary.floors.get(summary.primary)
+    if floor is None:
+        return ""
+    return (
+        f"Noise floor: {floor * 100:.1f} %; so far the baseline differs from itself in this run "
+        "(odd against even rounds), and a smaller difference is never called a gain."
+    )
+
+
+def validity(summary: Summary) -> str:
+    """How many trials there are and how many of them count."""
+    valid, invalid = len(summary.valid), len(summary.invalid)
+    total = wording.count(len(summary.cells), "cell")
+    cells = f"Measured: {len(summary.measured)} of {total}"
+    trials = f"{wording.count(valid, 'valid trial')}"
+    tail = f", {invalid} invalid" if invalid else ", none invalid"
+    return f"{cells}, {trials}{tail}."
+
+
+def _conduct(summary: Summary) -> str:
+    """What the run did about disturbances from outside and about its time, in one sentence."""
+    parts = []
+    again = sum(len(trial.discarded) for trial in (*summary.valid, *summary.invalid))
+    if again:
+        parts.append(f"{wording.count(again, 'disturbed window')} measured again")
+    if summary.disturbed:
+        most = max(trial.disturbed for trial in summary.disturbed)
+        middle = median([trial.disturbed for trial in summary.disturbed])
+        parts.append(
+            f"{wording.count(len(summary.disturbed), 'trial')} stayed disturbed and "
+            f"{'counts' if len(summary.disturbed) == 1 else 'count'}, marked "
+            f"{wording.DISTURBED} (others took {middle:.0%} of one typically, {most:.0%} at most)"
+        )
+    left = summary.trials_left_out
+    if left:
+        budget_s = summary.run.budget_s
+        kept = f"the budget of {duration_for_people(budget_s)}" if budget_s else "the planned time"
+        trials = wording.count(left, "trial")
+        parts.append(f"{trials} of the last rounds left out to keep {kept}")
+    return f"Not a calm machine: {'; '.join(parts)}." if parts else ""
+
+
+def warnings(summary: Summary) -> list[str]:
+    """What a reader must know before believing a figure; empty when all is well."""
+    run, found = summary.run, []
+    if run.state != "done":
+        found.append(f"This run is not complete: its state is “{run.state}”.")
+    if summary.shares_cores:
+        found.append("Instances share cores (fit = share): heights are lower than with own cores.")
+    if run.fit == "pairs":
+        found.append("One server and one generator share each core (fit = pairs).")
+    if not run.idle_held:
+        found.append(
+            "Idle states were not held off. With few connections a core, a stack that sleeps pays "
+            "for every wake-up, so such cells are not compared."
+        )
+    if "--accept-noise" in run.argv:
+        found.append(
+            "Noise was accepted (--accept-noise): trials beside other programs count. "
+            "The run shows that everything works, not how fast it is."
+        )
+    if run.plan.order == "blocked":
+        found.append(
+            "The order was blocked: all trials of one stack, then all of the next. Drift of the "
+            "machine looks like a gain, so no verdicts are given."
+        )
+    found += run.thinned
+    return found
+
+
+def doubts(summary: Summary) -> list[str]:
+    """Checks that any table should pass, and where this run does not."""
+    return [
+        *headroom.sentences(summary),
+        *_client_bound(summary),
+        *_little(summary),
+        *_superlinear(summary),
+        *_errors(summary),
+        *_notes(summary),
+    ]
+
+
+def _client_bound(summary: Summary) -> list[str]:
+    found = []
+    for what in ("client", "link", "concurrency"):
+        cells = [cell for cell in summary.measured if cell.bottleneck == what]
+        if cells:
+            limit = wording.BOTTLENECKS[what]
+            verb = "were" if what == "concurrency" else "was"
+            where = _some([wording.place(cell) for cell in cells])
+            cells_text = wording.count(len(cells), "cell")
+            found.append(f"In {cells_text} {limit} {verb} the limit, not the server: {where}.")
+    return found
+
+
+def _little(summary: Summary) -> list[str]:
+    off = [
+        cell
+        for cell in summary.measured
+        if abs(cell.median("little_residual") or 0.0) > LITTLE_RESIDUAL_MAX
+    ]
+    if not off:
+        return []
+    where = _some([f"{wording.place(c)} ({c.median('little_residual'):+.0%})" for c in off])
+    return [
+        f"In {wording.count(len(off), 'cell')} connections / rate and the mean latency differ by "
+        f"more than {LITTLE_RESIDUAL_MAX:.0%} (Little's law): something queued outside the "
+        f"measured interval: {where}."
+    ]
+
+
+def _superlinear(summary: Summary) -> list[str]:
+    found = []
+    for sheet in summary.sheets:
+        for column in sheet.columns:
+            worst = max(scaling(sheet, column, sheet.metrics[0]).values(), default=0.0)
+            if worst > SCALING_SUSPECT:
+                found.append(
+                    f"{sheet.title}, {column}: scales {worst:.2f} times better than linear, so "
+                    "its first point was too slow; gains over it are too high."
+                )
+    return found
+
+
+def _errors(summary: Summary) -> list[str]:
+    found = []
+    for metric, what in (
+        ("errors", "errors"),
+        ("non_2xx", "answers other than 2xx"),
+        ("timeouts", "timeouts"),
+    ):
+        trials = [trial for trial in summary.valid if (trial.metrics.get(metric) or 0) > 0]
+        if trials:
+            total = sum(trial.metrics[metric] or 0 for trial in trials)
+            found.append(f"{total:,.0f} {what} in {wording.count(len(trials), 'valid trial')}.")
+    return found
+
+
+def _notes(summary: Summary) -> list[str]:
+    """What trials remarked, the same remark with other figures counted once."""
+    groups: dict[str, list[str]] = {}
+    for trial in summary.valid:
+        for note in trial.notes:
+            groups.setdefault(re.sub(r" \([^)]*\)|[\d.,]+", "#", note), []).append(note)
+    ordered = sorted(groups.values(), key=len, reverse=True)
+    found = [f"In {wording.count(len(n), 'valid trial')}: {n[0]}" for n in ordered[:NOTES_MAX]]
+    return [text if text.endswith(".") else f"{text}." for text in found]
+
+
+def unmeasured(summary: Summary) -> list[tuple[str, str, int, str]]:
+    """The cells without a figure by state and reason: state, reason, how many, which."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for cell in summary.unmeasured:
+        groups.setdefault((wording.state(cell), cell.reason), []).append(wording.place(cell))
+    return [
+        (state, reason, len(places), _some(places)) for (state, reason), places in groups.items()
+    ]
+
+
+def method(summary: Summary) -> str:
+    """How the run was measured, in one paragraph."""
+    plan = summary.run.plan
+    order = {
+        "interleaved": "rounds in which the cells follow each other in random order",
+        "blocked": "blocks: one stack after the other",
+    }.get(plan.order, plan.order)
+    return (
+        f"Every cell was planned {wording.count(plan.repeat, 'time')}, {_life(summary)}, "
+        f"in {order}. "
+        f"A trial warms up for {_time(plan.warmup_s)} and measures for {_time(plan.duration_s)}. "
+        f"{_priority(summary)}A figure is the median of its valid trials. "
+        "Beside the ratio of the medians stands the Hodges-Lehmann gain with an exact interval "
+        f"that covers at least {CONFIDENCE:.0%}; a verdict needs four trials on each side."
+    )
+
+
+def _priority(summary: Summary) -> str:
+    nice = summary.run.nice
+    return f"All measured programs ran before others (nice {nice}). " if nice else ""
+
+
+def _time(seconds: float) -> str:
+    return duration_for_people(seconds) if seconds >= 60 else f"{seconds:.3g} s"
+
+
+def _life(summary: Summary) -> str:
+    restart = given.restart(summary.run_dir)
+    if restart == "trial":
+        return "each time with a fresh server"
+    if restart == "ramp":
+        return "each time in a fresh server that walks the whole ramp"
+    axes = wording.listed(restart.split("+"))
+    return f"each time in another server's life; one life ({axes}) walks the other axes"
+
+
+def _some(places: Iterable[str], most: int = 4) -> str:
+    places = list(places)
+    shown = "; ".join(places[:most])
+    return shown if len(places) <= most else f"{shown}; and {len(places) - most} more"

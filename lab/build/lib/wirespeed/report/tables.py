@@ -1,0 +1,462 @@
+"""Tables as grids of text, and the files made of them: tables.md, results.csv, verdict.json.
+
+A Grid is what the page, the Markdown and the terminal print, so that they always agree.
+Where a document published figures for a table, its figures stand beside ours, in the
+document's own rounding, under a head that says that they come from different hardware.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wirespeed.errors import StorageError
+from wirespeed.report import given, published, wording
+from wirespeed.report.published import HEAD, Document, Figure
+from wirespeed.results import store
+from wirespeed.results.model import Trial
+from wirespeed.results.statistics import geometric_mean, rank_correlation
+from wirespeed.results.summary import Cell, Gain, Sheet, Summary, load
+
+OURS = "this run"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cell of a printed table: its text, what kind it is, and a longer explanation."""
+
+    text: str
+    kind: str = "figure"  # figure, state, published, gain, loss, even, open, withheld
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    group: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One printed table."""
+
+    title: str
+    heads: tuple[str, ...]  # the row axes
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[tuple[str, ...], tuple[Entry, ...]], ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def card_labels(self) -> list[str]:
+        """What each column is called where its head is not above it."""
+        return [
+            column.label if column.group == OURS else f"{column.group}: {column.label}"
+            for column in self.columns
+        ]
+
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """Neighbouring columns of one group: what the upper head spans."""
+        spans: list[tuple[str, int]] = []
+        for column in self.columns:
+            if spans and spans[-1][0] == column.group:
+                spans[-1] = (column.group, spans[-1][1] + 1)
+            else:
+                spans.append((column.group, 1))
+        return spans
+
+
+@dataclass(frozen=True)
+class Source:
+    """The document beside a sheet, and how our cells find their figure in it."""
+
+    document: Document
+    stacks: Mapping[str, str]
+    scale: float
+    variables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def figure(self, cell: Cell, metric: str) -> Figure | None:
+        merged: dict[str, Any] = {}
+        for axis, value in cell.axes.items():
+            found = self.variables.get(axis, {}).get(str(value), {})
+            merged.update(found if isinstance(found, dict) else {})
+        return self.document.figure(metric, cell.axes, merged, self.stacks, self.scale)
+
+
+def source(summary: Summary, sheet: Sheet) -> Source | None:
+    """The published figures that belong to a sheet."""
+    spec = sheet.spec.get("published")
+    document = published.read(str(spec.get("file", ""))) if isinstance(spec, dict) else None
+    if document is None or not isinstance(spec, dict):
+        return None
+    variables = given.axis_variables(summary.run_dir)
+    scale = float(spec.get("scale", 1.0))
+    return Source(document, spec.get("stacks", {}), scale, variables)
+
+
+def grid(summary: Summary, sheet: Sheet) -> Grid:
+    """A sheet as it is printed."""
+    beside = source(summary, sheet)
+    wide = len(sheet.columns) * len(sheet.metrics)
+    columns = _columns(sheet, beside)
+    rows = []
+    for row in sheet.rows:
+        ours = _own_entries(summary, sheet, row, beside)
+        gains = _gain_entries(sheet, row)
+        theirs = _published_entries(sheet, row, beside) if beside else []
+        assert len(ours) == wide
+        rows.append((tuple(str(value) for value in row), tuple(ours + gains + theirs)))
+    heads = tuple(axis.replace("_", " ") for axis in sheet.row_axes)
+    return Grid(sheet.title, heads, tuple(columns), tuple(rows), _notes(summary, sheet, beside))
+
+
+def _columns(sheet: Sheet, beside: Source | None) -> list[Column]:
+    unit = _measure(sheet, sheet.metrics[0], beside).unit if len(sheet.metrics) == 1 else ""
+    ours = f"{OURS}, {unit}" if unit else OURS
+    own = [Column(ours, label) for label in _value_heads(sheet, beside)]
+    gains = []
+    for contender in _contenders(sheet):
+        gains += [Column(wording.over_text(sheet), str(contender))]
+        gains += [Column(wording.verdict_text(sheet), str(contender))]
+    theirs = []
+    if beside:
+        theirs = [Column(HEAD, label) for label in _published_heads(sheet, beside)]
+        theirs += [Column(HEAD, f"{name} gain") for name in _published_contenders(sheet, beside)]
+    verdicts_last = sorted(gains, key=lambda column: column.group == wording.verdict_text(sheet))
+    return own + verdicts_last + theirs
+
+
+def _value_heads(sheet: Sheet, beside: Source | None) -> list[str]:
+    if len(sheet.metrics) == 1:
+        return [str(column) for column in sheet.columns]
+    return [
+        f"{column} {head}" if column is not None else head
+        for column in sheet.columns
+        for head in (_measure(sheet, metric, beside).head for metric in sheet.metrics)
+    ]
+
+
+def _published_heads(sheet: Sheet, beside: Source) -> list[str]:
+    if len(sheet.metrics) > 1:
+        return [
+            f"{_measure(sheet, metric, beside).label}, {unit}".removesuffix(", ")
+            for metric, unit in _published_units(sheet, beside).items()
+        ]
+    return [str(column) for column in sheet.columns if _has_figures(sheet, column, beside)]
+
+
+def _measure(sheet: Sheet, metric: str, beside: Source | None) -> wording.Measure:
+    """Published latencies are in ms; a table with a column for each metric chooses for each."""
+    if beside and metric.startswith("latency."):
+        return wording.measure(metric, sheet.units.get(metric, ""), is_ms=True)
+    medians = [cell.median(metric) or 0.0 for cell in sheet.cells.values()]
+    is_ms = len(sheet.metrics) > 1 and wording.is_long(max(medians, default=0.0))
+    return wording.measure(metric, sheet.units.get(metric, ""), is_ms=is_ms)
+
+
+def _published_units(sheet: Sheet, beside: Source) -> dict[str, str]:
+    """The metrics that the document has, with its units."""
+    units: dict[str, str] = {}
+    for metric in sheet.metrics:
+        figures = (beside.figure(cell, metric) for cell in sheet.cells.values())
+        found = next((figure for figure in figures if figure), None)
+        if found:
+            units[metric] = "" if found.unit in ("req/s", "1") else found.unit
+    return units
+
+
+def _has_figures(sheet: Sheet, column: Any, beside: Source) -> bool:
+    cells = (sheet.cells.get((row, column)) for row in sheet.rows)
+    return any(cell and beside.figure(cell, sheet.metrics[0]) for cell in cells)
+
+
+def _contenders(sheet: Sheet) -> list[Any]:
+    """The columns that have a gain; one that was never measured gets no column of dashes."""
+    judged = {column for _, column in sheet.gains}
+    return [column for column in sheet.columns if column in judged]
+
+
+def _published_contenders(sheet: Sheet, beside: Source) -> list[Any]:
+    if sheet.over is None:
+        return []
+    others = [column for column in sheet.columns if column != sheet.over]
+    return [name for name in others if _has_figures(sheet, name, beside)]
+
+
+def _own_entries(
+    summary: Summary, sheet: Sheet, row: tuple[Any, ...], beside: Source | None
+) -> list[Entry]:
+    entries = []
+    for column in sheet.columns:
+        cell = sheet.cells.get((row, column))
+        for metric in sheet.metrics:
+            entries.append(_own_entry(sheet, cell, metric, beside))
+    return entries
+
+
+def _own_entry(sheet: Sheet, cell: Cell | None, metric: str, beside: Source | None) -> Entry:
+    if cell is None or not cell.trials:
+        return Entry(wording.state(cell), "state", cell.reason if cell else "")
+    value = cell.median(metric)
+    if value is None:
+        return Entry(wording.NONE, "state", f"the trials hold no figure for {metric}")
+    scaled = value * _measure(sheet, metric, beside).scale
+    style = beside.document.style(metric) if beside else None
+    text = style.text(scaled) if style else wording.number(scaled)
+    repeats = ", ".join(wording.number(v) for v in cell.values(metric))
+    held = wording.BOTTLENECKS[cell.bottleneck]
+    note = f"median of {repeats}; limit: {held}"
+    if cell.disturbed > 0:
+        count = sum(trial.disturbed > 0 for trial in cell.trials)
+        note += (
+            f"; {count} of {len(cell.trials)} trials were disturbed from outside, "
+            f"{cell.disturbed:.0%} on average"
+        )
+    return Entry(wording.mark(cell) + text, "figure", note)
+
+
+def _gain_entries(sheet: Sheet, row: tuple[Any, ...]) -> list[Entry]:
+    figures, verdicts = [], []
+    for contender in _contenders(sheet):
+        gain = sheet.gains.get((row, contender))
+        if gain is None:
+            figures.append(Entry(wording.NONE, "state"))
+            verdicts.append(Entry(wording.NONE, "state"))
+            continue
+        text = gain.verdict.bound + wording.percent(gain.of_medians, sheet.gain_decimals)
+        figures.append(Entry(text, "figure", "ratio of the medians"))
+        verdicts.append(verdict_entry(gain))
+    return figures + verdicts
+
+
+VERDICT_KINDS = {
+    "gain": "gain",
+    "loss": "loss",
+    "no difference": "even",
+    "not decided": "open",
+    "not comparable": "withheld",
+}
+
+
+def verdict_entry(gain: Gain) -> Entry:
+    """The verdict with its interval and the reason for it."""
+    found = gain.found
+    parts = [gain.verdict.reason + wording.more_rounds(gain)]
+    if found and found.coverage:
+        parts.append(
+            f"interval {wording.interval(found)}, covers {found.coverage:.1%}, "
+            f"{found.n} against {found.m} trials, q {gain.q:.3f}"
+        )
+    return Entry(wording.verdict(gain), VERDICT_KINDS[gain.verdict.word], "; ".join(parts))
+
+
+def _published_entries(sheet: Sheet, row: tuple[Any, ...], beside: Source) -> list[Entry]:
+    entries = []
+    if len(sheet.metrics) > 1:
+        cell = sheet.cells.get((row, sheet.columns[0]))
+        for metric in _published_units(sheet, beside):
+            entries.append(_published_entry(cell, metric, beside))
+        return entries
+    for column in sheet.columns:
+        if _has_figures(sheet, column, beside):
+            cell = sheet.cells.get((row, column))
+            entries.append(_published_entry(cell, sheet.metrics[0], beside))
+    for name in _published_contenders(sheet, beside):
+        entries.append(_published_gain(sheet, row, name, beside))
+    return entries
+
+
+def _published_entry(cell: Cell | None, metric: str, beside: Source) -> Entry:
+    figure = beside.figure(cell, metric) if cell else None
+    return Entry(figure.text if figure else wording.NONE, "published")
+
+
+def _published_gain(sheet: Sheet, row: tuple[Any, ...], name: Any, beside: Source) -> Entry:
+    printed = _printed_gain(sheet, row, name, beside)
+    text = wording.percent(printed / 100 if printed is not None else None, sheet.gain_decimals)
+    return Entry(text, "published")
+
+
+def _notes(summary: Summary, sheet: Sheet, beside: Source | None) -> tuple[str, ...]:
+    notes = list(summary.run.thinned)
+    most = max((cell.disturbed for cell in sheet.cells.values()), default=0.0)
+    if most > 0:
+        notes.append(
+            f"{wording.DISTURBED} disturbed from outside: others may have taken up to {most:.0%} "
+            "of such a figure, and its verdict allows for that."
+        )
+    if sheet.shares_cores:
+        notes.append("Instances share cores (fit = share).")
+    if beside and beside.scale != 1.0:
+        notes.append(
+            f"Published figures are multiplied by {beside.scale:g}: the document's “Gb/s” are "
+            "2^20-byte megabytes a second times 8 / 1000."
+        )
+    if beside:
+        notes += _document_note(_figures(sheet, beside), str(sheet.fixed.get("link", "")))
+    return tuple(notes)
+
+
+def _document_note(figures: Sequence[Figure], link: str) -> list[str]:
+    """Which table of the document stands here, and over which link it was measured."""
+    names = [
+        f"Table {table[1:]}" + (f" ({gbps} GbE)" if link and gbps else "")
+        for table, gbps in sorted({(figure.table, figure.link_gbps) for figure in figures})
+        if table[:1] == "T"
+    ]
+    return [f"Published: {wording.listed(names)} of the document."] if names else []
+
+
+def _figures(sheet: Sheet, beside: Source) -> list[Figure]:
+    found = (
+        beside.figure(cell, metric) for cell in sheet.cells.values() for metric in sheet.metrics
+    )
+    return [figure for figure in found if figure]
+
+
+def shapes(summary: Summary) -> list[str]:
+    """Against the documents: the shape of the gains, since heights cannot be compared."""
+    pairs: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    for sheet in summary.sheets:
+        beside = source(summary, sheet)
+        for (row, column), gain in sheet.gains.items() if beside else ():
+            printed = _printed_gain(sheet, row, column, beside) if beside else None
+            if printed is not None and gain.of_medians is not None and gain.of_medians > -1:
+                key = (gain.contender, gain.over, gain.metric)
+                pairs.setdefault(key, []).append((gain.of_medians, printed / 100))
+    return [_shape(*key, found) for key, found in pairs.items()]
+
+
+def _shape(contender: str, over: str, metric: str, pairs: Sequence[tuple[float, float]]) -> str:
+    ours, theirs = zip(*pairs, strict=True)
+    means = [geometric_mean([1 + gain for gain in gains]) - 1 for gains in (ours, theirs)]
+    rho = rank_correlation(ours, theirs)
+    order = f"; rank correlation {rho:.2f}".replace("-", wording.MINUS) if rho is not None else ""
+    return (
+        f"{contender} against {over}, {wording.measure(metric).label}, in the "
+        f"{wording.count(len(pairs), 'cell')} that the document also has: here "
+        f"{wording.signed(means[0])} on the geometric mean, published (different hardware) "
+        f"{wording.signed(means[1])}{order}."
+    )
+
+
+def _printed_gain(sheet: Sheet, row: tuple[Any, ...], name: Any, beside: Source) -> float | None:
+    cell = sheet.cells.get((row, name))
+    figure = beside.figure(cell, sheet.metrics[0]) if cell else None
+    if figure is None:
+        return None
+    return beside.document.gain(figure.table, row[0], beside.stacks.get(str(name), str(name)))
+
+
+def write(run_dir: Path) -> None:
+    """Writes tables.md, results.csv and verdict.json below the run's derived/."""
+    write_files(load(run_dir))
+
+
+def write_files(summary: Summary) -> None:
+    """The same from a summary that is already there."""
+    derived = summary.run_dir / "derived"
+    save(derived / "tables.md", markdown(summary))
+    save(derived / "results.csv", results_csv(summary))
+    store.write_json(derived / "verdict.json", verdicts(summary))
+
+
+def save(path: Path, text: str) -> None:
+    """Writes a derived file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        remedy = error.strerror or str(error)
+        raise StorageError(
+            f"cannot write {path}: {remedy}; make room or allow it, then `wirespeed report "
+            f"{path.parent.parent.name}`"
+        ) from error
+
+
+def markdown(summary: Summary) -> str:
+    """Every table of the run as Markdown."""
+    run = summary.run
+    parts = [f"# {run.title or run.recipe}", f"Run `{run.run_id}`, started {run.started}."]
+    for sheet in summary.sheets:
+        parts.append(grid_markdown(grid(summary, sheet)))
+    return "\n\n".join(parts) + "\n"
+
+
+def grid_markdown(table: Grid) -> str:
+    heads = [*table.heads, *(_markdown_head(column) for column in table.columns)]
+    align = ["---:"] * len(heads)
+    lines = [_markdown_row(heads), _markdown_row(align)]
+    for labels, entries in table.rows:
+        lines.append(_markdown_row([*labels, *(entry.text for entry in entries)]))
+    notes = "\n\n" + " ".join(table.notes) if table.notes else ""
+    return f"## {table.title}\n\n" + "\n".join(lines) + notes
+
+
+def _markdown_head(column: Column) -> str:
+    return column.label if column.group.startswith(OURS) else f"{column.label}<br>{column.group}"
+
+
+def _markdown_row(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def results_csv(summary: Summary) -> str:
+    """One row a trial with every metric, and one row a cell that was not measured."""
+    axes = list(summary.run.axes)
+    trials = sorted((*summary.valid, *summary.invalid), key=lambda trial: trial.position)
+    metrics = sorted({name for trial in trials for name in trial.metrics})
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(
+        ["position", "round", "cell", "state", "reason", *axes, "valid", "bottleneck",
+         "shared_cores", "disturbed", "windows_discarded", "window_start_unix_ns",
+         "window_length_ns", *metrics]
+    )  # fmt: skip
+    writer.writerows(_trial_row(trial, axes, metrics) for trial in trials)
+    for cell in summary.unmeasured:
+        if not cell.invalid:
+            values = [cell.axes.get(axis, "") for axis in axes]
+            writer.writerow(["", "", cell.key, cell.state, cell.reason, *values])
+    return out.getvalue()
+
+
+def _trial_row(trial: Trial, axes: list[str], metrics: list[str]) -> list[Any]:
+    window = (trial.window.start_unix_ns, trial.window.length_ns) if trial.window else ("", "")
+    return [
+        trial.position, trial.round, trial.cell, "measured", "; ".join(trial.reasons),
+        *(trial.axes.get(axis, "") for axis in axes),
+        trial.valid, trial.bottleneck, trial.shared_cores, trial.disturbed, len(trial.discarded),
+        *window,
+        *("" if trial.metrics.get(name) is None else trial.metrics[name] for name in metrics),
+    ]  # fmt: skip
+
+
+def verdicts(summary: Summary) -> dict[str, Any]:
+    """Every comparison for programs: gain, interval, q, verdict, floor."""
+    return {
+        "format": 1,
+        "run_id": summary.run.run_id,
+        "noise_floor": dict(summary.floors),
+        "comparisons": [_verdict_json(gain) for gain in summary.gains],
+    }
+
+
+def _verdict_json(gain: Gain) -> dict[str, Any]:
+    found = gain.found
+    return {
+        "cell": gain.cell.key, "against": gain.base.key, "axes": gain.cell.axes,
+        "axis": gain.axis, "over": gain.over, "metric": gain.metric,
+        "gain_of_medians": gain.of_medians, "gain": found.gain if found else None,
+        "low": found.low if found else None, "high": found.high if found else None,
+        "coverage": found.coverage if found else None,
+        "n": [found.n, found.m] if found else [len(gain.cell.trials), len(gain.base.trials)],
+        "q": gain.q, "verdict": gain.verdict.word, "reason": gain.verdict.reason,
+        "bound": gain.verdict.bound, "more_rounds": gain.verdict.more_rounds,
+    }  # fmt: skip

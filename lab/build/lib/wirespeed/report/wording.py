@@ -1,0 +1,185 @@
+"""How figures are written: units, rounding, percentages, intervals, and the words for states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from wirespeed.results.statistics import Comparison
+from wirespeed.results.summary import Cell, Gain, Sheet
+
+MINUS = "\u2212"
+NONE = "–"
+DISTURBED = "~"  # before a figure whose trials something from outside disturbed
+
+STATES = {
+    "not-runnable": "not runnable here",
+    "does-not-fit": "does not fit",
+    "thinned": "left out",
+    "no valid trial": "no valid trial",
+    "not measured yet": "not measured",
+}
+BOTTLENECKS = {
+    "server": "the server",
+    "client": "the load generator",
+    "link": "the link",
+    "concurrency": "too few connections",
+    "unknown": "unknown",
+}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a metric is called and in which unit it is shown."""
+
+    label: str
+    unit: str = ""
+    scale: float = 1.0
+
+    @property
+    def head(self) -> str:
+        return f"{self.label}, {self.unit}" if self.unit else self.label
+
+
+MEASURES = {
+    "rps": Measure("requests/s"),
+    "throughput": Measure("throughput", "B/s"),
+    "server.cpu": Measure("server CPU", "cores"),
+    "load.cpu": Measure("load CPU", "cores"),
+    "origin.cpu": Measure("origin CPU", "cores"),
+    "server.cpu_us_per_request": Measure("server CPU a request", "µs"),
+    "load.cpu_us_per_request": Measure("load CPU a request", "µs"),
+    "loadavg": Measure("load average"),
+    "server.loadavg": Measure("load average"),
+    "context_switches": Measure("context switches", "1/s"),
+    "server.context_switches": Measure("context switches", "1/s"),
+    "network_mbps": Measure("network", "Mb/s"),
+    "server.network_mbps": Measure("network", "Mb/s"),
+    "memory_mib": Measure("memory used", "MiB"),
+    "server.rss_mib": Measure("server memory", "MiB"),
+    "runqueue": Measure("run queue", "tasks"),
+    "gc.pause_ms": Measure("GC pauses", "ms"),
+    "gc.count": Measure("GC runs"),
+    "gc.throughput": Measure("GC throughput", "%"),
+    "little_residual": Measure("Little residual", "%", 100.0),
+}
+LATENCY_MS_FROM_US = 5_000.0  # medians from 5 ms on are shown in ms
+
+
+def measure(metric: str, unit: str = "", *, is_ms: bool = False) -> Measure:
+    """The name and unit of a metric; `unit` is the recipe's, latencies are stored in µs."""
+    if metric.startswith("latency."):
+        quantile = metric.removeprefix("latency.").replace("_", ".")
+        return Measure(f"latency {quantile}", *(("ms", 1e-3) if is_ms else ("µs", 1.0)))
+    if metric.startswith("cpu."):
+        return Measure(f"core {metric[4:]} busy", "share")
+    known = MEASURES.get(metric, Measure(metric.replace("_", " ")))
+    return replace(known, unit=unit) if unit else known
+
+
+def is_long(latency_us: float) -> bool:
+    """Whether a latency is better told in ms."""
+    return latency_us >= LATENCY_MS_FROM_US
+
+
+def number(value: float | None) -> str:
+    """A figure with as many digits as it deserves: 74,090 or 12.3 or 0.071."""
+    if value is None:
+        return NONE
+    size = abs(value)
+    decimals = 0 if size >= 100 or value == int(value) else 1 if size >= 10 else 2
+    if 0 < size < 0.1:
+        return _signed_minus(f"{value:.2g}" if size < 0.001 else f"{value:.3f}")
+    return _signed_minus(f"{value:,.{decimals}f}")
+
+
+def compact(value: float) -> str:
+    """A tick of an axis: 1.5M, 20k, 0.25."""
+    for step, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= step:
+            return f"{value / step:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def percent(value: float | None, decimals: int = 0) -> str:
+    """A gain as the documents print it: 55% or −0.24%."""
+    if value is None:
+        return NONE
+    text = f"{value * 100:.{decimals}f}"
+    return _signed_minus("0" + text[2:] if float(text) == 0 and text[0] == "-" else text) + "%"
+
+
+def signed(value: float | None) -> str:
+    """A gain as a report says it: +26 %, −3.1 %, ×4.2."""
+    if value is None:
+        return NONE
+    if value >= 3:
+        return f"×{1 + value:.1f}"
+    decimals = 0 if abs(value) >= 0.0995 else 1
+    text = f"{abs(value) * 100:.{decimals}f}"
+    if float(text) == 0:
+        return "0 %"
+    return f"{'+' if value > 0 else MINUS}{text} %"
+
+
+def interval(found: Comparison | None) -> str:
+    if found is None or found.low is None or found.high is None:
+        return ""
+    return f"{signed(found.low)} … {signed(found.high)}"
+
+
+def verdict(gain: Gain) -> str:
+    """The gain and what may be said about it, in one cell of a table."""
+    word = gain.verdict.word
+    if gain.found is None:
+        return word
+    figure = f"{gain.verdict.bound} {signed(gain.found.gain)}".strip()
+    if word == "not comparable" and not gain.verdict.bound:
+        return f"({figure}) {word}"
+    return f"{figure} {word}"
+
+
+def more_rounds(gain: Gain) -> str:
+    """What would decide an undecided gain."""
+    more = gain.verdict.more_rounds
+    return f", about {count(more, 'more round')}" if more else ""
+
+
+def state(cell: Cell | None) -> str:
+    if cell is None:
+        return NONE
+    return STATES.get(cell.state, cell.state)
+
+
+def place(cell: Cell, without: Iterable[str] = ()) -> str:
+    """A cell in words: `payload 128, connections 100`."""
+    leave = set(without)
+    return ", ".join(f"{name} {value}" for name, value in cell.axes.items() if name not in leave)
+
+
+def mark(cell: Cell) -> str:
+    return DISTURBED if cell.disturbed > 0 else ""
+
+
+def over_text(sheet: Sheet) -> str:
+    """The head above gains as the documents print them: ratios of medians."""
+    return f"gain over {sheet.over}"
+
+
+def verdict_text(sheet: Sheet) -> str:
+    """The head above the judged gains."""
+    return f"verdict against {sheet.over}"
+
+
+def count(number_of: int, thing: str, things: str = "") -> str:
+    """`1 trial`, `3 trials`."""
+    return f"{number_of:,} {thing if number_of == 1 else things or thing + 's'}"
+
+
+def listed(parts: list[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def _signed_minus(text: str) -> str:
+    return text.replace("-", MINUS)

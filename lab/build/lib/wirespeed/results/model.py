@@ -1,0 +1,170 @@
+"""What a run directory holds, as frozen records; docs/results-format.md describes every field.
+
+Format history: 1 = first version.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+FORMAT = 1
+
+Axes = dict[str, Any]
+CellState = Literal["planned", "not-runnable", "does-not-fit", "thinned"]
+RunState = Literal["running", "done", "interrupted", "failed"]
+Bottleneck = Literal["server", "client", "link", "concurrency", "unknown"]
+
+
+class _Record:
+    """JSON in and out; unknown fields of a newer minor writer are ignored, missing ones default."""
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        names = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        return cls(**{name: value for name, value in data.items() if name in names})
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)  # type: ignore[call-overload, no-any-return]
+
+
+@dataclass(frozen=True)
+class RunPlan(_Record):
+    """How the run was measured: run.json's `plan`. Durations are after the budget's shortening."""
+
+    repeat: int = 5
+    order: str = "interleaved"
+    baseline: Axes = field(default_factory=dict)
+    warmup_s: float = 0.0
+    duration_s: float = 0.0
+    cooldown_s: float = 0.0
+    ceiling: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run(_Record):
+    """run.json: one run of one recipe on one site."""
+
+    run_id: str
+    recipe: str
+    title: str = ""
+    method: str = ""
+    recipe_hash: str = ""
+    site: str = "here"
+    started: str = ""  # ISO 8601, UTC
+    ended: str | None = None
+    state: RunState = "running"
+    wirespeed_version: str = ""
+    commit: str = ""
+    seed: int = 0
+    argv: list[str] = field(default_factory=list)
+    plan: RunPlan = field(default_factory=RunPlan)
+    thinned: list[str] = field(default_factory=list)
+    fit: str = "strict"
+    budget_s: float | None = None
+    nice: int = 0  # of every measured program
+    idle_held: bool = False
+    tuned: list[str] | None = None  # what was changed on the machine meanwhile; None: not asked for
+    facts: dict[str, Any] = field(default_factory=dict)
+    axes: dict[str, list[Any]] = field(default_factory=dict)
+    tables: list[dict[str, Any]] = field(default_factory=list)
+    metrics: list[dict[str, Any]] = field(default_factory=list)
+    stacks: dict[str, Any] = field(default_factory=dict)
+    format: int = FORMAT
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        run = super().from_json(data)
+        plan = RunPlan.from_json(data.get("plan", {}))
+        return dataclasses.replace(run, plan=plan)
+
+
+@dataclass(frozen=True)
+class PlannedTrial(_Record):
+    """One line of plan.jsonl. Cells that are not measured stand there once, in round 0."""
+
+    position: int
+    round: int
+    cell: str
+    key: str
+    axes: Axes = field(default_factory=dict)
+    state: CellState = "planned"
+    reason: str = ""
+    life: int = 0  # trials with the same number share one server's life, in this order
+
+
+@dataclass(frozen=True)
+class Window(_Record):
+    """The measured window, after warm-up."""
+
+    start_unix_ns: int
+    length_ns: int
+
+
+@dataclass(frozen=True)
+class Process(_Record):
+    """One process of a trial: what was started, where, and what it cost in the window."""
+
+    name: str
+    index: int
+    role: str
+    argv: list[str] = field(default_factory=list)
+    cores: list[int] = field(default_factory=list)
+    pid: int = 0
+    exit: int | None = None
+    cpu_s: float = 0.0
+    max_rss_mib: float = 0.0
+
+
+@dataclass(frozen=True)
+class Canary(_Record):
+    """Fixed work on the server's core before and after the trial, in milliseconds."""
+
+    before_ms: float
+    after_ms: float
+
+
+@dataclass(frozen=True)
+class Trial(_Record):
+    """trial.json: one finished trial. It exists only when complete (it is written by rename)."""
+
+    key: str
+    cell: str
+    round: int
+    position: int
+    attempt: int = 1
+    axes: Axes = field(default_factory=dict)
+    t_start: float = 0.0
+    t_end: float = 0.0
+    window: Window | None = None
+    valid: bool = True
+    reasons: list[str] = field(default_factory=list)
+    bottleneck: Bottleneck = "unknown"
+    notes: list[str] = field(default_factory=list)
+    shared_cores: bool = False
+    metrics: dict[str, float | None] = field(default_factory=dict)
+    processes: list[Process] = field(default_factory=list)
+    canary: Canary | None = None
+    disturbed: float = 0.0  # the share of its speed that others may have taken
+    discarded: list[str] = field(default_factory=list)  # windows that do not count, and why
+    format: int = FORMAT
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        trial = super().from_json(data)
+        window, canary = data.get("window"), data.get("canary")
+        return dataclasses.replace(
+            trial,
+            window=Window.from_json(window) if window else None,
+            canary=Canary.from_json(canary) if canary else None,
+            processes=[Process.from_json(entry) for entry in data.get("processes", [])],
+        )
+
+
+@dataclass(frozen=True)
+class Sample(_Record):
+    """One line of samples.jsonl: resource figures at one instant of the measured window."""
+
+    t_ns: int
+    values: dict[str, float] = field(default_factory=dict)

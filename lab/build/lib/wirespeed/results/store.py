@@ -1,0 +1,173 @@
+"""Reads and writes run directories. What counts is written once, by rename, and fsynced.
+
+runs/<UTC stamp>-<recipe>-<4 hex>/{run.json, plan.jsonl, journal.jsonl, trials/…, derived/…}
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from wirespeed.errors import ResultsError, StorageError
+from wirespeed.results.model import FORMAT, PlannedTrial, Run, Sample, Trial
+
+
+@contextmanager
+def _storage(path: Path) -> Iterator[None]:
+    """Turns the disk's refusals into one line that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        remedy = {
+            errno.ENOSPC: "the disk is full; free some space and go on with --resume",
+            errno.EDQUOT: "the disk quota is used up; free some space and go on with --resume",
+            errno.EACCES: "permission denied; choose another folder with --runs",
+            errno.EROFS: "the file system is read-only; choose another folder with --runs",
+        }.get(error.errno or 0, error.strerror or str(error))
+        raise StorageError(f"cannot write {path}: {remedy}") from error
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Writes a whole file or nothing: a reader never sees half of it."""
+    temporary = path.with_name(f".{path.name}.new")
+    with _storage(path):
+        try:
+            with open(temporary, "w") as file:
+                json.dump(data, file, indent=1, allow_nan=False)
+                file.write("\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        raise ResultsError(f"{path} is missing; is {path.parent} a run directory?") from None
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{path} cannot be read: {error}") from error
+
+
+def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole lines of a JSON-lines file; a torn last line (power loss) is left out."""
+    if not path.exists():
+        return
+    for line in path.read_text().splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue
+
+
+def create(runs: Path, recipe: str) -> Path:
+    """Makes a fresh run directory and points runs/latest at it."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    run_dir = runs / f"{stamp}-{recipe}-{secrets.token_hex(2)}"
+    with _storage(run_dir):
+        (run_dir / "trials").mkdir(parents=True)
+        (run_dir / "derived").mkdir()
+    point_latest(run_dir)
+    return run_dir
+
+
+def point_latest(run_dir: Path) -> None:
+    link = run_dir.parent / f".latest-{os.getpid()}"
+    with _storage(link):
+        link.symlink_to(run_dir.name)
+        os.replace(link, run_dir.parent / "latest")
+
+
+def write_run(run_dir: Path, run: Run) -> None:
+    write_json(run_dir / "run.json", run.to_json())
+
+
+def read_run(run_dir: Path) -> Run:
+    data = read_json(run_dir / "run.json")
+    if data.get("format") != FORMAT:
+        raise ResultsError(
+            f"{run_dir}/run.json has format {data.get('format')}, this lab reads {FORMAT}; "
+            "use the version that wrote it"
+        )
+    return Run.from_json(data)
+
+
+def write_plan(run_dir: Path, plan: Iterable[PlannedTrial]) -> None:
+    path = run_dir / "plan.jsonl"
+    temporary = path.with_name(".plan.jsonl.new")
+    with _storage(path):
+        temporary.write_text("".join(json.dumps(line.to_json()) + "\n" for line in plan))
+        os.replace(temporary, path)
+
+
+def read_plan(run_dir: Path) -> list[PlannedTrial]:
+    return [PlannedTrial.from_json(line) for line in _read_lines(run_dir / "plan.jsonl")]
+
+
+def trial_dir(run_dir: Path, position: int, key: str) -> Path:
+    return run_dir / "trials" / f"{position:06d}-{key}"
+
+
+def write_trial(directory: Path, trial: Trial) -> None:
+    """The last write of a trial: from here on it counts."""
+    write_json(directory / "trial.json", trial.to_json())
+
+
+def read_trials(run_dir: Path) -> list[Trial]:
+    """Every finished trial, in the order in which they were planned."""
+    paths = sorted((run_dir / "trials").glob("*/trial.json"))
+    return [Trial.from_json(read_json(path)) for path in paths]
+
+
+def write_samples(directory: Path, samples: Iterable[Sample]) -> None:
+    path = directory / "samples.jsonl"
+    with _storage(path):
+        path.write_text("".join(json.dumps(sample.to_json()) + "\n" for sample in samples))
+
+
+def read_samples(directory: Path) -> list[Sample]:
+    """The samples of one trial's directory."""
+    return [Sample.from_json(line) for line in _read_lines(directory / "samples.jsonl")]
+
+
+def append_event(run_dir: Path, event: str, **details: Any) -> None:
+    """One line in journal.jsonl, on the disk when this returns."""
+    path = run_dir / "journal.jsonl"
+    with _storage(path), open(path, "a") as file:
+        file.write(json.dumps({"t": time.time(), "event": event, **details}) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_events(run_dir: Path) -> list[dict[str, Any]]:
+    return list(_read_lines(run_dir / "journal.jsonl"))
+
+
+def list_runs(runs: Path) -> list[Path]:
+    """Every run directory, oldest first."""
+    if not runs.is_dir():
+        return []
+    return sorted(p for p in runs.iterdir() if p.name != "latest" and (p / "run.json").exists())
+
+
+def find_run(runs: Path, name: str) -> Path:
+    """A run by path, by its directory's name, by the end or start of that name, or `latest`."""
+    for path in (Path(name), runs / name):
+        if (path / "run.json").exists():
+            return path.resolve()
+    matches = [p for p in list_runs(runs) if name and (p.name.startswith(name) or name in p.name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise ResultsError(f"{name!r} fits {len(matches)} runs; write more of the name")
+    raise ResultsError(f"there is no run {name!r} in {runs}; `wirespeed runs` lists them")

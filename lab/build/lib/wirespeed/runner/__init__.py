@@ -1,0 +1,1 @@
+"""Plans trials, runs them, judges them, resumes them."""

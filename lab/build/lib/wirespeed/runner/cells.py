@@ -1,0 +1,128 @@
+"""The cells of a run: to be measured, or kept and shown with the reason why not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from wirespeed.driver import stack
+from wirespeed.errors import RecipeError
+from wirespeed.recipe import sweep
+from wirespeed.recipe.model import Recipe, Site
+from wirespeed.recipe.resolve import MODULES, Place, Resolver
+from wirespeed.results.model import CellState
+from wirespeed.runner import fit
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """One cell: where its processes run, or why it is not measured."""
+
+    cell: sweep.Cell
+    state: CellState = "planned"
+    reason: str = ""
+    cores: dict[str, list[int]] = field(default_factory=dict)
+    shared_cores: bool = False
+
+    @property
+    def is_measured(self) -> bool:
+        return self.state == "planned"
+
+
+def planned_cells(
+    recipe: Recipe, place: Place, fit_mode: str, wanted: dict[str, list[Any]]
+) -> list[PlannedCell]:
+    """Every cell of the recipe, none dropped."""
+    result = []
+    for cell in sweep.cells(recipe):
+        if any(cell.axes[name] not in values for name, values in wanted.items()):
+            result.append(PlannedCell(cell, "thinned", "left out by --only"))
+            continue
+        if any(cell.matches(values) for values in recipe.plan.skip):
+            result.append(PlannedCell(cell, "thinned", "left out by the recipe"))
+            continue
+        result.append(_judged(recipe, cell, place, fit_mode))
+    return result
+
+
+def _judged(recipe: Recipe, cell: sweep.Cell, place: Place, fit_mode: str) -> PlannedCell:
+    problem = _link_problem(cell, place.site)
+    if problem:
+        return PlannedCell(cell, "not-runnable", problem)
+    resolver = Resolver(recipe, cell, place)
+    fitted = fit.fit(resolver, place.role_cores, fit_mode)
+    if fitted.problem:
+        return PlannedCell(cell, "does-not-fit", fitted.problem)
+    if unmet := resolver.unmet():
+        return PlannedCell(cell, "not-runnable", f"not runnable here: {unmet}")
+    for one in resolver.stacks():
+        problem = stack.provider(place.root, one).problem
+        if problem:
+            return PlannedCell(cell, "not-runnable", f"not runnable here: {problem}")
+    resolver.instances(fitted.cores)  # every placeholder of every cell, before anything starts
+    resolver.files()
+    return PlannedCell(cell, cores=fitted.cores, shared_cores=fitted.shared)
+
+
+def _link_problem(cell: sweep.Cell, site: Site) -> str:
+    """An axis `link` names links of the site; the loopback is always there."""
+    link = cell.axes.get("link", "loopback")
+    if link == "loopback" or link in site.link:
+        return ""
+    return f"not runnable here: this site has no link {link}"
+
+
+def needs(recipe: Recipe, place: Place, cells: list[PlannedCell]) -> list[str]:
+    """Parts of the front door that the measured cells need, and stacks that it could make."""
+    found: set[str] = set()
+    for planned in cells:
+        resolver = Resolver(recipe, planned.cell, place)
+        if planned.is_measured:
+            found |= resolver.needs()
+        if planned.state != "thinned" and planned.state != "does-not-fit":
+            stacks = resolver.stacks()
+            wants = any(stack.provider(place.root, one).name == "bypass" for one in stacks)
+            if wants and stack.can_build(place.root):
+                found.add("bypass")
+    return sorted(found)
+
+
+def without_unbuilt(recipe: Recipe, place: Place, cells: list[PlannedCell]) -> list[PlannedCell]:
+    """After building: cells whose jar is still not there are not runnable, with the remedy."""
+    result = []
+    for planned in cells:
+        missing = _missing_module(recipe, place, planned) if planned.is_measured else ""
+        if missing:
+            reason = f"not runnable here: {missing} is not built; ./wirespeed build {missing}"
+            planned = replace(planned, state="not-runnable", reason=reason)
+        result.append(planned)
+    return result
+
+
+def _missing_module(recipe: Recipe, place: Place, planned: PlannedCell) -> str:
+    for name in sorted(Resolver(recipe, planned.cell, place).needs() & set(MODULES)):
+        jar = place.root / "servers" / name / "target" / f"{name}.jar"
+        if not jar.exists():
+            return name
+    return ""
+
+
+def check_lives(recipe: Recipe, place: Place, lives: list[list[PlannedCell]], file: Path) -> None:
+    """Cells that share a server's life must need the same server."""
+    for life in lives:
+        first: list[tuple[str, list[str], list[int]]] | None = None
+        for planned in life:
+            started = [
+                (instance.label, instance.argv, instance.cores)
+                for instance in Resolver(recipe, planned.cell, place).instances(planned.cores)
+                if instance.role != "load"
+            ]
+            if first is not None and started != first:
+                raise RecipeError(
+                    file.name,
+                    "plan.restart",
+                    f"{recipe.plan.restart!r} keeps one server for cells that start it "
+                    "differently; add the axis that its argv uses, or write trial",
+                )
+            first = started

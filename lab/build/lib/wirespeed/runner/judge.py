@@ -1,0 +1,149 @@
+"""Judges a measured trial: is it valid, and who was the bottleneck? docs/method.md explains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from wirespeed.driver.base import Figures
+from wirespeed.probe.window import Part, Usage
+from wirespeed.results.model import Bottleneck, Canary
+from wirespeed.runner import disturbance
+from wirespeed.runner.disturbance import Disturbance, Others
+
+ERROR_SHARE_MAX = 0.001  # of completed requests; more and the rate is of something else
+LITTLE_NOTE = 0.05
+LITTLE_UNKNOWN = 0.10  # beyond it something queues outside the measured interval
+SATURATED = 0.95
+OPEN_LOOP_SENT_MIN = 0.99
+OVERLAP_MIN = 0.95  # of each generator's window with the others'
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`reasons` make a trial invalid and have it repeated; `notes` are only told.
+
+    A disturbance from outside is neither: the window is measured again, or counts with its mark.
+    """
+
+    reasons: list[str]
+    notes: list[str]
+    bottleneck: Bottleneck
+    disturbed: Disturbance = field(default_factory=Disturbance)
+
+    @property
+    def is_valid(self) -> bool:
+        return not self.reasons
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What there is to judge."""
+
+    figures: Mapping[str, Figures]
+    usage: Usage | None
+    parts: list[Part]
+    canary: Canary | None
+    canary_median_ms: float | None
+    common_share: float  # of the longest window that all generators have in common
+    shared_cores: bool
+    fell_back: str = ""  # how the stack under test was not really used
+    others: Others = ()  # who used the machine beside us, where that was asked
+    accept_noise: bool = False  # whoever asked for it knows what such figures are worth
+
+
+def judge(evidence: Evidence) -> Verdict:
+    reasons = _errors(evidence) + ([evidence.fell_back] if evidence.fell_back else [])
+    notes = [*_little(evidence), *_open_loop(evidence)]
+    canary, median_ms = evidence.canary, evidence.canary_median_ms
+    disturbed = disturbance.of_window(evidence.usage, canary, median_ms, evidence.others)
+    if disturbed.share > disturbance.SHARE_MAX and not evidence.accept_noise:
+        reasons += disturbed.words
+    else:
+        notes += disturbed.words
+    slow = disturbance.slowness(canary, median_ms)
+    if disturbance.CANARY_NOTE < slow <= disturbance.CANARY_SLOW:
+        notes.append(f"the canary was {slow:.0%} slower than the run's median: the host was slow")
+    if evidence.common_share < OVERLAP_MIN:
+        share = evidence.common_share
+        notes.append(f"the generators ran together for {share:.0%} of their windows only")
+    if evidence.usage is None:
+        notes.append("no resource samples surround the window")
+    for label, one in evidence.figures.items():
+        notes += [f"{label}: {warning}" for warning in one.warnings]
+    return Verdict(reasons, notes, bottleneck(evidence), disturbed)
+
+
+def _errors(evidence: Evidence) -> list[str]:
+    reasons = []
+    completed = sum(f.completed for f in evidence.figures.values())
+    errors = sum(f.errors for f in evidence.figures.values())
+    strange = sum(f.non_2xx for f in evidence.figures.values())
+    if evidence.figures and completed == 0:
+        reasons.append("no request was completed")
+    elif errors > ERROR_SHARE_MAX * completed:
+        reasons.append(f"{errors} errors in {completed} requests")
+    if strange:
+        reasons.append(f"{strange} answers were not 2xx")
+    return reasons
+
+
+def _little(evidence: Evidence) -> list[str]:
+    notes = []
+    for label, one in evidence.figures.items():
+        residual = one.little_residual
+        if residual is not None and abs(residual) > LITTLE_NOTE:
+            notes.append(f"{label}: Little's law is off by {residual:+.0%}")
+    return notes
+
+
+def _open_loop(evidence: Evidence) -> list[str]:
+    notes = []
+    for label, one in evidence.figures.items():
+        if one.due and one.sent is not None and one.sent < OPEN_LOOP_SENT_MIN * one.due:
+            notes.append(
+                f"{label}: only {one.sent / one.due:.0%} of the intended requests were sent"
+            )
+    return notes
+
+
+def bottleneck(evidence: Evidence) -> Bottleneck:
+    """Who was at its limit. Only "server" lets a gain stand without a reservation."""
+    usage = evidence.usage
+    if usage is None or evidence.shared_cores:
+        return "unknown"
+    server = _load_of(evidence, "server")
+    load = max(_load_of(evidence, "load"), _busiest_thread(evidence))
+    if load > SATURATED and server < SATURATED:
+        return "client"
+    if server >= SATURATED:
+        return "server"
+    residuals = [f.little_residual or 0.0 for f in evidence.figures.values()]
+    if any(abs(residual) > LITTLE_UNKNOWN for residual in residuals):
+        return "unknown"
+    if all(f.closed_loop for f in evidence.figures.values()):
+        # Both sides waited for each other: more connections would have given more.
+        return "concurrency"
+    return "unknown"
+
+
+def _load_of(evidence: Evidence, role: str) -> float:
+    """How full the role's fullest process or core was: 1 is all of it."""
+    usage = evidence.usage
+    if usage is None:
+        return 0.0
+    shares = [0.0]
+    for part in evidence.parts:
+        if part.role == role and part.cores:
+            cpu = usage.process_cpu_s.get(part.label, 0.0) / usage.seconds / len(part.cores)
+            # With the interrupts that serve it, without what others used of its cores.
+            cores = [
+                usage.values.get(f"cpu.{core}", 0.0) - usage.foreign.get(core, 0.0)
+                for core in part.cores
+            ]
+            shares.append(max(cpu, sum(cores) / len(cores)))
+    return max(shares)
+
+
+def _busiest_thread(evidence: Evidence) -> float:
+    return max((f.busiest_thread or 0.0 for f in evidence.figures.values()), default=0.0)

@@ -1,0 +1,102 @@
+"""The order of a run: rounds, in each of which every cell is measured once, in lives of a server.
+
+Interleaved: in each round the lives come in random order, with those that are compared next to
+each other, so that drift of the machine falls on all of them alike. Blocked repeats the seeds'
+own order (all of one stack, then all of the next); its verdicts are withheld.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wirespeed.recipe.model import Recipe
+from wirespeed.runner.cells import PlannedCell
+
+
+@dataclass(frozen=True)
+class Life:
+    """Trials of one round that share one server's life, in their order."""
+
+    round: int
+    cells: list[PlannedCell]
+
+
+def life_axes(recipe: Recipe) -> list[str]:
+    """The axes whose change means a new server."""
+    axes = list(recipe.axes)
+    restart = recipe.plan.restart
+    if restart == "trial":
+        return axes
+    if restart == "ramp":
+        return [name for name in axes if name not in recipe.ramps()]
+    return restart.split("+")
+
+
+def groups(recipe: Recipe, cells: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
+    """The measured cells by the server's life that they share."""
+    names = life_axes(recipe)
+    found: dict[tuple[Any, ...], list[PlannedCell]] = {}
+    for cell in cells:
+        if cell.is_measured:
+            found.setdefault(_values(cell, names), []).append(cell)
+    return list(found.values())
+
+
+def lives(recipe: Recipe, cells: Sequence[PlannedCell], repeat: int, seed: int) -> list[Life]:
+    chance = random.Random(seed)
+    shared = groups(recipe, cells)
+    rounds = range(1, repeat + 1)
+    if recipe.plan.order == "blocked":
+        shared.sort(key=lambda group: _baseline_rank(recipe, group[0]))
+        return [Life(number, list(group)) for group in shared for number in rounds]
+    return [
+        Life(number, _within(recipe, group, chance))
+        for number in rounds
+        for group in _shuffled(recipe, shared, chance)
+    ]
+
+
+def _shuffled(
+    recipe: Recipe, shared: list[list[PlannedCell]], chance: random.Random
+) -> list[list[PlannedCell]]:
+    """Blocks in random order; inside a block, what is compared in random order."""
+    compared = set(recipe.plan.baseline) | {t.columns for t in recipe.table if t.columns}
+    names = [name for name in life_axes(recipe) if name not in compared]
+    blocks: dict[tuple[Any, ...], list[list[PlannedCell]]] = {}
+    for group in shared:
+        blocks.setdefault(_values(group[0], names), []).append(group)
+    ordered = list(blocks.values())
+    chance.shuffle(ordered)
+    for block in ordered:
+        chance.shuffle(block)
+    return [group for block in ordered for group in block]
+
+
+def _within(recipe: Recipe, group: list[PlannedCell], chance: random.Random) -> list[PlannedCell]:
+    """Ramps in their order, everything else in random order."""
+    ramps = recipe.ramps()
+    others = [name for name in recipe.axes if name not in ramps]
+    walks: dict[tuple[Any, ...], list[PlannedCell]] = {}
+    for cell in group:
+        walks.setdefault(_values(cell, others), []).append(cell)
+    ordered = list(walks.values())
+    chance.shuffle(ordered)
+    return [cell for walk in ordered for cell in walk]
+
+
+def _values(cell: PlannedCell, names: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(cell.cell.axes[name] for name in names)
+
+
+def _baseline_rank(recipe: Recipe, cell: PlannedCell) -> tuple[int, ...]:
+    values = recipe.axis_values()
+    compared = list(recipe.plan.baseline) or [t.columns for t in recipe.table if t.columns][:1]
+    ranks = []
+    for name in compared:
+        value = cell.cell.axes[name]
+        is_baseline = recipe.plan.baseline.get(name) == value
+        ranks.append(-1 if is_baseline else values[name].index(value))
+    return tuple(ranks)

@@ -1,0 +1,48 @@
+"""Proof that a trial ran on the stack it names: connections counted before and after the window,
+and the kernel's own count of TCP segments where a stack does not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from wirespeed.driver import bypass, stack
+from wirespeed.driver.base import Figures
+from wirespeed.driver.bypass import Served
+from wirespeed.probe.window import Usage
+from wirespeed.runner.life import Life
+
+
+def servers_on(life: Life, carrier: str) -> list[str]:
+    """Labels of the servers of this life that this provider should carry past the kernel."""
+    root = life.schedule.place.root
+    return [
+        started.label
+        for started in life.running
+        if started.instance.role == "server"
+        and stack.provider(root, started.instance.under).name == carrier
+    ]
+
+
+def served(life: Life) -> Served | None:
+    """None when no server of this life is accelerated by bypass."""
+    labels = servers_on(life, "bypass")
+    if not labels:
+        return None
+    pids = {pid for label in labels for pid in life.host.ask("state", name=label)["members"]}
+    return bypass.served(life.schedule.place.root, pids)
+
+
+def problem(
+    life: Life,
+    before: Served | None,
+    after: Served | None,
+    usage: Usage | None,
+    figures: Iterable[Figures],
+) -> str:
+    """Why this trial does not show the stack that it names; empty when it does or need not."""
+    rps = sum(one.rps for one in figures)
+    segments = usage.values["tcp_segments"] / rps if usage and rps else None
+    if before is not None and after is not None:
+        return after.since(before).problem(segments)
+    # Onload tells nothing that the lab reads; what the kernel did not carry, it did.
+    return bypass.kernel_carried(segments) if servers_on(life, "onload") else ""

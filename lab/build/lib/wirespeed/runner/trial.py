@@ -1,0 +1,343 @@
+"""One trial: canary, warm-up, measured windows until one is calm, verdict, record."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from wirespeed.driver import jvm
+from wirespeed.driver.base import Figures
+from wirespeed.driver.bypass import Served
+from wirespeed.errors import StorageError
+from wirespeed.probe import gc, window
+from wirespeed.probe.window import Part
+from wirespeed.process.start import Started
+from wirespeed.results import store
+from wirespeed.results.model import Canary, PlannedTrial, Process, Sample, Trial, Window
+from wirespeed.runner import metrics, proof
+from wirespeed.runner.cells import PlannedCell
+from wirespeed.runner.disturbance import SHARE_MAX, Weather
+from wirespeed.runner.generate import Generated, Sampling, generate
+from wirespeed.runner.judge import Evidence, judge
+from wirespeed.runner.life import Life
+from wirespeed.runner.plan import TRIAL_S
+from wirespeed.runner.warm import warm
+
+WINDOW_PREFIX = "window-"  # folders of the windows that do not count
+SAMPLES_MIN = 3  # a window shorter than this many beats is sampled more often
+
+
+@dataclass
+class Memory:
+    """What a run remembers from trial to trial."""
+
+    weather: Weather
+    idle_held: bool = True
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which trial to run, and where its files go."""
+
+    line: PlannedTrial
+    planned: PlannedCell
+    folder: Path
+    attempt: int
+    is_first_of_life: bool
+
+
+def measure(life: Life, order: Order, memory: Memory) -> Trial:
+    """Measures one trial in a running life; nothing counts until its trial.json is written."""
+    warmup: list[float] = []
+    before_ms = canary(life)
+    memory.idle_held &= life.host.ask("hold_idle")["held"]
+    try:
+        if order.is_first_of_life:
+            warmup = warm(life, order.planned, order.folder)
+        tried = _windows(life, order, memory.weather, before_ms)
+    finally:
+        life.host.ask("release_idle")
+    return _settled(order, tried).write(warmup, tried)
+
+
+def _windows(life: Life, order: Order, weather: Weather, before_ms: float | None) -> list[_Record]:
+    """Measures the window again in the same life while something from outside disturbs it."""
+    tried: list[_Record] = []
+    while True:
+        folder = order.folder if not tried else _window_folder(order.folder, len(tried) + 1)
+        one = _window(life, order, weather, folder, before_ms)
+        tried.append(one)
+        is_disturbed = one.verdict.disturbed.share > 0
+        weather.saw(one.canary, is_disturbed, is_first_window=len(tried) == 1)
+        if one.has_failed or not is_disturbed:
+            return tried
+        if not weather.wants_another(len(tried), window_s(life)):
+            return tried
+        before_ms = one.canary.after_ms if one.canary else None
+
+
+def _window_folder(folder: Path, number: int) -> Path:
+    made = folder / f"{WINDOW_PREFIX}{number}"
+    made.mkdir(exist_ok=True)
+    return made
+
+
+def window_s(life: Life) -> float:
+    """What one more window costs."""
+    times = life.schedule.times
+    return min(times.warmup_s, times.step_warmup_s) + times.duration_s + TRIAL_S
+
+
+def _window(
+    life: Life, order: Order, weather: Weather, folder: Path, before_ms: float | None
+) -> _Record:
+    times = life.schedule.times
+    before = proof.served(life)
+    done = generate(
+        life,
+        order.planned,
+        folder,
+        times.duration_s,
+        min(times.warmup_s, times.step_warmup_s),
+        Sampling(beat_s(life, times.duration_s), weather.wants_names),
+    )
+    served = (before, proof.served(life))
+    seen = _canary_of(before_ms, canary(life))
+    return _Record(life, order, done, seen, served, weather.median_ms, folder)
+
+
+def _settled(order: Order, tried: list[_Record]) -> _Record:
+    """The calmest window, by its disturbance alone; its files are the trial's."""
+    sound = [one for one in tried if not one.has_failed] or tried
+    chosen = min(sound, key=lambda one: one.verdict.disturbed.share)
+    if chosen.folder != order.folder:
+        aside = _window_folder(order.folder, 1)
+        for path in list(order.folder.iterdir()):
+            if path.is_file():
+                path.rename(aside / path.name)
+        for path in list(chosen.folder.iterdir()):
+            path.rename(order.folder / path.name)
+        chosen.folder.rmdir()
+    return chosen
+
+
+def beat_s(life: Life, duration_s: float) -> float:
+    return max(0.05, min(life.schedule.recipe.sample.every, duration_s / SAMPLES_MIN))
+
+
+def canary(life: Life) -> float | None:
+    """Fixed work on the server's first core; it may be busy with a server that polls."""
+    cores = next((s.instance.cores for s in life.running if s.instance.role == "server"), [])
+    answer = life.host.ask("canary", core=cores[0]) if cores else {"ms": None}
+    return None if answer["ms"] is None else float(answer["ms"])
+
+
+def _canary_of(before_ms: float | None, after_ms: float | None) -> Canary | None:
+    return None if before_ms is None or after_ms is None else Canary(before_ms, after_ms)
+
+
+class _Record:
+    """From what a trial gave to its files."""
+
+    def __init__(
+        self,
+        life: Life,
+        order: Order,
+        done: Generated,
+        canary_seen: Canary | None,
+        served: tuple[Served | None, Served | None],
+        canary_median_ms: float | None,
+        folder: Path,
+    ) -> None:
+        self.life, self.order, self.done, self.folder = life, order, done, folder
+        self.canary, self.served = canary_seen, served
+        self.everyone: list[Started] = [*life.running, *done.started]
+        self.parts = [
+            Part(s.label, s.instance.role, tuple(s.instance.cores)) for s in self.everyone
+        ]
+        if done.lab_core is not None:
+            self.parts.append(Part(window.LAB, window.LAB, (done.lab_core,)))
+        self.measured = metrics.common_window(done.figures) or _whole(done)
+        start_ns, length_ns = self.measured.start_unix_ns, self.measured.length_ns
+        self.usage = window.of_window(done.samples, start_ns, length_ns, self.parts)
+        self.verdict = judge(self._evidence(canary_median_ms))
+
+    @property
+    def has_failed(self) -> bool:
+        """For a reason of its own, which another window in this life would not cure."""
+        return bool(self.verdict.reasons) and self.verdict.disturbed.share <= SHARE_MAX
+
+    def write(self, warmup: list[float], tried: list[_Record]) -> Trial:
+        self._write_files(warmup)
+        discarded = [_told(one) for one in tried if one is not self]
+        return self._trial(discarded)
+
+    def _evidence(self, canary_median_ms: float | None) -> Evidence:
+        longest = max((f.window.length_ns for f in self.done.figures.values()), default=0)
+        return Evidence(
+            figures=self.done.figures,
+            usage=self.usage,
+            parts=self.parts,
+            canary=self.canary,
+            canary_median_ms=canary_median_ms,
+            common_share=self.measured.length_ns / longest if longest else 1.0,
+            shared_cores=self.order.planned.shared_cores,
+            fell_back=proof.problem(
+                self.life, *self.served, self.usage, self.done.figures.values()
+            ),
+            others=self.done.others,
+            accept_noise=self.life.schedule.accept_noise,
+        )
+
+    def _trial(self, discarded: list[str]) -> Trial:
+        line, verdict = self.order.line, self.verdict
+        return Trial(
+            key=line.key,
+            cell=line.cell,
+            round=line.round,
+            position=line.position,
+            attempt=self.order.attempt,
+            axes=line.axes,
+            t_start=self.done.t_start,
+            t_end=self.done.t_end,
+            window=self.measured,
+            valid=verdict.is_valid,
+            reasons=verdict.reasons,
+            bottleneck=verdict.bottleneck,
+            notes=verdict.notes,
+            shared_cores=self.order.planned.shared_cores,
+            metrics=self._metrics(),
+            processes=[self._process(started) for started in self.everyone],
+            canary=self.canary,
+            disturbed=round(verdict.disturbed.share, 4),
+            discarded=discarded,
+        )
+
+    def _metrics(self) -> metrics.Flat:
+        by_process: dict[str, list[Figures]] = {}
+        for started in self.done.started:
+            if started.label in self.done.figures:
+                figures = self.done.figures[started.label]
+                by_process.setdefault(started.instance.name, []).append(figures)
+        roles = {part.label: part.role for part in self.parts}
+        flat = metrics.combined(self.life.schedule.recipe.metric, by_process)
+        flat |= metrics.costs(self.done.figures, self.usage, roles)
+        flat |= metrics.collections(self._collections(), self.measured.length_ns / 1e9)
+        return metrics.is_finite(flat)
+
+    def _gc_logs(self) -> list[tuple[Path, float]]:
+        """(log, start of the JVM) of each server that is a JVM."""
+        return [
+            (jvm.gc_log(s.instance, self.life.folder), self.life.started_s[s.label])
+            for s in self.life.running
+            if s.instance.tool == "jvm" and s.instance.role == "server"
+        ]
+
+    def _collections(self) -> list[gc.Collections]:
+        measured = self.measured
+        found = [
+            gc.of_window(log, since, measured.start_unix_ns, measured.length_ns)
+            for log, since in self._gc_logs()
+        ]
+        return [one for one in found if one is not None]
+
+    def _samples(self) -> list[Sample]:
+        measured = self.measured
+        rows = window.series(
+            self.done.samples, measured.start_unix_ns, measured.length_ns, self.parts
+        )
+        logs = [gc.pauses(log, since) for log, since in self._gc_logs()]
+        pauses = [pause for log in logs if log is not None for pause in log]
+        samples, before_ns = [], measured.start_unix_ns
+        for t_ns, values in rows:
+            if any(log is not None for log in logs):
+                values["gc.pause_ms"] = sum(ms for at, ms in pauses if before_ns < at <= t_ns)
+            samples.append(Sample(t_ns, _rounded(values)))
+            before_ns = t_ns
+        return samples
+
+    def _process(self, started: Started) -> Process:
+        usage = self.usage
+        state = self.done.state.get(started.label, {})
+        label = started.label
+        rss_mib = (state.get("max_rss_kib") or 0) / 1024
+        if usage and not rss_mib:  # still running: the kernel tells the peak only at the end
+            rss_mib = usage.process_rss_mib[label]
+        return Process(
+            name=started.instance.name,
+            index=started.instance.index,
+            role=started.instance.role,
+            argv=started.argv,
+            cores=started.instance.cores,
+            pid=started.pid,
+            exit=state.get("code"),
+            cpu_s=round(usage.process_cpu_s.get(label, 0.0), 6) if usage else 0.0,
+            max_rss_mib=round(rss_mib, 1),
+        )
+
+    def _write_files(self, warmup: list[float]) -> None:
+        folder = self.order.folder
+        store.write_samples(folder, self._samples())
+        commands = [
+            {
+                "process": started.label,
+                "argv": started.argv,
+                "cores": started.instance.cores,
+                "stack": started.instance.stack or "kernel",
+            }
+            for started in self.everyone
+        ]
+        store.write_json(
+            folder / "cmd.json", {"processes": commands, "warmup_rps": _whole_numbers(warmup)}
+        )
+        link_outputs(self.life.folder, folder)
+
+
+def _told(discarded: _Record) -> str:
+    """What stays of a window that does not count: why, and the rate it gave."""
+    rps = sum(figures.rps for figures in discarded.done.figures.values())
+    words = [*discarded.verdict.reasons, *discarded.verdict.disturbed.words]
+    return f"{'; '.join(dict.fromkeys(words))}: {rps:,.0f} requests/s"
+
+
+def _whole(done: Generated) -> Window:
+    """Generators that the lab cannot read: all of the time they ran."""
+    return Window(int(done.t_start * 1e9), int((done.t_end - done.t_start) * 1e9))
+
+
+def _rounded(values: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in values.items()}
+
+
+def _whole_numbers(rates: list[float]) -> list[int]:
+    return [round(rate) for rate in rates]
+
+
+def link_outputs(life_folder: Path, folder: Path) -> None:
+    """What the servers of this life wrote stands beside each of its trials, without copies."""
+    for path in life_folder.iterdir():
+        target = folder / path.name
+        if path.is_file() and not target.exists():
+            try:
+                os.link(path, target)
+            except OSError as error:
+                raise StorageError(f"cannot write {target}: {error.strerror}") from error
+
+
+def failed(order: Order, reason: str, t_start: float, t_end: float) -> Trial:
+    """The record of a trial that gave no figures: it stays in the data and is counted."""
+    line = order.line
+    return Trial(
+        key=line.key,
+        cell=line.cell,
+        round=line.round,
+        position=line.position,
+        attempt=order.attempt,
+        axes=line.axes,
+        t_start=t_start,
+        t_end=t_end,
+        valid=False,
+        reasons=[reason],
+        shared_cores=order.planned.shared_cores,
+    )

@@ -1,0 +1,210 @@
+"""Manual pages and shell completions, from what each command says of itself.
+
+The lab's commands are read from their parser, the other programs from their --help, which comes
+from their option tables: nothing is described twice.
+"""
+
+import gzip
+import re
+import subprocess
+from dataclasses import dataclass, field
+
+from typer.main import get_command
+from wirespeed.cli.app import app
+
+_OPTION = re.compile(r"\s{2,8}(-{1,2}[A-Za-z0-9].*?)(?:\s{2,}(\S.*))?$")
+_FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
+#: Page → what it is in a line, and the words that print its help.
+PROGRAMS = {
+    "wirespeed": ("measures network servers and proves what makes them faster", ["wirespeed"]),
+    "wirespeed-load": ("HTTP load generator", ["wirespeed-load"]),
+    "wirespeed-http-server": ("HTTP server under test", ["wirespeed", "http-server"]),
+    "wirespeed-origin": ("slow HTTP origin", ["wirespeed", "origin"]),
+    "wirespeed-gateway": ("HTTP gateway", ["wirespeed", "gateway"]),
+    "bypass": ("user-level sockets for unmodified programs", ["bypass"]),
+    "bypass-run": ("start a program on user-level sockets", ["bypass", "run"]),
+    "bypass-stat": ("show what accelerated processes are doing", ["bypass", "stat"]),
+    "bypass-options": ("list the EF_ options", ["bypass", "options"]),
+    "onload": ("start a program on user-level sockets", ["onload"]),
+    "onload_stackdump": ("show what accelerated processes are doing", ["onload_stackdump"]),
+}
+
+
+@dataclass
+class Page:
+    """One command: its name, one line about it, usage, text, and options with their text."""
+
+    name: str
+    title: str
+    usage: list[str]
+    text: list[str]
+    options: list[tuple[str, str]] = field(default_factory=list)
+
+    def flags(self):
+        return sorted({flag for form, _ in self.options for flag in _FLAG.findall(form)})
+
+
+def pages(bin_folder):
+    """Every page; the programs are asked through the links of `bin_folder`."""
+    for name, (title, (program, *words)) in PROGRAMS.items():
+        shown = subprocess.run([bin_folder / program, *words, "--help"], capture_output=True,
+                               text=True, check=True)
+        yield from_help(name, title, shown.stdout)
+    for name, command in get_command(app).commands.items():
+        yield _from_parser(f"wirespeed-{name}", command)
+
+
+def from_help(name, title, text):
+    """A page from the text that a program prints about itself."""
+    usage, rest = [], text.splitlines()
+    while rest and (re.match(r"usage:", rest[0], re.I) or (usage and rest[0].startswith("  "))):
+        usage.append(re.sub(r"^usage:\s*", "", rest.pop(0), flags=re.I).strip())
+    page = Page(name, title, usage, [])
+    for line in rest:
+        match = _OPTION.match(line)
+        if match:
+            page.options.append((match[1].strip(), match[2] or ""))
+        elif page.options and line.startswith(" " * 10):
+            form, said = page.options[-1]
+            page.options[-1] = (form, f"{said} {line.strip()}".strip())
+        else:
+            page.text.append(line)
+    return page
+
+
+def _from_parser(name, command):
+    first, _, rest = (command.help or "").partition("\n")
+    usage = [name.replace("-", " ", 1), "[OPTIONS]"]
+    options = []
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":
+            usage.append(parameter.metavar or parameter.name.upper())
+            continue
+        form = ", ".join(sorted(parameter.opts, key=len))
+        if not parameter.is_flag and parameter.metavar:
+            form += f" {parameter.metavar}"
+        options.append((form, parameter.help or ""))
+    options.append(("-h, --help", "Show this page."))
+    return Page(name, first.rstrip("."), [" ".join(usage)], rest.splitlines(), options)
+
+
+def roff(page, version):
+    """The page in man(7)."""
+    lines = [f'.TH {page.name.upper()} 1 "" "wirespeed {version}" "User Commands"',
+             ".SH NAME", rf"{_escaped(page.name)} \- {_escaped(page.title)}", ".SH SYNOPSIS"]
+    for line in page.usage:
+        lines += [_escaped(line), ".br"]
+    if any(line.strip() for line in page.text):
+        lines += [".SH DESCRIPTION", ".nf", *map(_escaped, _trimmed(page.text)), ".fi"]
+    if page.options:
+        lines.append(".SH OPTIONS")
+        for form, said in page.options:
+            lines += [".TP", rf"\fB{_escaped(form)}\fR", _escaped(said) or r"\&"]
+    lines += [".SH SEE ALSO", r"wirespeed(1), bypass(1), wirespeed\-load(1)"]
+    return "\n".join(lines) + "\n"
+
+
+def _trimmed(lines):
+    text = "\n".join(lines).strip("\n")
+    return text.splitlines()
+
+
+def _escaped(text):
+    text = text.replace("\\", r"\e").replace("-", r"\-")
+    return rf"\&{text}" if text.startswith((".", "'")) else text
+
+
+def write_manual(pages, folder, version):
+    """Compressed pages, without a time stamp, so that equal pages are equal files."""
+    folder.mkdir(parents=True)
+    for page in pages:
+        packed = gzip.compress(roff(page, version).encode(), 9, mtime=0)
+        (folder / f"{page.name}.1.gz").write_bytes(packed)
+
+
+def write_completions(pages, share):
+    """One file a shell: subcommands after the command, options after a dash."""
+    options = {page.name: " ".join(page.flags()) for page in pages}
+    subcommands = {
+        parent: " ".join(sorted(name.partition("-")[2] for name in options
+                                if name.startswith(f"{parent}-") and name not in ("wirespeed-load",)))
+        for parent in ("wirespeed", "bypass")
+    }
+    for path, text in {
+        "bash-completion/completions/wirespeed": _bash(options, subcommands),
+        "zsh/vendor-completions/_wirespeed": _zsh(options, subcommands),
+        "fish/vendor_completions.d/wirespeed.fish": _fish(options, subcommands),
+    }.items():
+        target = share / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+    for name in ("bypass", "wirespeed-load", "onload", "onload_stackdump"):
+        link = share / "bash-completion" / "completions" / name
+        link.symlink_to("wirespeed")
+
+
+
+def _bash(options, subcommands):
+    cases = "\n".join(f'        "{name}") words="{flags}" ;;' for name, flags in options.items())
+    parents = "|".join(subcommands)
+    return f"""\
+# Completion of wirespeed, bypass and wirespeed-load.
+_wirespeed() {{
+    local word="${{COMP_WORDS[COMP_CWORD]}}" command="${{COMP_WORDS[0]##*/}}" words=""
+    case "$command" in
+        {parents}) [ "$COMP_CWORD" -gt 1 ] && command="$command-${{COMP_WORDS[1]}}" ;;
+    esac
+    if [[ "$word" == -* ]]; then
+        case "$command" in
+{cases}
+        esac
+    else
+        case "$command" in
+            wirespeed) words="{subcommands['wirespeed']} load bypass" ;;
+            bypass) words="{subcommands['bypass']} top" ;;
+        esac
+    fi
+    COMPREPLY=($(compgen -W "$words" -- "$word"))
+}}
+complete -o default -F _wirespeed wirespeed bypass wirespeed-load onload onload_stackdump
+"""
+
+
+def _zsh(options, subcommands):
+    cases = "\n".join(f"        {name}) compadd -- {flags} ;;" for name, flags in options.items())
+    return f"""\
+#compdef wirespeed bypass wirespeed-load onload onload_stackdump
+_wirespeed() {{
+    local command="${{words[1]:t}}"
+    if (( CURRENT == 2 )) && [[ "$PREFIX" != -* ]]; then
+        case "$command" in
+            wirespeed) compadd -- {subcommands['wirespeed']} load bypass; return ;;
+            bypass) compadd -- {subcommands['bypass']} top; return ;;
+        esac
+    fi
+    [[ "$command" == (wirespeed|bypass) ]] && (( CURRENT > 2 )) && command="$command-$words[2]"
+    [[ "$PREFIX" == -* ]] || {{ _files; return }}
+    case "$command" in
+{cases}
+    esac
+}}
+_wirespeed "$@"
+"""
+
+
+def _fish(options, subcommands):
+    lines = ["# Completion of wirespeed, bypass and wirespeed-load."]
+    for parent, names in subcommands.items():
+        lines.append(f'complete -c {parent} -n __fish_use_subcommand -f -a "{names}"')
+    for name, flags in options.items():
+        parent, _, sub = name.partition("-")
+        if name in subcommands or name not in [f"{p}-{s}" for p, n in subcommands.items()
+                                               for s in n.split()]:
+            target, when = name, ""
+        else:
+            target, when = parent, f' -n "__fish_seen_subcommand_from {sub}"'
+        for flag in flags.split():
+            kind = f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"
+            if flag.startswith("--") or len(flag) == 2:
+                lines.append(f"complete -c {target}{when} {kind}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,104 @@
+"""Lays out an installed tree: what a checkout needs to run, without what it needs to be built.
+
+    PREFIX/lib/wirespeed/   the checkout's layout: front door, recipes, profiles, programs, jars, python/
+    PREFIX/bin/             links to the commands
+    PREFIX/share/           manual pages, completions, licence, changelog
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = ("wirespeed-load", "bypass", "libbypass_preload.so")
+SERVERS = ("http-server", "stub-origin", "gateway-netty", "gateway-tomcat")
+#: Command → what it is a link to, below lib/wirespeed.
+COMMANDS = {
+    "wirespeed": "wirespeed",
+    "wirespeed-load": "target/release/wirespeed-load",
+    "bypass": "target/release/bypass",
+    "onload": "target/release/bypass",
+    "onload_stackdump": "target/release/bypass",
+}
+#: What of the Python packages no program reads.
+_UNREAD = ("__pycache__", "bin", "tests", "*.pyi")
+
+
+def lay_out(prefix, version, commit):
+    """Writes the whole tree below `prefix`."""
+    home = prefix / "lib" / "wirespeed"
+    _programs(home)
+    _servers(home)
+    _data(home)
+    _python(home / "python")
+    minor = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    facts = {"version": version, "commit": commit, "python": minor}
+    (home / "INSTALLED").write_text(json.dumps(facts) + "\n")
+    bin_folder = prefix / "bin"
+    bin_folder.mkdir(parents=True)
+    for command, target in COMMANDS.items():
+        (bin_folder / command).symlink_to(Path("..") / "lib" / "wirespeed" / target)
+
+
+def _copy(source, target, mode=0o644):
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    target.chmod(mode)
+
+
+def _programs(home):
+    for name in PROGRAMS:
+        target = home / "target" / "release" / name
+        _copy(ROOT / "target" / "release" / name, target, 0o644 if name.endswith(".so") else 0o755)
+        subprocess.run(["strip", "--strip-unneeded", "--remove-section=.comment", target], check=True)
+
+
+def _servers(home):
+    for name in SERVERS:
+        jar = Path("servers") / name / "target" / f"{name}.jar"
+        _copy(ROOT / jar, home / jar)
+        for options in (ROOT / "servers" / name).glob("*.options"):
+            _copy(options, home / "servers" / name / options.name)
+    for path in (ROOT / "servers" / "nginx").glob("*.conf"):
+        _copy(path, home / "servers" / "nginx" / path.name)
+
+
+def _data(home):
+    _copy(ROOT / "wirespeed", home / "wirespeed", 0o755)
+    for folder, pattern in (("recipes", "**/*"), ("profiles", "*.opf")):
+        for path in (ROOT / folder).glob(pattern):
+            if path.is_file():
+                _copy(path, home / path.relative_to(ROOT))
+
+
+def _python(target):
+    """The lab and the packages that it uses, as the environment of the checkout has them."""
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check",
+           "--no-compile", "--target", str(target)]
+    lock = ROOT / "lab" / "requirements.lock"
+    subprocess.run([*pip, "--require-hashes", "-r", lock], check=True)
+    for name in ("setuptools", "wheel", "pip", "pkg_resources", "_distutils_hack", "mypyc"):
+        for path in target.glob(f"{name}*"):  # they build packages, and nothing is built here
+            shutil.rmtree(path, ignore_errors=True)
+    for path in target.glob("distutils-precedence.pth"):
+        path.unlink()
+    source = ROOT / "lab" / "src" / "wirespeed"
+    shutil.copytree(source, target / "wirespeed", ignore=shutil.ignore_patterns("__pycache__"))
+    (target / "__main__.py").write_text(
+        '"""What the front door starts: the lab."""\n\nfrom wirespeed.cli.app import main\n\nmain()\n'
+    )
+    for folder, folders, names in os.walk(target):
+        for name in [name for name in folders if name in _UNREAD]:
+            if folder == str(target) or name == "__pycache__":
+                shutil.rmtree(Path(folder) / name)
+                folders.remove(name)
+        for name in names:
+            path = Path(folder) / name
+            path.chmod(0o644)
+            if path.suffix in (".pyi", ".pyx"):
+                path.unlink()
+            elif path.suffix == ".so":
+                subprocess.run(["strip", "--strip-unneeded", path], check=True)

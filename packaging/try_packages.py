@@ -1,0 +1,122 @@
+"""Tries packages where there is no checkout: install, quickstart, remove, nothing left.
+
+    ./wirespeed package --only deb,tarball,wheel,image --output DIR
+    python3 packaging/try_packages.py DIR
+
+Needs root, because it unpacks the image into an empty folder and works in there. What it prints is
+what a user would see, and a line for each thing that it checked.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+#: Enough to start every program of the kit once: both servers, generator, user-level sockets.
+PART = "payload=128,connections=100"
+#: Sees neither the checkout nor any process of this machine; all of it ends with the command.
+_ENTER = """\
+root=$0
+mount -t proc proc "$root/proc" && mount -t sysfs sysfs "$root/sys" && mount --rbind /dev "$root/dev" &&
+mount -t tmpfs tmpfs "$root/dev/shm" && mount -t tmpfs tmpfs "$root/run" &&
+{ [ ! -d /sys/fs/cgroup ] || mount --rbind /sys/fs/cgroup "$root/sys/fs/cgroup"; } &&
+cd / && exec chroot "$root" "$@"
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("packages", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "root"
+        version = _unpack_image(arguments.packages, root)
+        try_debian_package(root)
+        try_tarball(root, arguments.packages / f"wirespeed-{version}.tar.gz")
+        try_wheel(Path(folder), arguments.packages, version)
+    print("all packages work where the checkout is absent, and leave nothing")
+
+
+def _unpack_image(packages, root):
+    (image,) = packages.glob("wirespeed-*-image")
+    blob = lambda digest: image / "blobs" / "sha256" / digest.partition(":")[2]  # noqa: E731
+    index = json.loads((image / "index.json").read_text())
+    manifest = json.loads(blob(index["manifests"][0]["digest"]).read_text())
+    for layer in manifest["layers"]:
+        _unpack(blob(layer["digest"]), root)
+    return index["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"]
+
+
+def _unpack(archive, folder):
+    folder.mkdir(exist_ok=True)
+    subprocess.run(["tar", "-xzf", archive, "-C", folder], check=True)
+
+
+def try_debian_package(root):
+    """The image is a Debian with the package installed: quickstart, then remove."""
+    _measure(root, ["wirespeed"])
+    for page in ("wirespeed", "wirespeed-run", "wirespeed-load", "bypass", "onload"):
+        assert (root / "usr/share/man/man1" / f"{page}.1.gz").is_file(), page
+    _inside(root, "apt-get", "purge", "-q", "-y", "wirespeed")
+    _left(root, "the Debian package")
+
+
+def try_tarball(root, archive):
+    _unpack(archive, root / "opt")
+    (folder,) = (root / "opt").iterdir()
+    _measure(root, [f"/opt/{folder.name}/bin/wirespeed"])
+    subprocess.run(["rm", "-rf", folder], check=True)
+    _left(root, "the tarball")
+
+
+def _measure(root, command):
+    _inside(root, *command, "--version")
+    _inside(root, *command, "run", "quickstart", "--only", PART, "--repeat", "2")
+    runs = root / "root/.local/share/wirespeed/runs"
+    reports = list(runs.glob("2*/derived/report.html"))  # not those of the link `latest`
+    assert len(reports) == 1, f"{len(reports)} reports"
+    print(f"  quickstart wrote a report of {reports[0].stat().st_size // 1024} KiB")
+    subprocess.run(["rm", "-rf", root / "root/.local/share/wirespeed"], check=True)
+
+
+def _inside(root, *command):
+    print("$", *command, flush=True)
+    enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8"}
+    done = subprocess.run([*enter, "sh", "-c", _ENTER, root, *command], env=environment, text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    print("\n".join(f"  {line}" for line in done.stdout.splitlines()[-30:]), flush=True)
+    if done.returncode:
+        raise SystemExit(f"`{' '.join(command)}` failed (exit {done.returncode})")
+
+
+def _left(root, what):
+    """Nothing named after the product, and no compiled Python, is left below the root."""
+    found = [path for folder in ("usr", "opt", "etc", "var/lib", "root", "tmp")
+             for path in (root / folder).rglob("*wirespeed*")
+             if "dpkg" not in path.parts and "apt" not in path.parts]
+    assert not found, f"{what} leaves {found}"
+    print(f"  {what} is gone: nothing left")
+
+
+def try_wheel(folder, packages, version):
+    """In an environment of its own, with the programs of the unpacked tarball on the path."""
+    _unpack(packages / f"wirespeed-{version}.tar.gz", folder / "tarball")
+    (wheel,) = packages.glob(f"wirespeed-{version}-*.whl")
+    venv.create(folder / "venv", with_pip=True)
+    pip = folder / "venv/bin/pip"
+    subprocess.run([pip, "install", "-q", "--disable-pip-version-check", wheel], check=True)
+    environment = {key: value for key, value in os.environ.items() if key != "WIRESPEED_ROOT"}
+    environment["PATH"] = f"{folder}/tarball/wirespeed-{version}/bin:{environment['PATH']}"
+    done = subprocess.run([folder / "venv/bin/wirespeed", "list"], env=environment, cwd="/",
+                          capture_output=True, text=True, check=True)
+    assert "quickstart" in done.stdout, done.stdout
+    print("  the wheel finds the programs and the recipes")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""`./wirespeed package`: the Debian package holds a kit that runs from wherever it was unpacked.
+
+Installing, a quickstart and removing in an empty root file system take minutes and need root:
+packaging/try_packages.py does that.
+"""
+
+import gzip
+import os
+import subprocess
+
+import pytest
+from frontdoor import ROOT
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """The unpacked Debian package."""
+    folder = tmp_path_factory.mktemp("package")
+    command = [ROOT / "wirespeed", "package", "--only", "deb", "--output", folder]
+    subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+    (deb,) = folder.glob("*.deb")
+    fields = subprocess.run(["dpkg-deb", "--field", deb], capture_output=True, text=True, check=True)
+    assert "Package: wirespeed\n" in fields.stdout and "Depends: libc6 (>= 2." in fields.stdout
+    subprocess.run(["dpkg-deb", "--extract", deb, folder / "root"], check=True)
+    return folder / "root" / "usr"
+
+
+def run(tree, home, command, *words, expect=0):
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "C.UTF-8"}
+    done = subprocess.run([tree / "bin" / command, *words], env=environment, cwd=home, text=True,
+                          capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
+    assert done.returncode == expect, f"{command} {words}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def snapshot(tree):
+    return {path: path.lstat().st_mtime_ns for path in tree.rglob("*")}
+
+
+def test_the_commands_find_what_they_need_and_change_nothing_in_the_tree(tree, tmp_path):
+    before = snapshot(tree)
+    assert run(tree, tmp_path, "wirespeed", "--version").startswith("wirespeed 0.")
+    assert "quickstart" in run(tree, tmp_path, "wirespeed", "list")
+    assert "trials" in run(tree, tmp_path, "wirespeed", "plan", "quickstart")
+    assert "EF_POLL_USEC" in run(tree, tmp_path, "bypass", "options")
+    assert "-c, --connections" in run(tree, tmp_path, "wirespeed-load", "--help")
+    assert "0" in run(tree, tmp_path, "onload", "-p", "nginx-balanced", "sh", "-c", "echo $?")
+    assert run(tree, tmp_path, "onload_stackdump").startswith("#stack-id")
+    assert "installed tree" in run(tree, tmp_path, "wirespeed", "package", expect=2)
+    assert snapshot(tree) == before
+
+
+def test_manual_and_completions_follow_the_option_tables(tree):
+    manual = tree / "share" / "man" / "man1"
+    page = gzip.decompress((manual / "wirespeed-load.1.gz").read_bytes()).decode()
+    assert r"\fB\-c, \-\-connections N\fR" in page
+    page = gzip.decompress((manual / "wirespeed-run.1.gz").read_bytes()).decode()
+    assert r"\fB\-\-budget TIME\fR" in page
+    completions = tree / "share" / "bash-completion" / "completions" / "wirespeed"
+    script = f"source {completions}; COMP_WORDS=(wirespeed run --bud); COMP_CWORD=2; _wirespeed; " \
+             "echo ${COMPREPLY[@]}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["--budget"]
+
+
+def test_a_wrong_kind_of_package_is_one_line(wirespeed):
+    done = wirespeed("package", "--only", "rpm", expect=2)
+    assert "'rpm' is none of deb, tarball, wheel, image" in done.stderr
