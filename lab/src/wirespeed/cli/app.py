@@ -222,6 +222,20 @@ def recover(runs: RunsOption = None) -> None:
 
 
 @app.command()
+def query(
+    run: RunArgument,
+    question: Annotated[str, typer.Argument(metavar="SELECT", help="One SELECT of SQLite.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
+    runs: RunsOption = None,
+) -> None:
+    """Ask a run's trials in SQL: tables trials (axes and metrics as columns) and plan."""
+    from wirespeed.cli import query as command
+
+    command.query_run(run, runs_folder(runs), question, as_json, as_csv)
+
+
+@app.command()
 def check(
     files: Annotated[list[Path], typer.Argument(metavar="FILE.csv …", help="Tables of figures.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,

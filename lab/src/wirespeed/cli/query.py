@@ -1,0 +1,43 @@
+"""`wirespeed query RUN "select …"`: SQL over the trials of a run."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from wirespeed.results import query, store
+
+
+def query_run(name: str, runs: Path, question: str, as_json: bool, as_csv: bool) -> None:
+    """Prints the rows as a table, or for programs."""
+    heads, rows = query.ask(store.find_run(runs, name), question)
+    if as_json:
+        print(json.dumps([dict(zip(heads, row, strict=True)) for row in rows], indent=1))
+    elif as_csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(heads)
+        writer.writerows(rows)
+    else:
+        Console().print(_table(heads, rows))
+
+
+def _table(heads: list[str], rows: list[query.Row]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, head in enumerate(heads):
+        numbers = all(isinstance(row[index], int | float | None) for row in rows)
+        table.add_column(escape(head), justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(_shown(value)) for value in row))
+    return table
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.6g}" if isinstance(value, float) else str(value)

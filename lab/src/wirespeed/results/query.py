@@ -1,0 +1,77 @@
+"""The trials of a run as tables of SQL: SQLite in memory, filled from the run directory."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from wirespeed.errors import InputError
+from wirespeed.results import store
+from wirespeed.results.model import Trial
+
+Row = tuple[Any, ...]
+
+
+def database(run_dir: Path) -> sqlite3.Connection:
+    """Tables `trials` (a row a trial, a column an axis and a metric) and `plan` (a row a cell)."""
+    found = sqlite3.connect(":memory:")
+    _fill(found, "trials", [_trial(trial) for trial in store.read_trials(run_dir)])
+    cells = {line.cell: line for line in store.read_plan(run_dir)}
+    rows = [
+        {"cell": line.cell, **line.axes, "state": line.state, "reason": line.reason}
+        for line in cells.values()
+    ]
+    _fill(found, "plan", rows)
+    found.commit()
+    found.execute("PRAGMA query_only = on")
+    return found
+
+
+def ask(run_dir: Path, question: str) -> tuple[list[str], list[Row]]:
+    """Heads and rows of one SELECT; raises InputError with what SQLite says."""
+    with database(run_dir) as tables:
+        try:
+            cursor = tables.execute(question)
+            if cursor.description is None:
+                raise InputError("query: only a SELECT gives rows; a run is never changed")
+            return [column[0] for column in cursor.description], cursor.fetchall()
+        except (sqlite3.Error, sqlite3.Warning) as error:
+            known = "; ".join(f"{name}: {', '.join(columns(tables, name))}" for name in TABLES)
+            raise InputError(f"query: {error}. Tables and columns: {known}") from None
+
+
+TABLES = ("trials", "plan")
+
+
+def columns(tables: sqlite3.Connection, name: str) -> list[str]:
+    return [row[1] for row in tables.execute(f'PRAGMA table_info("{name}")')]
+
+
+def _trial(trial: Trial) -> dict[str, Any]:
+    """Axes and metrics beside what the trial says of itself; a metric never hides an axis."""
+    own = {
+        "cell": trial.cell, "round": trial.round, "position": trial.position, "key": trial.key,
+        "valid": int(trial.valid), "reasons": "; ".join(trial.reasons),
+        "bottleneck": trial.bottleneck, "disturbed": trial.disturbed,
+        "t_start": trial.t_start, "t_end": trial.t_end,
+    }  # fmt: skip
+    return {**trial.metrics, **trial.axes, **own}
+
+
+def _fill(found: sqlite3.Connection, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    rows = list(rows)
+    first = ("cell",)  # a table has a column even when nothing was measured
+    heads = list(dict.fromkeys([*first, *(key for row in reversed(rows) for key in row)]))
+    # SQLite's names are the same in upper and lower case.
+    heads = list({head.lower(): head for head in heads}.values())
+    quoted = ", ".join('"' + head.replace('"', '""') + '"' for head in heads)
+    found.execute(f'CREATE TABLE "{name}" ({quoted})')
+    places = ", ".join("?" * len(heads))
+    values = ([_plain(row.get(head)) for head in heads] for row in rows)
+    found.executemany(f'INSERT INTO "{name}" VALUES ({places})', values)
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, int | float | str | None) else str(value)

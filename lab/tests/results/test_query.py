@@ -1,0 +1,64 @@
+"""`wirespeed query`: SQL over a run's trials, which it never changes."""
+
+import json
+import statistics
+
+import pytest
+from report.make_run import KINDS, make_run
+from typer.testing import CliRunner
+
+from wirespeed.cli.app import app
+from wirespeed.errors import InputError
+from wirespeed.results import query, store
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    return make_run(KINDS["quickstart"](), tmp_path_factory.mktemp("runs"))
+
+
+def ask(run_dir, *words):
+    return CliRunner().invoke(app, ["query", str(run_dir), *words])
+
+
+def test_axes_and_metrics_are_columns(run_dir):
+    heads, rows = query.ask(
+        run_dir,
+        'select server, stack, avg("latency.p99") p99 from trials where valid group by 1, 2',
+    )
+    assert heads == ["server", "stack", "p99"]
+    trials = [t for t in store.read_trials(run_dir) if t.valid]
+    for server, stack, p99 in rows:
+        own = [t for t in trials if (t.axes["server"], t.axes["stack"]) == (server, stack)]
+        assert p99 == pytest.approx(statistics.fmean(t.metrics["latency.p99"] for t in own))
+
+
+def test_cells_that_were_not_measured_stand_in_the_plan(run_dir):
+    (_, rows) = query.ask(run_dir, "select count(*) from plan")
+    assert rows == [(len({line.cell for line in store.read_plan(run_dir)}),)]
+
+
+def test_rows_for_programs(run_dir):
+    shown = ask(run_dir, "select round, rps from trials order by rps desc limit 2", "--json")
+    first, second = json.loads(shown.stdout)
+    assert first["rps"] >= second["rps"] and set(first) == {"round", "rps"}
+    shown = ask(run_dir, "select distinct server from trials order by 1", "--csv")
+    assert shown.stdout == "server\nnetty\nnginx\n"
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("select rsp from trials", "no such column: rsp"),
+        ("selct 1", "syntax error"),
+        ("delete from trials", "readonly"),
+        ("select 1; select 2", "one statement"),
+        ("", "only a SELECT"),
+    ],
+)
+def test_a_wrong_question_is_one_line_that_names_the_columns(run_dir, question, said):
+    with pytest.raises(InputError) as refused:
+        query.ask(run_dir, question)
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+    if "column" in said:
+        assert "trials: " in str(refused.value) and "latency.p99" in str(refused.value)
