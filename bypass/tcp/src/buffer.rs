@@ -1,0 +1,238 @@
+//! Byte rings of the connections, and the pool that lends their memory.
+//!
+//! A connection without bytes holds no memory. Rings are powers of two; a ring that must grow takes
+//! the next size from the pool and copies. Freed memory is reused last in, first out, so that it is
+//! likely to be in the cache, and steady traffic allocates nothing.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// log2 of the smallest ring: one full segment of a 1500-byte link fits.
+const SMALLEST_LOG2: u32 = 11;
+/// Number of sizes: 2 KiB to 16 MiB.
+const CLASSES: usize = 14;
+
+/// A queue of bytes with random access from its head.
+#[derive(Default)]
+pub struct Ring {
+    data: Box<[u8]>,
+    head: u32,
+    len: u32,
+}
+
+impl Ring {
+    /// Bytes in the queue.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether the queue holds no byte.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of memory behind it.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.data.len()
+    }
+
+    /// The bytes from `offset` on, `len` of them, in at most two pieces.
+    #[inline]
+    pub fn slices(&self, offset: usize, len: usize) -> (&[u8], &[u8]) {
+        if len == 0 {
+            return (&[], &[]);
+        }
+        let start = (self.head as usize + offset) & (self.data.len() - 1);
+        let first = len.min(self.data.len() - start);
+        (&self.data[start..start + first], &self.data[..len - first])
+    }
+
+    /// Copies bytes to `offset` behind the head; they may lie behind the end of the queue, where
+    /// they stay until [`Ring::extend`] takes them in. The capacity must reach.
+    #[inline]
+    pub fn write_at(&mut self, offset: usize, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let start = (self.head as usize + offset) & (self.data.len() - 1);
+        let first = bytes.len().min(self.data.len() - start);
+        self.data[start..start + first].copy_from_slice(&bytes[..first]);
+        self.data[..bytes.len() - first].copy_from_slice(&bytes[first..]);
+    }
+
+    /// Takes bytes that were written behind the end into the queue.
+    #[inline]
+    pub fn extend(&mut self, len: usize) {
+        self.len += len as u32;
+    }
+
+    /// Appends bytes; the capacity must reach.
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.write_at(self.len(), bytes);
+        self.extend(bytes.len());
+    }
+
+    /// Drops bytes from the head.
+    #[inline]
+    pub fn consume(&mut self, len: usize) {
+        self.len -= len as u32;
+        self.head = (self.head + len as u32) & (self.data.len() as u32).wrapping_sub(1);
+    }
+
+    /// Copies from the head without dropping.
+    #[inline]
+    pub fn peek(&self, into: &mut [u8]) -> usize {
+        let count = into.len().min(self.len());
+        let (first, second) = self.slices(0, count);
+        into[..first.len()].copy_from_slice(first);
+        into[first.len()..count].copy_from_slice(second);
+        count
+    }
+}
+
+/// The memory of all rings of an engine.
+pub struct Pool {
+    free: [Vec<Box<[u8]>>; CLASSES],
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Pool {
+    /// A pool that never holds more than `bytes_max`.
+    pub fn new(bytes_max: usize) -> Pool {
+        Pool {
+            free: Default::default(),
+            bytes: 0,
+            bytes_max,
+        }
+    }
+
+    /// Bytes taken from the allocator, lent and free together.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes that lie free.
+    pub fn bytes_free(&self) -> usize {
+        self.free
+            .iter()
+            .enumerate()
+            .map(|(class, list)| list.len() << (class as u32 + SMALLEST_LOG2))
+            .sum()
+    }
+
+    /// Makes room for `capacity` bytes in the ring, `kept` of which are in use from its head (they
+    /// may lie behind its end). False when the pool is exhausted: the ring is then unchanged.
+    #[inline]
+    pub fn reserve(&mut self, ring: &mut Ring, capacity: usize, kept: usize) -> bool {
+        ring.capacity() >= capacity || self.grow(ring, capacity, kept)
+    }
+
+    fn grow(&mut self, ring: &mut Ring, capacity: usize, kept: usize) -> bool {
+        let Some(mut data) = self.take(capacity) else {
+            return false;
+        };
+        let (first, second) = ring.slices(0, kept);
+        data[..first.len()].copy_from_slice(first);
+        data[first.len()..kept].copy_from_slice(second);
+        let old = core::mem::replace(&mut ring.data, data);
+        ring.head = 0;
+        self.put(old);
+        true
+    }
+
+    /// Takes the memory of a ring back; its bytes are gone.
+    #[inline]
+    pub fn release(&mut self, ring: &mut Ring) {
+        let ring = core::mem::take(ring);
+        self.put(ring.data);
+    }
+
+    fn take(&mut self, capacity: usize) -> Option<Box<[u8]>> {
+        let log2 = capacity
+            .next_power_of_two()
+            .trailing_zeros()
+            .max(SMALLEST_LOG2);
+        let class = (log2 - SMALLEST_LOG2) as usize;
+        if let Some(data) = self.free.get_mut(class)?.pop() {
+            return Some(data);
+        }
+        if self.bytes + (1 << log2) > self.bytes_max && !self.trim(1 << log2) {
+            return None;
+        }
+        self.bytes += 1 << log2;
+        Some(vec![0; 1 << log2].into_boxed_slice())
+    }
+
+    fn put(&mut self, data: Box<[u8]>) {
+        if !data.is_empty() {
+            let class = (data.len().trailing_zeros() - SMALLEST_LOG2) as usize;
+            self.free[class].push(data);
+        }
+    }
+
+    /// Gives free memory of other sizes back to the allocator until `wanted` more bytes are allowed.
+    fn trim(&mut self, wanted: usize) -> bool {
+        for list in self.free.iter_mut().rev() {
+            while self.bytes + wanted > self.bytes_max {
+                let Some(data) = list.pop() else { break };
+                self.bytes -= data.len();
+            }
+        }
+        self.bytes + wanted <= self.bytes_max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_out_as_they_went_in_across_the_seam_and_growth() {
+        let (mut pool, mut ring) = (Pool::new(1 << 20), Ring::default());
+        let (mut written, mut read) = (0u32, 0u32);
+        for round in 0..2_000u32 {
+            let bytes: Vec<u8> = (0..round % 97).map(|i| (written + i) as u8).collect();
+            let used = ring.len();
+            assert!(pool.reserve(&mut ring, used + bytes.len(), used));
+            ring.push(&bytes);
+            written += bytes.len() as u32;
+            let mut out = vec![0; (round % 89) as usize];
+            let count = ring.peek(&mut out);
+            ring.consume(count);
+            for byte in &out[..count] {
+                assert_eq!(*byte, read as u8);
+                read += 1;
+            }
+        }
+    }
+
+    #[test]
+    fn a_byte_behind_the_end_survives_growth() {
+        let (mut pool, mut ring) = (Pool::new(1 << 20), Ring::default());
+        assert!(pool.reserve(&mut ring, 11, 0));
+        ring.write_at(10, b"x");
+        assert!(pool.reserve(&mut ring, 5_000, 11));
+        ring.write_at(0, b"0123456789");
+        ring.extend(11);
+        let mut out = [0; 11];
+        ring.peek(&mut out);
+        assert_eq!(&out, b"0123456789x");
+    }
+
+    #[test]
+    fn an_exhausted_pool_refuses_and_gives_other_sizes_back_first() {
+        let mut pool = Pool::new(8 << 10);
+        let (mut small, mut large) = (Ring::default(), Ring::default());
+        assert!(pool.reserve(&mut small, 4 << 10, 0));
+        assert!(!pool.reserve(&mut large, 8 << 10, 0));
+        pool.release(&mut small);
+        assert!(pool.reserve(&mut large, 8 << 10, 0));
+        assert_eq!(pool.bytes(), 8 << 10);
+    }
+}

@@ -1,0 +1,154 @@
+//! What an engine is made with. The defaults are Linux's.
+
+use crate::wire::ethernet::Mac;
+
+/// Congestion control of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Congestion {
+    /// RFC 9438.
+    #[default]
+    Cubic,
+    /// RFC 5681 and RFC 6582.
+    NewReno,
+}
+
+/// When explicit congestion notification (RFC 3168) is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Ecn {
+    /// Never.
+    Off,
+    /// When the peer asks for it.
+    #[default]
+    Accept,
+    /// Asked for and accepted.
+    Request,
+}
+
+/// Settings of an engine. All sizes in bytes, all times in microseconds.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Link address of the interface.
+    pub mac: Mac,
+    /// Largest IP packet that the link carries.
+    pub mtu: u32,
+    /// The engine is the only host behind this link address: it answers ARP, neighbour
+    /// solicitations and echo requests, and resets connections that it does not know. False where
+    /// the kernel keeps the interface: such frames are passed on ([`crate::TxSink::pass`]).
+    pub is_sole_host: bool,
+    /// The engine resolves neighbours itself. False where the caller sets them from the kernel's
+    /// table; [`crate::Engine::wanted_neighbours`] then says which are missing.
+    pub resolves_neighbours: bool,
+    /// Largest segment train that the device cuts into packets itself; zero when it cannot.
+    pub segmentation_max: u32,
+    /// The device completes TCP checksums.
+    pub checksum_offload: bool,
+    /// Secret for initial sequence numbers, cookies and hashing: random, from the caller.
+    pub secret: [u8; 16],
+    /// Connections at most.
+    pub connections_max: u32,
+    /// Half-open entries at most; beyond them SYN cookies are sent.
+    pub half_open_max: u32,
+    /// Whether SYN cookies are sent when half-open entries are exhausted.
+    pub syn_cookies: bool,
+    /// TIME_WAIT entries at most; beyond them the oldest goes.
+    pub time_wait_max: u32,
+    /// Length of TIME_WAIT.
+    pub time_wait_us: u64,
+    /// Bytes of all buffers together.
+    pub buffer_bytes_max: usize,
+    /// First receive window.
+    pub receive_bytes: u32,
+    /// Largest receive window that autotuning reaches.
+    pub receive_bytes_max: u32,
+    /// First limit of unsent and unacknowledged bytes.
+    pub send_bytes: u32,
+    /// Largest limit that autotuning reaches.
+    pub send_bytes_max: u32,
+    /// Ports for active opens, first and last.
+    pub ports: (u16, u16),
+    /// Congestion control of new connections.
+    pub congestion: Congestion,
+    /// Use of ECN.
+    pub ecn: Ecn,
+    /// Offer timestamps.
+    pub timestamps: bool,
+    /// Offer selective acknowledgments.
+    pub sack: bool,
+    /// Offer window scaling.
+    pub window_scaling: bool,
+    /// First congestion window, in segments (RFC 6928).
+    pub initial_window: u32,
+    /// Slow start again after an idle time (RFC 5681, 4.1).
+    pub slow_start_after_idle: bool,
+    /// Retransmissions of a SYN.
+    pub syn_retries: u8,
+    /// Retransmissions of a SYN/ACK.
+    pub syn_ack_retries: u8,
+    /// Retransmissions of data.
+    pub retries: u8,
+    /// Retransmissions of data after the application has closed.
+    pub orphan_retries: u8,
+    /// Least retransmission timeout (Linux's, not the second of RFC 6298).
+    pub rto_min_us: u64,
+    /// Largest retransmission timeout.
+    pub rto_max_us: u64,
+    /// Delay of an acknowledgment.
+    pub delayed_ack_us: u64,
+    /// How long a closed connection waits for the other side's FIN.
+    pub fin_wait_us: u64,
+    /// Idle time before the first keepalive probe.
+    pub keepalive_idle_us: u64,
+    /// Time between keepalive probes.
+    pub keepalive_interval_us: u64,
+    /// Unanswered keepalive probes before the connection is given up.
+    pub keepalive_probes: u8,
+    /// Challenge acknowledgments a second, of all connections.
+    pub challenge_acks_per_second: u32,
+    /// Neighbours at most.
+    pub neighbours_max: u32,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            mac: [2, 0, 0, 0, 0, 1],
+            mtu: 1500,
+            is_sole_host: true,
+            resolves_neighbours: true,
+            segmentation_max: 0,
+            checksum_offload: false,
+            secret: [0; 16],
+            connections_max: 65_536,
+            half_open_max: 4_096,
+            syn_cookies: true,
+            time_wait_max: 262_144,
+            time_wait_us: 60_000_000,
+            buffer_bytes_max: 512 << 20,
+            receive_bytes: 65_535,
+            receive_bytes_max: 3 << 20,
+            send_bytes: 87_040,
+            send_bytes_max: 4 << 20,
+            ports: (32_768, 60_999),
+            congestion: Congestion::Cubic,
+            ecn: Ecn::Accept,
+            timestamps: true,
+            sack: true,
+            window_scaling: true,
+            initial_window: 10,
+            slow_start_after_idle: true,
+            syn_retries: 6,
+            syn_ack_retries: 5,
+            retries: 15,
+            orphan_retries: 8,
+            rto_min_us: 200_000,
+            rto_max_us: 120_000_000,
+            delayed_ack_us: 40_000,
+            fin_wait_us: 60_000_000,
+            keepalive_idle_us: 7_200_000_000,
+            keepalive_interval_us: 75_000_000,
+            keepalive_probes: 9,
+            challenge_acks_per_second: 1_000,
+            neighbours_max: 1_024,
+        }
+    }
+}

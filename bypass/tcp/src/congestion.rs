@@ -1,0 +1,204 @@
+//! Congestion avoidance: CUBIC (RFC 9438) and Reno (RFC 5681), in segments and integers.
+
+use crate::config::Congestion;
+
+/// Multiplicative decrease of CUBIC, in 1024ths: 0.7.
+const BETA: u64 = 717;
+
+/// What a connection remembers for its congestion control.
+#[derive(Clone, Copy, Default)]
+pub struct Control {
+    /// Which algorithm.
+    pub algorithm: Congestion,
+    /// Acknowledged segments that have not yet made the window one larger.
+    credit: u32,
+    epoch_us: u64,
+    window_max: u32,
+    origin: u32,
+    k_ms: u64,
+    /// The window that Reno would have, in 1024ths of a segment.
+    reno_window: u64,
+}
+
+impl Control {
+    /// A new connection's.
+    pub fn new(algorithm: Congestion) -> Control {
+        Control {
+            algorithm,
+            ..Control::default()
+        }
+    }
+
+    /// The slow start threshold after a loss (RFC 9438, 4.6; RFC 5681, equation 4).
+    pub fn threshold_after_loss(&mut self, window: u32) -> u32 {
+        match self.algorithm {
+            Congestion::NewReno => (window / 2).max(2),
+            Congestion::Cubic => {
+                self.epoch_us = 0;
+                // Fast convergence: leave room for newcomers (RFC 9438, 4.7).
+                self.window_max = if window < self.window_max {
+                    (u64::from(window) * (1024 + BETA) / 2048) as u32
+                } else {
+                    window
+                };
+                ((u64::from(window) * BETA / 1024) as u32).max(2)
+            }
+        }
+    }
+
+    /// Forgets the curve: after a timeout, and when a connection was idle.
+    pub fn restart(&mut self) {
+        self.epoch_us = 0;
+        self.credit = 0;
+    }
+
+    /// The window after `acked` segments were acknowledged with the window in full use.
+    #[inline]
+    pub fn grow(
+        &mut self,
+        window: u32,
+        threshold: u32,
+        acked: u32,
+        rtt_us: u32,
+        now_us: u64,
+    ) -> u32 {
+        if window >= threshold {
+            return self.avoid(window, acked, rtt_us, now_us);
+        }
+        let grown = (window + acked).min(threshold);
+        match acked - (grown - window) {
+            0 => grown,
+            rest => self.avoid(grown, rest, rtt_us, now_us),
+        }
+    }
+
+    fn avoid(&mut self, window: u32, acked: u32, rtt_us: u32, now_us: u64) -> u32 {
+        let per_segment = match self.algorithm {
+            Congestion::NewReno => window,
+            Congestion::Cubic => self.cubic_pace(window, acked, rtt_us, now_us),
+        };
+        self.credit += acked;
+        let steps = self.credit / per_segment.max(1);
+        self.credit -= steps * per_segment.max(1);
+        window + steps
+    }
+
+    /// How many acknowledged segments make the window one larger.
+    fn cubic_pace(&mut self, window: u32, acked: u32, rtt_us: u32, now_us: u64) -> u32 {
+        if self.epoch_us == 0 {
+            self.begin_epoch(window, now_us);
+        }
+        let elapsed_ms = (now_us - self.epoch_us + u64::from(rtt_us)) / 1_000;
+        let cubic = self.cubic_window(elapsed_ms);
+        // RFC 9438, 4.3: alpha is 3 (1 - beta) / (1 + beta) = 0.53 below the old maximum, then 1.
+        let alpha = if self.reno_window < u64::from(self.window_max) * 1024 {
+            542
+        } else {
+            1024
+        };
+        self.reno_window += u64::from(acked) * alpha / u64::from(window.max(1));
+        let target = cubic
+            .max(self.reno_window / 1024)
+            .min(u64::from(window) * 3 / 2) as u32;
+        if target > window {
+            (window / (target - window)).max(2)
+        } else {
+            window.saturating_mul(100)
+        }
+    }
+
+    fn begin_epoch(&mut self, window: u32, now_us: u64) {
+        self.epoch_us = now_us.max(1);
+        self.credit = 0;
+        self.reno_window = u64::from(window) * 1024;
+        let below = u64::from(self.window_max.saturating_sub(window));
+        self.origin = self.window_max.max(window);
+        // K = cbrt((W_max - cwnd) / C) seconds, with C = 0.4.
+        self.k_ms = cube_root(below * 5 / 2 * 1_000_000_000);
+    }
+
+    /// W_cubic(t) = C (t - K)^3 + W_max.
+    fn cubic_window(&self, elapsed_ms: u64) -> u64 {
+        let offset = elapsed_ms.abs_diff(self.k_ms).min(1_000_000);
+        let change = offset * offset * offset / 1_000_000_000 * 2 / 5
+            + offset * offset * offset % 1_000_000_000 * 2 / 5 / 1_000_000_000;
+        if elapsed_ms < self.k_ms {
+            u64::from(self.origin).saturating_sub(change)
+        } else {
+            u64::from(self.origin) + change
+        }
+    }
+}
+
+/// The integer part of the cube root.
+fn cube_root(value: u64) -> u64 {
+    let (mut root, mut rest) = (0u64, value);
+    for shift in (0..64).step_by(3).rev() {
+        root *= 2;
+        let step = (3 * root * (root + 1) + 1) as u128;
+        if u128::from(rest >> shift) >= step {
+            rest -= (step as u64) << shift;
+            root += 1;
+        }
+    }
+    root
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cube_roots_are_exact() {
+        for root in [0u64, 1, 2, 3, 10, 999, 100_000, 2_642_245] {
+            let cube = root * root * root;
+            assert_eq!(cube_root(cube), root);
+            if cube > 1 {
+                assert_eq!(cube_root(cube - 1), root - 1);
+            }
+        }
+    }
+
+    #[test]
+    fn slow_start_grows_by_what_was_acknowledged() {
+        let mut control = Control::default();
+        assert_eq!(control.grow(10, u32::MAX, 10, 10_000, 1), 20);
+    }
+
+    /// RFC 5681, 3.1: about one segment in a round trip.
+    #[test]
+    fn reno_adds_one_segment_in_a_window() {
+        let mut control = Control {
+            algorithm: Congestion::NewReno,
+            ..Control::default()
+        };
+        let mut window = 20;
+        for _ in 0..20 {
+            window = control.grow(window, 10, 1, 10_000, 1);
+        }
+        assert_eq!(window, 21);
+    }
+
+    /// RFC 9438, figure 1: back at the old maximum after K, flat there, steeper behind.
+    #[test]
+    fn cubic_returns_to_the_old_maximum_after_k_and_goes_beyond() {
+        let mut control = Control::default();
+        let threshold = control.threshold_after_loss(1_000);
+        assert_eq!(threshold, 700);
+        let (mut window, mut now_us) = (threshold, 1_000_000);
+        let mut windows = alloc::vec::Vec::new();
+        for _ in 0..200 {
+            now_us += 100_000;
+            window = control.grow(window, threshold, window, 100_000, now_us);
+            windows.push(window);
+        }
+        // K = cbrt(300 / 0.4) = 9.1 s.
+        assert!((985..=1_015).contains(&windows[90]), "{}", windows[90]);
+        assert!(
+            windows[50] > 950 && windows[199] > 1_300,
+            "{} {}",
+            windows[50],
+            windows[199]
+        );
+    }
+}

@@ -1,0 +1,487 @@
+//! A connection: its state, and what every part of the engine needs to work on it.
+//!
+//! The fields stand in the order of their use: the first cache lines are all that a segment in
+//! order, its acknowledgment and its answer touch.
+
+use crate::buffer::{Pool, Ring};
+use crate::config::Config;
+use crate::congestion::Control;
+use crate::error::Error;
+use crate::option::Settings;
+use crate::reassembly::Reassembly;
+use crate::recovery::Recovery;
+use crate::route::Hop;
+use crate::rtt::Rtt;
+use crate::sent::{List, Nodes};
+use crate::stats::Stats;
+use crate::timer::Wheel;
+use crate::wire::tcp::Flow;
+use alloc::vec::Vec;
+
+/// Something to read, or the end of the stream (as EPOLLIN).
+pub const READABLE: u32 = 0x001;
+/// An urgent byte (as EPOLLPRI).
+pub const URGENT: u32 = 0x002;
+/// Room to write (as EPOLLOUT).
+pub const WRITABLE: u32 = 0x004;
+/// An error to be fetched (as EPOLLERR).
+pub const ERROR: u32 = 0x008;
+/// Both directions are over (as EPOLLHUP).
+pub const HANGUP: u32 = 0x010;
+/// The peer has finished writing (as EPOLLRDHUP).
+pub const PEER_CLOSED: u32 = 0x2000;
+
+/// The state of a connection (RFC 9293, 3.3.2). LISTEN and half-open connections are elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum State {
+    /// No connection, or no longer.
+    #[default]
+    Closed,
+    /// SYN sent by this side.
+    SynSent,
+    /// SYN sent by both sides at once.
+    SynReceived,
+    /// Open in both directions.
+    Established,
+    /// Our FIN sent, not acknowledged.
+    FinWait1,
+    /// Our FIN acknowledged.
+    FinWait2,
+    /// The peer's FIN received.
+    CloseWait,
+    /// Both FINs sent, ours not acknowledged.
+    Closing,
+    /// The peer's FIN received, then ours sent.
+    LastAck,
+    /// Over, and about to become a compact entry.
+    TimeWait,
+}
+
+/// What the retransmission timer is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RetransmitTimer {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Retransmission timeout (RFC 6298).
+    Timeout,
+    /// Tail loss probe (RFC 8985, 7).
+    LossProbe,
+    /// A segment that may only be reordered (RFC 8985, 6.2, step 5).
+    Reordering,
+    /// Zero-window probe, and the sender's override of silly windows (RFC 9293, 3.8.6).
+    Persist,
+}
+
+/// Keepalive, lingering and user timeout: what only idle or dying connections look at.
+#[derive(Clone, Copy, Default)]
+pub struct Slow {
+    /// The next keepalive probe; zero when there is none.
+    pub keepalive_at_us: u64,
+    /// When FIN_WAIT_2 of a closed connection ends; zero when it is not limited.
+    pub linger_at_us: u64,
+    /// Unanswered keepalive probes.
+    pub keepalive_probes: u8,
+}
+
+/// What is remembered to grow the windows with use.
+#[derive(Clone, Copy, Default)]
+pub struct Tuning {
+    /// Bytes handed to the application since `since_us`.
+    pub copied: u32,
+    /// The most handed over in a round trip so far.
+    pub space: u32,
+    /// Begin of the round trip being measured.
+    pub since_us: u64,
+    /// Round-trip time as the receiver sees it; zero when not known.
+    pub rtt_us: u32,
+    /// Where the window measured for `rtt_us` ends, and when it began.
+    pub rtt_seq: u32,
+    /// See `rtt_seq`.
+    pub rtt_since_us: u64,
+}
+
+/// A connection.
+#[repr(C)]
+#[derive(Default)]
+pub struct Conn {
+    /// Addresses and ports.
+    pub flow: Flow,
+    /// Next sequence number expected.
+    pub rcv_nxt: u32,
+    /// `rcv_nxt` at the last acknowledgment sent.
+    pub rcv_acked: u32,
+    /// Right edge of the window last advertised; it never moves back.
+    pub rcv_edge: u32,
+    /// First sequence number not acknowledged.
+    pub snd_una: u32,
+    /// Next sequence number to be sent.
+    pub snd_nxt: u32,
+    /// The peer's window behind `snd_una`.
+    pub snd_wnd: u32,
+    /// Sequence number of the segment that last set `snd_wnd`.
+    pub snd_wl1: u32,
+    /// Timestamp to be echoed.
+    pub ts_recent: u32,
+    /// Added to the clock for our timestamps.
+    pub ts_offset: u32,
+    /// Sequence number of the first byte in `tx`.
+    pub tx_seq: u32,
+    /// See [`State`].
+    pub state: State,
+    /// Timestamps are in use.
+    pub has_timestamps: bool,
+    /// Selective acknowledgments are in use.
+    pub has_sack: bool,
+    /// ECN is in use.
+    pub has_ecn: bool,
+    /// Shift of the peer's windows.
+    pub snd_scale: u8,
+    /// Shift of our windows.
+    pub rcv_scale: u8,
+    /// In the list of connections with something to send.
+    pub in_output: bool,
+    /// In the list of connections with events.
+    pub in_ready: bool,
+    /// An acknowledgment is owed, though not at once.
+    pub ack_pending: bool,
+    /// An acknowledgment is owed at the end of the batch.
+    pub ack_due: bool,
+    /// Acknowledgments that are not delayed, at the start of a connection.
+    pub quick_acks: u8,
+    /// Requests and answers alternate: acknowledgments ride on answers.
+    pub is_interactive: bool,
+    /// The application has closed: nobody holds the handle.
+    pub is_orphan: bool,
+    /// FIN is to be sent behind the last byte, or was.
+    pub fin_queued: bool,
+    /// FIN was sent at least once.
+    pub fin_sent: bool,
+    /// The application reads no more.
+    pub is_shut_reading: bool,
+    /// Bytes in order, then bytes out of order behind holes.
+    pub rx: Ring,
+    /// Bytes from `tx_seq` on: unacknowledged, then unsent.
+    pub tx: Ring,
+    /// Segments in flight.
+    pub sent: List,
+    /// Congestion window in segments.
+    pub cwnd: u32,
+    /// Slow start threshold in segments.
+    pub ssthresh: u32,
+    /// Segments in `sent`.
+    pub packets_out: u32,
+    /// Payload of a full segment, timestamps taken off.
+    pub mss: u32,
+    /// Estimate of the peer's full segment, for delayed acknowledgments.
+    pub rcv_mss: u32,
+    /// Bytes that the receive buffer may hold.
+    pub rcv_limit: u32,
+    /// Bytes that the send buffer may hold.
+    pub snd_limit: u32,
+    /// What `retransmit_at_us` is for.
+    pub retransmit: RetransmitTimer,
+    /// Consecutive timeouts.
+    pub backoff: u8,
+    /// Readiness that the application was not told yet.
+    pub events: u32,
+    /// Its number in the engine.
+    pub index: u32,
+    /// Counts the uses of its place.
+    pub generation: u32,
+    /// The neighbour that packets go to.
+    pub hop: Hop,
+    /// See [`RetransmitTimer`].
+    pub retransmit_at_us: u64,
+    /// When a delayed acknowledgment is sent; zero when none waits.
+    pub delayed_ack_at_us: u64,
+    /// When data last came in.
+    pub received_us: u64,
+    /// When data was last sent.
+    pub sent_us: u64,
+    /// Round-trip time.
+    pub rtt: Rtt,
+    /// Congestion control.
+    pub control: Control,
+
+    /// Loss recovery.
+    pub recovery: Recovery,
+    /// Bytes behind holes.
+    pub reassembly: Reassembly,
+    /// Sequence number of the peer's FIN, received or ahead of a hole.
+    pub fin_seq: Option<u32>,
+    /// Initial sequence number of the peer.
+    pub irs: u32,
+    /// Our initial sequence number.
+    pub iss: u32,
+    /// Behind the last byte that the application wants pushed.
+    pub push_seq: u32,
+    /// Behind the last small segment sent, for Nagle's algorithm as Minshall changed it.
+    pub small_seq: u32,
+    /// Largest window that the peer ever advertised.
+    pub snd_wnd_max: u32,
+    /// Maximum segment size that the peer stated.
+    pub peer_mss: u32,
+    /// Bytes of IP packets that the path carries.
+    pub path_mtu: u32,
+    /// When `ts_recent` was taken, in seconds.
+    pub ts_recent_s: u32,
+    /// Where urgent data from the peer ends.
+    pub urgent: Option<Urgent>,
+    /// Behind the urgent byte that we sent; counts while it is after `snd_una`.
+    pub snd_up: Option<u32>,
+    /// Time of the first of consecutive timeouts or unanswered probes.
+    pub trouble_since_us: u64,
+    /// Time of the last acknowledgment for a segment out of the window.
+    pub challenged_us: u64,
+    /// Unanswered zero-window probes.
+    pub probes_out: u8,
+    /// The window was the limit when segments were last sent.
+    pub is_window_limited: bool,
+    /// ECN: echo congestion until the peer has reduced.
+    pub ece_wanted: bool,
+    /// ECN: tell the peer that we have reduced.
+    pub cwr_wanted: bool,
+    /// The application found no room and waits for it.
+    pub wants_room: bool,
+    /// The SYN or SYN/ACK is to be sent.
+    pub syn_due: bool,
+    /// It was sent more than once.
+    pub syn_resent: bool,
+    /// A segment is to be sent though it is small: override of silly windows, end of a cork.
+    pub push_small: bool,
+    /// A zero-window or keepalive probe is to be sent.
+    pub probe_due: bool,
+    /// The last loss probe timer fired and nothing was sent yet.
+    pub loss_probe_due: bool,
+    /// The last write said that more follows (MSG_MORE).
+    pub more_follows: bool,
+    /// A reset is to be sent though the connection is over.
+    pub reset_due: bool,
+    /// When a segment last came in that brought no data.
+    pub heard_us: u64,
+    /// When the connection was opened.
+    pub opened_us: u64,
+    /// Its place is taken.
+    pub in_use: bool,
+    /// Segments and timers lead to it.
+    pub is_attached: bool,
+    /// Of a listener: not yet accepted.
+    pub is_unaccepted: bool,
+    /// Options of the socket.
+    pub settings: Settings,
+    /// What ended the connection, until it is fetched.
+    pub error: Option<Error>,
+    /// An error from ICMP that did not end the connection, told when it times out.
+    pub soft_error: Option<Error>,
+    /// See [`Slow`].
+    pub slow: Slow,
+    /// See [`Tuning`].
+    pub tuning: Tuning,
+    /// The listener it came from.
+    pub listener: u32,
+    /// Counts for `info`.
+    pub totals: Totals,
+}
+
+/// Sums over the life of a connection.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Totals {
+    /// Segments sent again.
+    pub retransmitted: u32,
+    /// Segments delivered to the peer.
+    pub delivered: u32,
+    /// Bytes acknowledged by the peer.
+    pub bytes_acked: u64,
+    /// Bytes received in order.
+    pub bytes_received: u64,
+}
+
+/// Urgent data from the peer (RFC 6093: one byte, the last of it, as Linux has it).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Urgent {
+    /// Sequence number of the urgent byte.
+    pub seq: u32,
+    /// The byte, once it came; `None` again when it was read.
+    pub byte: Option<u8>,
+    /// Whether it was read.
+    pub is_read: bool,
+}
+
+/// What the connections of an engine share.
+pub struct Context {
+    /// The clock of this batch.
+    pub now_us: u64,
+    /// Settings.
+    pub config: Config,
+    /// Memory of the rings.
+    pub pool: Pool,
+    /// Segments in flight.
+    pub nodes: Nodes,
+    /// Timers.
+    pub wheel: Wheel,
+    /// Counters.
+    pub stats: Stats,
+    /// Connections with events.
+    pub ready: Vec<u32>,
+    /// Connections with something to send.
+    pub output: Vec<u32>,
+    /// Challenge acknowledgments sent in this second, and which second it is.
+    pub challenges: (u32, u64),
+}
+
+impl Context {
+    /// Whether one more challenge may be sent now (RFC 5961, 7).
+    pub fn may_challenge(&mut self) -> bool {
+        let second = self.now_us / 1_000_000;
+        if self.challenges.1 != second {
+            self.challenges = (0, second);
+        }
+        self.challenges.0 += 1;
+        self.challenges.0 <= self.config.challenge_acks_per_second
+    }
+}
+
+impl Conn {
+    /// Puts the connection on the list of those with something to send.
+    #[inline]
+    pub fn queue_output(&mut self, cx: &mut Context) {
+        if !self.in_output {
+            self.in_output = true;
+            cx.output.push(self.index);
+        }
+    }
+
+    /// Tells the application.
+    #[inline]
+    pub fn notify(&mut self, cx: &mut Context, events: u32) {
+        self.events |= events;
+        if !self.in_ready && !self.is_unaccepted {
+            self.in_ready = true;
+            cx.ready.push(self.index);
+        }
+    }
+
+    /// Whether segments may be exchanged: SYNs are through, no end by error.
+    #[inline]
+    pub fn is_synchronized(&self) -> bool {
+        !matches!(self.state, State::Closed | State::SynSent | State::TimeWait)
+    }
+
+    /// The window that the peer may use now.
+    #[inline]
+    pub fn receive_window(&self) -> u32 {
+        crate::seq::distance(self.rcv_nxt, self.rcv_edge)
+    }
+
+    /// Our timestamp now, in milliseconds (RFC 7323, 5.4).
+    #[inline]
+    pub fn timestamp(&self, now_us: u64) -> u32 {
+        ((now_us / 1_000) as u32).wrapping_add(self.ts_offset)
+    }
+
+    /// Bytes written by the application and not yet sent.
+    #[inline]
+    pub fn unsent(&self) -> u32 {
+        if self.fin_sent {
+            return 0;
+        }
+        let end = self.tx_seq.wrapping_add(self.tx.len() as u32);
+        crate::seq::distance(self.snd_nxt, end)
+    }
+
+    /// The current timeout with backoff.
+    pub fn rto_us(&self, config: &Config) -> u64 {
+        let rto = self.rtt.rto_us(config.rto_min_us, config.rto_max_us);
+        (rto << self.backoff.min(20)).min(config.rto_max_us)
+    }
+
+    /// Arms the retransmission timer.
+    #[inline]
+    pub fn arm(&mut self, cx: &mut Context, timer: RetransmitTimer, at_us: u64) {
+        self.retransmit = timer;
+        self.retransmit_at_us = at_us;
+        cx.wheel.arm(self.index, at_us);
+    }
+
+    /// Takes a new maximum of the path in.
+    pub fn set_path_mtu(&mut self, mtu: u32) {
+        self.path_mtu = mtu;
+        let headers = crate::wire::ip::header_len(self.flow.remote) + crate::wire::tcp::HEADER;
+        let mut mss = self.peer_mss.min(mtu.saturating_sub(headers as u32));
+        if self.settings.segment_max > 0 {
+            mss = mss.min(self.settings.segment_max);
+        }
+        let options = if self.has_timestamps {
+            crate::wire::tcp::TIMESTAMPS_LEN as u32
+        } else {
+            0
+        };
+        self.mss = mss.saturating_sub(options).max(48);
+    }
+
+    /// Ends the connection with an error for the application.
+    pub fn fail(&mut self, cx: &mut Context, error: Error) {
+        self.error = Some(error);
+        self.state = State::Closed;
+        self.drop_output(cx);
+        self.notify(cx, READABLE | WRITABLE | ERROR | HANGUP | PEER_CLOSED);
+    }
+
+    /// Gives back everything that was to be sent.
+    pub fn drop_output(&mut self, cx: &mut Context) {
+        cx.nodes.clear(&mut self.sent);
+        cx.pool.release(&mut self.tx);
+        self.packets_out = 0;
+        self.recovery.sacked_out = 0;
+        self.recovery.lost_out = 0;
+        self.recovery.retrans_out = 0;
+        self.retransmit = RetransmitTimer::Off;
+        self.delayed_ack_at_us = 0;
+        self.slow = Slow::default();
+    }
+
+    /// What the application would find now.
+    pub fn readiness(&self) -> u32 {
+        let mut ready = 0;
+        let at_end = self.is_at_end();
+        if !self.rx.is_empty() || at_end || self.is_shut_reading {
+            ready |= READABLE;
+        }
+        if at_end || self.is_shut_reading {
+            ready |= PEER_CLOSED;
+        }
+        if self
+            .urgent
+            .is_some_and(|urgent| urgent.byte.is_some() && !urgent.is_read)
+        {
+            ready |= URGENT;
+        }
+        let writing_over = self.fin_queued || self.state == State::Closed;
+        if writing_over && !matches!(self.state, State::SynSent) || self.has_room() {
+            ready |= WRITABLE;
+        }
+        if self.error.is_some() {
+            ready |= ERROR;
+        }
+        if self.state == State::Closed || at_end && writing_over {
+            ready |= HANGUP;
+        }
+        ready
+    }
+
+    /// Whether nothing will come after what is in the buffer.
+    pub fn is_at_end(&self) -> bool {
+        self.state == State::Closed
+            || self
+                .fin_seq
+                .is_some_and(|fin| self.rcv_nxt == fin.wrapping_add(1))
+    }
+
+    /// Whether the application should write: a third of the buffer free (as Linux has it).
+    pub fn has_room(&self) -> bool {
+        let open = matches!(self.state, State::Established | State::CloseWait);
+        open && !self.fin_queued && self.tx.len() as u32 <= self.snd_limit / 3 * 2
+    }
+}

@@ -1,0 +1,395 @@
+//! The engine: what it is made of, and the round in which it is driven.
+
+use crate::buffer::Pool;
+use crate::config::Config;
+use crate::conn::{Conn, Context, State};
+use crate::demux::{Demux, Entry};
+use crate::error::Error;
+use crate::hash::Key;
+use crate::isn::Numbers;
+use crate::listen::{HalfOpens, Listeners};
+use crate::neighbour::{Link, Out};
+use crate::route::{Address, Route};
+use crate::sent::Nodes;
+use crate::sink::TxSink;
+use crate::slab::Slab;
+use crate::stats::Stats;
+use crate::timer::Wheel;
+use crate::timewait::TimeWaits;
+use crate::wire::ethernet::Mac;
+use crate::wire::tcp::Flow;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+/// Marks the number of a listener.
+const LISTENER: u32 = 1 << 31;
+
+/// A socket of the engine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Handle {
+    /// Its number; numbers are reused.
+    pub index: u32,
+    /// How often the number was used before.
+    pub generation: u32,
+}
+
+impl Handle {
+    pub(crate) fn listener(index: u32, generation: u32) -> Handle {
+        Handle {
+            index: index | LISTENER,
+            generation,
+        }
+    }
+
+    /// Whether it accepts connections.
+    pub fn is_listener(self) -> bool {
+        self.index & LISTENER != 0
+    }
+
+    pub(crate) fn listener_index(self) -> Option<u32> {
+        self.is_listener().then_some(self.index & !LISTENER)
+    }
+}
+
+/// Something changed on a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// Which socket.
+    pub handle: Handle,
+    /// What changed, in the bits of `epoll`.
+    pub ready: u32,
+}
+
+/// How much an engine holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Connections, orphans included.
+    pub connections: usize,
+    /// Half-open connections.
+    pub half_open: usize,
+    /// TIME_WAIT entries.
+    pub time_wait: usize,
+    /// Segments in flight.
+    pub segments: usize,
+    /// Bytes of memory in use by buffers.
+    pub buffer_bytes: usize,
+    /// Bytes of memory that buffers have taken from the allocator.
+    pub buffer_bytes_held: usize,
+}
+
+/// One TCP/IP host on one link. See the [crate](crate) for how to drive it.
+pub struct Engine {
+    pub(crate) cx: Context,
+    pub(crate) conns: Slab<Conn>,
+    pub(crate) demux: Demux,
+    pub(crate) link: Link,
+    pub(crate) listeners: Listeners,
+    pub(crate) half_opens: HalfOpens,
+    pub(crate) time_waits: TimeWaits,
+    pub(crate) numbers: Numbers,
+    pub(crate) ready_listeners: Vec<u32>,
+    pub(crate) next_port: u16,
+    fired: Vec<u32>,
+}
+
+impl Engine {
+    /// An engine without addresses.
+    pub fn new(config: Config, now_us: u64) -> Engine {
+        let seeds = [4, 5, 6, 7].map(|purpose| Key::new(&config.secret, purpose).hash(&[]));
+        Engine {
+            conns: Slab::new(config.connections_max),
+            demux: Demux::new(seeds),
+            link: Link::new(&config),
+            listeners: Listeners::new(),
+            half_opens: HalfOpens::new(&config, now_us),
+            time_waits: TimeWaits::new(config.time_wait_max, config.time_wait_us),
+            numbers: Numbers::new(&config.secret),
+            ready_listeners: Vec::new(),
+            next_port: (seeds[0] >> 48) as u16,
+            fired: Vec::new(),
+            cx: Context {
+                now_us,
+                pool: Pool::new(config.buffer_bytes_max),
+                nodes: Nodes::new(),
+                wheel: Wheel::new(now_us),
+                stats: Stats::default(),
+                ready: Vec::new(),
+                output: Vec::new(),
+                challenges: (0, 0),
+                config,
+            },
+        }
+    }
+
+    /// Replaces the addresses of the interface.
+    pub fn set_addresses(&mut self, addresses: &[Address]) {
+        self.link.routes.set_addresses(addresses);
+    }
+
+    /// Replaces the routes. Networks of the addresses need none.
+    pub fn set_routes(&mut self, routes: &[Route]) {
+        self.link.routes.set_routes(routes);
+    }
+
+    /// A neighbour's link address is known from outside; packets that waited for it leave.
+    pub fn set_neighbour<S: TxSink>(&mut self, now_us: u64, ip: IpAddr, mac: Mac, sink: &mut S) {
+        self.cx.now_us = self.cx.now_us.max(now_us);
+        let (link, mut out) = self.out(sink);
+        link.learn(&mut out, ip.into(), mac, true);
+    }
+
+    /// A neighbour is no longer known outside.
+    pub fn forget_neighbour(&mut self, ip: IpAddr) {
+        self.link.unlearn(ip.into());
+    }
+
+    /// Neighbours whose link addresses the caller should find, each named once, when
+    /// [`Config::resolves_neighbours`] is false.
+    pub fn wanted_neighbours(&mut self) -> Vec<IpAddr> {
+        self.link
+            .take_wanted()
+            .into_iter()
+            .map(IpAddr::from)
+            .collect()
+    }
+
+    /// The link, and a way out to the device.
+    pub(crate) fn out<'a, S>(&'a mut self, sink: &'a mut S) -> (&'a mut Link, Out<'a, S>) {
+        let Engine { cx, link, .. } = self;
+        let out = Out {
+            sink,
+            now_us: cx.now_us,
+            config: &cx.config,
+            stats: &mut cx.stats,
+        };
+        (link, out)
+    }
+
+    /// Does what is due by the clock.
+    pub fn poll_timers<S: TxSink>(&mut self, now_us: u64, sink: &mut S) {
+        self.cx.now_us = self.cx.now_us.max(now_us);
+        let mut fired = core::mem::take(&mut self.fired);
+        self.cx.wheel.advance(self.cx.now_us, &mut fired);
+        for index in fired.drain(..) {
+            self.conns[index].on_timer(&mut self.cx);
+            self.settle(index);
+        }
+        self.half_opens.wheel.advance(self.cx.now_us, &mut fired);
+        for index in fired.drain(..) {
+            self.on_half_open_timer(index, sink);
+        }
+        self.fired = fired;
+        while let Some(index) = self.time_waits.expired(self.cx.now_us) {
+            self.remove_time_wait(index);
+        }
+        self.poll_neighbours(sink);
+    }
+
+    fn poll_neighbours<S: TxSink>(&mut self, sink: &mut S) {
+        if self
+            .link
+            .next_us()
+            .is_none_or(|next_us| next_us > self.cx.now_us)
+        {
+            return;
+        }
+        let mut lost = Vec::new();
+        let (link, mut out) = self.out(sink);
+        link.poll(&mut out, |addr| lost.push(addr));
+        for index in 0..self.conns.len() as u32 {
+            let conn = &mut self.conns[index];
+            let next = self.link.routes.next_hop(conn.flow.remote);
+            if conn.state != State::Closed && next.is_ok_and(|next| lost.contains(&next)) {
+                conn.on_unreachable(&mut self.cx, Error::HostUnreachable);
+                self.settle(index);
+            }
+        }
+    }
+
+    /// Sends what the round has left to send: data, acknowledgments, retransmissions.
+    pub fn end_batch<S: TxSink>(&mut self, now_us: u64, sink: &mut S) {
+        self.cx.now_us = self.cx.now_us.max(now_us);
+        let mut position = 0;
+        while let Some(&index) = self.cx.output.get(position) {
+            let Engine {
+                cx, conns, link, ..
+            } = self;
+            let conn = &mut conns[index];
+            if conn.reset_due {
+                conn.reset_due = false;
+                conn.send_reset(cx, link, sink);
+            }
+            if !conn.flush(cx, link, sink) {
+                break;
+            }
+            conn.in_output = false;
+            position += 1;
+            self.settle(index);
+        }
+        self.cx.output.drain(..position);
+    }
+
+    /// Whether the device refused something: call [`Engine::end_batch`] again when it has room.
+    pub fn has_output(&self) -> bool {
+        !self.cx.output.is_empty()
+    }
+
+    /// When [`Engine::poll_timers`] has something to do at the latest; nothing when no timer runs.
+    pub fn next_timer(&self) -> Option<u64> {
+        let wheels = [self.cx.wheel.next_us(), self.half_opens.wheel.next_us()];
+        let queues = [self.time_waits.next_us(), self.link.next_us()];
+        wheels.into_iter().chain(queues).flatten().min()
+    }
+
+    /// The next change that was not told yet. Bits of one socket are told together.
+    pub fn next_event(&mut self) -> Option<Event> {
+        if let Some(index) = self.ready_listeners.pop() {
+            let listener = &mut self.listeners.slab[index];
+            listener.in_ready = false;
+            let handle = Handle::listener(index, listener.generation);
+            return Some(Event {
+                handle,
+                ready: crate::conn::READABLE,
+            });
+        }
+        while let Some(index) = self.cx.ready.pop() {
+            let conn = &mut self.conns[index];
+            conn.in_ready = false;
+            let ready = core::mem::take(&mut conn.events);
+            let handle = Handle {
+                index,
+                generation: conn.generation,
+            };
+            if !conn.is_orphan && ready != 0 {
+                return Some(Event { handle, ready });
+            }
+            self.settle(index);
+        }
+        None
+    }
+
+    /// After a step of a connection: what is over leaves the tables.
+    #[inline]
+    pub(crate) fn settle(&mut self, index: u32) {
+        match self.conns[index].state {
+            State::Closed => self.settle_closed(index),
+            State::TimeWait => self.enter_time_wait(index),
+            _ => {}
+        }
+    }
+
+    fn settle_closed(&mut self, index: u32) {
+        self.detach(index);
+        let conn = &mut self.conns[index];
+        let waits = conn.in_output || conn.in_ready || !conn.is_orphan || !conn.in_use;
+        if waits {
+            return;
+        }
+        self.cx.pool.release(&mut conn.rx);
+        conn.reassembly.clear();
+        conn.in_use = false;
+        conn.generation = conn.generation.wrapping_add(1);
+        self.conns.give(index);
+    }
+
+    /// No segment leads to the connection any more.
+    fn detach(&mut self, index: u32) {
+        let conn = &mut self.conns[index];
+        if conn.is_attached {
+            conn.is_attached = false;
+            self.cx.wheel.disarm(index);
+            let hash = self.demux.hash(&conn.flow);
+            self.demux.remove(hash, Entry::Connection(index));
+            self.cx.nodes.clear(&mut conn.sent);
+        }
+    }
+
+    /// The connection becomes a compact entry; what is unread stays with its handle.
+    fn enter_time_wait(&mut self, index: u32) {
+        let Engine { cx, conns, .. } = self;
+        let conn = &mut conns[index];
+        if conn.in_output && conn.ack_pending {
+            return; // the last acknowledgment leaves first
+        }
+        let window = conn.advertise_window();
+        conn.drop_output(cx);
+        self.detach(index);
+        if let Some(oldest) = self.time_waits.overflow() {
+            self.cx.stats.time_wait_overflow += 1;
+            self.remove_time_wait(oldest);
+        }
+        let conn = &mut self.conns[index];
+        if let Some(entry) = self.time_waits.add(conn, window, self.cx.now_us) {
+            let hash = self.demux.hash(&conn.flow);
+            self.demux.insert(hash, Entry::TimeWait(entry));
+            self.cx.stats.time_waited += 1;
+        }
+        conn.state = State::Closed;
+        conn.notify(&mut self.cx, crate::conn::HANGUP | crate::conn::READABLE);
+        self.settle_closed(index);
+    }
+
+    pub(crate) fn remove_time_wait(&mut self, index: u32) {
+        let hash = self.demux.hash(&self.time_waits.get(index).flow);
+        self.demux.remove(hash, Entry::TimeWait(index));
+        self.time_waits.remove(index);
+    }
+
+    /// A place for a connection of this flow, attached and with a generation of its own.
+    pub(crate) fn new_conn(&mut self, flow: Flow) -> Option<u32> {
+        let index = self.conns.take(Conn::default)?;
+        let conn = &mut self.conns[index];
+        let generation = conn.generation;
+        *conn = Conn {
+            flow,
+            index,
+            generation,
+            in_use: true,
+            is_attached: true,
+            ..Conn::default()
+        };
+        conn.path_mtu = self
+            .link
+            .routes
+            .mtu(flow.remote, self.cx.config.mtu, self.cx.now_us);
+        conn.ts_offset = self.numbers.timestamp_offset(&flow);
+        conn.opened_us = self.cx.now_us;
+        conn.snd_limit = self.cx.config.send_bytes;
+        conn.rcv_limit = self.cx.config.receive_bytes;
+        Some(index)
+    }
+
+    /// The entry of a flow.
+    #[inline]
+    pub(crate) fn find(&self, flow: &Flow, hash: u64) -> Option<Entry> {
+        let same = |entry: Entry| match entry {
+            Entry::Connection(index) => self.conns[index].flow == *flow,
+            Entry::HalfOpen(index) => self.half_opens.slab[index].flow == *flow,
+            Entry::TimeWait(index) => self.time_waits.get(index).flow == *flow,
+        };
+        self.demux.find(hash, same)
+    }
+
+    /// How much the engine holds.
+    pub fn counts(&self) -> Counts {
+        let held = self.cx.pool.bytes();
+        Counts {
+            connections: self.conns.in_use(),
+            half_open: self.half_opens.slab.in_use(),
+            time_wait: self.time_waits.len(),
+            segments: self.cx.nodes.in_use(),
+            buffer_bytes: held - self.cx.pool.bytes_free(),
+            buffer_bytes_held: held,
+        }
+    }
+
+    /// Counters since the engine was made.
+    pub fn stats(&self) -> &Stats {
+        &self.cx.stats
+    }
+
+    /// The settings it was made with.
+    pub fn config(&self) -> &Config {
+        &self.cx.config
+    }
+}

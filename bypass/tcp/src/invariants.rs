@@ -1,0 +1,91 @@
+//! What must hold between any two calls; tests ask after each event.
+
+use crate::conn::{Conn, RetransmitTimer, State};
+use crate::engine::Engine;
+use crate::sent::{LOST, NONE, RETRANSMITTED, SACKED};
+use crate::seq::after;
+use alloc::format;
+use alloc::string::String;
+
+impl Engine {
+    /// Checks every connection; the answer says what is wrong. For tests: it walks all memory.
+    pub fn check_invariants(&self) -> Result<(), String> {
+        let mut segments = 0;
+        for index in 0..self.conns.len() as u32 {
+            let conn = &self.conns[index];
+            if conn.in_use {
+                segments += self
+                    .check_conn(conn)
+                    .map_err(|what| format!("connection {index}: {what}"))?;
+            }
+        }
+        if segments != self.cx.nodes.in_use() {
+            return Err(format!(
+                "{segments} segments are owned, {} exist",
+                self.cx.nodes.in_use()
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_conn(&self, conn: &Conn) -> Result<usize, String> {
+        let holds = |holds: bool, what: &str| {
+            if holds {
+                Ok(())
+            } else {
+                Err(String::from(what))
+            }
+        };
+        holds(
+            !after(conn.snd_una, conn.snd_nxt),
+            "snd_una is beyond snd_nxt",
+        )?;
+        holds(
+            !after(conn.rcv_acked, conn.rcv_nxt),
+            "more acknowledged than received",
+        )?;
+        let [count, sacked, lost, resent] = self.count(conn)?;
+        holds(
+            count == conn.packets_out,
+            "packets_out is not the number of segments",
+        )?;
+        if conn.has_sack {
+            holds(sacked == conn.recovery.sacked_out, "sacked_out is wrong")?;
+        }
+        holds(lost == conn.recovery.lost_out, "lost_out is wrong")?;
+        holds(resent == conn.recovery.retrans_out, "retrans_out is wrong")?;
+        let timed = conn.retransmit != RetransmitTimer::Off;
+        let loses = conn.packets_out > 0 && conn.state != State::Closed;
+        holds(!loses || timed, "unacknowledged segments and no timer")?;
+        let stalls = conn.unsent() > 0 && conn.packets_out == 0 && !conn.in_output;
+        let may_send = matches!(
+            conn.state,
+            State::Established | State::CloseWait | State::FinWait1
+        );
+        let waits = conn.settings.cork || conn.more_follows;
+        holds(
+            !(stalls && may_send) || timed || waits,
+            "unsent bytes and nothing that sends them",
+        )?;
+        Ok(count as usize)
+    }
+
+    fn count(&self, conn: &Conn) -> Result<[u32; 4], String> {
+        let mut counts = [0; 4];
+        let mut index = conn.sent.head;
+        let mut end = conn.snd_una;
+        while index != NONE {
+            let node = self.cx.nodes.get(index);
+            if node.seq != end {
+                return Err(format!("a hole in the scoreboard at {end}"));
+            }
+            end = node.end;
+            let flags = [true, node.is(SACKED), node.is(LOST), node.is(RETRANSMITTED)];
+            for (count, flag) in counts.iter_mut().zip(flags) {
+                *count += u32::from(flag);
+            }
+            index = node.next;
+        }
+        Ok(counts)
+    }
+}

@@ -1,0 +1,382 @@
+//! Passive opens in the engine: SYN, half-open entry or cookie, connection.
+
+use crate::config::Ecn;
+use crate::conn::State;
+use crate::demux::Entry;
+use crate::engine::Engine;
+use crate::isn::{options_from_clock, options_into_clock, Kept};
+use crate::listen::{window_scale, HalfOpen};
+use crate::seq::{after, before};
+use crate::sink::TxSink;
+use crate::wire::ip;
+use crate::wire::tcp::{self, Options, OptionsToSend, Segment, ACK, CWR, ECE, RST, SYN};
+
+/// Time before a SYN/ACK is sent again the first time.
+const RESEND_US: u64 = 1_000_000;
+
+impl Engine {
+    /// A SYN for a listener.
+    pub(crate) fn on_syn<S: TxSink>(
+        &mut self,
+        listener: u32,
+        seg: &Segment,
+        iss: Option<u32>,
+        sink: &mut S,
+    ) {
+        if seg.flow.remote_port() == 0 || seg.has(tcp::FIN) {
+            return;
+        }
+        let Some(entry) = self.half_open_from(listener, seg, iss) else {
+            return;
+        };
+        let state = &self.listeners.slab[listener];
+        if state.queue.len() as u32 >= state.backlog {
+            self.cx.stats.listen_overflows += 1;
+            self.cx.stats.listen_drops += 1;
+            return;
+        }
+        let is_crowded = state.half_open >= state.backlog || self.half_opens.slab.is_full();
+        if is_crowded {
+            self.answer_with_cookie(entry, seg, sink);
+            return;
+        }
+        let Some(index) = self.half_opens.slab.take(HalfOpen::default) else {
+            return;
+        };
+        let resend_at_us = self.cx.now_us + RESEND_US;
+        self.half_opens.slab[index] = HalfOpen {
+            resend_at_us,
+            ..entry
+        };
+        self.half_opens.wheel.arm(index, resend_at_us);
+        self.listeners.slab[listener].half_open += 1;
+        let hash = self.demux.hash(&seg.flow);
+        self.demux.insert(hash, Entry::HalfOpen(index));
+        self.send_syn_ack(&entry, sink);
+    }
+
+    fn half_open_from(&self, listener: u32, seg: &Segment, iss: Option<u32>) -> Option<HalfOpen> {
+        let config = &self.cx.config;
+        let flow = seg.flow;
+        let default_mss = if flow.remote.is_v4() { 536 } else { 1_220 };
+        let asks_ecn = seg.flags & (ECE | CWR) == ECE | CWR && config.ecn != Ecn::Off;
+        let mut kept = Kept::from_syn(&seg.options, default_mss, asks_ecn);
+        kept.has_sack &= config.sack;
+        kept.window_scale = kept.window_scale.filter(|_| config.window_scaling);
+        let timestamps = seg.options.timestamps.filter(|_| config.timestamps);
+        Some(HalfOpen {
+            flow,
+            irs: seg.seq,
+            iss: iss.unwrap_or_else(|| self.numbers.initial_sequence(&flow, self.cx.now_us)),
+            ts_recent: timestamps.map_or(0, |(value, _)| value),
+            ts_offset: self.numbers.timestamp_offset(&flow),
+            listener,
+            listener_generation: self.listeners.slab[listener].generation,
+            kept,
+            has_timestamps: timestamps.is_some(),
+            retries: 0,
+            opened_us: self.cx.now_us,
+            resend_at_us: 0,
+        })
+    }
+
+    /// No entry is kept: the number says what must be known when the acknowledgment comes.
+    fn answer_with_cookie<S: TxSink>(&mut self, mut entry: HalfOpen, seg: &Segment, sink: &mut S) {
+        if !self.cx.config.syn_cookies {
+            self.cx.stats.listen_drops += 1;
+            return;
+        }
+        if !entry.has_timestamps {
+            // Without timestamps nothing can carry the other options.
+            entry.kept = Kept {
+                mss: entry.kept.mss,
+                ..Kept::default()
+            };
+        }
+        let now_us = self.cx.now_us;
+        entry.iss = self
+            .numbers
+            .cookie(&seg.flow, seg.seq, entry.kept.mss, now_us);
+        self.half_opens.cookies_us = Some(now_us);
+        self.cx.stats.syncookies_sent += 1;
+        let clock_ms = options_into_clock((now_us / 1_000) as u32, &entry.kept);
+        self.send_syn_ack_at(&entry, clock_ms, sink);
+    }
+
+    fn send_syn_ack<S: TxSink>(&mut self, entry: &HalfOpen, sink: &mut S) {
+        self.send_syn_ack_at(entry, (self.cx.now_us / 1_000) as u32, sink);
+    }
+
+    fn send_syn_ack_at<S: TxSink>(&mut self, entry: &HalfOpen, clock_ms: u32, sink: &mut S) {
+        let kept = &entry.kept;
+        let config = &self.cx.config;
+        let headers = (ip::header_len(entry.flow.remote) + tcp::HEADER) as u32;
+        let settings = &self.listeners.slab[entry.listener].settings;
+        let mut mss = config.mtu.saturating_sub(headers).min(0xffff);
+        if settings.segment_max > 0 {
+            mss = mss.min(settings.segment_max);
+        }
+        let options = OptionsToSend {
+            mss: Some(mss as u16),
+            window_scale: kept.window_scale.map(|_| self.receive_scale(entry)),
+            sack_permitted: kept.has_sack,
+            timestamps: entry
+                .has_timestamps
+                .then(|| (clock_ms.wrapping_add(entry.ts_offset), entry.ts_recent)),
+            ..OptionsToSend::default()
+        };
+        let header = tcp::Header {
+            flow: entry.flow,
+            seq: entry.iss,
+            ack: entry.irs.wrapping_add(1),
+            flags: SYN | ACK | if kept.has_ecn { ECE } else { 0 },
+            window: self.first_window(entry, mss) as u16,
+            urgent: 0,
+        };
+        self.cx.stats.out_segs += 1;
+        self.send_alone(&header, &options, sink);
+    }
+
+    fn receive_scale(&self, entry: &HalfOpen) -> u8 {
+        let settings = &self.listeners.slab[entry.listener].settings;
+        window_scale(self.cx.config.receive_bytes_max.max(settings.receive_bytes))
+    }
+
+    fn first_window(&self, entry: &HalfOpen, mss: u32) -> u32 {
+        let options = if entry.has_timestamps {
+            tcp::TIMESTAMPS_LEN as u32
+        } else {
+            0
+        };
+        let settings = &self.listeners.slab[entry.listener].settings;
+        let limit = match settings.receive_bytes {
+            0 => self.cx.config.receive_bytes,
+            own => own,
+        };
+        let (limit, unit) = (limit.min(0xffff), mss.saturating_sub(options).max(1));
+        if limit < unit {
+            limit
+        } else {
+            limit / unit * unit
+        }
+    }
+
+    /// A segment for a half-open connection (RFC 9293, 3.10.7.4, SYN-RECEIVED).
+    pub(crate) fn on_half_open_segment<S: TxSink>(
+        &mut self,
+        index: u32,
+        seg: &Segment,
+        sink: &mut S,
+    ) {
+        let entry = self.half_opens.slab[index];
+        let next = entry.irs.wrapping_add(1);
+        if seg.has(SYN) && !seg.has(ACK | RST) && seg.seq == entry.irs {
+            self.send_syn_ack(&entry, sink);
+            return;
+        }
+        let is_old = seg
+            .options
+            .timestamps
+            .is_some_and(|(value, _)| before(value, entry.ts_recent));
+        let window = self.first_window(&entry, self.cx.config.mtu);
+        let is_outside = before(seg.end(), next) || after(seg.seq, next.wrapping_add(window));
+        if is_outside || entry.has_timestamps && is_old {
+            if !seg.has(RST) {
+                self.send_half_open_ack(&entry, sink);
+            }
+            return;
+        }
+        if seg.has(RST) {
+            if seg.seq == next {
+                self.cx.stats.attempt_fails += 1;
+                self.remove_half_open(index);
+            } else if self.cx.may_challenge() {
+                self.cx.stats.challenge_acks += 1;
+                self.send_half_open_ack(&entry, sink);
+            }
+            return;
+        }
+        if seg.has(SYN) {
+            self.send_half_open_ack(&entry, sink);
+        } else if seg.has(ACK) {
+            if seg.ack == entry.iss.wrapping_add(1) {
+                self.complete(index, entry, seg, sink);
+            } else {
+                self.send_reset_for(seg, sink);
+            }
+        }
+    }
+
+    fn send_half_open_ack<S: TxSink>(&mut self, entry: &HalfOpen, sink: &mut S) {
+        let clock_ms = ((self.cx.now_us / 1_000) as u32).wrapping_add(entry.ts_offset);
+        let timestamps = entry.has_timestamps.then_some((clock_ms, entry.ts_recent));
+        let header = tcp::Header {
+            flow: entry.flow,
+            seq: entry.iss.wrapping_add(1),
+            ack: entry.irs.wrapping_add(1),
+            flags: ACK,
+            window: self.first_window(entry, self.cx.config.mtu) as u16,
+            urgent: 0,
+        };
+        let options = OptionsToSend {
+            timestamps,
+            ..OptionsToSend::default()
+        };
+        self.send_alone(&header, &options, sink);
+    }
+
+    /// The third segment of the handshake: the entry becomes a connection, if the accept queue has
+    /// a place. If not, the segment is dropped, and the SYN/ACK will be sent again.
+    fn complete<S: TxSink>(&mut self, index: u32, entry: HalfOpen, seg: &Segment, sink: &mut S) {
+        let listener = &self.listeners.slab[entry.listener];
+        if listener.settings.defer_accept && seg.payload.is_empty() && !seg.has(tcp::FIN) {
+            return;
+        }
+        if listener.queue.len() as u32 >= listener.backlog {
+            self.cx.stats.listen_overflows += 1;
+            return;
+        }
+        if self.conns.is_full() {
+            self.cx.stats.abort_on_memory += 1;
+            return;
+        }
+        self.remove_half_open(index);
+        self.establish(&entry, seg, sink);
+    }
+
+    fn establish<S: TxSink>(&mut self, entry: &HalfOpen, seg: &Segment, sink: &mut S) {
+        let Some(index) = self.new_conn(entry.flow) else {
+            return;
+        };
+        let hash = self.demux.hash(&entry.flow);
+        self.demux.insert(hash, Entry::Connection(index));
+        let receive_scale = self.receive_scale(entry);
+        let settings = self.listeners.slab[entry.listener].settings;
+        let mss = self.cx.config.mtu - (ip::header_len(entry.flow.remote) + tcp::HEADER) as u32;
+        let window = self.first_window(entry, mss);
+        let Engine {
+            cx,
+            conns,
+            listeners,
+            ..
+        } = self;
+        let conn = &mut conns[index];
+        conn.settings = settings;
+        conn.apply_buffer_settings();
+        let options = Options {
+            mss: Some(entry.kept.mss),
+            window_scale: entry.kept.window_scale,
+            sack_permitted: entry.kept.has_sack,
+            timestamps: entry.has_timestamps.then_some((entry.ts_recent, 0)),
+            sack: &[],
+        };
+        let syn = Segment {
+            seq: entry.irs,
+            flags: SYN,
+            options,
+            payload: &[],
+            ..*seg
+        };
+        conn.rcv_scale = receive_scale;
+        conn.take_syn(cx, &syn);
+        conn.rcv_edge = conn.rcv_nxt.wrapping_add(window);
+        conn.has_ecn = entry.kept.has_ecn;
+        conn.iss = entry.iss;
+        conn.snd_una = entry.iss.wrapping_add(1);
+        conn.snd_nxt = conn.snd_una;
+        conn.tx_seq = conn.snd_una;
+        conn.push_seq = conn.snd_una;
+        conn.small_seq = conn.snd_una;
+        conn.recovery.high_seq = conn.snd_una;
+        conn.opened_us = entry.opened_us;
+        conn.listener = entry.listener;
+        conn.is_unaccepted = true;
+        conn.state = State::Established;
+        if entry.retries == 0 && entry.opened_us > 0 {
+            conn.rtt.sample(cx.now_us - entry.opened_us, cx.now_us);
+        }
+        conn.open(cx, seg);
+        cx.stats.passive_opens += 1;
+        let listener = &mut listeners.slab[entry.listener];
+        listener.queue.push_back(index);
+        if !listener.in_ready {
+            listener.in_ready = true;
+            self.ready_listeners.push(entry.listener);
+        }
+        self.on_conn_segment(index, seg, sink);
+    }
+
+    pub(crate) fn remove_half_open(&mut self, index: u32) {
+        let entry = self.half_opens.slab[index];
+        let hash = self.demux.hash(&entry.flow);
+        self.demux.remove(hash, Entry::HalfOpen(index));
+        self.half_opens.wheel.disarm(index);
+        self.half_opens.slab.give(index);
+        let listener = &mut self.listeners.slab[entry.listener];
+        if listener.generation == entry.listener_generation {
+            listener.half_open -= 1;
+        }
+    }
+
+    /// The SYN/ACK was not acknowledged in time.
+    pub(crate) fn on_half_open_timer<S: TxSink>(&mut self, index: u32, sink: &mut S) {
+        let entry = &mut self.half_opens.slab[index];
+        if entry.resend_at_us > self.cx.now_us {
+            let at_us = entry.resend_at_us;
+            self.half_opens.wheel.arm(index, at_us);
+            return;
+        }
+        let is_closed = self.listeners.slab[entry.listener].generation != entry.listener_generation;
+        if is_closed || entry.retries >= self.cx.config.syn_ack_retries {
+            self.cx.stats.attempt_fails += 1;
+            self.remove_half_open(index);
+            return;
+        }
+        entry.retries += 1;
+        entry.resend_at_us = self.cx.now_us + (RESEND_US << entry.retries);
+        let entry = *entry;
+        self.half_opens.wheel.arm(index, entry.resend_at_us);
+        self.cx.stats.retrans_segs += 1;
+        self.send_syn_ack(&entry, sink);
+    }
+
+    /// An acknowledgment for a listener without an entry: one of our cookies comes back? True when
+    /// the segment is dealt with.
+    pub(crate) fn on_cookie<S: TxSink>(
+        &mut self,
+        listener: u32,
+        seg: &Segment,
+        sink: &mut S,
+    ) -> bool {
+        if !self.half_opens.may_be_cookie(self.cx.now_us) {
+            return false;
+        }
+        let (irs, iss) = (seg.seq.wrapping_sub(1), seg.ack.wrapping_sub(1));
+        let Some(mss) = self
+            .numbers
+            .check_cookie(&seg.flow, irs, iss, self.cx.now_us)
+        else {
+            self.cx.stats.syncookies_failed += 1;
+            return false;
+        };
+        self.cx.stats.syncookies_recv += 1;
+        let state = &self.listeners.slab[listener];
+        if state.queue.len() as u32 >= state.backlog || self.conns.is_full() {
+            self.cx.stats.listen_overflows += 1;
+            return true;
+        }
+        let Some(mut entry) = self.half_open_from(listener, seg, Some(iss)) else {
+            return true;
+        };
+        let ts_offset = entry.ts_offset;
+        entry.kept = match seg.options.timestamps {
+            Some((_, echo)) => options_from_clock(echo.wrapping_sub(ts_offset)),
+            None => Kept::default(),
+        };
+        entry.kept.mss = mss;
+        entry.irs = irs;
+        entry.opened_us = 0;
+        self.establish(&entry, seg, sink);
+        true
+    }
+}

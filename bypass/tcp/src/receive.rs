@@ -1,0 +1,299 @@
+//! Data from the peer: into the receive ring, in order or not, and out to the application.
+
+use crate::conn::{Conn, Context, State, Urgent, PEER_CLOSED, READABLE, URGENT};
+use crate::input::Reply;
+use crate::seq::{after, before, distance, earlier, later};
+use crate::wire::tcp::{Segment, FIN};
+
+/// Acknowledgments that are not delayed at the start (Linux's TCP_MAX_QUICKACKS).
+const QUICK_ACKS: u8 = 16;
+
+impl Conn {
+    /// Takes the bytes and the FIN of a segment that may be exchanged in this state.
+    pub fn receive(&mut self, cx: &mut Context, seg: &Segment) -> Reply {
+        let edge = self.rcv_nxt.wrapping_add(self.receive_window());
+        let end = seg.seq.wrapping_add(seg.payload.len() as u32);
+        let from = later(seg.seq, self.rcv_nxt);
+        let to = earlier(end, edge);
+        let has_fin = seg.has(FIN) && !after(end, edge);
+        if before(seg.seq, self.rcv_nxt) && !seg.payload.is_empty() {
+            self.note_old_bytes(cx, seg.seq, earlier(end, self.rcv_nxt));
+        }
+        let is_old = !after(seg.end(), self.rcv_nxt);
+        let is_beyond = !before(from, edge) && !seg.payload.is_empty() && !before(seg.seq, edge);
+        if is_old || is_beyond {
+            self.enter_quick_acks();
+            return Reply::Ack;
+        }
+        let start = from.wrapping_sub(seg.seq) as usize;
+        let count = distance(from, to) as usize;
+        let bytes = &seg.payload[start..start + count];
+        if self.take_bytes(cx, from, bytes).is_err() {
+            return Reply::None;
+        }
+        if has_fin {
+            self.fin_seq = Some(end);
+        }
+        self.after_bytes(cx, from, bytes.len() as u32, has_fin)
+    }
+
+    fn note_old_bytes(&mut self, cx: &mut Context, left: u32, right: u32) {
+        if self.has_sack {
+            cx.stats.dsack_sent += 1;
+            self.reassembly.note_duplicate(left, right);
+        }
+    }
+
+    /// Copies bytes to their place. Without memory the segment counts as lost.
+    #[inline]
+    fn take_bytes(&mut self, cx: &mut Context, from: u32, bytes: &[u8]) -> Result<(), ()> {
+        let ahead = distance(self.rcv_nxt, from);
+        if self.is_shut_reading {
+            return self.discard(from, bytes.len() as u32);
+        }
+        let at = self.rx.len() + ahead as usize;
+        let kept = match self.reassembly.end() {
+            Some(end) => self.rx.len() + distance(self.rcv_nxt, end) as usize,
+            None => self.rx.len(),
+        };
+        if !bytes.is_empty() && !cx.pool.reserve(&mut self.rx, at + bytes.len(), kept) {
+            cx.stats.rcv_pruned += 1;
+            return Err(());
+        }
+        if ahead > 0 {
+            if !bytes.is_empty()
+                && !self
+                    .reassembly
+                    .insert(from, from.wrapping_add(bytes.len() as u32))
+            {
+                cx.stats.rcv_pruned += 1;
+                return Err(());
+            }
+            cx.stats.ofo_queued += 1;
+        }
+        self.rx.write_at(at, bytes);
+        Ok(())
+    }
+
+    /// The application reads no more: bytes in order are acknowledged and dropped.
+    fn discard(&mut self, from: u32, count: u32) -> Result<(), ()> {
+        if from != self.rcv_nxt {
+            return Err(());
+        }
+        self.rcv_edge = self.rcv_edge.wrapping_add(count);
+        Ok(())
+    }
+
+    #[inline]
+    fn after_bytes(&mut self, cx: &mut Context, from: u32, count: u32, has_fin: bool) -> Reply {
+        self.note_arrival(cx, count);
+        if from != self.rcv_nxt {
+            // RFC 5681, 4.2: out of order is acknowledged at once.
+            self.enter_quick_acks();
+            return Reply::Ack;
+        }
+        let had_hole = !self.reassembly.is_empty();
+        self.advance(cx, count);
+        self.ack_pending = true;
+        self.ack_due |= had_hole || has_fin;
+        self.queue_output(cx);
+        Reply::None
+    }
+
+    /// `count` bytes at `rcv_nxt` are there; what was waiting behind them is in order now too.
+    #[inline]
+    fn advance(&mut self, cx: &mut Context, count: u32) {
+        let mut next = self.rcv_nxt.wrapping_add(count);
+        if !self.reassembly.is_empty() {
+            next = self.reassembly.advance(next);
+        }
+        let total = next.wrapping_sub(self.rcv_nxt);
+        if !self.is_shut_reading {
+            self.rx.extend(total as usize);
+        }
+        self.totals.bytes_received += u64::from(total);
+        self.rcv_nxt = next;
+        self.take_urgent_byte(cx);
+        self.rcv_edge = later(self.rcv_edge, self.rcv_nxt);
+        self.measure_receiver_rtt(cx);
+        if total > 0 {
+            self.notify(cx, READABLE);
+        }
+        if self.fin_seq == Some(next) {
+            self.take_fin(cx);
+        }
+    }
+
+    /// RFC 9293, 3.10.7.4, eighth.
+    fn take_fin(&mut self, cx: &mut Context) {
+        self.rcv_nxt = self.rcv_nxt.wrapping_add(1);
+        self.rcv_edge = later(self.rcv_edge, self.rcv_nxt);
+        self.state = match self.state {
+            State::Established => State::CloseWait,
+            State::FinWait1 => State::Closing,
+            _ => State::TimeWait,
+        };
+        self.ack_pending = true;
+        self.ack_due = true;
+        self.notify(cx, READABLE | PEER_CLOSED);
+    }
+
+    /// What delayed acknowledgments need to know of arriving data.
+    #[inline]
+    fn note_arrival(&mut self, cx: &Context, count: u32) {
+        let pause_us = cx.now_us - self.received_us;
+        if self.received_us == 0 || pause_us > self.rto_us(&cx.config) {
+            self.enter_quick_acks();
+        }
+        self.received_us = cx.now_us;
+        if count > self.rcv_mss {
+            self.rcv_mss = count.min(self.advertised_mss(cx));
+        }
+    }
+
+    /// The next acknowledgments are not delayed.
+    pub fn enter_quick_acks(&mut self) {
+        self.quick_acks = QUICK_ACKS;
+        self.is_interactive = false;
+    }
+
+    /// The urgent pointer (RFC 6093: it points behind the urgent byte, as every stack has it).
+    pub fn take_urgent(&mut self, cx: &mut Context, seg: &Segment) {
+        let pointer = u32::from(seg.urgent);
+        let at = seg
+            .seq
+            .wrapping_add(pointer.saturating_sub(u32::from(pointer > 0)));
+        let is_old =
+            before(at, self.rcv_nxt) || self.urgent.is_some_and(|known| !after(at, known.seq));
+        if is_old {
+            return;
+        }
+        self.urgent = Some(Urgent {
+            seq: at,
+            byte: None,
+            is_read: false,
+        });
+        let start = at.wrapping_sub(seg.seq) as usize;
+        let in_segment = seg.payload.get(start);
+        if let (Some(byte), Some(urgent)) = (in_segment, &mut self.urgent) {
+            urgent.byte = Some(*byte);
+        }
+        self.notify(cx, URGENT);
+    }
+
+    /// The urgent byte may come later than its announcement.
+    fn take_urgent_byte(&mut self, cx: &mut Context) {
+        let Some(urgent) = &mut self.urgent else {
+            return;
+        };
+        if urgent.byte.is_none() && !urgent.is_read && before(urgent.seq, self.rcv_nxt) {
+            let back = self.rcv_nxt.wrapping_sub(urgent.seq) as usize;
+            if let Some(at) = self.rx.len().checked_sub(back) {
+                urgent.byte = self.rx.slices(at, 1).0.first().copied();
+                self.notify(cx, URGENT);
+            }
+        }
+    }
+
+    /// The window that an acknowledgment advertises now (RFC 9293, 3.8.6.2.2); it moves the right
+    /// edge, never back.
+    #[inline]
+    pub fn advertise_window(&mut self) -> u16 {
+        let current = self.receive_window();
+        let window = self.usable_window().max(current);
+        let unit = 1 << self.rcv_scale;
+        let field = (window.div_ceil(unit)).min(0xffff);
+        let edge = self.rcv_nxt.wrapping_add(field << self.rcv_scale);
+        self.rcv_edge = later(self.rcv_edge, edge);
+        field as u16
+    }
+
+    /// What the buffer can take, or nothing while that is too little to be worth saying.
+    fn usable_window(&self) -> u32 {
+        let free = self.rcv_limit.saturating_sub(self.rx.len() as u32);
+        if free < self.rcv_limit / 2 && (free < self.rcv_limit / 16 || free < self.rcv_mss) {
+            return 0;
+        }
+        free >> self.rcv_scale << self.rcv_scale
+    }
+
+    /// The application took `count` bytes: grow the window with its pace, and tell the peer when
+    /// the window opens by much (as Linux's tcp_cleanup_rbuf).
+    pub fn after_read(&mut self, cx: &mut Context, count: u32) {
+        self.tune_window(cx, count);
+        if self.rx.is_empty() && self.reassembly.is_empty() {
+            cx.pool.release(&mut self.rx);
+        }
+        if !self.can_still_receive() {
+            return;
+        }
+        let current = self.receive_window();
+        let usable = self.usable_window();
+        let opens = usable > 0 && usable >= 2 * current;
+        let overdue = self.ack_pending && self.rcv_nxt.wrapping_sub(self.rcv_acked) > self.rcv_mss;
+        if opens || overdue {
+            self.ack_pending = true;
+            self.ack_due = true;
+            self.queue_output(cx);
+        }
+    }
+
+    /// Whether the peer may still send bytes.
+    pub fn can_still_receive(&self) -> bool {
+        let open = matches!(
+            self.state,
+            State::Established | State::FinWait1 | State::FinWait2
+        );
+        open && self.fin_seq.is_none_or(|fin| before(self.rcv_nxt, fin))
+    }
+
+    /// Begins to measure how fast the application reads.
+    pub fn start_tuning(&mut self, cx: &Context) {
+        self.tuning.since_us = cx.now_us;
+        self.tuning.space = self.rcv_limit.min(self.cwnd * self.mss);
+        self.tuning.rtt_seq = self.rcv_nxt.wrapping_add(self.receive_window());
+        self.tuning.rtt_since_us = cx.now_us;
+    }
+
+    /// The time in which a window arrives is an upper bound of the round-trip time.
+    #[inline]
+    fn measure_receiver_rtt(&mut self, cx: &Context) {
+        if before(self.rcv_nxt, self.tuning.rtt_seq) {
+            return;
+        }
+        let rtt = (cx.now_us - self.tuning.rtt_since_us).clamp(1, 60_000_000) as u32;
+        let known = self.tuning.rtt_us;
+        self.tuning.rtt_us = if known == 0 {
+            rtt
+        } else {
+            known - known / 8 + rtt / 8
+        }
+        .min(rtt * 2);
+        self.tuning.rtt_seq = self.rcv_nxt.wrapping_add(self.receive_window());
+        self.tuning.rtt_since_us = cx.now_us;
+    }
+
+    /// Dynamic right-sizing: twice of what the application reads in a round trip.
+    fn tune_window(&mut self, cx: &Context, count: u32) {
+        self.tuning.copied = self.tuning.copied.saturating_add(count);
+        let rtt_us = match (self.rtt.srtt_us, self.tuning.rtt_us) {
+            (0, other) | (other, 0) => other,
+            (own, seen) => own.min(seen),
+        };
+        if rtt_us == 0 || cx.now_us - self.tuning.since_us < u64::from(rtt_us) {
+            return;
+        }
+        if self.tuning.copied > self.tuning.space && !self.settings.has_fixed_receive {
+            let wanted = self
+                .tuning
+                .copied
+                .saturating_mul(2)
+                .saturating_add(16 * self.mss);
+            let limit = cx.config.receive_bytes_max.min(0xffff << self.rcv_scale);
+            self.rcv_limit = self.rcv_limit.max(wanted.min(limit));
+        }
+        self.tuning.space = self.tuning.space.max(self.tuning.copied);
+        self.tuning.copied = 0;
+        self.tuning.since_us = cx.now_us;
+    }
+}

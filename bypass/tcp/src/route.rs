@@ -1,0 +1,224 @@
+//! Where packets go: our addresses, routes, path MTUs.
+
+use crate::error::Error;
+use crate::wire::ip::Addr;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+/// How long a path MTU is believed (RFC 1191, 6.3).
+const PATH_MTU_LIFE_US: u64 = 600_000_000;
+/// Paths remembered at most.
+const PATHS_MAX: usize = 4_096;
+/// Least path MTU that is believed for IPv4 (Linux's `min_pmtu`).
+const MTU_MIN_V4: u32 = 552;
+/// Least path MTU of IPv6 (RFC 8200, 5).
+const MTU_MIN_V6: u32 = 1_280;
+
+/// An address of ours and the length of its network's prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Address {
+    /// The address.
+    pub ip: IpAddr,
+    /// Bits of the network's prefix.
+    pub prefix_len: u8,
+}
+
+/// A way to a network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// The network.
+    pub network: IpAddr,
+    /// Bits of its prefix; zero for the default route.
+    pub prefix_len: u8,
+    /// The router; none when the network is on the link.
+    pub gateway: Option<IpAddr>,
+    /// Largest packet of this route; zero for the link's.
+    pub mtu: u32,
+    /// The address to send from; none for the one that shares most bits.
+    pub source: Option<IpAddr>,
+}
+
+/// The neighbour of a connection, remembered; a generation of zero is none.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Hop {
+    /// Number in the neighbour table.
+    pub index: u32,
+    /// Which use of that number.
+    pub generation: u32,
+}
+
+/// Addresses, routes and paths.
+#[derive(Default)]
+pub struct Routes {
+    addresses: Vec<(Addr, u8)>,
+    routes: Vec<(Addr, u8, Route)>,
+    paths: BTreeMap<Addr, (u32, u64)>,
+}
+
+impl Routes {
+    /// Replaces the addresses.
+    pub fn set_addresses(&mut self, addresses: &[Address]) {
+        self.addresses.clear();
+        let own = addresses.iter().map(|own| (own.ip.into(), own.prefix_len));
+        self.addresses.extend(own);
+    }
+
+    /// Replaces the routes.
+    pub fn set_routes(&mut self, routes: &[Route]) {
+        self.routes.clear();
+        let known = routes
+            .iter()
+            .map(|route| (route.network.into(), route.prefix_len, *route));
+        self.routes.extend(known);
+        self.routes
+            .sort_by_key(|(_, prefix_len, _)| core::cmp::Reverse(*prefix_len));
+    }
+
+    /// Whether the address is ours.
+    #[inline]
+    pub fn is_local(&self, addr: Addr) -> bool {
+        self.addresses.iter().any(|(own, _)| *own == addr)
+    }
+
+    fn on_link(&self, to: Addr) -> bool {
+        self.addresses
+            .iter()
+            .any(|(own, len)| shares_prefix(*own, to, *len))
+            || !to.is_v4() && to.high >> 54 == 0xfe80 >> 6
+    }
+
+    fn route(&self, to: Addr) -> Option<&Route> {
+        let fits = |(network, len, _): &&(Addr, u8, Route)| shares_prefix(*network, to, *len);
+        self.routes.iter().find(fits).map(|(_, _, route)| route)
+    }
+
+    /// The neighbour that a packet to this address is handed to.
+    pub fn next_hop(&self, to: Addr) -> Result<Addr, Error> {
+        match self.route(to) {
+            Some(Route { prefix_len: 0, .. }) | None if self.on_link(to) => Ok(to),
+            Some(route) => Ok(route.gateway.map_or(to, Addr::from)),
+            None => Err(Error::NetworkUnreachable),
+        }
+    }
+
+    /// The address of ours that packets to this address should come from.
+    pub fn source_for(&self, to: Addr) -> Option<Addr> {
+        if let Some(source) = self.route(to).and_then(|route| route.source) {
+            return Some(source.into());
+        }
+        let same_kind = self
+            .addresses
+            .iter()
+            .filter(|(own, _)| own.is_v4() == to.is_v4());
+        same_kind
+            .max_by_key(|(own, _)| common_bits(*own, to))
+            .map(|(own, _)| *own)
+    }
+
+    /// The largest packet that the path is known to carry.
+    pub fn mtu(&self, to: Addr, link_mtu: u32, now_us: u64) -> u32 {
+        let mtu = match self.route(to) {
+            Some(route) if route.mtu > 0 => route.mtu.min(link_mtu),
+            _ => link_mtu,
+        };
+        match self.paths.get(&to) {
+            Some((path, until_us)) if *until_us > now_us => mtu.min(*path),
+            _ => mtu,
+        }
+    }
+
+    /// A router reported a smaller maximum. Answers what is believed of it, if anything.
+    pub fn lower_mtu(&mut self, to: Addr, reported: u32, current: u32, now_us: u64) -> Option<u32> {
+        let least = if to.is_v4() { MTU_MIN_V4 } else { MTU_MIN_V6 };
+        let believed = reported.max(least);
+        if believed >= current {
+            return None;
+        }
+        if self.paths.len() >= PATHS_MAX && !self.paths.contains_key(&to) {
+            self.paths.pop_first();
+        }
+        self.paths.insert(to, (believed, now_us + PATH_MTU_LIFE_US));
+        Some(believed)
+    }
+}
+
+/// Whether the first `len` bits agree; for IPv4 the bits behind the mapped prefix.
+fn shares_prefix(a: Addr, b: Addr, len: u8) -> bool {
+    a.is_v4() == b.is_v4() && common_bits(a, b) >= u32::from(len)
+}
+
+fn common_bits(a: Addr, b: Addr) -> u32 {
+    if a.is_v4() && b.is_v4() {
+        return (a.v4_bits() ^ b.v4_bits()).leading_zeros();
+    }
+    match (a.high ^ b.high).leading_zeros() {
+        64 => 64 + (a.low ^ b.low).leading_zeros(),
+        bits => bits,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    fn routes() -> Routes {
+        let mut routes = Routes::default();
+        routes.set_addresses(&[
+            Address {
+                ip: ip("10.0.0.1"),
+                prefix_len: 24,
+            },
+            Address {
+                ip: ip("192.168.7.1"),
+                prefix_len: 16,
+            },
+            Address {
+                ip: ip("fd00::1"),
+                prefix_len: 64,
+            },
+        ]);
+        let to = |network, prefix_len, gateway| Route {
+            network: ip(network),
+            prefix_len,
+            gateway: Some(ip(gateway)),
+            mtu: 0,
+            source: None,
+        };
+        routes.set_routes(&[
+            to("0.0.0.0", 0, "10.0.0.254"),
+            to("172.16.0.0", 12, "10.0.0.253"),
+        ]);
+        routes
+    }
+
+    #[test]
+    fn the_longest_prefix_wins_and_the_link_comes_before_the_default_route() {
+        let routes = routes();
+        let hop = |to| routes.next_hop(ip(to).into()).map(IpAddr::from);
+        assert_eq!(hop("10.0.0.9"), Ok(ip("10.0.0.9")));
+        assert_eq!(hop("172.20.1.1"), Ok(ip("10.0.0.253")));
+        assert_eq!(hop("8.8.8.8"), Ok(ip("10.0.0.254")));
+        assert_eq!(hop("fd00::9"), Ok(ip("fd00::9")));
+        assert_eq!(hop("fd01::9"), Err(Error::NetworkUnreachable));
+        assert_eq!(
+            routes.source_for(ip("192.168.1.1").into()),
+            Some(ip("192.168.7.1").into())
+        );
+    }
+
+    #[test]
+    fn a_reported_mtu_is_bounded_below_and_expires() {
+        let mut routes = routes();
+        let to = ip("8.8.8.8").into();
+        assert_eq!(routes.lower_mtu(to, 1_400, 1_500, 0), Some(1_400));
+        assert_eq!(routes.lower_mtu(to, 1_450, 1_400, 0), None);
+        assert_eq!(routes.lower_mtu(to, 68, 1_400, 0), Some(MTU_MIN_V4));
+        assert_eq!(routes.mtu(to, 1_500, 1), MTU_MIN_V4);
+        assert_eq!(routes.mtu(to, 1_500, PATH_MTU_LIFE_US), 1_500);
+    }
+}

@@ -1,0 +1,59 @@
+//! The seam to a device: frames in, frames out.
+
+/// A received Ethernet frame.
+#[derive(Clone, Copy)]
+pub struct Rx<'a> {
+    /// The frame, without its check sequence.
+    pub bytes: &'a [u8],
+    /// The device, or a trusted sender on this host, has checked the checksums.
+    pub checksum_verified: bool,
+}
+
+impl<'a> Rx<'a> {
+    /// A frame of which nothing is known.
+    pub fn new(bytes: &'a [u8]) -> Rx<'a> {
+        Rx {
+            bytes,
+            checksum_verified: false,
+        }
+    }
+}
+
+/// What a device must know to finish a frame.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct TxMeta {
+    /// Bytes of the IP packet, its header included.
+    pub ip_len: usize,
+    /// Bytes of the Ethernet, IP and TCP headers together; zero when the frame is not TCP.
+    pub header_len: usize,
+    /// Where the TCP header begins in the frame.
+    pub tcp_at: usize,
+    /// Payload of each packet that the device is to cut the frame into; zero for no cutting.
+    pub gso_size: usize,
+    /// The TCP checksum field holds the sum over the pseudo-header only; the device completes it.
+    pub partial_checksum: bool,
+}
+
+impl TxMeta {
+    /// A frame that is complete as it is.
+    pub fn whole(ip_len: usize) -> TxMeta {
+        TxMeta {
+            ip_len,
+            ..TxMeta::default()
+        }
+    }
+}
+
+/// Where the engine puts frames.
+pub trait TxSink {
+    /// Takes one frame of `len` bytes, which `fill` writes completely; the place may hold old
+    /// bytes before. Answers false, without calling `fill`, when there is no room: the engine keeps
+    /// the segment and tries again in a later [`crate::Engine::end_batch`].
+    fn transmit(&mut self, len: usize, meta: TxMeta, fill: impl FnOnce(&mut [u8])) -> bool;
+
+    /// A received frame that is not the engine's: another protocol, a fragment, or a port nobody
+    /// has opened while the kernel keeps the interface ([`crate::Config::is_sole_host`] is false).
+    fn pass(&mut self, frame: &[u8]) {
+        let _ = frame;
+    }
+}

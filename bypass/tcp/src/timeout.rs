@@ -1,0 +1,235 @@
+//! What happens when a timer of a connection fires.
+
+use crate::conn::{Conn, Context, RetransmitTimer, State};
+use crate::error::Error;
+
+/// Slack that a retransmission gives a timer that fired a tick early.
+const NONE: u64 = u64::MAX;
+
+impl Conn {
+    /// The earliest of the connection's deadlines.
+    pub fn next_deadline_us(&self) -> u64 {
+        let retransmit = match self.retransmit {
+            RetransmitTimer::Off => NONE,
+            _ => self.retransmit_at_us,
+        };
+        let or_never = |at_us: u64| if at_us == 0 { NONE } else { at_us };
+        retransmit
+            .min(or_never(self.delayed_ack_at_us))
+            .min(or_never(self.slow.keepalive_at_us))
+            .min(or_never(self.slow.linger_at_us))
+    }
+
+    /// A timer may be due. What is due is done, and the next deadline is armed.
+    pub fn on_timer(&mut self, cx: &mut Context) {
+        if self.retransmit != RetransmitTimer::Off && self.retransmit_at_us <= cx.now_us {
+            self.on_retransmit_timer(cx);
+        }
+        let now_us = cx.now_us;
+        let is_due = |at_us: u64| at_us != 0 && at_us <= now_us;
+        if is_due(self.delayed_ack_at_us) {
+            self.delayed_ack_at_us = 0;
+            self.is_interactive = false;
+            self.ack_due = true;
+            cx.stats.delayed_acks += 1;
+            self.queue_output(cx);
+        }
+        if is_due(self.slow.linger_at_us) {
+            self.slow.linger_at_us = 0;
+            self.state = State::Closed;
+            self.drop_output(cx);
+        }
+        if is_due(self.slow.keepalive_at_us) {
+            self.on_keepalive_timer(cx);
+        }
+        let next_us = self.next_deadline_us();
+        if next_us != NONE {
+            cx.wheel.arm(self.index, next_us);
+        }
+    }
+
+    fn on_retransmit_timer(&mut self, cx: &mut Context) {
+        match self.retransmit {
+            RetransmitTimer::Off => {}
+            RetransmitTimer::Timeout if self.is_opening() => self.on_syn_timeout(cx),
+            RetransmitTimer::Timeout => self.on_timeout(cx),
+            RetransmitTimer::Persist => self.on_persist_timer(cx),
+            RetransmitTimer::Reordering => {
+                self.on_reordering_timer(cx);
+                self.queue_output(cx);
+            }
+            RetransmitTimer::LossProbe => {
+                self.loss_probe_due = true;
+                self.retransmit = RetransmitTimer::Off;
+                let rto_us = self.rto_us(&cx.config);
+                self.arm(cx, RetransmitTimer::Timeout, cx.now_us + rto_us);
+                self.queue_output(cx);
+            }
+        }
+    }
+
+    fn is_opening(&self) -> bool {
+        matches!(self.state, State::SynSent | State::SynReceived)
+    }
+
+    fn on_syn_timeout(&mut self, cx: &mut Context) {
+        let own = self.settings.syn_retries;
+        let retries = match self.state {
+            State::SynSent if own > 0 => own,
+            State::SynSent => cx.config.syn_retries,
+            _ => cx.config.syn_ack_retries,
+        };
+        if self.recovery.timeouts >= retries || self.is_past_user_timeout(cx) {
+            cx.stats.attempt_fails += 1;
+            self.give_up(cx);
+            return;
+        }
+        self.recovery.timeouts += 1;
+        self.backoff = self.backoff.saturating_add(1);
+        self.syn_resent = true;
+        self.syn_due = true;
+        // RFC 3168, 6.1.1.1: a middlebox may drop SYNs that ask for ECN.
+        self.has_ecn &= self.recovery.timeouts < 2;
+        let rto_us = self.rto_us(&cx.config);
+        self.arm(cx, RetransmitTimer::Timeout, cx.now_us + rto_us);
+        self.queue_output(cx);
+    }
+
+    fn on_timeout(&mut self, cx: &mut Context) {
+        self.retransmit = RetransmitTimer::Off;
+        if self.packets_out == 0 {
+            return;
+        }
+        if self.trouble_since_us == 0 {
+            self.trouble_since_us = self.sent_us.max(1);
+        }
+        if self.recovery.timeouts >= self.retries(cx) || self.is_past_user_timeout(cx) {
+            self.give_up(cx);
+            return;
+        }
+        cx.stats.timeouts += 1;
+        self.enter_loss(cx);
+        self.recovery.timeouts += 1;
+        self.backoff = self.backoff.saturating_add(1);
+        let rto_us = self.rto_us(&cx.config);
+        self.arm(cx, RetransmitTimer::Timeout, cx.now_us + rto_us);
+        self.queue_output(cx);
+    }
+
+    fn retries(&self, cx: &Context) -> u8 {
+        if self.is_orphan {
+            cx.config.orphan_retries
+        } else {
+            cx.config.retries
+        }
+    }
+
+    fn is_past_user_timeout(&self, cx: &Context) -> bool {
+        let limit_us = self.settings.user_timeout_us;
+        let since_us = match self.state {
+            State::SynSent | State::SynReceived => self.opened_us,
+            _ => self.trouble_since_us,
+        };
+        limit_us > 0 && since_us > 0 && cx.now_us - since_us >= limit_us
+    }
+
+    /// The peer no longer answers (RFC 9293, 3.8.3).
+    fn give_up(&mut self, cx: &mut Context) {
+        cx.stats.abort_on_timeout += 1;
+        let error = self.soft_error.take().unwrap_or(Error::TimedOut);
+        self.fail(cx, error);
+    }
+
+    /// The window is closed, or a small segment was held back (RFC 9293, 3.8.6).
+    fn on_persist_timer(&mut self, cx: &mut Context) {
+        self.retransmit = RetransmitTimer::Off;
+        if self.unsent() == 0 || self.packets_out > 0 {
+            return;
+        }
+        if self.snd_wnd > 0 {
+            self.push_small = true;
+            self.queue_output(cx);
+            return;
+        }
+        if self.trouble_since_us == 0 {
+            self.trouble_since_us = cx.now_us.max(1);
+        }
+        // A peer that acknowledges probes may keep its window closed for ever (RFC 6429, 4).
+        if self.probes_out >= self.retries(cx) || self.is_past_user_timeout(cx) {
+            self.give_up(cx);
+            return;
+        }
+        cx.stats.window_probes += 1;
+        self.probes_out += 1;
+        self.backoff = self.backoff.saturating_add(1);
+        self.probe_due = true;
+        let rto_us = self.rto_us(&cx.config);
+        self.arm(cx, RetransmitTimer::Persist, cx.now_us + rto_us);
+        self.queue_output(cx);
+    }
+
+    fn keepalive_times_us(&self, cx: &Context) -> (u64, u64, u8) {
+        let or = |own: u64, common: u64| if own > 0 { own } else { common };
+        let settings = &self.settings;
+        let probes = match settings.keepalive_probes {
+            0 => cx.config.keepalive_probes,
+            own => own,
+        };
+        let idle_us = or(settings.keepalive_idle_us, cx.config.keepalive_idle_us);
+        (
+            idle_us,
+            or(
+                settings.keepalive_interval_us,
+                cx.config.keepalive_interval_us,
+            ),
+            probes,
+        )
+    }
+
+    /// Begins to count idle time, when keepalive is on (RFC 9293, 3.8.4).
+    pub fn restart_keepalive(&mut self, cx: &mut Context) {
+        let on = self.settings.keepalive && self.is_synchronized();
+        self.slow.keepalive_at_us = 0;
+        self.slow.keepalive_probes = 0;
+        if on {
+            self.slow.keepalive_at_us = cx.now_us + self.keepalive_times_us(cx).0;
+            cx.wheel.arm(self.index, self.slow.keepalive_at_us);
+        }
+    }
+
+    fn on_keepalive_timer(&mut self, cx: &mut Context) {
+        let (idle_us, interval_us, probes) = self.keepalive_times_us(cx);
+        let heard_us = self.received_us.max(self.heard_us).max(self.opened_us);
+        let quiet_us = cx.now_us - heard_us;
+        if self.packets_out > 0 || self.unsent() > 0 || quiet_us < idle_us {
+            self.slow.keepalive_probes = 0;
+            let from_us = if quiet_us < idle_us {
+                heard_us
+            } else {
+                cx.now_us
+            };
+            self.slow.keepalive_at_us = from_us + idle_us;
+            return;
+        }
+        let limit_us = self.settings.user_timeout_us;
+        let is_over = match limit_us {
+            0 => self.slow.keepalive_probes >= probes,
+            _ => self.slow.keepalive_probes > 0 && quiet_us >= limit_us,
+        };
+        if is_over {
+            self.give_up_with_reset(cx);
+            return;
+        }
+        cx.stats.keepalives += 1;
+        self.slow.keepalive_probes += 1;
+        self.probe_due = true;
+        self.slow.keepalive_at_us = cx.now_us + interval_us;
+        self.queue_output(cx);
+    }
+
+    /// The peer may only have forgotten the connection: it is told.
+    fn give_up_with_reset(&mut self, cx: &mut Context) {
+        self.reset_due = true;
+        self.give_up(cx);
+    }
+}
