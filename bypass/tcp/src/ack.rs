@@ -1,7 +1,7 @@
 //! Acknowledgments from the peer (RFC 9293, 3.10.7.4, fifth; RFC 5681).
 
 use crate::conn::{Conn, Context, RetransmitTimer, State, WRITABLE};
-use crate::recovery::{Phase, Progress};
+use crate::loss::{Phase, Progress};
 use crate::seq::{after, before};
 use crate::wire::tcp::{Segment, ECE};
 

@@ -1,8 +1,8 @@
 //! What leaves: SYNs, data, FIN, retransmissions, probes, acknowledgments.
 
 use crate::conn::{Conn, Context, RetransmitTimer, State};
+use crate::loss::Phase;
 use crate::neighbour::{Link, Out, Sent};
-use crate::recovery::Phase;
 use crate::sent::{self, LOST, NONE, RETRANSMITTED, SACKED};
 use crate::seq::{after, before, distance, later};
 use crate::sink::{TxMeta, TxSink};

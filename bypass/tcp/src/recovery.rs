@@ -3,6 +3,7 @@
 
 use crate::congestion::Control;
 use crate::conn::{Conn, Context, RetransmitTimer};
+use crate::loss::{Phase, Progress, Recovery};
 use crate::sent::{Node, AMBIGUOUS, LOST, NONE, RETRANSMITTED, SACKED};
 use crate::seq::{after, before};
 
@@ -10,89 +11,6 @@ use crate::seq::{after, before};
 const DUPLICATE_THRESHOLD: u32 = 3;
 /// Recoveries for which a larger reordering window is kept (RFC 8985, 6.2, step 4).
 const REORDERING_PERSIST: u8 = 16;
-
-/// Where the connection stands between "all is well" and "all may be lost".
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub enum Phase {
-    /// Nothing is missing.
-    #[default]
-    Open,
-    /// Something came out of order or twice.
-    Disorder,
-    /// The window is being reduced without a loss (ECN).
-    Reduced,
-    /// Fast recovery.
-    Recovery,
-    /// After a retransmission timeout.
-    Loss,
-}
-
-/// What loss recovery remembers of a connection.
-#[derive(Clone, Copy, Default)]
-pub struct Recovery {
-    /// See [`Phase`].
-    pub phase: Phase,
-    /// Segments with a selective acknowledgment; without SACK, duplicate acknowledgments.
-    pub sacked_out: u32,
-    /// Segments taken for lost, sent again or not.
-    pub lost_out: u32,
-    /// Segments sent again and not acknowledged.
-    pub retrans_out: u32,
-    /// Behind the last segment that was in flight when the phase began.
-    pub high_seq: u32,
-    /// Consecutive timeouts without progress.
-    pub timeouts: u8,
-    /// Most segments in flight in this window, and where the window ends.
-    pub most_out: (u32, u32),
-    prr_delivered: u32,
-    prr_out: u32,
-    prior_cwnd: u32,
-    prior_ssthresh: u32,
-    /// `snd_una` when the window was reduced: the reduction can still be undone.
-    undo_from: Option<u32>,
-    /// Retransmissions since then that were not reported as duplicates.
-    undo_pending: Option<u32>,
-    /// When the first of them was sent; zero when none.
-    first_resent_us: u64,
-    /// RACK.xmit_ts and RACK.end_seq: the latest sent segment that is known to have arrived.
-    rack_sent_us: u64,
-    rack_end: u32,
-    rack_rtt_us: u64,
-    /// Highest number selectively acknowledged.
-    fack: u32,
-    reordering_seen: bool,
-    reordering_factor: u8,
-    reordering_persist: u8,
-    /// The round trip in which a duplicate was already counted ends here.
-    duplicate_round: Option<u32>,
-    /// Behind the last byte when the loss probe was sent, and whether it was old data.
-    pub probe: Option<(u32, bool)>,
-}
-
-/// What one acknowledgment brought.
-#[derive(Clone, Copy, Default)]
-pub struct Progress {
-    /// `snd_una` moved.
-    pub advanced: bool,
-    /// Segments acknowledged for the first time, in order or selectively.
-    pub delivered: u32,
-    /// Segments acknowledged in order.
-    pub acked: u32,
-    /// Selective acknowledgments that were new.
-    pub newly_sacked: u32,
-    /// Segments newly taken for lost.
-    pub newly_lost: u32,
-    /// A block reported bytes received twice.
-    pub has_duplicate: bool,
-    /// Neither data, nor window, nor number changed (RFC 5681, 2).
-    pub is_duplicate: bool,
-    /// The peer echoes congestion.
-    pub congestion_echo: bool,
-    /// A round-trip time that is not ambiguous.
-    pub rtt_us: Option<u64>,
-    /// The timestamp echo of the segment.
-    pub echo: Option<u32>,
-}
 
 impl Conn {
     /// Segments in the network: sent, not known to have left it.
