@@ -33,6 +33,7 @@ class Link:
     server: str = ""  # the interface on the server's host
     load: str = ""
     net: str = ""  # the first three numbers of its addresses
+    is_limit: bool = True  # False: it carries what the cores can move, and is never the limit
 
 
 @dataclass(frozen=True)

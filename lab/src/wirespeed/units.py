@@ -65,6 +65,12 @@ def link_bits_per_second(value: str | int) -> float:
     return _scaled(value, _LINK_BITS, "link rate", "25gbit")
 
 
+def speed_bps(value: str) -> float | None:
+    """`"25G"`, the speed of a network card, as bits a second; None when it is none."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)G", value)
+    return float(match[1]) * 1e9 if match else None
+
+
 def duration_text(seconds: float) -> str:
     """A duration as wrk and the load generator read it: the largest unit that is exact."""
     if not math.isfinite(seconds) or seconds < 0:

@@ -9,7 +9,7 @@ from wirespeed.recipe.model import Recipe
 from wirespeed.recipe.resolve import Place, Resolver
 from wirespeed.recipe.sweep import cells
 from wirespeed.runner import java
-from wirespeed.topology import one_host, roles_of
+from wirespeed.topology import Seat, one_host, roles_of
 
 
 def recipe_of(required):
@@ -52,7 +52,9 @@ def test_the_newest_java_serves_every_cell_when_one_needs_it(installed, required
     assert place.java_major == major
     assert place.java == str(installed / f"jdk-{major}/bin/java")
     for cell in cells(recipe):
-        first = Resolver(recipe, cell, place).instances({"app-0": [0], "gen-0": [1]})[0]
+        first = Resolver(recipe, cell, place).instances(
+            {"app-0": [Seat("here", 0)], "gen-0": [Seat("here", 1)]}
+        )[0]
         assert (first.argv[0], first.tool) == (place.java, "jvm")
 
 

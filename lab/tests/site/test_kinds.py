@@ -79,7 +79,7 @@ def scratch_folders(checkout):
 
 def test_a_recipe_runs_and_leaves_nothing(kind):
     process = started(kind, recipe(kind, connections=[1, 2]))
-    out, err = process.communicate(timeout=PATIENCE_S * 3)
+    _, err = process.communicate(timeout=PATIENCE_S * 3)
     assert process.returncode == 0, err
     trials = kind.trials()
     assert [trial["valid"] for trial in trials] == [True, True]

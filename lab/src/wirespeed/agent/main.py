@@ -23,7 +23,7 @@ import struct
 import sys
 import time
 
-from wirespeed.agent import facts, files, ready
+from wirespeed.agent import facts, files, links, ready
 from wirespeed.agent.census import Census
 from wirespeed.agent.children import (
     LIBC,
@@ -143,6 +143,21 @@ class Agent:
     def do_ready(self, message):
         """Asks a server until it answers as it should; {"problem": ""} when it does."""
         self.helpers.start(message["id"], lambda: ready.wait(message), message["name"])
+
+    def do_link_receive(self, message):
+        self.helpers.start(message["id"], lambda: links.receive(message))
+
+    def do_link_transmit(self, message):
+        self.helpers.start(message["id"], lambda: links.transmit(message))
+
+    def do_interface_of(self, message):
+        return links.interface_of(message["address"])
+
+    def do_source_of(self, message):
+        """The address of ours from which another is reached; nothing is sent to find out."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((message["address"], 9))
+            return probe.getsockname()[0]
 
     def do_make_files(self, message):
         files.mount_all(message["sets"])

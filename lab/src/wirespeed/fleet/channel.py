@@ -21,7 +21,7 @@ from wirespeed.errors import HostError
 
 MODULES = (
     "children", "helpers", "census", "sampling", "tuning", "leftovers", "files", "ready", "facts",
-    "main",
+    "links", "main",
 )  # fmt: skip
 MARKER = b"wirespeed-agent "
 GREETING_BYTES_MAX = 1 << 16  # what a login shell may print before the agent speaks

@@ -24,6 +24,7 @@ class Fleet:
         self._selector = selectors.DefaultSelector()
         self.hosts: dict[str, Host] = {}
         self._places: dict[str, Host] = {}  # label of a process → its host
+        self.capacities: dict[str, Any] = {}  # link → what it was found to carry (links.py)
         self.undo: list[Any] = []  # what a site has to do after its agents have ended
         own_boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         try:

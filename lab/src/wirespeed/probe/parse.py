@@ -22,6 +22,7 @@ class Snapshot:
     interrupt_s: PerCore  # served for whoever: no process is charged for it everywhere
     switches: float
     network_bytes: float
+    interfaces: dict[str, tuple[float, float]]  # name → bytes received and sent
     pressure_us: float
     tcp_segments: float  # that the kernel received: flat while a stack bypasses it
     process_cpu_s: dict[str, float]
@@ -45,6 +46,7 @@ def snapshot(raw: dict[str, Any] | Snapshot) -> Snapshot:
         switches=_line(stat, "ctxt"),
         running=_line(stat, "procs_running"),
         network_bytes=_network(text.get("/proc/net/dev", "")),
+        interfaces=_interfaces(text.get("/proc/net/dev", "")),
         pressure_us=_pressure(text.get("/proc/pressure/cpu", "")),
         tcp_segments=_tcp_segments(text.get("/proc/net/snmp", "")),
         loadavg=float((text.get("/proc/loadavg", "").split() or ["0"])[0]),
@@ -84,6 +86,16 @@ def _network(text: str) -> float:
         if colon and len(fields) >= 9:
             total += int(fields[8]) + (0 if name.strip() == "lo" else int(fields[0]))
     return total
+
+
+def _interfaces(text: str) -> dict[str, tuple[float, float]]:
+    found = {}
+    for line in text.splitlines():
+        name, colon, rest = line.partition(":")
+        fields = rest.split()
+        if colon and len(fields) >= 9:
+            found[name.strip()] = (float(fields[0]), float(fields[8]))
+    return found
 
 
 def _pressure(text: str) -> float:

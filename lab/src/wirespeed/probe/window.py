@@ -49,6 +49,21 @@ def of_window(
     return _usage(first, last, inside or [first, last], parts)
 
 
+def interface_bps(
+    raw: Sequence[dict[str, Any] | Snapshot], start_ns: int, length_ns: int, interface: str
+) -> float:
+    """Bits a second over one interface of the server's host, in its fuller direction."""
+    shots = [snapshot(entry) for entry in raw]
+    if len(shots) < 2 or length_ns <= 0:
+        return 0.0
+    first, last = _at(shots, start_ns), _at(shots, start_ns + length_ns)
+    before, after = first.interfaces.get(interface), last.interfaces.get(interface)
+    if before is None or after is None:
+        return 0.0
+    seconds = max((last.t_ns - first.t_ns) / 1e9, 1e-9)
+    return max(now - then for then, now in zip(before, after, strict=True)) * 8 / seconds
+
+
 def series(
     raw: Sequence[dict[str, Any] | Snapshot], start_ns: int, length_ns: int, parts: Sequence[Part]
 ) -> list[tuple[int, dict[str, float]]]:
@@ -84,6 +99,11 @@ def _at(shots: Sequence[Snapshot], t_ns: int) -> Snapshot:
         interrupt_s=mix_all(before.interrupt_s, after.interrupt_s),
         switches=mix(before.switches, after.switches),
         network_bytes=mix(before.network_bytes, after.network_bytes),
+        interfaces={
+            name: (mix(before.interfaces[name][0], now[0]), mix(before.interfaces[name][1], now[1]))
+            for name, now in after.interfaces.items()
+            if name in before.interfaces
+        },
         pressure_us=mix(before.pressure_us, after.pressure_us),
         tcp_segments=mix(before.tcp_segments, after.tcp_segments),
         process_cpu_s=mix_all(before.process_cpu_s, after.process_cpu_s),

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from wirespeed.driver import command
-from wirespeed.driver.base import Figures, LoadRun
+from wirespeed.driver.base import Figures, LoadRun, Window
 from wirespeed.errors import ProcessError
 from wirespeed.fleet.host import Host
-from wirespeed.probe import merge
+from wirespeed.probe import merge, window
 from wirespeed.probe.merge import Source
 from wirespeed.probe.parse import CoreName
 from wirespeed.process import start, stop
@@ -118,6 +118,18 @@ def core_names(life: Life, instance: Instance) -> tuple[CoreName, ...]:
     server = next((s.instance.host for s in life.running), instance.host)
     server_machine = life.fleet.machine_of(life.fleet[server]).name
     return tuple(merge.core_name(core, own, server_machine) for core in instance.cores)
+
+
+def link_share(life: Life, planned: PlannedCell, done: Generated, measured: Window) -> float:
+    """How full the cell's link was in the window; 0 where there is no link that was measured."""
+    capacity = life.fleet.capacities.get(life.resolver(planned).link)
+    full_bps = capacity.full_bps() if capacity else None
+    if capacity is None or full_bps is None:
+        return 0.0
+    bps = window.interface_bps(
+        done.samples, measured.start_unix_ns, measured.length_ns, capacity.interface
+    )
+    return bps / float(full_bps)
 
 
 def _shares(used: list[list[Any]], seconds: float) -> tuple[tuple[str, float], ...]:

@@ -16,6 +16,7 @@ LITTLE_NOTE = 0.05
 LITTLE_UNKNOWN = 0.10  # beyond it something queues outside the measured interval
 SATURATED = 0.95
 OPEN_LOOP_SENT_MIN = 0.99
+LINK_FULL = 0.95  # of what the link was found to carry
 OVERLAP_MIN = 0.95  # of each generator's window with the others'
 
 
@@ -47,6 +48,7 @@ class Evidence:
     canary_median_ms: float | None
     common_share: float  # of the longest window that all generators have in common
     shared_cores: bool
+    link_share: float = 0.0  # of what the cell's link carries, in its fuller direction
     fell_back: str = ""  # how the stack under test was not really used
     others: Others = ()  # who used the machine beside us, where that was asked
     accept_noise: bool = False  # whoever asked for it knows what such figures are worth
@@ -112,6 +114,8 @@ def bottleneck(evidence: Evidence) -> Bottleneck:
     usage = evidence.usage
     if usage is None or evidence.shared_cores:
         return "unknown"
+    if evidence.link_share >= LINK_FULL:
+        return "link"
     server = _load_of(evidence, "server")
     load = max(_load_of(evidence, "load"), _busiest_thread(evidence))
     if load > SATURATED and server < SATURATED:

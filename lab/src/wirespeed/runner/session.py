@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import wirespeed
+from wirespeed import units
 from wirespeed.errors import InputError, ResultsError
+from wirespeed.fleet import links
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.probe import machine
 from wirespeed.process.start import SEARCH_PATH
@@ -84,6 +86,7 @@ def start(origin: Source, wishes: Wishes, runs: Path, watcher: Watcher) -> tuple
         fleet.lock(f"{schedule.recipe.name} (process {os.getpid()})")
         nice = prefer(fleet, origin.site)
         facts = facts_of(fleet, site.topology, schedule.place)
+        facts |= measure_links(fleet, schedule, watcher)
         tuned = tune.apply(fleet, schedule) if wishes.tune else None
         run_dir = store.create(runs, schedule.recipe.name)
         files.prepare(fleet, run_dir)
@@ -157,6 +160,7 @@ def _resumed(
             f"the run began with its programs at nice {run.nice}, which this user or site does "
             "not give them now; --force goes on all the same"
         )
+    measure_links(fleet, schedule, watcher)
     tuned = None if run.tuned is None else tune.apply(fleet, schedule)
     store.append_event(run_dir, "resumed", pid=os.getpid(), forced=force)
     store.point_latest(run_dir)
@@ -164,6 +168,33 @@ def _resumed(
     store.write_run(run_dir, run)
     with _tuned(run_dir, fleet, watcher, tuned):
         return run_dir, execute.execute(run_dir, schedule, fleet, watcher, run)
+
+
+def measure_links(fleet: Fleet, schedule: Schedule, watcher: Watcher) -> dict[str, str]:
+    """Finds out what the run's links carry; tells where that is not what the site declares."""
+    topology = schedule.place.topology
+    used = {topology.link_of(one.cell.axes) for one in schedule.cells if one.is_measured}
+    if topology.hosts("server")[0] in topology.hosts("load"):
+        return {}
+    fleet.capacities = links.measured(fleet, topology, sorted(used & set(topology.links)))
+    for capacity in fleet.capacities.values():
+        for sentence in capacity.differences():
+            watcher.told(sentence)
+    return {f"link {name}": one.text() for name, one in fleet.capacities.items()}
+
+
+def scaled(schedule: Schedule) -> list[str]:
+    """Links that stand for faster ones, named so in the report."""
+    found = []
+    for link in schedule.place.topology.links.values():
+        full_bps = units.speed_bps(link.speed) if link.speed else None
+        used = any(one.cell.axes.get("link") == link.name for one in schedule.cells)
+        if used and full_bps and link.rate_bps and link.rate_bps < full_bps:
+            found.append(
+                f"Link {link.name} is scaled: {link.rate_bps / 1e9:g} Gb/s stand for "
+                f"{full_bps / 1e9:g} Gb/s (1:{full_bps / link.rate_bps:g})."
+            )
+    return found
 
 
 @contextmanager
@@ -241,7 +272,11 @@ def _describe(origin: Source, schedule: Schedule, run_dir: Path, facts: dict[str
             times.cooldown_s,
             dict(recipe.plan.ceiling),
         ),
-        thinned=schedule.thinned + ([NOISE_ACCEPTED] if schedule.accept_noise else []),
+        thinned=[
+            *schedule.thinned,
+            *scaled(schedule),
+            *([NOISE_ACCEPTED] if schedule.accept_noise else []),
+        ],
         fit=schedule.fit,
         budget_s=schedule.budget_s,
         facts=facts,

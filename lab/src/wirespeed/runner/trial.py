@@ -19,7 +19,13 @@ from wirespeed.results.model import Canary, PlannedTrial, Process, Sample, Trial
 from wirespeed.runner import metrics, proof
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.disturbance import SHARE_MAX, Weather
-from wirespeed.runner.generate import Generated, Sampling, core_names, generate
+from wirespeed.runner.generate import (
+    Generated,
+    Sampling,
+    core_names,
+    generate,
+    link_share,
+)
 from wirespeed.runner.judge import Evidence, judge
 from wirespeed.runner.life import Life
 from wirespeed.runner.plan import TRIAL_S
@@ -163,6 +169,7 @@ class _Record:
         self.measured = metrics.common_window(done.figures) or _whole(done)
         start_ns, length_ns = self.measured.start_unix_ns, self.measured.length_ns
         self.usage = window.of_window(done.samples, start_ns, length_ns, self.parts)
+        self.link_share = link_share(life, order.planned, done, self.measured)
         self.verdict = judge(self._evidence(canary_median_ms))
 
     @property
@@ -185,6 +192,7 @@ class _Record:
             canary_median_ms=canary_median_ms,
             common_share=self.measured.length_ns / longest if longest else 1.0,
             shared_cores=self.order.planned.shared_cores,
+            link_share=self.link_share,
             fell_back=proof.problem(
                 self.life, *self.served, self.usage, self.done.figures.values()
             ),
@@ -225,6 +233,7 @@ class _Record:
         roles = {part.label: part.role for part in self.parts}
         flat = metrics.combined(self.life.schedule.recipe.metric, by_process)
         flat |= metrics.costs(self.done.figures, self.usage, roles)
+        flat |= {"link.share": round(self.link_share, 4)} if self.link_share else {}
         flat |= metrics.collections(self._collections(), self.measured.length_ns / 1e9)
         return metrics.is_finite(flat)
 

@@ -77,7 +77,13 @@ def _numbered(links: dict[str, Link]) -> dict[str, Link]:
     named = {}
     for number, (name, link) in enumerate(links.items()):
         interface = re.sub(r"[^A-Za-z0-9]", "", name)[:10] or f"link{number}"
-        named[name] = replace(link, server=interface, load=interface, net=f"10.77.{number}")
+        named[name] = replace(
+            link,
+            server=interface,
+            load=interface,
+            net=f"10.77.{number}",
+            is_limit=link.rate_bps is not None,
+        )
     return named
 
 

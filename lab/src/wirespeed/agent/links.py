@@ -1,0 +1,86 @@
+"""Part of the agent: what a link carries: one TCP stream from one host to another.
+
+Standard library of Python 3.6 only: see main.py.
+"""
+
+import json
+import socket
+import time
+
+from wirespeed.agent.children import Refused, read_text
+from wirespeed.agent.facts import output
+
+BLOCK = bytes(1 << 18)
+CONNECT_S = 5.0
+IP_MTU = 14  # of <linux/in.h>: the path's, once the way is known
+SETTLE_S = 0.1  # until the congestion window has opened
+
+
+def receive(message):
+    """Takes one connection and reads it to its end."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((message["address"], message["port"]))
+        listener.listen(1)
+        listener.settimeout(CONNECT_S)
+        try:
+            stream, _ = listener.accept()
+        except TimeoutError:
+            raise Refused("nobody connected to %s" % message["address"]) from None
+    with stream:
+        stream.settimeout(CONNECT_S)
+        total = 0
+        while True:
+            data = stream.recv(len(BLOCK))
+            if not data:
+                return {"bytes": total}
+            total += len(data)
+
+
+def transmit(message):
+    """Sends for `seconds`: what the interface sent meanwhile, in bits a second, and the path's MTU.
+
+    The interface's own counter is asked, so that headers count as they do when a trial is judged.
+    """
+    stream = connected(message["address"], message["port"])
+    with stream:
+        interface = interface_of(stream.getsockname()[0])
+        stop = time.monotonic() + SETTLE_S
+        while time.monotonic() < stop:
+            stream.sendall(BLOCK)
+        since, before = time.monotonic(), sent_bytes(interface)
+        while time.monotonic() - since < message["seconds"]:
+            stream.sendall(BLOCK)
+        seconds = time.monotonic() - since
+        bits = (sent_bytes(interface) - before) * 8
+        mtu = stream.getsockopt(socket.IPPROTO_IP, IP_MTU)
+    return {"bps": bits / seconds, "mtu": mtu, "interface": interface}
+
+
+def connected(address, port):
+    deadline = time.monotonic() + CONNECT_S
+    while True:
+        try:
+            return socket.create_connection((address, port), CONNECT_S)
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise Refused("%s: %s" % (address, error)) from None
+            time.sleep(0.02)
+
+
+def interface_of(address):
+    """The interface that has an address, as the kernel names it."""
+    code, text = output(["ip", "-j", "address"])
+    rows = json.loads(text) if code == 0 and text else []
+    for link in rows:
+        if any(one.get("local") == address for one in link.get("addr_info", ())):
+            return link["ifname"]
+    raise Refused("no interface here has the address %s (iproute2 is asked)" % address)
+
+
+def sent_bytes(interface):
+    for line in read_text("/proc/net/dev").splitlines():
+        name, colon, rest = line.partition(":")
+        if colon and name.strip() == interface:
+            return int(rest.split()[8])
+    return 0

@@ -1,0 +1,99 @@
+"""What the links of a site carry: measured at a run's start, compared with what is declared."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from wirespeed.fleet.fleet import Fleet
+from wirespeed.fleet.host import Host
+from wirespeed.topology import Link, Topology
+
+SECONDS = 0.4
+TOLERANCE = 0.1  # of the declared rate; the rest is headers and a short measurement
+PORTS = (20_000, 31_999)  # below those that the kernel gives away
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """One link as it was found, seen from the server's host."""
+
+    link: Link
+    interface: str
+    to_load_bps: float
+    to_server_bps: float
+    mtu: int
+
+    def text(self) -> str:
+        declared = [f"{self.link.rate_bps / 1e9:g} Gb/s"] if self.link.rate_bps else []
+        declared += [f"MTU {self.link.mtu}"] if self.link.mtu else []
+        measured = (
+            f"measured {self.to_load_bps / 1e9:.3g} Gb/s to the load, "
+            f"{self.to_server_bps / 1e9:.3g} Gb/s to the server, MTU {self.mtu}"
+        )
+        return f"declared {', '.join(declared)}; {measured}" if declared else measured
+
+    def differences(self) -> list[str]:
+        """How it is not what the site file says; nothing when it is."""
+        found = []
+        link, rates = self.link, (self.to_load_bps, self.to_server_bps)
+        if link.rate_bps and min(rates) < (1 - TOLERANCE) * link.rate_bps:
+            found.append(
+                f"link {link.name} is declared with {link.rate_bps / 1e9:g} Gb/s, "
+                f"one stream reached {min(rates) / 1e9:.3g} Gb/s"
+            )
+        if link.rate_bps and max(rates) > (1 + TOLERANCE) * link.rate_bps:
+            found.append(
+                f"link {link.name} is declared with {link.rate_bps / 1e9:g} Gb/s "
+                f"and carries {max(rates) / 1e9:.3g} Gb/s"
+            )
+        if link.mtu and link.mtu != self.mtu:
+            found.append(f"link {link.name} is declared with MTU {link.mtu}, its MTU is {self.mtu}")
+        return found
+
+    def full_bps(self) -> float | None:
+        """The rate at which it is full; None where only cores limit it.
+
+        What one stream reached, or what is declared where one stream fell far short of it.
+        """
+        if not self.link.is_limit:
+            return None
+        reached = min(self.to_load_bps, self.to_server_bps)
+        declared = self.link.rate_bps
+        return declared if declared and reached < (1 - TOLERANCE) * declared else reached
+
+
+def measured(fleet: Fleet, topology: Topology, names: Iterable[str]) -> dict[str, Capacity]:
+    """Each of these links between the server's host and the first load host."""
+    server, load = (fleet[topology.hosts(role)[0]] for role in ("server", "load"))
+    found = {}
+    for name in names:
+        address = topology.address_of("server", name)
+        back = one_way(fleet, load, server, address)
+        found[name] = Capacity(
+            topology.links[name],
+            back[1],
+            one_way_back(fleet, server, load, address),
+            back[0],
+            back[2],
+        )
+    return found
+
+
+def one_way(fleet: Fleet, source: Host, sink: Host, address: str) -> tuple[float, str, int]:
+    """(bits a second towards an address of the sink, the sink's interface, the path's MTU)."""
+    port = random.randint(*PORTS)
+    questions = [
+        (sink, "link_receive", {"address": address, "port": port}),
+        (source, "link_transmit", {"address": address, "port": port, "seconds": SECONDS}),
+    ]
+    answers = fleet.together(questions)
+    sent = answers[source.name]
+    return sent["bps"], sink.ask("interface_of", address=address), sent["mtu"]
+
+
+def one_way_back(fleet: Fleet, source: Host, sink: Host, address: str) -> float:
+    """Bits a second from the server: the address of the other end is asked of its own kernel."""
+    back = sink.ask("source_of", address=address)
+    return one_way(fleet, source, sink, back)[0]
