@@ -13,7 +13,11 @@ impl ConnectQueue {
     /// Connections that nobody has accepted yet, about; 0 also when the cursors are forged.
     #[inline]
     pub fn waiting(&self) -> usize {
-        let head = self.head.0.load(Ordering::SeqCst);
+        self.waiting_from(self.head.0.load(Ordering::SeqCst))
+    }
+
+    #[inline]
+    fn waiting_from(&self, head: u64) -> usize {
         let waiting = self.tail.0.load(Ordering::SeqCst).wrapping_sub(head);
         if waiting <= SLOTS_MAX as u64 {
             waiting as usize
@@ -43,10 +47,12 @@ pub fn take(segment: &Segment, process: usize) -> Result<Option<usize>, Forged> 
     let queue = segment.queue();
     // Bounded, because a forged queue could go round for ever.
     for _ in 0..SLOTS_MAX {
-        if queue.waiting() == 0 {
+        // The one head that was found to be behind the tail is moved, and no later one: another
+        // holder may have taken the last entry meanwhile, and the next one would be passed over.
+        let head = queue.head.0.load(Ordering::SeqCst);
+        if queue.waiting_from(head) == 0 {
             return Ok(None);
         }
-        let head = queue.head.0.load(Ordering::SeqCst);
         let slot = queue.entries[head as usize % SLOTS_MAX].load(Ordering::Relaxed) as usize;
         let slot = segment.clamp(slot);
         let holders = &segment.slot(slot).meta.holders[1];
@@ -82,6 +88,46 @@ mod tests {
         let taken: Vec<_> = std::iter::from_fn(|| take(&segment, 0).expect("honest")).collect();
         assert_eq!(taken, [5, 3, 60]);
         assert_eq!(segment.slot(3).meta.holders[1].load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_connection_that_comes_as_the_last_one_is_taken_is_not_passed_over() {
+        const ROUNDS: usize = 20_000;
+        const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        let taken = std::sync::atomic::AtomicUsize::new(0);
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let mut last = 0;
+        std::thread::scope(|scope| {
+            for process in 0..2 {
+                let (segment, taken, is_over) = (&segment, &taken, &is_over);
+                scope.spawn(move || {
+                    for look in 1u32.. {
+                        if take(segment, process).expect("honest").is_some() {
+                            taken.fetch_add(1, Ordering::SeqCst);
+                        } else if look % 64 == 0 {
+                            std::thread::yield_now();
+                        }
+                        if is_over.load(Ordering::SeqCst) {
+                            break;
+                        }
+                    }
+                });
+            }
+            for round in 0..ROUNDS {
+                queued(&segment, round % 64);
+                let since = std::time::Instant::now();
+                while taken.load(Ordering::SeqCst) == round && since.elapsed() < PATIENCE {
+                    std::thread::yield_now();
+                }
+                last = taken.load(Ordering::SeqCst);
+                if last == round {
+                    break;
+                }
+            }
+            is_over.store(true, Ordering::SeqCst);
+        });
+        assert_eq!(last, ROUNDS);
     }
 
     #[test]

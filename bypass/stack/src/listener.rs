@@ -217,6 +217,11 @@ impl Listener {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// A descriptor of the listening socket, which proves to others that we hold it.
+    pub fn any_fd(&self) -> i32 {
+        self.fd.load(Ordering::Relaxed)
+    }
+
     /// Counts changes of the list of segments.
     pub fn generation(&self) -> u32 {
         self.generation.load(Ordering::SeqCst)

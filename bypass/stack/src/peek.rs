@@ -28,5 +28,10 @@ pub fn peek_all(stream: &Stream, to: &mut Pieces, is_nonblocking: bool) -> Resul
             break;
         }
     }
-    stream.reading(|| stream.inbound().peek(to, 0).map_err(|_| libc::ECONNRESET))
+    let (is_empty, ends) = (to.left() == 0, stream.inbound_ends());
+    let peek = || stream.inbound().peek(to, 0).map_err(|_| libc::ECONNRESET);
+    match stream.reading(peek)? {
+        0 if !is_empty && !stream.end_of_reading(ends)? => Err(libc::EAGAIN),
+        count => Ok(count),
+    }
 }

@@ -133,7 +133,8 @@ fn rejoin() {
 fn ask_for_clients(listener: &Listener) {
     let inode = listener.inode;
     let process = process::number();
-    listener.tell_others(Message::Share { inode, process }, &[]);
+    // As proof that we hold it, whatever user we have become.
+    listener.tell_others(Message::Share { inode, process }, &[listener.any_fd()]);
 }
 
 /// Asks the other holders of a listener, which has come to us, for the segments of its clients.

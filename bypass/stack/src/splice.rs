@@ -130,12 +130,14 @@ fn move_out(stream: &Stream, pipe: i32, wanted: usize) -> Result<Step, i32> {
         limit = stream.pass_urgent(&ring).map_err(broken)?;
     }
     let room = &mut bytes[..wanted.min(PIECE)];
+    // Before the look for bytes, behind which it may come.
+    let ends = stream.inbound_ends();
     let count = crate::sys::peek_into(&ring, room)
         .map_err(broken)?
         .min(limit);
     if count == 0 {
         return stream
-            .end_of_reading()
+            .end_of_reading(ends)
             .map(|is_over| if is_over { Step::End } else { Step::Blocked });
     }
     let taken = kernel::write(pipe, &bytes[..count])?;

@@ -60,7 +60,7 @@ fn is_nonblocking(fd: i32, socket: &Socket) -> bool {
 fn attempt(listener: &Listener, fd: i32, socket: &Socket, flags: i32) -> Outcome {
     let turn = listener.turn.fetch_add(1, Ordering::Relaxed);
     if turn % KERNEL_TURN == KERNEL_TURN - 1 {
-        if let done @ Outcome::Done(_) = accept_kernel(fd, socket, flags) {
+        if let done @ Outcome::Done(_) = accept_kernel(listener, fd, socket, flags) {
             return done;
         }
     }
@@ -71,21 +71,30 @@ fn attempt(listener: &Listener, fd: i32, socket: &Socket, flags: i32) -> Outcome
             Err(error) => return Outcome::Error(error),
         }
     }
-    accept_kernel(fd, socket, flags)
+    accept_kernel(listener, fd, socket, flags)
 }
 
-fn accept_kernel(fd: i32, socket: &Socket, flags: i32) -> Outcome {
-    if !socket.has(sockets::NONBLOCK) {
-        // The shadow may block and must not: others, who know nothing of us, may hold it too.
+fn accept_kernel(listener: &Listener, fd: i32, socket: &Socket, flags: i32) -> Outcome {
+    if socket.has(sockets::NONBLOCK) {
+        return take_from_kernel(fd, flags);
+    }
+    // The shadow may block and must not: others, who know nothing of us, may hold it too. Nor must
+    // one of ours who finds that another was faster: connections of segments could not wake it.
+    let taken = listener.with_kernels_queue(|| {
         let mut one = [libc::pollfd {
             fd,
             events: libc::POLLIN,
             revents: 0,
         }];
-        if kernel::poll(&mut one, Some(core::time::Duration::ZERO), None) == Ok(0) {
-            return Outcome::Error(libc::EAGAIN);
+        match kernel::poll(&mut one, Some(core::time::Duration::ZERO), None) {
+            Ok(0) => Outcome::Error(libc::EAGAIN),
+            _ => take_from_kernel(fd, flags),
         }
-    }
+    });
+    taken.unwrap_or(Outcome::Error(libc::EAGAIN))
+}
+
+fn take_from_kernel(fd: i32, flags: i32) -> Outcome {
     let accepted = kernel::accept(fd, flags);
     if let Ok(new) = accepted {
         table::set(new, Entry::KERNEL);

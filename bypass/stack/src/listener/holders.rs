@@ -5,6 +5,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use bypass_shm::link::{self, Message};
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
+use bypass_sys::lock;
+use bypass_sys::thread::thread;
 use bypass_sys::waker::Name;
 
 use super::Listener;
@@ -18,6 +20,8 @@ struct Hub {
     holders: [AtomicU64; HOLDERS_MAX],
     /// The user of each: when it is gone, anybody could take the name of its door.
     users: [AtomicU32; HOLDERS_MAX],
+    /// Who takes a connection out of the kernel's queue; see [`Listener::with_kernels_queue`].
+    accepting: AtomicU32,
 }
 
 /// Smallest hub.
@@ -26,6 +30,14 @@ pub const HUB_BYTES: usize = size_of::<Hub>();
 impl Listener {
     fn hub(&self) -> &Hub {
         bypass_sys::memory::shared(&self.hub)
+    }
+
+    /// Runs `work` while no other thread of any holder does: what the kernel's queue shows in it is
+    /// still there when it is taken, so accept does not block on a listener that may. None where
+    /// the others did not come to an end.
+    pub(super) fn with_kernels_queue<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        let _guard = lock::take(&self.hub().accepting, thread().tid())?;
+        Some(work())
     }
 
     /// The hub's descriptor, for a process that joins.

@@ -11,7 +11,7 @@ use bypass_sys::kernel;
 
 use super::{dismiss, remove, set_role, Role};
 use crate::listener::{self, Listener};
-use crate::{passing, peer, process};
+use crate::{handover, passing, peer, process};
 
 /// Somebody in this role has said something.
 pub(super) fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) {
@@ -22,7 +22,7 @@ pub(super) fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) 
         (Role::Caller(number), Message::Join { inode, version }) => {
             let listener = listener::get(*number);
             if let Some(listener) = listener.filter(|l| l.inode == inode && version == VERSION) {
-                crate::handover::admit(&listener, fd, fds.pop());
+                handover::admit(&listener, fd, fds.pop());
             }
             remove(fd);
         }
@@ -59,11 +59,13 @@ pub(super) fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) 
                 let _ = (peer.segment).borrow(peer.side, index, number, memory.into_raw());
             }
         }
-        (Role::Stranger, Message::Forward { inode }) if is_trusted(fd, inode) => {
-            forwarded(inode, fds.pop());
+        (Role::Stranger, Message::Forward { inode }) if is_trusted(fd, inode, fds.get(1)) => {
+            forwarded(inode, fds.into_iter().next());
             remove(fd);
         }
-        (Role::Stranger, Message::Share { inode, process }) if is_trusted(fd, inode) => {
+        (Role::Stranger, Message::Share { inode, process })
+            if is_trusted(fd, inode, fds.first()) =>
+        {
             share(inode, process);
             remove(fd);
         }
@@ -113,14 +115,15 @@ fn greeted(
     // Also one that we know already: a client greets again when a holder has closed, who may have
     // been the only one to know that a new holder asked for it.
     let inode = listener.inode;
-    listener.tell_others(Message::Forward { inode }, &[peer.segment.fd()]);
+    let segment = peer.segment.fd();
+    listener.tell_others(Message::Forward { inode }, &[segment, listener.any_fd()]);
     let backlog = u64::from(listener.backlog.load(Ordering::Relaxed));
     let welcome = Message::Welcome {
         process: process::number(),
         backlog,
     };
     // The listening socket itself is for its owner's processes only: who holds it can accept.
-    let proof = [listener.fd.load(Ordering::Relaxed)];
+    let proof = [listener.any_fd()];
     let proof = if is_owner { &proof[..] } else { &[] };
     link::send(link, welcome, proof).map_err(|_| Reason::NoAnswer)?;
     Ok((listener.inode, id))
@@ -145,8 +148,12 @@ fn forwarded(inode: u64, fd: Option<Owned>) {
     }
 }
 
-/// Segments are passed among processes of the listener's owner and of our own user only.
-fn is_trusted(link: i32, inode: u64) -> bool {
+/// Segments are passed among processes of the listener's owner, of our own user, and those that
+/// show the listening socket: a worker that has become another user holds it still.
+fn is_trusted(link: i32, inode: u64, proof: Option<&Owned>) -> bool {
+    if proof.is_some_and(|proof| handover::proves(proof.0, inode)) {
+        return true;
+    }
     let Ok(caller) = kernel::peer_credentials(link) else {
         return false;
     };
@@ -161,7 +168,8 @@ fn share(inode: u64, asking: u64) {
     {
         for peer in listener.peers() {
             if let Ok(link) = listener.knock(asking) {
-                let _ = link::send(link.0, Message::Forward { inode }, &[peer.segment.fd()]);
+                let fds = [peer.segment.fd(), listener.any_fd()];
+                let _ = link::send(link.0, Message::Forward { inode }, &fds);
             }
         }
     }

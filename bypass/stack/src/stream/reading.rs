@@ -20,17 +20,14 @@ impl Stream {
             Err(error) => return Attempt::Failed(error),
         };
         let ring = self.inbound();
-        let count = match self.take_bytes(ring, to, flags) {
-            Ok(0) if self.inbound_ends() != 0 => self.take_bytes(ring, to, flags),
-            other => other,
-        };
-        match count {
+        let taken = take_or_end(|| self.take_bytes(ring, to, flags), || self.inbound_ends());
+        match taken {
             Err(broken) => {
                 self.condemn();
                 broken.into()
             }
-            Ok(0) => self.read_nothing(),
-            Ok(count) => {
+            Ok((0, ends)) => self.read_nothing(ends),
+            Ok((count, _)) => {
                 if flags & libc::MSG_PEEK == 0 {
                     self.has_read(count);
                     self.expect_answer();
@@ -75,17 +72,17 @@ impl Stream {
         work()
     }
 
-    /// Where nothing can be read: whether that is for ever, or the reset that was not told yet.
-    pub fn end_of_reading(&self) -> Result<bool, i32> {
-        match self.read_nothing() {
+    /// Where nothing could be read after `ends` was looked at: whether that is for ever, or the reset
+    /// that was not told yet.
+    pub fn end_of_reading(&self, ends: u32) -> Result<bool, i32> {
+        match self.read_nothing(ends) {
             Attempt::Failed(error) => Err(error),
             Attempt::Blocked => Ok(false),
             Attempt::Done(_) => Ok(true),
         }
     }
 
-    fn read_nothing(&self) -> Attempt {
-        let ends = self.inbound_ends();
+    fn read_nothing(&self, ends: u32) -> Attempt {
         if ends & RST != 0 {
             return self.tell_reset().map_or(Attempt::Done(0), Attempt::Failed);
         }
@@ -115,6 +112,24 @@ impl Stream {
     }
 }
 
+/// Takes bytes. Where there are none, says how the direction had ended before the look that found
+/// none: bytes may come, and their end behind them, between a look and the question for the end.
+#[inline]
+fn take_or_end(
+    mut take: impl FnMut() -> Result<usize, Broken>,
+    ends: impl Fn() -> u32,
+) -> Result<(usize, u32), Broken> {
+    let mut known = 0;
+    loop {
+        let count = take()?;
+        let now = if count == 0 { ends() } else { known };
+        if now == known {
+            return Ok((count, known));
+        }
+        known = now;
+    }
+}
+
 const PEEK_ALL: i32 = libc::MSG_PEEK | libc::MSG_WAITALL;
 
 #[cold]
@@ -124,14 +139,7 @@ fn peek_all(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
         Err(outcome) => return outcome,
     };
     let _held = Hold::take(stream);
-    match crate::peek::peek_all(&stream, to, is_nonblocking(&stream, flags)) {
-        Ok(0) if to.left() > 0 => match stream.end_of_reading() {
-            Ok(true) => Outcome::Done(0),
-            Ok(false) => Outcome::Error(libc::EAGAIN),
-            Err(error) => Outcome::Error(error),
-        },
-        other => other.into(),
-    }
+    crate::peek::peek_all(&stream, to, is_nonblocking(&stream, flags)).into()
 }
 
 /// read and its relatives.
@@ -200,4 +208,42 @@ pub fn readable_bytes(stream: &Stream) -> usize {
         return stream.readable_beside_urgent(available);
     }
     available
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bypass_shm::layout::FIN;
+    use std::cell::Cell;
+
+    /// A writer that writes and closes as the reader has looked for bytes `looks` times and for the
+    /// end `questions` times.
+    fn read_while_it_closes(looks: u32, questions: u32) -> (usize, u32) {
+        let (looked, asked) = (Cell::new(0), Cell::new(0));
+        let has_closed = || looked.get() > looks || asked.get() > questions;
+        let take = || {
+            let is_there = has_closed();
+            looked.set(looked.get() + 1);
+            Ok(if is_there { 3 } else { 0 })
+        };
+        let ends = || {
+            let ends = if has_closed() { FIN } else { 0 };
+            asked.set(asked.get() + 1);
+            ends
+        };
+        take_or_end(take, ends).unwrap_or((0, FIN))
+    }
+
+    #[test]
+    fn bytes_that_come_with_the_end_are_not_taken_for_the_end() {
+        for looks in 0..4 {
+            for questions in 0..4 {
+                let found = read_while_it_closes(looks, questions);
+                assert!(
+                    found == (0, 0) || found.0 == 3,
+                    "{looks} {questions}: {found:?}"
+                );
+            }
+        }
+    }
 }
