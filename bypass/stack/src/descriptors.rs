@@ -75,7 +75,7 @@ pub fn bind(fd: i32) -> Outcome {
 
 /// epoll_create1(2).
 pub fn epoll_create(flags: i32) -> Outcome {
-    match kernel::epoll_create1(flags) {
+    match pool::or_give_back(|| kernel::epoll_create1(flags)) {
         Ok(fd) => {
             epoll::register(fd as i32);
             Outcome::Done(fd as isize)

@@ -2,6 +2,7 @@
 //!
 //! Only clean shadows are kept: as socket(2) made them, close-on-exec, never bound.
 
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
 use bypass_stats::Counter;
@@ -10,8 +11,8 @@ use bypass_sys::kernel;
 use crate::table::{self, Entry, Kind};
 use crate::{process, sockets};
 
-/// When EF_SOCKET_CACHE_MAX does not say.
-const DEFAULT_MAX: usize = 1024;
+/// The soft limit of descriptors; 0 when it has to be asked for.
+static LIMIT: AtomicUsize = AtomicUsize::new(0);
 
 static POOL: [Mutex<Vec<i32>>; 2] = [const { Mutex::new(Vec::new()) }; 2];
 
@@ -19,10 +20,35 @@ fn shelf(family: i32) -> &'static Mutex<Vec<i32>> {
     &POOL[usize::from(family == libc::AF_INET6)]
 }
 
-fn capacity() -> usize {
-    match process::settings().socket_cache_max {
-        0 => DEFAULT_MAX,
-        max => max,
+fn limit() -> usize {
+    match LIMIT.load(Ordering::Relaxed) {
+        0 => {
+            let limit = kernel::descriptor_limit();
+            LIMIT.store(limit, Ordering::Relaxed);
+            limit
+        }
+        limit => limit,
+    }
+}
+
+/// The program may have changed its limit of descriptors.
+pub fn limit_changed() {
+    LIMIT.store(0, Ordering::Relaxed);
+    empty();
+}
+
+/// Whether one more number may be kept. A quarter of the limit at most, and none of its highest
+/// quarter: a number as high as that was given out because most below are in use.
+fn has_place(fd: i32, kept: usize) -> bool {
+    let quarter = limit() / 4;
+    kept < process::settings().socket_cache_max.min(quarter) && (fd as usize) < 3 * quarter
+}
+
+/// The limit of descriptors is the program's: before it is told, the pool gives its numbers back.
+pub fn or_give_back<T>(make: impl Fn() -> Result<T, i32>) -> Result<T, i32> {
+    match make() {
+        Err(libc::EMFILE | libc::ENFILE) if empty() > 0 => make(),
+        made => made,
     }
 }
 
@@ -34,11 +60,7 @@ pub fn take(family: i32) -> Result<i32, i32> {
     }
     process::count(Counter::PoolMisses, 1);
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-    match kernel::socket(family, kind, 0) {
-        Err(libc::EMFILE | libc::ENFILE) if empty() > 0 => kernel::socket(family, kind, 0),
-        other => other,
-    }
-    .map(|fd| fd as i32)
+    or_give_back(|| kernel::socket(family, kind, 0)).map(|fd| fd as i32)
 }
 
 /// Keeps or closes the shadow of a socket that the program has closed; its entry is `Pooled`.
@@ -46,7 +68,7 @@ pub fn give(fd: i32, family: i32, flags: u32) {
     let is_clean = flags & (sockets::DIRTY | sockets::BOUND) == 0;
     if is_clean {
         if let Ok(mut shelf) = shelf(family).lock() {
-            if shelf.len() < capacity() {
+            if has_place(fd, shelf.len()) {
                 shelf.push(fd);
                 return;
             }

@@ -71,6 +71,10 @@ const RETRY: Duration = Duration::from_millis(50);
 /// Between cleanings while something rests in its grave.
 const CLEANING: Duration = Duration::from_secs(5);
 
+/// All but libc's own two: with 33 it makes every thread take part in setuid and its relatives, and
+/// waits until each has done so.
+const PROGRAMS_SIGNALS: u64 = !(1 << (32 - 1) | 1 << (33 - 1));
+
 fn roles() -> &'static Mutex<HashMap<i32, Role>> {
     ROLES.get_or_init(Mutex::default)
 }
@@ -104,8 +108,7 @@ pub fn start() -> Result<(), i32> {
     let errands = kernel::move_high(kernel::eventfd(0, flags)? as i32)?;
     ERRANDS.store(errands, Ordering::Release);
     add(errands, Role::Errands);
-    let all_signals = u64::MAX;
-    let former = kernel::swap_signal_mask(all_signals);
+    let former = kernel::swap_signal_mask(PROGRAMS_SIGNALS);
     let builder = std::thread::Builder::new()
         .name("bypass".to_owned())
         .stack_size(256 * 1024);

@@ -130,6 +130,12 @@ pub fn move_high(fd: i32) -> Result<i32> {
 
 /// Low enough to keep the kernel's descriptor table small, high enough to be out of the way.
 fn high_base() -> usize {
+    let soft = descriptor_limit().clamp(64, 8192);
+    soft - soft / 8
+}
+
+/// The soft limit of descriptors.
+pub fn descriptor_limit() -> usize {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -138,8 +144,7 @@ fn high_base() -> usize {
     let arguments = [0, libc::RLIMIT_NOFILE as usize, 0, place, 0, 0];
     // SAFETY: the kernel fills one rlimit, which lives on this stack frame.
     let _ = unsafe { call(libc::SYS_prlimit64, arguments) };
-    let soft = (limit.rlim_cur as usize).clamp(64, 8192);
-    soft - soft / 8
+    limit.rlim_cur as usize
 }
 
 /// memfd_create(2), close-on-exec, sealable; `name` ends with NUL.

@@ -4,10 +4,11 @@ use core::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::Mutex;
 
 use bypass_stack::deferral::inside;
-use bypass_stack::{descriptors, options, pool, table};
+use bypass_stack::{descriptors, options, table};
 use bypass_stats::Reason;
 use libc::FILE;
 
+use super::creating::or_give_back;
 use crate::outcome::{fail, finish, set_errno};
 use crate::real;
 
@@ -35,7 +36,7 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
         return fail(libc::EBADF);
     }
     // SAFETY: numbers only.
-    shared(fd, unsafe { real::dup()(fd) })
+    shared(fd, or_give_back(|| unsafe { real::dup()(fd) }))
 }
 
 /// dup2 and dup3: `make` is the real call.
@@ -69,14 +70,19 @@ pub unsafe extern "C" fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
 }
 
 fn control(fd: c_int, command: c_int, argument: usize, kernel: impl Fn() -> c_int) -> c_int {
+    let is_duplicating = command == libc::F_DUPFD || command == libc::F_DUPFD_CLOEXEC;
     if table::is_kernel(fd) {
-        return kernel();
+        return if is_duplicating {
+            or_give_back(kernel)
+        } else {
+            kernel()
+        };
     }
-    if command == libc::F_DUPFD || command == libc::F_DUPFD_CLOEXEC {
+    if is_duplicating {
         if descriptors::is_hidden(fd) {
             return fail(libc::EBADF);
         }
-        return shared(fd, kernel());
+        return shared(fd, or_give_back(kernel));
     }
     finish(inside(|| options::fcntl(fd, command, argument)), || {
         kernel() as isize
@@ -233,41 +239,4 @@ pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     }
     // SAFETY: the caller's arguments.
     unsafe { real::fdopen()(fd, mode) }
-}
-
-fn errno() -> c_int {
-    // SAFETY: errno of this thread.
-    unsafe { *libc::__errno_location() }
-}
-
-/// The limit of descriptors is the program's: before it is told, the pool gives its numbers back.
-fn or_empty_pool(make: impl Fn() -> c_int) -> c_int {
-    let made = make();
-    if made < 0 && errno() == libc::EMFILE && inside(pool::empty) > 0 {
-        return make();
-    }
-    made
-}
-
-#[no_mangle]
-pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: usize) -> c_int {
-    // SAFETY: the caller's arguments; the third is in the same register whatever its type.
-    or_empty_pool(|| unsafe { real::open()(path, flags, mode) })
-}
-
-#[no_mangle]
-pub unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: usize) -> c_int {
-    // SAFETY: as open; off_t has 64 bits here.
-    or_empty_pool(|| unsafe { real::open()(path, flags, mode) })
-}
-
-#[no_mangle]
-pub unsafe extern "C" fn openat(
-    at: c_int,
-    path: *const c_char,
-    flags: c_int,
-    mode: usize,
-) -> c_int {
-    // SAFETY: as open.
-    or_empty_pool(|| unsafe { real::openat()(at, path, flags, mode) })
 }

@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_long, c_void};
 use bypass_stack::passing;
 use libc::pid_t;
 
+use super::creating::or_give_back;
 use super::{data, descriptors, sockets, waiting};
 use crate::real;
 
@@ -90,7 +91,7 @@ pub unsafe extern "C" fn syscall(
                     fd, events, c as c_int, d as c_int, mask,
                 ))
             }
-            _ => real::syscall()(number, a, b, c, d, e, f),
+            _ => or_give_back(|| real::syscall()(number, a, b, c, d, e, f)),
         }
     }
 }

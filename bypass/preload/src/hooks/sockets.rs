@@ -9,6 +9,7 @@ use bypass_stack::{
 use bypass_stats::Reason;
 use libc::{sockaddr, socklen_t};
 
+use super::creating::or_give_back;
 use crate::outcome::{fail, finish};
 use crate::real;
 
@@ -18,7 +19,7 @@ pub unsafe extern "C" fn socket(family: c_int, kind: c_int, protocol: c_int) -> 
         inside(|| descriptors::socket(family, kind, protocol)),
         || {
             // SAFETY: the caller's arguments.
-            unsafe { real::socket()(family, kind, protocol) as isize }
+            or_give_back(|| unsafe { real::socket()(family, kind, protocol) }) as isize
         },
     ) as c_int
 }
@@ -66,7 +67,7 @@ pub unsafe extern "C" fn accept4(
 ) -> c_int {
     if table::is_kernel(fd) {
         // SAFETY: the caller's arguments.
-        return unsafe { real::accept4()(fd, address, length, flags) };
+        return or_give_back(|| unsafe { real::accept4()(fd, address, length, flags) });
     }
     let new = finish(inside(|| listener::accept(fd, flags)), || {
         // SAFETY: the caller's arguments.
@@ -87,7 +88,7 @@ pub unsafe extern "C" fn accept(
 ) -> c_int {
     if table::is_kernel(fd) {
         // SAFETY: the caller's arguments.
-        return unsafe { real::accept()(fd, address, length) };
+        return or_give_back(|| unsafe { real::accept()(fd, address, length) });
     }
     // SAFETY: the caller's arguments.
     unsafe { accept4(fd, address, length, 0) }

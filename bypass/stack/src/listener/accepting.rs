@@ -95,7 +95,7 @@ fn accept_kernel(listener: &Listener, fd: i32, socket: &Socket, flags: i32) -> O
 }
 
 fn take_from_kernel(fd: i32, flags: i32) -> Outcome {
-    let accepted = kernel::accept(fd, flags);
+    let accepted = pool::or_give_back(|| kernel::accept(fd, flags));
     if let Ok(new) = accepted {
         table::set(new, Entry::KERNEL);
         process::count(Counter::AcceptsKernel, 1);

@@ -1,0 +1,146 @@
+//! Calls that make descriptors of other kinds: the limit is the program's, so before one of them fails
+//! for it the pool gives its numbers back.
+
+use core::ffi::{c_char, c_int, c_uint};
+
+use bypass_stack::deferral::inside;
+use bypass_stack::pool;
+use libc::{rlimit, sigset_t, DIR, FILE};
+
+use crate::real;
+
+/// What says that a call has failed.
+pub trait Made: Copy {
+    fn has_failed(self) -> bool;
+}
+
+impl Made for c_int {
+    fn has_failed(self) -> bool {
+        self < 0
+    }
+}
+
+impl Made for core::ffi::c_long {
+    fn has_failed(self) -> bool {
+        self < 0
+    }
+}
+
+impl<T> Made for *mut T {
+    fn has_failed(self) -> bool {
+        self.is_null()
+    }
+}
+
+/// Makes a descriptor, once more if there was none and the pool had some.
+#[inline]
+pub fn or_give_back<T: Made>(make: impl Fn() -> T) -> T {
+    let made = make();
+    if made.has_failed() {
+        give_back(made, make)
+    } else {
+        made
+    }
+}
+
+#[cold]
+fn give_back<T: Made>(made: T, make: impl Fn() -> T) -> T {
+    // SAFETY: errno of this thread.
+    let error = unsafe { *libc::__errno_location() };
+    let is_short = error == libc::EMFILE || error == libc::ENFILE;
+    if is_short && inside(pool::empty) > 0 {
+        return make();
+    }
+    crate::outcome::set_errno(error);
+    made
+}
+
+/// Hooks whose only work this is.
+macro_rules! creating {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
+        #[no_mangle]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+            // SAFETY: the caller's arguments.
+            or_give_back(|| unsafe { real::$name()($($argument),*) })
+        }
+    )*};
+}
+
+// The mode of open is in the same register whatever its type; off_t has 64 bits here.
+creating! {
+    open(path: *const c_char, flags: c_int, mode: usize) -> c_int;
+    open64(path: *const c_char, flags: c_int, mode: usize) -> c_int;
+    openat(at: c_int, path: *const c_char, flags: c_int, mode: usize) -> c_int;
+    openat64(at: c_int, path: *const c_char, flags: c_int, mode: usize) -> c_int;
+    __open_2(path: *const c_char, flags: c_int) -> c_int;
+    __open64_2(path: *const c_char, flags: c_int) -> c_int;
+    __openat_2(at: c_int, path: *const c_char, flags: c_int) -> c_int;
+    __openat64_2(at: c_int, path: *const c_char, flags: c_int) -> c_int;
+    creat(path: *const c_char, mode: c_uint) -> c_int;
+    creat64(path: *const c_char, mode: c_uint) -> c_int;
+    pipe(pair: *mut c_int) -> c_int;
+    pipe2(pair: *mut c_int, flags: c_int) -> c_int;
+    socketpair(family: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int;
+    eventfd(value: c_uint, flags: c_int) -> c_int;
+    timerfd_create(clock: c_int, flags: c_int) -> c_int;
+    signalfd(fd: c_int, mask: *const sigset_t, flags: c_int) -> c_int;
+    inotify_init() -> c_int;
+    inotify_init1(flags: c_int) -> c_int;
+    memfd_create(name: *const c_char, flags: c_uint) -> c_int;
+    mkstemp(template: *mut c_char) -> c_int;
+    mkostemp(template: *mut c_char, flags: c_int) -> c_int;
+    mkstemp64(template: *mut c_char) -> c_int;
+    mkostemp64(template: *mut c_char, flags: c_int) -> c_int;
+    fopen(path: *const c_char, mode: *const c_char) -> *mut FILE;
+    fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE;
+    tmpfile() -> *mut FILE;
+    tmpfile64() -> *mut FILE;
+    popen(command: *const c_char, mode: *const c_char) -> *mut FILE;
+    opendir(path: *const c_char) -> *mut DIR;
+}
+
+/// A changed limit changes how much may be kept.
+fn after_limit(resource: c_int, result: c_int) -> c_int {
+    if resource == libc::RLIMIT_NOFILE as c_int && result == 0 {
+        inside(pool::limit_changed);
+    }
+    result
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn setrlimit(resource: c_int, limit: *const rlimit) -> c_int {
+    // SAFETY: the caller's arguments.
+    after_limit(resource, unsafe { real::setrlimit()(resource, limit) })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn setrlimit64(resource: c_int, limit: *const rlimit) -> c_int {
+    // SAFETY: the caller's arguments; both structures are the same here.
+    unsafe { setrlimit(resource, limit) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn prlimit(
+    process: libc::pid_t,
+    resource: c_int,
+    new: *const rlimit,
+    old: *mut rlimit,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    let result = unsafe { real::prlimit()(process, resource, new, old) };
+    if new.is_null() {
+        return result;
+    }
+    after_limit(resource, result)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn prlimit64(
+    process: libc::pid_t,
+    resource: c_int,
+    new: *const rlimit,
+    old: *mut rlimit,
+) -> c_int {
+    // SAFETY: the caller's arguments; both structures are the same here.
+    unsafe { prlimit(process, resource, new, old) }
+}
