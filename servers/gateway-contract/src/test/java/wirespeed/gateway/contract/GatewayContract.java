@@ -328,6 +328,72 @@ abstract class GatewayContract extends CarrierContract {
         assertEquals(200, client.read().status());
     }
 
+    /** A gateway with this Java filter in its folder. */
+    private Carrier filtered(java.nio.file.Path folder, String phase, String action)
+            throws IOException {
+        java.nio.file.Files.writeString(folder.resolve("Test.java"),
+                "import wirespeed.gateway.core.*;\npublic class Test implements Filter {\n"
+                        + "public Phase phase() { return Phase." + phase + "; }\n"
+                        + "public int order() { return 1; }\n"
+                        + "public Step apply(Context c) { " + action + " return Step.NEXT; }\n}\n");
+        return gateway("[filters]\nfolder = \"" + folder + "\"\n");
+    }
+
+    @Test
+    void a_filter_that_says_204_leaves_nothing_of_the_body(
+            @org.junit.jupiter.api.io.TempDir java.nio.file.Path folder) throws IOException {
+        RawClient client = client(filtered(folder, "POST",
+                "if (c.request().path().equals(\"/204\")) c.response().status(204);"));
+        RawClient.Answer answer = client.get("/204");
+        assertEquals(204, answer.status());
+        assertNull(answer.header("Content-Length"));
+        assertEquals("GET /next HTTP/1.1|", client.get("/next").body());
+    }
+
+    @Test
+    void head_stays_head_when_a_filter_makes_it_get(
+            @org.junit.jupiter.api.io.TempDir java.nio.file.Path folder) throws IOException {
+        RawClient client = client(filtered(folder, "PRE", "c.request().method(\"GET\");"));
+        client.send("HEAD /h HTTP/1.1\r\nHost: a\r\n\r\n");
+        assertEquals(200, client.read(true).status());
+        assertEquals("GET /next HTTP/1.1|", client.get("/next").body());
+        assertEquals("GET /h HTTP/1.1", origin.seen.get(0).line());
+    }
+
+    @Test
+    void a_200_in_place_of_a_204_or_of_an_answer_to_head_has_an_empty_body(
+            @org.junit.jupiter.api.io.TempDir java.nio.file.Path folder) throws IOException {
+        origin.handler = (seen, out, socket) -> {
+            boolean isHead = seen.line().startsWith("HEAD");
+            out.write((isHead ? "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"
+                    : "HTTP/1.1 204 No Content\r\n\r\n").getBytes());
+            return true;
+        };
+        RawClient client = client(filtered(folder, "POST", "c.response().status(200);"));
+        RawClient.Answer answer = client.get("/204");
+        assertEquals(200, answer.status());
+        assertEquals("0", answer.header("Content-Length"));
+        java.nio.file.Path other = java.nio.file.Files.createDirectory(folder.resolve("head"));
+        client = client(filtered(other, "PRE", "c.request().method(\"HEAD\");"));
+        answer = client.get("/head");
+        assertEquals(200, answer.status());
+        assertEquals("0", answer.header("Content-Length"));
+    }
+
+    @Test
+    void what_a_filter_sets_is_checked(@org.junit.jupiter.api.io.TempDir java.nio.file.Path folder)
+            throws IOException {
+        Carrier gateway = filtered(folder, "PRE", "switch (c.request().path()) {"
+                + " case \"/host\" -> c.request().host(\"a\\r\\nX-Evil: 1\");"
+                + " case \"/scheme\" -> c.request().scheme(\"http\\r\\nX-Evil: 1\");"
+                + " default -> c.request().clientAddress(\"1\\r\\nX-Evil: 1\"); }");
+        for (String path : new String[] {"/host", "/scheme", "/client"}) {
+            // A carrier may close a connection after a 500.
+            assertEquals(500, client(gateway).get(path).status(), path);
+        }
+        assertEquals(java.util.List.of(), origin.seen);
+    }
+
     @Test
     void no_spelling_of_a_path_passes_a_rule_about_it() throws IOException {
         Carrier gateway = gateway("[[filter]]\ntype = \"static-response\"\nprefix = \"/admin/users\""

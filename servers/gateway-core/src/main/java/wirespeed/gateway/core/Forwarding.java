@@ -8,8 +8,6 @@ package wirespeed.gateway.core;
  * @param trusted the proxies whose X-Forwarded-* are kept and extended; those of others are dropped
  */
 public record Forwarding(String viaName, Networks trusted) {
-    /** An IPv6 address with a zone and a port. */
-    private static final int ADDRESS_LENGTH_MAX = 64;
     private static final byte[] HTTP_11_LINE = Ascii.bytes(" HTTP/1.1\r\n");
     private static final byte[] CHUNKED = Ascii.bytes("Transfer-Encoding: chunked\r\n");
     private static final byte[] CONTENT_LENGTH = Ascii.bytes("Content-Length: ");
@@ -42,7 +40,7 @@ public record Forwarding(String viaName, Networks trusted) {
         String[] hops = String.join(",", headers.all(Field.X_FORWARDED_FOR.text)).split(",");
         for (int at = hops.length - 1; at >= 0 && trusted.contains(client); at--) {
             String hop = hops[at].trim();
-            if (hop.isEmpty() || hop.length() > ADDRESS_LENGTH_MAX) {
+            if (!hop.matches("[\\[\\]0-9A-Za-z:._%-]{1,64}")) {
                 break;
             }
             client = hop;

@@ -5,6 +5,7 @@ import java.nio.ByteBuffer;
 
 /** Checked when it was read; setters check what filters put in. Used by one exchange only. */
 public final class Request {
+    private final boolean isHeadAsked;
     private String method;
     private final String target;
     private final int minor;
@@ -24,6 +25,7 @@ public final class Request {
 
     public Request(String method, String target, int minor, Headers headers) {
         this.method = method;
+        this.isHeadAsked = method.equals("HEAD");
         this.target = target;
         this.minor = minor;
         this.headers = headers;
@@ -38,6 +40,11 @@ public final class Request {
             throw new IllegalArgumentException("\"" + method + "\" is no method");
         }
         this.method = method.intern();
+    }
+
+    /** Whether the client waits for a head only, whatever the method has become since. */
+    public boolean isHeadAsked() {
+        return isHeadAsked;
     }
 
     /** The request target as received. */
@@ -98,7 +105,15 @@ public final class Request {
         return host;
     }
 
+    /** Sets the host for routes and X-Forwarded-Host. */
     public void host(String host) {
+        if (host != null) {
+            try {
+                Authority.check(host);
+            } catch (Refusal none) {
+                throw new IllegalArgumentException("\"" + host + "\" is no host", none);
+            }
+        }
         this.host = host;
     }
 
@@ -108,6 +123,9 @@ public final class Request {
     }
 
     public void scheme(String scheme) {
+        if (!scheme.equals("http") && !scheme.equals("https")) {
+            throw new IllegalArgumentException("scheme is neither http nor https");
+        }
         this.scheme = scheme;
     }
 
@@ -117,6 +135,11 @@ public final class Request {
     }
 
     public void clientAddress(String clientAddress) {
+        for (int i = 0; i < clientAddress.length(); i++) {
+            if (clientAddress.charAt(i) <= ' ' || clientAddress.charAt(i) > 0x7e) {
+                throw new IllegalArgumentException("a client's address holds no such characters");
+            }
+        }
         this.clientAddress = clientAddress;
     }
 
@@ -133,7 +156,7 @@ public final class Request {
         return framing;
     }
 
-    public void framing(Framing framing) {
+    void framing(Framing framing) {
         this.framing = framing;
     }
 

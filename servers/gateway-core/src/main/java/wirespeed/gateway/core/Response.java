@@ -9,6 +9,7 @@ public final class Response {
     private final int minor;
     private final Headers headers;
     private Framing framing;
+    private Framing received = Framing.NONE;
     private boolean keepAlive = true;
     private boolean isLocal;
     private ByteBuffer body;
@@ -41,6 +42,7 @@ public final class Response {
     public static Response received(int status, Headers headers, Framing framing) {
         Response response = new Response(status, 1, headers);
         response.framing = framing;
+        response.received = framing;
         return response;
     }
 
@@ -68,19 +70,43 @@ public final class Response {
         return framing;
     }
 
-    public void framing(Framing framing) {
+    void framing(Framing framing) {
         this.framing = framing;
     }
 
     /**
-     * The framing once the request is known (RFC 9112 §6.3): HEAD, 1xx, 204 and 304 have no body
-     * whatever the fields say.
+     * Takes the framing of what the origin sends, before any filter changes the response (RFC 9112
+     * §6.3): HEAD, 1xx, 204 and 304 have no body whatever the fields say.
+     *
+     * @param method that the origin was asked with
      */
-    public Framing bodyFraming(String method) {
-        if (method.equals("HEAD") || status < 200 || status == 204 || status == 304) {
+    public Framing answers(String method) {
+        boolean hasNone = method.equals("HEAD") || isBodyless();
+        received = hasNone ? Framing.NONE : framing == null ? Framing.UNTIL_CLOSE : framing;
+        return received;
+    }
+
+    /** The framing in which the origin sends its body; without a body for what was made here. */
+    public Framing received() {
+        return received;
+    }
+
+    /**
+     * The framing of what the client gets: it asked for HEAD or not, whatever a filter made of that,
+     * and a body that is not there is an empty one.
+     */
+    public Framing framingFor(Request request) {
+        if (request.isHeadAsked() || isBodyless()) {
             return Framing.NONE;
         }
-        return framing == null ? Framing.UNTIL_CLOSE : framing;
+        if (body != null) {
+            return Framing.length(body.remaining());
+        }
+        return received.kind() == Framing.Kind.NONE ? Framing.length(0) : received;
+    }
+
+    private boolean isBodyless() {
+        return status < 200 || status == 204 || status == 304;
     }
 
     /** Whether the origin lets its connection be used again. */

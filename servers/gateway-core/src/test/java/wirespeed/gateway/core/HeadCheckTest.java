@@ -183,10 +183,10 @@ class HeadCheckTest {
     @Test
     void takes_the_framing_of_a_response_from_its_request() {
         Response response = parseResponse("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n");
-        assertEquals(Framing.length(7), response.bodyFraming("GET"));
-        assertEquals(Framing.NONE, response.bodyFraming("HEAD"));
-        assertEquals(Framing.UNTIL_CLOSE, parseResponse("HTTP/1.1 200\r\n\r\n").bodyFraming("GET"));
-        assertEquals(Framing.NONE, parseResponse("HTTP/1.1 304 x\r\n\r\n").bodyFraming("GET"));
+        assertEquals(Framing.length(7), response.answers("GET"));
+        assertEquals(Framing.NONE, response.answers("HEAD"));
+        assertEquals(Framing.UNTIL_CLOSE, parseResponse("HTTP/1.1 200\r\n\r\n").answers("GET"));
+        assertEquals(Framing.NONE, parseResponse("HTTP/1.1 304 x\r\n\r\n").answers("GET"));
         assertNull(parseResponse("HTTP/1.1 200 \r\n\r\n").framing());
     }
 

@@ -41,6 +41,9 @@ final class Loop {
     private static final long FORGET_MILLIS = 30_000;
     LoopWatch watch;
     Wheel wheel;
+    /** RFC 9110 §5.6.7 has two digits for the day, where RFC 1123 of the JDK has one or two. */
+    static final DateTimeFormatter IMF_FIXDATE = DateTimeFormatter.ofPattern(
+            "EEE, dd MMM yyyy HH:mm:ss 'GMT'", java.util.Locale.ROOT);
     private final Map<Address, Pool> pools = new HashMap<>();
     private byte[] scratch = new byte[8192];
     private String date = "";
@@ -151,7 +154,7 @@ final class Loop {
         long second = System.currentTimeMillis() / 1000;
         if (second != dateSecond) {
             dateSecond = second;
-            date = DateTimeFormatter.RFC_1123_DATE_TIME.format(ZonedDateTime.now(ZoneOffset.UTC));
+            date = IMF_FIXDATE.format(ZonedDateTime.now(ZoneOffset.UTC));
         }
         return date;
     }

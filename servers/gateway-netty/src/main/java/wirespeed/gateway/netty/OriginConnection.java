@@ -279,7 +279,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
             return;
         }
         keepAlive = response.keepAlive();
-        Framing framing = response.bodyFraming(exchange.context.request().method());
+        Framing framing = response.answers(exchange.context.request().method());
         reader.begin(framing);
         keepAlive &= framing.kind() != Framing.Kind.UNTIL_CLOSE;
         state = State.BODY;

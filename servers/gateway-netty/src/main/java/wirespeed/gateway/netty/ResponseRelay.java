@@ -36,7 +36,7 @@ final class ResponseRelay {
 
     /** The head is there; post filters run now, or when the body they want is there too. */
     void head(Response response) {
-        boolean hasBody = !response.bodyFraming(context.request().method()).isEmpty();
+        boolean hasBody = !response.received().isEmpty();
         collectMax = hasBody ? context.snapshot().chain().responseBodyBytesMax(context) : 0;
         isCollecting = collectMax > 0;
         if (!isCollecting) {
@@ -120,8 +120,15 @@ final class ResponseRelay {
             sendWhole(response);
             return;
         }
-        client.sendHead(exchange, client.clientFraming(
-                response.bodyFraming(context.request().method())));
+        Framing framing = response.framingFor(context.request());
+        client.sendHead(exchange, client.clientFraming(framing));
+        if (framing.isEmpty() && !response.received().isEmpty()) {
+            // A body that the client cannot have, because of what it asked or of a filter's status.
+            exchange.abandonOrigin();
+            releaseEarly();
+            exchange.completed(response.status());
+            return;
+        }
         while (early != null && !early.isEmpty()) {
             pass(early.poll());
         }
@@ -133,10 +140,9 @@ final class ResponseRelay {
     }
 
     private void sendWhole(Response response) {
-        boolean hasBody = !response.bodyFraming(context.request().method()).isEmpty();
-        client.sendHead(exchange, hasBody ? response.framing()
-                : response.bodyFraming(context.request().method()));
-        if (hasBody) {
+        Framing framing = response.framingFor(context.request());
+        client.sendHead(exchange, framing);
+        if (framing.length() > 0) {
             context.countResponseBytes(response.body().remaining());
             client.sendBody(Unpooled.wrappedBuffer(response.body()));
         }

@@ -56,6 +56,7 @@ final class Call {
             long wait = origin.settings().responseMillis() * 1_000_000L;
             response = readFinal(Math.min(deadlineNanos, System.nanoTime() + wait));
             context.originNanos(System.nanoTime() - askedNanos);
+            response.answers(context.request().method());
             Forwarding.acceptResponse(response);
             return response;
         } catch (ClientFailure client) {
@@ -202,8 +203,7 @@ final class Call {
         }
         context.originNanos(System.nanoTime() - askedNanos);
         boolean isReusable = isRequestSent && response.keepAlive()
-                && response.bodyFraming(context.request().method()).kind()
-                        != Framing.Kind.UNTIL_CLOSE
+                && response.received().kind() != Framing.Kind.UNTIL_CLOSE
                 && lease.connection.buffered() == 0;
         if (isReusable) {
             lease.release();

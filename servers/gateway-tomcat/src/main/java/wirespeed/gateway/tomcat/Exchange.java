@@ -51,7 +51,6 @@ final class Exchange {
 
     /** To be called once; when it returns, the client has its response or is cut off. */
     void run() {
-        snapshot.begin();
         plant.meters().add(Meters.Count.REQUESTS_BEGUN, 1);
         int inFlight = plant.gateway().inFlight().incrementAndGet();
         try {
@@ -218,9 +217,10 @@ final class Exchange {
         return failure.loss() != OriginFailure.Loss.AFTER_ANSWER && hasOther
                 && (isUntouched || request.isIdempotent() && body.isReplayable())
                 && System.nanoTime() < deadlineNanos
-                && context.attempts() <= context.origin().settings().retries()
                 // An unused connection that was closed says nothing against the origin.
-                && (isStale || context.origin().takesRetry());
+                && (isStale && context.attempts() == 1
+                || context.attempts() <= context.origin().settings().retries()
+                && context.origin().takesRetry());
     }
 
     private static Failed originFailed(OriginFailure failure) {
@@ -243,7 +243,7 @@ final class Exchange {
     /** Reads the body into memory when a post filter wants to see it. */
     private void collectResponse() throws Failed {
         Response response = context.response();
-        if (response.bodyFraming(request.method()).isEmpty()) {
+        if (response.received().isEmpty()) {
             return;
         }
         int max = snapshot.chain().responseBodyBytesMax(context);
@@ -271,8 +271,8 @@ final class Exchange {
     /** Sends what the filters agreed on. */
     private void send() throws Failed, ClientFailure {
         Response response = context.response();
-        Framing framing = response.bodyFraming(request.method());
-        reply.head(response, request.method(), framing, keepAlive());
+        Framing framing = response.framingFor(request);
+        reply.head(response, request.isHeadAsked(), framing, keepAlive());
         if (response.body() != null) {
             if (call != null) {
                 // Whatever the origin still sends does not belong to this response.
@@ -281,12 +281,15 @@ final class Exchange {
             if (!framing.isEmpty()) {
                 sendWhole(response.body());
             }
+        } else if (!response.received().isEmpty() && framing.isEmpty()) {
+            // A body that the client cannot have, because of what it asked or of a filter's status.
+            call.abandon();
         } else if (framing.isEmpty()) {
             call.complete();
         } else {
             stream();
         }
-        if (request.method().equals("HEAD")) {
+        if (request.isHeadAsked()) {
             // Otherwise Tomcat would count the bytes that were not written.
             reply.flush();
         }
@@ -360,9 +363,8 @@ final class Exchange {
             context.response(step.response());
         }
         Response response = context.response();
-        reply.head(response, request.method(), response.bodyFraming(request.method()),
-                keepAlive());
-        if (response.body() != null && !response.bodyFraming(request.method()).isEmpty()) {
+        reply.head(response, request.isHeadAsked(), response.framingFor(request), keepAlive());
+        if (response.body() != null && !response.framingFor(request).isEmpty()) {
             sendWhole(response.body());
         }
         settle();
@@ -390,6 +392,5 @@ final class Exchange {
         }
         settle();
         plant.gateway().inFlight().decrementAndGet();
-        snapshot.end();
     }
 }

@@ -46,7 +46,8 @@ final class GatewayServlet extends HttpServlet {
     }
 
     private void serve(Request from, Response to) throws IOException {
-        Snapshot snapshot = plant.gateway().snapshot();
+        // Entered before it is looked at: its filters must not be closed under this request.
+        Snapshot snapshot = plant.gateway().enter();
         Scratch scratch = plant.scratches().take();
         try {
             wirespeed.gateway.core.Request request;
@@ -59,6 +60,7 @@ final class GatewayServlet extends HttpServlet {
             new Exchange(plant, snapshot, request, from.getInputStream(), new Reply(to), scratch)
                     .run();
         } finally {
+            snapshot.end();
             plant.scratches().giveBack(scratch);
         }
     }
@@ -71,7 +73,7 @@ final class GatewayServlet extends HttpServlet {
                 refusal.status(), "text/plain; charset=utf-8", refusal.status() + " "
                         + StatusLine.reason(refusal.status()) + ": " + refusal.getMessage()
                         + "\n");
-        reply.head(response, "GET", response.framing(), false);
+        reply.head(response, false, response.framing(), false);
         byte[] body = new byte[response.body().remaining()];
         response.body().get(body);
         reply.write(body, body.length);

@@ -150,7 +150,7 @@ final class OriginMessages {
 
     /** The method is known to the connection, which does not ask for bodies that cannot be. */
     private static long responseLength(HttpMessage message) {
-        return length(((Answer) message).response.bodyFraming("GET"));
+        return length(((Answer) message).response.received());
     }
 
     private static long length(Framing framing) {

@@ -36,13 +36,13 @@ final class Reply {
     }
 
     /** Prepares the head; it leaves with the first bytes of the body or at the end. */
-    void head(wirespeed.gateway.core.Response response, String method, Framing framing,
+    void head(wirespeed.gateway.core.Response response, boolean isHead, Framing framing,
             boolean keepAlive) {
         status = response.status();
         isWritten = true;
         client.setStatus(status);
         MimeHeaders headers = copied(response);
-        length(response, method, framing);
+        length(response, isHead, framing);
         if (!keepAlive) {
             headers.addValue("Connection").setString("close");
         }
@@ -58,14 +58,19 @@ final class Reply {
         return headers;
     }
 
+    /** The length that an origin's answer to HEAD names; -1 for none. */
+    private static long announced(wirespeed.gateway.core.Response response) {
+        Framing framing = response.framing();
+        return framing != null && framing.kind() == Framing.Kind.LENGTH ? framing.length() : -1;
+    }
+
     /** HEAD tells the length that GET would have; nobody else tells one without a body. */
-    private void length(wirespeed.gateway.core.Response response, String method,
+    private void length(wirespeed.gateway.core.Response response, boolean isHead,
             Framing framing) {
         if (framing.kind() == Framing.Kind.LENGTH) {
             client.setContentLengthLong(framing.length());
-        } else if (method.equals("HEAD") && response.bodyFraming("GET").kind()
-                == Framing.Kind.LENGTH) {
-            client.setContentLengthLong(response.bodyFraming("GET").length());
+        } else if (isHead && announced(response) >= 0) {
+            client.setContentLengthLong(announced(response));
         }
     }
 
