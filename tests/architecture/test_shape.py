@@ -5,7 +5,7 @@ import subprocess
 
 from rooms import ROOT
 
-UNSAFE_ROOMS = ("bypass/sys/", "bypass/stats/", "bypass/shm/", "bypass/preload/", "bypass/stack/src/sys/",
+UNSAFE_ROOMS = ("bypass/sys/", "bypass/stats/", "bypass/shm/", "bypass/preload/", "bypass/stack/src/sys/", "bypass/xdp/src/sys/",
                 "load/engine/src/sys/")
 COMMENT = {".rs": ("//!", "//"), ".py": ('"""', "#!"), ".java": ("/*", "//", "package"),
            ".toml": ("#",), ".opf": ("#",), ".c": ("/*", "//")}

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod diag;
+pub mod features;
 pub mod item;
 mod message;
 pub mod neighbour;

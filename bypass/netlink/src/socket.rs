@@ -12,7 +12,7 @@ const DUMPS_MAX: usize = 8;
 /// Bytes of news that may wait for us.
 const NEWS_BYTES: i32 = 1 << 20;
 
-/// A socket of NETLINK_ROUTE.
+/// A netlink socket.
 #[derive(Debug)]
 pub struct Socket {
     fd: Owned,
@@ -21,11 +21,16 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Opens one that hears the news of `groups` (RTMGRP_…); 0 for none.
+    /// Opens one of NETLINK_ROUTE that hears the news of `groups` (RTMGRP_…); 0 for none.
     pub fn open(groups: u32) -> Result<Self> {
+        Self::of(libc::NETLINK_ROUTE, groups)
+    }
+
+    /// One of another protocol (NETLINK_…).
+    pub fn of(protocol: i32, groups: u32) -> Result<Self> {
         let blocking = if groups == 0 { 0 } else { libc::SOCK_NONBLOCK };
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | blocking;
-        let fd = kernel::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE)? as i32;
+        let fd = kernel::socket(libc::AF_NETLINK, kind, protocol)? as i32;
         let fd = Owned(kernel::move_high(fd)?);
         let mut name = [0u8; 12];
         name[..2].copy_from_slice(&(libc::AF_NETLINK as u16).to_ne_bytes());

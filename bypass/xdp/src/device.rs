@@ -1,0 +1,317 @@
+//! The device made of an opened socket.
+
+use bypass_device::packet::Sender;
+use bypass_device::pool::{Chunk, Pool};
+use bypass_device::{Capabilities, Checksum, Counters, Device, Error, Frame, Offload};
+use bypass_sys::descriptor::Owned;
+use bypass_sys::{kernel, network};
+
+use crate::opened::{ring_offsets, Layout, Opened};
+use crate::sys::frames::Frames;
+use crate::sys::ring::Ring;
+
+const PAGE_RX: u64 = 0;
+const PAGE_TX: u64 = 0x8000_0000;
+const PAGE_FILL: u64 = 0x1_0000_0000;
+const PAGE_COMPLETION: u64 = 0x1_8000_0000;
+/// XDP_PKT_CONTD: the frame goes on in the next entry.
+const CONTINUED: u32 = 1;
+/// Longest frame that is put together of several chunks.
+const FRAME_MAX: usize = 65_549;
+/// Frames of one call beyond which nothing is gained (the kernel sends 32 at a time in copy mode).
+const BATCH: usize = 64;
+/// Times that the kernel is asked to send in one flush.
+const KICKS_MAX: usize = 64;
+
+/// One queue of an interface.
+#[derive(Debug)]
+pub struct Xdp {
+    layout: Layout,
+    socket: Owned,
+    packet: Option<Sender>,
+    frames: Frames,
+    pool: Pool,
+    receive: Ring<libc::xdp_desc>,
+    send: Ring<libc::xdp_desc>,
+    fill: Ring<u64>,
+    completion: Ring<u64>,
+    /// A frame of several chunks, put together or about to be taken apart.
+    joined: Vec<u8>,
+    is_joining: bool,
+    has_unsent: bool,
+    counters: Counters,
+}
+
+impl Xdp {
+    /// Maps the rings of a socket and gives the kernel frames to receive into.
+    pub fn new(opened: Opened) -> kernel::Result<Self> {
+        let (layout, socket) = (opened.layout, opened.socket.0);
+        let [rx, tx, fill, completion] = ring_offsets(socket)?;
+        let mut device = Self {
+            frames: Frames::map(opened.memory.0, layout.frames(), layout.chunk)?,
+            pool: Pool::new(layout.frames()),
+            receive: Ring::map(socket, PAGE_RX, rx, layout.receive)?.reading(),
+            send: Ring::map(socket, PAGE_TX, tx, layout.send)?,
+            fill: Ring::map(socket, PAGE_FILL, fill, layout.receive)?,
+            completion: Ring::map(socket, PAGE_COMPLETION, completion, layout.send)?.reading(),
+            joined: Vec::new(),
+            is_joining: false,
+            has_unsent: false,
+            counters: Counters::default(),
+            packet: opened.packet,
+            socket: opened.socket,
+            layout,
+        };
+        for _ in 0..device.fill.room(layout.receive).min(layout.receive) {
+            let Some(chunk) = device.pool.take(layout.send as usize) else {
+                break;
+            };
+            device.lend(chunk);
+        }
+        device.fill.publish();
+        Ok(device)
+    }
+
+    /// Interface, queue and sizes.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Frames that are neither with the kernel nor in use here.
+    pub fn frames_free(&self) -> usize {
+        self.pool.free()
+    }
+
+    /// Gives the kernel a frame to receive into; the caller has made sure of room.
+    fn lend(&mut self, chunk: Chunk) {
+        let index = self.pool.lend_for_receiving(chunk);
+        self.fill
+            .push(u64::from(index) * u64::from(self.layout.chunk));
+    }
+
+    /// The kernel's answers to a received frame's place: its chunk and where the bytes begin in it.
+    fn locate(&mut self, address: u64) -> Option<(Chunk, usize)> {
+        let size = u64::from(self.layout.chunk);
+        let chunk = self.pool.received(address / size)?;
+        Some((chunk, (address % size) as usize))
+    }
+
+    /// Takes one entry of the receive ring; true when a whole frame was handed on.
+    fn receive_one(&mut self, take: &mut dyn FnMut(Frame)) -> bool {
+        let entry = self.receive.pop();
+        let Some((chunk, offset)) = self.locate(entry.addr) else {
+            self.counters.receive_invalid += 1;
+            return false;
+        };
+        let is_continued = entry.options & CONTINUED != 0;
+        let mut is_frame = false;
+        match self.frames.read(&chunk, offset, entry.len as usize) {
+            Some(bytes) if !is_continued && !self.is_joining => {
+                take(received(bytes, self.layout.has_partial_checksums));
+                is_frame = true;
+            }
+            Some(bytes) => {
+                let fits = self.joined.len() + bytes.len() <= FRAME_MAX;
+                self.joined
+                    .extend_from_slice(if fits { bytes } else { &[] });
+                self.is_joining = is_continued;
+                if !is_continued {
+                    take(received(&self.joined, self.layout.has_partial_checksums));
+                    self.joined.clear();
+                    is_frame = true;
+                }
+            }
+            None => self.counters.receive_invalid += 1,
+        }
+        self.lend(chunk);
+        is_frame
+    }
+
+    /// Has the kernel look for frames, where it asks for that or nobody else does.
+    fn wake_receiver(&mut self) {
+        if self.layout.busy_poll_us > 0 || self.fill.needs_wakeup() {
+            self.counters.kernel_calls += 1;
+            let _ = kernel::receive(self.socket.0, &mut [], libc::MSG_DONTWAIT);
+        }
+    }
+
+    /// Takes back frames that have left.
+    fn reclaim(&mut self) {
+        let size = u64::from(self.layout.chunk);
+        let count = self.completion.waiting();
+        for _ in 0..count {
+            let address = self.completion.pop();
+            match self.pool.sent(address / size) {
+                Some(chunk) => self.pool.give(chunk),
+                None => self.counters.send_errors += 1,
+            }
+        }
+        if count > 0 {
+            self.completion.release();
+        }
+    }
+
+    /// Places for a frame of so many chunks; none unless there are all.
+    fn places(&mut self, count: usize) -> bool {
+        let has_room = |device: &mut Self| {
+            device.pool.free() >= count && device.send.room(count as u32) as usize >= count
+        };
+        if has_room(self) {
+            return true;
+        }
+        self.reclaim();
+        has_room(self)
+    }
+
+    fn push(&mut self, chunk: Chunk, length: usize, is_continued: bool) {
+        let index = self.pool.lend_for_sending(chunk);
+        self.send.push(libc::xdp_desc {
+            addr: u64::from(index) * u64::from(self.layout.chunk),
+            len: length as u32,
+            options: if is_continued { CONTINUED } else { 0 },
+        });
+        self.has_unsent = true;
+    }
+
+    fn send_joined(&mut self, length: usize, fill: &mut dyn FnMut(&mut [u8])) {
+        let mut whole = vec![0; length];
+        fill(&mut whole);
+        let mut pieces = whole.chunks(self.frames.chunk()).peekable();
+        while let Some(piece) = pieces.next() {
+            let Some(mut chunk) = self.pool.take(0) else {
+                return;
+            };
+            if let Some(place) = self.frames.write(&mut chunk, piece.len()) {
+                place.copy_from_slice(piece);
+            }
+            self.push(chunk, piece.len(), pieces.peek().is_some());
+        }
+    }
+}
+
+fn received(bytes: &[u8], has_partial_checksums: bool) -> Frame<'_> {
+    Frame {
+        bytes,
+        checksum: if has_partial_checksums {
+            Checksum::Partial
+        } else {
+            Checksum::Unknown
+        },
+        segment_size: 0,
+    }
+}
+
+impl Device for Xdp {
+    fn capabilities(&self) -> Capabilities {
+        let packet = self.packet.as_ref().map(Sender::capabilities);
+        Capabilities {
+            mtu: self.layout.mtu,
+            segments_max: packet.map_or(0, |packet| packet.segments_max),
+            checksum: packet.is_some_and(|packet| packet.checksum),
+            batch: BATCH,
+        }
+    }
+
+    fn receive(&mut self, most: usize, take: &mut dyn FnMut(Frame)) -> Result<usize, Error> {
+        if self.receive.waiting() == 0 {
+            self.wake_receiver();
+        }
+        let mut taken = 0;
+        let mut looked = 0;
+        while taken < most && self.receive.waiting() > 0 && self.fill.room(1) > 0 {
+            taken += usize::from(self.receive_one(take));
+            looked += 1;
+        }
+        if looked > 0 {
+            self.receive.release();
+            self.fill.publish();
+            self.counters.received += taken as u64;
+        }
+        Ok(taken)
+    }
+
+    fn send(
+        &mut self,
+        length: usize,
+        offload: Offload,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Error> {
+        if !self.capabilities().admits(length, offload) {
+            return Err(Error::Refused);
+        }
+        if offload != Offload::default() {
+            let Some(packet) = &mut self.packet else {
+                return Err(Error::Refused);
+            };
+            self.counters.kernel_calls += 1;
+            packet.send(length, offload, fill)?;
+            self.counters.sent += 1;
+            return Ok(());
+        }
+        let chunks = length.div_ceil(self.frames.chunk());
+        if !self.places(chunks) {
+            self.counters.send_full += 1;
+            return Err(Error::Full);
+        }
+        if chunks > 1 {
+            self.send_joined(length, fill);
+        } else if let Some(mut chunk) = self.pool.take(0) {
+            if let Some(place) = self.frames.write(&mut chunk, length) {
+                fill(place);
+            }
+            self.push(chunk, length, false);
+        }
+        self.counters.sent += 1;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        if self.has_unsent {
+            self.send.publish();
+            self.has_unsent = false;
+        }
+        let mut pending = self.send.pending();
+        for _ in 0..KICKS_MAX {
+            if pending == 0 || !self.send.needs_wakeup() {
+                break;
+            }
+            self.counters.kernel_calls += 1;
+            let kicked = kernel::send_to(self.socket.0, &[], libc::MSG_DONTWAIT, &[]);
+            let left = self.send.pending();
+            match kicked {
+                // More than one round of the kernel's.
+                Ok(_) | Err(libc::EAGAIN) if left < pending => pending = left,
+                Ok(_) | Err(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS) => break,
+                Err(libc::EINTR) => {}
+                Err(error) => return Err(Error::Kernel(error)),
+            }
+        }
+        self.reclaim();
+        Ok(())
+    }
+
+    fn arm(&mut self) -> bool {
+        self.receive.waiting() > 0
+    }
+
+    fn poll_fd(&self) -> Option<i32> {
+        Some(self.socket.0)
+    }
+
+    fn counters(&self) -> Counters {
+        let mut counters = self.counters;
+        // rx_dropped, rx_invalid, tx_invalid, rx_ring_full, fill_ring_empty, tx_ring_empty.
+        let mut bytes = [0u8; 48];
+        let fd = self.socket.0;
+        if network::option(fd, libc::SOL_XDP, libc::XDP_STATISTICS, &mut bytes).is_ok() {
+            let word = |at: usize| {
+                let eight = bytes[at * 8..at * 8 + 8].try_into().unwrap_or_default();
+                u64::from_ne_bytes(eight)
+            };
+            counters.receive_overruns += word(0) + word(3);
+            counters.receive_invalid += word(1);
+            counters.send_errors += word(2);
+        }
+        counters
+    }
+}

@@ -1,0 +1,21 @@
+//! Frames from any Linux interface by AF_XDP, beside the kernel's stack and without a module.
+//!
+//! [`Steering`] attaches a program that takes frames for claimed addresses and ports, and leaves
+//! everything else to the kernel. [`Opened`] is a socket of one queue with its memory; it and the
+//! steering are made with privilege, can be passed on, and work without privilege. [`Xdp`] is the
+//! device made of one. [`check`](check::interface) says what an interface can do, and what is
+//! missing.
+//!
+//! Everything is held by descriptors: when the last holder goes, killed or not, the kernel takes the
+//! program off the interface, which is then as before.
+
+pub mod check;
+mod device;
+mod opened;
+mod program;
+mod steering;
+mod sys;
+
+pub use device::Xdp;
+pub use opened::{Layout, Opened, Settings};
+pub use steering::{Mode, Steering, Transport};

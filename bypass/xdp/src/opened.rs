@@ -1,0 +1,299 @@
+//! An AF_XDP socket of one queue with its memory: what is made with privilege and passed on.
+
+use bypass_device::packet::Sender;
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel::{self, Result};
+use bypass_sys::network;
+
+use crate::sys::frames::Frames;
+use crate::sys::ring::Offsets;
+
+/// Room that the kernel keeps in front of a received frame (XDP_PACKET_HEADROOM).
+const HEADROOM: u32 = 256;
+const ETHERNET: u32 = 14;
+const CHUNKS: [u32; 2] = [2048, 4096];
+/// A bind just after the former owner's death is refused for a moment.
+const BINDS_MAX: u32 = 50;
+const BIND_PAUSE: core::time::Duration = core::time::Duration::from_millis(2);
+const SO_PREFER_BUSY_POLL: i32 = 69;
+const SO_BUSY_POLL_BUDGET: i32 = 70;
+
+/// How a socket is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Frames that wait for the program at most; a power of two.
+    pub receive: u32,
+    /// Frames on their way out at most; a power of two.
+    pub send: u32,
+    /// Ask the driver to work while we look, for up to so many microseconds; 0 for not.
+    pub busy_poll_us: u32,
+    /// Demand zero-copy; else the driver does it when it can.
+    pub zero_copy: bool,
+    /// Open a way to send by AF_PACKET too, for trains of segments.
+    pub packet_sender: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            receive: 2048,
+            send: 2048,
+            busy_poll_us: 0,
+            zero_copy: false,
+            packet_sender: false,
+        }
+    }
+}
+
+/// What a process needs to know to use a socket that another has opened; plain numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Interface index.
+    pub link: u32,
+    /// Its queue.
+    pub queue: u32,
+    /// Its MTU.
+    pub mtu: u32,
+    /// Bytes of a frame's place.
+    pub chunk: u32,
+    /// Entries of the rings for receiving.
+    pub receive: u32,
+    /// Entries of the rings for sending.
+    pub send: u32,
+    /// See [`Settings`].
+    pub busy_poll_us: u32,
+    /// A frame may lie in several chunks.
+    pub has_fragments: bool,
+    /// Frames of a sender on this host may come with checksums that nobody has completed (veth).
+    pub has_partial_checksums: bool,
+}
+
+impl Layout {
+    /// Words of the [`encode`](Self::encode)d form.
+    const WORDS: usize = 9;
+
+    /// Bytes, for the process that it is passed to.
+    pub fn encode(&self) -> [u8; 4 * Self::WORDS] {
+        let words = [
+            self.link,
+            self.queue,
+            self.mtu,
+            self.chunk,
+            self.receive,
+            self.send,
+            self.busy_poll_us,
+            u32::from(self.has_fragments),
+            u32::from(self.has_partial_checksums),
+        ];
+        let mut bytes = [0; 4 * Self::WORDS];
+        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    /// Reads [`encode`](Self::encode)d bytes; None for what no interface has.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; 4 * Self::WORDS] = bytes.try_into().ok()?;
+        let word = |at: usize| {
+            let four = [
+                bytes[at * 4],
+                bytes[at * 4 + 1],
+                bytes[at * 4 + 2],
+                bytes[at * 4 + 3],
+            ];
+            u32::from_ne_bytes(four)
+        };
+        let layout = Self {
+            link: word(0),
+            queue: word(1),
+            mtu: word(2),
+            chunk: word(3),
+            receive: word(4),
+            send: word(5),
+            busy_poll_us: word(6),
+            has_fragments: word(7) != 0,
+            has_partial_checksums: word(8) != 0,
+        };
+        let rings = [layout.receive, layout.send];
+        let is_sane = CHUNKS.contains(&layout.chunk)
+            && rings
+                .iter()
+                .all(|size| size.is_power_of_two() && *size <= 1 << 20);
+        is_sane.then_some(layout)
+    }
+
+    /// Frames in all.
+    pub fn frames(&self) -> u32 {
+        self.receive + self.send
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Opened {
+    pub(crate) layout: Layout,
+    pub(crate) socket: Owned,
+    pub(crate) memory: Owned,
+    pub(crate) packet: Option<Sender>,
+}
+
+impl Opened {
+    /// Opens a socket on a queue of an interface. Needs CAP_NET_RAW, and CAP_IPC_LOCK or a memlock
+    /// limit of the memory's size.
+    pub fn open(link: &bypass_netlink::Link, queue: u32, settings: Settings) -> Result<Self> {
+        let needs = link.mtu + ETHERNET + HEADROOM;
+        let chunk = CHUNKS.into_iter().find(|chunk| needs <= *chunk);
+        let layout = Layout {
+            link: link.index,
+            queue,
+            mtu: link.mtu,
+            chunk: chunk.unwrap_or(CHUNKS[1]),
+            receive: settings.receive,
+            send: settings.send,
+            busy_poll_us: settings.busy_poll_us,
+            has_fragments: chunk.is_none(),
+            has_partial_checksums: link.kind == "veth",
+        };
+        let layout = Layout::decode(&layout.encode()).ok_or(libc::EINVAL)?;
+        let socket = kernel::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0)? as i32;
+        let socket = Owned(kernel::move_high(socket)?);
+        let memory = Owned(kernel::move_high(kernel::memfd_create(
+            c"wirespeed-frames",
+        )?)?);
+        kernel::ftruncate(memory.0, layout.frames() as usize * layout.chunk as usize)?;
+        register(socket.0, memory.0, &layout)?;
+        set_busy_poll(socket.0, settings.busy_poll_us)?;
+        bind(socket.0, &layout, settings.zero_copy)?;
+        let packet = match settings.packet_sender {
+            true => Some(Sender::open(link.index, link.mtu).map_err(|_| libc::EPERM)?),
+            false => None,
+        };
+        Ok(Self {
+            layout,
+            socket,
+            memory,
+            packet,
+        })
+    }
+
+    /// One that somebody else has opened: socket, memory and, if there is one, the packet socket.
+    pub fn of(layout: Layout, fds: Vec<Owned>) -> Result<Self> {
+        let mut fds = fds.into_iter();
+        let (Some(socket), Some(memory)) = (fds.next(), fds.next()) else {
+            return Err(libc::EINVAL);
+        };
+        let size = kernel::fstat(memory.0)?.st_size as u64;
+        if size != u64::from(layout.frames()) * u64::from(layout.chunk) {
+            return Err(libc::EINVAL);
+        }
+        let packet = fds.next().map(|fd| Sender::of(fd, layout.mtu));
+        Ok(Self {
+            layout,
+            socket,
+            memory,
+            packet,
+        })
+    }
+
+    /// The descriptors, for passing on: [`of`](Self::of) takes them in this order.
+    pub fn descriptors(&self) -> Vec<i32> {
+        let packet = self.packet.as_ref().map(Sender::fd);
+        [self.socket.0, self.memory.0]
+            .into_iter()
+            .chain(packet)
+            .collect()
+    }
+
+    /// See [`Layout`].
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The socket, for [`Steering::set_socket`](crate::Steering::set_socket).
+    pub fn socket(&self) -> i32 {
+        self.socket.0
+    }
+
+    /// Whether frames pass without a copy.
+    pub fn is_zero_copy(&self) -> bool {
+        let mut flags = [0; 4];
+        network::option(self.socket.0, libc::SOL_XDP, libc::XDP_OPTIONS, &mut flags)
+            .is_ok_and(|_| u32::from_ne_bytes(flags) & libc::XDP_OPTIONS_ZEROCOPY != 0)
+    }
+}
+
+fn register(socket: i32, memory: i32, layout: &Layout) -> Result<()> {
+    // Mapped for the registration only: the kernel keeps the pages.
+    let frames = Frames::map(memory, layout.frames(), layout.chunk)?;
+    let (base, length) = frames.place();
+    let mut request = [0u8; 32];
+    request[..8].copy_from_slice(&(base as u64).to_ne_bytes());
+    request[8..16].copy_from_slice(&(length as u64).to_ne_bytes());
+    request[16..20].copy_from_slice(&layout.chunk.to_ne_bytes());
+    kernel::set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &request)?;
+    for (ring, size) in [
+        (libc::XDP_UMEM_FILL_RING, layout.receive),
+        (libc::XDP_UMEM_COMPLETION_RING, layout.send),
+        (libc::XDP_RX_RING, layout.receive),
+        (libc::XDP_TX_RING, layout.send),
+    ] {
+        kernel::set_option_int(socket, libc::SOL_XDP, ring, size as i32)?;
+    }
+    Ok(())
+}
+
+fn set_busy_poll(socket: i32, us: u32) -> Result<()> {
+    if us == 0 {
+        return Ok(());
+    }
+    for (option, value) in [
+        (SO_PREFER_BUSY_POLL, 1),
+        (libc::SO_BUSY_POLL, us as i32),
+        (SO_BUSY_POLL_BUDGET, 64),
+    ] {
+        kernel::set_option_int(socket, libc::SOL_SOCKET, option, value)?;
+    }
+    Ok(())
+}
+
+fn bind(socket: i32, layout: &Layout, zero_copy: bool) -> Result<()> {
+    let mut flags = libc::XDP_USE_NEED_WAKEUP;
+    flags |= if zero_copy { libc::XDP_ZEROCOPY } else { 0 };
+    flags |= if layout.has_fragments {
+        libc::XDP_USE_SG
+    } else {
+        0
+    };
+    let mut name = [0u8; 16];
+    name[..2].copy_from_slice(&(libc::AF_XDP as u16).to_ne_bytes());
+    name[2..4].copy_from_slice(&flags.to_ne_bytes());
+    name[4..8].copy_from_slice(&layout.link.to_ne_bytes());
+    name[8..12].copy_from_slice(&layout.queue.to_ne_bytes());
+    for _ in 1..BINDS_MAX {
+        match kernel::bind(socket, &name) {
+            Err(libc::EBUSY) => std::thread::sleep(BIND_PAUSE),
+            other => return other.map(|_| ()),
+        }
+    }
+    kernel::bind(socket, &name).map(|_| ())
+}
+
+/// Where the parts of the four rings lie: receive, send, fill, completion.
+pub(crate) fn ring_offsets(socket: i32) -> Result<[Offsets; 4]> {
+    let mut bytes = [0u8; 128];
+    let count = network::option(socket, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, &mut bytes)?;
+    if count < bytes.len() {
+        return Err(libc::ENOSYS);
+    }
+    let word = |at: usize| {
+        let eight = bytes[at * 8..at * 8 + 8].try_into().unwrap_or_default();
+        u64::from_ne_bytes(eight)
+    };
+    Ok([0, 1, 2, 3].map(|ring| Offsets {
+        producer: word(ring * 4),
+        consumer: word(ring * 4 + 1),
+        entries: word(ring * 4 + 2),
+        flags: word(ring * 4 + 3),
+    }))
+}

@@ -1,0 +1,273 @@
+//! The steering program, instruction by instruction (linux/bpf.h, RFC 9669).
+//!
+//! It takes a frame when the destination of its TCP or UDP header is claimed, or when it is an ICMP
+//! error about a packet whose source is. Everything else, and everything unusual, goes to the
+//! kernel: other protocols, VLAN tags, IP options, extension headers, fragments.
+
+use std::collections::HashMap;
+
+use crate::sys::bpf::Instruction;
+
+/// Tables that the program looks into, by descriptor.
+#[derive(Debug, Clone, Copy)]
+pub struct Maps {
+    /// Port → bits of protocols.
+    pub ports: i32,
+    /// Hash of an address → the address.
+    pub addresses: i32,
+    /// Queue → socket.
+    pub sockets: i32,
+}
+
+/// Bit of TCP in the table of ports.
+pub const TCP: u64 = 1;
+/// Bit of UDP.
+pub const UDP: u64 = 2;
+
+const XDP_PASS: i32 = 2;
+const MAP_LOOKUP: i32 = 1;
+const REDIRECT_MAP: i32 = 51;
+const PSEUDO_MAP_FD: u8 = 1;
+
+// Classes, sizes and operations of instructions.
+const LOAD: u8 = 0x61;
+const STORE: u8 = 0x63;
+const BYTE: u8 = 0x10;
+const HALF: u8 = 0x08;
+const WORD: u8 = 0x00;
+const DOUBLE: u8 = 0x18;
+const MOVE: u8 = 0xb7;
+const ADD: u8 = 0x07;
+const AND: u8 = 0x57;
+const XOR: u8 = 0xa7;
+const SHIFT_RIGHT: u8 = 0x77;
+const BY_REGISTER: u8 = 0x08;
+const TO_BIG_ENDIAN: u8 = 0xdc;
+const JUMP: u8 = 0x05;
+const IF_EQUAL: u8 = 0x15;
+const IF_GREATER: u8 = 0x25;
+const IF_DIFFERENT: u8 = 0x55;
+const CALL: u8 = 0x85;
+const EXIT: u8 = 0x95;
+const LOAD_MAP: u8 = 0x18;
+
+const CONTEXT: u8 = 6;
+const BIT: u8 = 7;
+const PORT: u8 = 8;
+const STACK: u8 = 10;
+const DATA: u8 = 2;
+const END: u8 = 3;
+
+/// The address that is looked for, on the stack; an IPv4 address in its mapped form.
+const ADDRESS: i16 = -16;
+/// The key of a look-up.
+const KEY: i16 = -24;
+
+/// Instructions with names for the places that are jumped to.
+#[derive(Default)]
+struct Assembler {
+    code: Vec<Instruction>,
+    labels: HashMap<&'static str, usize>,
+    jumps: Vec<(usize, &'static str)>,
+}
+
+impl Assembler {
+    fn add(&mut self, code: u8, to: u8, from: u8, offset: i16, immediate: i32) {
+        self.code.push(Instruction {
+            code,
+            registers: to | from << 4,
+            offset,
+            immediate,
+        });
+    }
+
+    fn label(&mut self, name: &'static str) {
+        self.labels.insert(name, self.code.len());
+    }
+
+    fn load(&mut self, size: u8, to: u8, from: u8, offset: i16) {
+        self.add(LOAD | size, to, from, offset, 0);
+    }
+
+    fn store(&mut self, size: u8, from: u8, offset: i16) {
+        self.add(STORE | size, STACK, from, offset, 0);
+    }
+
+    fn jump(&mut self, code: u8, register: u8, value: i32, label: &'static str) {
+        self.jumps.push((self.code.len(), label));
+        self.add(code, register, 0, 0, value);
+    }
+
+    fn jump_by_register(&mut self, code: u8, register: u8, other: u8, label: &'static str) {
+        self.jumps.push((self.code.len(), label));
+        self.add(code | BY_REGISTER, register, other, 0, 0);
+    }
+
+    /// Leaves for the kernel unless the frame has so many bytes.
+    fn require(&mut self, bytes: i32) {
+        self.add(MOVE | BY_REGISTER, 4, DATA, 0, 0);
+        self.add(ADD, 4, 0, 0, bytes);
+        self.jump_by_register(IF_GREATER, 4, END, "pass");
+    }
+
+    /// Copies an IPv6 address of the frame to the stack.
+    fn take_address6(&mut self, at: i16) {
+        for part in 0..4 {
+            self.load(WORD, 1, DATA, at + part * 4);
+            self.store(WORD, 1, ADDRESS + part * 4);
+        }
+    }
+
+    /// Copies an IPv4 address of the frame to the stack.
+    fn take_address4(&mut self, at: i16) {
+        self.add(MOVE, 1, 0, 0, 0);
+        self.store(DOUBLE, 1, ADDRESS);
+        self.add(MOVE, 1, 0, 0, i32::from_ne_bytes([0, 0, 0xff, 0xff]));
+        self.store(WORD, 1, ADDRESS + 8);
+        self.load(WORD, 1, DATA, at);
+        self.store(WORD, 1, ADDRESS + 12);
+    }
+
+    /// The bit of the protocol whose number stands at a place; others are the kernel's.
+    fn take_protocol(&mut self, at: i16, done: &'static str) {
+        self.load(BYTE, 1, DATA, at);
+        self.add(MOVE, BIT, 0, 0, TCP as i32);
+        self.jump(IF_EQUAL, 1, libc::IPPROTO_TCP, done);
+        self.add(MOVE, BIT, 0, 0, UDP as i32);
+        self.jump(IF_DIFFERENT, 1, libc::IPPROTO_UDP, "pass");
+        self.label(done);
+    }
+
+    /// Looks the key up; to the kernel when there is nothing. The place is in register 0.
+    fn look_up(&mut self, map: i32) {
+        self.add(LOAD_MAP, 1, PSEUDO_MAP_FD, 0, map);
+        self.add(0, 0, 0, 0, 0);
+        self.add(MOVE | BY_REGISTER, 2, STACK, 0, 0);
+        self.add(ADD, 2, 0, 0, i32::from(KEY));
+        self.add(CALL, 0, 0, 0, MAP_LOOKUP);
+        self.jump(IF_EQUAL, 0, 0, "pass");
+    }
+
+    fn finish(mut self) -> Vec<Instruction> {
+        for (at, label) in self.jumps {
+            let distance = self.labels[label] as i64 - at as i64 - 1;
+            self.code[at].offset = i16::try_from(distance).expect("a short program");
+        }
+        self.code
+    }
+}
+
+/// The program over these maps.
+pub fn steering(maps: Maps) -> Vec<Instruction> {
+    let mut code = Assembler::default();
+    code.add(MOVE | BY_REGISTER, CONTEXT, 1, 0, 0);
+    code.load(WORD, DATA, CONTEXT, 0);
+    code.load(WORD, END, CONTEXT, 4);
+    code.require(14);
+    code.load(HALF, 5, DATA, 12);
+    code.jump(IF_EQUAL, 5, i32::from(0x0800_u16.to_be()), "ipv4");
+    code.jump(IF_EQUAL, 5, i32::from(0x86dd_u16.to_be()), "ipv6");
+    code.jump(JUMP, 0, 0, "pass");
+    ipv4(&mut code);
+    ipv6(&mut code);
+    decide(&mut code, maps);
+    code.finish()
+}
+
+fn ipv4(code: &mut Assembler) {
+    code.label("ipv4");
+    code.require(38);
+    code.load(BYTE, 1, DATA, 14);
+    code.jump(IF_DIFFERENT, 1, 0x45, "pass");
+    // Neither a first nor a later fragment.
+    code.load(HALF, 1, DATA, 20);
+    code.add(AND, 1, 0, 0, i32::from(0x3fff_u16.to_be()));
+    code.jump(IF_DIFFERENT, 1, 0, "pass");
+    code.load(BYTE, 1, DATA, 23);
+    code.jump(IF_EQUAL, 1, libc::IPPROTO_ICMP, "icmp4");
+    code.take_protocol(23, "destination4");
+    code.take_address4(30);
+    code.load(HALF, PORT, DATA, 36);
+    code.jump(JUMP, 0, 0, "decide");
+
+    // An error quotes the packet that it is about: its source is what is claimed.
+    code.label("icmp4");
+    code.require(66);
+    code.load(BYTE, 1, DATA, 34);
+    code.jump(IF_DIFFERENT, 1, 3, "pass");
+    code.load(BYTE, 1, DATA, 42);
+    code.jump(IF_DIFFERENT, 1, 0x45, "pass");
+    code.take_protocol(51, "source4");
+    code.take_address4(54);
+    code.load(HALF, PORT, DATA, 62);
+    code.jump(JUMP, 0, 0, "decide");
+}
+
+fn ipv6(code: &mut Assembler) {
+    code.label("ipv6");
+    code.require(58);
+    code.load(BYTE, 1, DATA, 20);
+    code.jump(IF_EQUAL, 1, libc::IPPROTO_ICMPV6, "icmp6");
+    code.take_protocol(20, "destination6");
+    code.take_address6(38);
+    code.load(HALF, PORT, DATA, 56);
+    code.jump(JUMP, 0, 0, "decide");
+
+    code.label("icmp6");
+    code.require(106);
+    code.load(BYTE, 1, DATA, 54);
+    // Types below 128 are errors; 4 is the last one in use.
+    code.jump(IF_GREATER, 1, 4, "pass");
+    code.take_protocol(68, "source6");
+    code.take_address6(70);
+    code.load(HALF, PORT, DATA, 102);
+    code.jump(JUMP, 0, 0, "decide");
+}
+
+/// Protocol, port and address are known: is it claimed, and is there a socket for the queue?
+fn decide(code: &mut Assembler, maps: Maps) {
+    code.label("decide");
+    code.add(TO_BIG_ENDIAN, PORT, 0, 0, 16);
+    code.store(WORD, PORT, KEY);
+    code.look_up(maps.ports);
+    code.load(DOUBLE, 1, 0, 0);
+    code.add(AND | BY_REGISTER, 1, BIT, 0, 0);
+    code.jump(IF_EQUAL, 1, 0, "pass");
+
+    // The same hash as `slot`.
+    code.load(WORD, 1, STACK, ADDRESS);
+    for part in 1..4 {
+        code.load(WORD, 4, STACK, ADDRESS + part * 4);
+        code.add(XOR | BY_REGISTER, 1, 4, 0, 0);
+    }
+    code.add(MOVE | BY_REGISTER, 4, 1, 0, 0);
+    code.add(SHIFT_RIGHT, 4, 0, 0, 16);
+    code.add(XOR | BY_REGISTER, 1, 4, 0, 0);
+    code.add(AND, 1, 0, 0, 0xffff);
+    code.store(WORD, 1, KEY);
+    code.look_up(maps.addresses);
+    for half in 0..2 {
+        code.load(DOUBLE, 1, 0, half * 8);
+        code.load(DOUBLE, 4, STACK, ADDRESS + half * 8);
+        code.jump_by_register(IF_DIFFERENT, 1, 4, "pass");
+    }
+    code.add(LOAD_MAP, 1, PSEUDO_MAP_FD, 0, maps.sockets);
+    code.add(0, 0, 0, 0, 0);
+    code.load(WORD, 2, CONTEXT, 16);
+    // A queue without a socket is the kernel's.
+    code.add(MOVE, 3, 0, 0, XDP_PASS);
+    code.add(CALL, 0, 0, 0, REDIRECT_MAP);
+    code.add(EXIT, 0, 0, 0, 0);
+    code.label("pass");
+    code.add(MOVE, 0, 0, 0, XDP_PASS);
+    code.add(EXIT, 0, 0, 0, 0);
+}
+
+/// The place of an address in its table.
+pub fn slot(octets: [u8; 16]) -> usize {
+    let words = octets
+        .chunks_exact(4)
+        .map(|four| u32::from_ne_bytes([four[0], four[1], four[2], four[3]]));
+    let mixed = words.fold(0, |sum, word| sum ^ word);
+    ((mixed ^ mixed >> 16) & 0xffff) as usize
+}

@@ -1,0 +1,545 @@
+//! AF_XDP over veth pairs in namespaces made here.
+
+use std::io::Read as _;
+use std::net::{IpAddr, UdpSocket};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bypass_device::{Device, Frame, Offload};
+use bypass_netlink::Tables;
+use bypass_sys::{kernel, network};
+use bypass_testkit::contract::{self, Pair, PORT};
+use bypass_testkit::{skip, veth, Case, Namespace};
+use bypass_xdp::{check, Layout, Mode, Opened, Settings, Steering, Transport, Xdp};
+
+const CASES: &[Case] = &[
+    ("native_mode_keeps_the_contract", native),
+    ("generic_mode_keeps_the_contract", generic),
+    ("busy_polling_keeps_the_contract", busy_polling),
+    (
+        "large_frames_in_several_buffers_keep_the_contract",
+        fragments,
+    ),
+    ("trains_sent_by_af_packet_keep_the_contract", packet_sender),
+    ("what_is_not_claimed_is_the_kernels", unclaimed),
+    ("errors_about_claimed_packets_come_too", errors),
+    ("each_queue_has_its_socket", queues),
+    ("a_killed_holder_gives_the_interface_back", killed),
+    (
+        "a_process_without_privilege_uses_what_it_was_passed",
+        passed,
+    ),
+    ("another_program_is_refused_and_named", occupied),
+    ("the_check_names_what_is_missing", checked),
+];
+
+/// Addresses of the two sides; the suite's frames go to the second one, whoever sends.
+const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
+const NOBODY: u32 = 65_534;
+
+fn main() {
+    match std::env::args().nth(1).as_deref() {
+        Some("hold") => hold(),
+        Some("use-passed") => use_passed(),
+        Some("check") => print!("{}", check::interface("va", 1).expect("netlink")),
+        _ => bypass_testkit::main(CASES),
+    }
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+/// Two namespaces joined by va and vb.
+fn namespaces(queues: usize, mtu: u32) -> [Namespace; 2] {
+    let sides = [Namespace::new(), Namespace::new()];
+    veth((&sides[0], "va"), (&sides[1], "vb"), queues);
+    for (side, name, address) in [
+        (&sides[0], "va", ADDRESSES[0]),
+        (&sides[1], "vb", ADDRESSES[1]),
+    ] {
+        side.ip(&format!("link set {name} mtu {mtu}"));
+        side.ip(&format!("addr add {address}/24 dev {name}"));
+    }
+    sides
+}
+
+/// A steering and a device on queue 0 of the only interface besides lo of a namespace.
+fn open(side: &Namespace, name: &str, mode: Mode, settings: Settings) -> (Steering, Xdp) {
+    let (steering, mut devices) = open_queues(side, name, mode, settings, 1);
+    (steering, devices.remove(0))
+}
+
+fn open_queues(
+    side: &Namespace,
+    name: &str,
+    mode: Mode,
+    settings: Settings,
+    queues: u32,
+) -> (Steering, Vec<Xdp>) {
+    side.run(|| {
+        let link = Tables::new()
+            .expect("tables")
+            .link(name)
+            .expect("the link")
+            .clone();
+        let steering = match Steering::attach(link.index, mode, link.mtu > 3000) {
+            Ok(steering) => steering,
+            Err(libc::EPERM) => {
+                skip("bpf(2) is not allowed here (needs CAP_BPF and CAP_NET_ADMIN)")
+            }
+            Err(error) => panic!("attach to {name}: error {error}"),
+        };
+        steering.add_address(ip(ADDRESSES[1]));
+        let devices = (0..queues).map(|queue| {
+            let opened = match Opened::open(&link, queue, settings) {
+                Ok(opened) => opened,
+                Err(libc::EAFNOSUPPORT) => skip("this kernel has no AF_XDP"),
+                Err(error) => panic!("open {name}, queue {queue}: error {error}"),
+            };
+            steering
+                .set_socket(queue, opened.socket())
+                .expect("room in the map");
+            Xdp::new(opened).expect("rings")
+        });
+        let devices = devices.collect();
+        (steering, devices)
+    })
+}
+
+fn mac(side: &Namespace, name: &str) -> [u8; 6] {
+    side.run(|| {
+        Tables::new()
+            .expect("tables")
+            .link(name)
+            .and_then(|link| link.mac)
+            .expect("an address")
+    })
+}
+
+fn contract(mode: Mode, mtu: u32, settings: Settings) {
+    let sides = namespaces(1, mtu);
+    let (steer_a, a) = open(&sides[0], "va", mode, settings);
+    let (steer_b, b) = open(&sides[1], "vb", mode, settings);
+    for steering in [&steer_a, &steer_b] {
+        assert!(steering.claim(Transport::Udp, PORT));
+    }
+    let macs = [mac(&sides[0], "va"), mac(&sides[1], "vb")];
+    let (a, b): (Box<dyn Device>, Box<dyn Device>) = (Box::new(a), Box::new(b));
+    contract::run(&mut Pair {
+        a,
+        b,
+        macs,
+        tick: Box::new(|| {}),
+    });
+}
+
+fn native() {
+    contract(Mode::Native, 1500, Settings::default());
+}
+
+fn generic() {
+    contract(Mode::Generic, 1500, Settings::default());
+}
+
+fn busy_polling() {
+    contract(
+        Mode::Native,
+        1500,
+        Settings {
+            busy_poll_us: 20,
+            ..Settings::default()
+        },
+    );
+}
+
+fn fragments() {
+    contract(Mode::Native, 9000, Settings::default());
+}
+
+fn packet_sender() {
+    contract(
+        Mode::Native,
+        1500,
+        Settings {
+            packet_sender: true,
+            ..Settings::default()
+        },
+    );
+}
+
+/// A socket of the kernel's in a namespace.
+fn socket(side: &Namespace, address: &str, port: u16) -> UdpSocket {
+    let socket = side.run(|| UdpSocket::bind((address, port)).expect("a port"));
+    socket
+        .set_read_timeout(Some(Duration::from_millis(300)))
+        .expect("a time");
+    socket
+}
+
+fn hears(socket: &UdpSocket) -> Option<u8> {
+    let mut byte = [0];
+    socket.recv(&mut byte).ok().map(|_| byte[0])
+}
+
+/// Datagrams for a port that arrive at a device within a moment.
+fn count(device: &mut Xdp, port: u16) -> usize {
+    let (mut found, end) = (0, Instant::now() + Duration::from_millis(200));
+    while Instant::now() < end {
+        let mut note = |frame: Frame| {
+            found += usize::from(frame.bytes.get(36..38) == Some(&port.to_be_bytes()))
+        };
+        device.receive(64, &mut note).expect("frames");
+        device.flush().expect("a flush");
+    }
+    found
+}
+
+fn unclaimed() {
+    let sides = namespaces(1, 1500);
+    let (steering, mut device) = open(&sides[1], "vb", Mode::Native, Settings::default());
+    let sender = socket(&sides[0], ADDRESSES[0], 0);
+    let kernels = socket(&sides[1], ADDRESSES[1], 5001);
+    let ours = socket(&sides[1], ADDRESSES[1], 5000);
+    sides[1].ip("addr add 10.77.0.3/24 dev vb");
+    let other_address = socket(&sides[1], "10.77.0.3", 5000);
+    let send = |port: u16, byte: u8| sender.send_to(&[byte], (ADDRESSES[1], port)).expect("sent");
+    send(5000, 1);
+    assert_eq!(
+        (hears(&ours), count(&mut device, 5000)),
+        (Some(1), 0),
+        "nothing is claimed"
+    );
+    assert!(steering.claim(Transport::Udp, 5000) && !steering.claim(Transport::Udp, 5000));
+    assert!(steering.claim(Transport::Tcp, 5001));
+    send(5000, 2);
+    send(5001, 3);
+    sender.send_to(&[4], ("10.77.0.3", 5000)).expect("sent");
+    assert_eq!(hears(&kernels), Some(3), "a claim of TCP is none of UDP");
+    assert_eq!(
+        hears(&other_address),
+        Some(4),
+        "another address of the host"
+    );
+    assert_eq!(
+        (count(&mut device, 5000), hears(&ours)),
+        (1, None),
+        "claimed"
+    );
+    // Fragments cannot be told apart by port: the kernel puts them together.
+    sender
+        .send_to(&[5; 4000], (ADDRESSES[1], 5000))
+        .expect("sent");
+    let mut whole = [0; 4000];
+    assert_eq!(ours.recv(&mut whole).ok(), Some(4000));
+    // Neighbours are still found, so ARP is the kernel's.
+    sides[0].ip("neigh flush dev va");
+    send(5001, 8);
+    assert_eq!(hears(&kernels), Some(8));
+    steering.remove_address(ip(ADDRESSES[1]));
+    send(5000, 6);
+    assert_eq!(hears(&ours), Some(6), "the address was given up");
+    assert!(steering.add_address(ip(ADDRESSES[1])));
+    steering.release(Transport::Udp, 5000);
+    send(5000, 7);
+    assert_eq!(
+        (hears(&ours), count(&mut device, 5000)),
+        (Some(7), 0),
+        "the port was given up"
+    );
+}
+
+/// ICMP and ICMPv6 "port unreachable" about packets of ours, IPv6 frames, and what looks alike.
+fn errors() {
+    let sides = namespaces(1, 1500);
+    for (side, name, host) in [(&sides[0], "va", 1), (&sides[1], "vb", 2)] {
+        side.ip(&format!("addr add fd77::{host}/64 dev {name} nodad"));
+    }
+    let (steering, mut device) = open(&sides[1], "vb", Mode::Native, Settings::default());
+    assert!(steering.add_address(ip("fd77::2")));
+    let own4 = socket(&sides[1], ADDRESSES[1], 6000);
+    let own6 = socket(&sides[1], "fd77::2", 6000);
+    let sender6 = socket(&sides[0], "fd77::1", 0);
+    steering.claim(Transport::Udp, 6000);
+    // Nobody listens on port 9 over there.
+    own4.send_to(b"?", (ADDRESSES[0], 9)).expect("sent");
+    own6.send_to(b"?", ("fd77::1", 9)).expect("sent");
+    sender6.send_to(b"6", ("fd77::2", 6000)).expect("sent");
+    let mut kinds = Vec::new();
+    let end = Instant::now() + Duration::from_secs(5);
+    while kinds.len() < 3 && Instant::now() < end {
+        let mut note = |frame: Frame| match frame.bytes[12..14] {
+            [8, 0] => kinds.push((4, frame.bytes[23], frame.bytes[34])),
+            _ => kinds.push((6, frame.bytes[20], frame.bytes[54])),
+        };
+        device.receive(64, &mut note).expect("frames");
+    }
+    kinds.sort_unstable();
+    let port = sender6.local_addr().expect("bound").port().to_be_bytes()[0];
+    assert_eq!(kinds, [(4, 1, 3), (6, 17, port), (6, 58, 1)]);
+    // Neighbours are still found, so ICMPv6 that is no error is the kernel's.
+    let unclaimed = socket(&sides[1], "fd77::2", 6001);
+    sides[0].ip("-6 neigh flush dev va");
+    sender6.send_to(&[9], ("fd77::2", 6001)).expect("sent");
+    unclaimed
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .expect("a time");
+    assert_eq!(hears(&unclaimed), Some(9));
+}
+
+fn queues() {
+    let sides = namespaces(4, 1500);
+    for (side, name) in [(&sides[0], "va"), (&sides[1], "vb")] {
+        side.command("ethtool", &format!("-L {name} rx 4 tx 4"));
+    }
+    let (steer_a, mut senders) = open_queues(&sides[0], "va", Mode::Native, Settings::default(), 4);
+    let (steer_b, mut receivers) =
+        open_queues(&sides[1], "vb", Mode::Native, Settings::default(), 4);
+    for steering in [&steer_a, &steer_b] {
+        steering.claim(Transport::Udp, 7000);
+    }
+    let mut seen = [0; 4];
+    for (queue, sender) in senders.iter_mut().enumerate() {
+        for _ in 0..10 * (queue + 1) {
+            let fill = &mut |frame: &mut [u8]| {
+                frame.fill(0);
+                frame[12..14].copy_from_slice(&[8, 0]);
+                frame[14] = 0x45;
+                frame[23] = 17;
+                frame[26..34].copy_from_slice(&[10, 77, 0, 1, 10, 77, 0, 2]);
+                frame[36..38].copy_from_slice(&7000u16.to_be_bytes());
+            };
+            sender.send(60, Offload::default(), fill).expect("room");
+        }
+        sender.flush().expect("a flush");
+    }
+    for (queue, receiver) in receivers.iter_mut().enumerate() {
+        seen[queue] = count(receiver, 7000);
+    }
+    // The queue that a frame was sent on is the one that it arrives on, over veth.
+    assert_eq!(seen, [10, 20, 30, 40]);
+}
+
+/// This program again, inside a namespace.
+fn again(side: &Namespace, word: &str, with: impl FnOnce(&mut Command) + Send) -> Child {
+    side.run(|| {
+        let mut command = Command::new(std::env::current_exe().expect("a path"));
+        command.arg(word).stdout(Stdio::piped());
+        with(&mut command);
+        command.spawn().expect("a process")
+    })
+}
+
+/// Holds vb with port 5000 claimed until it is killed.
+fn hold() {
+    let link = Tables::new()
+        .expect("tables")
+        .link("vb")
+        .expect("the link")
+        .clone();
+    let steering = Steering::attach(link.index, Mode::Native, false).expect("attached");
+    steering.add_address(ip(ADDRESSES[1]));
+    let opened = Opened::open(&link, 0, Settings::default()).expect("opened");
+    steering.set_socket(0, opened.socket()).expect("room");
+    steering.claim(Transport::Udp, 5000);
+    println!("holds");
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+fn killed() {
+    let sides = namespaces(1, 1500);
+    drop(open(&sides[1], "vb", Mode::Native, Settings::default()));
+    let sender = socket(&sides[0], ADDRESSES[0], 0);
+    let kernels = socket(&sides[1], ADDRESSES[1], 5000);
+    let program = || {
+        sides[1].run(|| {
+            Tables::new()
+                .expect("tables")
+                .link("vb")
+                .and_then(|link| link.xdp_program)
+        })
+    };
+    for round in 0..5 {
+        let mut child = again(&sides[1], "hold", |_| {});
+        let mut said = [0; 5];
+        child
+            .stdout
+            .as_mut()
+            .expect("a pipe")
+            .read_exact(&mut said)
+            .expect("it holds");
+        assert!(program().is_some());
+        sender.send_to(&[1], (ADDRESSES[1], 5000)).expect("sent");
+        assert_eq!(hears(&kernels), None, "round {round}: it was taken");
+        child.kill().expect("a process of ours");
+        child.wait().expect("an end");
+        let killed = Instant::now();
+        while program().is_some() {
+            assert!(killed.elapsed() < Duration::from_secs(2), "still attached");
+        }
+        sender.send_to(&[2], (ADDRESSES[1], 5000)).expect("sent");
+        assert_eq!(
+            hears(&kernels),
+            Some(2),
+            "round {round}: the kernel's again"
+        );
+    }
+}
+
+/// Descriptors of the standard input: the socket that everything comes over.
+fn use_passed() {
+    let mut bytes = [0; 256];
+    let (count, mut fds) = network::receive_descriptors(0, &mut bytes).expect("descriptors");
+    let layout = Layout::decode(&bytes[..count]).expect("a layout");
+    let refused = kernel::socket(libc::AF_XDP, libc::SOCK_RAW, 0);
+    assert_eq!(refused, Err(libc::EPERM), "this process has no privilege");
+    let steering: [_; 4] = fds.drain(..4).collect::<Vec<_>>().try_into().expect("four");
+    let steering = Steering::of(Mode::Native, steering).expect("tables");
+    let mut device = Xdp::new(Opened::of(layout, fds).expect("opened")).expect("rings");
+    assert!(
+        steering.claim(Transport::Udp, 5000),
+        "a claim needs no privilege"
+    );
+    kernel::write(1, b"ready").expect("a pipe");
+    let end = Instant::now() + Duration::from_secs(20);
+    let mut answered = 0;
+    while answered < 100 && Instant::now() < end {
+        let mut polled = [libc::pollfd {
+            fd: device.poll_fd().expect("a socket"),
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        let _ = kernel::poll(&mut polled, Some(Duration::from_millis(100)), None);
+        let mut answers = Vec::new();
+        device
+            .receive(64, &mut |frame| answers.push(turned(frame.bytes)))
+            .expect("frames");
+        for answer in &answers {
+            let fill = &mut |place: &mut [u8]| place.copy_from_slice(answer);
+            device
+                .send(answer.len(), Offload::default(), fill)
+                .expect("room");
+        }
+        answered += answers.len();
+        device.flush().expect("a flush");
+    }
+}
+
+/// The datagram sent back: addresses and ports exchanged, which leaves the checksums right.
+fn turned(frame: &[u8]) -> Vec<u8> {
+    let mut turned = frame.to_vec();
+    for (at, length) in [(0, 6), (26, 4), (34, 2)] {
+        let (first, second) = turned[at..at + 2 * length].split_at_mut(length);
+        first.swap_with_slice(second);
+    }
+    // Its sender left the checksum of UDP to be completed: none is as good.
+    turned[40..42].fill(0);
+    turned
+}
+
+fn passed() {
+    let sides = namespaces(1, 1500);
+    let (here, there) = UnixDatagram::pair().expect("a pair");
+    let mut child = again(&sides[1], "use-passed", |command| {
+        command.uid(NOBODY).gid(NOBODY).stdin(OwnedFd::from(there));
+    });
+    sides[1].run(|| {
+        let link = Tables::new()
+            .expect("tables")
+            .link("vb")
+            .expect("the link")
+            .clone();
+        let steering = match Steering::attach(link.index, Mode::Native, false) {
+            Err(libc::EPERM) => {
+                skip("bpf(2) is not allowed here (needs CAP_BPF and CAP_NET_ADMIN)")
+            }
+            other => other.expect("attached"),
+        };
+        steering.add_address(ip(ADDRESSES[1]));
+        let opened = Opened::open(&link, 0, Settings::default()).expect("opened");
+        steering.set_socket(0, opened.socket()).expect("room");
+        let fds = [&steering.descriptors()[..], &opened.descriptors()].concat();
+        network::send_descriptors(here.as_raw_fd(), &opened.layout().encode(), &fds).expect("sent");
+    });
+    let mut said = [0; 5];
+    child
+        .stdout
+        .as_mut()
+        .expect("a pipe")
+        .read_exact(&mut said)
+        .expect("it is ready");
+    let client = socket(&sides[0], ADDRESSES[0], 0);
+    for number in 0..100 {
+        client
+            .send_to(&[number], (ADDRESSES[1], 5000))
+            .expect("sent");
+        assert_eq!(hears(&client), Some(number));
+    }
+    assert!(child.wait().expect("an end").success());
+    let link = sides[1].run(|| {
+        Tables::new()
+            .expect("tables")
+            .link("vb")
+            .cloned()
+            .expect("the link")
+    });
+    assert_eq!(link.xdp_program, None, "nobody holds it any more");
+}
+
+fn occupied() {
+    let sides = namespaces(1, 1500);
+    let (_held, _device) = open(&sides[0], "va", Mode::Native, Settings::default());
+    let (report, second) = sides[0].run(|| {
+        let link = Tables::new()
+            .expect("tables")
+            .link("va")
+            .expect("the link")
+            .clone();
+        let second = Steering::attach(link.index, Mode::Native, false).err();
+        (check::interface("va", 1).expect("netlink"), second)
+    });
+    assert_eq!(second, Some(libc::EBUSY));
+    assert!(!report.is_usable());
+    let text = report.to_string();
+    assert!(
+        text.contains("is attached already") && text.contains("ip link set dev va xdp off"),
+        "{text}"
+    );
+}
+
+fn checked() {
+    let sides = namespaces(4, 9000);
+    let report = |name: &'static str, workers| {
+        sides[0].run(|| check::interface(name, workers).expect("netlink"))
+    };
+    let usable = report("va", 1);
+    assert!(usable.is_usable(), "{usable}");
+    assert!(usable.features.native && usable.features.fragments && !usable.features.zero_copy);
+    let text = report("va", 16).to_string();
+    assert!(
+        text.contains("ethtool -L va combined 16") && text.contains("no zero-copy"),
+        "{text}"
+    );
+    assert!(report("nowhere", 1)
+        .to_string()
+        .contains("there is no such interface"));
+    assert!(!report("lo", 1).is_usable());
+    sides[0].ip("link set va down");
+    assert!(report("va", 1).to_string().contains("ip link set va up"));
+    let child = again(&sides[0], "check", |command| {
+        command.uid(NOBODY).gid(NOBODY);
+    });
+    let output = child.wait_with_output().expect("an end");
+    let text = String::from_utf8_lossy(&output.stdout);
+    for missing in [
+        "CAP_NET_ADMIN is missing",
+        "CAP_NET_RAW is missing",
+        "CAP_BPF is missing",
+        "ulimit -l",
+    ] {
+        assert!(text.contains(missing), "{missing} in:\n{text}");
+    }
+}
