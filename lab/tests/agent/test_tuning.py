@@ -84,7 +84,7 @@ def agent(tmp_path):
         host.close()
 
 
-def tune(host, state, under, sysctl=None, clear=None):
+def tune(host, state, under, sysctl=None, clear=None, **more):
     return host.ask(
         "tune",
         sysctl=sysctl or {},
@@ -93,6 +93,7 @@ def tune(host, state, under, sysctl=None, clear=None):
         to=CORES[1:2],
         state=state,
         under=under,
+        **more,
     )
 
 
@@ -234,3 +235,106 @@ def test_a_process_that_ends_meanwhile_is_passed_over(state):
     while process.poll() is None and time.monotonic() < deadline:
         tuning.movable(CORES[:1], CORES[-1:], process.pid, {"pinned": []})
     assert tuning.movable(CORES[:1], CORES[-1:], process.pid, {"pinned": []}) == []
+
+
+FAKE = """#!{python}
+# Stands for systemctl and ethtool of a machine that has them: its settings are files.
+import json, pathlib, sys
+store = pathlib.Path("{store}")
+state = json.loads(store.read_text())
+words = sys.argv[1:]
+if words[0] == "is-active":
+    print(state["service"].get(words[1], "unknown"))
+elif words[0] in ("start", "stop"):
+    state["service"][words[1]] = "active" if words[0] == "start" else "inactive"
+elif "--show-coalesce" in words:
+    if words[0] == "--json":
+        sys.exit(1)  # as older versions do
+    card = state["card"]
+    print("Coalesce parameters for eth9:")
+    print("Adaptive RX: %s  TX: n/a" % card["adaptive-rx"])
+    print("rx-usecs:\\t%s" % card["rx-usecs"])
+elif words[0] == "-C":
+    state["card"][words[2]] = words[3]
+store.write_text(json.dumps(state))
+"""
+SWITCHES = [
+    ["service", "irqbalance", "", "inactive"],
+    ["service", "powerd", "", "inactive"],
+    ["coalesce", "eth9", "adaptive-rx", "off"],
+    ["coalesce", "eth9", "rx-usecs", "0"],
+]
+
+
+@pytest.fixture
+def devices(tmp_path, monkeypatch):
+    """Programs in front of the PATH, with a service that runs and a card that adapts."""
+    store, folder = tmp_path / "devices.json", tmp_path / "bin"
+    folder.mkdir()
+    first = {"service": {"irqbalance": "active"}, "card": {"adaptive-rx": "on", "rx-usecs": "16"}}
+    store.write_text(json.dumps(first))
+    for name in ("systemctl", "ethtool"):
+        program = folder / name
+        program.write_text(FAKE.format(python=sys.executable, store=store))
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return lambda: json.loads(store.read_text()), first
+
+
+def test_services_and_cards_are_set_and_put_back(tmp_path, program, state, devices):
+    now, first = devices
+    with agent(tmp_path) as host:
+        told = tune(host, state, program.pid, clear=[], switches=SWITCHES)
+        assert told["switches"] == [
+            ["service irqbalance", "active", "inactive"],
+            ["coalescing adaptive-rx of eth9", "on", "off"],
+            ["coalescing rx-usecs of eth9", "16", "0"],
+        ]
+        assert told["refused"] == [["service powerd", "there is none here"]]
+        assert now()["card"] == {"adaptive-rx": "off", "rx-usecs": "0"}
+        assert now()["service"]["irqbalance"] == "inactive"
+    assert now() == first
+
+
+def test_a_card_that_somebody_else_set_meanwhile_is_kept(tmp_path, program, state, devices):
+    now, _ = devices
+    with agent(tmp_path) as host:
+        tune(host, state, program.pid, clear=[], switches=SWITCHES)
+        subprocess.run(["ethtool", "-C", "eth9", "rx-usecs", "7"], check=True)
+        kept = host.ask("restore")["restored"]["kept"]
+    assert kept == ["coalescing rx-usecs of eth9 is 7: somebody else set it"]
+    assert now()["card"] == {"adaptive-rx": "on", "rx-usecs": "7"}
+
+
+def test_services_and_cards_are_put_back_after_kill_9_of_the_agent(
+    tmp_path, program, state, devices
+):
+    now, first = devices
+    with agent(tmp_path) as host:
+        tune(host, state, program.pid, clear=[], switches=SWITCHES)
+        os.kill(host.info["pid"], signal.SIGKILL)
+        host.channel.process.wait(PATIENCE_S)
+    assert now() != first
+    assert tuning.restore(state)["files"] == 3
+    assert now() == first
+
+
+@may_set
+def test_what_is_meant_to_stand_outlives_the_agent_until_it_is_asked_for(tmp_path, program, state):
+    was = tuning.sysctl_now(SETTING)
+    new = str(int(was) + 1)
+    try:
+        with agent(tmp_path) as host:
+            tune(host, state, program.pid, {SETTING: new}, clear=[], standing=True)
+        assert tuning.sysctl_now(SETTING) == new
+        assert tuning.restore(state) == {"by": 0, "standing": True}
+        with agent(tmp_path) as host:
+            with pytest.raises(HostError, match="tuned already; `wirespeed tune restore`"):
+                tune(host, state, program.pid, {SETTING: new}, clear=[])
+            status = host.ask("tuned", state=state)["status"]
+            assert status["rows"] == [[SETTING, was, new, new]] and status["standing"]
+            assert host.ask("restore_standing", state=state)["restored"]["files"] == 1
+        assert tuning.sysctl_now(SETTING) == was
+        assert tuning.status(state) is None
+    finally:
+        tuning.write_text(SETTING_FILE, was)

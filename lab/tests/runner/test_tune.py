@@ -50,6 +50,8 @@ def test_the_cells_of_a_run_are_emptied_together():
 def test_a_value_for_each_role_is_the_largest_on_one_machine():
     asked = {"vm.nr_hugepages": {"server": 10, "load": 2}, "net.core.somaxconn": 5000}
     schedule = SimpleNamespace(cells=[], recipe=recipe(tune={"sysctl": asked}))
+    own = tune.wanted(schedule, range(2), roles=["load"])
+    assert own.sysctl == {"vm.nr_hugepages": 2, "net.core.somaxconn": 5000}
     want = tune.wanted(schedule, range(2))
     assert want.sysctl == {"vm.nr_hugepages": 10, "net.core.somaxconn": 5000}
 
@@ -57,6 +59,7 @@ def test_a_value_for_each_role_is_the_largest_on_one_machine():
 def test_what_was_done_and_what_was_not_is_told():
     told = {
         "sysctl": [["net.core.somaxconn", "4096", "5000"]],
+        "switches": [["service irqbalance", "active", "inactive"]],
         "threads": 12,
         "irqs": 3,
         "pinned": ["a", "b", "a"],
@@ -64,6 +67,7 @@ def test_what_was_done_and_what_was_not_is_told():
     }
     assert tune.sentences(Wanted({}, {}, [0], [1]), told) == [
         "net.core.somaxconn was 4096, is 5000",
+        "service irqbalance was active, is inactive",
         "12 threads and 3 interrupts of others left core 0 for core 1",
         "left where their owners pinned them: a, b",
         "net.x is not set: there is none here",
@@ -71,7 +75,7 @@ def test_what_was_done_and_what_was_not_is_told():
 
 
 def test_without_permission_one_line_says_so():
-    told = {"sysctl": [], "threads": 0, "irqs": 0, "pinned": [], "refused": []}
+    told = {"sysctl": [], "switches": [], "threads": 0, "irqs": 0, "pinned": [], "refused": []}
     (line,) = tune.sentences(Wanted({}, {}, [0], [1]), told)
     assert "takes root" in line
 
@@ -81,11 +85,11 @@ def test_a_plan_tells_what_the_method_asks_for_and_what_is_the_users_to_set():
         "sysctl": {"net.core.somaxconn": 5000},
         "services": {"stop": ["irqbalance"]},
         "coalesce": {"rx-usecs": 0},
+        "expect": {"smt": "off"},
     }
     schedule = SimpleNamespace(cells=[cell([0], [1])], recipe=recipe(tune=asked))
     first, second = tune.foreseen(schedule, is_asked_for=False)
     assert first.startswith("the recipe asks for (set with --tune): net.core.somaxconn = 5000 (is ")
-    assert second == (
-        "the method also had (yours to set): no irqbalance; ethtool --coalesce rx-usecs 0"
-    )
+    assert first.endswith("service irqbalance stopped, coalescing rx-usecs 0")
+    assert second.startswith("the method also had (firmware") and second.endswith(": smt off")
     assert any("for the time of the run" in line for line in tune.foreseen(schedule, True))

@@ -102,3 +102,32 @@ def test_lab_and_agent_killed_together_are_made_good_by_the_next_command(checkou
     assert checkout.call("recover")[0] == 0  # also the folders and cgroups that they left
     assert not checkout.left_behind(process.pid)
     assert not list(Path("/dev/shm").glob(f"wirespeed-{cut_off}"))
+
+
+def test_an_agent_that_is_killed_alone_leaves_nothing_changed(checkout, other):
+    process = checkout.start("run", checkout.recipe(duration="700ms"), "--tune")
+    checkout.wait_for_trials(1, process)
+    agent = json.loads(Path(checkout.environment["WIRESPEED_TUNED"]).read_text())["by"][0]
+    os.kill(agent, signal.SIGKILL)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert "the agent has ended" in err and "--resume" in err
+    assert cores_of(other) == CORES
+    assert "the cores of 1 threads" in events(checkout)["restored"]["text"]
+    assert not checkout.left_behind(process.pid)
+
+
+def test_what_both_killed_left_is_gone_after_the_next_run(checkout, other):
+    process = checkout.start("run", checkout.recipe(duration="700ms"), "--tune")
+    checkout.wait_for_trials(1, process)
+    agent = json.loads(Path(checkout.environment["WIRESPEED_TUNED"]).read_text())["by"][0]
+    cut_off = checkout.latest.name
+    os.kill(agent, signal.SIGKILL)
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+    code, out, _ = checkout.call("runs")
+    assert code == 0 and "cut off" in out
+    code, _, err = checkout.call("run", checkout.recipe(name="next", connections=[1]))
+    assert code == 0, err
+    assert not checkout.left_behind(process.pid)
+    assert not list(Path("/dev/shm").glob(f"wirespeed-{cut_off}"))

@@ -43,7 +43,7 @@ from wirespeed.agent.children import (
 from wirespeed.agent.helpers import Helpers, run_program
 from wirespeed.agent.leftovers import OWNER, own_name, tidy
 from wirespeed.agent.sampling import Sampler, canary_ms
-from wirespeed.agent.tuning import Tuning
+from wirespeed.agent.tuning import Tuning, restore, set_own, state_file, status
 
 PROTOCOL = 2
 MARKER = "wirespeed-agent"  # begins the first line; a login shell may print before it
@@ -183,10 +183,24 @@ class Agent:
     def do_tune(self, message):
         """Settings of the machine for the time of the run; what they were is on the disk first."""
         self.limits = message["limits"]
-        self.tuning = Tuning(message["state"])
-        return self.tuning.apply(
-            message["sysctl"], message["clear"], message["to"], message["under"]
-        )
+        tuned = Tuning(message.get("state") or state_file())
+        told = tuned.apply(message)
+        self.tuning = None if message.get("standing") else tuned
+        return told
+
+    def do_set_own(self, message):
+        self.limits = message["limits"]
+        return set_own(message["sysctl"])
+
+    def do_tuned(self, message):
+        return {"status": status(message.get("state") or state_file())}
+
+    def do_restore_standing(self, message):
+        return {"restored": restore(message.get("state") or state_file(), even_standing=True)}
+
+    def do_put_back(self, message):
+        """What an agent that was killed has left changed; nothing of those at work."""
+        return {"restored": restore(message.get("state") or state_file())}
 
     def do_restore(self, _):
         """Puts the machine back as it was; None when nothing was changed."""

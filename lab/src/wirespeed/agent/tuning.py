@@ -9,6 +9,7 @@ import json
 import os
 import re
 
+from wirespeed.agent import switches
 from wirespeed.agent.children import (
     Refused,
     is_alive,
@@ -33,17 +34,21 @@ class Tuning:
         self.state = state
         self.record = None
 
-    def apply(self, sysctls, clear, to, under):
-        """Sets sysctls and moves others from the cores `clear` to the cores `to`.
+    def apply(self, wanted):
+        """Sets sysctls and switches, and moves others from the cores `clear` to the cores `to`.
 
         `under` limits the threads to one process and its descendants; 0 means all but process 1,
-        which looks after the machine.
+        which looks after the machine. What is `standing` outlives the agent.
         """
+        clear, to, under = wanted["clear"], wanted["to"], wanted["under"]
         left = restore(self.state)
         if left and left["by"]:
             raise Refused("process %d has tuned this machine and still runs" % left["by"])
-        told = {"sysctl": [], "irqs": 0, "threads": 0, "refused": [], "pinned": []}
-        files = self._sysctls(sysctls, told)
+        if left and left.get("standing"):
+            raise Refused("this machine is tuned already; `wirespeed tune restore` puts it back")
+        told = {"sysctl": [], "irqs": 0, "threads": 0, "refused": [], "pinned": [], "switches": []}
+        files = self._sysctls(wanted["sysctl"], told)
+        turned = self._switches(wanted.get("switches", ()), told)
         threads = movable(clear, to, under, told) if clear else []
         if clear and not under:
             files += _interrupts(clear, to)
@@ -55,6 +60,8 @@ class Tuning:
             "under": under,
             "files": [one for one in files if one[1] != one[2]],
             "threads": threads,
+            "switches": turned,
+            "standing": bool(wanted.get("standing")),
         }
         save(self.state, self.record)
         self._write(told)
@@ -73,7 +80,25 @@ class Tuning:
                 files.append([path, was, new])
         return files
 
+    def _switches(self, wanted, told):
+        """[[switch, was, new]] of what this host has and what is not so already."""
+        found = []
+        for *switch, new in wanted:
+            was = switches.now(switch)
+            if was is None:
+                told["refused"].append([switches.name_of(switch), "there is none here"])
+            elif was != str(new):
+                found.append([switch, was, str(new)])
+        return found
+
     def _write(self, told):
+        for switch, was, new in self.record["switches"]:
+            problem = switches.turn(switch, new)
+            name = switches.name_of(switch)
+            if problem:
+                told["refused"].append([name, problem])
+            else:
+                told["switches"].append([name, was, new])
         for path, was, new in self.record["files"]:
             is_sysctl = path.startswith("/proc/sys/")
             try:
@@ -93,6 +118,58 @@ class Tuning:
     def restore(self):
         self.record = None
         return restore(self.state)
+
+
+def state_file():
+    """In memory that a restart empties; the lock of runs lies beside it."""
+    if "WIRESPEED_TUNED" in os.environ:
+        return os.environ["WIRESPEED_TUNED"]
+    user = os.geteuid()
+    own = "/run" if user == 0 else "/run/user/%d" % user
+    return (
+        own + "/wirespeed-tuned.json"
+        if os.path.isdir(own)
+        else ("/tmp/wirespeed-tuned-%d.json" % user)
+    )
+
+
+def set_own(sysctls):
+    """Sets a namespace's own settings, which end with it: nothing has to be put back."""
+    told = {"sysctl": [], "refused": []}
+    for name, value in sorted(sysctls.items()):
+        path = sysctl_path(name)
+        was, new = words_of(read_text(path)), words_of(str(value))
+        if not was:
+            told["refused"].append([name, "not a namespace's own"])
+        elif not is_enough(name, was, new):
+            try:
+                write_text(path, new)
+                told["sysctl"].append([name, was, words_of(read_text(path))])
+            except OSError as error:
+                told["refused"].append([name, error.strerror])
+    return told
+
+
+def status(state):
+    """[[name, was, set to, is now], …] of what is changed at present; None when nothing is."""
+    record = load(state)
+    if record is None or record["boot"] != boot_id():
+        return None
+    rows = [
+        [sysctl_name(path), was, new, words_of(read_text(path))]
+        for path, was, new in record["files"]
+        if path.startswith("/proc/sys/")
+    ]
+    for switch, was, new in record["switches"]:
+        rows.append([switches.name_of(switch), was, new, switches.now(switch) or "gone"])
+    by, ticks = record["by"]
+    is_at_work = start_ticks(by) == ticks and is_alive(by)
+    return {
+        "rows": rows,
+        "threads": len(record["threads"]),
+        "standing": record["standing"],
+        "by": by if is_at_work else 0,
+    }
 
 
 def movable(clear, to, under, told):
@@ -158,10 +235,11 @@ def _interrupts(clear, to):
     return files
 
 
-def restore(state):
+def restore(state, even_standing=False):
     """Puts back what a state file tells; None without one, else what was done.
 
-    {"by": N} alone: the agent N that wrote it still runs, and nothing is touched.
+    {"by": N} alone: the agent N that wrote it still runs, and nothing is touched. So it is with
+    settings that are meant to stand, unless they are asked for.
     """
     record = load(state)
     if record is None:
@@ -170,9 +248,12 @@ def restore(state):
     is_other = by != os.getpid() and start_ticks(by) == ticks and is_alive(by)
     if is_other and record["boot"] == boot_id():
         return {"by": by}
+    if record.get("standing") and not even_standing and record["boot"] == boot_id():
+        return {"by": 0, "standing": True}
     done = {"by": 0, "files": 0, "threads": 0, "kept": []}
     if record["boot"] == boot_id():  # after a restart of the machine all is as it was anyway
         _restore_files(record, done)
+        _restore_switches(record, done)
         _restore_threads(record, done)
     os.unlink(state)
     return done
@@ -194,6 +275,22 @@ def _restore_files(record, done):
         except OSError as error:
             if path.startswith("/proc/sys/"):
                 done["kept"].append("%s: %s" % (sysctl_name(path), error.strerror))
+
+
+def _restore_switches(record, done):
+    for switch, was, new in record.get("switches", ()):
+        now = switches.now(switch)
+        if now == was:
+            continue
+        name = switches.name_of(switch)
+        if now != new:
+            done["kept"].append("%s is %s: somebody else set it" % (name, now or "gone"))
+            continue
+        problem = switches.turn(switch, was)
+        if problem:
+            done["kept"].append("%s: %s" % (name, problem))
+        else:
+            done["files"] += 1
 
 
 def is_as_set(path, now, new):

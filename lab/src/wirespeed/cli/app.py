@@ -208,17 +208,45 @@ def list_runs(runs: RunsOption = None) -> None:
 @app.command()
 def audit(site: SiteOption = "here") -> None:
     """Show what is known about a site's machines and what of it disturbs measuring."""
-    from wirespeed.cli import show
+    from wirespeed.cli import hosts
 
-    show.audit(site)
+    hosts.audit(site)
 
 
 @app.command()
-def recover(runs: RunsOption = None) -> None:
+def recover(runs: RunsOption = None, site: SiteOption = "here") -> None:
     """Tidy up after a run that was killed: processes, cgroups, folders, settings."""
-    from wirespeed.cli import show
+    from wirespeed.cli import hosts
 
-    show.recover(runs_folder(runs))
+    hosts.recover(runs_folder(runs), site)
+
+
+tune_app = typer.Typer(no_args_is_help=True, help="Set the machine as a recipe asks, and back.")
+app.add_typer(tune_app, name="tune")
+
+
+@tune_app.command()
+def apply(recipe: RecipeArgument, site: SiteOption = "here") -> None:
+    """Set sysctls, services and cards as a recipe asks, until `tune restore`."""
+    from wirespeed.cli import hosts
+
+    hosts.tune_apply(recipe, site)
+
+
+@tune_app.command()
+def status(site: SiteOption = "here") -> None:
+    """Show what is changed at present, by whom, and what somebody else set since."""
+    from wirespeed.cli import hosts
+
+    hosts.tune_status(site)
+
+
+@tune_app.command()
+def restore(site: SiteOption = "here") -> None:
+    """Put back what `tune apply` set, or a killed run left changed."""
+    from wirespeed.cli import hosts
+
+    hosts.tune_restore(site)
 
 
 @app.command()

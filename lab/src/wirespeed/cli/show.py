@@ -12,8 +12,7 @@ from rich.table import Table
 from wirespeed.errors import RecipeError, ResultsError
 from wirespeed.recipe import read
 from wirespeed.results import store
-from wirespeed.runner import facts, place, session, tune
-from wirespeed.runner import recover as recovery
+from wirespeed.runner import execute, place, session, tune
 from wirespeed.runner.plan import Schedule, Wishes
 from wirespeed.topology import LOCAL, Seat
 from wirespeed.units import duration_for_people
@@ -98,37 +97,9 @@ def runs(folder: Path) -> None:
         done = sum(1 for _ in (run_dir / "trials").glob("*/trial.json"))
         total = sum(line.state == "planned" for line in store.read_plan(run_dir))
         table.columns[0].min_width = max(table.columns[0].min_width or 0, len(run_dir.name))
-        table.add_row(run_dir.name, run.recipe, run.state, f"{done} of {total}", run.commit)
+        state = "cut off" if run.state == "running" and not execute.is_held(run_dir) else run.state
+        table.add_row(run_dir.name, run.recipe, state, f"{done} of {total}", run.commit)
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, RUNS_COLUMNS)
     console.print(table if table.row_count else f"no runs in {folder}")
-
-
-def audit(site: str) -> None:
-    console = Console()
-    with session.visited(site) as opened:
-        for host in opened.fleet.machines:
-            found = facts.of_machine(host)
-            if len(opened.fleet.machines) > 1:
-                console.print(f"\n[bold]{escape(host.name)}[/bold]")
-            table = Table(box=None, pad_edge=False, show_header=False)
-            for name, value in found.items():
-                table.add_row(name, escape(str(value)))
-            console.print(table)
-            for line in facts.remarks(found):
-                console.print(f"note: {escape(line)}", soft_wrap=True, highlight=False)
-
-
-def recover(folder: Path) -> None:
-    done = recovery.recover(folder)
-    for name in done.runs:
-        print(f"run {name} was cut off; go on with: wirespeed run --resume {name}")
-    if done.processes:
-        print(f"ended {len(done.processes)} processes that were left")
-    if done.folders:
-        print(f"removed {', '.join(done.folders)}")
-    for line in done.settings:
-        print(line)
-    if not (done.runs or done.processes or done.folders or done.settings):
-        print("nothing was left behind")

@@ -20,8 +20,8 @@ from typing import Any
 from wirespeed.errors import HostError
 
 MODULES = (
-    "children", "helpers", "census", "sampling", "tuning", "leftovers", "files", "ready", "facts",
-    "links", "main",
+    "children", "helpers", "census", "sampling", "facts", "switches", "tuning", "leftovers",
+    "files", "ready", "links", "main",
 )  # fmt: skip
 MARKER = b"wirespeed-agent "
 GREETING_BYTES_MAX = 1 << 16  # what a login shell may print before the agent speaks
@@ -52,6 +52,7 @@ class Far:
     is_quoted: bool = False  # the prefix hands its words to a shell, as ssh does
     lease_s: float | None = None  # None where the end of a pipe is noticed at once
     shares_files: bool = True  # the agent sees the files of this machine
+    has_own_network: bool = False  # settings of the network are the namespace's own
     is_seat: bool = True  # False: it looks after the machine only; nothing measured runs there
 
     def argv(self) -> list[str]:

@@ -178,8 +178,15 @@ class Fleet:
             found += machine.ask("census", ours=[*ours, os.getpid()])
         return sorted(found, key=lambda row: -row[1])
 
-    def close(self) -> None:
-        """Ends every agent and with it everything it started; returns when they have."""
+    def tidy(self) -> dict[str, Any]:
+        """Ends and removes what killed agents have left on every machine."""
+        return self.each(self.machines, "leftovers")
+
+    def close(self) -> bool:
+        """Ends every agent and with it everything it started; returns when they have.
+
+        True when one of them had been killed and could not tidy up.
+        """
         for host in self.hosts.values():
             host.leave()
         for host in self.hosts.values():
@@ -187,3 +194,4 @@ class Fleet:
         for undo in self.undo:
             undo()
         self._selector.close()
+        return any(host.channel.process.returncode for host in self.hosts.values())

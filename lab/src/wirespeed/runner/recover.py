@@ -8,6 +8,7 @@ from pathlib import Path
 
 from wirespeed.agent import leftovers
 from wirespeed.errors import ResultsError
+from wirespeed.fleet.fleet import Fleet
 from wirespeed.results import store
 from wirespeed.runner import execute, tune
 from wirespeed.runner.files import scratch_folder
@@ -44,6 +45,20 @@ def is_latest_cut_off(runs: Path) -> Path | None:
     except ResultsError:
         return None
     return latest.resolve() if is_open and not execute.is_held(latest) else None
+
+
+def with_hosts(done: Recovered, fleet: Fleet) -> Recovered:
+    """The same with what was left on the machines of a site."""
+    settings = list(done.settings)
+    processes, folders = list(done.processes), list(done.folders)
+    for name, left in fleet.tidy().items():
+        processes += left["processes"]
+        folders += [f"{name}:{folder}" for folder in left["folders"]]
+    for name, answer in fleet.each(fleet.machines, "put_back").items():
+        back = answer["restored"]
+        if back and not back["by"] and "files" in back:
+            settings += [f"{name}: {line}" for line in tune.restored(back)]
+    return replace(done, processes=processes, folders=folders, settings=settings)
 
 
 def recover(runs: Path) -> Recovered:

@@ -16,6 +16,7 @@ from typing import Any
 
 import wirespeed
 from wirespeed import units
+from wirespeed.agent import leftovers
 from wirespeed.errors import InputError, ResultsError
 from wirespeed.fleet import links
 from wirespeed.fleet.fleet import Fleet
@@ -84,6 +85,7 @@ def start(origin: Source, wishes: Wishes, runs: Path, watcher: Watcher) -> tuple
         schedule = _built(origin, wishes, site.topology)
         fleet = site.fleet
         fleet.lock(f"{schedule.recipe.name} (process {os.getpid()})")
+        fleet.tidy()
         nice = prefer(fleet, origin.site)
         facts = facts_of(fleet, site.topology, schedule.place)
         facts |= measure_links(fleet, schedule, watcher)
@@ -153,6 +155,7 @@ def _resumed(
     origin, site, schedule = what
     fleet = site.fleet
     fleet.lock(run.run_id)
+    fleet.tidy()
     files.prepare(fleet, run_dir)
     _same_machine(run, fleet, site.topology, force)
     if prefer(fleet, origin.site) != run.nice and not force:
@@ -223,7 +226,13 @@ def opened(origin: Source) -> Iterator[Opened]:
     try:
         yield site
     finally:
-        site.fleet.close()
+        if site.fleet.close() and origin.site.kind in ("local", "netns"):
+            leftovers.tidy()  # type: ignore[no-untyped-call]
+
+
+def audited(fleet: Fleet) -> list[tuple[str, dict[str, Any]]]:
+    """Each machine's name and facts, with what an audit judges."""
+    return [(host.name, machine.facts(host, SEARCH_PATH, is_audit=True)) for host in fleet.machines]
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from wirespeed.fleet.fleet import Fleet
 from wirespeed.recipe.model import Recipe, Scalar, Tune
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.plan import Schedule
+from wirespeed.topology import ROLES
 
 MOVED = "threads and interrupts of others"
 NAMES_SHOWN_MAX = 4
@@ -21,20 +22,39 @@ NAMES_SHOWN_MAX = 4
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a schedule asks of the machine."""
+    """What a recipe asks of one machine."""
 
     sysctl: dict[str, Scalar]
     limits: dict[str, int]
     clear: list[int]  # cores that others leave
     to: list[int]  # where they go
+    services: list[str] = field(default_factory=list)  # to be stopped
+    coalesce: dict[str, str] = field(default_factory=dict)  # of the cards of the measured links
 
 
-def wanted(schedule: Schedule, cores: Iterable[int], hosts: Container[str] | None = None) -> Wanted:
+def wanted(
+    schedule: Schedule,
+    cores: Iterable[int],
+    hosts: Container[str] | None = None,
+    roles: Sequence[str] = ROLES,
+) -> Wanted:
+    """`hosts` are those of one machine, `roles` what runs on them; None: everything is here."""
     clear, to = emptied(schedule.cells, schedule.recipe, cores, hosts)
     tune = schedule.recipe.tune
-    if tune is None:
+    if tune is None or not set(tune.role) & set(roles):
         return Wanted({}, {}, clear, to)
-    return Wanted(_one_machine(tune), {str(k): v for k, v in tune.limits.items()}, clear, to)
+    return Wanted(
+        sysctl=_of_roles(tune, roles),
+        limits={str(name): value for name, value in tune.limits.items()},
+        clear=clear,
+        to=to,
+        services=tune.services.stop,
+        coalesce={name: _word(value) for name, value in tune.coalesce.items()},
+    )
+
+
+def _word(value: Scalar) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
 def emptied(
@@ -63,12 +83,15 @@ def emptied(
     return (sorted(measured - spare), sorted(spare)) if spare else ([], [])
 
 
-def _one_machine(tune: Tune) -> dict[str, Scalar]:
-    """All roles are on this machine: of a value for each role the largest serves both."""
-    return {
-        name: max(value.values()) if isinstance(value, dict) else value
-        for name, value in tune.sysctl.items()
-    }
+def _of_roles(tune: Tune, roles: Sequence[str]) -> dict[str, Scalar]:
+    """Of a value for each role the largest serves all that run on the machine."""
+    found: dict[str, Scalar] = {}
+    for name, value in tune.sysctl.items():
+        if not isinstance(value, dict):
+            found[name] = value
+        elif own := [number for role, number in value.items() if role in roles]:
+            found[name] = max(own)
+    return found
 
 
 def foreseen(schedule: Schedule, is_asked_for: bool) -> list[str]:
@@ -77,24 +100,21 @@ def foreseen(schedule: Schedule, is_asked_for: bool) -> list[str]:
     tune = schedule.recipe.tune
     settings = [f"{name} = {value} (is {_now(name)})" for name, value in want.sysctl.items()]
     settings += [f"{name} up to {value} a process" for name, value in want.limits.items()]
+    settings += [f"service {name} stopped" for name in want.services]
+    settings += [f"coalescing {name} {value}" for name, value in want.coalesce.items()]
     found = []
     if is_asked_for:
         found.append(f"for the time of the run: {_moving(want)}")
         found += [f"for the time of the run: {text}" for text in settings]
     elif settings:
         found.append(f"the recipe asks for (set with --tune): {', '.join(settings)}")
-    if tune:
-        found += _by_hand(tune.services.stop, tune.coalesce, tune.expect)
+    if tune and tune.expect:
+        texts = [f"{name} {value}" for name, value in tune.expect.items()]
+        found.append(
+            f"the method also had (firmware, yours to set; wirespeed audit tells what is): "
+            f"{'; '.join(texts)}"
+        )
     return found
-
-
-def _by_hand(
-    services: list[str], coalesce: dict[str, Scalar], expect: dict[str, Scalar]
-) -> list[str]:
-    texts = [f"no {', '.join(services)}"] if services else []
-    texts += [f"ethtool --coalesce {name} {value}" for name, value in coalesce.items()]
-    texts += [f"{name} {value}" for name, value in expect.items()]
-    return [f"the method also had (yours to set): {'; '.join(texts)}"] if texts else []
 
 
 def _now(name: str) -> str:
@@ -114,25 +134,97 @@ def _cores(cores: list[int]) -> str:
 def apply(fleet: Fleet, schedule: Schedule) -> list[str]:
     """Tunes every machine of the site; returns what was done and what was not, a sentence each."""
     found = []
+    topology = schedule.place.topology
+    for machine in fleet.machines:
+        hosts = {host.name for host in fleet.on_machine_of(machine)}
+        roles = [role for role in ROLES if hosts & set(topology.hosts(role))]
+        want = wanted(schedule, machine.info["cores"], hosts, roles)
+        where = f"{machine.name}: " if len(fleet.machines) > 1 else ""
+        here = want.sysctl
+        if not machine.far.is_seat:  # its network is not the one that is measured
+            here = {name: value for name, value in here.items() if not name.startswith("net.")}
+        order = _order(replace(want, sysctl=here), cards(fleet, schedule, hosts))
+        told = machine.ask("tune", **order)
+        found += [where + sentence for sentence in sentences(want, told)]
+        for host in fleet.seats:
+            if host.far.has_own_network and host.name in hosts:
+                own = {name: v for name, v in want.sysctl.items() if name.startswith("net.")}
+                told = host.ask("set_own", sysctl=own, limits=want.limits)
+                found += [
+                    f"{host.name}: {name} was {was}, is {now}" for name, was, now in told["sysctl"]
+                ]
+    return found
+
+
+def _order(want: Wanted, interfaces: Sequence[str], is_standing: bool = False) -> dict[str, Any]:
+    """The agent's request. Cores are emptied for a run only: what starts later would not move."""
+    switches = [["service", name, "", "inactive"] for name in want.services]
+    for interface in interfaces:
+        switches += [["coalesce", interface, name, to] for name, to in want.coalesce.items()]
+    return {
+        "sysctl": want.sysctl,
+        "limits": want.limits,
+        "clear": [] if is_standing else want.clear,
+        "to": want.to,
+        "switches": switches,
+        "standing": is_standing,
+        "state": os.environ.get("WIRESPEED_TUNED"),
+        "under": int(os.environ.get("WIRESPEED_TUNE_UNDER", "0")),
+    }
+
+
+def cards(fleet: Fleet, schedule: Schedule, hosts: Container[str]) -> list[str]:
+    """The interfaces of the run's links on one machine; none on the loopback."""
+    topology = schedule.place.topology
+    found = []
+    for role in ("server", "load"):
+        for name in topology.hosts(role):
+            host = fleet[name]
+            if name not in hosts or host.far.has_own_network:
+                continue
+            for link in topology.links.values():
+                own = getattr(link, role)
+                if own and own not in found:
+                    found.append(own)
+    return found
+
+
+def stand(fleet: Fleet, schedule: Schedule) -> list[str]:
+    """Sets what the recipe asks for until `restore`, beyond the end of this command."""
+    found = []
     for machine in fleet.machines:
         hosts = {host.name for host in fleet.on_machine_of(machine)}
         want = wanted(schedule, machine.info["cores"], hosts)
-        told = machine.ask(
-            "tune",
-            sysctl=want.sysctl,
-            limits=want.limits,
-            clear=want.clear,
-            to=want.to,
-            state=str(state_file()),
-            under=int(os.environ.get("WIRESPEED_TUNE_UNDER", "0")),
-        )
-        where = f"{machine.name}: " if len(fleet.machines) > 1 else ""
-        found += [where + sentence for sentence in sentences(want, told)]
+        order = _order(want, cards(fleet, schedule, hosts), is_standing=True)
+        told = machine.ask("tune", **order)
+        want = replace(want, clear=[])
+        lines = [text for text in sentences(want, told) if not text.startswith(MOVED)]
+        found += [f"{machine.name}: {line}" for line in lines]
+    return found
+
+
+def standing(fleet: Fleet) -> dict[str, Any]:
+    """What is changed on each machine at present; None where nothing is."""
+    state = os.environ.get("WIRESPEED_TUNED")
+    answers = fleet.each(fleet.machines, "tuned", state=state)
+    return {name: answer["status"] for name, answer in answers.items()}
+
+
+def end_standing(fleet: Fleet) -> list[str]:
+    """Puts back what stands, and what a killed run left."""
+    state = os.environ.get("WIRESPEED_TUNED")
+    found = []
+    for name, answer in fleet.each(fleet.machines, "restore_standing", state=state).items():
+        done = answer["restored"]
+        if done and done["by"]:
+            found.append(f"{name}: a run of process {done['by']} is at work; it puts back its own")
+        elif done:
+            found += [f"{name}: {line}" for line in restored(done)]
     return found
 
 
 def sentences(want: Wanted, told: dict[str, Any]) -> list[str]:
-    found = [f"{name} was {was}, is {now}" for name, was, now in told["sysctl"]]
+    found = [f"{name} was {was}, is {now}" for name, was, now in told["sysctl"] + told["switches"]]
     moved = f"{told['threads']} threads and {told['irqs']} interrupts of others"
     if not want.clear:
         found.append(_moving(want))
@@ -149,20 +241,30 @@ def sentences(want: Wanted, told: dict[str, Any]) -> list[str]:
 
 
 def undo(fleet: Fleet) -> list[str]:
-    """Puts the machines back while the agents live; their end does the same without words."""
+    """Puts the machines back while the agents live; their end does the same without words.
+
+    Where an agent was killed, this machine is put back from here; another one is named.
+    """
     found = []
-    try:
-        for answer in fleet.each(fleet.machines, "restore").values():
-            found += restored(answer["restored"]) if answer["restored"] else []
-    except HostError:
-        return found
+    for machine in fleet.machines:
+        try:
+            done = machine.ask("restore")["restored"]
+            found += restored(done) if done else []
+        except HostError:
+            if machine.far.shares_files:
+                found += put_back()
+            else:
+                found.append(
+                    f"{machine.name} may still be tuned: `wirespeed recover --site NAME` puts it "
+                    "back when it can be reached"
+                )
     return found
 
 
 def put_back() -> list[str]:
     """What a run that was killed together with its agent left changed."""
     done = tuning.restore(str(state_file()))  # type: ignore[no-untyped-call]
-    return restored(done) if done and not done["by"] else []
+    return restored(done) if done and not done["by"] and "files" in done else []
 
 
 def restored(done: dict[str, Any]) -> list[str]:
@@ -171,11 +273,5 @@ def restored(done: dict[str, Any]) -> list[str]:
 
 
 def state_file() -> Path:
-    """In memory that a restart empties; the lock of runs lies beside it."""
-    if "WIRESPEED_TUNED" in os.environ:
-        return Path(os.environ["WIRESPEED_TUNED"])
-    user = os.geteuid()
-    own = Path("/run") if user == 0 else Path(f"/run/user/{user}")
-    return (
-        own / "wirespeed-tuned.json" if own.is_dir() else Path(f"/tmp/wirespeed-tuned-{user}.json")
-    )
+    """Where an agent of this user writes what it has changed."""
+    return Path(tuning.state_file())  # type: ignore[no-untyped-call]

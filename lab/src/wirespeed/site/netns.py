@@ -33,7 +33,7 @@ class Netns:
         topology = self.foreseen(ask)
         fars = [Far(MACHINE, python=sys.executable, is_seat=False)]
         for name in topology.cores:
-            fars.append(Far(name, ("unshare", "--net", "--"), sys.executable))
+            fars.append(Far(name, ("unshare", "--net", "--"), sys.executable, has_own_network=True))
         try:
             fleet = Fleet(fars, ask.mark, ask.cgroups)
         except HostError as error:

@@ -1,0 +1,100 @@
+"""`wirespeed audit`, `tune` and `recover`: what is asked of hosts without a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from wirespeed.runner import audit as audits
+from wirespeed.runner import recover as recovery
+from wirespeed.runner import session, tune
+from wirespeed.runner.plan import Wishes
+
+MARKS = {"good": "[green]✔[/green]", "note": "[yellow]·[/yellow]", "bad": "[red]✘[/red]"}
+
+
+def audit(site: str) -> None:
+    """Every machine of the site: what was found, why it matters, what to do."""
+    console = Console()
+    with session.visited(site) as opened:
+        for name, facts in session.audited(opened.fleet):
+            if len(opened.fleet.machines) > 1:
+                console.print(f"\n[bold]{escape(name)}[/bold]")
+            table = Table(box=None, pad_edge=False, show_header=False)
+            for _ in range(3):
+                table.add_column(overflow="fold")
+            found = audits.judged(facts)
+            for one in found:
+                advice = f"{one.why}: {one.remedy}" if one.remedy else one.why
+                words = escape(one.found) + (f"\n[dim]{escape(advice)}[/dim]" if advice else "")
+                table.add_row(MARKS[one.level], one.what, words)
+            console.print(table)
+            console.print(_summary(found), highlight=False)
+
+
+def _summary(found: list[audits.Judgement]) -> str:
+    bad = sum(one.level == "bad" for one in found)
+    notes = sum(one.level == "note" for one in found)
+    return f"{bad} to mend, {notes} to know, {len(found) - bad - notes} good"
+
+
+def tune_apply(recipe: str, site: str) -> None:
+    """Sets what a recipe asks for until `tune restore`."""
+    origin = session.source(recipe, site)
+    with session.opened(origin) as opened:
+        opened.fleet.lock("wirespeed tune")
+        schedule = session.planned(origin, Wishes(), opened.topology)
+        for line in tune.stand(opened.fleet, schedule) or ["nothing had to be changed"]:
+            print(line)
+    print(
+        "put it back with: wirespeed tune restore" + ("" if site == "here" else f" --site {site}")
+    )
+
+
+def tune_status(site: str) -> None:
+    with session.visited(site) as opened:
+        for name, status in tune.standing(opened.fleet).items():
+            if status is None:
+                print(f"{name}: nothing is changed")
+                continue
+            for what, was, new, now in status["rows"]:
+                other = "" if now == new else f", is {now}: somebody else set it"
+                print(f"{name}: {what} was {was}, set to {new}{other}")
+            if status["threads"]:
+                print(f"{name}: {status['threads']} threads of others were moved")
+            print(f"{name}: {_whose(status)}")
+
+
+def _whose(status: dict[str, object]) -> str:
+    if status["standing"]:
+        return "it stands until `wirespeed tune restore`"
+    if status["by"]:
+        return f"a run (agent {status['by']}) is at work and puts it back"
+    return "a run that was killed left it; `wirespeed tune restore` puts it back"
+
+
+def tune_restore(site: str) -> None:
+    with session.visited(site) as opened:
+        lines = tune.end_standing(opened.fleet)
+    for line in lines or ["nothing was changed"]:
+        print(line)
+
+
+def recover(folder: Path, site: str) -> None:
+    done = recovery.recover(folder)
+    if site != "here":
+        with session.visited(site) as opened:
+            done = recovery.with_hosts(done, opened.fleet)
+    for name in done.runs:
+        print(f"run {name} was cut off; go on with: wirespeed run --resume {name}")
+    if done.processes:
+        print(f"ended {len(done.processes)} processes that were left")
+    if done.folders:
+        print(f"removed {', '.join(done.folders)}")
+    for line in done.settings:
+        print(line)
+    if not (done.runs or done.processes or done.folders or done.settings):
+        print("nothing was left behind")

@@ -1,0 +1,61 @@
+"""An audit judges what an agent has read, and says what to do about it."""
+
+import sys
+from dataclasses import asdict
+
+import pytest
+
+from wirespeed.fleet.channel import Far
+from wirespeed.fleet.host import Host
+from wirespeed.probe import machine
+from wirespeed.runner.audit import judged
+
+
+@pytest.fixture(scope="module")
+def facts():
+    host = Host(Far("here", python=sys.executable), {"mark": "audit", "cgroups": False})
+    try:
+        host.greet()
+        return machine.facts(host, "/usr/sbin:/usr/bin:/sbin:/bin", is_audit=True)
+    finally:
+        host.close()
+
+
+def finding(facts, what, **audit):
+    changed = {**facts, "audit": {**facts["audit"], **audit}}
+    return next(one for one in judged(changed) if one.what == what)
+
+
+def test_this_machine_is_judged_whole(facts):
+    found = judged(facts)
+    assert {"processor", "cores", "virtualisation", "clock", "open files"} <= {
+        one.what for one in found
+    }
+    assert all(one.why for one in found if one.level != "good")
+    assert all(one.remedy for one in found if one.level == "bad")
+    assert all(isinstance(value, str) for one in found for value in asdict(one).values())
+
+
+@pytest.mark.parametrize(
+    ("what", "audit", "level", "remedy"),
+    [
+        ("governor", {"governors": ["powersave"]}, "bad", "cpupower frequency-set -g performance"),
+        ("governor", {"governors": ["performance"]}, "good", ""),
+        ("steal since start", {"steal_share": 0.2}, "note", ""),
+        ("open files", {"nofile_hard": 1024}, "bad", "ulimit -Hn 65536"),
+        ("services", {"services": ["irqbalance"]}, "bad", "systemctl stop irqbalance"),
+        ("turbo", {"turbo": "on"}, "note", ""),
+    ],
+)
+def test_what_disturbs_is_named_with_its_remedy(facts, what, audit, level, remedy):
+    found = finding(facts, what, **audit)
+    assert found.level == level
+    assert remedy in found.remedy
+
+
+def test_adaptive_coalescing_of_a_card_is_to_be_mended(facts):
+    card = {"name": "eth9", "driver": "ice", "speed_mbps": 25000, "mtu": 9000, "qdisc": "mq",
+            "queues": 8, "coalesce": {"adaptive-rx": True, "rx-usecs": 50}}  # fmt: skip
+    found = finding(facts, "coalescing of eth9", interfaces=[card])
+    assert found.level == "bad" and found.remedy == "ethtool -C eth9 adaptive-rx off rx-usecs 0"
+    assert finding(facts, "interface eth9", interfaces=[card]).found.startswith("ice, 25 Gb/s")
