@@ -57,6 +57,7 @@ def spawn(host, tmp_path, name="app", argv=("sh", "-c", SPAWNS), **more):
         argv=list(argv),
         stdout=str(tmp_path / "out"),
         stderr=str(tmp_path / "err"),
+        folder=str(tmp_path),
         cwd=str(tmp_path),
         **more,
     )

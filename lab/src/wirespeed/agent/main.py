@@ -221,7 +221,7 @@ class Agent:
             raise Refused("%s is already running" % name)
         if message.get("listen"):
             check_port(*message["listen"])
-        os.makedirs(message["cwd"], exist_ok=True)
+        os.makedirs(message["folder"], exist_ok=True)
         cgroup = self.cgroups.make(name) if self.cgroups else None
         limits = dict(self.limits, **message.get("limits", {}))
         pid = spawn(dict(message, nice=self.nice, limits=limits), cgroup, self.mark)

@@ -250,6 +250,35 @@ def restore(site: SiteOption = "here") -> None:
 
 
 @app.command()
+def init(
+    file: Annotated[
+        Path, typer.Argument(metavar="[FILE.toml]", help="The recipe to write.")
+    ] = Path("my-server.toml"),
+    command: Annotated[
+        str,
+        typer.Option("--command", metavar="TEXT", help="Starts the server; {port} is its port."),
+    ] = "",
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, metavar="N")] = 8000,
+    path: Annotated[str, typer.Option("--path", metavar="PATH", help="What is asked for.")] = "/",
+    connections: Annotated[
+        str, typer.Option("--connections", metavar="N,…", help="Rows of the table.")
+    ] = "1,50,200",
+    bypass: Annotated[
+        bool, typer.Option("--bypass/--no-bypass", help="Measure on user-level sockets too.")
+    ] = True,
+    tried: Annotated[
+        bool, typer.Option("--try/--no-try", help="Start the server once and ask it.")
+    ] = True,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+) -> None:
+    """Write the recipe of your own server; asks on a terminal what is not given."""
+    from wirespeed.cli import init as writer
+
+    given = writer.Answers(command, port, path, connections, bypass, tried, force)
+    writer.init(file, given)
+
+
+@app.command()
 def query(
     run: RunArgument,
     question: Annotated[str, typer.Argument(metavar="SELECT", help="One SELECT of SQLite.")],

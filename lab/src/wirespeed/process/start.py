@@ -112,7 +112,8 @@ def _question(fleet: Fleet, order: Order, ours: Sequence[Path]) -> tuple[Host, d
         "limits": instance.limits,
         "stdout": str(there / order.stdout.name),
         "stderr": str(there / order.stderr.name),
-        "cwd": str(there),
+        "folder": str(there),
+        "cwd": instance.cwd or str(there),
     }
     if order.at is not None:
         words["at"] = order.at

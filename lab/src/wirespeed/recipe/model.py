@@ -151,6 +151,7 @@ class Process(Strict):
     template: dict[str, str] = {}
     limits: dict[LimitName, int] = {}
     env: dict[str, str] = {}
+    cwd: str = ""
     requires: Requires = Requires()
     ready: Ready | None = None
 

@@ -61,6 +61,7 @@ class Instance:
     ready: Check | None
     variables: dict[str, Any]  # for the process's templates
     template: dict[str, str]
+    cwd: str = ""  # where it is started; empty: in the folder of this server's files
     under: Stack | None = None  # what `stack` names, with its profile filled in
 
     @property
@@ -194,6 +195,7 @@ class Resolver:
             ready=self._check(process, names),
             variables=self._variables(process, index, seats),
             template=process.template,
+            cwd=str(self._fill(f"{key}.cwd", process.cwd, names)),
             under=self._under(process, index),
         )
 
@@ -311,6 +313,8 @@ class Resolver:
             return max(1, len(self.topology.roles.get(head, [])))
         if head == "run" and rest in (("dir",), ("tmp",)):
             return self.place.run_dir if rest == ("dir",) else self.place.run_tmp
+        if (head, rest) == ("recipe", ("dir",)):
+            return str(self.file.resolve().parent)
         if head == "link" and "link" in self.cell.axes:
             return self._of_link(path, rest)
         raise ExpressionError(f"there is no {_dotted(path)!r}; {self._hint(head)}")

@@ -1,0 +1,98 @@
+"""`wirespeed init`: the recipe of a user's own server, from a few words."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from wirespeed.errors import InputError
+from wirespeed.recipe import draft, read
+from wirespeed.runner import tryout
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What was given as options; empty and 0 are asked for on a terminal."""
+
+    command: str
+    port: int
+    path: str
+    connections: str
+    bypass: bool
+    tried: bool
+    force: bool
+
+
+def init(file: Path, answers: Answers) -> None:
+    """Writes `file`, after the server was started once and asked one request."""
+    if file.suffix != ".toml" or not NAME.fullmatch(file.stem):
+        raise InputError(f"{file}: a recipe's file is named like my-server.toml")
+    if file.exists() and not answers.force:
+        raise InputError(f"{file} exists; --force writes it again")
+    answers = _asked(answers)
+    argv = _argv(answers.command)
+    if not any("{port}" in word for word in argv):
+        print(f"note: the command has no {{port}}; it must listen on port {answers.port} by itself")
+    found = tryout.ask(argv, answers.port, answers.path) if answers.tried else None
+    status, length = (found.status, found.length) if found else (200, None)
+    recipe = draft.Draft(
+        file.stem, argv, answers.port, answers.path, _connections(answers.connections),
+        status, length, answers.bypass, _cwd(file),
+    )  # fmt: skip
+    file.write_text(draft.text(recipe))
+    read.read(file)
+    if found:
+        print(f"{answers.path} answers {found.status} with {found.length} bytes")
+    shown = file if "/" in str(file) else f"./{file}"
+    print(f"wrote {file}; look at it, then:\n  wirespeed plan {shown}\n  wirespeed run {shown}")
+
+
+def _asked(answers: Answers) -> Answers:
+    if answers.command:
+        return answers
+    if not sys.stdin.isatty():
+        raise InputError("init wants --command, for example --command './my-server --port {port}'")
+    command = typer.prompt("Command that starts the server ({port} stands for its port)")
+    port = typer.prompt("Port", default=answers.port, type=int)
+    path = typer.prompt("Path to ask for", default=answers.path)
+    connections = typer.prompt("Connections", default=answers.connections)
+    return Answers(command, port, path, connections, answers.bypass, answers.tried, answers.force)
+
+
+def _argv(command: str) -> list[str]:
+    """The words of the command, with a program that lies here named in full."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise InputError(f"--command: {error}") from None
+    if not words:
+        raise InputError("--command is empty")
+    if "/" not in words[0] and not shutil.which(words[0]):
+        raise InputError(f"--command: there is no program {words[0]!r} on the path")
+    if "/" in words[0]:
+        words[0] = str(Path(words[0]).absolute())
+    return words
+
+
+def _cwd(file: Path) -> str:
+    """Where the command was tried, which is where it is measured."""
+    here = Path.cwd()
+    return "{recipe.dir}" if file.absolute().parent == here else str(here)
+
+
+def _connections(given: str) -> list[int]:
+    try:
+        numbers = [int(word) for word in given.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise InputError(f"--connections: {given!r} is no list of numbers like 1,50,200")
+    return numbers

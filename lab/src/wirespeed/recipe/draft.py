@@ -1,0 +1,115 @@
+"""Writes the recipe of a user's own server: kernel, the kernel again, and bypass, side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+#: The stacks of a draft. The second is the first under another name: what differs between the two
+#: is noise, and a table that shows a gain there is not to be trusted.
+KERNEL, AGAIN, BYPASS = "kernel", "kernel-again", "bypass"
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What the user said, and what the server answered when it was tried."""
+
+    name: str
+    argv: Sequence[str]  # {port} stands for the port
+    port: int
+    path: str = "/"
+    connections: Sequence[int] = (1, 50, 200)
+    status: int = 200
+    length: int | None = None  # bytes of the body; None when the server did not say
+    bypass: bool = True
+    cwd: str = "{recipe.dir}"
+
+
+def text(draft: Draft) -> str:
+    """The recipe as TOML; `wirespeed run` takes it as it is."""
+    stacks = [KERNEL, AGAIN, *([BYPASS] if draft.bypass else [])]
+    length = "" if draft.length is None else f", length = {draft.length}"
+    url = "http://{server.addr}:%s" + draft.path
+    return f"""\
+# {draft.name}: the server as it is, and on user-level sockets. Made by `wirespeed init`.
+wirespeed = 1
+name      = {_toml(draft.name)}
+title     = {_toml(f"{draft.name}: requests per second and latency")}
+
+[axes]
+connections = {list(draft.connections)}
+stack       = {_toml(stacks)}   # the second is the first again: its gain is noise
+
+[plan]
+repeat   = 5
+baseline = {{ stack = "{KERNEL}" }}
+duration = "2s"
+
+[stacks.{KERNEL}]
+[stacks.{AGAIN}]
+{_bypass() if draft.bypass else ""}
+[axis.stack]   # past the kernel both ends must go
+{KERNEL}       = {{ client = "{KERNEL}" }}
+{AGAIN} = {{ client = "{KERNEL}" }}
+{f'{BYPASS}       = {{ client = "wrk" }}' if draft.bypass else ""}
+
+[[process]]
+name  = "server"
+role  = "server"
+stack = "{{stack}}"
+pin   = {{ cores = "from 0", per = 1 }}
+port  = {{ base = {draft.port} }}
+argv  = {_toml(list(draft.argv))}
+cwd   = {_toml(draft.cwd)}
+ready = {{ http = {_toml(url % "{port}")}, status = {draft.status}{length} }}
+
+[[process]]
+name  = "load"
+role  = "load"
+stack = "{{stack.client}}"
+pin   = {{ cores = "from 0", per = 1 }}
+tool  = "load"
+argv  = ["-t", "1", "-c", "{{connections}}", "-d", "{{duration}}", {_toml(url % "{server.port}")}]
+
+[[metric]]
+name   = "rps"
+from   = "load"
+better = "higher"
+
+[[metric]]
+name      = "latency"
+from      = "load"
+combine   = "histogram"
+quantiles = ["mean", 0.5, 0.99, "max"]
+better    = "lower"
+
+[[table]]
+title   = "Requests per second"
+rows    = "connections"
+columns = "stack"
+value   = "rps"
+gain    = {{ over = "{KERNEL}", round = 1 }}
+
+[[table]]
+title   = "Latency p99"
+rows    = "connections"
+columns = "stack"
+value   = "latency.p99"
+"""
+
+
+def _bypass() -> str:
+    return f"""\
+[stacks.{BYPASS}]
+provider = "auto"
+profile  = "throughput"   # docs/profiles.md has others
+[stacks.wrk]
+provider = "auto"
+profile  = "wrk"
+"""
+
+
+def _toml(value: object) -> str:
+    """A text or a list of texts; TOML's basic strings are JSON's."""
+    return json.dumps(value, ensure_ascii=False)
