@@ -8,8 +8,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from wirespeed.results import summary
 from wirespeed.results.statistics import median
+
+from wirespeed.results import summary
 
 
 def main(run_dir: Path) -> None:

@@ -1,12 +1,12 @@
-"""How often a verdict is wrong: simulated tables with a known gain, in the lab's own statistics.
+"""How often a verdict is wrong, and how often it is right: simulated runs with a known gain,
+judged by the lab's own statistics.
 
-    python lab/bench/verdicts.py [EXPERIMENTS]
+    python lab/bench/verdicts.py [TABLES [PART ...]]     parts: same, planted, lone
 
-One experiment is a table of 4 rows, baseline against contender, 5 rounds. Noise is drawn for
-every trial in time order, so that drift and slow phases of a machine hit what they would hit.
-The last rows have a disturbing program: most windows lose a part of their core to it, the contender
-loses all of that part and the baseline half of it, and the calmest of two windows counts, as it
-does in a run whose machine is never calm.
+A run is a number of comparisons measured in interleaved rounds, as many as the plan chooses. Noise
+is drawn for every trial in time order, so that drift and slow phases hit what they would hit. Sizes
+are those of the shipped recipes: 1, 4, 12 (aa, netty, nginx on two cores), 18 (quickstart), 30
+(zuul), 60 (netty on six instances) and 288 (nginx measured whole).
 """
 
 from __future__ import annotations
@@ -15,108 +15,195 @@ import math
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 
-from wirespeed.results.statistics import benjamini_hochberg, compare, decide, odd_even_floor
+from wirespeed.results.comparison import benjamini_hochberg, compare, noise_floor, over_cells
+from wirespeed.results.rounds import QUIET_SPREAD, planned
+from wirespeed.results.verdict import Terms, decide
 
-ROWS, ROUNDS = 4, 5
+SIZES = (1, 4, 12, 18, 30, 60, 288)
+COMPARED_MAX = 60_000  # in one line of a table: runs of many comparisons are simulated less often
 WORDS = ("gain", "loss", "no difference", "not decided")
-Trial = tuple[int, int]  # row, 0 = baseline or 1 = contender
+
+Noise = Callable[[random.Random, int, int, float, float], float]
 
 
-def still(rng: random.Random, _: float, _before: float) -> float:
-    return rng.gauss(0, 0.02)
+def quiet(rng, _row, _side, _progress, _before):
+    return rng.gauss(0, QUIET_SPREAD)
 
 
-def slow_phases(rng: random.Random, _: float, before: float) -> float:
-    """Autocorrelated noise like that of a busy guest: CV 12 %, lag-1 correlation 0.5."""
-    return 0.5 * before + rng.gauss(0, 0.12 * math.sqrt(1 - 0.25))
+def noisy(rng, _row, _side, _progress, _before):
+    return rng.gauss(0, 0.04)
 
 
-def drift(rng: random.Random, progress: float, _: float) -> float:
+def slow_phases(rng, _row, _side, _progress, before):
+    """Autocorrelated noise like that of a busy guest: 12 %, lag-1 correlation 0.5."""
+    return 0.5 * before + rng.gauss(0, 0.12 * math.sqrt(0.75))
+
+
+def drift(rng, _row, _side, progress, _before):
     """The machine loses a tenth of its speed over the run."""
     return -0.1 * progress + rng.gauss(0, 0.02)
 
 
-def outliers(rng: random.Random, _: float, _before: float) -> float:
+def outliers(rng, _row, _side, _progress, _before):
     """One trial in ten is a quarter slower."""
     return rng.gauss(0, 0.02) - (0.29 if rng.random() < 0.1 else 0)
 
 
-def order(rng: random.Random, is_blocked: bool) -> Iterator[Trial]:
-    cells = [(row, side) for row in range(ROWS) for side in (0, 1)]
-    if is_blocked:
-        for side in (0, 1):
-            for row in range(ROWS):
-                yield from [(row, side)] * ROUNDS
-        return
-    for _ in range(ROUNDS):
-        rng.shuffle(cells)
-        yield from cells
+def heavy_tails(rng, _row, _side, _progress, _before):
+    """Student's t with three degrees of freedom."""
+    chi = sum(rng.gauss(0, 1) ** 2 for _ in range(3))
+    return 0.02 * rng.gauss(0, 1) / math.sqrt(chi / 3)
 
 
-def no_program(_: random.Random) -> float:
-    return 0.0
+def two_states(rng, _row, _side, _progress, _before):
+    """One trial in five is 1.8 times as fast."""
+    return rng.gauss(0, 0.02) + (math.log(1.8) if rng.random() < 0.2 else 0)
 
 
-def bursts(rng: random.Random) -> float:
-    """A kernel thread: two of three windows lose 3 to 15 % of a core."""
-    return rng.uniform(0.03, 0.15) if rng.random() < 0.67 else 0.0
+def unequal_sides(rng, _row, side, _progress, _before):
+    """The baseline spreads by 10 %, the contender by 1 %."""
+    return rng.gauss(0, 0.01 if side else 0.10)
 
 
-def heavy(rng: random.Random) -> float:
-    """A neighbour: nine of ten windows lose 5 to 40 %."""
-    return rng.uniform(0.05, 0.4) if rng.random() < 0.9 else 0.0
+def unequal_rows(rng, row, _side, _progress, _before):
+    """Comparisons spread by 1, 2, 5 and 10 %."""
+    return rng.gauss(0, (0.01, 0.02, 0.05, 0.10)[row % 4])
 
 
-def experiment(
-    rng: random.Random, noise, gain: float, is_blocked: bool, program=no_program
-) -> Counter[str]:
-    values: dict[Trial, list[float]] = {}
-    lost: dict[Trial, list[float]] = {}
-    before, total = 0.0, 2 * ROWS * ROUNDS
-    for position, cell in enumerate(order(rng, is_blocked)):
-        before = noise(rng, position / total, before)
-        taken = min(program(rng), program(rng))
-        level = 1000 * (1 + gain) ** cell[1] * (1 - taken * (1.0 if cell[1] else 0.5))
-        values.setdefault(cell, []).append(level * math.exp(before))
-        lost.setdefault(cell, []).append(taken)
-    found = [compare(values[row, 1], values[row, 0]) for row in range(ROWS)]
+def every_other_row(rng, row, _side, _progress, _before):
+    """Every other comparison spreads four times as much."""
+    return rng.gauss(0, 0.01 if row % 2 else 0.04)
+
+
+NOISES = (quiet, noisy, slow_phases, drift, outliers, heavy_tails, two_states, unequal_sides,
+          unequal_rows, every_other_row)  # fmt: skip
+
+
+def run(rng: random.Random, noise: Noise, gains: list[float], rounds: int) -> list[list[float]]:
+    """Log ratios by comparison, and the baseline's logs, of one simulated run."""
+    rows = len(gains)
+    ratios: list[list[float]] = [[] for _ in gains]
+    base: list[dict[int, float]] = [{} for _ in gains]
+    before, position, total = 0.0, 0, 2 * rows * rounds
+    for number in range(rounds):
+        order = list(range(rows))
+        rng.shuffle(order)
+        for row in order:
+            sides = [0, 1]
+            rng.shuffle(sides)
+            values = [0.0, 0.0]
+            for side in sides:
+                before = values[side] = noise(rng, row, side, position / total, before)
+                position += 1
+            ratios[row].append(values[1] - values[0] + math.log1p(gains[row]))
+            base[row][number] = math.exp(values[0])
+    return ratios, base
+
+
+def judged(ratios, base):
+    """(comparison, verdict) of each, and the pooled ones."""
+    found = compare(ratios)
     qs = benjamini_hochberg([one.p for one in found])
-    floor = odd_even_floor([values[row, 0] for row in range(ROWS)])
-    shares = [max(sum(lost[row, side]) / ROUNDS for side in (0, 1)) for row in range(ROWS)]
-    return Counter(
-        decide(one, q=q, floor=floor, disturbed=share).word
-        for one, q, share in zip(found, qs, shares, strict=True)
+    floor = noise_floor(base) or 0.0
+    each = [(one, decide(one, Terms(q=q, floor=floor))) for one, q in zip(found, qs, strict=True)]
+    pooled = over_cells(ratios)
+    return each, (pooled, decide(pooled, Terms(q=pooled.p)))
+
+
+def seed_of(*parts) -> random.Random:
+    return random.Random("/".join(map(str, parts)))
+
+
+def name_of(noise: Noise) -> str:
+    return noise.__name__.replace("_", " ")
+
+
+def tables_of(tables: int, size: int) -> int:
+    return max(100, min(tables, COMPARED_MAX // size))
+
+
+def same(tables: int) -> None:
+    print("\n## A stack against itself\n")
+    print(
+        "| noise | comparisons | rounds | runs | gain | loss | no difference | runs with any | "
+        "pooled gain or loss | interval covers |"
     )
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for noise in NOISES:
+        for size, rounds in [*((size, planned(size)) for size in SIZES), (5, 3), (12, 3)]:
+            rng, words = seed_of(noise.__name__, size), Counter()
+            any_found = pooled_found = covered = 0
+            count = tables_of(tables, size)
+            for _ in range(count):
+                each, (_, pooled) = judged(*run(rng, noise, [0.0] * size, rounds))
+                words.update(verdict.word for _, verdict in each)
+                any_found += any(verdict.word in ("gain", "loss") for _, verdict in each)
+                pooled_found += pooled.word in ("gain", "loss")
+                covered += sum(one.low <= 0 <= one.high for one, _ in each)
+            total = count * size
+            print(
+                f"| {name_of(noise)} | {size} | {rounds} | {count} | "
+                + " | ".join(f"{words[w] / total:.2%}" for w in WORDS[:3])
+                + f" | {any_found / count:.1%} | {pooled_found / count:.1%} | "
+                f"{covered / total:.1%} |",
+                flush=True,
+            )
 
 
-def cases() -> Iterator[tuple]:
-    """(noise, program, whether in blocks)."""
-    for noise in (still, outliers, slow_phases, drift):
-        for is_blocked in (False, True):
-            yield noise, no_program, is_blocked
-    for noise in (still, slow_phases):
-        for program in (bursts, heavy):
-            yield noise, program, False
+def planted(tables: int) -> None:
+    print("\n## A slowdown in all cells, rounds as the plan chooses\n")
+    print(
+        "| noise | comparisons | rounds | slower by | found | called no difference | called gain | "
+        "pooled verdict: loss |"
+    )
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for noise in (quiet, drift, unequal_rows, noisy):
+        for size in SIZES:
+            for slower in (0.03, 0.05, 0.10):
+                rng, words, pooled_found = seed_of(noise.__name__, size, slower), Counter(), 0
+                count = tables_of(tables // 2, size)
+                for _ in range(count):
+                    gains = [-slower] * size
+                    each, (_, pooled) = judged(*run(rng, noise, gains, planned(size)))
+                    words.update(verdict.word for _, verdict in each)
+                    pooled_found += pooled.word == "loss"
+                total = count * size
+                print(
+                    f"| {name_of(noise)} | {size} | {planned(size)} | {slower:.0%} | "
+                    f"{words['loss'] / total:.1%} | {words['no difference'] / total:.2%} | "
+                    f"{words['gain'] / total:.2%} | {pooled_found / count:.1%} |",
+                    flush=True,
+                )
+
+
+def lone(tables: int) -> None:
+    print("\n## A slowdown in a single cell\n")
+    print("| noise | comparisons | rounds | slower by | found | false verdicts on the others |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    for noise in (quiet, noisy, every_other_row):
+        for size in SIZES[1:]:
+            for slower in (0.03, 0.05, 0.10, 0.50):
+                rng, found, wrong = seed_of(noise.__name__, size, slower), 0, 0
+                count = tables_of(tables // 2, size)
+                for _ in range(count):
+                    gains = [-slower] + [0.0] * (size - 1)
+                    each, _ = judged(*run(rng, noise, gains, planned(size)))
+                    found += each[0][1].word == "loss"
+                    wrong += sum(verdict.word in ("gain", "loss") for _, verdict in each[1:])
+                print(
+                    f"| {name_of(noise)} | {size} | {planned(size)} | {slower:.0%} | "
+                    f"{found / count:.1%} | {wrong / count / (size - 1):.2%} |",
+                    flush=True,
+                )
 
 
 def main() -> None:
-    experiments = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-    print("| noise | order | true gain | " + " | ".join(WORDS) + " |")
-    print("| --- | --- | ---: |" + " ---: |" * len(WORDS))
-    for noise, program, is_blocked in cases():
-        for gain in (0.0, 0.05, 0.3):
-            rng = random.Random(7)
-            words: Counter[str] = Counter()
-            for _ in range(experiments):
-                words += experiment(rng, noise, gain, is_blocked, program)
-            total = sum(words.values())
-            shares = " | ".join(f"{words[word] / total:.1%}" for word in WORDS)
-            name = noise.__name__.replace("_", " ")
-            name += "" if program is no_program else f" and {program.__name__}"
-            kind = "blocked" if is_blocked else "interleaved"
-            print(f"| {name} | {kind} | {gain:.0%} | {shares} |", flush=True)
+    tables = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+    parts = sys.argv[2:] or ["same", "planted", "lone"]
+    for name in parts:
+        {"same": same, "planted": planted, "lone": lone}[name](tables)
 
 
 if __name__ == "__main__":

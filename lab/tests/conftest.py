@@ -161,6 +161,7 @@ def checkout(tmp_path):
         "WIRESPEED_ROOT": str(root),
         # Tests measure nothing, so they need not wait for a run that does.
         "WIRESPEED_LOCK": str(tmp_path / "lock"),
+        "WIRESPEED_STATE": str(tmp_path / "state"),
         "COLUMNS": "200",
     }
     return Checkout(root, tmp_path / "runs", environment)

@@ -1,5 +1,8 @@
 """A server that should be accelerated must have served past the kernel."""
 
+import os
+import time
+
 import pytest
 
 from wirespeed.driver import bypass
@@ -17,7 +20,20 @@ def stat(*rows):
 
 def test_only_our_processes_count():
     found = bypass.counted(stat((1, 10, 2), (2, 20, 0), (3, 99, 99)), {1, 2})
-    assert found == Served(processes=2, shm=30, kernel=2)
+    assert (found.processes, found.shm, found.kernel) == (2, 30, 2)
+
+
+def test_work_is_cpu_time_without_the_empty_looks():
+    """A server that polls fills its core whatever it does; bypass counts its empty looks."""
+    before = Served(1, 0, 0, polled_s=3.0, cpu_s=10.0)
+    after = Served(1, 9, 0, polled_s=3.7, cpu_s=11.0)
+    assert after.since(before).work_s == pytest.approx(0.3)
+    ours = {"schema": "bypass-stat/1", "processes": [
+        {"pid": os.getpid(), "counters": {"accepts_shm": 1, "accepts_kernel": 0, "spin_ns": 5e8}},
+    ]}  # fmt: skip
+    found = bypass.counted(ours, {os.getpid()})
+    assert found.polled_s == 0.5
+    assert found.cpu_s == pytest.approx(time.process_time(), abs=0.1)
 
 
 @pytest.mark.parametrize(

@@ -119,3 +119,33 @@ def test_a_kernel_without_pressure_files_is_read_too():
     sample = raw(0, 0, 0, 0, 0)
     del sample["text"]["/proc/pressure/cpu"]
     assert snapshot(sample).pressure_us == 0.0
+
+
+def with_interrupts(sample, ticks, eth_bytes=0):
+    text = sample["text"]
+    text["/proc/stat"] = text["/proc/stat"].replace("cpu0 0 0 0", "cpu0 0 0 0", 1)
+    lines = text["/proc/stat"].splitlines()
+    fields = lines[1].split()
+    fields[7] = str(ticks)  # softirq
+    lines[1] = " ".join(fields)
+    text["/proc/stat"] = "\n".join(lines) + "\n"
+    text["/proc/net/dev"] = text["/proc/net/dev"].replace("eth0: 100", f"eth0: {eth_bytes}")
+    return sample
+
+
+@pytest.mark.parametrize(
+    ("apart", "eth_bytes", "ours", "foreign"),
+    [
+        # Charged to the process they interrupt: a stranger's 20 % is not hidden behind them.
+        (False, 0, 800_000, 0.2),
+        # Accounted apart, they are in no process: our own packets are no stranger.
+        (True, 0, 700_000, 0.0),
+        # Over a link on a full core all of them fell into somebody's time.
+        (False, 10**8, 800_000, 0.2),
+    ],
+)
+def test_strangers_beside_interrupts(monkeypatch, apart, eth_bytes, ours, foreign):
+    monkeypatch.setattr(window, "accounts_interrupts_apart", lambda: apart)
+    last = with_interrupts(raw(1, 0, 100, ours, 0), 30, eth_bytes)
+    usage = window.of_window([raw(0, 0, 0, 0, 0), last], 0, S, PARTS)
+    assert usage.foreign[0] == pytest.approx(foreign)

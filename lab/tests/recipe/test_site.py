@@ -68,14 +68,23 @@ def test_a_role_without_a_host_is_asked_for(folder):
         topology(site.find("rack", [folder]))
 
 
-def test_measured_programs_come_first_only_where_there_is_no_link():
-    assert Site(kind="local").is_high_priority
-    assert not Site(kind="netns").is_high_priority
-    assert Site(kind="netns", priority="high").is_high_priority
-
-
 def test_namespaces_share_the_machines_cores_and_have_a_network_for_each_link():
     found = topology(site.SHIPPED["netns"])
     assert found.machine("server") == found.machine("load")
     assert found.address_of("server", "25G") != found.address_of("server", "100G")
     assert found.links["25G"].rate_bps == 2.5e9
+
+
+@pytest.mark.parametrize(
+    ("site", "preferred"),
+    [
+        ({}, True),
+        ({"priority": "normal"}, False),
+        # Beside a program at nice -20 the kernel's packet threads get 1 % of a core it fills.
+        ({"link": {"25G": {}}}, False),
+        ({"kind": "netns"}, False),
+        ({"link": {"25G": {}}, "priority": "high"}, True),
+    ],
+)
+def test_measured_programs_come_first_only_where_there_is_no_link(site, preferred):
+    assert Site.model_validate(site).is_high_priority is preferred

@@ -171,7 +171,6 @@ def netty() -> Kind:
         fit="share",
         thinned=["Trials last 5 s instead of 30 s.", "Payloads 32 and 64 were left out."],
         method="seed 000/002 (Onload Netty.io Cookbook, SF-121964-CD)",
-        bottleneck=lambda a: "server" if a["instances"] == 1 else "unknown",
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from report.make_run import KINDS, make_run
 from rich.console import Console
 
-from wirespeed.report import page, tables, terminal
+from wirespeed.report import files, page, terminal
 
 
 def punch(run, rng):
@@ -44,7 +44,7 @@ def test_a_run_with_holes_has_a_report(tmp_path, name, seed):
     change(run, **changes)
     (run / "recipe.toml").write_text("= not TOML" if seed else "")
     assert page.write(run).stat().st_size > 10_000
-    tables.write(run)
+    files.write(run)
     terminal.show(run, Console(file=io.StringIO(), width=90))
 
 
@@ -55,7 +55,7 @@ def test_several_metrics_stand_below_each_column(tmp_path):
          "where": {"server": ["netty"], "payload": [128]}}
     ]  # fmt: skip
     run = make_run(kind, tmp_path)
-    tables.write(run)
+    files.write(run)
     lines = (run / "derived/tables.md").read_text().splitlines()
     head = next(line for line in lines if line.startswith("| connections"))
     assert "kernel requests/s | kernel latency p99, ms" in head

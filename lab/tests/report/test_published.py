@@ -7,7 +7,7 @@ import csv
 import pytest
 from report.make_run import make_run, netty, nginx, zuul
 
-from wirespeed.report import published, tables
+from wirespeed.report import files, published, tables
 from wirespeed.results.summary import load
 
 TABLE_1 = """\
@@ -115,7 +115,7 @@ def test_the_documents_unit_is_converted_and_said(tmp_path):
 
 def test_heads_say_that_the_hardware_differs(tmp_path):
     summary = load(make_run(netty(), tmp_path))
-    text = tables.markdown(summary)
+    text = files.markdown(summary)
     assert "published (different hardware)" in text
 
 

@@ -14,7 +14,7 @@ from report.make_run import KINDS, make_run
 from rich.console import Console
 
 from wirespeed.errors import ResultsError, StorageError
-from wirespeed.report import cards, charts, page, plot, story, tables, terminal, wording
+from wirespeed.report import cards, charts, files, page, plot, story, tables, terminal, wording
 from wirespeed.results.summary import load
 
 VOID = {"meta", "br", "img", "input", "link", "hr"}
@@ -140,7 +140,7 @@ def test_a_table_that_is_not_there_cannot_be_drawn(run, tmp_path):
 
 
 def test_results_csv_has_every_trial_and_every_unmeasured_cell(run):
-    tables.write(run)
+    files.write(run)
     summary = load(run)
     rows = list(csv.DictReader(io.StringIO((run / "derived/results.csv").read_text())))
     trials = [row for row in rows if row["position"]]
@@ -154,7 +154,7 @@ def test_results_csv_has_every_trial_and_every_unmeasured_cell(run):
 def test_markdown_tables_are_rectangular(run):
     summary = load(run)
     for sheet in summary.sheets:
-        lines = tables.grid_markdown(tables.grid(summary, sheet)).splitlines()
+        lines = files.grid_markdown(tables.grid(summary, sheet)).splitlines()
         widths = {line.count(" |") for line in lines if line.startswith("|")}
         assert len(widths) == 1
 
@@ -179,7 +179,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     run = make_run(KINDS["zuul"](), tmp_path)
     (run / "derived").write_text("in the way")
     with pytest.raises(StorageError, match=r"cannot write .*tables\.md"):
-        tables.write(run)
+        files.write(run)
     with pytest.raises(StorageError, match=r"cannot write .*report\.html"):
         page.write(run)
 
@@ -256,11 +256,37 @@ def test_numbers(value, text):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.26, "+26 %"), (0.031, "+3.1 %"), (-0.031, "−3.1 %"), (3.2, "×4.2"), (0.0001, "0 %"),
+    [(0.26, "+26 %"), (0.031, "+3.1 %"), (-0.031, "−3.1 %"), (3.2, "+320 %"), (0.0001, "0 %"),
      (0.0996, "+10 %")],
 )  # fmt: skip
 def test_gains_in_words(value, text):
     assert wording.signed(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(3.2, "×4.20"), (-0.031, "×0.97"), (0.0, "×1.00"), (20.5, "×21.5"), (448.7, "×450")],
+)
+def test_gains_in_ratios(value, text):
+    assert wording.signed(value, times=True) == text
+
+
+def test_a_table_has_one_notation(tmp_path):
+    """A gain of ×5 turns its whole table to ratios; another table keeps its percent."""
+    kind = KINDS["quickstart"]()
+    plain = kind.rate
+
+    def rate(axes):
+        is_far = axes["payload"] == 128 and axes["connections"] == 1 and axes["stack"] == "balanced"
+        return plain(axes) * (5 if is_far else 1)
+
+    kind.rate = rate
+    summary = load(make_run(kind, tmp_path))
+    for sheet in summary.sheets:
+        texts = [e.text for _, row in tables.grid(summary, sheet).rows for e in row]
+        shown = [text for text in texts if "gain" in text or "not decided" in text]
+        marks = {"×" if "×" in text else "%" for text in shown if "(" not in text}
+        assert len(marks) <= 1, texts
 
 
 @pytest.mark.parametrize(
@@ -280,7 +306,7 @@ def test_ticks_are_round_and_cover_the_values():
 
 def test_on_a_phone_every_figure_of_a_row_is_named_beside_it(tmp_path):
     text = page.html(load(make_run(KINDS["quickstart"](), tmp_path)))
-    for label in ("connections ", "verdict against kernel: balanced", "not decided"):
+    for label in ("connections ", "against kernel: balanced", "not decided"):
         assert f'::before{{content:"{label}"}}' in text
     assert 'class="cards c1"' in text
 

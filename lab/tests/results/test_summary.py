@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 from report.make_run import Kind, make_run, netty, nginx, quickstart, zuul
@@ -81,8 +82,8 @@ def test_a_client_at_its_limit_makes_the_gain_a_lower_bound(tmp_path):
     found = load(quickstart(), tmp_path)
     held = [gain for gain in found.gains if gain.cell.bottleneck == "client"]
     assert held
-    assert {gain.verdict.word for gain in held} == {"not comparable"}
-    assert {gain.verdict.bound for gain in held} == {"≥"}
+    assert {gain.verdict.word for gain in held if gain.metric == "rps"} == {"gain"}
+    assert {gain.verdict.bound for gain in held if gain.metric == "rps"} == {"≥"}
 
 
 def test_a_baseline_held_by_the_client_makes_the_gain_an_upper_bound(tmp_path):
@@ -101,10 +102,13 @@ def test_free_idle_states_withhold_cells_with_few_connections(tmp_path):
     assert by_connections == {1: "not comparable", 100: "gain"}
 
 
-def test_three_trials_are_never_a_verdict(tmp_path):
+def test_three_rounds_decide_what_is_obvious(tmp_path):
     found = load(zuul(), tmp_path)
-    assert words(found) == {"not decided"}
     assert {gain.over for gain in found.gains} == {"tomcat"}
+    obvious = [gain for gain in found.gains if gain.contender == "netty" and gain.metric == "rps"]
+    assert obvious and {gain.verdict.word for gain in obvious} == {"gain"}
+    two = load(zuul(), tmp_path / "two", repeat=2)
+    assert words(two) == {"not decided"}
 
 
 def test_scaling_is_measured_against_the_smallest_count(tmp_path):
@@ -136,6 +140,117 @@ def test_a_run_without_trials_or_tables_is_still_summarized(tmp_path):
     run = make_run(small(lambda a: 1000.0, tables=[], repeat=0), tmp_path)
     found = summary.load(run)
     assert (found.sheets, found.gains, found.floors) == ((), (), {"rps": None, "latency": None})
+    assert found.families == ()
+
+
+@pytest.mark.parametrize("limit", ["client", "link", "both", "unknown", "concurrency"])
+def test_only_a_server_at_its_limit_has_an_unqualified_gain(limit, tmp_path):
+    """A contender that something else held back has shown at least so much, and no less."""
+
+    def judged(name, rate, held):
+        kind = small(rate, bottleneck=lambda a: limit if a["stack"] in held else "server")
+        found = load(kind, tmp_path / name)
+        return {(gain.verdict.word, gain.verdict.bound) for gain in found.gains}
+
+    def faster(a):
+        return 1500.0 if a["stack"] == "balanced" else 1000.0
+
+    def slower(a):
+        return 600.0 if a["stack"] == "balanced" else 1000.0
+
+    assert judged("a", faster, ["balanced"]) == {("gain", "≥")}
+    assert judged("b", slower, ["balanced"]) == {("not comparable", "≥")}
+    assert judged("c", faster, ["kernel"]) == {("not comparable", "≤")}
+    assert judged("d", slower, ["kernel"]) == {("loss", "≤")}
+    if limit != "concurrency":
+        assert judged("e", faster, ["kernel", "balanced"]) == {("not comparable", "")}
+
+
+def test_too_few_connections_on_both_sides_compare_latency(tmp_path):
+    kind = small(
+        lambda a: 1500.0 if a["stack"] == "balanced" else 1000.0,
+        bottleneck=lambda a: "concurrency",
+    )
+    found = load(kind, tmp_path)
+    assert {gain.verdict.scope for gain in found.gains} == {"latency-bound"}
+    assert words(found) == {"gain"}
+
+
+def test_savings_of_a_cost_are_gains_though_the_recipe_does_not_say_so(tmp_path):
+    table = {
+        "rows": "connections",
+        "columns": "stack",
+        "value": "server.cpu_us_per_request",
+        "gain": {"over": "kernel"},
+    }
+    kind = small(lambda a: 1500.0 if a["stack"] == "balanced" else 1000.0)
+    found = load(kind, tmp_path, tables=[table])
+    assert {gain.better for gain in found.gains} == {"lower"}
+    assert words(found) == {"gain"}
+    assert found.floors["server.cpu_us_per_request"] > 0
+    latency = {**table, "value": "latency.p99"}
+    bare = [{"name": "latency", "from": "load", "combine": "histogram"}]
+    found = load(kind, tmp_path / "latency", tables=[latency], metrics=bare)
+    assert {gain.better for gain in found.gains} == {"lower"}
+    assert words(found) == {"gain"}
+
+
+def test_the_floor_of_a_percentile_is_its_own(tmp_path):
+    table = {"rows": "connections", "columns": "stack", "value": "latency.p99",
+             "gain": {"over": "kernel"}}  # fmt: skip
+    found = load(small(lambda a: 1000.0), tmp_path, tables=[table])
+    assert found.floors["latency.p99"] == pytest.approx(found.floors["rps"], rel=0.01)
+
+
+def edit_trials(run, change):
+    for path in run.glob("trials/*/trial.json"):
+        trial = json.loads(path.read_text())
+        change(trial)
+        path.write_text(json.dumps(trial))
+
+
+def test_work_per_request_is_judged_beside_every_rate(tmp_path):
+    """A contender that costs a fifth more CPU, at rates that too few connections decide."""
+    run = make_run(small(lambda a: 1000.0, bottleneck=lambda a: "concurrency"), tmp_path)
+
+    def cost(trial):
+        wobble = 1 + 0.001 * (trial["position"] % 7)
+        more = 1.2 if trial["axes"]["stack"] == "balanced" else 1.0
+        trial["metrics"]["server.work_us_per_request"] = 50 * more * wobble
+
+    edit_trials(run, cost)
+    found = summary.load(run)
+    work = [gain for gain in found.gains if gain.metric == "server.work_us_per_request"]
+    assert {gain.verdict.word for gain in work} == {"loss"}
+    assert {family.metric for family in found.families} == {"rps", "server.work_us_per_request"}
+
+
+def test_a_server_that_failed_is_a_result_and_not_compared(tmp_path):
+    run = make_run(small(lambda a: 1500.0 if a["stack"] == "balanced" else 1000.0), tmp_path)
+
+    def fail(trial):
+        if trial["axes"] == {"connections": 10, "stack": "balanced"} and trial["round"] < 3:
+            trial |= {"valid": False, "reasons": ["app-0 died"], "metrics": {}}
+
+    edit_trials(run, fail)
+    found = summary.load(run)
+    by_connections = {g.cell.axes["connections"]: g.verdict for g in found.gains}
+    assert by_connections[10].word == "not comparable"
+    assert "failed 2 of 5 trials" in by_connections[10].reason
+    assert by_connections[100].word == "gain"
+
+
+def test_a_slow_host_counts_only_where_it_slowed_one_side_more(tmp_path):
+    run = make_run(small(lambda a: 1200.0 if a["stack"] == "balanced" else 1000.0), tmp_path)
+    edit_trials(run, lambda trial: trial.update(disturbed=0.4, slowed=0.4))
+    assert words(summary.load(run)) == {"gain"}
+
+    def one_side(trial):
+        is_base = trial["axes"]["stack"] == "kernel"
+        trial.update(disturbed=0.4 if is_base else 0.0, slowed=0.4 if is_base else 0.0)
+
+    edit_trials(run, one_side)
+    assert words(summary.load(run)) == {"not decided"}
 
 
 def test_trials_survive_a_round_trip_through_the_store(tmp_path):

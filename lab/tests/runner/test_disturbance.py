@@ -6,66 +6,106 @@ from types import SimpleNamespace
 
 import pytest
 
+from wirespeed.probe.window import Usage
 from wirespeed.results.model import Canary
-from wirespeed.runner import trial
+from wirespeed.runner import known, trial
 from wirespeed.runner.disturbance import (
     RECENT_MIN,
     WINDOWS_MAX,
     WINDOWS_MAX_LASTING,
     Disturbance,
-    Weather,
+    NoiseMonitor,
+    of_window,
 )
 from wirespeed.runner.judge import Verdict
 from wirespeed.runner.pace import Pace
 
 
-def weather_of(**changes):
-    return Weather(Pace(100.0, float("inf"), 100), **changes)
+def monitor_of(**changes):
+    return NoiseMonitor(Pace(100.0, float("inf"), 100), **changes)
 
 
-def windows_until_enough(weather):
+def windows_until_enough(monitor):
     windows = 1
-    while weather.wants_another(windows, 1.0):
+    while monitor.wants_another(windows, 1.0):
         windows += 1
     return windows
 
 
 def test_a_calm_machine_spends_more_windows_on_a_bad_moment_than_one_that_is_never_calm():
-    weather = weather_of()
-    assert windows_until_enough(weather) == WINDOWS_MAX
+    monitor = monitor_of()
+    assert windows_until_enough(monitor) == WINDOWS_MAX
     for _ in range(RECENT_MIN):
-        weather.saw(None, is_disturbed=True, is_first_window=True)
-    assert windows_until_enough(weather) == WINDOWS_MAX_LASTING
+        monitor.saw(None, is_disturbed=True, is_first_window=True)
+    assert windows_until_enough(monitor) == WINDOWS_MAX_LASTING
 
 
 def test_accepted_noise_and_a_late_run_measure_once():
-    assert windows_until_enough(weather_of(accept_noise=True)) == 1
-    assert windows_until_enough(Weather(Pace(100.0, 100.0, 100))) == 1
+    assert windows_until_enough(monitor_of(accept_noise=True)) == 1
+    assert windows_until_enough(NoiseMonitor(Pace(100.0, 100.0, 100))) == 1
 
 
 def test_a_lasting_disturbance_is_told_once():
-    weather = weather_of()
-    assert weather.to_tell() == ""
+    monitor = monitor_of()
+    assert monitor.to_tell() == ""
     for _ in range(RECENT_MIN):
-        weather.saw(None, is_disturbed=True, is_first_window=True)
-    assert "not calm" in weather.to_tell()
-    assert weather.to_tell() == ""
+        monitor.saw(None, is_disturbed=True, is_first_window=True)
+    assert "not calm" in monitor.to_tell()
+    assert monitor.to_tell() == ""
 
 
 def test_windows_that_follow_a_disturbed_one_do_not_make_it_lasting():
-    weather = weather_of()
+    monitor = monitor_of()
     for _ in range(100):
-        weather.saw(None, is_disturbed=True, is_first_window=False)
-    assert not weather.is_lasting
+        monitor.saw(None, is_disturbed=True, is_first_window=False)
+    assert not monitor.is_lasting
 
 
 def test_names_are_asked_for_only_after_a_disturbance():
-    weather = weather_of()
-    weather.saw(Canary(10.0, 10.0), is_disturbed=False, is_first_window=True)
-    assert not weather.wants_names
-    weather.saw(Canary(10.0, 10.0), is_disturbed=True, is_first_window=True)
-    assert weather.wants_names
-    assert weather.median_ms is None  # four canaries are too few to compare with
+    monitor = monitor_of()
+    monitor.saw(Canary(10.0, 10.0), is_disturbed=False, is_first_window=True)
+    assert not monitor.wants_names
+    monitor.saw(Canary(10.0, 10.0), is_disturbed=True, is_first_window=True)
+    assert monitor.wants_names
+    assert monitor.best_ms is None  # four canaries are too few to compare with
+
+
+def test_a_host_that_is_slow_for_most_of_a_run_is_not_its_own_standard():
+    """Canaries of 12 ms and of 21: the median would call the slow state normal."""
+    monitor = monitor_of()
+    for ms in [12.0, 12.0, *[21.0] * 9]:
+        monitor.saw(Canary(ms, ms), is_disturbed=False, is_first_window=True)
+    found = of_window(None, Canary(21.0, 21.0), monitor.best_ms)
+    assert found.slowed == pytest.approx(1 - 12 / 21)
+    assert "slower than this machine's best" in found.words[0]
+
+
+def test_a_host_that_is_slow_from_the_first_trial_is_known_from_former_runs(monkeypatch, tmp_path):
+    monkeypatch.setenv("WIRESPEED_STATE", str(tmp_path))
+    facts = {"cpu_model": "some", "cores": 2}
+    assert known.of_machine(facts).best_ms is None
+    known.learn(facts, 11.7, 0.02)
+    known.learn(facts, 21.3, None)
+    monitor = monitor_of(known_best_ms=known.of_machine(facts).best_ms)
+    assert monitor.best_ms == 11.7
+    assert of_window(None, Canary(21.0, 21.0), monitor.best_ms).slowed > 0.4
+    assert known.of_machine({"cpu_model": "other"}).best_ms is None
+    assert known.of_machine(facts).spread == 0.02
+    known._file(facts).write_text("half a fi")
+    assert known.of_machine(facts).best_ms is None
+
+
+def usage(foreign, error):
+    return Usage({"steal": 0.0}, {}, {}, {0: foreign}, error, 0.4)
+
+
+def test_in_a_short_window_the_census_tells_what_ticks_cannot():
+    """0.4 s: two ticks are 5 % of it; processes are counted in nanoseconds."""
+    four_percent = usage(0.04, 0.05)
+    assert of_window(four_percent, None, None).share == 0
+    assert of_window(four_percent, None, None, [("cron", 0.04)]).share == pytest.approx(0.04)
+    assert of_window(usage(0.06, 0.05), None, None, [("cron", 0.003)]).share == 0
+    assert of_window(usage(0.06, 0.05), None, None, []).share == 0
 
 
 class Window:
@@ -82,19 +122,18 @@ class Window:
 @pytest.fixture
 def measured(tmp_path, monkeypatch):
     """Runs the windows of one trial with given shares: (the chosen window, how many there were)."""
-    times = SimpleNamespace(warmup_s=1.0, step_warmup_s=0.2, duration_s=0.4)
-    life = SimpleNamespace(schedule=SimpleNamespace(times=times))
     order = trial.Order(None, None, tmp_path, 1, True)
 
     def run(*windows):
         left = list(windows)
 
-        def one(_life, _order, _weather, folder, _before_ms):
+        def one(_life, _order, _monitor, folder, _before_ms):
             share, rps, *reasons = left.pop(0)
             return Window(Path(folder), share, rps, reasons)
 
         monkeypatch.setattr(trial, "_window", one)
-        tried = trial._windows(life, order, weather_of(), None)
+        monkeypatch.setattr(trial, "window_cost_s", lambda _life, _order: 1.0)
+        tried = trial._windows(None, order, monitor_of(), None)
         return trial._settled(order, tried), len(tried)
 
     return run

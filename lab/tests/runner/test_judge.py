@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from wirespeed.driver.base import Figures, Window
+from wirespeed.driver.base import Figures, Latency, Window
 from wirespeed.probe.window import Part, Usage
 from wirespeed.results.model import Canary
 from wirespeed.runner.judge import Evidence, judge
@@ -46,7 +46,16 @@ def test_a_quiet_trial_with_a_full_server_is_valid_and_about_the_server():
     ("changed", "bottleneck"),
     [
         ({"usage": usage(server=0.7, load=0.99)}, "client"),
-        ({"usage": usage(server=0.99, load=0.99)}, "server"),
+        ({"usage": usage(server=0.99, load=0.99)}, "both"),
+        # Both poll, so both cores are full whatever limits: work tells, not time.
+        ({"usage": usage(0.99, 0.99), "useful_server": 0.98, "polling_load": True}, "both"),
+        ({"usage": usage(0.99, 0.99), "useful_server": 0.4, "polling_load": True}, "unknown"),
+        ({"usage": usage(0.99, 0.99), "useful_server": 0.4}, "client"),
+        ({"usage": usage(0.99, 0.5), "useful_server": 0.4}, "concurrency"),
+        # A request at a time for each thread: nobody can be at a limit, however full its core.
+        ({"usage": usage(0.99, 0.99), "figures": {"gen-0": replace(FIGURES, connections=1, threads=1)}}, "concurrency"),
+        # Two thirds of the connections were not served: a full core does not overrule that.
+        ({"usage": usage(0.99, 0.5), "figures": {"gen-0": replace(FIGURES, little_residual=-0.6)}}, "unknown"),
         ({"usage": usage(server=0.5, load=0.5)}, "concurrency"),
         ({"usage": None}, "unknown"),
         # The core is full, but someone else filled it.
@@ -66,7 +75,10 @@ def test_who_was_at_its_limit(changed, bottleneck):
     [
         ({"figures": {"gen-0": replace(FIGURES, errors=2)}}, "2 errors in 1000 requests"),
         ({"figures": {"gen-0": replace(FIGURES, non_2xx=1)}}, "1 answers were not 2xx"),
-        ({"figures": {"gen-0": replace(FIGURES, completed=0)}}, "no request was completed"),
+        (
+            {"figures": {"gen-0": replace(FIGURES, completed=0, bytes_per_second=0.0)}},
+            "no request was completed",
+        ),
         ({"usage": usage(foreign=0.6)}, "other programs used 60.0% of core 0"),
         ({"fell_back": "all 5 connections used the kernel"}, "used the kernel"),
     ],
@@ -84,7 +96,7 @@ def test_what_makes_a_trial_invalid(changed, reason):
         ({"usage": usage(foreign=0.1), "others": [("kdamond.0", 0.06), ("init", 0.001)]}, 0.1, "core 0 (kdamond.0 6.0%)"),
         ({"usage": usage(steal=0.05)}, 0.05, "steal"),
         # Both ends of the trial count: one slow of two is half the loss.
-        ({"canary": Canary(10.0, 14.0), "canary_median_ms": 10.0}, 1 - 10 / 12, "40% slower"),
+        ({"canary": Canary(10.0, 14.0), "canary_best_ms": 10.0}, 1 - 10 / 12, "40% slower"),
         ({"usage": usage(foreign=0.1, steal=0.2)}, 1 - 0.9 * 0.8, "steal"),
     ],
 )  # fmt: skip
@@ -100,7 +112,7 @@ def test_a_disturbance_is_told_with_what_it_may_have_cost(changed, share, word):
     [
         ({"figures": {"gen-0": replace(FIGURES, little_residual=0.07)}}, "Little's law is off by +7%"),
         ({"figures": {"gen-0": replace(FIGURES, due=1000, sent=900)}}, "only 90% of the intended"),
-        ({"canary": Canary(10.0, 11.0), "canary_median_ms": 10.0}, "10% slower"),
+        ({"canary": Canary(10.0, 11.0), "canary_best_ms": 10.0}, "10% slower"),
         ({"common_share": 0.5}, "ran together for 50%"),
         ({"figures": {"gen-0": replace(FIGURES, warnings=["lateness is high"])}}, "lateness is high"),
     ],
@@ -121,3 +133,17 @@ def test_one_tick_of_the_clock_is_not_noise():
     # A window of 100 ms: two ticks are 20 % of it, and say nothing.
     coarse = replace(usage(foreign=0.15), foreign_error=0.2)
     assert judge(evidence(usage=coarse)).disturbed.share == 0.0
+
+
+def test_bytes_count_though_no_answer_was_whole():
+    """50 connections × 100 MB take longer than the window: throughput is bytes in the window."""
+    figures = replace(FIGURES, completed=0, bytes_per_second=1.5e9)
+    assert judge(evidence(figures={"gen-0": figures})).is_valid
+
+
+def test_forty_milliseconds_a_request_with_idle_cores_are_explained():
+    slow = replace(FIGURES, latency={"service": Latency(mean_ns=44e6, max_ns=45e6, count=10)})
+    (note,) = judge(evidence(figures={"gen-0": slow}, usage=usage(0.02, 0.03))).notes
+    assert "check TCP_NODELAY" in note
+    busy = judge(evidence(figures={"gen-0": slow}, usage=usage(0.99, 0.5))).notes
+    assert busy == []

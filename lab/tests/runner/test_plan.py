@@ -116,6 +116,7 @@ def test_blocked_measures_the_baseline_first():
         {"payload": [1, 2], "stack": ["other", "kernel"]},
         baseline={"stack": "kernel"},
         order="blocked",
+        repeat=5,
     )
     stacks = [line.axes["stack"] for line in made(recipe).lines()]
     assert stacks == ["kernel"] * 10 + ["other"] * 10

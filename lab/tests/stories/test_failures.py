@@ -84,16 +84,20 @@ def test_a_run_that_was_killed_is_mentioned_by_the_next(checkout):
     assert f"the run {name} was cut off" in one_line(err, "cut off")
 
 
-def test_a_server_that_dies_in_every_trial_is_invalid_and_the_run_goes_on(checkout):
-    recipe = checkout.recipe(connections=[1, 2], server_options=["--die-after", "3"])
+def test_a_server_that_dies_is_a_result_and_is_not_tried_to_the_end(checkout):
+    recipe = checkout.recipe(connections=[1, 2], repeat=5, server_options=["--die-after", "3"])
     process = checkout.start("run", recipe)
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     line = one_line(err, "stayed invalid")
     assert "app-0 died (exit code 3): the fake server dies as it was told" in line
     trials = checkout.trials()
-    assert [trial["valid"] for trial in trials] == [False, False]
-    assert all(trial["attempt"] == 3 for trial in trials)
+    # Each failure is a trial of its own, nothing is repeated until it works, and after the third
+    # of a cell in the same words its last two are not tried.
+    assert [trial["valid"] for trial in trials] == [False] * 6
+    assert {trial["attempt"] for trial in trials} == {1}
+    assert err.count("failed 3 times the same way and is left") == 2
+    assert "trial 7 (connections" in err or "trial 8 (connections" in err
     assert checkout.nothing_left(process.pid)
 
 

@@ -42,9 +42,9 @@ def report(name: str, runs: Path) -> None:
 
 
 def write_report(run_dir: Path, console: Console) -> None:
-    from wirespeed.report import page, tables, terminal
+    from wirespeed.report import files, page, terminal
 
-    tables.write(run_dir)
+    files.write(run_dir)
     path = page.write(run_dir)
     terminal.show(run_dir, console)
     console.print(f"Report: {shortened(path)}", soft_wrap=True)

@@ -13,7 +13,7 @@ from wirespeed.errors import RecipeError, ResultsError
 from wirespeed.recipe import read
 from wirespeed.results import store
 from wirespeed.runner import execute, place, session, tune
-from wirespeed.runner.plan import Schedule, Wishes
+from wirespeed.runner.plan import Schedule, Wishes, verdict_text
 from wirespeed.topology import LOCAL, Seat
 from wirespeed.units import duration_for_people
 
@@ -39,6 +39,7 @@ def summary(schedule: Schedule) -> list[str]:
         f"warm-up {times.warmup_s:g} s, measured {times.duration_s:g} s, "
         f"a new server per {schedule.recipe.plan.restart}",
         f"about {duration_for_people(schedule.seconds)} in all",
+        verdict_text(schedule.comparisons, schedule.repeat),
     ]
     return lines + schedule.thinned
 

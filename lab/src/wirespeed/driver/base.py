@@ -25,6 +25,7 @@ class LoadRun:
     duration_s: float
     warmup_s: float
     start_at: float  # unix seconds: all generators of a trial start together
+    timeout_s: float | None = None  # for one answer, where the recipe does not say
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,18 @@ class Figures:
     little_residual: float | None = None
     latency: dict[str, Latency] = field(default_factory=dict)
     busiest_thread: float | None = None
+    threads: int = 0  # 0: not told
+    depth: int = 1  # requests in flight on one connection
     warnings: list[str] = field(default_factory=list)
 
     def shifted(self, offset_ns: int) -> Figures:
         """The same with its window on another clock."""
         window = Window(self.window.start_unix_ns + offset_ns, self.window.length_ns)
         return replace(self, window=window)
+
+    @property
+    def in_flight(self) -> int:
+        return self.connections * self.depth
 
 
 __all__ = ["Command", "Figures", "Instance", "Latency", "LoadRun", "Place", "Window"]

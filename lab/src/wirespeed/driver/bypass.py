@@ -8,6 +8,7 @@ connections of each process by the way they came; the difference over the trial 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -28,9 +29,19 @@ class Served:
     processes: int
     shm: int
     kernel: int
+    polled_s: float = 0.0  # CPU time spent looking for work that was not there
+    cpu_s: float = 0.0  # CPU time of the same processes at the same instant
 
     def since(self, before: Served) -> Served:
-        return Served(self.processes, self.shm - before.shm, self.kernel - before.kernel)
+        return Served(
+            self.processes, self.shm - before.shm, self.kernel - before.kernel,
+            self.polled_s - before.polled_s, self.cpu_s - before.cpu_s,
+        )  # fmt: skip
+
+    @property
+    def work_s(self) -> float:
+        """CPU time without the empty looks."""
+        return max(0.0, self.cpu_s - self.polled_s)
 
     def problem(self, segments_per_request: float | None) -> str:
         """Why the trial does not show the stack that it claims to; empty when it does.
@@ -78,4 +89,26 @@ def counted(data: dict[str, Any], pids: Collection[int]) -> Served:
         processes=len(ours),
         shm=sum(process["counters"]["accepts_shm"] for process in ours),
         kernel=sum(process["counters"]["accepts_kernel"] for process in ours),
+        polled_s=sum(process["counters"].get("spin_ns", 0) for process in ours) / 1e9,
+        cpu_s=sum(cpu_s(process["pid"]) for process in ours),
     )
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of all threads of a process, as exact as this kernel tells it."""
+    total_ns = 0
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        try:
+            total_ns += int((task / "schedstat").read_text().split()[0])
+        except (OSError, IndexError, ValueError):
+            return _ticks_s(pid)
+    return total_ns / 1e9
+
+
+def _ticks_s(pid: int) -> float:
+    """In steps of 10 ms, where the kernel keeps no scheduling statistics."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        return 0.0

@@ -25,6 +25,8 @@ def command(root: Path, instance: Instance, run: LoadRun) -> Command:
         argv += ["-t", str(max(1, len(instance.cores)))]
     if "--warmup" not in instance.argv:
         argv += ["--warmup", units.duration_text(run.warmup_s)]
+    if run.timeout_s and not any(word.startswith(("-T", "--timeout")) for word in instance.argv):
+        argv += ["--timeout", units.duration_text(run.timeout_s)]
     argv += ["--json", str(output(instance, run.folder)), "--start-at", f"{run.start_at:.6f}"]
     return Command(argv + instance.argv)
 
@@ -76,6 +78,8 @@ def figures(data: dict[str, Any]) -> Figures:
             if isinstance(value, dict) and value.get("unit") == "ns" and value.get("count")
         },
         busiest_thread=max((t["busy"] for t in data.get("threads", [])), default=None),
+        threads=len(data.get("threads", [])),
+        depth=plan.get("depth", 1),
         warnings=[warning["text"] for warning in data.get("warnings", [])],
     )
 

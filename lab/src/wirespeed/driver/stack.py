@@ -33,6 +33,11 @@ def _has_onload() -> bool:
     return program is not None and Path(program).resolve().name != "bypass"
 
 
+def is_polling(root: Path, stack: Stack | None) -> bool:
+    """Whether a program on this stack may fill its core with looks for work that is not there."""
+    return provider(root, stack).name != "kernel"
+
+
 def can_build(root: Path) -> bool:
     """Whether the front door can make bypass from this checkout."""
     return (root / "bypass" / "preload" / "Cargo.toml").exists()

@@ -6,14 +6,19 @@ own window differs a little, the counter between two samples is taken as a strai
 
 from __future__ import annotations
 
+import gzip
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from wirespeed.probe.parse import LAB, TICKS_PER_S, CoreName, Snapshot, snapshot
 
 EDGE_S = 0.001  # samples nearer than this to an edge are the edge
+LINK_BYTES_PER_S_MIN = 1e6  # less than this on real interfaces is not the load
 
 
 @dataclass(frozen=True)
@@ -142,14 +147,50 @@ def _usage(
     steal = [last.steal_s[core] - first.steal_s[core] for core in _our_cores(parts, busy)]
     values["steal"] = max(steal, default=0.0) / seconds
     # Stolen time is the host's, and is judged apart.
+    apart = _interrupts_apart(first, last, busy, seconds)
     tasks = {
-        core: share
-        - (last.interrupt_s[core] - first.interrupt_s[core]) / seconds
-        - (last.steal_s[core] - first.steal_s[core]) / seconds
+        core: share - apart[core] - (last.steal_s[core] - first.steal_s[core]) / seconds
         for core, share in busy.items()
     }
     foreign, error = _foreign(tasks, cpu, parts, seconds)
     return Usage(values, cpu, rss, foreign, error, seconds)
+
+
+def _interrupts_apart(
+    first: Snapshot, last: Snapshot, busy: dict[CoreName, float], seconds: float
+) -> dict[CoreName, float]:
+    """Per core, the interrupt time that no process was charged for.
+
+    A kernel that accounts interrupts apart charges none of it. Any other charges a process for
+    the interrupts that fell into its time: all of them over the loopback, whose packets are
+    served in the sender's own call, and with a link those that did not find the core idle. To
+    leave out interrupts that were charged would hide as much of other programs' time.
+    """
+    spent = {core: (last.interrupt_s[core] - first.interrupt_s[core]) / seconds for core in busy}
+    if accounts_interrupts_apart():
+        return spent
+    carried = _link_bytes(last) - _link_bytes(first)
+    if carried / seconds < LINK_BYTES_PER_S_MIN:
+        return dict.fromkeys(busy, 0.0)
+    return {core: share * (1 - busy[core]) for core, share in spent.items()}
+
+
+def _link_bytes(shot: Snapshot) -> float:
+    """What real interfaces carried, both ways."""
+    return sum(sum(both) for name, both in shot.interfaces.items() if name != "lo")
+
+
+@cache
+def accounts_interrupts_apart() -> bool:
+    """Whether the kernel has CONFIG_IRQ_TIME_ACCOUNTING; False where it does not say."""
+    try:
+        text = gzip.decompress(Path("/proc/config.gz").read_bytes()).decode()
+    except OSError:
+        try:
+            text = Path(f"/boot/config-{os.uname().release}").read_text()
+        except OSError:
+            return False
+    return "CONFIG_IRQ_TIME_ACCOUNTING=y" in text
 
 
 def _system(
@@ -175,8 +216,7 @@ def _foreign(
 ) -> tuple[dict[CoreName, float], float]:
     """What others used on our cores. Cores that processes share are judged together.
 
-    Interrupt time is left out: most of it serves our own packets, and whether the kernel charges
-    it to the process it interrupted depends on its configuration.
+    `busy` is without stolen time and without interrupts that no process was charged for.
     """
     groups: list[tuple[set[CoreName], set[str]]] = []
     # The lab comes last, so that it only joins groups: a core of its own is nobody's business.

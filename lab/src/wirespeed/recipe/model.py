@@ -53,7 +53,7 @@ class Ramp(Strict):
 
 
 class Plan(Strict):
-    repeat: int = Field(5, ge=1, le=REPEAT_MAX)
+    repeat: int | None = Field(None, ge=1, le=REPEAT_MAX)  # None: as many as the verdicts need
     order: Literal["interleaved", "blocked"] = "interleaved"
     baseline: dict[Name, Scalar] = {}
     ceiling: dict[Name, Scalar] = {}  # cells without the server: what the rest can do
@@ -304,7 +304,9 @@ class Site(Strict):
 
     @property
     def is_high_priority(self) -> bool:
-        return self.priority == "high" if self.priority else self.kind == "local"
+        if self.priority:
+            return self.priority == "high"
+        return self.kind == "local" and not self.link
 
 
 class Sites(Strict):

@@ -31,11 +31,12 @@ def cells(recipe: Recipe) -> list[Cell]:
 
 
 def cell(recipe_name: str, axes: dict[str, Any]) -> Cell:
-    return Cell(digest([recipe_name, sorted(axes.items())]), axes)
+    # A letter in front: a spreadsheet takes 1234567890 and 12e4567890 for numbers.
+    return Cell("c" + digest([recipe_name, sorted(axes.items())]), axes)
 
 
 def trial_key(cell_id: str, round_number: int) -> str:
-    return digest([cell_id, round_number])
+    return "t" + digest([cell_id, round_number])
 
 
 def digest(data: Any) -> str:

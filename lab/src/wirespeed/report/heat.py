@@ -59,10 +59,12 @@ def _rows(sheets: list[Sheet], contender: Any) -> list[tuple[Any, ...]]:
 def _map(sheets: list[Sheet], contender: Any) -> Map:
     first = sheets[0]
     rows = _rows(sheets, contender)
+    gains = [gain for s in sheets for (_, column), gain in s.gains.items() if column == contender]
+    times = wording.in_times(gain.found.gain for gain in gains if gain.found)
     lines = tuple(
         (
             ", ".join(str(value) for value in sheet.fixed.values()),
-            tuple(_tile(sheet.gains.get((row, contender))) for row in rows),
+            tuple(_tile(sheet.gains.get((row, contender)), times) for row in rows),
         )
         for sheet in sheets
     )
@@ -76,14 +78,20 @@ def _map(sheets: list[Sheet], contender: Any) -> Map:
     )
 
 
-def _tile(gain: Gain | None) -> Tile:
+def _tile(gain: Gain | None, times: bool) -> Tile:
     if gain is None or gain.found is None:
         return Tile(wording.NONE, "none", 0, "")
-    found, entry = gain.found.gain, verdict_entry(gain)
+    found, entry = gain.found.gain, verdict_entry(gain, times)
     merit = found if gain.better == "higher" else -found
     size = min(1.0, abs(merit) / FULL_AT)
     shade = round(SHADE_LEAST + size * (SHADE_MOST - SHADE_LEAST))
-    kind = "none" if gain.verdict.word == "not comparable" else "good" if merit > 0 else "bad"
+    kind = (
+        "none"
+        if gain.verdict.word in ("not comparable", "not decided")
+        else "good"
+        if merit > 0
+        else "bad"
+    )
     mark = "" if gain.verdict.word in ("gain", "loss") else "?"
-    text = f"{gain.verdict.bound}{wording.signed(found)}{mark}"
+    text = f"{gain.verdict.bound}{wording.signed(found, times)}{mark}"
     return Tile(text, kind, shade, f"{gain.verdict.word}: {entry.note}")

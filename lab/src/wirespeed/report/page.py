@@ -15,19 +15,20 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from wirespeed.report import charts, heat, plot, story, tables, wording
+from wirespeed.report import charts, files, heat, plot, story, tables, wording
 from wirespeed.report.cards import Cards
 from wirespeed.report.charts import Chart
 from wirespeed.report.tables import Grid
 from wirespeed.results.model import Process, Trial
 from wirespeed.results.summary import Family, Gain, Sheet, Summary, load, scaling
+from wirespeed.results.verdict import WORDS
 
 PAGE_BYTES_MAX = 400_000  # opens from a mail, and on a phone
 INVALID_MAX = 60
 
 BOTTLENECK_KEY = (
     "Letters under a chart name what held the cell back: S the server, C the load generator "
-    "(client), L the link, N too few connections, ? unknown."
+    "(client), B both of them, L the link, N too few connections, ? unknown."
 )
 
 
@@ -92,7 +93,7 @@ class Bars:
 def write(run_dir: Path) -> Path:
     """Writes derived/report.html of a run and returns its path."""
     path = run_dir / "derived" / "report.html"
-    tables.save(path, html(load(run_dir)))
+    files.save(path, html(load(run_dir)))
     return path
 
 
@@ -133,11 +134,9 @@ def _facts(summary: Summary, detail: Detail) -> dict[str, Any]:
         "method": story.method(summary),
         "tiles": _tiles(summary),
         "families": summary.families,
-        "words": story.WORDS,
-        "signed": wording.signed,
-        "best": lambda f: max(f.judged, key=story.merit) if f.judged else None,
-        "worst": lambda f: min(f.judged, key=story.merit) if f.judged else None,
-        "metric_name": lambda metric: wording.measure(metric).label,
+        "words": WORDS,
+        "compared_heads": list(COMPARED_HEADS),
+        "compared": [_compared(family) for family in summary.families],
         "bars": gain_bars(summary, detail.bars),
         "maps": heat.maps(summary),
         "shapes": tables.shapes(summary),
@@ -158,6 +157,33 @@ def _facts(summary: Summary, detail: Detail) -> dict[str, Any]:
         "bottleneck_key": BOTTLENECK_KEY,
         "data": _data(summary) if detail.has_data else "{}",
     }
+
+
+COMPARED_HEADS = ("metric", "geometric mean", "interval", "verdict", "best", "worst")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One comparison over all its cells, as a row of the first table."""
+
+    name: str
+    entries: tuple[tables.Entry, ...]
+    counts: tuple[int, ...]
+
+
+def _compared(family: Family) -> Compared:
+    judged = family.judged
+    times = wording.in_times(gain.found.gain for gain in judged if gain.found)
+    kind = tables.VERDICT_KINDS[family.verdict.word]
+    texts = [wording.measure(family.metric).label, wording.figure(family, times)]
+    entries = [tables.Entry(text) for text in [*texts, wording.interval(family.found, times)]]
+    word = wording.verdict_word(family) + wording.more_rounds(family)
+    entries.append(tables.Entry(word, kind, family.verdict.reason))
+    for choose in (max, min):
+        one = choose(judged, key=story.merit) if judged else None
+        entries.append(tables.verdict_entry(one, times) if one else tables.Entry(wording.NONE))
+    name = f"{family.contender} against {family.over}"
+    return Compared(name, tuple(entries), tuple(family.count(word) for word in WORDS))
 
 
 def _sentence(text: str) -> tuple[str, str]:
@@ -191,7 +217,7 @@ def _tiles(summary: Summary) -> list[tuple[str, str, str]]:
 def _cards(summary: Summary) -> Cards:
     """Every table's, so that the rules can stand before the first."""
     found = Cards()
-    found.attribute([], ["metric", "best", "worst", "geometric mean", *story.WORDS])
+    found.attribute([], [*COMPARED_HEADS, *WORDS])
     for sheet in summary.sheets:
         grid = tables.grid(summary, sheet)
         found.attribute(grid.heads, grid.card_labels)
@@ -246,21 +272,22 @@ def _family_bars(family: Family, reach: tuple[float, float], most: int, summary:
     hidden = max(0, len(gains) - most)
     if hidden:
         gains = gains[: most // 2] + gains[-(most // 2) :]
+    times = wording.in_times(gain.found.gain for gain in gains if gain.found)
     name = f"{family.contender} against {family.over}, {wording.measure(family.metric).label}"
-    return Bars(name, [_bar(summary, gain, reach) for gain in gains], hidden)
+    return Bars(name, [_bar(summary, gain, reach, times) for gain in gains], hidden)
 
 
-def _bar(summary: Summary, gain: Gain, reach: tuple[float, float]) -> Bar:
+def _bar(summary: Summary, gain: Gain, reach: tuple[float, float], times: bool) -> Bar:
     found = gain.found
     assert found is not None
-    entry = tables.verdict_entry(gain)
+    entry = tables.verdict_entry(gain, times)
     return Bar(
         place=story.varying_place(summary, gain),
         svg=plot.gain_bar(found.low, found.gain, found.high, reach, entry.kind),
-        gain=f"{gain.verdict.bound} {wording.signed(found.gain)}".strip(),
-        interval=wording.interval(found),
+        gain=wording.figure(gain, times),
+        interval=wording.interval(found, times),
         entry=entry,
-        verdict=gain.verdict.word + wording.more_rounds(gain),
+        verdict=wording.verdict_word(gain) + wording.more_rounds(gain),
     )
 
 
@@ -295,11 +322,13 @@ def _cell_commands(processes: list[Process]) -> list[str]:
 
 
 def repeat_command(summary: Summary) -> str:
-    """How to measure the same again."""
+    """How to measure the same again, in the same order."""
     argv = summary.run.argv
-    if argv and Path(argv[0]).name == "wirespeed":
-        return shlex.join(["./wirespeed", *argv[1:]])
-    return f"./wirespeed run {shlex.quote(summary.run.recipe)}"
+    words = [*argv[1:]] if argv and Path(argv[0]).name == "wirespeed" else []
+    words = words or ["run", summary.run.recipe]
+    if not any(word.startswith("--seed") for word in words):
+        words += ["--seed", str(summary.run.seed)]
+    return shlex.join(["./wirespeed", *words])
 
 
 def _text(path: Path) -> str:
@@ -312,5 +341,5 @@ def _data(summary: Summary) -> str:
         {"axes": cell.axes, "state": cell.state, "median": cell.median(summary.primary)}
         for cell in summary.cells
     ]
-    plain = {**tables.verdicts(summary), "metric": summary.primary, "cells": cells}
+    plain = {**files.verdicts(summary), "metric": summary.primary, "cells": cells}
     return json.dumps(plain, separators=(",", ":")).replace("<", "\\u003c")

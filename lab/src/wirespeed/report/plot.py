@@ -34,8 +34,8 @@ STYLE = """
 .chart .dot{fill:none;stroke:var(--c);stroke-width:4.6;stroke-linecap:round;opacity:.45}
 .chart .mark{fill:var(--c);stroke:var(--paper);stroke-width:1}
 .chart .cross{stroke:var(--bad);stroke-width:1.5}
-.chart .server{fill:var(--s0)}.chart .client{fill:var(--bad)}.chart .link{fill:var(--s4)}
-.chart .concurrency{fill:var(--s5)}.chart .unknown{fill:var(--ink-2)}
+.chart .server{fill:var(--s0)}.chart .client,.chart .both{fill:var(--bad)}
+.chart .link{fill:var(--s4)}.chart .concurrency{fill:var(--s5)}.chart .unknown{fill:var(--ink-2)}
 """
 LIGHT = (
     "--paper:#fff;--panel:#f6f7f9;--ink:#1b2129;--ink-2:#566070;--line:#dde1e7;--bad:#c62828;"
@@ -368,7 +368,14 @@ def _legend(series: Sequence[Series]) -> tuple[str, float]:
     return "".join(parts), y + 8
 
 
-LETTERS = {"server": "S", "client": "C", "link": "L", "concurrency": "N", "unknown": "?"}
+LETTERS = {
+    "server": "S",
+    "client": "C",
+    "both": "B",
+    "link": "L",
+    "concurrency": "N",
+    "unknown": "?",
+}
 
 
 def _held_strip(series: Sequence[Series], x_of: Callable[[float | str], float], top: float) -> str:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from wirespeed.report import given, headroom, wording
-from wirespeed.results.statistics import CONFIDENCE, median
+from wirespeed.results.comparison import CONFIDENCE, PAIRS_MIN, median
 from wirespeed.results.summary import (
     LITTLE_RESIDUAL_MAX,
     SCALING_SUSPECT,
@@ -19,10 +19,10 @@ from wirespeed.results.summary import (
     Summary,
     scaling,
 )
+from wirespeed.results.verdict import WORDS
 from wirespeed.units import duration_for_people
 
 NOTES_MAX = 12  # kinds of remarks shown; all are in trials/*/trial.json
-WORDS = ("gain", "loss", "no difference", "not decided", "not comparable")
 VERDICT_COUNTS = {
     "gain": ("gain", "gains"),
     "loss": ("loss", "losses"),
@@ -45,22 +45,33 @@ def front(summary: Summary) -> list[str]:
 
 
 def comparison(summary: Summary, family: Family) -> str:
-    """Best, worst, mean and the count of each verdict of one comparison."""
+    """Pooled verdict, best, worst and the count of each verdict of one comparison."""
     name = f"{family.contender} against {family.over}"
     metric = wording.measure(family.metric).label
     judged = family.judged
     if not judged:
         reasons = Counter(gain.verdict.reason for gain in family.gains)
         return f"{name}, {metric}: not comparable; {reasons.most_common(1)[0][0]}."
+    times = wording.in_times(gain.found.gain for gain in judged if gain.found)
     best = max(judged, key=merit)
     worst = min(judged, key=merit)
-    parts = [f"{name}, {metric}: {_where(summary, best)}"]
-    if worst is not best:
-        parts[0] = f"{name}, {metric}: best {_where(summary, best)}"
-        parts.append(f"worst {_where(summary, worst)}")
-        mean = wording.signed(family.mean)
-        parts.append(f"geometric mean {mean} over all {len(judged)} compared cells")
-    return f"{', '.join(parts)}. {_counts(family)}."
+    if worst is best:
+        return f"{name}, {metric}: {_where(summary, best, times)}. {_counts(family)}."
+    parts = [_pooled(family, times), f"best {_where(summary, best, times)}"]
+    parts.append(f"worst {_where(summary, worst, times)}")
+    return f"{name}, {metric}: {'; '.join(part for part in parts if part)}. {_counts(family)}."
+
+
+def _pooled(family: Family, times: bool) -> str:
+    """The geometric mean over the cells, with its own verdict."""
+    if family.found is None:
+        return ""
+    interval = wording.interval(family.found, times)
+    spread = f" ({interval})" if interval else ""
+    return (
+        f"geometric mean {wording.figure(family, times)}{spread} over {len(family.judged)} cells: "
+        f"{wording.verdict_word(family)}{wording.more_rounds(family)}"
+    )
 
 
 def merit(gain: Gain) -> float:
@@ -68,10 +79,12 @@ def merit(gain: Gain) -> float:
     return found if gain.better == "higher" else -found
 
 
-def _where(summary: Summary, gain: Gain) -> str:
+def _where(summary: Summary, gain: Gain, times: bool) -> str:
+    """A gain with its verdict, interval and cell."""
     at = varying_place(summary, gain)
-    figure = wording.signed(gain.found.gain if gain.found else None)
-    return f"{figure} at {at}" if at else figure
+    interval = wording.interval(gain.found, times)
+    told = wording.verdict(gain, times) + (f" ({interval})" if interval else "")
+    return f"{told} at {at}" if at else told
 
 
 def varying_place(summary: Summary, gain: Gain) -> str:
@@ -182,14 +195,15 @@ def doubts(summary: Summary) -> list[str]:
 
 def _client_bound(summary: Summary) -> list[str]:
     found = []
-    for what in ("client", "link", "concurrency"):
+    for what in ("client", "both", "link", "concurrency"):
         cells = [cell for cell in summary.measured if cell.bottleneck == what]
         if cells:
             limit = wording.BOTTLENECKS[what]
-            verb = "were" if what == "concurrency" else "was"
+            verb = "were" if what in ("concurrency", "both") else "was"
             where = _some([wording.place(cell) for cell in cells])
             cells_text = wording.count(len(cells), "cell")
-            found.append(f"In {cells_text} {limit} {verb} the limit, not the server: {where}.")
+            end = "" if what == "both" else ", not the server"
+            found.append(f"In {cells_text} {limit} {verb} the limit{end}: {where}.")
     return found
 
 
@@ -268,9 +282,9 @@ def method(summary: Summary) -> str:
         f"Every cell was planned {wording.count(plan.repeat, 'time')}, {_life(summary)}, "
         f"in {order}. "
         f"A trial warms up for {_time(plan.warmup_s)} and measures for {_time(plan.duration_s)}. "
-        f"{_priority(summary)}A figure is the median of its valid trials. "
-        "Beside the ratio of the medians stands the Hodges-Lehmann gain with an exact interval "
-        f"that covers at least {CONFIDENCE:.0%}; a verdict needs four trials on each side."
+        f"{_priority(summary)}A figure is the median of its valid trials. A gain is the geometric "
+        f"mean of the ratios within each round, with its {CONFIDENCE:.0%} interval; a verdict "
+        f"needs {PAIRS_MIN} rounds."
     )
 
 

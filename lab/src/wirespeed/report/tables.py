@@ -1,26 +1,20 @@
-"""Tables as grids of text, and the files made of them: tables.md, results.csv, verdict.json.
+"""Tables as grids of text: what the page, the Markdown and the terminal print.
 
-A Grid is what the page, the Markdown and the terminal print, so that they always agree.
-Where a document published figures for a table, its figures stand beside ours, in the
-document's own rounding, under a head that says that they come from different hardware.
+All of them print the same Grid, so that they always agree. Where a document published figures for a
+table, its figures stand beside ours, in the document's own rounding, under a head that says that
+they come from different hardware.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from wirespeed.errors import StorageError
 from wirespeed.report import given, published, wording
 from wirespeed.report.published import HEAD, Document, Figure
-from wirespeed.results import store
-from wirespeed.results.model import Trial
-from wirespeed.results.statistics import geometric_mean, rank_correlation
-from wirespeed.results.summary import Cell, Gain, Sheet, Summary, load
+from wirespeed.results.comparison import CONFIDENCE, geometric_mean, rank_correlation
+from wirespeed.results.summary import Cell, Gain, Sheet, Summary
 
 OURS = "this run"
 
@@ -32,6 +26,7 @@ class Entry:
     text: str
     kind: str = "figure"  # figure, state, published, gain, loss, even, open, withheld
     note: str = ""
+    interval: str = ""  # of a gain; where there is no tooltip it stands beside the text
 
 
 @dataclass(frozen=True)
@@ -49,6 +44,7 @@ class Grid:
     columns: tuple[Column, ...]
     rows: tuple[tuple[tuple[str, ...], tuple[Entry, ...]], ...]
     notes: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()  # each kind of missing verdict or figure: why, and where
 
     @property
     def card_labels(self) -> list[str]:
@@ -103,36 +99,61 @@ def grid(summary: Summary, sheet: Sheet) -> Grid:
     beside = source(summary, sheet)
     wide = len(sheet.columns) * len(sheet.metrics)
     columns = _columns(sheet, beside)
+    times = wording.in_times(gain.found.gain for gain in sheet.gains.values() if gain.found)
     rows = []
     for row in sheet.rows:
         ours = _own_entries(summary, sheet, row, beside)
-        gains = _gain_entries(sheet, row)
+        gains = _gain_entries(sheet, row, times)
         theirs = _published_entries(sheet, row, beside) if beside else []
         assert len(ours) == wide
         rows.append((tuple(str(value) for value in row), tuple(ours + gains + theirs)))
     heads = tuple(axis.replace("_", " ") for axis in sheet.row_axes)
-    return Grid(sheet.title, heads, tuple(columns), tuple(rows), _notes(summary, sheet, beside))
+    notes = _notes(summary, sheet, beside)
+    return Grid(sheet.title, heads, tuple(columns), tuple(rows), notes, _open(sheet, times))
+
+
+def _open(sheet: Sheet, times: bool) -> tuple[str, ...]:
+    """What a reader would ask next: why a cell has no verdict or no figure, and what would help."""
+    groups: dict[str, list[str]] = {}
+    for (row, column), gain in sheet.gains.items():
+        if gain.verdict.word in ("not decided", "not comparable"):
+            where = _row_place(sheet, row, column)
+            figure = wording.interval(gain.found, times)
+            more = wording.more_rounds(gain).removeprefix(", ")
+            text = ", ".join(part for part in (figure, more) if part)
+            told = f"{where} ({text})" if text else where
+            groups.setdefault(f"{gain.verdict.word}: {gain.verdict.reason}", []).append(told)
+    for (row, column), cell in sheet.cells.items():
+        where = _row_place(sheet, row, column)
+        if cell.state == "no valid trial":
+            groups.setdefault(f"{cell.failures or cell.state}: {cell.reason}", []).append(where)
+        elif cell.failures:
+            groups.setdefault(f"{cell.failures} trials: {cell.failure}", []).append(where)
+    return tuple(f"{reason}: {'; '.join(places)}." for reason, places in groups.items())
+
+
+def _row_place(sheet: Sheet, row: tuple[Any, ...], column: Any) -> str:
+    """`connections 100, balanced`."""
+    parts = [f"{axis} {value}" for axis, value in zip(sheet.row_axes, row, strict=True)]
+    return ", ".join([*parts, *([str(column)] if column is not None else [])])
 
 
 def _columns(sheet: Sheet, beside: Source | None) -> list[Column]:
     unit = _measure(sheet, sheet.metrics[0], beside).unit if len(sheet.metrics) == 1 else ""
     ours = f"{OURS}, {unit}" if unit else OURS
     own = [Column(ours, label) for label in _value_heads(sheet, beside)]
-    gains = []
-    for contender in _contenders(sheet):
-        gains += [Column(wording.over_text(sheet), str(contender))]
-        gains += [Column(wording.verdict_text(sheet), str(contender))]
+    gains = [Column(wording.verdict_text(sheet), str(one)) for one in _contenders(sheet)]
     theirs = []
     if beside:
         theirs = [Column(HEAD, label) for label in _published_heads(sheet, beside)]
         theirs += [Column(HEAD, f"{name} gain") for name in _published_contenders(sheet, beside)]
-    verdicts_last = sorted(gains, key=lambda column: column.group == wording.verdict_text(sheet))
-    return own + verdicts_last + theirs
+    return own + gains + theirs
 
 
 def _value_heads(sheet: Sheet, beside: Source | None) -> list[str]:
     if len(sheet.metrics) == 1:
-        return [str(column) for column in sheet.columns]
+        head = _measure(sheet, sheet.metrics[0], beside).label
+        return [head if column is None else str(column) for column in sheet.columns]
     return [
         f"{column} {head}" if column is not None else head
         for column in sheet.columns
@@ -210,6 +231,8 @@ def _own_entry(sheet: Sheet, cell: Cell | None, metric: str, beside: Source | No
     repeats = ", ".join(wording.number(v) for v in cell.values(metric))
     held = wording.BOTTLENECKS[cell.bottleneck]
     note = f"median of {repeats}; limit: {held}"
+    if cell.failures:
+        note += f"; {cell.failures} trials: {cell.failure}"
     if cell.disturbed > 0:
         count = sum(trial.disturbed > 0 for trial in cell.trials)
         note += (
@@ -219,18 +242,9 @@ def _own_entry(sheet: Sheet, cell: Cell | None, metric: str, beside: Source | No
     return Entry(wording.mark(cell) + text, "figure", note)
 
 
-def _gain_entries(sheet: Sheet, row: tuple[Any, ...]) -> list[Entry]:
-    figures, verdicts = [], []
-    for contender in _contenders(sheet):
-        gain = sheet.gains.get((row, contender))
-        if gain is None:
-            figures.append(Entry(wording.NONE, "state"))
-            verdicts.append(Entry(wording.NONE, "state"))
-            continue
-        text = gain.verdict.bound + wording.percent(gain.of_medians, sheet.gain_decimals)
-        figures.append(Entry(text, "figure", "ratio of the medians"))
-        verdicts.append(verdict_entry(gain))
-    return figures + verdicts
+def _gain_entries(sheet: Sheet, row: tuple[Any, ...], times: bool) -> list[Entry]:
+    found = (sheet.gains.get((row, contender)) for contender in _contenders(sheet))
+    return [verdict_entry(one, times) if one else Entry(wording.NONE, "state") for one in found]
 
 
 VERDICT_KINDS = {
@@ -242,16 +256,16 @@ VERDICT_KINDS = {
 }
 
 
-def verdict_entry(gain: Gain) -> Entry:
+def verdict_entry(gain: Gain, times: bool = False) -> Entry:
     """The verdict with its interval and the reason for it."""
     found = gain.found
     parts = [gain.verdict.reason + wording.more_rounds(gain)]
-    if found and found.coverage:
-        parts.append(
-            f"interval {wording.interval(found)}, covers {found.coverage:.1%}, "
-            f"{found.n} against {found.m} trials, q {gain.q:.3f}"
-        )
-    return Entry(wording.verdict(gain), VERDICT_KINDS[gain.verdict.word], "; ".join(parts))
+    interval = wording.interval(found, times)
+    if found and interval:
+        rounds = wording.count(found.rounds, "round")
+        parts.append(f"{CONFIDENCE:.0%} interval {interval}, {rounds}, q {gain.q:.3f}")
+    kind = VERDICT_KINDS[gain.verdict.word]
+    return Entry(wording.verdict(gain, times), kind, "; ".join(parts), interval)
 
 
 def _published_entries(sheet: Sheet, row: tuple[Any, ...], beside: Source) -> list[Entry]:
@@ -325,9 +339,9 @@ def shapes(summary: Summary) -> list[str]:
         beside = source(summary, sheet)
         for (row, column), gain in sheet.gains.items() if beside else ():
             printed = _printed_gain(sheet, row, column, beside) if beside else None
-            if printed is not None and gain.of_medians is not None and gain.of_medians > -1:
+            if printed is not None and gain.found is not None:
                 key = (gain.contender, gain.over, gain.metric)
-                pairs.setdefault(key, []).append((gain.of_medians, printed / 100))
+                pairs.setdefault(key, []).append((gain.found.gain, printed / 100))
     return [_shape(*key, found) for key, found in pairs.items()]
 
 
@@ -350,113 +364,3 @@ def _printed_gain(sheet: Sheet, row: tuple[Any, ...], name: Any, beside: Source)
     if figure is None:
         return None
     return beside.document.gain(figure.table, row[0], beside.stacks.get(str(name), str(name)))
-
-
-def write(run_dir: Path) -> None:
-    """Writes tables.md, results.csv and verdict.json below the run's derived/."""
-    write_files(load(run_dir))
-
-
-def write_files(summary: Summary) -> None:
-    """The same from a summary that is already there."""
-    derived = summary.run_dir / "derived"
-    save(derived / "tables.md", markdown(summary))
-    save(derived / "results.csv", results_csv(summary))
-    store.write_json(derived / "verdict.json", verdicts(summary))
-
-
-def save(path: Path, text: str) -> None:
-    """Writes a derived file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.new")
-    try:
-        path.parent.mkdir(exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        remedy = error.strerror or str(error)
-        raise StorageError(
-            f"cannot write {path}: {remedy}; make room or allow it, then `wirespeed report "
-            f"{path.parent.parent.name}`"
-        ) from error
-
-
-def markdown(summary: Summary) -> str:
-    """Every table of the run as Markdown."""
-    run = summary.run
-    parts = [f"# {run.title or run.recipe}", f"Run `{run.run_id}`, started {run.started}."]
-    for sheet in summary.sheets:
-        parts.append(grid_markdown(grid(summary, sheet)))
-    return "\n\n".join(parts) + "\n"
-
-
-def grid_markdown(table: Grid) -> str:
-    heads = [*table.heads, *(_markdown_head(column) for column in table.columns)]
-    align = ["---:"] * len(heads)
-    lines = [_markdown_row(heads), _markdown_row(align)]
-    for labels, entries in table.rows:
-        lines.append(_markdown_row([*labels, *(entry.text for entry in entries)]))
-    notes = "\n\n" + " ".join(table.notes) if table.notes else ""
-    return f"## {table.title}\n\n" + "\n".join(lines) + notes
-
-
-def _markdown_head(column: Column) -> str:
-    return column.label if column.group.startswith(OURS) else f"{column.label}<br>{column.group}"
-
-
-def _markdown_row(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def results_csv(summary: Summary) -> str:
-    """One row a trial with every metric, and one row a cell that was not measured."""
-    axes = list(summary.run.axes)
-    trials = sorted((*summary.valid, *summary.invalid), key=lambda trial: trial.position)
-    metrics = sorted({name for trial in trials for name in trial.metrics})
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        ["position", "round", "cell", "state", "reason", *axes, "valid", "bottleneck",
-         "shared_cores", "disturbed", "windows_discarded", "window_start_unix_ns",
-         "window_length_ns", *metrics]
-    )  # fmt: skip
-    writer.writerows(_trial_row(trial, axes, metrics) for trial in trials)
-    for cell in summary.unmeasured:
-        if not cell.invalid:
-            values = [cell.axes.get(axis, "") for axis in axes]
-            writer.writerow(["", "", cell.key, cell.state, cell.reason, *values])
-    return out.getvalue()
-
-
-def _trial_row(trial: Trial, axes: list[str], metrics: list[str]) -> list[Any]:
-    window = (trial.window.start_unix_ns, trial.window.length_ns) if trial.window else ("", "")
-    return [
-        trial.position, trial.round, trial.cell, "measured", "; ".join(trial.reasons),
-        *(trial.axes.get(axis, "") for axis in axes),
-        trial.valid, trial.bottleneck, trial.shared_cores, trial.disturbed, len(trial.discarded),
-        *window,
-        *("" if trial.metrics.get(name) is None else trial.metrics[name] for name in metrics),
-    ]  # fmt: skip
-
-
-def verdicts(summary: Summary) -> dict[str, Any]:
-    """Every comparison for programs: gain, interval, q, verdict, floor."""
-    return {
-        "format": 1,
-        "run_id": summary.run.run_id,
-        "noise_floor": dict(summary.floors),
-        "comparisons": [_verdict_json(gain) for gain in summary.gains],
-    }
-
-
-def _verdict_json(gain: Gain) -> dict[str, Any]:
-    found = gain.found
-    return {
-        "cell": gain.cell.key, "against": gain.base.key, "axes": gain.cell.axes,
-        "axis": gain.axis, "over": gain.over, "metric": gain.metric,
-        "gain_of_medians": gain.of_medians, "gain": found.gain if found else None,
-        "low": found.low if found else None, "high": found.high if found else None,
-        "coverage": found.coverage if found else None,
-        "n": [found.n, found.m] if found else [len(gain.cell.trials), len(gain.base.trials)],
-        "q": gain.q, "verdict": gain.verdict.word, "reason": gain.verdict.reason,
-        "bound": gain.verdict.bound, "more_rounds": gain.verdict.more_rounds,
-    }  # fmt: skip

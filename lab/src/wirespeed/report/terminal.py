@@ -73,11 +73,9 @@ def _head(column: Column) -> str:
 
 
 def _fitting(grid: Grid, width: int) -> list[int]:
-    """The columns that fit. One without a single figure is told in a note; a verdict has its
-    gain in it, so bare gains give way next, then published figures from the right."""
+    """The columns that fit. One without a single figure is told in a note; published figures
+    give way first, from the right."""
     indexes = [i for i in range(len(grid.columns)) if not _states(grid, i)]
-    if _width(grid, indexes) > width:
-        indexes = [i for i in indexes if not grid.columns[i].group.startswith("gain over")]
     while len(indexes) > 1 and _width(grid, indexes) > width:
         indexes.pop()
     return indexes
@@ -115,6 +113,6 @@ def _print_notes(grid: Grid, shown: list[int], console: Console) -> None:
     hidden = sum(not text for text in bare.values()) - len(shown)
     if hidden:
         notes.append(f"{wording.count(hidden, 'more column')} in tables.md and report.html.")
-    for note in notes:
+    for note in [*notes, *grid.open]:
         console.print(Text(f"  {note}", style="dim"), highlight=False)
     console.print()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from wirespeed.results.statistics import Comparison
-from wirespeed.results.summary import Cell, Gain, Sheet
+from wirespeed.results.comparison import Comparison
+from wirespeed.results.summary import Cell, Family, Gain, Sheet
 
 MINUS = "\u2212"
 NONE = "–"
@@ -22,6 +22,7 @@ STATES = {
 BOTTLENECKS = {
     "server": "the server",
     "client": "the load generator",
+    "both": "server and load generator, both full",
     "link": "the link",
     "concurrency": "too few connections",
     "unknown": "unknown",
@@ -48,6 +49,7 @@ MEASURES = {
     "load.cpu": Measure("load CPU", "cores"),
     "origin.cpu": Measure("origin CPU", "cores"),
     "server.cpu_us_per_request": Measure("server CPU a request", "µs"),
+    "server.work_us_per_request": Measure("server CPU a request", "µs"),
     "load.cpu_us_per_request": Measure("load CPU a request", "µs"),
     "loadavg": Measure("load average"),
     "server.loadavg": Measure("load average"),
@@ -109,37 +111,58 @@ def percent(value: float | None, decimals: int = 0) -> str:
     return _signed_minus("0" + text[2:] if float(text) == 0 and text[0] == "-" else text) + "%"
 
 
-def signed(value: float | None) -> str:
-    """A gain as a report says it: +26 %, −3.1 %, ×4.2."""
+TIMES_FROM = 3.0  # a column with a gain of +300 % or more is written in ratios
+
+
+def in_times(gains: Iterable[float | None]) -> bool:
+    """Whether a column of gains is better written as ×4.2 than as +320 %."""
+    return any(gain is not None and gain >= TIMES_FROM for gain in gains)
+
+
+def signed(value: float | None, times: bool = False) -> str:
+    """A gain as a report says it: +26 %, −3.1 %; in a column of ratios ×4.2, ×0.97."""
     if value is None:
         return NONE
-    if value >= 3:
-        return f"×{1 + value:.1f}"
+    if times:
+        ratio = 1 + value
+        return f"×{ratio:,.0f}" if ratio >= 100 else f"×{ratio:.{1 if ratio >= 10 else 2}f}"
     decimals = 0 if abs(value) >= 0.0995 else 1
-    text = f"{abs(value) * 100:.{decimals}f}"
-    if float(text) == 0:
+    text = f"{abs(value) * 100:,.{decimals}f}"
+    if float(text.replace(",", "")) == 0:
         return "0 %"
     return f"{'+' if value > 0 else MINUS}{text} %"
 
 
-def interval(found: Comparison | None) -> str:
+def interval(found: Comparison | None, times: bool = False) -> str:
     if found is None or found.low is None or found.high is None:
         return ""
-    return f"{signed(found.low)} … {signed(found.high)}"
+    return f"{signed(found.low, times)} … {signed(found.high, times)}"
 
 
-def verdict(gain: Gain) -> str:
+def verdict_word(gain: Gain | Family) -> str:
+    """`gain`, or `gain, latency-bound` where too few connections decide it."""
+    scope = gain.verdict.scope
+    return f"{gain.verdict.word}, {scope}" if scope else gain.verdict.word
+
+
+def figure(gain: Gain | Family, times: bool = False) -> str:
+    """The gain with its bound: `≥ +26 %`."""
+    if gain.found is None:
+        return NONE
+    return f"{gain.verdict.bound} {signed(gain.found.gain, times)}".strip()
+
+
+def verdict(gain: Gain, times: bool = False) -> str:
     """The gain and what may be said about it, in one cell of a table."""
-    word = gain.verdict.word
+    word = verdict_word(gain)
     if gain.found is None:
         return word
-    figure = f"{gain.verdict.bound} {signed(gain.found.gain)}".strip()
-    if word == "not comparable" and not gain.verdict.bound:
-        return f"({figure}) {word}"
-    return f"{figure} {word}"
+    if gain.verdict.word == "not comparable" and not gain.verdict.bound:
+        return f"({figure(gain, times)}) {word}"
+    return f"{figure(gain, times)} {word}"
 
 
-def more_rounds(gain: Gain) -> str:
+def more_rounds(gain: Gain | Family) -> str:
     """What would decide an undecided gain."""
     more = gain.verdict.more_rounds
     return f", about {count(more, 'more round')}" if more else ""
@@ -161,14 +184,9 @@ def mark(cell: Cell) -> str:
     return DISTURBED if cell.disturbed > 0 else ""
 
 
-def over_text(sheet: Sheet) -> str:
-    """The head above gains as the documents print them: ratios of medians."""
-    return f"gain over {sheet.over}"
-
-
 def verdict_text(sheet: Sheet) -> str:
     """The head above the judged gains."""
-    return f"verdict against {sheet.over}"
+    return f"against {sheet.over}"
 
 
 def count(number_of: int, thing: str, things: str = "") -> str:

@@ -14,7 +14,7 @@ FORMAT = 1
 Axes = dict[str, Any]
 CellState = Literal["planned", "not-runnable", "does-not-fit", "thinned"]
 RunState = Literal["running", "done", "interrupted", "failed"]
-Bottleneck = Literal["server", "client", "link", "concurrency", "unknown"]
+Bottleneck = Literal["server", "client", "both", "link", "concurrency", "unknown"]
 
 
 class _Record:
@@ -147,6 +147,7 @@ class Trial(_Record):
     processes: list[Process] = field(default_factory=list)
     canary: Canary | None = None
     disturbed: float = 0.0  # the share of its speed that others may have taken
+    slowed: float = 0.0  # the part of it that a slow host took, by the canary
     discarded: list[str] = field(default_factory=list)  # windows that do not count, and why
     format: int = FORMAT
 

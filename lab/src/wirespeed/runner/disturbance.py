@@ -11,7 +11,6 @@ be told from nothing. Three rules, all decided from these figures alone and neve
 from __future__ import annotations
 
 import math
-import statistics
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,10 +29,11 @@ WINDOWS_MAX_LASTING = 2
 RECENT = 20  # windows that tell whether a disturbance lasts
 RECENT_MIN = 8
 LASTING_SHARE = 0.5
-CANARIES_MIN = 5  # before so many there is no median to compare with
+CANARIES_MIN = 5  # before so many of its own a run knows only the machine's best of former runs
+BEST_QUANTILE = 0.1  # not the fastest one: a single canary may be lucky
 NAMED_MIN = 0.005  # of a core: smaller users are not named
 
-Others = Sequence[tuple[str, float]]  # (name, share of a core), the largest first
+Others = Sequence[tuple[str, float]] | None  # (name, share of a core), the largest first
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,14 @@ class Disturbance:
 
     share: float = 0.0
     words: tuple[str, ...] = ()
+    slowed: float = 0.0  # the part of it that a slow host took
 
 
 def of_window(
     usage: Usage | None,
     canary: Canary | None,
-    median_ms: float | None,
-    others: Others = (),
+    best_ms: float | None,
+    others: Others = None,
 ) -> Disturbance:
     shares: list[float] = []
     words: list[str] = []
@@ -58,44 +59,70 @@ def of_window(
             shares.append(steal)
             words.append(f"the host took {steal:.1%} of a core away (steal)")
         worst = max(usage.foreign.items(), key=lambda item: item[1], default=None)
-        if worst and worst[1] > FOREIGN_MAX + usage.foreign_error:
+        if worst and worst[1] > _foreign_max(usage, others):
             shares.append(worst[1])
             words.append(f"other programs used {worst[1]:.1%} of core {worst[0]}{_named(others)}")
-    slow = slowness(canary, median_ms)
+    slow = slowness(canary, best_ms)
+    slowed = 0.0
     if canary is not None and slow > CANARY_SLOW:
         # The lost share is that of the whole trial, so both ends of it count.
         mean_ms = (canary.before_ms + canary.after_ms) / 2
-        shares.append(max(0.0, 1 - (median_ms or mean_ms) / mean_ms))
-        words.append(f"the canary was {slow:.0%} slower than the run's median: the host was slow")
-    return Disturbance(1 - math.prod(1 - min(1.0, share) for share in shares), tuple(words))
+        slowed = max(0.0, 1 - (best_ms or mean_ms) / mean_ms)
+        shares.append(slowed)
+        words.append(
+            f"the canary was {slow:.0%} slower than this machine's best: the host was slow"
+        )
+    share = 1 - math.prod(1 - min(1.0, share) for share in shares)
+    return Disturbance(share, tuple(words), slowed)
 
 
-def slowness(canary: Canary | None, median_ms: float | None) -> float:
-    """How much slower than usual the slower canary of the trial was."""
-    if canary is None or not median_ms:
+def _foreign_max(usage: Usage, others: Others) -> float:
+    """Above which share of a core others disturb.
+
+    A core's busy time is told in ticks, and in a short window two of them are more than the limit.
+    A census counts nanoseconds: with one, others disturb when they used more than the limit at all.
+    """
+    if others is None:
+        return FOREIGN_MAX + usage.foreign_error
+    return FOREIGN_MAX if sum(share for _, share in others) > FOREIGN_MAX else 1.0
+
+
+def slowness(canary: Canary | None, best_ms: float | None) -> float:
+    """How much slower than at its best the machine was, by the slower canary of the trial."""
+    if canary is None or not best_ms:
         return 0.0
-    return max(canary.before_ms, canary.after_ms) / median_ms - 1
+    return max(canary.before_ms, canary.after_ms) / best_ms - 1
 
 
 def _named(others: Others) -> str:
-    named = [f"{name} {share:.1%}" for name, share in others if share >= NAMED_MIN]
+    named = [f"{name} {share:.1%}" for name, share in others or () if share >= NAMED_MIN]
     return f" ({', '.join(named[:3])})" if named else ""
 
 
 @dataclass
-class Weather:
+class NoiseMonitor:
     """What a run knows of its disturbances from trial to trial."""
 
     pace: Pace
     accept_noise: bool = False
     recent: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT))
+    known_best_ms: float | None = None  # of former runs on this machine
     canaries_ms: list[float] = field(default_factory=list)
     has_told: bool = False
 
     @property
-    def median_ms(self) -> float | None:
-        enough = len(self.canaries_ms) >= CANARIES_MIN
-        return statistics.median(self.canaries_ms) if enough else None
+    def own_best_ms(self) -> float | None:
+        """What this run's machine can do when nothing slows it."""
+        if len(self.canaries_ms) < CANARIES_MIN:
+            return None
+        return sorted(self.canaries_ms)[int(BEST_QUANTILE * len(self.canaries_ms))]
+
+    @property
+    def best_ms(self) -> float | None:
+        """The better of what this run saw and what the machine did before: a host that is slow
+        from the first trial to the last must not pass as this machine's usual self."""
+        known = [ms for ms in (self.own_best_ms, self.known_best_ms) if ms is not None]
+        return min(known) if known else None
 
     @property
     def is_lasting(self) -> bool:

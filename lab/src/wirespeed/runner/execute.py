@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import fcntl
+import math
+import re
 import shutil
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import stdev
 from typing import IO
 
 from wirespeed.errors import ProcessError, RunError, StorageError, WirespeedError
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.results import store
+from wirespeed.results.comparison import PAIRS_MIN
 from wirespeed.results.model import PlannedTrial, Run, RunState, Trial
+from wirespeed.runner import known
 from wirespeed.runner import trial as trials
 from wirespeed.runner.cells import PlannedCell
-from wirespeed.runner.disturbance import Weather
+from wirespeed.runner.disturbance import SHARE_MAX, NoiseMonitor
 from wirespeed.runner.files import scratch_folder
 from wirespeed.runner.life import Life
 from wirespeed.runner.pace import Pace, allowed_s
@@ -25,7 +31,9 @@ from wirespeed.runner.trial import Memory, Order
 from wirespeed.runner.watcher import Progress, Watcher
 from wirespeed.units import duration_for_people
 
-RETRIES_MAX = 2
+RETRIES_MAX = 2  # of a trial that was disturbed too much to count
+SAME_FAILURES = 3
+VERDICT_LATE_MAX = 1.25  # rounds that a verdict needs may take so much of the allowed time
 DISK_FREE_BYTES_MIN = 1 << 20  # below this a failing program failed because of the disk
 LOCK_FILE = "lock"
 
@@ -40,8 +48,12 @@ class Runner:
         self.total = sum(line.state == "planned" for line in self.lines)
         left = self.total - len(self.done)
         self.pace = Pace(schedule.seconds, allowed_s(schedule.seconds, schedule.budget_s), left)
-        self.memory = Memory(Weather(self.pace, schedule.accept_noise))
-        self.have_figures = {t.cell for t in store.read_trials(run_dir) if t.valid}
+        facts = store.read_run(run_dir).facts
+        best_ms = known.of_machine(facts).best_ms
+        self.memory = Memory(NoiseMonitor(self.pace, schedule.accept_noise, known_best_ms=best_ms))
+        before = store.read_trials(run_dir)
+        self.have_figures = {trial.cell for trial in before if trial.valid}
+        self.failures = Failures(before)
         self.invalid: list[Trial] = []
         self.lives_started = 0
 
@@ -50,8 +62,9 @@ class Runner:
         planned = {cell.cell.id: cell for cell in self.schedule.cells}
         lives = self._open_lives()
         left_out = 0
-        for number, lines in enumerate(lives):
-            if self._fits(lives[number:]):
+        for number, whole in enumerate(lives):
+            lines = self._worth_trying(whole)
+            if lines and self._fits(lives[number:]):
                 self._one_life([(line, planned[line.cell]) for line in lines])
             else:
                 left_out += len(lines)
@@ -60,9 +73,21 @@ class Runner:
             store.append_event(self.run_dir, "left_out", trials=left_out)
             self.watcher.told(left_out_text(left_out, self.total, self.schedule.budget_s))
 
+    def _worth_trying(self, lines: list[PlannedTrial]) -> list[PlannedTrial]:
+        """Without the cells that have failed the same way each time they were tried."""
+        hopeless = [line for line in lines if self.failures.is_hopeless(line.cell)]
+        self.pace.trials -= len(hopeless)
+        for line in hopeless:
+            if text := self.failures.to_tell(line):
+                self.watcher.told(text)
+        return [line for line in lines if line not in hopeless]
+
     def _fits(self, lives: list[list[PlannedTrial]]) -> bool:
-        """Whether the first of these lives is measured; a cell without a figure always is."""
+        """Whether the first of these lives is measured. A cell without a figure always is, and the
+        rounds without which no verdict can come while the time is not far over."""
         if any(line.cell not in self.have_figures for line in lives[0]):
+            return True
+        if lives[0][0].round <= PAIRS_MIN and self.pace.fits(len(lives[0]), VERDICT_LATE_MAX):
             return True
         if self.schedule.recipe.plan.order == "interleaved":
             return self.pace.fits(len(lives[0]))
@@ -123,7 +148,7 @@ class Runner:
             order = Order(line, planned, self._trial_folder(line), attempt, is_first)
             is_first = False
             measured, alive = self._attempt(life, order)
-            again = not measured.valid and attempt <= RETRIES_MAX and self._may_retry(measured)
+            again = is_refused(measured) and attempt <= RETRIES_MAX and self._may_retry(measured)
             if again:
                 self._keep_attempt(order, measured)
             else:
@@ -175,7 +200,7 @@ class Runner:
         store.append_event(
             self.run_dir, "retry", key=measured.key, attempt=order.attempt, why=reasons
         )
-        self.watcher.told(f"trial {order.line.position} is repeated: {reasons}")
+        self.watcher.told(f"{place_of(order.line)} is repeated: {reasons}")
 
     def _record(self, order: Order, measured: Trial) -> None:
         store.write_trial(order.folder, measured)
@@ -186,7 +211,8 @@ class Runner:
             self.have_figures.add(measured.cell)
         else:
             self.invalid.append(measured)
-        if text := self.memory.weather.to_tell():
+        self.failures.saw(measured)
+        if text := self.memory.noise.to_tell():
             self.watcher.told(text)
         self.watcher.recorded(measured, self.progress())
 
@@ -214,6 +240,47 @@ class Runner:
                 "free some space and go on with --resume"
             )
         return error
+
+
+class Failures:
+    """How often each cell has failed. A failure is a result, so it is not repeated; a cell that
+    fails each time in the same words is not tried to the end."""
+
+    def __init__(self, before: Iterable[Trial]) -> None:
+        self.reasons: dict[str, list[str]] = {}
+        self.good: set[str] = set()
+        self.told: set[str] = set()
+        for trial in before:
+            self.saw(trial)
+
+    def saw(self, trial: Trial) -> None:
+        if trial.valid:
+            self.good.add(trial.cell)
+        elif not is_refused(trial):
+            kind = re.sub(r"\d+", "#", "; ".join(trial.reasons))
+            self.reasons.setdefault(trial.cell, []).append(kind)
+
+    def is_hopeless(self, cell: str) -> bool:
+        seen = self.reasons.get(cell, [])
+        return cell not in self.good and len(seen) >= SAME_FAILURES and len(set(seen)) == 1
+
+    def to_tell(self, line: PlannedTrial) -> str:
+        """Once for each cell."""
+        if line.cell in self.told:
+            return ""
+        self.told.add(line.cell)
+        return f"{place_of(line)} failed {SAME_FAILURES} times the same way and is left"
+
+
+def is_refused(trial: Trial) -> bool:
+    """Whether something from outside spoiled the trial; else its own programs failed."""
+    return not trial.valid and trial.disturbed > SHARE_MAX
+
+
+def place_of(line: PlannedTrial) -> str:
+    """`trial 7 (connections 100, stack kernel)`."""
+    axes = ", ".join(f"{name} {value}" for name, value in line.axes.items())
+    return f"trial {line.position} ({axes})" if axes else f"trial {line.position}"
 
 
 def left_out_text(trials_left_out: int, total: int, budget_s: float | None) -> str:
@@ -276,9 +343,22 @@ def execute(
         tell(run_dir, "error", str(error))
         raise
     finally:
+        if state == "done" and not schedule.accept_noise:
+            known.learn(run.facts, runner.memory.noise.own_best_ms, typical_spread(run_dir))
         _finish(run_dir, run, state, runner.memory.idle_held and runner.lives_started > 0)
         holder.close()
     return runner.invalid
+
+
+def typical_spread(run_dir: Path) -> float | None:
+    """The run's typical standard deviation of a trial's log rate within its cell."""
+    cells: dict[str, list[float]] = {}
+    for trial in store.read_trials(run_dir):
+        rps = trial.metrics.get("rps")
+        if trial.valid and rps:
+            cells.setdefault(trial.cell, []).append(math.log(rps))
+    spreads = sorted(stdev(values) for values in cells.values() if len(values) >= PAIRS_MIN)
+    return spreads[len(spreads) // 2] if spreads else None
 
 
 def _finish(run_dir: Path, run: Run, state: RunState, idle_held: bool) -> None:

@@ -39,7 +39,7 @@ class Generated:
     t_start: float
     t_end: float
     lab_core: int | None = None  # where the lab stayed meanwhile
-    others: tuple[tuple[str, float], ...] = ()  # who else used the machine: (name, share of a core)
+    others: tuple[tuple[str, float], ...] | None = None  # who else ran: (name, share of a core)
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ def generate(
     duration_s: float,
     warmup_s: float,
     sampling: Sampling | None = None,
+    timeout_s: float | None = None,
 ) -> Generated:
     """Starts the cell's generators, waits for them, reads them; a warm-up is not sampled."""
     instances = [
@@ -74,7 +75,9 @@ def generate(
     samples: list[Any] = []
     lab_core = None
     try:
-        run, running = _start(life, instances, LoadRun(folder, duration_s, warmup_s, 0.0))
+        run, running = _start(
+            life, instances, LoadRun(folder, duration_s, warmup_s, 0.0, timeout_s)
+        )
         if sampling:
             lab_core = core_for_lab(life, running)
             _sample(life, running, run, sampling.every_s, lab_core)
@@ -91,7 +94,7 @@ def generate(
     finally:
         stop.stop(fleet, running)
     t_end = time.time()
-    others = _shares(fleet.census(), t_end - t_start) if census else ()
+    others = _shares(fleet.census(), t_end - t_start) if census else None
     fleet.forget(started.label for started in running)
     return Generated(running, figures, samples, state, t_start, t_end, lab_core, others)
 

@@ -15,6 +15,8 @@ ERROR_SHARE_MAX = 0.001  # of completed requests; more and the rate is of someth
 LITTLE_NOTE = 0.05
 LITTLE_UNKNOWN = 0.10  # beyond it something queues outside the measured interval
 SATURATED = 0.95
+IDLE_MAX = 0.5  # of a core: nobody was busy
+DELAYED_ACK_MS = (38.0, 50.0)  # Linux waits 40 ms before it acknowledges by itself
 OPEN_LOOP_SENT_MIN = 0.99
 LINK_FULL = 0.95  # of what the link was found to carry
 OVERLAP_MIN = 0.95  # of each generator's window with the others'
@@ -45,32 +47,37 @@ class Evidence:
     usage: Usage | None
     parts: list[Part]
     canary: Canary | None
-    canary_median_ms: float | None
+    canary_best_ms: float | None
     common_share: float  # of the longest window that all generators have in common
     shared_cores: bool
     link_share: float = 0.0  # of what the cell's link carries, in its fuller direction
+    useful_server: float | None = None  # share of its cores' time without empty looks
+    polling_load: bool = False  # a generator that polls fills its core whatever it does
     fell_back: str = ""  # how the stack under test was not really used
-    others: Others = ()  # who used the machine beside us, where that was asked
+    others: Others = None  # who used the machine beside us, where that was asked
     accept_noise: bool = False  # whoever asked for it knows what such figures are worth
 
 
 def judge(evidence: Evidence) -> Verdict:
     reasons = _errors(evidence) + ([evidence.fell_back] if evidence.fell_back else [])
     notes = [*_little(evidence), *_open_loop(evidence)]
-    canary, median_ms = evidence.canary, evidence.canary_median_ms
-    disturbed = disturbance.of_window(evidence.usage, canary, median_ms, evidence.others)
+    canary, best_ms = evidence.canary, evidence.canary_best_ms
+    disturbed = disturbance.of_window(evidence.usage, canary, best_ms, evidence.others)
     if disturbed.share > disturbance.SHARE_MAX and not evidence.accept_noise:
         reasons += disturbed.words
     else:
         notes += disturbed.words
-    slow = disturbance.slowness(canary, median_ms)
+    slow = disturbance.slowness(canary, best_ms)
     if disturbance.CANARY_NOTE < slow <= disturbance.CANARY_SLOW:
-        notes.append(f"the canary was {slow:.0%} slower than the run's median: the host was slow")
+        notes.append(
+            f"the canary was {slow:.0%} slower than this machine's best: the host was slow"
+        )
     if evidence.common_share < OVERLAP_MIN:
         share = evidence.common_share
         notes.append(f"the generators ran together for {share:.0%} of their windows only")
     if evidence.usage is None:
         notes.append("no resource samples surround the window")
+    notes += _waiting(evidence)
     for label, one in evidence.figures.items():
         notes += [f"{label}: {warning}" for warning in one.warnings]
     return Verdict(reasons, notes, bottleneck(evidence), disturbed)
@@ -79,9 +86,10 @@ def judge(evidence: Evidence) -> Verdict:
 def _errors(evidence: Evidence) -> list[str]:
     reasons = []
     completed = sum(f.completed for f in evidence.figures.values())
+    received = sum(f.bytes_per_second for f in evidence.figures.values())
     errors = sum(f.errors for f in evidence.figures.values())
     strange = sum(f.non_2xx for f in evidence.figures.values())
-    if evidence.figures and completed == 0:
+    if evidence.figures and completed == 0 and received == 0:
         reasons.append("no request was completed")
     elif errors > ERROR_SHARE_MAX * completed:
         reasons.append(f"{errors} errors in {completed} requests")
@@ -111,24 +119,64 @@ def _open_loop(evidence: Evidence) -> list[str]:
 
 def bottleneck(evidence: Evidence) -> Bottleneck:
     """Who was at its limit. Only "server" lets a gain stand without a reservation."""
-    usage = evidence.usage
-    if usage is None or evidence.shared_cores:
+    if evidence.usage is None or evidence.shared_cores:
         return "unknown"
     if evidence.link_share >= LINK_FULL:
         return "link"
-    server = _load_of(evidence, "server")
-    load = max(_load_of(evidence, "load"), _busiest_thread(evidence))
-    if load > SATURATED and server < SATURATED:
-        return "client"
-    if server >= SATURATED:
-        return "server"
-    residuals = [f.little_residual or 0.0 for f in evidence.figures.values()]
-    if any(abs(residual) > LITTLE_UNKNOWN for residual in residuals):
+    if _is_little_off(evidence):
         return "unknown"
+    if _is_latency_bound(evidence):
+        return "concurrency"
+    server = evidence.useful_server
+    server_full = (_load_of(evidence, "server") if server is None else server) >= SATURATED
+    load_full = _load_full(evidence)
+    if server_full:
+        # A full core of a generator that polls says nothing, and nothing is no headroom.
+        return "both" if load_full is None or load_full else "server"
+    if load_full is None:
+        return "unknown"
+    if load_full:
+        return "client"
     if all(f.closed_loop for f in evidence.figures.values()):
         # Both sides waited for each other: more connections would have given more.
         return "concurrency"
     return "unknown"
+
+
+def _is_little_off(evidence: Evidence) -> bool:
+    """Before any full core: where connections are not served, none of them tells the limit."""
+    residuals = (figures.little_residual or 0.0 for figures in evidence.figures.values())
+    return any(abs(residual) > LITTLE_UNKNOWN for residual in residuals)
+
+
+def _is_latency_bound(evidence: Evidence) -> bool:
+    """One request at a time for each thread of the generators: each waits for its answer."""
+    return bool(evidence.figures) and all(
+        one.closed_loop and one.threads and one.in_flight <= one.threads
+        for one in evidence.figures.values()
+    )
+
+
+def _load_full(evidence: Evidence) -> bool | None:
+    """Whether a generator was at its limit; None where polling hides it."""
+    if evidence.polling_load:
+        return None
+    return max(_load_of(evidence, "load"), _busiest_thread(evidence)) >= SATURATED
+
+
+def _waiting(evidence: Evidence) -> list[str]:
+    """Answers after some 40 ms while nobody is busy: the delayed acknowledgement of TCP."""
+    usage = evidence.usage
+    if usage is None or max(_load_of(evidence, role) for role in ("server", "load")) > IDLE_MAX:
+        return []
+    means_ms = [f.latency["service"].mean_ns / 1e6 for f in evidence.figures.values()
+                if "service" in f.latency]  # fmt: skip
+    if not means_ms or not DELAYED_ACK_MS[0] <= min(means_ms) <= max(means_ms) <= DELAYED_ACK_MS[1]:
+        return []
+    return [
+        f"about {means_ms[0]:.0f} ms a request and nobody busy: Nagle's algorithm and delayed "
+        "acknowledgements wait for each other; check TCP_NODELAY"
+    ]
 
 
 def _load_of(evidence: Evidence, role: str) -> float:

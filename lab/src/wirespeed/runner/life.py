@@ -32,6 +32,7 @@ class Life:
     scratch: Path
     running: list[Started] = field(default_factory=list)
     started_s: dict[str, float] = field(default_factory=dict)
+    answer_s: dict[str, float] = field(default_factory=dict)  # by cell, as the warm-up saw it
 
     @property
     def place(self) -> Place:

@@ -66,9 +66,9 @@ class Pace:
         turn = min(1.0, self.done / max(1, self.trials) + EARLY_SHARE)
         return self.repeats_s + cost_s <= (self.repeats_s + spare_s) * turn
 
-    def fits(self, trials: int) -> bool:
+    def fits(self, trials: int, late: float = 1.0) -> bool:
         """Whether so many more trials end in time; half of one may be late."""
-        return self.elapsed_s + self.each_s * (trials - 0.5) <= self.allowed_s
+        return self.elapsed_s + self.each_s * (trials - 0.5) <= self.allowed_s * late
 
 
 def allowed_s(planned_s: float, budget_s: float | None) -> float:

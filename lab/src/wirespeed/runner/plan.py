@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,8 @@ from typing import Any
 from wirespeed.recipe import sweep
 from wirespeed.recipe.model import Ramp, Recipe
 from wirespeed.recipe.resolve import Place, Resolver
+from wirespeed.results import rounds
+from wirespeed.results.comparison import PAIRS_MIN
 from wirespeed.results.model import PlannedTrial
 from wirespeed.runner import budget, order
 from wirespeed.runner.budget import Times
@@ -20,7 +23,8 @@ START_S = {"jvm": 0.7}
 START_OTHER_S = 0.15
 STOP_S = 0.15
 TRIAL_S = 0.17
-WARMUP_OTHER_S = 0.6  # servers without a compiler need one short window
+WARMUP_OTHER_S = {"nginx": 0.6}  # compiled ahead of time: one short window
+WARMUP_UNTIL_STEADY_S = 1.6  # three of them
 FIT_MODES = ("strict", "share", "pairs")
 SEED_MAX = 2**31
 
@@ -54,6 +58,7 @@ class Schedule:
     seconds: float
     accept_noise: bool = False
     budget_s: float | None = None
+    comparisons: int = 0
 
     @property
     def trials(self) -> int:
@@ -89,7 +94,8 @@ def make(recipe: Recipe, place: Place, wishes: Wishes) -> Schedule:
 def arrange(recipe: Recipe, place: Place, cells: list[PlannedCell], wishes: Wishes) -> Schedule:
     """Budget and order over cells whose state is known."""
     plan = recipe.plan
-    repeat = wishes.repeat or plan.repeat
+    compared = comparisons(recipe, cells)
+    repeat = wishes.repeat or plan.repeat or rounds.planned(compared)
     times = Times(
         plan.settle, plan.warmup, plan.duration, plan.cooldown,
         plan.warmup_least, plan.step_warmup, plan.duration_least,
@@ -105,8 +111,51 @@ def arrange(recipe: Recipe, place: Place, cells: list[PlannedCell], wishes: Wish
     timed = replace(place, duration_s=times.duration_s, warmup_s=times.warmup_s)
     return Schedule(
         recipe, timed, cells, lives, times, repeat, thinned, seed, wishes.fit,
-        guess.seconds(cells, times), wishes.accept_noise, wishes.budget_s,
+        guess.seconds(cells, times), wishes.accept_noise, wishes.budget_s, compared,
     )  # fmt: skip
+
+
+def comparisons(recipe: Recipe, cells: Sequence[PlannedCell]) -> int:
+    """How many comparisons of one metric the run's verdicts will stand among."""
+    measured = [planned.cell for planned in cells if planned.is_measured]
+    found: dict[str, set[tuple[str, str]]] = {}
+    for table in recipe.table:
+        metric = table.value or (table.values[0] if table.values else "rps")
+        if table.gain and table.columns:
+            chosen = [c for c in measured if all(c.axes[a] in v for a, v in table.where.items())]
+            pairs = _pairs(chosen, table.columns, table.gain.over)
+            found.setdefault(metric, set()).update(pairs)
+    if not found and len(recipe.plan.baseline) == 1:
+        ((axis, over),) = recipe.plan.baseline.items()
+        found[""] = set(_pairs(measured, axis, over))
+    return max((len(pairs) for pairs in found.values()), default=0)
+
+
+def _pairs(cells: Sequence[sweep.Cell], axis: str, over: Any) -> list[tuple[str, str]]:
+    """Each cell with the one that differs from it in being the baseline."""
+    by_rest = {_rest(cell, axis): cell.id for cell in cells if cell.axes[axis] == over}
+    return [
+        (cell.id, by_rest[_rest(cell, axis)])
+        for cell in cells
+        if cell.axes[axis] != over and _rest(cell, axis) in by_rest
+    ]
+
+
+def _rest(cell: sweep.Cell, axis: str) -> str:
+    return repr([(name, value) for name, value in cell.axes.items() if name != axis])
+
+
+def verdict_text(compared: int, repeat: int) -> str:
+    """What so many rounds can decide, said before they are spent."""
+    if compared == 0:
+        return "nothing is compared, so there will be no verdicts"
+    if repeat < PAIRS_MIN:
+        return f"{repeat} rounds give no verdict; it takes {PAIRS_MIN}"
+    alone = rounds.smallest(repeat, compared, compared, rounds.QUIET_SPREAD, 0.8)
+    return (
+        f"{compared} comparisons in {repeat} rounds: on a quiet machine a single difference of "
+        f"{math.expm1(alone):.0%} is found four times of five"
+    )
 
 
 class Guess:
@@ -114,7 +163,7 @@ class Guess:
 
     def __init__(self, recipe: Recipe, place: Place, repeat: int) -> None:
         self.recipe, self.place, self.repeat = recipe, place, repeat
-        self._compiled: dict[str, bool] = {}
+        self._known: dict[str, set[str]] = {}
 
     def seconds(self, cells: Sequence[PlannedCell], times: Times) -> float:
         total = 0.0
@@ -124,21 +173,23 @@ class Guess:
         return total * self.repeat
 
     def life_s(self, planned: PlannedCell, times: Times) -> float:
-        compiled = self._is_compiled(planned)
-        warmup = times.warmup_s if compiled else min(times.warmup_s, WARMUP_OTHER_S)
-        start = START_S["jvm"] if compiled else START_OTHER_S
+        tools = self._tools(planned)
+        most = max((WARMUP_OTHER_S.get(tool, WARMUP_UNTIL_STEADY_S) for tool in tools), default=0.6)
+        warmup = times.warmup_s if "jvm" in tools else min(times.warmup_s, most)
+        start = START_S["jvm"] if "jvm" in tools else START_OTHER_S
         return start + times.settle_s + warmup + STOP_S
 
     def trial_s(self, times: Times) -> float:
         step = min(times.warmup_s, times.step_warmup_s)
         return TRIAL_S + step + times.duration_s + times.cooldown_s
 
-    def _is_compiled(self, planned: PlannedCell) -> bool:
-        if planned.cell.id not in self._compiled:
-            resolver = Resolver(self.recipe, planned.cell, self.place)
-            instances = resolver.instances(planned.seats)
-            self._compiled[planned.cell.id] = any(i.tool == "jvm" for i in instances)
-        return self._compiled[planned.cell.id]
+    def _tools(self, planned: PlannedCell) -> set[str]:
+        """The programs of a cell that are warmed up."""
+        if planned.cell.id not in self._known:
+            instances = Resolver(self.recipe, planned.cell, self.place).instances(planned.seats)
+            tools = {instance.tool for instance in instances if instance.role != "load"}
+            self._known[planned.cell.id] = tools
+        return self._known[planned.cell.id]
 
 
 def with_values(recipe: Recipe, wanted: dict[str, list[Any]]) -> Recipe:

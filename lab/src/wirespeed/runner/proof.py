@@ -23,6 +23,13 @@ def servers_on(life: Life, carrier: str) -> list[str]:
     ]
 
 
+def has_stack(life: Life) -> bool:
+    """Whether a server of this life runs on another stack than the kernel's."""
+    root = life.schedule.place.root
+    servers = (s for s in life.running if s.instance.role == "server")
+    return any(stack.provider(root, s.instance.under).name != "kernel" for s in servers)
+
+
 def served(life: Life) -> Served | None:
     """None when no server of this life is accelerated by bypass."""
     labels = servers_on(life, "bypass")

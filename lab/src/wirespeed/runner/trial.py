@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from wirespeed.driver import jvm
+from wirespeed.driver import jvm, stack
 from wirespeed.driver.base import Figures
 from wirespeed.driver.bypass import Served
 from wirespeed.errors import StorageError
@@ -16,9 +16,9 @@ from wirespeed.probe.window import Part
 from wirespeed.process.start import Started
 from wirespeed.results import store
 from wirespeed.results.model import Canary, PlannedTrial, Process, Sample, Trial, Window
-from wirespeed.runner import metrics, proof
+from wirespeed.runner import metrics, proof, work
 from wirespeed.runner.cells import PlannedCell
-from wirespeed.runner.disturbance import SHARE_MAX, Weather
+from wirespeed.runner.disturbance import SHARE_MAX, NoiseMonitor
 from wirespeed.runner.generate import (
     Generated,
     Sampling,
@@ -29,9 +29,11 @@ from wirespeed.runner.generate import (
 from wirespeed.runner.judge import Evidence, judge
 from wirespeed.runner.life import Life
 from wirespeed.runner.plan import TRIAL_S
-from wirespeed.runner.warm import warm
+from wirespeed.runner.warm import answer_s, timeout_s, warm
+from wirespeed.runner.warm import window_s as measured_s
 
 WINDOW_PREFIX = "window-"  # folders of the windows that do not count
+CENSUS_BELOW_S = 2.0  # in shorter windows the ticks of /proc/stat are coarser than the limit
 SAMPLES_MIN = 3  # a window shorter than this many beats is sampled more often
 
 
@@ -39,7 +41,7 @@ SAMPLES_MIN = 3  # a window shorter than this many beats is sampled more often
 class Memory:
     """What a run remembers from trial to trial."""
 
-    weather: Weather
+    noise: NoiseMonitor
     idle_held: bool = True
 
 
@@ -62,24 +64,26 @@ def measure(life: Life, order: Order, memory: Memory) -> Trial:
     try:
         if order.is_first_of_life:
             warmup = warm(life, order.planned, order.folder)
-        tried = _windows(life, order, memory.weather, before_ms)
+        tried = _windows(life, order, memory.noise, before_ms)
     finally:
         life.fleet.release_idle()
     return _settled(order, tried).write(warmup, tried)
 
 
-def _windows(life: Life, order: Order, weather: Weather, before_ms: float | None) -> list[_Record]:
+def _windows(
+    life: Life, order: Order, noise: NoiseMonitor, before_ms: float | None
+) -> list[_Record]:
     """Measures the window again in the same life while something from outside disturbs it."""
     tried: list[_Record] = []
     while True:
         folder = order.folder if not tried else _window_folder(order.folder, len(tried) + 1)
-        one = _window(life, order, weather, folder, before_ms)
+        one = _window(life, order, noise, folder, before_ms)
         tried.append(one)
         is_disturbed = one.verdict.disturbed.share > 0
-        weather.saw(one.canary, is_disturbed, is_first_window=len(tried) == 1)
+        noise.saw(one.canary, is_disturbed, is_first_window=len(tried) == 1)
         if one.has_failed or not is_disturbed:
             return tried
-        if not weather.wants_another(len(tried), window_s(life)):
+        if not noise.wants_another(len(tried), window_cost_s(life, order)):
             return tried
         before_ms = one.canary.after_ms if one.canary else None
 
@@ -90,28 +94,33 @@ def _window_folder(folder: Path, number: int) -> Path:
     return made
 
 
-def window_s(life: Life) -> float:
+def window_cost_s(life: Life, order: Order) -> float:
     """What one more window costs."""
     times = life.schedule.times
-    return min(times.warmup_s, times.step_warmup_s) + times.duration_s + TRIAL_S
+    length_s = measured_s(life, order.planned)
+    return min(times.warmup_s, times.step_warmup_s) + length_s + TRIAL_S
 
 
 def _window(
-    life: Life, order: Order, weather: Weather, folder: Path, before_ms: float | None
+    life: Life, order: Order, noise: NoiseMonitor, folder: Path, before_ms: float | None
 ) -> _Record:
     times = life.schedule.times
+    length_s = measured_s(life, order.planned)
+    with_census = noise.wants_names or length_s < CENSUS_BELOW_S
     before = proof.served(life)
     done = generate(
         life,
         order.planned,
         folder,
-        times.duration_s,
+        length_s,
         min(times.warmup_s, times.step_warmup_s),
-        Sampling(beat_s(life, times.duration_s), weather.wants_names),
+        Sampling(beat_s(life, length_s), with_census),
+        timeout_s(life, order.planned),
     )
+    life.answer_s[order.planned.cell.id] = answer_s(done)
     served = (before, proof.served(life))
     seen = _canary_of(before_ms, canary(life))
-    return _Record(life, order, done, seen, served, weather.median_ms, folder)
+    return _Record(life, order, done, seen, served, noise.best_ms, folder)
 
 
 def _settled(order: Order, tried: list[_Record]) -> _Record:
@@ -155,7 +164,7 @@ class _Record:
         done: Generated,
         canary_seen: Canary | None,
         served: tuple[Served | None, Served | None],
-        canary_median_ms: float | None,
+        canary_best_ms: float | None,
         folder: Path,
     ) -> None:
         self.life, self.order, self.done, self.folder = life, order, done, folder
@@ -170,7 +179,8 @@ class _Record:
         start_ns, length_ns = self.measured.start_unix_ns, self.measured.length_ns
         self.usage = window.of_window(done.samples, start_ns, length_ns, self.parts)
         self.link_share = link_share(life, order.planned, done, self.measured)
-        self.verdict = judge(self._evidence(canary_median_ms))
+        self.work = work.of_window(life, served, done.figures, self.measured.length_ns / 1e9)
+        self.verdict = judge(self._evidence(canary_best_ms))
 
     @property
     def has_failed(self) -> bool:
@@ -182,17 +192,20 @@ class _Record:
         discarded = [_told(one) for one in tried if one is not self]
         return self._trial(discarded)
 
-    def _evidence(self, canary_median_ms: float | None) -> Evidence:
+    def _evidence(self, canary_best_ms: float | None) -> Evidence:
+        root = self.life.schedule.place.root
         longest = max((f.window.length_ns for f in self.done.figures.values()), default=0)
         return Evidence(
             figures=self.done.figures,
             usage=self.usage,
             parts=self.parts,
             canary=self.canary,
-            canary_median_ms=canary_median_ms,
+            canary_best_ms=canary_best_ms,
             common_share=self.measured.length_ns / longest if longest else 1.0,
             shared_cores=self.order.planned.shared_cores,
             link_share=self.link_share,
+            useful_server=self.work.useful if self.work else None,
+            polling_load=any(stack.is_polling(root, s.instance.under) for s in self.done.started),
             fell_back=proof.problem(
                 self.life, *self.served, self.usage, self.done.figures.values()
             ),
@@ -221,6 +234,7 @@ class _Record:
             processes=[self._process(started) for started in self.everyone],
             canary=self.canary,
             disturbed=round(verdict.disturbed.share, 4),
+            slowed=round(verdict.disturbed.slowed, 4),
             discarded=discarded,
         )
 
@@ -234,6 +248,7 @@ class _Record:
         flat = metrics.combined(self.life.schedule.recipe.metric, by_process)
         flat |= metrics.costs(self.done.figures, self.usage, roles)
         flat |= {"link.share": round(self.link_share, 4)} if self.link_share else {}
+        flat |= work.metrics(self.work, self.life, self.usage, roles, self.done.figures)
         flat |= metrics.collections(self._collections(), self.measured.length_ns / 1e9)
         return metrics.is_finite(flat)
 

@@ -1,8 +1,9 @@
 """Warm-up by stability: short windows of the real load until the rate stands still, with a cap.
 
-Ten seconds of load do not always warm a JVM, and one second wastes nothing on NGINX. So servers
-with a compiler get at least the recipe's `warmup_least` and then go on until three windows agree or
-its `warmup` is reached; others get one window.
+Ten seconds of load do not always warm a program with a just-in-time compiler, and one second wastes
+nothing on NGINX. Which programs compile themselves cannot be seen from outside, so every server but
+those known to need nothing goes on until three windows agree or the recipe's `warmup` is reached;
+a JVM gets at least `warmup_least`.
 """
 
 from __future__ import annotations
@@ -10,14 +11,20 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from wirespeed.recipe.model import Recipe
 from wirespeed.runner.cells import PlannedCell
-from wirespeed.runner.generate import generate
+from wirespeed.runner.generate import Generated, generate
 from wirespeed.runner.life import Life
 
 WINDOW_S = 0.5
 WRK_WINDOW_S = 1.0  # wrk counts in whole seconds
 STABLE_SHARE = 0.02
 STABLE_WINDOWS = 3
+WARM_AT_ONCE = ("nginx",)  # compiled ahead of time: one window fills its caches
+LONGEST_S = 60.0  # of a single answer, which a warm-up waits for to learn how long it takes
+TIMEOUT_OWN_S = 2.0  # the generator's, which suits short answers
+TIMEOUT_ANSWERS = 5.0  # an answer that takes so many times its usual is lost
+WINDOW_ANSWERS = 3.0  # a window in which requests are counted holds so many of them
 
 
 def warm(life: Life, planned: PlannedCell, folder: Path) -> list[float]:
@@ -25,10 +32,10 @@ def warm(life: Life, planned: PlannedCell, folder: Path) -> list[float]:
     cap_s = life.schedule.times.warmup_s
     if cap_s <= 0:
         return []
-    is_compiled = any(started.instance.tool == "jvm" for started in life.running)
-    loads = [p for p in life.schedule.recipe.process if p.role == "load"]
-    floor_s = life.schedule.times.warmup_least_s if is_compiled else 0.0
-    has_wrk = any(p.tool == "wrk" for p in loads)
+    servers = [started.instance.tool for started in life.running]
+    floor_s = life.schedule.times.warmup_least_s if "jvm" in servers else 0.0
+    is_steady_at_once = all(tool in WARM_AT_ONCE for tool in servers)
+    has_wrk = any(p.tool == "wrk" for p in life.schedule.recipe.process if p.role == "load")
     window_s = WRK_WINDOW_S if has_wrk else WINDOW_S
     # The first is long: a cold server that meets new connections at every window only piles up.
     length_s = window_s if has_wrk else max(window_s, floor_s - (STABLE_WINDOWS - 1) * window_s)
@@ -36,11 +43,15 @@ def warm(life: Life, planned: PlannedCell, folder: Path) -> list[float]:
     rates: list[float] = []
     while True:
         length_s = length_s if has_wrk else min(length_s, cap_s)
-        done = generate(life, planned, folder, length_s, 0.0)
+        done = generate(life, planned, folder, length_s, 0.0, timeout_s=LONGEST_S)
         rates.append(sum(figures.rps for figures in done.figures.values()))
         elapsed = time.monotonic() - started
+        if _is_under_way(done) and elapsed < LONGEST_S:
+            length_s = cap_s = max(2 * length_s, cap_s)
+            continue
+        life.answer_s[planned.cell.id] = answer_s(done)
         length_s = window_s
-        if elapsed + length_s > cap_s or not is_compiled:
+        if elapsed + length_s > cap_s or is_steady_at_once:
             return rates
         if elapsed >= floor_s and is_stable(rates):
             return rates
@@ -51,3 +62,39 @@ def is_stable(rates: list[float]) -> bool:
     if len(last) < STABLE_WINDOWS or min(last) <= 0:
         return False
     return max(last) / min(last) - 1 <= STABLE_SHARE
+
+
+def _is_under_way(done: Generated) -> bool:
+    """Bytes come, but no answer is whole yet: it is larger than the window."""
+    found = done.figures.values()
+    return any(f.bytes_per_second > 0 for f in found) and all(f.completed == 0 for f in found)
+
+
+def answer_s(done: Generated) -> float:
+    """How long an answer takes: connections over rate, as Little's law says of a closed loop."""
+    return max((f.in_flight / f.rps for f in done.figures.values() if f.rps > 0), default=0.0)
+
+
+def timeout_s(life: Life, planned: PlannedCell) -> float | None:
+    """The longest wait for an answer in this cell; None where the generator's own will do."""
+    wanted_s = TIMEOUT_ANSWERS * life.answer_s.get(planned.cell.id, 0.0)
+    return wanted_s if wanted_s > TIMEOUT_OWN_S else None
+
+
+def window_s(life: Life, planned: PlannedCell) -> float:
+    """The planned window; longer where it would hold hardly a request and requests are counted."""
+    planned_s = life.schedule.times.duration_s
+    if not counts_requests(life.schedule.recipe, planned):
+        return planned_s
+    return max(planned_s, WINDOW_ANSWERS * life.answer_s.get(planned.cell.id, 0.0))
+
+
+def counts_requests(recipe: Recipe, planned: PlannedCell) -> bool:
+    """Whether a table shows this cell in something else than bytes."""
+    bytes_only = {m.name for m in recipe.metric if m.field == "bytes_per_second"}
+    for table in recipe.table:
+        if all(planned.cell.axes[axis] in values for axis, values in table.where.items()):
+            shown = {name.split(".")[0] for name in [table.value, *table.values] if name}
+            if shown - bytes_only:
+                return True
+    return not recipe.table

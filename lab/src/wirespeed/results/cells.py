@@ -1,0 +1,140 @@
+"""The cells of a run with their trials, and how the run's own words find them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from wirespeed.results.comparison import median
+from wirespeed.results.model import Axes, PlannedTrial, Run, Trial
+
+DISTURBED_MAX = 0.5  # a trial that lost more than this was refused, its program did not fail
+DISTURBANCES = ("other programs", "the host", "the canary", "canary", "noisy")  # of older runs
+
+# The same metric under the name that a recipe may use for it.
+ALIASES = {
+    "server.loadavg": "loadavg",
+    "server.context_switches": "context_switches",
+    "server.network_mbps": "network_mbps",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the sweep with all its trials."""
+
+    key: str
+    axes: Axes
+    state: str  # measured, no valid trial, not measured yet, or the plan's reason not to
+    reason: str
+    trials: tuple[Trial, ...] = ()  # the valid ones, in time order
+    invalid: tuple[Trial, ...] = ()
+
+    def values(self, metric: str) -> list[float]:
+        name = ALIASES.get(metric, metric)
+        found = (trial.metrics.get(name, trial.metrics.get(metric)) for trial in self.trials)
+        return [value for value in found if value is not None]
+
+    def by_round(self, metric: str) -> dict[int, float]:
+        """The figure of each round; of a round that was measured twice the later one."""
+        name = ALIASES.get(metric, metric)
+        found = {t.round: t.metrics.get(name, t.metrics.get(metric)) for t in self.trials}
+        return {number: value for number, value in found.items() if value is not None}
+
+    def median(self, metric: str) -> float | None:
+        values = self.values(metric)
+        return median(values) if values else None
+
+    @cached_property
+    def bottleneck(self) -> str:
+        """What held the cell back in most of its trials; a tie is not the server's."""
+        counts = Counter(trial.bottleneck for trial in self.trials)
+        if not counts:
+            return "unknown"
+        return max(counts, key=lambda name: (counts[name], name != "server"))
+
+    @property
+    def disturbed(self) -> float:
+        """What its trials may have lost to something from outside, on average."""
+        return sum(trial.disturbed for trial in self.trials) / max(1, len(self.trials))
+
+    @property
+    def slowed(self) -> float:
+        """The part of it that a slow host took, which slows whatever runs at the time."""
+        return sum(trial.slowed for trial in self.trials) / max(1, len(self.trials))
+
+    @property
+    def failed(self) -> tuple[Trial, ...]:
+        """Trials whose programs failed; those that were refused for a disturbance are not."""
+        return tuple(trial for trial in self.invalid if not _was_refused(trial))
+
+    @property
+    def failures(self) -> str:
+        """`failed 2 of 5`, or nothing."""
+        count = len(self.failed)
+        return f"failed {count} of {len(self.trials) + len(self.invalid)}" if count else ""
+
+    @property
+    def failure(self) -> str:
+        """Why the last of them failed."""
+        return next((r for trial in reversed(self.failed) for r in trial.reasons), "unknown")
+
+    @property
+    def shares_cores(self) -> bool:
+        return any(trial.shared_cores for trial in self.trials)
+
+    def server_cores(self) -> int:
+        cores = {
+            core
+            for trial in self.trials[:1]
+            for process in trial.processes
+            if process.role == "server"
+            for core in process.cores
+        }
+        return max(1, len(cores))
+
+
+def _was_refused(trial: Trial) -> bool:
+    """Whether something from outside, not its own programs, made the trial invalid."""
+    is_named = bool(trial.reasons) and all(r.startswith(DISTURBANCES) for r in trial.reasons)
+    return trial.disturbed > DISTURBED_MAX or is_named
+
+
+def of_plan(plan: Iterable[PlannedTrial], trials: Iterable[Trial]) -> tuple[Cell, ...]:
+    lines: dict[str, PlannedTrial] = {}
+    for line in plan:
+        if line.cell not in lines or line.state != "planned":
+            lines[line.cell] = line
+    done: dict[str, list[Trial]] = {}
+    for trial in sorted(trials, key=lambda trial: trial.t_start):
+        done.setdefault(trial.cell, []).append(trial)
+    return tuple(_cell(line, done.get(key, [])) for key, line in lines.items())
+
+
+def _cell(line: PlannedTrial, trials: list[Trial]) -> Cell:
+    valid = tuple(trial for trial in trials if trial.valid)
+    invalid = tuple(trial for trial in trials if not trial.valid)
+    state: str = line.state
+    reason = line.reason
+    if valid:
+        state, reason = "measured", ""
+    elif invalid:
+        state, reason = "no valid trial", "; ".join(invalid[-1].reasons)
+    elif line.state == "planned":
+        state, reason = "not measured yet", "the run ended before this cell"
+    return Cell(line.cell, line.axes, state, reason, valid, invalid)
+
+
+def order(run: Run, axes: Axes, names: Iterable[str]) -> tuple[int, ...]:
+    """A cell's place: every axis in the recipe's own order of values."""
+    places = []
+    for name in names:
+        values = run.axes.get(name, [])
+        places.append(values.index(axes[name]) if axes.get(name) in values else len(values))
+    return tuple(places)
+
+
+def identity(axes: Axes) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((name, str(value)) for name, value in axes.items()))

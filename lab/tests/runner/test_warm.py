@@ -1,0 +1,108 @@
+"""How long a cell is warmed up and measured follows from its server and its answers."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from wirespeed.recipe.model import Recipe
+from wirespeed.recipe.resolve import Place
+from wirespeed.runner import warm
+from wirespeed.runner.budget import Times
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+def recipe_of(value="rps"):
+    return Recipe.model_validate(
+        {
+            "wirespeed": 1,
+            "name": "some",
+            "axes": {"connections": [50]},
+            "process": [
+                {"name": "app", "role": "server", "argv": ["app"]},
+                {"name": "gen", "role": "load", "tool": "load", "argv": ["http://x/"]},
+            ],
+            "metric": [
+                {"name": "rps", "from": "gen"},
+                {"name": "throughput", "from": "gen", "field": "bytes_per_second"},
+            ],
+            "table": [{"rows": "connections", "value": value}],
+        }
+    )
+
+
+def life_of(tool="command", value="rps", warmup_s=20.0):
+    times = Times(0.0, warmup_s, 1.0, 0.0)
+    running = [SimpleNamespace(instance=SimpleNamespace(tool=tool, role="server"))]
+    schedule = SimpleNamespace(times=times, recipe=recipe_of(value))
+    return SimpleNamespace(schedule=schedule, running=running, answer_s={}, place=Place)
+
+
+CELL = SimpleNamespace(cell=SimpleNamespace(id="c1", axes={"connections": 50}))
+
+
+@pytest.fixture
+def loaded(monkeypatch):
+    """Warms a life up against a server whose windows give these figures."""
+
+    def run(life, figures):
+        clock, lengths = Clock(), []
+
+        def generate(_life, _planned, _folder, length_s, _warmup_s, timeout_s):
+            assert timeout_s >= 60
+            clock.now += length_s
+            lengths.append(length_s)
+            return SimpleNamespace(figures={"gen-0": figures(len(lengths), length_s)})
+
+        monkeypatch.setattr(warm, "generate", generate)
+        monkeypatch.setattr(warm, "time", clock)
+        return warm.warm(life, CELL, None), lengths
+
+    return run
+
+
+def figures(rps, completed=100, bytes_per_second=1e6):
+    return SimpleNamespace(
+        rps=rps, completed=completed, bytes_per_second=bytes_per_second, in_flight=50
+    )
+
+
+def test_a_server_with_a_compiler_of_its_own_is_warmed_until_steady(loaded):
+    """Node, .NET, PyPy, PHP: nobody tells the lab that they compile while they run."""
+    rates, _ = loaded(life_of(), lambda number, _: figures(min(1000, 300 * number)))
+    assert rates == [300, 600, 900, 1000, 1000, 1000]
+
+
+def test_nginx_is_warm_after_one_window(loaded):
+    rates, _ = loaded(life_of("nginx"), lambda number, _: figures(300 * number))
+    assert rates == [300]
+
+
+def test_the_warm_up_waits_for_the_first_whole_answer(loaded):
+    """50 connections × 100 MB at 1.5 GB/s take 3.3 s: longer than its window and any timeout."""
+
+    def answering(_number, length_s):
+        return figures(15.0, 45) if length_s >= 3.3 else figures(0.0, 0, 1.5e9)
+
+    life = life_of("nginx", "throughput")
+    _, lengths = loaded(life, answering)
+    assert max(lengths) >= 3.3
+    assert life.answer_s["c1"] == pytest.approx(50 / 15)
+    assert warm.timeout_s(life, CELL) == pytest.approx(5 * 50 / 15)
+    # Throughput is bytes in the window, whole answers or not; requests must fit into it.
+    assert warm.window_s(life, CELL) == 1.0
+    life.schedule.recipe = recipe_of("rps")
+    assert warm.window_s(life, CELL) == pytest.approx(10.0)
+
+
+def test_short_answers_leave_window_and_timeout_alone(loaded):
+    life = life_of("nginx")
+    loaded(life, lambda number, _: figures(50_000.0))
+    assert warm.timeout_s(life, CELL) is None
+    assert warm.window_s(life, CELL) == 1.0
