@@ -6,7 +6,8 @@ made of what each tool says itself, requests and time; CPU time is rusage of the
 so are its sleeps for a request (voluntary context switches). "server µs" is the CPU time that the
 server took for a request of this tool: waking a generator that sleeps is a part of it.
 A cell is CONNECTIONSxBYTES; with -close one connection per request, with -lua a static script
-(tools without scripts are left out), with -chunked a body of chunks. --set holdout has cells that
+(tools without scripts are left out), with -chunked a body of chunks,
+with -h2sN HTTP/2 with N streams at once on each connection. --set holdout has cells that
 nothing was tuned on: 137 bytes, 333 connections, chunks. Against nginx the server is mostly the slower side, so
 requests/s tell little there; --server sink answers faster than any generator asks.
 
@@ -41,6 +42,7 @@ RUN_SECONDS_MAX = 30
 SETS = {
     "usual": ["50x0", "1000x0", "50x1024", "1000x1024", "50x0-close", "50x0-lua"],
     "holdout": ["50x137", "333x0", "333x137", "50x1024-chunked", "333x137-chunked"],
+    "http2": ["1x0-h2s1", "50x0-h2s1", "50x0-h2s10", "10x1024-h2s100", "50x1024-h2s10"],
     "wrk": [f"{connections}x{size}" for size in (0, 1024, 10240) for connections in (1, 50, 333, 1000)],
 }
 SIZES = [0, 137, 1024, 10240]
@@ -60,9 +62,10 @@ worker_processes 1; daemon off; pid {folder}/pid; error_log {folder}/error.log c
 worker_rlimit_nofile 40000;
 events {{ worker_connections 30000; multi_accept on; }}
 http {{
-  access_log off; keepalive_requests 1000000000; keepalive_timeout 600;
+  access_log off; http2_max_concurrent_streams 200; keepalive_requests 1000000000; keepalive_timeout 600;
   server {{
-    listen 127.0.0.1:{port} backlog=16384; default_type text/plain;
+    listen 127.0.0.1:{port} backlog=16384;
+    listen 127.0.0.1:{h2_port} http2 backlog=16384; default_type text/plain;
     {locations}
     # a page that includes have gone over has no known length
     location /chunked {{ root {folder}; ssi on; ssi_types text/plain; }}
@@ -93,7 +96,7 @@ class Server:
 
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="wirespeed-bench-")
-        self.port = free_port()
+        self.port, self.h2_port = free_port(), free_port()
         self.process = subprocess.Popen(["taskset", "-c", "0", *self.command()],
                                         stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 10
@@ -121,7 +124,8 @@ class Server:
         for size in SIZES:
             Path(pages, str(size)).write_text("x" * size)
         locations = "".join(map(location, SIZES))
-        config.write_text(CONFIG.format(folder=self.folder, port=self.port, locations=locations))
+        config.write_text(CONFIG.format(folder=self.folder, port=self.port, h2_port=self.h2_port,
+                                        locations=locations))
         return [shutil.which("nginx") or "/usr/sbin/nginx", "-c", str(config)]
 
     def cpu_s(self):
@@ -200,7 +204,8 @@ def measure(cell, tools, server, options):
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write(peers.SCRIPT)
         script.flush()
-        url = f"http://127.0.0.1:{server.port}/{cell.path}"
+        port = server.h2_port if cell.streams else server.port
+        url = f"http://127.0.0.1:{port}/{cell.path}"
         job = peers.Job(cell, options.seconds, url, script.name)
         runs = {name: [] for name in tools}
         for number in range(options.rounds):

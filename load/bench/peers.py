@@ -20,15 +20,17 @@ class Cell:
     connections: int
     size: str
     kind: str = ""
+    #: Streams of each HTTP/2 connection; 0 is HTTP/1.1.
+    streams: int = 0
 
     @staticmethod
     def parse(name: str) -> "Cell":
         """From a name such as 50x1024, 50x0-close, 50x0-lua or 50x1024-chunked."""
-        shape = re.fullmatch(r"(\d+)x(\d+)(?:-(close|lua|chunked))?", name)
+        shape = re.fullmatch(r"(\d+)x(\d+)(?:-(close|lua|chunked|h2s(\d+)))?", name)
         if not shape:
-            raise SystemExit(f"{name}: not a cell; write CONNECTIONSxBYTES, with -close, -lua or "
-                             "-chunked behind it")
-        return Cell(name, int(shape[1]), shape[2], shape[3] or "")
+            raise SystemExit(f"{name}: not a cell; write CONNECTIONSxBYTES, with -close, -lua, "
+                             "-chunked or -h2sSTREAMS behind it")
+        return Cell(name, int(shape[1]), shape[2], shape[3] or "", int(shape[4] or 0))
 
     @property
     def close(self) -> bool:
@@ -80,8 +82,21 @@ def _wrk(job, *more):
 
 
 def _only_plain(arguments):
-    """For tools that have no scripts."""
-    return lambda job: None if job.cell.script else arguments(job)
+    """For tools that have no scripts and no HTTP/2."""
+    return lambda job: None if job.cell.script or job.cell.streams else arguments(job)
+
+
+def _ours(job):
+    http2 = ["--http2", "--streams", str(job.cell.streams)] if job.cell.streams else []
+    return _wrk(job, *http2, *_field(job))
+
+
+def _h2load(job):
+    if job.cell.script:
+        return None
+    protocol = ["-m", str(job.cell.streams)] if job.cell.streams else ["--h1"]
+    return [*protocol, "-t1", f"-c{job.cell.connections}", f"-D{job.seconds}", *job.close_field,
+            job.url]
 
 
 def _httperf(job):
@@ -109,19 +124,18 @@ def _with_script(job):
 
 TOOLS = {
     "wirespeed-load": Tool(
-        "wirespeed-load", lambda job: _wrk(job, *_field(job)), _WRK_REQUESTS, _WRK_ELAPSED),
+        "wirespeed-load", _ours, _WRK_REQUESTS, _WRK_ELAPSED),
     "wirespeed-load --coalesce never": Tool(
-        "wirespeed-load", _only_plain(lambda job: _wrk(job, "--coalesce", "never")),
+        "wirespeed-load", lambda job: ["--coalesce", "never", *_ours(job)],
         _WRK_REQUESTS, _WRK_ELAPSED),
     "wirespeed-load -s": Tool("wirespeed-load", _with_script, _WRK_REQUESTS, _WRK_ELAPSED),
-    "wrk": Tool("wrk", lambda job: _wrk(job, *_field(job)), _WRK_REQUESTS, _WRK_ELAPSED),
+    "wrk": Tool(
+        "wrk", lambda job: None if job.cell.streams else _wrk(job, *_field(job)), _WRK_REQUESTS,
+        _WRK_ELAPSED),
     "wrk -s": Tool("wrk", _with_script, _WRK_REQUESTS, _WRK_ELAPSED),
     "wrk2": Tool("wrk2", _only_plain(lambda job: _wrk(job, "-R10M")), _WRK_REQUESTS, _WRK_ELAPSED),
     "h2load": Tool(
-        "h2load", _only_plain(lambda job: [
-            "--h1", "-t1", f"-c{job.cell.connections}", f"-D{job.seconds}", *job.close_field,
-            job.url]),
-        r"requests: \d+ total, \d+ started, (\d+) done", r"finished in ([\d.]+)(us|ms|s|m),"),
+        "h2load", _h2load, r"requests: \d+ total, \d+ started, (\d+) done", r"finished in ([\d.]+)(us|ms|s|m),"),
     "ab": Tool(
         "ab", _only_plain(lambda job: [
             "-q", *([] if job.cell.close else ["-k"]), f"-c{job.cell.connections}",

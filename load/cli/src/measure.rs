@@ -17,7 +17,7 @@ use load_engine::sink::Sink;
 use load_engine::sys::epoll::Trigger;
 use load_engine::sys::lua::flush_output;
 use load_engine::sys::signal;
-use load_engine::transport::{Plain, Stamped, Tls, Transport};
+use load_engine::transport::{Http2, Plain, Stamped, Tls, Transport};
 use load_engine::warnings::{self, Warning};
 use std::path::Path;
 
@@ -85,16 +85,25 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
     if plan.stamps {
         return run.measure(&|| Stamped::default(), &mut series);
     }
+    let streams = plan.streams as u32;
     if plan.targets.iter().all(|target| target.tls_name.is_none()) {
-        return run.measure(&|| Plain, &mut series);
+        return if plan.http2 {
+            run.measure(&|| Http2::new(Plain, streams), &mut series)
+        } else {
+            run.measure(&|| Plain, &mut series)
+        };
     }
     if plan.trigger == Trigger::Level {
         return usage("--epoll: level is not for https");
     }
     // tried once here, so that the threads cannot fail
-    Tls::new(&plan.targets).map_err(Refusal::Usage)?;
-    let tls = || Tls::new(&plan.targets).expect("it could be made before");
-    run.measure(&tls, &mut series)
+    Tls::new(&plan.targets, plan.http2).map_err(Refusal::Usage)?;
+    let tls = || Tls::new(&plan.targets, plan.http2).expect("it could be made before");
+    if plan.http2 {
+        run.measure(&|| Http2::new(tls(), streams), &mut series)
+    } else {
+        run.measure(&tls, &mut series)
+    }
 }
 
 /// Files whose folder is not there could not be written after the run.

@@ -21,6 +21,8 @@ const DEPTH_MAX: usize = 10_000;
 pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
     let threads = count(typed, "threads", 2.0)?;
     let depth = count(typed, "depth", 1.0)?;
+    let streams = count(typed, "streams", 1.0)?;
+    check_http2(typed, depth, streams)?;
     if depth > DEPTH_MAX {
         return usage(format!("--depth: must be at most {DEPTH_MAX}"));
     }
@@ -29,6 +31,9 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
         return usage("number of connections must be >= threads");
     }
     let common = Common::read(typed, depth)?;
+    if typed.has("http2") && common.asks_to_close() {
+        return usage("--header: 'Connection: close' is of HTTP/1.1; leave it out with --http2");
+    }
     let targets = targets(typed, words, &common)?;
     let timeout_ns = time(typed, "timeout", 2_000_000_000)?;
     if timeout_ns == 0 {
@@ -41,6 +46,8 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
         drain_ns: time(typed, "drain", timeout_ns)?,
         timeout_ns,
         depth,
+        http2: typed.has("http2"),
+        streams,
         batch_latency: typed.has("batch_latency"),
         open: stretches
             .map(|stretches| open_loop(typed, stretches))
@@ -73,6 +80,34 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
     };
     check_limits(typed, &plan)?;
     Ok(plan)
+}
+
+/// Most streams of a connection; servers allow 100 to 256 as a rule.
+const STREAMS_MAX: usize = 10_000;
+
+/// What HTTP/2 does otherwise, or cannot do here.
+fn check_http2(typed: &Typed, depth: usize, streams: usize) -> Result<(), Refusal> {
+    if !typed.has("http2") {
+        return if typed.has("streams") {
+            usage("--streams: is for --http2; HTTP/1.1 has --depth")
+        } else {
+            Ok(())
+        };
+    }
+    if streams > STREAMS_MAX {
+        return usage(format!("--streams: must be at most {STREAMS_MAX}"));
+    }
+    if depth != 1 {
+        return usage("--depth: is for HTTP/1.1; with --http2 use --streams");
+    }
+    let without = [
+        ("sink", "the null server speaks HTTP/1.1 only"),
+        ("rx-timestamps", "is not for --http2"),
+    ];
+    match without.iter().find(|(name, _)| typed.has(name)) {
+        Some((name, why)) => usage(format!("--{name}: {why}")),
+        None => Ok(()),
+    }
 }
 
 /// Connections and rates over the window. Where both go in steps, they go together.

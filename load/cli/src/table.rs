@@ -202,6 +202,22 @@ pub const TABLE: &[Entry] = &[
     ),
     option(
         Load,
+        "http2",
+        None,
+        None,
+        "",
+        "HTTP/2: by prior knowledge with http://, chosen by ALPN with https://",
+    ),
+    option(
+        Load,
+        "streams",
+        None,
+        Some("N"),
+        "1",
+        "requests that are under way at once on each HTTP/2 connection",
+    ),
+    option(
+        Load,
         "arrival",
         None,
         Some("even|poisson"),

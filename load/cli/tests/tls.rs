@@ -85,3 +85,11 @@ fn a_plain_server_behind_https_is_a_connect_error() {
     );
     assert_eq!(count(&result, "/totals/completed"), 0);
 }
+
+#[test]
+fn a_server_that_does_not_choose_http2_is_told_as_one() {
+    let result = measured(&format!("--http2 -t1 -c1 -d300ms https://{}/", https()));
+    assert!(count(&result, "/errors/connect/other") > 0);
+    let notes = result["notes"].to_string();
+    assert!(notes.contains("did not choose HTTP/2"), "{notes}");
+}

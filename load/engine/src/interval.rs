@@ -84,6 +84,10 @@ pub struct Errors {
     /// Requests that met a connection which had carried answers and which the server was closing:
     /// RFC 9112, 9.3.1 lets a client repeat them.
     pub stale: u64,
+    /// Requests that the server ended without an answer (HTTP/2).
+    pub stream_reset: u64,
+    /// Connections whose server broke the rules of HTTP/2.
+    pub http2: u64,
     /// Writes that failed.
     pub write: u64,
     /// Requests without an answer in time.
@@ -102,13 +106,14 @@ impl Errors {
 
     /// What wrk counts as read errors: answers that broke off, never came or made no sense.
     pub fn broken(&self) -> u64 {
-        self.read + self.stale + self.malformed.iter().sum::<u64>()
+        self.read + self.stale + self.stream_reset + self.http2 + self.malformed.iter().sum::<u64>()
     }
 
     /// All of them.
     pub fn total(&self) -> u64 {
         let malformed: u64 = self.malformed.iter().sum();
-        let lost = self.read + self.stale + self.write + self.timeout;
+        let streams = self.stream_reset + self.http2;
+        let lost = self.read + self.stale + self.write + self.timeout + streams;
         self.connect() + lost + malformed + self.short_body
     }
 
@@ -120,6 +125,8 @@ impl Errors {
         self.connect_other += other.connect_other;
         self.read += other.read;
         self.stale += other.stale;
+        self.stream_reset += other.stream_reset;
+        self.http2 += other.http2;
         self.write += other.write;
         self.timeout += other.timeout;
         self.short_body += other.short_body;

@@ -111,6 +111,7 @@ impl Probe {
                 length_ns,
             }],
             depth: 1,
+            streams: 1,
             open: Some(Open {
                 stretches: vec![Stretch {
                     length_ns,
@@ -164,6 +165,10 @@ pub struct Plan {
     pub timeout_ns: u64,
     /// Requests sent together on a connection.
     pub depth: usize,
+    /// HTTP/2 instead of HTTP/1.1.
+    pub http2: bool,
+    /// Streams at once on a connection (HTTP/2), each the place of one user.
+    pub streams: usize,
     /// Record only the last answer of a pipelined batch.
     pub batch_latency: bool,
     /// Open loop, if a rate is given.

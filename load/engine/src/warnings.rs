@@ -45,7 +45,7 @@ pub fn little(plan: &Plan, outcome: &Outcome) -> Option<Little> {
         .iter()
         .map(|step| step.connections as f64 * step.length_ns as f64)
         .sum();
-    let n = weighted / duration_ns;
+    let n = weighted / duration_ns * plan.streams as f64;
     let times = &outcome.total.times;
     // with the kernel's stamps the answer's wait for us is not in the service time
     let waited_ns = if plan.stamps {
@@ -296,6 +296,8 @@ fn errors(outcome: &Outcome, add: Add) {
         ("connect-errors", errors.connect(), "connections failed; is the server's backlog or the number of source ports (--source) too small?"),
         ("read-errors", errors.read, "answers were cut off; the server closes connections or fails"),
         ("stale-connections", errors.stale, "requests met a connection in use that the server was closing unannounced; does it limit requests or idle time per connection?"),
+        ("stream-resets", errors.stream_reset, "requests were ended by the server without an answer (RST_STREAM); the code is among the notes of --json"),
+        ("http2-errors", errors.http2, "connections were ended because the server broke the rules of HTTP/2; which is among the notes of --json"),
         ("write-errors", errors.write, "requests could not be written; the server closes connections"),
         ("timeouts", errors.timeout, "requests had no answer in time; --timeout sets the time, their ages are in the figures as lower bounds"),
         ("malformed", malformed, "answers were malformed; the first bytes are among the notes of --json"),

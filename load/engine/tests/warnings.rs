@@ -21,6 +21,8 @@ fn closed() -> Plan {
         drain_ns: SECOND_NS,
         timeout_ns: SECOND_NS,
         depth: 1,
+        http2: false,
+        streams: 1,
         batch_latency: false,
         open: None,
         targets: Vec::new(),

@@ -1,13 +1,16 @@
 //! The bytes of a connection: as they are, or encrypted. Chosen once for a run, so the plain way
 //! pays nothing for the other.
 
+mod http2;
 mod stamped;
 mod tls;
 
+pub use http2::{Asked, Http2};
 pub use stamped::Stamped;
 pub use tls::Tls;
 
 use crate::sys::socket::{self, Fd};
+use load_http2::Client;
 use std::io;
 
 /// How bytes get from requests to sockets and back.
@@ -23,6 +26,24 @@ pub trait Transport {
 
     /// Whether the kernel tells when bytes were received.
     const STAMPS: bool = false;
+
+    /// Whether a connection carries requests on streams (HTTP/2), not one after the other.
+    const STREAMS: bool = false;
+
+    /// The streams of a connection.
+    fn client<'s>(&self, _session: &'s mut Self::Session) -> Option<&'s mut Client<Asked>> {
+        None
+    }
+
+    /// Writes what the streams have to say, or the part of it that there is room for.
+    fn send_pending(&self, _session: &mut Self::Session, _fd: Fd) -> io::Result<usize> {
+        Ok(0)
+    }
+
+    /// Whether the handshake has ended with HTTP/2; where there is none both sides know.
+    fn chose_http2(&self, _session: &Self::Session) -> bool {
+        true
+    }
 
     /// When the bytes of the last read were received, monotonic, if the kernel told.
     fn arrived_ns(&self) -> Option<u64> {

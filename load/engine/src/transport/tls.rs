@@ -11,6 +11,9 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, Signa
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 
+/// HTTP/2 as ALPN calls it (RFC 9113, 3.1).
+const HTTP2: &[u8] = b"h2";
+
 /// Encrypts connections to the targets that ask for it.
 pub struct Tls {
     config: Arc<ClientConfig>,
@@ -18,8 +21,8 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// For these targets. Sessions are not resumed: each connection has its whole handshake.
-    pub fn new(targets: &[Target]) -> Result<Tls, String> {
+    /// For these targets, with HTTP/2 as the only protocol or without a choice. Sessions are not resumed: each connection has its whole handshake.
+    pub fn new(targets: &[Target], http2: bool) -> Result<Tls, String> {
         let provider = Arc::new(ring::default_provider());
         let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -28,6 +31,9 @@ impl Tls {
             .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
             .with_no_client_auth();
         config.resumption = Resumption::disabled();
+        if http2 {
+            config.alpn_protocols = vec![HTTP2.to_vec()];
+        }
         let names: Result<Vec<_>, String> = targets.iter().map(server_name).collect();
         Ok(Tls {
             config: Arc::new(config),
@@ -81,6 +87,11 @@ impl Transport for Tls {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    fn chose_http2(&self, session: &Self::Session) -> bool {
+        let protocol = session.as_ref().map(|tls| tls.alpn_protocol());
+        protocol.is_none_or(|chosen| chosen == Some(HTTP2))
     }
 
     fn read(&self, session: &mut Self::Session, fd: Fd, buffer: &mut [u8]) -> io::Result<usize> {

@@ -205,7 +205,11 @@ impl<T: Transport> Worker<'_, T> {
         match result {
             Ok(false) => {}
             Ok(true) => {
-                self.recorder.now.times.tls.record(now - connection.sent_ns);
+                let target = usize::from(connection.target);
+                if self.targets[target].tls_name.is_some() {
+                    let took_ns = now - connection.sent_ns;
+                    self.recorder.now.times.tls.record(took_ns);
+                }
                 connection.doing = Doing::Idle;
                 self.offer(index, now);
             }
@@ -232,6 +236,9 @@ impl<T: Transport> Worker<'_, T> {
     /// Closes a connection; what is still reported of it is ignored.
     pub(super) fn close(&mut self, index: usize) {
         self.set_not_busy_or_connecting(index);
+        if T::STREAMS {
+            self.busy -= self.connections[index].in_flight as usize;
+        }
         let connection = &mut self.connections[index];
         if connection.fd >= 0 {
             socket::close(connection.fd);
@@ -315,10 +322,12 @@ impl<T: Transport> Worker<'_, T> {
     pub(super) fn scan_timeouts(&mut self, now: u64) {
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
-            if now.saturating_sub(connection.sent_ns) <= self.plan.timeout_ns {
+            let age_ns = now.saturating_sub(connection.sent_ns);
+            if age_ns <= self.plan.timeout_ns && !(T::STREAMS && connection.doing == Doing::Busy) {
                 continue;
             }
             match connection.doing {
+                Doing::Busy if T::STREAMS => self.scan_streams(index, now),
                 Doing::Busy => self.fail(index, Failure::Timeout, now),
                 Doing::Connecting | Doing::Handshaking => {
                     self.connect_failed(index, &ErrorKind::TimedOut.into(), now);

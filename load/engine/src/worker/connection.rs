@@ -2,6 +2,7 @@
 
 use crate::script::Answer;
 use crate::sys::socket::Fd;
+use crate::transport::Asked;
 use load_http1::Parser;
 use std::sync::Arc;
 
@@ -76,6 +77,8 @@ pub struct Pieces {
     pub outbox: Vec<u8>,
     /// What a script shall see of the answer being read.
     pub answer: Option<Box<Answer>>,
+    /// What a script shall see of the answers on streams, by their slots.
+    pub answers: Vec<Answer>,
 }
 
 impl<S> Connection<S> {
@@ -105,6 +108,16 @@ impl<S> Connection<S> {
     /// What is kept of unfinished requests and answers.
     pub fn pieces(&mut self) -> &mut Pieces {
         self.pieces.get_or_insert_default()
+    }
+
+    /// What is known of the batch in flight.
+    #[inline]
+    pub fn asked(&self) -> Asked {
+        Asked {
+            due_ns: self.due_ns,
+            sent_ns: self.sent_ns,
+            request: self.request,
+        }
     }
 
     /// The next answer of a batch of `depth` is that to a HEAD request, or is not.

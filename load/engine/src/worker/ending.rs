@@ -1,11 +1,11 @@
 //! What is left when a run ends: open connections, requests without answers, CPU time.
 
-use super::{CpuMark, Doing, Pauses, Worker};
+use super::{CpuMark, Pauses, Worker};
 use crate::latency::Latency;
 use crate::script::ThreadScript;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::socket::close;
-use crate::transport::Transport;
+use crate::transport::{Asked, Transport};
 use std::collections::BTreeMap;
 
 /// What requests that were unfinished at the end had waited: lower bounds.
@@ -60,29 +60,33 @@ impl<T: Transport> Worker<'_, T> {
             fault: self.fault.take(),
             ..Ending::default()
         };
-        for connection in &self.connections {
-            if connection.fd >= 0 {
+        for index in 0..self.connections.len() {
+            let fd = self.connections[index].fd;
+            if fd >= 0 {
                 ending.open += 1;
-                close(connection.fd);
+                close(fd);
             }
-            if connection.doing == Doing::Busy {
-                let in_flight = u64::from(connection.in_flight);
-                ending.unfinished += in_flight;
-                ending.oldest_ns = ending.oldest_ns.max(now - connection.sent_ns);
-                if self.schedule.is_some() && connection.due_ns >= self.window_start_ns {
-                    let step = self.recorder.step_at(connection.due_ns);
-                    let aged = ending.aged.entry(step).or_default();
-                    let response_ns = now - connection.due_ns;
-                    aged.response.record_lost(response_ns, in_flight);
-                    let service_ns = now - connection.sent_ns;
-                    aged.service.record_lost(service_ns, in_flight);
-                }
+            for (asked, times) in self.in_flight(index) {
+                self.age(asked, times, now, &mut ending);
             }
         }
         self.censor_unsent(now, &mut ending);
         self.recorder.finish(now);
         ending.window_cpu = self.recorder.window_cpu;
         (ending, self.script)
+    }
+
+    /// Enters requests that are in flight at the end.
+    fn age(&self, asked: Asked, times: u64, now: u64, ending: &mut Ending) {
+        let service_ns = now.saturating_sub(asked.sent_ns);
+        ending.unfinished += times;
+        ending.oldest_ns = ending.oldest_ns.max(service_ns);
+        if self.schedule.is_some() && asked.due_ns >= self.window_start_ns {
+            let step = self.recorder.step_at(asked.due_ns);
+            let aged = ending.aged.entry(step).or_default();
+            aged.response.record_lost(now - asked.due_ns, times);
+            aged.service.record_lost(service_ns, times);
+        }
     }
 
     /// Enters requests that were due and never sent with their ages, in bulk if they are many.

@@ -3,6 +3,7 @@
 use super::Worker;
 use crate::transport::Transport;
 use load_http1::Malformed;
+use load_http2::Fault;
 use std::io::{self, ErrorKind};
 
 /// Besides two round trips: what machines take to tell each other that a connection is closed.
@@ -16,6 +17,8 @@ pub(super) enum Failure {
     Write(io::Error),
     Timeout,
     Malformed(Malformed),
+    /// The server broke the rules of HTTP/2.
+    Fault(Fault),
 }
 
 impl<T: Transport> Worker<'_, T> {
@@ -28,7 +31,7 @@ impl<T: Transport> Worker<'_, T> {
         }
         let is_stale = self.is_stale(index, &failure, now);
         let lost = u64::from(self.connections[index].in_flight);
-        self.lose(index, now);
+        self.lose_all(index, now);
         let errors = &mut self.recorder.now.counts.errors;
         let text = match failure {
             Failure::Read(_) | Failure::Closed | Failure::Write(_) if is_stale => {
@@ -50,6 +53,11 @@ impl<T: Transport> Worker<'_, T> {
             Failure::Timeout => {
                 errors.timeout += lost;
                 "no answer in time".to_string()
+            }
+            Failure::Fault(fault) => {
+                errors.http2 += 1;
+                errors.read += lost.saturating_sub(1);
+                format!("HTTP/2: {}", fault.name())
             }
             Failure::Malformed(class) => {
                 errors.malformed[class as usize] += 1;
@@ -75,10 +83,15 @@ impl<T: Transport> Worker<'_, T> {
                 error.kind(),
                 ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
             ),
-            Failure::Timeout | Failure::Malformed(_) => false,
+            Failure::Timeout | Failure::Malformed(_) | Failure::Fault(_) => false,
         };
         let whole = connection.in_flight as usize == self.depth;
         let crossed = now.saturating_sub(connection.sent_ns) <= STALE_NS + 2 * self.round_trip_ns;
-        ended && whole && crossed && connection.has_answered && connection.between_answers()
+        !T::STREAMS
+            && ended
+            && whole
+            && crossed
+            && connection.has_answered
+            && connection.between_answers()
     }
 }

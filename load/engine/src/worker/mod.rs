@@ -19,6 +19,7 @@ mod receiving;
 mod recorder;
 mod resting;
 mod sending;
+mod streams;
 mod timing;
 
 pub use coalescing::Pauses;
@@ -43,6 +44,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::time::Duration;
+use streams::Streams;
 
 /// Bytes that one read takes at most.
 const READ_BYTES: usize = 64 * 1024;
@@ -85,8 +87,11 @@ pub struct Worker<'p, T: Transport> {
     due_ns: u64,
     /// Connections that wait for work, the longest waiting first, with their generation.
     idle: VecDeque<(u32, u32)>,
-    /// Connections that get their next request when the burst is read, with their generation.
-    ready: Vec<(u32, u32)>,
+    /// Connections that get their next request when the burst is read, with their generation and
+    /// the moment since when they are free.
+    ready: Vec<(u32, u32, u64)>,
+    /// What HTTP/2 has besides.
+    streams: Streams,
     /// A fresh connection is written to without waiting until it is established.
     sends_first: bool,
     /// Requests may be longer than a segment or follow each other without an answer.
@@ -140,6 +145,11 @@ impl<'p, T: Transport> Worker<'p, T> {
         }
         let shape = script.as_ref().map(|script| script.shape);
         let depth = shape.map_or(plan.depth, |shape| shape.depth);
+        let streams = if T::STREAMS {
+            Streams::new(&targets, depth)?
+        } else {
+            Streams::default()
+        };
         let own = plan.share(plan.connections_max(), number);
         // dealt so that targets have equal numbers over all threads
         let connections = (0..own)
@@ -176,6 +186,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             due_ns: u64::MAX,
             idle: VecDeque::new(),
             ready: Vec::with_capacity(BURST_MAX),
+            streams,
             sends_first: !shape.is_some_and(|shape| shape.dynamic || shape.delays),
             needs_no_delay,
             renewals: if connecting::may_renew(plan) {
@@ -389,6 +400,9 @@ impl<'p, T: Transport> Worker<'p, T> {
             self.send(index, due_ns, now);
             now = monotonic_ns();
         }
+        if T::STREAMS {
+            self.flush_streams();
+        }
     }
 
     /// Whose fault it is that a request is not sent when it is due.
@@ -406,8 +420,7 @@ impl<'p, T: Transport> Worker<'p, T> {
     /// The connection that has been idle for longest.
     fn next_idle(&mut self) -> Option<usize> {
         while let Some((index, generation)) = self.idle.pop_front() {
-            let connection = &self.connections[index as usize];
-            if connection.generation == generation && connection.doing == Doing::Idle {
+            if self.is_free(index, generation) {
                 return Some(index as usize);
             }
         }
@@ -496,11 +509,19 @@ impl<'p, T: Transport> Worker<'p, T> {
             if connection.generation != generation {
                 continue;
             }
-            match connection.doing {
+            let doing = connection.doing;
+            match doing {
                 Doing::Closed => self.open(index as usize, now),
                 Doing::Delayed => self.send(index as usize, now, now),
+                // a script's delay, of one stream
+                Doing::Idle | Doing::Busy if T::STREAMS && self.is_free(index, generation) => {
+                    self.send(index as usize, now, now);
+                }
                 _ => {}
             }
+        }
+        if T::STREAMS {
+            self.flush_streams();
         }
     }
 }

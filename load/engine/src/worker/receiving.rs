@@ -29,6 +29,7 @@ impl<T: Transport> Worker<'_, T> {
         }
         let generation = connection.generation;
         match connection.doing {
+            Doing::Busy | Doing::Idle if T::STREAMS => self.handle_streams(index, ready, woken_ns),
             Doing::Busy => {
                 if ready.writable() && (T::HANDSHAKES || connection.is_writing()) {
                     self.send_rest(index);
@@ -48,7 +49,7 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     /// Reads what has come on a connection; the time of the last read.
-    fn receive(&mut self, index: usize, ended: bool, woken_ns: u64) -> u64 {
+    pub(super) fn receive(&mut self, index: usize, ended: bool, woken_ns: u64) -> u64 {
         let mut buffer = std::mem::take(&mut self.buffer);
         let generation = self.connections[index].generation;
         let mut now = woken_ns;
@@ -66,7 +67,11 @@ impl<T: Transport> Worker<'_, T> {
                 }
                 Ok(length) => {
                     now = monotonic_ns();
-                    self.take(index, &buffer[..length], ended, now, woken_ns);
+                    if T::STREAMS {
+                        self.take_frames(index, &buffer[..length], now);
+                    } else {
+                        self.take(index, &buffer[..length], ended, now, woken_ns);
+                    }
                     let emptied = T::SHORT_READ_EMPTIES && length < buffer.len() && !ended;
                     if emptied || self.connections[index].generation != generation {
                         break;
@@ -222,7 +227,7 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Shows a complete answer to the script that wants to see it.
     fn show_script(&mut self, index: usize, done: Done) {
-        let Some(script) = &mut self.script else {
+        let Some(script) = &self.script else {
             return;
         };
         if !script.shape.wants_answers {
@@ -234,7 +239,14 @@ impl<T: Transport> Worker<'_, T> {
             .take()
             .map(|boxed| *boxed)
             .unwrap_or_default();
-        if let Err(fault) = script.answer(done.status, answer) {
+        self.show_answer(done.status, answer);
+    }
+
+    pub(super) fn show_answer(&mut self, status: u16, answer: Answer) {
+        let Some(script) = &mut self.script else {
+            return;
+        };
+        if let Err(fault) = script.answer(status, answer) {
             self.fault.get_or_insert(fault);
         }
         self.stopped |= script.stopped() || self.fault.is_some();
@@ -263,20 +275,13 @@ impl<T: Transport> Worker<'_, T> {
             } else {
                 now
             };
-            self.record_times(index, ended_ns);
+            let asked = self.connections[index].asked();
+            self.record_times(asked, ended_ns);
         }
         let connection = &mut self.connections[index];
-        let lengths = &mut self.lengths[usize::from(connection.target)];
-        if let Some(expected) = lengths.get_mut(connection.request as usize) {
-            if *expected != done.body_bytes && done.status < 300 {
-                if *expected == UNKNOWN {
-                    *expected = done.body_bytes;
-                } else if done.body_bytes < *expected && self.template_usable {
-                    self.recorder.now.counts.errors.short_body += 1;
-                }
-            }
-        }
+        let (target, request) = (usize::from(connection.target), connection.request);
         connection.failures = 0;
+        self.compare_length(target, request, done.body_bytes, done.status);
         if !done.keep_alive {
             if !last {
                 self.fail(index, Failure::Closed, now);
@@ -292,6 +297,21 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
+    /// Notes a body that is shorter than the first one to the same request.
+    #[inline]
+    pub(super) fn compare_length(&mut self, target: usize, request: u32, bytes: u64, status: u16) {
+        let Some(expected) = self.lengths[target].get_mut(request as usize) else {
+            return;
+        };
+        if *expected != bytes && status < 300 {
+            if *expected == UNKNOWN {
+                *expected = bytes;
+            } else if bytes < *expected && self.template_usable {
+                self.recorder.now.counts.errors.short_body += 1;
+            }
+        }
+    }
+
     /// The server has closed its side.
     #[cold]
     fn end_of_stream(&mut self, index: usize, now: u64) {
@@ -299,6 +319,10 @@ impl<T: Transport> Worker<'_, T> {
         if connection.in_flight == 0 {
             // an idle connection may be closed at any time
             self.reopen(index, now);
+            return;
+        }
+        if T::STREAMS {
+            self.fail(index, Failure::Closed, now);
             return;
         }
         let begun = !connection.between_answers();

@@ -19,7 +19,10 @@ fn is_too_early(error: &io::Error) -> bool {
 
 /// The request that a connection sends now; the next one follows in the target's order.
 #[inline]
-fn next_request<'t, S>(targets: &'t [Target], connection: &mut Connection<S>) -> &'t Rendered {
+pub(super) fn next_request<'t, S>(
+    targets: &'t [Target],
+    connection: &mut Connection<S>,
+) -> &'t Rendered {
     let target = &targets[usize::from(connection.target)];
     let number = target.order[connection.cursor as usize];
     connection.cursor += 1;
@@ -43,6 +46,16 @@ impl<T: Transport> Worker<'_, T> {
             self.close(index);
             return;
         }
+        if T::STREAMS {
+            self.offer_streams(index, now);
+        } else {
+            self.offer_one(index, now);
+        }
+    }
+
+    /// There is room for one request more on a connection.
+    #[inline]
+    pub(super) fn offer_one(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         connection.idle_ns = now;
         if self.schedule.is_some() {
@@ -57,7 +70,7 @@ impl<T: Transport> Worker<'_, T> {
                 self.send_later(index, now);
             } else {
                 let generation = self.connections[index].generation;
-                self.ready.push((index as u32, generation));
+                self.ready.push((index as u32, generation, now));
             }
         }
     }
@@ -69,17 +82,29 @@ impl<T: Transport> Worker<'_, T> {
     #[inline]
     pub(super) fn send_ready(&mut self) {
         let mut ready = std::mem::take(&mut self.ready);
-        for &(index, generation) in &ready {
-            let connection = &self.connections[index as usize];
-            let still_ready =
-                connection.generation == generation && connection.doing == Doing::Idle;
-            if still_ready && !self.stopped {
-                let since_ns = connection.idle_ns;
+        for &(index, generation, since_ns) in &ready {
+            if self.is_free(index, generation) && !self.stopped {
                 self.send(index as usize, since_ns, since_ns);
             }
         }
         ready.clear();
         self.ready = ready;
+        if T::STREAMS {
+            self.flush_streams();
+        }
+    }
+
+    /// Whether a connection that was offered can still take a request.
+    #[inline]
+    pub(super) fn is_free(&mut self, index: u32, generation: u32) -> bool {
+        let connection = &self.connections[index as usize];
+        if connection.generation != generation {
+            return false;
+        }
+        if T::STREAMS {
+            return self.has_room(index as usize);
+        }
+        connection.doing == Doing::Idle
     }
 
     /// Asks the script how long the next request shall wait.
@@ -93,7 +118,9 @@ impl<T: Transport> Worker<'_, T> {
         match delay {
             Ok(delay_ns) => {
                 let connection = &mut self.connections[index];
-                connection.doing = Doing::Delayed;
+                if !T::STREAMS {
+                    connection.doing = Doing::Delayed;
+                }
                 let at_ns = now + delay_ns;
                 self.timers
                     .push(Reverse((at_ns, index as u32, connection.generation)));
@@ -105,14 +132,15 @@ impl<T: Transport> Worker<'_, T> {
 
     /// The script has failed: the run is over.
     #[cold]
-    fn give_up(&mut self, fault: String) {
+    pub(super) fn give_up(&mut self, fault: String) {
         self.fault.get_or_insert(fault);
         self.stopped = true;
     }
 
     pub(super) fn set_not_busy(&mut self, index: usize, doing: Doing) {
         let connection = &mut self.connections[index];
-        if connection.doing == Doing::Busy {
+        // with streams each of them is counted
+        if connection.doing == Doing::Busy && !T::STREAMS {
             self.busy -= 1;
         }
         connection.doing = doing;
@@ -121,6 +149,10 @@ impl<T: Transport> Worker<'_, T> {
     /// Writes the next request of a connection.
     #[inline]
     pub(super) fn send(&mut self, index: usize, due_ns: u64, now: u64) {
+        if T::STREAMS {
+            self.send_on_stream(index, due_ns, now);
+            return;
+        }
         self.enter(index, due_ns, now);
         if self.is_dynamic() {
             self.send_scripted(index, now);
@@ -156,7 +188,7 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Whether a script makes each request anew.
     #[inline]
-    fn is_dynamic(&self) -> bool {
+    pub(super) fn is_dynamic(&self) -> bool {
         let script = self.script.as_ref();
         script.is_some_and(|script| script.shape.dynamic)
     }
@@ -256,10 +288,19 @@ impl<T: Transport> Worker<'_, T> {
     fn keep_rest(&mut self, index: usize, rest: &[u8]) {
         let connection = &mut self.connections[index];
         connection.pieces().outbox = rest.to_vec();
-        connection.wants_room = true;
-        let token = token(index, connection.registered);
-        // a failure shows as a timeout of this request
-        let _ = self.epoll.want_room(connection.fd, token, true);
+        self.want_room(index, true);
+    }
+
+    /// Begins or ends waiting for room.
+    #[inline]
+    pub(super) fn want_room(&mut self, index: usize, wanted: bool) {
+        let connection = &mut self.connections[index];
+        if connection.wants_room != wanted || wanted {
+            connection.wants_room = wanted;
+            let token = token(index, connection.registered);
+            // a failure shows as a timeout of this request
+            let _ = self.epoll.want_room(connection.fd, token, wanted);
+        }
     }
 
     /// There is room again.
@@ -276,11 +317,8 @@ impl<T: Transport> Worker<'_, T> {
         if !rest.is_empty() {
             self.write(index, &rest, monotonic_ns());
         }
-        let connection = &mut self.connections[index];
-        if !connection.is_writing() && connection.wants_room {
-            connection.wants_room = false;
-            let token = token(index, connection.registered);
-            let _ = self.epoll.want_room(connection.fd, token, false);
+        if !self.connections[index].is_writing() {
+            self.want_room(index, false);
         }
     }
 }

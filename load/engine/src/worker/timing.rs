@@ -2,52 +2,65 @@
 
 use super::Worker;
 use crate::interval::Straggler;
-use crate::transport::Transport;
+use crate::transport::{Asked, Transport};
 
 impl<T: Transport> Worker<'_, T> {
     /// Enters the times of a request whose answer was complete at `ended_ns`.
     #[inline]
-    pub(super) fn record_times(&mut self, index: usize, ended_ns: u64) {
-        let connection = &self.connections[index];
-        let service_ns = ended_ns - connection.sent_ns;
+    pub(super) fn record_times(&mut self, asked: Asked, ended_ns: u64) {
+        let service_ns = ended_ns - asked.sent_ns;
         let step_start_ns = self.recorder.step_start_ns;
         let interval = &mut *self.recorder.now;
         if self.schedule.is_none() {
             interval.times.service.record(service_ns);
             interval.peaks.note(ended_ns, service_ns);
-        } else if connection.due_ns >= step_start_ns {
-            let response_ns = ended_ns - connection.due_ns;
+        } else if asked.due_ns >= step_start_ns {
+            let response_ns = ended_ns - asked.due_ns;
             interval.times.service.record(service_ns);
             interval.times.response.record(response_ns);
             interval.peaks.note(ended_ns, response_ns);
         } else {
-            self.record_straggler(index, ended_ns, false, 1);
+            self.record_straggler(asked, ended_ns, false, 1);
+        }
+    }
+
+    /// What is in flight on a connection, and how many requests have these times.
+    pub(super) fn in_flight(&mut self, index: usize) -> Vec<(Asked, u64)> {
+        let connection = &mut self.connections[index];
+        if connection.in_flight == 0 {
+            return Vec::new();
+        }
+        let session = connection.session.as_mut();
+        match session.and_then(|session| self.transport.client(session)) {
+            Some(client) => client.each().map(|(_, asked)| (asked, 1)).collect(),
+            None => vec![(connection.asked(), u64::from(connection.in_flight))],
         }
     }
 
     /// Enters the requests in flight on a connection as lost, with the time they were outstanding.
-    pub(super) fn lose(&mut self, index: usize, now: u64) {
-        let connection = &self.connections[index];
-        let in_flight = u64::from(connection.in_flight);
-        self.recorder.now.counts.lost += in_flight;
-        let samples = if self.plan.batch_latency {
-            in_flight.min(1)
-        } else {
-            in_flight
-        };
-        let service_ns = now - connection.sent_ns;
+    pub(super) fn lose_all(&mut self, index: usize, now: u64) {
+        for (asked, times) in self.in_flight(index) {
+            self.lose(asked, times, now);
+        }
+    }
+
+    /// Enters requests as lost.
+    pub(super) fn lose(&mut self, asked: Asked, times: u64, now: u64) {
+        self.recorder.now.counts.lost += times;
+        let samples = if self.plan.batch_latency { 1 } else { times };
+        let service_ns = now.saturating_sub(asked.sent_ns);
         let step_start_ns = self.recorder.step_start_ns;
         let interval = &mut *self.recorder.now;
         if self.schedule.is_none() {
             interval.times.service.record_lost(service_ns, samples);
             interval.peaks.note(now, service_ns);
-        } else if connection.due_ns >= step_start_ns {
-            let response_ns = now - connection.due_ns;
+        } else if asked.due_ns >= step_start_ns {
+            let response_ns = now - asked.due_ns;
             interval.times.service.record_lost(service_ns, samples);
             interval.times.response.record_lost(response_ns, samples);
             interval.peaks.note(now, response_ns);
         } else {
-            self.record_straggler(index, now, true, samples);
+            self.record_straggler(asked, now, true, samples);
         }
     }
 
@@ -61,15 +74,14 @@ impl<T: Transport> Worker<'_, T> {
 
     /// What fell due in the warm-up is thrown away; what fell due in an earlier step is that step's.
     #[cold]
-    fn record_straggler(&mut self, index: usize, ended_ns: u64, lost: bool, times: u64) {
-        let connection = &self.connections[index];
-        if connection.due_ns < self.window_start_ns {
+    fn record_straggler(&mut self, asked: Asked, ended_ns: u64, lost: bool, times: u64) {
+        if asked.due_ns < self.window_start_ns {
             return;
         }
-        let response_ns = ended_ns - connection.due_ns;
+        let response_ns = ended_ns - asked.due_ns;
         let straggler = Straggler {
-            step: self.recorder.step_at(connection.due_ns),
-            service_ns: ended_ns - connection.sent_ns,
+            step: self.recorder.step_at(asked.due_ns),
+            service_ns: ended_ns - asked.sent_ns,
             response_ns,
             lost,
         };

@@ -1,0 +1,497 @@
+//! HTTP/2: the same loops, figures and scripts as over HTTP/1.1, on streams.
+
+#[path = "support/http2.rs"]
+mod http2;
+mod support;
+
+use http2::{Http2Server, Side};
+use load_http2::frame::kind;
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use support::{always, count, measured, run, temporary, Server, HELLO};
+
+#[test]
+fn a_closed_loop_over_streams_counts_what_the_server_counts() {
+    let server = Http2Server::hello();
+    let result = measured(&format!(
+        "--http2 --streams 5 -t2 -c4 -d1s -T30s {}",
+        server.url()
+    ));
+    let seen = server.seen();
+    let (sent, completed) = (
+        count(&result, "/totals/sent"),
+        count(&result, "/totals/completed"),
+    );
+    assert!(sent >= seen.len() as u64 && sent - seen.len() as u64 <= 20);
+    assert_eq!(completed + count(&result, "/totals/unfinished"), sent);
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+    assert_eq!(count(&result, "/totals/connects"), 4);
+    assert_eq!(count(&result, "/latency/service/count"), completed);
+    assert_eq!(count(&result, "/totals/status/200"), completed);
+    assert_eq!(result["plan"]["streams"], 5);
+    let connections: HashSet<usize> = seen.iter().map(|asked| asked.connection).collect();
+    assert_eq!(connections.len(), 4);
+    let residual = result["little"]["residual"].as_f64().expect("a figure");
+    assert!(
+        residual.abs() < 0.2,
+        "N is connections x streams: {residual}"
+    );
+    // remembered or not, each block says the same
+    let fields = [
+        ":method=GET",
+        ":scheme=http",
+        &format!(":authority={}", server.address),
+        ":path=/",
+    ];
+    assert!(
+        seen.iter().all(|asked| asked.fields == fields),
+        "{:?}",
+        seen[0]
+    );
+}
+
+/// How many requests of a connection are under way at once, at most.
+fn most_at_once(settings: &'static [(u16, u32)], streams: usize) -> usize {
+    let most = Arc::new(AtomicUsize::new(0));
+    let own = Arc::clone(&most);
+    let server = Http2Server::start(settings, move |mut side, _| {
+        let mut waiting = Vec::new();
+        while let Some(asked) = side.request() {
+            waiting.push(asked.stream);
+            own.fetch_max(waiting.len(), Ordering::SeqCst);
+            if waiting.len() == 3 {
+                for stream in waiting.drain(..) {
+                    side.answer(stream, "200", b"");
+                }
+            }
+        }
+    });
+    let line = format!(
+        "--http2 --streams {streams} -t1 -c1 -d500ms -T30s {}",
+        server.url()
+    );
+    assert!(count(&measured(&line), "/totals/completed") > 0);
+    most.load(Ordering::SeqCst)
+}
+
+#[test]
+fn as_many_streams_as_asked_for_and_as_the_server_allows() {
+    assert_eq!(most_at_once(&[], 3), 3);
+    assert_eq!(most_at_once(&[(3, 3)], 50), 3);
+}
+
+#[test]
+fn a_stream_that_hangs_delays_no_other_request() {
+    let server = Http2Server::start(&[], |mut side, log| {
+        while let Some(asked) = side.request() {
+            log(&asked);
+            if asked.stream != 5 && !side.answer(asked.stream, "200", b"hello") {
+                return;
+            }
+        }
+    });
+    let line = format!(
+        "--http2 --streams 8 -t1 -c1 -d1s -R100 --drain 200ms -T30s {}",
+        server.url()
+    );
+    let result = measured(&line);
+    assert_eq!(count(&result, "/totals/sent"), 100);
+    assert_eq!(count(&result, "/totals/completed"), 99);
+    assert_eq!(count(&result, "/latency/response/count"), 100);
+    assert_eq!(count(&result, "/latency/response/lost"), 1);
+    assert_eq!(server.seen().len(), 100);
+}
+
+#[test]
+fn a_request_that_times_out_is_given_up_and_its_connection_stays() {
+    let given_up = Arc::new(AtomicUsize::new(0));
+    let own = Arc::clone(&given_up);
+    let server = Http2Server::start(&[], move |mut side, _| {
+        while let Some(asked) = side.request() {
+            own.store(side.given_up.len(), Ordering::SeqCst);
+            if asked.stream != 1 && !side.answer(asked.stream, "200", b"hello") {
+                return;
+            }
+        }
+    });
+    let line = format!(
+        "--http2 --streams 2 -t1 -c1 -d4s -R20 -T2s {}",
+        server.url()
+    );
+    let result = measured(&line);
+    assert_eq!(count(&result, "/errors/timeout"), 1);
+    assert_eq!(count(&result, "/totals/lost"), 1);
+    assert_eq!(count(&result, "/totals/connects"), 1);
+    assert_eq!(given_up.load(Ordering::SeqCst), 1);
+    assert!(count(&result, "/latency/response/max") >= 2_000_000_000);
+}
+
+#[test]
+fn streams_that_are_reset_are_lost_and_told() {
+    let server = Http2Server::start(&[], |mut side, _| {
+        while let Some(asked) = side.request() {
+            let reset = asked.stream % 8 == 1;
+            let sent = if reset {
+                side.send(kind::RST_STREAM, 0, asked.stream, &[0, 0, 0, 2])
+            } else {
+                side.answer(asked.stream, "200", b"hello")
+            };
+            if !sent {
+                return;
+            }
+        }
+    });
+    let result = measured(&format!(
+        "--http2 --streams 2 -t1 -c1 -d1s -R100 -T30s {}",
+        server.url()
+    ));
+    assert_eq!(
+        count(&result, "/errors/stream_reset"),
+        25,
+        "{}",
+        result["errors"]
+    );
+    assert_eq!(count(&result, "/totals/lost"), 25);
+    assert_eq!(count(&result, "/latency/response/count"), 100);
+    assert!(
+        result["notes"].to_string().contains("code 2"),
+        "{}",
+        result["notes"]
+    );
+    assert!(result["warnings"].to_string().contains("stream-resets"));
+}
+
+#[test]
+fn a_server_that_goes_away_is_left_in_good_order() {
+    let server = Http2Server::start(&[], |mut side, _| {
+        while let Some(asked) = side.request() {
+            let last = asked.stream.to_be_bytes();
+            if asked.stream == 19 {
+                side.send(kind::GOAWAY, 0, 0, &[&last[..], &[0; 4]].concat());
+            }
+            if asked.stream <= 19 && !side.answer(asked.stream, "200", b"hello") {
+                return;
+            }
+        }
+    });
+    let result = measured(&format!(
+        "--http2 -t1 -c1 -d1s -R100 -T30s {}",
+        server.url()
+    ));
+    assert_eq!(
+        count(&result, "/totals/completed"),
+        100,
+        "{}",
+        result["errors"]
+    );
+    assert_eq!(
+        count(&result, "/totals/connects"),
+        10,
+        "each takes ten requests"
+    );
+    let many = measured(&format!(
+        "--http2 --streams 20 -t1 -c1 -d500ms -T30s {}",
+        server.url()
+    ));
+    let stale = count(&many, "/errors/stale");
+    assert!(stale > 0, "ten of twenty were not looked at");
+    assert_eq!(count(&many, "/totals/lost"), stale);
+}
+
+#[test]
+fn a_server_that_breaks_the_rules_is_named_and_left() {
+    let server = Http2Server::start(&[], |mut side, _| {
+        while let Some(asked) = side.request() {
+            if !side.send(kind::PUSH_PROMISE, 4, asked.stream, &[0, 0, 0, 2, 0x82]) {
+                return;
+            }
+        }
+    });
+    let result = measured(&format!(
+        "--http2 --streams 4 -t1 -c1 -d500ms -T30s {}",
+        server.url()
+    ));
+    let faults = count(&result, "/errors/http2");
+    assert!(faults > 0 && count(&result, "/totals/completed") == 0);
+    assert_eq!(
+        count(&result, "/totals/lost"),
+        faults + count(&result, "/errors/read")
+    );
+    assert!(result["notes"]
+        .to_string()
+        .contains("HTTP/2: protocol_error"));
+}
+
+#[test]
+fn a_server_of_http1_is_told_as_one() {
+    let server = Server::start(always(HELLO));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            use std::io::Write;
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    let result = measured(&format!("--http2 -t1 -c1 -d300ms http://{address}/"));
+    assert!(count(&result, "/errors/connect/other") > 0);
+    let notes = result["notes"].to_string();
+    assert!(notes.contains("does not speak HTTP/2"), "{notes}");
+    drop(server);
+}
+
+#[test]
+fn bodies_pass_through_small_windows() {
+    static SETTINGS: [(u16, u32); 1] = [(4, 1000)];
+    let server = Http2Server::start(&SETTINGS, |mut side: Side, log| {
+        while let Some(asked) = side.request() {
+            log(&asked);
+            if !side.answer(asked.stream, "200", b"") {
+                return;
+            }
+        }
+    });
+    let file = temporary("body");
+    std::fs::write(&file, vec![b'z'; 100_000]).expect("a file");
+    let line = format!(
+        "--http2 --streams 2 -t1 -c1 -d1s -R10 -T30s --body-file {} {}",
+        file.display(),
+        server.url()
+    );
+    let result = measured(&line);
+    std::fs::remove_file(&file).expect("ours");
+    assert_eq!(
+        count(&result, "/totals/completed"),
+        10,
+        "{}",
+        result["errors"]
+    );
+    let seen = server.seen();
+    assert!(seen.iter().all(|asked| asked.body.len() == 100_000));
+    assert!(seen[0].fields.contains(&":method=POST".to_string()));
+    assert!(seen[0]
+        .fields
+        .contains(&"content-length=100000".to_string()));
+}
+
+#[test]
+fn scripts_make_requests_and_see_answers() {
+    let server = Http2Server::hello();
+    let file = temporary("lua");
+    let text = "local n = 0\n\
+        function request() n = n + 1; return wrk.format('GET', '/' .. n, {['X-N'] = n}) end\n\
+        function response(status, headers, body)\n\
+          assert(status == 200 and headers['x-token'] == 't1' and body == 'hello')\n\
+          if n >= 20 then wrk.thread:stop() end\nend\n";
+    std::fs::write(&file, text).expect("a file");
+    let line = format!(
+        "--http2 --streams 3 -t1 -c1 -d1s -T30s -s {} {}",
+        file.display(),
+        server.url()
+    );
+    let result = measured(&line);
+    std::fs::remove_file(&file).expect("ours");
+    assert_eq!(count(&result, "/errors/total"), 0);
+    let seen = server.seen();
+    assert!((20..=26).contains(&seen.len()), "{}", seen.len());
+    let paths: HashSet<&String> = seen.iter().map(|asked| &asked.fields[3]).collect();
+    assert_eq!(paths.len(), seen.len(), "each is another one");
+    assert!(seen[0].fields.iter().any(|field| field.starts_with("x-n=")));
+}
+
+#[test]
+fn what_does_not_go_with_http2_is_refused() {
+    let server = Http2Server::hello();
+    let url = server.url();
+    for (line, message) in [
+        ("--streams 2", "--streams: is for --http2"),
+        ("--http2 --depth 2", "--depth: is for HTTP/1.1"),
+        (
+            "--http2 --rx-timestamps",
+            "--rx-timestamps: is not for --http2",
+        ),
+        (
+            "--http2 --streams 20000",
+            "--streams: must be at most 10000",
+        ),
+        (
+            "--http2 -H Connection:close",
+            "'Connection: close' is of HTTP/1.1",
+        ),
+    ] {
+        let output = run(&format!("{line} {url}"));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{line}: {text}");
+        assert!(text.contains(message), "{line}: {text}");
+    }
+    assert_eq!(run("--http2 --sink").status.code(), Some(2));
+}
+
+/// A server of somebody else's; ended with the test.
+struct Peer {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // the child may have ended by itself
+        let _ = Command::new("kill")
+            .arg(self.child.id().to_string())
+            .status();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("bound").port()
+}
+
+fn installed(names: &[&str]) -> Option<String> {
+    let found = names
+        .iter()
+        .find(|name| Command::new(name).arg("-v").output().is_ok());
+    if found.is_none() {
+        eprintln!("{names:?} is not installed: nothing was looked at");
+    }
+    found.map(ToString::to_string)
+}
+
+fn wait_for(port: u16) {
+    let since = Instant::now();
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(
+            since.elapsed() < Duration::from_secs(30),
+            "it does not listen"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn start(mut command: Command, folder: PathBuf, port: u16) -> Peer {
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let child = child.expect("it starts");
+    let peer = Peer { child, folder };
+    wait_for(port);
+    peer
+}
+
+fn folder() -> PathBuf {
+    let folder = temporary("peer");
+    std::fs::create_dir(&folder).expect("a folder");
+    folder
+}
+
+/// Bytes as nginx wants to read them.
+fn pem(label: &str, bytes: &[u8]) -> String {
+    use base64::Engine as _;
+    let text = base64::engine::general_purpose::STANDARD.encode(bytes);
+    let lines: Vec<&str> = (0..text.len())
+        .step_by(64)
+        .map(|start| &text[start..text.len().min(start + 64)])
+        .collect();
+    format!(
+        "-----BEGIN {label}-----\n{}\n-----END {label}-----\n",
+        lines.join("\n")
+    )
+}
+
+#[test]
+fn nginx_is_understood_in_the_clear_and_by_alpn() {
+    let Some(nginx) = installed(&["nginx", "/usr/sbin/nginx"]) else {
+        return;
+    };
+    let (folder, plain, secure) = (folder(), free_port(), free_port());
+    let certified =
+        rcgen::generate_simple_self_signed(vec!["localhost".into()]).expect("a certificate");
+    let place = folder.display();
+    std::fs::write(
+        folder.join("c.pem"),
+        pem("CERTIFICATE", certified.cert.der()),
+    )
+    .expect("a file");
+    std::fs::write(
+        folder.join("k.pem"),
+        pem("PRIVATE KEY", &certified.key_pair.serialize_der()),
+    )
+    .expect("a file");
+    let config = format!(
+        "daemon off; pid {place}/pid; error_log {place}/log; events {{}}\n\
+         http {{ access_log off; keepalive_requests 100; client_body_temp_path {place}/b;\n\
+         server {{ listen 127.0.0.1:{plain} http2; listen 127.0.0.1:{secure} ssl http2;\n\
+         ssl_certificate {place}/c.pem; ssl_certificate_key {place}/k.pem;\n\
+         location / {{ return 200 hello; }} location /none {{ return 404; }} }} }}"
+    );
+    std::fs::write(folder.join("conf"), config).expect("a file");
+    let mut command = Command::new(nginx);
+    command.arg("-c").arg(folder.join("conf"));
+    let _peer = start(command, folder.clone(), secure);
+    for url in [
+        format!("http://127.0.0.1:{plain}/"),
+        format!("https://127.0.0.1:{secure}/"),
+    ] {
+        // it parts after each hundred requests: nobody may notice
+        let result = measured(&format!(
+            "--http2 --streams 4 -t1 -c3 -d1s -R1000 -T30s {url}"
+        ));
+        assert_eq!(
+            count(&result, "/totals/completed"),
+            1000,
+            "{}",
+            result["errors"]
+        );
+        assert_eq!(count(&result, "/totals/status/200"), 1000);
+        assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+        assert!(count(&result, "/totals/connects") >= 10);
+        let none = measured(&format!("--http2 -t1 -c1 -d300ms -R100 -T30s {url}none"));
+        assert_eq!(count(&none, "/totals/status/404"), 30);
+    }
+    // the same server by HTTP/1.1 over TLS: nothing is negotiated
+    let old = measured(&format!(
+        "-t1 -c1 -d300ms -R100 -T30s https://127.0.0.1:{secure}/"
+    ));
+    assert_eq!(count(&old, "/totals/completed"), 30);
+}
+
+#[test]
+fn node_is_understood_with_interim_answers_and_trailers() {
+    let Some(node) = installed(&["node"]) else {
+        return;
+    };
+    let port = free_port();
+    let program = format!(
+        "const s = require('http2').createServer();\n\
+         s.on('stream', (t, h) => {{ t.additionalHeaders({{':status': 103, 'x-early': '1'}});\n\
+         t.respond({{':status': 200, 'x-method': h[':method']}}, {{waitForTrailers: true}});\n\
+         t.on('wantTrailers', () => t.sendTrailers({{'x-sum': '1'}})); t.write('a'); t.end('bc'); }});\n\
+         s.listen({port}, '127.0.0.1');"
+    );
+    let mut command = Command::new(node);
+    command.arg("-e").arg(program);
+    let _peer = start(command, folder(), port);
+    let file = temporary("lua");
+    let text = "function response(status, headers, body)\n\
+        assert(status == 200 and body == 'abc' and headers['x-sum'] == '1')\n\
+        assert(headers['x-method'] == 'PUT' and not headers['x-early'])\nend\n";
+    std::fs::write(&file, text).expect("a file");
+    let line = format!(
+        "--http2 --streams 5 -t1 -c2 -d1s -R200 -T30s -X PUT --body xyz -s {} http://127.0.0.1:{port}/",
+        file.display()
+    );
+    let result = measured(&line);
+    std::fs::remove_file(&file).expect("ours");
+    assert_eq!(
+        count(&result, "/totals/completed"),
+        200,
+        "{}",
+        result["errors"]
+    );
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+}

@@ -1,0 +1,327 @@
+//! Requests and answers on the streams of HTTP/2 connections: what is the same for both halves of
+//! HTTP/1.1's hot path stays there, what is another here.
+
+use super::failing::Failure;
+use super::sending::next_request;
+use super::{Doing, Worker};
+use crate::plan::Target;
+use crate::script::Answer;
+use crate::sys::epoll::Ready;
+use crate::transport::{Asked, Transport};
+use load_http1::Sink as _;
+use load_http2::request::{encode_all, encode_one};
+use load_http2::{Encoded, Event, Ignore, Sink};
+use std::io;
+
+/// What HTTP/2 has besides.
+#[derive(Default)]
+pub(super) struct Streams {
+    /// Each target's requests.
+    requests: Vec<Vec<Encoded>>,
+    /// Connections that have something to write, with their generation.
+    unwritten: Vec<(u32, u32)>,
+    /// What a read has told; kept for its memory.
+    events: Vec<Event<Asked>>,
+}
+
+impl Streams {
+    /// Turns the requests of all targets into HTTP/2.
+    pub fn new(targets: &[Target], depth: usize) -> io::Result<Streams> {
+        if depth != 1 {
+            return Err(io::Error::other(
+                "with --http2 a script returns one request at a time; --streams sends several at once",
+            ));
+        }
+        let each = targets.iter().map(|target| {
+            let texts = target.requests.iter().map(|request| &request.bytes[..]);
+            encode_all(texts, scheme(target)).ok_or_else(no_request)
+        });
+        Ok(Streams {
+            requests: each.collect::<io::Result<_>>()?,
+            ..Streams::default()
+        })
+    }
+}
+
+fn scheme(target: &Target) -> &'static str {
+    if target.tls_name.is_some() {
+        "https"
+    } else {
+        "http"
+    }
+}
+
+fn no_request() -> io::Error {
+    io::Error::other("a request cannot be sent over HTTP/2: it is no HTTP/1 text")
+}
+
+/// What a script shall see, by slot.
+struct Shown<'a>(&'a mut Vec<Answer>);
+
+impl Sink for Shown<'_> {
+    fn field(&mut self, slot: usize, name: &[u8], value: &[u8]) {
+        self.0[slot].header(name, value);
+    }
+
+    fn body(&mut self, slot: usize, piece: &[u8]) {
+        self.0[slot].body(piece);
+    }
+}
+
+impl<T: Transport> Worker<'_, T> {
+    /// Whether a connection has room for a stream more.
+    #[inline]
+    pub(super) fn has_room(&mut self, index: usize) -> bool {
+        let session = self.connections[index].session.as_mut();
+        let client = session.and_then(|session| self.transport.client(session));
+        client.is_some_and(|client| client.has_room())
+    }
+
+    /// A connection is ready: all its streams are.
+    pub(super) fn offer_streams(&mut self, index: usize, now: u64) {
+        let session = self.connections[index].session.as_mut();
+        let client = session.and_then(|session| self.transport.client(session));
+        let free = client.map_or(0, |client| client.most() - client.open());
+        (0..free).for_each(|_| self.offer_one(index, now));
+    }
+
+    /// Handles one event of a connection with streams; the time after it.
+    #[inline]
+    pub(super) fn handle_streams(&mut self, index: usize, ready: Ready, woken_ns: u64) -> u64 {
+        let connection = &self.connections[index];
+        let generation = connection.generation;
+        if ready.writable() && connection.wants_room {
+            self.write_streams(index);
+        }
+        if ready.readable() && self.connections[index].generation == generation {
+            return self.receive(index, ready.ended(), woken_ns);
+        }
+        woken_ns
+    }
+
+    /// Puts the next request on a stream; it is written with those that follow.
+    #[inline]
+    pub(super) fn send_on_stream(&mut self, index: usize, due_ns: u64, now: u64) {
+        let made = if self.is_dynamic() {
+            match self.make_request(index) {
+                Some(made) => Some(made),
+                None => return,
+            }
+        } else {
+            None
+        };
+        let connection = &mut self.connections[index];
+        let target = usize::from(connection.target);
+        if made.is_none() {
+            next_request(&self.targets, connection);
+        }
+        let request = connection.request;
+        let Some(session) = connection.session.as_mut() else {
+            return;
+        };
+        let Some(client) = self.transport.client(session) else {
+            return;
+        };
+        if client.pending().is_empty() {
+            self.streams
+                .unwritten
+                .push((index as u32, connection.generation));
+        }
+        let known = || &self.streams.requests[target][request as usize];
+        let asked = Asked {
+            due_ns,
+            sent_ns: now,
+            request,
+        };
+        client.request(made.as_ref().unwrap_or_else(known), asked);
+        connection.in_flight += 1;
+        connection.doing = Doing::Busy;
+        self.busy += 1;
+        self.recorder.now.counts.sent += 1;
+    }
+
+    /// A request that the script makes now.
+    fn make_request(&mut self, index: usize) -> Option<Encoded> {
+        let script = self.script.as_mut()?;
+        let text = script.request();
+        self.stopped |= script.stopped();
+        let target = usize::from(self.connections[index].target);
+        let made = text.and_then(|text| {
+            let made = encode_one(&text, scheme(&self.targets[target]));
+            made.ok_or_else(|| no_request().to_string())
+        });
+        match made {
+            Ok(made) => Some(made),
+            Err(fault) => {
+                self.give_up(fault);
+                None
+            }
+        }
+    }
+
+    /// Writes what all connections have to say.
+    #[inline]
+    pub(super) fn flush_streams(&mut self) {
+        let mut unwritten = std::mem::take(&mut self.streams.unwritten);
+        for &(index, generation) in &unwritten {
+            if self.connections[index as usize].generation == generation {
+                self.write_streams(index as usize);
+            }
+        }
+        unwritten.clear();
+        // a failure may have opened another connection at once
+        unwritten.append(&mut self.streams.unwritten);
+        self.streams.unwritten = unwritten;
+    }
+
+    /// Writes what a connection has to say, as far as there is room.
+    fn write_streams(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        let Some(session) = connection.session.as_mut() else {
+            return;
+        };
+        let written = self.transport.send_pending(session, connection.fd);
+        let flushed = self.transport.flush(session, connection.fd);
+        let is_empty = self
+            .transport
+            .client(session)
+            .is_none_or(|client| client.pending().is_empty());
+        match (written, flushed) {
+            (Ok(length), Ok(is_flushed)) => {
+                self.recorder.now.counts.bytes_out += length as u64;
+                self.want_room(index, !(is_empty && is_flushed));
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                let now = crate::sys::clock::monotonic_ns();
+                self.fail(index, Failure::Write(error), now);
+            }
+        }
+    }
+
+    /// Takes the bytes of one read.
+    pub(super) fn take_frames(&mut self, index: usize, bytes: &[u8], now: u64) {
+        self.recorder.now.counts.bytes_in += bytes.len() as u64;
+        let script = self.script.as_ref();
+        let is_seen = script.is_some_and(|script| script.shape.wants_answers);
+        let connection = &mut self.connections[index];
+        let generation = connection.generation;
+        let mut answers = if is_seen {
+            std::mem::take(&mut connection.pieces().answers)
+        } else {
+            Vec::new()
+        };
+        let session = connection.session.as_mut();
+        let Some(client) = session.and_then(|session| self.transport.client(session)) else {
+            return;
+        };
+        let had_nothing = client.pending().is_empty();
+        let mut events = std::mem::take(&mut self.streams.events);
+        let fed = if is_seen {
+            answers.resize_with(client.places(), Answer::default);
+            client.feed(bytes, &mut events, &mut Shown(&mut answers))
+        } else {
+            client.feed(bytes, &mut events, &mut Ignore)
+        };
+        if had_nothing && !client.pending().is_empty() {
+            self.streams.unwritten.push((index as u32, generation));
+        }
+        for event in events.drain(..) {
+            self.take_event(index, event, &mut answers, now);
+        }
+        self.streams.events = events;
+        if is_seen {
+            self.connections[index].pieces().answers = answers;
+        }
+        match fed {
+            Ok(()) => self.part_if_going(index, now),
+            Err(fault) => self.fail(index, Failure::Fault(fault), now),
+        }
+    }
+
+    /// A connection that takes no more requests and waits for none is opened anew.
+    fn part_if_going(&mut self, index: usize, now: u64) {
+        let connection = &mut self.connections[index];
+        let session = connection.session.as_mut();
+        let client = session.and_then(|session| self.transport.client(session));
+        if client.is_some_and(|client| client.is_going() && client.open() == 0) {
+            self.reopen(index, now);
+        } else if connection.in_flight == 0 && index >= self.wanted {
+            self.close(index);
+        }
+    }
+
+    fn take_event(&mut self, index: usize, event: Event<Asked>, answers: &mut [Answer], now: u64) {
+        if self.recorder.is_over(now) {
+            self.rotate(now);
+        }
+        let connection = &mut self.connections[index];
+        connection.in_flight -= 1;
+        self.busy -= 1;
+        if connection.in_flight == 0 {
+            connection.doing = Doing::Idle;
+        }
+        match event {
+            Event::Answered {
+                slot,
+                user,
+                status,
+                body_bytes,
+            } => {
+                connection.failures = 0;
+                let target = usize::from(connection.target);
+                let counts = &mut self.recorder.now.counts;
+                counts.completed += 1;
+                counts.status[usize::from(status.min(999))] += 1;
+                self.record_times(user, now);
+                self.compare_length(target, user.request, body_bytes, status);
+                if let Some(answer) = answers.get_mut(slot) {
+                    let answer = std::mem::take(answer);
+                    self.show_answer(status, answer);
+                }
+            }
+            Event::Reset { user, code } => {
+                self.recorder.now.counts.errors.stream_reset += 1;
+                self.recorder.note(|| format!("stream reset: code {code}"));
+                self.lose(user, 1, now);
+            }
+            Event::Unprocessed { user } => {
+                self.recorder.now.counts.errors.stale += 1;
+                self.recorder
+                    .note(|| "the server went away before it took a request".into());
+                self.lose(user, 1, now);
+            }
+        }
+        if index < self.wanted && self.has_room(index) {
+            self.offer_one(index, now);
+        }
+    }
+
+    /// Gives up on requests that have waited too long; their connection stays.
+    pub(super) fn scan_streams(&mut self, index: usize, now: u64) {
+        let timeout_ns = self.plan.timeout_ns;
+        let connection = &mut self.connections[index];
+        let generation = connection.generation;
+        let session = connection.session.as_mut();
+        let Some(client) = session.and_then(|session| self.transport.client(session)) else {
+            return;
+        };
+        let old = |asked: &Asked| now.saturating_sub(asked.sent_ns) > timeout_ns;
+        let late: Vec<_> = client.each().filter(|(_, asked)| old(asked)).collect();
+        if late.is_empty() {
+            return;
+        }
+        late.iter().for_each(|(slot, _)| client.cancel(*slot));
+        connection.in_flight -= late.len() as u32;
+        if connection.in_flight == 0 {
+            connection.doing = Doing::Idle;
+        }
+        self.busy -= late.len();
+        self.streams.unwritten.push((index as u32, generation));
+        self.recorder.now.counts.errors.timeout += late.len() as u64;
+        self.recorder.note(|| "no answer in time".into());
+        for (_, asked) in late {
+            self.lose(asked, 1, now);
+            self.offer_one(index, now);
+        }
+    }
+}
