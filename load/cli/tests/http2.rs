@@ -437,18 +437,23 @@ fn nginx_is_understood_in_the_clear_and_by_alpn() {
         format!("http://127.0.0.1:{plain}/"),
         format!("https://127.0.0.1:{secure}/"),
     ] {
-        // it parts after each hundred requests: nobody may notice
+        // it parts after each hundred requests, and may not look at those that cross its farewell
         let result = measured(&format!(
             "--http2 --streams 4 -t1 -c3 -d1s -R1000 -T30s {url}"
         ));
-        assert_eq!(
+        let (completed, stale) = (
             count(&result, "/totals/completed"),
-            1000,
+            count(&result, "/errors/stale"),
+        );
+        assert_eq!(completed + stale, 1000, "{}", result["errors"]);
+        assert!(stale <= 4 * count(&result, "/totals/connects"));
+        assert_eq!(count(&result, "/totals/status/200"), completed);
+        assert_eq!(
+            count(&result, "/errors/total"),
+            stale,
             "{}",
             result["errors"]
         );
-        assert_eq!(count(&result, "/totals/status/200"), 1000);
-        assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
         assert!(count(&result, "/totals/connects") >= 10);
         let none = measured(&format!("--http2 -t1 -c1 -d300ms -R100 -T30s {url}none"));
         assert_eq!(count(&none, "/totals/status/404"), 30);

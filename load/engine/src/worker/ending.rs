@@ -52,8 +52,13 @@ impl<T: Transport> Worker<'_, T> {
             .coalescing
             .as_ref()
             .map_or(Pauses::default(), |own| own.pauses);
+        let spun_ns = if self.plan.streams > 1 {
+            0
+        } else {
+            pauses.paused_ns
+        };
         let mut ending = Ending {
-            polling_ns: self.polling_ns + pauses.paused_ns,
+            polling_ns: self.polling_ns + spun_ns,
             pauses,
             stopped_ns: now,
             wanted: self.wanted,

@@ -211,7 +211,8 @@ impl<'p, T: Transport> Worker<'p, T> {
             sources_used: 0,
             answers_until_audit: 0,
             polling_ns: 0,
-            coalescing: (plan.coalesce && plan.open.is_none()).then(Coalescing::default),
+            coalescing: (plan.coalesce && plan.open.is_none())
+                .then(|| Coalescing::new(plan.streams)),
             resting: (plan.realtime && plan.open.is_some()).then(Resting::default),
         })
     }
