@@ -110,6 +110,7 @@ real! {
     tmpfile64 = c"tmpfile64": fn() -> *mut FILE;
     popen = c"popen": fn(*const c_char, *const c_char) -> *mut FILE;
     opendir = c"opendir": fn(*const c_char) -> *mut libc::DIR;
+    prctl = c"prctl": fn(c_int, usize, usize, usize, usize) -> c_int;
     setrlimit = c"setrlimit": fn(c_int, *const libc::rlimit) -> c_int;
     prlimit = c"prlimit": fn(pid_t, c_int, *const libc::rlimit, *mut libc::rlimit) -> c_int;
     fork = c"fork": fn() -> pid_t;

@@ -74,6 +74,8 @@ pub struct Header {
     pub closed: AtomicU32,
     /// Processes of each side.
     pub processes: [[AtomicU64; PROCESSES]; 2],
+    /// Those of them that cannot wake others (a bit each): who waits on the other side must look.
+    pub silent: [AtomicU32; 2],
 }
 
 /// Where one side's cursor lives.

@@ -325,7 +325,23 @@ impl Segment {
                 lane.free();
             }
         }
+        let silent = &self.header().silent[side & 1];
+        silent.fetch_and(!(1 << (index % PROCESSES)), Ordering::SeqCst);
         self.header().processes[side & 1][index % PROCESSES].store(0, Ordering::SeqCst);
+    }
+
+    /// Process `index` of `side` cannot wake others from now on. Who sleeps here already is to be rung
+    /// after this; publishers of the other side fence, as its sleepers may no longer do it for them.
+    pub fn set_silent(&self, side: usize, index: usize) {
+        let header = self.header();
+        header.fenced[side & 1].store(1, Ordering::SeqCst);
+        header.silent[side & 1].fetch_or(1 << (index % PROCESSES), Ordering::SeqCst);
+    }
+
+    /// Whether a process of `side` cannot wake who waits for it.
+    #[inline]
+    pub fn has_silent(&self, side: usize) -> bool {
+        self.header().silent[side & 1].load(Ordering::SeqCst) != 0
     }
 }
 

@@ -14,6 +14,7 @@ use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
 use bypass_stats::{Counter, Reason};
 use bypass_sys::clock::now_ns;
+use bypass_sys::sandbox::is_confined;
 use bypass_sys::waker::Name;
 use bypass_sys::{address, kernel};
 
@@ -109,6 +110,9 @@ pub fn connect(fd: i32, bytes: &[u8]) -> Outcome {
 fn destination(socket: &Socket, bytes: &[u8]) -> Result<SocketAddr, Reason> {
     if !process::settings().tcp_client_loopback {
         return Err(Reason::SwitchedOff);
+    }
+    if is_confined() {
+        return Err(Reason::Sandbox);
     }
     if socket.has(sockets::KERNEL_ONLY) {
         return Err(Reason::Option);

@@ -8,6 +8,7 @@
 use core::sync::atomic::{compiler_fence, Ordering};
 
 use bypass_sys::kernel;
+use bypass_sys::sandbox::is_confined;
 
 use bypass_sys::thread::{thread, Thread};
 
@@ -75,7 +76,7 @@ fn let_in(thread: &Thread) {
 /// then see to it that the signal stays blocked when the handler returns.
 pub fn put_off(signal: i32, requeue: impl FnOnce() -> bool) -> bool {
     let thread = thread();
-    if thread.inside.load(Ordering::Relaxed) == 0 || !requeue() {
+    if thread.inside.load(Ordering::Relaxed) == 0 || is_confined() || !requeue() {
         return false;
     }
     thread

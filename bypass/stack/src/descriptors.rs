@@ -5,6 +5,8 @@ use core::sync::atomic::Ordering;
 use bypass_stats::Reason;
 use bypass_sys::kernel;
 
+use bypass_sys::sandbox::is_confined;
+
 use crate::sockets;
 use crate::table::{self, Entry, Kind};
 use crate::{epoll, listener, pool, process, stream, Outcome};
@@ -15,7 +17,7 @@ pub fn socket(family: i32, kind: i32, protocol: i32) -> Outcome {
     let flags = kind & (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
     let is_tcp =
         kind & !flags == libc::SOCK_STREAM && (protocol == 0 || protocol == libc::IPPROTO_TCP);
-    if !is_ip || !is_tcp || process::settings().dont_accelerate {
+    if !is_ip || !is_tcp || process::settings().dont_accelerate || is_confined() {
         return Outcome::Kernel;
     }
     process::number();

@@ -23,7 +23,9 @@ use crate::{fork, handover, listener, options, process, service};
 
 /// Names the memory file for the new image.
 pub const VARIABLE: &str = "WIRESPEED_PASSED";
-const MAGIC: u64 = u64::from_le_bytes(*b"WSpass\x01\0");
+const MAGIC: u64 = u64::from_le_bytes(*b"WSpass\x02\0");
+/// Behind the last of the links' descriptors.
+const NO_MORE: u64 = u64::MAX;
 /// Descriptors that are looked at.
 const NUMBERS: i32 = 65_536;
 /// Words of one connection in the file, and which is which.
@@ -47,6 +49,7 @@ pub struct Prepared {
     /// None when only unconnected sockets survive: the kernel alone hands those on.
     file: Option<Owned>,
     kept_open: Vec<Owned>,
+    links: Vec<Owned>,
     bits: Vec<(Arc<Peer>, usize)>,
     uncovered: Vec<i32>,
 }
@@ -59,7 +62,8 @@ impl Prepared {
 
     /// Shadows are close-on-exec; those that the new image gets are not from here on.
     fn uncover(&self) {
-        let inherited = self.kept_open.iter().chain(&self.file).map(|owned| owned.0);
+        let kept_open = self.kept_open.iter().chain(&self.links);
+        let inherited = kept_open.chain(&self.file).map(|owned| owned.0);
         for fd in inherited.chain(self.uncovered.iter().copied()) {
             let _ = kernel::fcntl(fd, libc::F_SETFD, 0);
         }
@@ -98,6 +102,7 @@ pub fn prepare() -> Option<Prepared> {
     let mut prepared = Prepared {
         file: None,
         kept_open: Vec::new(),
+        links: Vec::new(),
         bits: Vec::new(),
         uncovered,
     };
@@ -126,7 +131,7 @@ fn pack(connected: &[(i32, Entry)], prepared: &mut Prepared) -> Result<(), i32> 
         let key = (peer.segment.id(), peer.side);
         let place = *places
             .entry(key)
-            .or_insert_with(|| enter(&peer, number, &mut prepared.kept_open));
+            .or_insert_with(|| enter(&peer, number, prepared));
         let Some((index, memory)) = place else {
             continue;
         };
@@ -157,6 +162,8 @@ fn pack(connected: &[(i32, Entry)], prepared: &mut Prepared) -> Result<(), i32> 
         prepared.bits.push((peer, index));
         prepared.uncovered.push(*fd);
     }
+    let links = prepared.links.iter().map(|link| link.0 as u64);
+    words.splice(3..3, links.chain([NO_MORE]));
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     kernel::write(file.0, &bytes)?;
     prepared.file = Some(file);
@@ -165,12 +172,13 @@ fn pack(connected: &[(i32, Entry)], prepared: &mut Prepared) -> Result<(), i32> 
 
 /// A place for the new image among the end's processes, told to the other side; with a duplicate of
 /// the segment's memory.
-fn enter(peer: &Arc<Peer>, number: u64, kept_open: &mut Vec<Owned>) -> Option<(usize, i32)> {
+fn enter(peer: &Arc<Peer>, number: u64, prepared: &mut Prepared) -> Option<(usize, i32)> {
     let memory = Owned(kernel::move_high(kernel::dup(peer.segment.fd()).ok()? as i32).ok()?);
     let index = peer.segment.enter(peer.side, number)?;
-    kept_open.extend(service::knock_participants(peer, index));
+    let links = service::knock_participants(peer, index);
+    prepared.links.extend(links);
     let fd = memory.0;
-    kept_open.push(memory);
+    prepared.kept_open.push(memory);
     Some((index, fd))
 }
 
@@ -204,7 +212,9 @@ pub fn adopt(file: i32) {
     service::take_door(Owned(door));
     let found = handover::inherited_sockets();
     let mut peers: HashMap<u64, Option<Arc<Peer>>> = HashMap::new();
-    for one in words[3..].chunks_exact(WORDS) {
+    let mut rest = words[3..].splitn(2, |word| *word == NO_MORE);
+    let (links, connections) = (rest.next().unwrap_or(&[]), rest.next().unwrap_or(&[]));
+    for one in connections.chunks_exact(WORDS) {
         let peer = peers
             .entry(one[MEMORY])
             .or_insert_with(|| join(one))
@@ -216,11 +226,15 @@ pub fn adopt(file: i32) {
             peer.let_go(peer.segment.clamp(one[SLOT] as usize), FIN);
         }
     }
+    // The other side knows us by links of our own now; these would outlive us in what we start.
+    for link in links {
+        let _ = kernel::close(*link as i32);
+    }
 }
 
 fn read(file: i32) -> Option<Vec<u64>> {
     let size = usize::try_from(kernel::fstat(file).ok()?.st_size).ok()?;
-    if !(24..=8 * (3 + WORDS * NUMBERS as usize)).contains(&size) {
+    if !(24..=8 * (4 + (WORDS + 1) * NUMBERS as usize)).contains(&size) {
         return None;
     }
     let mut bytes = vec![0u8; size];

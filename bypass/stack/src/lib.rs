@@ -8,6 +8,7 @@
 //!
 //! Every operation answers with an [`Outcome`]; errno is somebody else's business.
 
+pub mod confinement;
 pub mod connect;
 pub mod content;
 pub mod deferral;

@@ -176,6 +176,13 @@ impl Registered {
         let Some(peer) = stream.socket.share_peer() else {
             return;
         };
+        self.is_crowded |= peer.segment.has_silent(1 - peer.side);
+        if waker.is_none() {
+            if one.events & (libc::POLLOUT | libc::POLLWRNORM) != 0 {
+                stream.outbound().want_space();
+            }
+            return;
+        }
         let sleeper = waker.sleeper(&peer);
         let meta = &peer.segment.slot(stream.slot).meta;
         // Ends are told to readers, so everybody waits for those.
@@ -213,8 +220,10 @@ impl Drop for Registered {
 }
 
 fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<(), i32> {
-    let waker = Borrowed::take()?;
+    // Without a descriptor for a waker we look again soon: poll knows no such error.
+    let waker = Borrowed::take().unwrap_or_else(|_| Borrowed::none());
     let mut registered = Registered::default();
+    registered.is_crowded = waker.is_none();
     for one in fds.iter().filter(|one| one.fd >= 0) {
         registered.add(one, &waker);
     }
@@ -223,7 +232,7 @@ fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<
         .iter()
         .map(|one| Blocked::register(one, waker.number()))
         .collect();
-    for listener in &listeners {
+    for listener in listeners.iter().filter(|_| !waker.is_none()) {
         let (lanes, is_complete) = Lanes::take(listener, waker.number());
         registered.lanes.push(lanes);
         registered.is_crowded |= !is_complete;
@@ -233,12 +242,14 @@ fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<
         return Ok(());
     }
     process::count(Counter::Sleeps, 1);
+    // Only those that are the kernel's: with ours there could be more than the limit of descriptors.
     let mut part = kernel_part(fds);
-    part.push(libc::pollfd {
+    part.retain(|one| one.fd >= 0);
+    part.extend((!waker.is_none()).then_some(libc::pollfd {
         fd: waker.fd(),
         events: libc::POLLIN,
         revents: 0,
-    });
+    }));
     let bound = registered.is_crowded.then_some(CROWDED);
     asleep(|| kernel::poll(&mut part, wait::shorter(deadline.left(), bound), mask).map(|_| ()))
 }

@@ -66,7 +66,7 @@ pub fn take(family: i32) -> Result<i32, i32> {
 /// Keeps or closes the shadow of a socket that the program has closed; its entry is `Pooled`.
 pub fn give(fd: i32, family: i32, flags: u32) {
     let is_clean = flags & (sockets::DIRTY | sockets::BOUND) == 0;
-    if is_clean {
+    if is_clean && !bypass_sys::sandbox::is_confined() {
         if let Ok(mut shelf) = shelf(family).lock() {
             if has_place(fd, shelf.len()) {
                 shelf.push(fd);

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use bypass_shm::link::{self, Message};
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
+use bypass_sys::sandbox::is_confined;
 use bypass_sys::waker::Name;
 
 use crate::listener::{self, Listener};
@@ -56,6 +57,9 @@ static PASSED_DOOR: AtomicI32 = AtomicI32::new(-1);
 static ERRANDS: AtomicI32 = AtomicI32::new(-1);
 static SET: AtomicI32 = AtomicI32::new(-1);
 static IS_RUNNING: AtomicBool = AtomicBool::new(false);
+static IS_STOPPING: AtomicBool = AtomicBool::new(false);
+/// Taken by whoever ends it; of a forked child's parent it is another's.
+static THREAD: Mutex<Option<std::thread::JoinHandle<()>>> = Mutex::new(None);
 static ROLES: OnceLock<Mutex<HashMap<i32, Role>>> = OnceLock::new();
 static STARTING: Mutex<()> = Mutex::new(());
 /// Links of those who have not spoken, oldest first.
@@ -88,6 +92,9 @@ pub fn hold() -> impl Sized {
 
 /// Starts the thread unless it runs.
 pub fn start() -> Result<(), i32> {
+    if is_confined() {
+        return Err(libc::EPERM);
+    }
     if IS_RUNNING.load(Ordering::Acquire) {
         return Ok(());
     }
@@ -114,10 +121,32 @@ pub fn start() -> Result<(), i32> {
         .stack_size(256 * 1024);
     let thread = builder.spawn(move || run(set));
     kernel::swap_signal_mask(former);
-    thread.map_err(|_| libc::EAGAIN)?;
+    let thread = thread.map_err(|_| libc::EAGAIN)?;
+    if let Ok(mut place) = THREAD.lock() {
+        *place = Some(thread);
+    }
     IS_RUNNING.store(true, Ordering::Release);
     rejoin();
     Ok(())
+}
+
+/// Ends the thread, before it would be confined together with the program's. Nobody is met any more:
+/// new clients are the kernel's. Links stay open, as our life is known by them.
+pub fn stop() {
+    if !is_running() {
+        return;
+    }
+    IS_STOPPING.store(true, Ordering::SeqCst);
+    wake();
+    let thread = THREAD.lock().ok().and_then(|mut place| place.take());
+    if let Some(thread) = thread {
+        let _ = thread.join();
+    }
+    IS_RUNNING.store(false, Ordering::SeqCst);
+    for listener in listener::all() {
+        close_door(listener.door, listener.inode, None);
+    }
+    finish_closing();
 }
 
 /// After a fork: the inherited listeners are answered here too, and what clients the other
@@ -156,7 +185,7 @@ pub fn is_running() -> bool {
 /// Starts the thread in a forked child that has listeners; cheap otherwise.
 #[inline]
 pub fn ensure() {
-    if IS_RUNNING.load(Ordering::Relaxed) || !process::is_started() {
+    if IS_RUNNING.load(Ordering::Relaxed) || !process::is_started() || is_confined() {
         return;
     }
     if !listener::all().is_empty() || crate::fork::has_links() {
@@ -178,6 +207,10 @@ pub fn wake() -> bool {
 /// In a forked child: the thread, its set and its links are the parent's.
 pub fn forget() {
     IS_RUNNING.store(false, Ordering::Release);
+    if let Ok(mut thread) = THREAD.lock() {
+        // The parent's: there is nothing to wait for, and nothing of it may be freed here.
+        core::mem::forget(thread.take());
+    }
     if let Ok(mut silent) = SILENT.lock() {
         silent.clear();
     }
@@ -314,6 +347,9 @@ fn run(set: i32) {
             Err(libc::EINTR) => 0,
             Err(_) => return,
         };
+        if IS_STOPPING.load(Ordering::SeqCst) {
+            return;
+        }
         for event in &events[..count] {
             serve(event.u64 as i32);
         }

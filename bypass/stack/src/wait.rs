@@ -8,6 +8,7 @@ use bypass_shm::doorbell::Sleeper;
 use bypass_stats::Counter;
 use bypass_sys::clock::now_ns;
 use bypass_sys::kernel;
+use bypass_sys::sandbox::is_confined;
 use bypass_sys::waker::Waker;
 
 use crate::deferral::asleep;
@@ -25,6 +26,9 @@ const CROWDED: Duration = Duration::from_millis(1);
 /// A waker under a name that is free. Anybody of the network namespace can take names: one that is
 /// taken is passed over. When descriptors are short, those that are only kept are given up for it.
 pub fn new_waker() -> Result<Waker, i32> {
+    if is_confined() {
+        return Err(libc::EPERM);
+    }
     let mut number = process::next_waker();
     for _ in 0..NAMES_TRIED {
         match Waker::create(process::number(), number) {
@@ -42,6 +46,13 @@ pub fn new_waker() -> Result<Waker, i32> {
     Err(libc::EADDRINUSE)
 }
 
+/// Before there may be no more descriptors: the next call that waits finds a waker.
+pub fn provide_waker() {
+    if process::is_started() {
+        drop(Borrowed::take());
+    }
+}
+
 /// A waker for the length of one call.
 pub struct Borrowed(Option<Waker>);
 
@@ -55,6 +66,16 @@ impl Borrowed {
         };
         waker.drain();
         Ok(Self(Some(waker)))
+    }
+
+    /// One that never rings, where none can be had: who sleeps on it must bound the sleep.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// Whether it is such a one.
+    pub fn is_none(&self) -> bool {
+        self.0.is_none()
     }
 
     /// Its descriptor.
@@ -204,7 +225,8 @@ pub fn sleep_on(
         For::Room => &meta.sleeper_write[peer.side],
     };
     let sleeper = waker.sleeper(peer);
-    let bound = (!sleeper.register(place)).then_some(CROWDED);
+    let is_alone = sleeper.register(place) && !peer.segment.has_silent(1 - peer.side);
+    let bound = (!is_alone).then_some(CROWDED);
     bypass_sys::barrier::heavy();
     let result = if is_ready() {
         Ok(0)

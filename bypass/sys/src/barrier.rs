@@ -37,6 +37,12 @@ pub fn choose(sleeps_often: bool) {
     ASKS_FOR_FENCES.store(asks, Ordering::Relaxed);
 }
 
+/// Before the process may no longer call membarrier: it takes part with fences from here on.
+pub fn choose_fences() {
+    IS_UNREGISTERED.store(true, Ordering::SeqCst);
+    ASKS_FOR_FENCES.store(true, Ordering::SeqCst);
+}
+
 /// Whether this process, when it waits, needs publishers that fence.
 pub fn asks_for_fences() -> bool {
     ASKS_FOR_FENCES.load(Ordering::Relaxed)

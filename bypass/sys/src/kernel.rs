@@ -1,6 +1,9 @@
 //! System calls by number: no libc function is called, because libc's are the hooked ones, and
 //! errno, which belongs to the program, is not touched.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::sandbox::is_confined;
 use core::arch::asm;
 
 /// A kernel error number, positive.
@@ -132,6 +135,13 @@ pub fn move_high(fd: i32) -> Result<i32> {
 fn high_base() -> usize {
     let soft = descriptor_limit().clamp(64, 8192);
     soft - soft / 8
+}
+
+/// Whether a seccomp filter is on in this thread, and of which kind; 0 for none.
+pub fn seccomp_mode() -> usize {
+    let arguments = [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0];
+    // SAFETY: numbers only.
+    unsafe { call(libc::SYS_prctl, arguments) }.unwrap_or(0)
 }
 
 /// The soft limit of descriptors.
@@ -386,26 +396,39 @@ pub fn epoll_control(set: i32, command: i32, fd: i32, events: u32, data: u64) ->
     }
 }
 
-/// epoll_pwait2(2), falling back to nothing: waits up to `timeout` (None: for ever).
+/// A kernel before 5.11, which has no epoll_pwait2.
+static IS_OLD: AtomicBool = AtomicBool::new(false);
+
+/// epoll_pwait2(2): waits up to `timeout` (None: for ever). On old kernels, and in a confined process
+/// which may have allowed itself only the older call, with milliseconds.
 pub fn epoll_wait(
     set: i32,
     events: &mut [libc::epoll_event],
     timeout: Option<core::time::Duration>,
     mask: Option<u64>,
 ) -> Result<usize> {
-    let time = timeout.map(timespec);
-    let at = events.as_mut_ptr() as usize;
-    let time_at = time
-        .as_ref()
-        .map_or(0, |t| t as *const libc::timespec as usize);
     let mask_at = mask.as_ref().map_or(0, |m| m as *const u64 as usize);
-    // SAFETY: the kernel fills at most events.len() events; time and mask live on this frame.
-    unsafe {
-        call(
-            libc::SYS_epoll_pwait2,
-            [set as usize, at, events.len(), time_at, mask_at, 8],
-        )
+    let head = [set as usize, events.as_mut_ptr() as usize, events.len()];
+    let [set, at, count] = head;
+    if !IS_OLD.load(Ordering::Relaxed) && !is_confined() {
+        let time = timeout.map(timespec);
+        let time_at = time
+            .as_ref()
+            .map_or(0, |t| t as *const libc::timespec as usize);
+        let arguments = [set, at, count, time_at, mask_at, 8];
+        // SAFETY: the kernel fills at most events.len() events; time and mask live on this frame.
+        match unsafe { call(libc::SYS_epoll_pwait2, arguments) } {
+            Err(libc::ENOSYS) => IS_OLD.store(true, Ordering::Relaxed),
+            other => return other,
+        }
     }
+    // Not shorter than asked for.
+    let ms = timeout.map_or(-1, |time| {
+        i32::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
+    });
+    let arguments = [set, at, count, ms as usize, mask_at, 8];
+    // SAFETY: as above.
+    unsafe { call(libc::SYS_epoll_pwait, arguments) }
 }
 
 /// ppoll(2): waits up to `timeout` (None: for ever) under `mask` (None: the present one).

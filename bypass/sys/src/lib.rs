@@ -15,5 +15,6 @@ pub mod memory;
 pub mod network;
 pub mod process;
 pub mod region;
+pub mod sandbox;
 pub mod thread;
 pub mod waker;

@@ -6,6 +6,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use crate::sandbox::is_confined;
 use crate::{clock, kernel};
 
 /// Longest wait before the connection is taken for broken.
@@ -36,7 +37,8 @@ fn wait(word: &AtomicU32, thread: u32, mut holder: u32) -> Option<Guard<'_>> {
     let start_ns = clock::now_ns();
     let mut spins = 0;
     loop {
-        let expected = if spins >= SPINS && !kernel::thread_exists(holder as i32) {
+        let may_ask = spins >= SPINS && !is_confined();
+        let expected = if may_ask && !kernel::thread_exists(holder as i32) {
             holder
         } else {
             0
@@ -50,7 +52,9 @@ fn wait(word: &AtomicU32, thread: u32, mut holder: u32) -> Option<Guard<'_>> {
             if clock::now_ns() - start_ns > WAIT_NS_MAX {
                 return None;
             }
-            let _ = kernel::sched_yield();
+            if may_ask {
+                let _ = kernel::sched_yield();
+            }
         }
         core::hint::spin_loop();
     }

@@ -4,7 +4,7 @@
 use core::ffi::{c_char, c_int, c_uint};
 
 use bypass_stack::deferral::inside;
-use bypass_stack::pool;
+use bypass_stack::{pool, wait};
 use libc::{rlimit, sigset_t, DIR, FILE};
 
 use crate::real;
@@ -99,6 +99,19 @@ creating! {
     opendir(path: *const c_char) -> *mut DIR;
 }
 
+/// A limit below this leaves no descriptor for a waker.
+const FEW: libc::rlim_t = 64;
+
+/// Servers of logins set the limit to next to nothing before they confine themselves.
+unsafe fn before_limit(resource: c_int, limit: *const rlimit) {
+    // SAFETY: null or a limit, by setrlimit(2).
+    let limit = unsafe { limit.as_ref() };
+    let is_low = limit.is_some_and(|limit| limit.rlim_cur < FEW);
+    if resource == libc::RLIMIT_NOFILE as c_int && is_low {
+        inside(wait::provide_waker);
+    }
+}
+
 /// A changed limit changes how much may be kept.
 fn after_limit(resource: c_int, result: c_int) -> c_int {
     if resource == libc::RLIMIT_NOFILE as c_int && result == 0 {
@@ -109,6 +122,8 @@ fn after_limit(resource: c_int, result: c_int) -> c_int {
 
 #[no_mangle]
 pub unsafe extern "C" fn setrlimit(resource: c_int, limit: *const rlimit) -> c_int {
+    // SAFETY: the caller's limit.
+    unsafe { before_limit(resource, limit) };
     // SAFETY: the caller's arguments.
     after_limit(resource, unsafe { real::setrlimit()(resource, limit) })
 }
@@ -126,6 +141,8 @@ pub unsafe extern "C" fn prlimit(
     new: *const rlimit,
     old: *mut rlimit,
 ) -> c_int {
+    // SAFETY: the caller's limit.
+    unsafe { before_limit(resource, new) };
     // SAFETY: the caller's arguments.
     let result = unsafe { real::prlimit()(process, resource, new, old) };
     if new.is_null() {

@@ -2,7 +2,8 @@
 
 use core::ffi::{c_int, c_long, c_void};
 
-use bypass_stack::passing;
+use bypass_stack::deferral::inside;
+use bypass_stack::{confinement, passing};
 use libc::pid_t;
 
 use super::creating::or_give_back;
@@ -34,6 +35,35 @@ pub unsafe extern "C" fn vfork() -> pid_t {
     }
     let _ = bypass_sys::kernel::close(reader);
     child
+}
+
+/// The operation and flags of linux/seccomp.h.
+const SECCOMP_SET_MODE_STRICT: usize = 0;
+const SECCOMP_SET_MODE_FILTER: usize = 1;
+const SECCOMP_FILTER_FLAG_TSYNC: usize = 1;
+
+/// The library prepares for the filter before it is on. Programs ask with a null pointer whether there
+/// are filters at all.
+fn confining(is_real: bool, all_threads: bool, confine: impl FnOnce() -> c_long) -> c_long {
+    if is_real {
+        inside(|| confinement::prepare(all_threads));
+    }
+    let result = confine();
+    if is_real && result != 0 {
+        // The kernel's call leaves errno alone.
+        inside(confinement::undo);
+    }
+    result
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+    let is_strict = a == libc::SECCOMP_MODE_STRICT as usize;
+    let is_confining = option == libc::PR_SET_SECCOMP && (is_strict || b != 0);
+    confining(is_confining, false, || {
+        // SAFETY: the caller's arguments.
+        unsafe { real::prctl()(option, a, b, c, d).into() }
+    }) as c_int
 }
 
 /// What was sent to others and not received yet would be lost with this process.
@@ -90,6 +120,15 @@ pub unsafe extern "C" fn syscall(
                 c_long::from(waiting::epoll_pwait(
                     fd, events, c as c_int, d as c_int, mask,
                 ))
+            }
+            libc::SYS_prctl => c_long::from(prctl(fd, b, c, d, e)),
+            libc::SYS_seccomp => {
+                let is_strict = a == SECCOMP_SET_MODE_STRICT;
+                let is_filter = a == SECCOMP_SET_MODE_FILTER && c != 0;
+                let all_threads = is_filter && b & SECCOMP_FILTER_FLAG_TSYNC != 0;
+                confining(is_strict || is_filter, all_threads, || {
+                    real::syscall()(number, a, b, c, d, e, f)
+                })
             }
             _ => or_give_back(|| real::syscall()(number, a, b, c, d, e, f)),
         }

@@ -381,6 +381,8 @@ impl Inner {
         // Every one is shown, not only the first that must be looked at.
         let nested = self.nested.iter().filter(|inner| show(inner.number));
         let has_such = nested.count() > 0;
+        let is_silent = |place: &Place| place.peer.segment.has_silent(1 - place.peer.side);
+        let has_such = has_such || self.places.iter().any(is_silent);
         !self.scanned.is_empty() || is_blind || has_such
     }
 }

@@ -16,6 +16,11 @@ use crate::{process, service};
 pub struct Lanes(Vec<(Arc<Peer>, usize)>);
 
 impl Lanes {
+    /// Nowhere.
+    pub fn none() -> Self {
+        Self(Vec::new())
+    }
+
     /// Takes a lane in each segment; false beside it when one had none left.
     pub fn take(listener: &Listener, waker: u32) -> (Self, bool) {
         let mut lanes = Vec::new();
@@ -82,9 +87,14 @@ pub(super) fn block(listener: &Listener, fd: i32, deadline: Deadline) -> Result<
     if deadline.left() == Some(core::time::Duration::ZERO) {
         return Err(libc::EAGAIN);
     }
-    let waker = Borrowed::take()?;
+    // Without a descriptor for a waker we look again soon: accept has one of its own to ask for.
+    let waker = Borrowed::take().unwrap_or_else(|_| Borrowed::none());
     let _blocked = Blocked::register(listener, waker.number());
-    let (_lanes, is_complete) = Lanes::take(listener, waker.number());
+    let (_lanes, is_complete) = if waker.is_none() {
+        (Lanes::none(), false)
+    } else {
+        Lanes::take(listener, waker.number())
+    };
     if listener.has_waiting() {
         return Ok(());
     }

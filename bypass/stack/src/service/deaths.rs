@@ -123,10 +123,24 @@ pub(super) fn ended(role: Role) {
                 client_ended(&peer);
             }
         }
-        Role::Participant(peer, index, process) => peer.bury(index, process),
+        // Of several links to one process, as exec leaves them, each may end while it lives.
+        Role::Participant(peer, index, process) if !is_linked(&peer, index, process) => {
+            peer.bury(index, process);
+        }
         Role::Given(inode) => passing::given(inode),
         _ => {}
     }
+}
+
+/// Whether a link to this process of the other side is open still.
+fn is_linked(peer: &Arc<Peer>, index: usize, process: u64) -> bool {
+    let is_it = |role: &Role| match role {
+        Role::Participant(of, at, number) => {
+            Arc::ptr_eq(of, peer) && (*at, *number) == (index, process)
+        }
+        _ => false,
+    };
+    roles().lock().is_ok_and(|roles| roles.values().any(is_it))
 }
 
 /// The holder that we greeted is gone. Another one gets the segment, with what waits in it, as the

@@ -8,6 +8,8 @@ use bypass_sys::iovec::Pieces;
 use bypass_sys::kernel;
 
 use super::{current, is_nonblocking, timeout, Attempt, Hold, Stream};
+use bypass_sys::sandbox::is_confined;
+
 use crate::peer::Bell;
 use crate::table::{self, Kind};
 use crate::wait::For;
@@ -177,7 +179,7 @@ fn is_connecting(fd: i32, flags: i32) -> bool {
 
 /// EPIPE comes with a signal unless the caller does not want it.
 pub fn broken_pipe(error: i32, flags: i32) -> Outcome {
-    if error == libc::EPIPE && flags & libc::MSG_NOSIGNAL == 0 {
+    if error == libc::EPIPE && flags & libc::MSG_NOSIGNAL == 0 && !is_confined() {
         let process = kernel::getpid().unwrap_or(0) as i32;
         let _ = kernel::tgkill(process, thread().tid() as i32, libc::SIGPIPE);
     }
