@@ -173,12 +173,19 @@ def common_rate(running, options):
     return rate
 
 
+def in_turn(running, number):
+    """Another order in each round: who comes behind whom must not decide."""
+    first = number // 2 % len(running)
+    turned = running[first:] + running[:first]
+    return turned if number % 2 == 0 else turned[::-1]
+
+
 def rounds(running, options):
     rate = common_rate(running, options)
     rows = []
     for connections in options.connections:
-        for _ in range(options.rounds):
-            for contender in running:
+        for number in range(options.rounds):
+            for contender in in_turn(running, number):
                 row = loads.measure(contender, options.load, connections, options.seconds,
                                     options.close, rate)
                 rows.append(row)

@@ -12,7 +12,8 @@ A contender of your own is a table in a TOML file (`--contenders FILE`), its nam
   JAVA_OPTS = "-server"
 
 In all of these {port} is where it has to listen, {origin} the origin's port (both on 127.0.0.1),
-{folder} a folder of its own and {java} the Java of --java. Other braces are written twice.
+{folder} a folder of its own, {java} the Java of --java, and {jvm} the heap, collector and pages that
+all JVMs have when several are compared. Other braces are written twice.
 """
 
 import contextlib
@@ -50,6 +51,10 @@ HAPROXY = """
 global
   nbthread 1
   maxconn 9000
+  # By default connections to the origin are pooled up to a fifth of the descriptors only: fewer than
+  # these cells have, and each request beyond would open one.
+  tune.pool-high-fd-ratio 90
+  tune.pool-low-fd-ratio 80
 defaults
   mode http
   timeout connect 5s
@@ -63,6 +68,11 @@ frontend f
 backend b
   server o 127.0.0.1:{origin} pool-max-conn 4096 pool-purge-delay 3600s
 """
+
+# Where several JVMs are compared, all of them have one heap, collector and kind of pages.
+EQUAL_JVM = ["-Xms1500m", "-Xmx1500m", "-Xmn500m", "-XX:+UseParallelGC", "-XX:+AlwaysPreTouch",
+             "-XX:+UseTransparentHugePages"]
+HEAP_AND_COLLECTOR = ("-Xms", "-Xmx", "-Xmn", "-XX:+Use", "-XX:+AlwaysPreTouch")
 
 
 @dataclass
@@ -80,7 +90,8 @@ class Contender:
 
     def start(self, java, origin, folder, core, log):
         folder.mkdir()
-        places = {"port": self.port, "origin": origin, "folder": folder, "java": java}
+        places = {"port": self.port, "origin": origin, "folder": folder, "java": java,
+                  "jvm": " ".join(EQUAL_JVM)}
         for name, text in self.files.items():
             (folder / name).write_text(text.format(**places))
         command = [word.format(**places) for word in shlex.split(self.command)]
@@ -143,6 +154,13 @@ OTHERS = {"nginx": lambda: nginx(""), "nginx-headers": lambda: nginx(NGINX_HEADE
           "haproxy": haproxy}
 
 
+def with_equal_jvm(command):
+    """A Java command line of ours with the heap and the collector that all JVMs get."""
+    java, *words = shlex.split(command)
+    kept = [word for word in words if not word.startswith(HEAP_AND_COLLECTOR)]
+    return shlex.join([java, *EQUAL_JVM, *kept])
+
+
 def of_name(name, java):
     """nginx, haproxy, or one of ours with @25 for another Java and %FLAG for more JVM flags."""
     kind, *flags = name.split("%")
@@ -185,6 +203,11 @@ def chosen(names, files, java, ports):
     """The contenders with these names, each with a port of its own."""
     given = {name: own for file in files for name, own in of_file(file).items()}
     contenders = [given.get(name) or of_name(name, java) for name in names]
+    if sum(contender.kind == "jvm" for contender in contenders) > 1:
+        for contender in contenders:
+            if contender.kind == "jvm" and contender.name not in given \
+                    and not contender.name.startswith("netty-small"):
+                contender.command = with_equal_jvm(contender.command)
     for contender in contenders:
         contender.port = next(ports)
     return contenders
