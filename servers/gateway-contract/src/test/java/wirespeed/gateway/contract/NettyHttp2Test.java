@@ -190,6 +190,89 @@ class NettyHttp2Test {
         assertEquals(10, origin.seen.size(), origin.seen.toString());
     }
 
+    /** Sends the same frame again and again; whether the gateway ends the connection over it. */
+    private boolean isFloodEnded(int type, int flags, int stream, byte[] payload, int count)
+            throws Exception {
+        RawHttp2 client = client();
+        client.headers(1, false, with(":path", "/open"));
+        try {
+            for (int i = 0; i < count; i++) {
+                client.frame(type, flags, stream, payload);
+            }
+        } catch (java.io.IOException ended) {
+            return true;
+        }
+        client.socket.setSoTimeout(20_000);
+        return client.isClosed();
+    }
+
+    @Test
+    void floods_of_frames_that_cost_nothing_end_their_connection() throws Exception {
+        start("", "");
+        assertTrue(isFloodEnded(4, 0, 0, new byte[0], 200), "SETTINGS");
+        assertTrue(isFloodEnded(6, 0, 0, new byte[8], 3000), "PING");
+        assertTrue(isFloodEnded(2, 0, 1, new byte[] {0, 0, 0, 0, 1}, 3000), "PRIORITY");
+        assertTrue(isFloodEnded(8, 0, 0, new byte[] {0, 0, 0, 1}, 3000), "WINDOW_UPDATE");
+        assertTrue(isFloodEnded(99, 0, 0, new byte[3], 3000), "unknown type");
+        assertTrue(isFloodEnded(0, 0, 1, new byte[1], 11_000), "tiny DATA");
+        RawHttp2 client = client();
+        client.headers(1, true, with(":path", "/after"));
+        assertEquals("GET /after HTTP/1.1|", client.read(1).body());
+    }
+
+    @Test
+    void resets_that_a_client_provokes_are_bounded_as_its_own() throws Exception {
+        start("", "");
+        RawHttp2 client = client();
+        int streams = 0;
+        try {
+            for (int stream = 1; stream < 4000; stream += 2) {
+                client.headers(stream, true, with(":path", "/made"));
+                client.data(stream, true, "behind the end");
+                streams++;
+                if (streams % 50 == 0) {
+                    Thread.sleep(50);
+                }
+            }
+        } catch (java.io.IOException ended) {
+            // As it should be.
+        }
+        assertTrue(client.isClosed());
+        assertTrue(origin.seen.size() < 600, origin.seen.size() + " requests reached the origin");
+    }
+
+    @Test
+    void a_stream_that_its_client_has_ended_is_over() throws Exception {
+        start("", "");
+        for (int again : new int[] {3, 1}) {
+            RawHttp2 client = client();
+            client.headers(3, true, with(":path", "/three"));
+            assertEquals("GET /three HTTP/1.1|", client.read(3).body());
+            client.headers(again, true, with(":path", "/again"));
+            assertTrue(client.isClosed(), "stream " + again);
+        }
+        assertEquals(2, origin.seen.size());
+    }
+
+    @Test
+    void http_2_without_tls_is_taken_where_it_is_wanted() throws Exception {
+        start("", "");
+        gateway.close();
+        gateway = new Carrier(Main::carrier, Map.of("server.threads", "1", "server.h2c", "true"),
+                "[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n");
+        opened.add(gateway);
+        RawHttp2 client = new RawHttp2(new java.net.Socket(gateway.address.getAddress(),
+                gateway.address.getPort()));
+        opened.add(client);
+        client.headers(1, true, ":method", "GET", ":scheme", "http", ":authority", "a", ":path",
+                "/clear");
+        assertEquals("GET /clear HTTP/1.1|", client.read(1).body());
+        assertEquals("http", origin.seen.get(0).header("X-Forwarded-Proto"));
+        try (RawClient old = gateway.client()) {
+            assertEquals("GET /one HTTP/1.1|", old.get("/one").body());
+        }
+    }
+
     @Test
     void a_drain_says_goaway_and_answers_what_was_begun() throws Exception {
         start("", "");

@@ -9,6 +9,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.IOException;
 import java.net.InetSocketAddress;
+import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
@@ -41,19 +42,30 @@ final class RawHttp2 implements AutoCloseable {
     private static final int END_STREAM = 1;
     private static final int END_HEADERS = 4;
 
-    private final SSLSocket socket;
+    final Socket socket;
     private final DataInputStream in;
     private final DefaultHttp2HeadersDecoder decoder = new DefaultHttp2HeadersDecoder(false);
     /** The last stream that GOAWAY named, or -1 before it. */
     int lastStream = -1;
 
     RawHttp2(SSLContext context, InetSocketAddress address) throws IOException {
-        socket = (SSLSocket) context.getSocketFactory().createSocket(address.getAddress(),
-                address.getPort());
-        socket.setSoTimeout(60_000);
+        this(encrypted(context, address));
+    }
+
+    private static Socket encrypted(SSLContext context, InetSocketAddress address)
+            throws IOException {
+        SSLSocket socket = (SSLSocket) context.getSocketFactory().createSocket(
+                address.getAddress(), address.getPort());
         SSLParameters parameters = socket.getSSLParameters();
         parameters.setApplicationProtocols(new String[] {"h2"});
         socket.setSSLParameters(parameters);
+        return socket;
+    }
+
+    /** With prior knowledge on a connection that stands. */
+    RawHttp2(Socket connected) throws IOException {
+        socket = connected;
+        socket.setSoTimeout(60_000);
         socket.getOutputStream().write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".getBytes(
                 StandardCharsets.US_ASCII));
         in = new DataInputStream(socket.getInputStream());

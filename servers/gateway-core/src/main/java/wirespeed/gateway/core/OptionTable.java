@@ -86,6 +86,8 @@ public final class OptionTable {
         d.count("backlog", 4096, 1, 65535, "Connections that wait to be accepted.");
         d.bool("reuse-port", false, "One listening socket a loop; for many short connections.");
         d.bool("defer-accept", false, "Accept a connection when its first byte is there.");
+        d.bool("h2c", false, "Take HTTP/2 without TLS from clients that begin with it (prior"
+                + " knowledge); gateway-netty only.");
         d.bytes("receive-buffer", "4KiB", 1024, 1 << 20, "What one read takes at most.");
         d.reloadable = true;
         d.text("via-name", "", "How the gateway names itself in Via; empty for a random name.");
@@ -101,8 +103,11 @@ public final class OptionTable {
     private static void limits(Declaration d) {
         d.in("limits", true);
         d.bytes("line", "8KiB", 256, 1 << 20, "Request line; above it 414.");
-        d.bytes("head", "16KiB", 512, 1 << 20, "Request head; above it 431.");
+        d.bytes("head", "16KiB", 512, 1 << 20, "Request head; above it 431."
+                + " gateway-tomcat keeps room for what it started with.");
         d.count("fields", 100, 1, 10_000, "Header fields; above it 431.");
+        d.bytes("response-head", "64KiB", 512, 1 << 20, "Head of an origin's response; above it 502.");
+        d.count("response-fields", 1000, 1, 10_000, "Header fields of a response; above it 502.");
         d.bytes("body", "100MiB", 0, 1L << 40, "Request body; above it 413.");
         d.reloadable = false;
         d.count("in-flight", 20_000, 1, 10_000_000, "Exchanges at one time; above it 503.");
@@ -145,7 +150,7 @@ public final class OptionTable {
     }
 
     private static void cache(Declaration d) {
-        d.in("cache", true);
+        d.in("cache", false);
         d.bool("enabled", false, "Store responses in memory as RFC 9111 says.");
         d.bytes("size", "64MiB", 1024, 1L << 40, "All stored bodies together.");
         d.bytes("entry", "1MiB", 0, 1 << 30, "One stored body.");
@@ -202,7 +207,7 @@ public final class OptionTable {
     }
 
     private static void filters(Declaration d) {
-        d.in("filters", true);
+        d.in("filters", false);
         d.text("folder", "", "Java and Groovy filters, loaded again when they change.");
         d.in("filter", true);
         d.choice("type", "", List.of("headers", "redirect", "rewrite", "rate-limit", "access-log",

@@ -14,6 +14,7 @@ public final class Snapshot {
     private final RouteTable routes;
     private final Map<String, Origin> origins;
     private final Limits limits;
+    private final Limits answerLimits;
     private final Forwarding forwarding;
     private final LongAdder begun = new LongAdder();
     private final LongAdder ended = new LongAdder();
@@ -25,6 +26,7 @@ public final class Snapshot {
         this.routes = routes;
         this.origins = Map.copyOf(origins);
         this.limits = limits;
+        this.answerLimits = limits.ofAnswers();
         this.forwarding = forwarding;
     }
 
@@ -47,6 +49,11 @@ public final class Snapshot {
 
     public Limits limits() {
         return limits;
+    }
+
+    /** Bounds on the heads that origins send. */
+    public Limits answerLimits() {
+        return answerLimits;
     }
 
     public Forwarding forwarding() {

@@ -32,21 +32,30 @@ final class Http2Clients {
         }
     }
 
-    static void install(ChannelPipeline pipeline, Loop loop) {
+    /**
+     * Puts HTTP/2 behind what is there.
+     *
+     * @param scheme of the requests: whether the connection is encrypted
+     */
+    static void install(ChannelPipeline pipeline, Loop loop, String scheme) {
         Http2FrameCodec codec = Http2FrameCodecBuilder.forServer()
                 .initialSettings(Http2Settings.defaultSettings()
                         .maxConcurrentStreams(STREAMS_MAX)
                         .maxHeaderListSize(HEADER_LIST_BYTES_MAX))
                 .decoderEnforceMaxRstFramesPerWindow(RESETS_MAX, RESET_WINDOW_SECONDS)
+                // Resets that a client provokes cost an origin as much as those that it sends.
+                .encoderEnforceMaxRstFramesPerWindow(RESETS_MAX, RESET_WINDOW_SECONDS)
                 .validateHeaders(true)
+                .validateRequiredPseudoHeaders(true)
                 .gracefulShutdownTimeoutMillis(loop.gateway.options("server").millis("drain"))
                 .build();
-        pipeline.addLast(new Http2Connection(loop, codec));
+        Http2Connection connection = new Http2Connection(loop, codec);
+        pipeline.addLast(connection);
         pipeline.addLast(codec);
         pipeline.addLast(new Http2MultiplexHandler(new ChannelInitializer<>() {
             @Override
             protected void initChannel(Channel stream) {
-                stream.pipeline().addLast(new Http2Stream(loop));
+                stream.pipeline().addLast(new Http2Stream(loop, connection, scheme));
             }
         }));
         pipeline.addLast(new Faults());

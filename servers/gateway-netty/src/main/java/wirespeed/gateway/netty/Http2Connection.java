@@ -1,16 +1,21 @@
 // What belongs to an HTTP/2 connection as a whole: its count, its idle time, its end.
 package wirespeed.gateway.netty;
 
+import io.netty.buffer.ByteBuf;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOutboundBuffer;
+import io.netty.handler.codec.http2.Http2Exception;
 import io.netty.handler.codec.http2.Http2FrameCodec;
+import io.netty.util.ReferenceCountUtil;
 import wirespeed.gateway.core.Meters;
 
 /** Stands before the codec, so that any byte counts as life. */
 final class Http2Connection extends ChannelInboundHandlerAdapter implements Drainable {
     private final Loop loop;
     private final Http2FrameCodec codec;
+    private final Http2FrameWatch watch = new Http2FrameWatch();
+    private boolean isRefused;
     private final Timer timer = new Timer();
     private ChannelHandlerContext channel;
     private long readMillis;
@@ -20,6 +25,11 @@ final class Http2Connection extends ChannelInboundHandlerAdapter implements Drai
     Http2Connection(Loop loop, Http2FrameCodec codec) {
         this.loop = loop;
         this.codec = codec;
+    }
+
+    /** A stream of this connection sent data. */
+    void sent(int bytes) {
+        watch.sent(bytes);
     }
 
     private final class Timer extends Wheel.Entry {
@@ -54,6 +64,18 @@ final class Http2Connection extends ChannelInboundHandlerAdapter implements Drai
     public void channelRead(ChannelHandlerContext context, Object bytes) {
         loop.readClock();
         readMillis = loop.nowMillis();
+        if (isRefused) {
+            ReferenceCountUtil.release(bytes);
+            return;
+        }
+        try {
+            watch.look((ByteBuf) bytes, readMillis);
+        } catch (Http2Exception refused) {
+            isRefused = true;
+            ReferenceCountUtil.release(bytes);
+            codec.onError(context.pipeline().context(codec), false, refused);
+            return;
+        }
         context.fireChannelRead(bytes);
     }
 

@@ -10,6 +10,7 @@ import io.netty.handler.codec.http2.DefaultHttp2HeadersFrame;
 import io.netty.handler.codec.http2.DefaultHttp2ResetFrame;
 import io.netty.handler.codec.http2.Http2DataFrame;
 import io.netty.handler.codec.http2.Http2Error;
+import io.netty.handler.codec.http2.Http2Exception;
 import io.netty.handler.codec.http2.Http2Headers;
 import io.netty.handler.codec.http2.Http2HeadersFrame;
 import io.netty.handler.codec.http2.Http2ResetFrame;
@@ -36,6 +37,8 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     private static final int NOTHING_WAITS_BYTES = 32 * 1024;
 
     private final Loop loop;
+    private final Http2Connection connection;
+    private final String scheme;
     private final Timer timer = new Timer();
     private ChannelHandlerContext stream;
     private Exchange exchange;
@@ -50,8 +53,10 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     private BodyPace pace;
     private Request awaitsEnd;
 
-    Http2Stream(Loop loop) {
+    Http2Stream(Loop loop, Http2Connection connection, String scheme) {
         this.loop = loop;
+        this.connection = connection;
+        this.scheme = scheme;
     }
 
     private final class Timer extends Wheel.Entry {
@@ -118,7 +123,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         Request request = request(frame.headers(), !frame.isEndStream());
         request.clientAddress(((InetSocketAddress) stream.channel().parent().remoteAddress())
                 .getAddress().getHostAddress());
-        request.scheme("https");
+        request.scheme(scheme);
         declared = request.framing().kind() == Framing.Kind.LENGTH
                 ? request.framing().length() : -1;
         if (frame.isEndStream() && declared > 0) {
@@ -167,8 +172,8 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     }
 
     private Request request(Http2Headers fields, boolean hasBody) {
-        String scheme = text(fields.scheme(), "");
-        if (!scheme.equals("https") && !scheme.equals("http")) {
+        String said = text(fields.scheme(), "");
+        if (!said.equals("https") && !said.equals("http")) {
             throw new Refusal(400, ":scheme is neither http nor https");
         }
         Limits limits = loop.gateway.snapshot().limits();
@@ -308,6 +313,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
 
     @Override
     public void sendBody(ByteBuf slice) {
+        connection.sent(slice.readableBytes());
         boolean waits = stream.channel().bytesBeforeUnwritable() < NOTHING_WAITS_BYTES;
         write(new DefaultHttp2DataFrame(waits ? compact(slice) : slice, false));
     }
@@ -462,6 +468,12 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     @Override
     public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
         gone();
+        if (cause instanceof Http2Exception fault) {
+            // Said even when the request was complete: RFC 9113 §5.4.2.
+            context.writeAndFlush(new DefaultHttp2ResetFrame(fault.error()));
+        } else {
+            Faults.log("an HTTP/2 stream", cause);
+        }
         context.close();
     }
 }

@@ -17,7 +17,7 @@ final class ProtocolChoice extends ApplicationProtocolNegotiationHandler {
     @Override
     protected void configurePipeline(ChannelHandlerContext context, String protocol) {
         if (ApplicationProtocolNames.HTTP_2.equals(protocol)) {
-            Http2Clients.install(context.pipeline(), loop);
+            Http2Clients.install(context.pipeline(), loop, "https");
         } else {
             context.pipeline().addLast(new ClientConnection(loop, true));
         }

@@ -108,6 +108,8 @@ public final class Server implements AutoCloseable {
         Loop loop = loops.get(channel.eventLoop());
         if (tls.isOn()) {
             channel.pipeline().addLast(tls.fromClient(channel)).addLast(new ProtocolChoice(loop));
+        } else if (options.isTrue("h2c")) {
+            channel.pipeline().addLast(new PrefaceChoice(loop));
         } else {
             channel.pipeline().addLast(new ClientConnection(loop, false));
         }

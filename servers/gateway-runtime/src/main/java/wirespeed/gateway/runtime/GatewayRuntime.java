@@ -129,9 +129,7 @@ public final class GatewayRuntime implements AutoCloseable {
     private void notReloadable(Config next) {
         List<String> mistakes = new ArrayList<>();
         for (wirespeed.gateway.core.Option option : wirespeed.gateway.core.OptionTable.all()) {
-            boolean isFixed = !option.reloadable() || option.section().equals("cache")
-                    || option.section().equals("filters");
-            if (isFixed && next.single().containsKey(option.section())
+            if (!option.reloadable() && next.single().containsKey(option.section())
                     && !String.valueOf(value(config, option)).equals(
                             String.valueOf(value(next, option)))) {
                 mistakes.add(option.key() + " cannot change without a restart");

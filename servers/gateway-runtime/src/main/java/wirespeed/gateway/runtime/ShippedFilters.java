@@ -37,6 +37,8 @@ final class ShippedFilters {
             }
         }
         if (!mistakes.isEmpty()) {
+            // Some have a thread and a file already.
+            filters.forEach(Filter::close);
             throw new ConfigError(mistakes);
         }
         return filters;

@@ -115,7 +115,8 @@ final class SnapshotBuilder {
 
     private static Limits limits(OptionValues values) {
         return new Limits((int) values.bytes("line"), (int) values.bytes("head"),
-                values.count("fields"), values.bytes("body"));
+                values.count("fields"), values.bytes("body"),
+                (int) values.bytes("response-head"), values.count("response-fields"));
     }
 
     private Origin origin(String name, OptionValues values, Map<String, Address> used) {

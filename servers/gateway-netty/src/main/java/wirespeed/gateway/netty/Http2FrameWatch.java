@@ -1,0 +1,137 @@
+// Looks at the frame heads of one client's HTTP/2 connection: who floods, and who reuses a stream.
+package wirespeed.gateway.netty;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.handler.codec.http2.Http2Error;
+import io.netty.handler.codec.http2.Http2Exception;
+import java.util.ArrayList;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Set;
+
+/**
+ * The codec bounds RST_STREAM, CONTINUATION and empty DATA; frames that cost a client nothing and
+ * the gateway an answer or a look are bounded here, over windows of ten seconds. Reads no socket and
+ * no clock: bytes and time come in.
+ */
+final class Http2FrameWatch {
+    private static final int PREFACE_BYTES = 24;
+    private static final int HEAD_BYTES = 9;
+    private static final long WINDOW_MILLIS = 10_000;
+    private static final int SETTINGS_MAX = 100;
+    private static final int CONTROLS_MAX = 2000;
+    private static final int WINDOW_UPDATES_MAX = 2000;
+    private static final int SMALL_DATA_MAX = 10_000;
+    private static final int SMALL_DATA_BYTES = 16;
+    /** Streams and gaps that are remembered; more than any client has open. */
+    private static final int STREAMS_MAX = 1000;
+    private static final int GAPS_MAX = 32;
+    private static final int END_STREAM = 1;
+
+    private record Gap(int from, int to) {
+    }
+
+    private final byte[] head = new byte[HEAD_BYTES];
+    private final Set<Integer> open = new LinkedHashSet<>();
+    private final List<Gap> gaps = new ArrayList<>(0);
+    private int headLength;
+    private int skip = PREFACE_BYTES;
+    private int highest;
+    private long windowMillis;
+    private int settings;
+    private int controls;
+    private int windowUpdates;
+    private int smallData;
+    private long updatesAllowed;
+
+    /** Data went to the client, who may answer it with updates of its windows. */
+    void sent(int bytes) {
+        updatesAllowed += 2 + bytes / 256;
+    }
+
+    /** Looks at received bytes and leaves them as they are; refuses with an error of the connection. */
+    void look(ByteBuf in, long nowMillis) throws Http2Exception {
+        if (nowMillis - windowMillis > WINDOW_MILLIS) {
+            windowMillis = nowMillis;
+            settings = controls = windowUpdates = smallData = 0;
+            updatesAllowed = WINDOW_UPDATES_MAX;
+        }
+        int at = in.readerIndex();
+        while (at < in.writerIndex()) {
+            if (skip > 0) {
+                int count = Math.min(skip, in.writerIndex() - at);
+                skip -= count;
+                at += count;
+                continue;
+            }
+            head[headLength++] = in.getByte(at++);
+            if (headLength == HEAD_BYTES) {
+                headLength = 0;
+                skip = (head[0] & 0xff) << 16 | (head[1] & 0xff) << 8 | head[2] & 0xff;
+                frame(head[3], head[4], skip);
+            }
+        }
+    }
+
+    private void frame(int type, int flags, int length) throws Http2Exception {
+        int stream = (head[5] & 0x7f) << 24 | (head[6] & 0xff) << 16 | (head[7] & 0xff) << 8
+                | head[8] & 0xff;
+        switch (type) {
+            case 0 -> data(stream, flags, length);
+            case 1 -> headers(stream, flags);
+            case 3 -> open.remove(stream);
+            case 4 -> bound(++settings, SETTINGS_MAX, "SETTINGS");
+            case 8 -> bound(++windowUpdates, updatesAllowed, "WINDOW_UPDATE");
+            case 5, 7, 9 -> {
+                // The codec refuses or bounds them.
+            }
+            default -> bound(++controls, CONTROLS_MAX, "PING, PRIORITY or unknown");
+        }
+    }
+
+    private static void bound(int count, long max, String what) throws Http2Exception {
+        if (count > max) {
+            throw Http2Exception.connectionError(Http2Error.ENHANCE_YOUR_CALM,
+                    "more than %d %s frames in ten seconds", max, what);
+        }
+    }
+
+    private void data(int stream, int flags, int length) throws Http2Exception {
+        if ((flags & END_STREAM) != 0) {
+            open.remove(stream);
+        } else if (length < SMALL_DATA_BYTES) {
+            bound(++smallData, SMALL_DATA_MAX, "tiny DATA");
+        }
+    }
+
+    /** RFC 9113 §5.1: a stream that its client has ended is over, and numbers only grow. */
+    private void headers(int stream, int flags) throws Http2Exception {
+        boolean isNew = stream > highest;
+        if (!isNew && !open.contains(stream)) {
+            throw Http2Exception.connectionError(isInGap(stream) ? Http2Error.PROTOCOL_ERROR
+                    : Http2Error.STREAM_CLOSED, "HEADERS for stream %d, which is over", stream);
+        }
+        if (isNew) {
+            remember(stream);
+        }
+        if ((flags & END_STREAM) != 0) {
+            open.remove(stream);
+        }
+    }
+
+    private void remember(int stream) {
+        int expected = highest == 0 ? 1 : highest + 2;
+        if (stream > expected && gaps.size() < GAPS_MAX) {
+            gaps.add(new Gap(expected, stream - 1));
+        }
+        highest = stream;
+        open.add(stream);
+        if (open.size() > STREAMS_MAX) {
+            open.remove(open.iterator().next());
+        }
+    }
+
+    private boolean isInGap(int stream) {
+        return gaps.stream().anyMatch(gap -> stream >= gap.from() && stream <= gap.to());
+    }
+}
