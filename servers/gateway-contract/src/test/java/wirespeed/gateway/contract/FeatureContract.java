@@ -16,12 +16,18 @@ import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.core.Option;
+import wirespeed.gateway.core.OptionTable;
 
 abstract class FeatureContract extends CarrierContract {
     private final HttpClient http = HttpClient.newHttpClient();
@@ -168,6 +174,58 @@ abstract class FeatureContract extends CarrierContract {
         assertEquals(503, client(gateway).get("/").status());
         assertEquals(200, admin(gateway, "PATCH", address, null, "state=up").statusCode());
         assertEquals(200, client(gateway).get("/").status());
+    }
+
+    /** Replaces the configuration of a running gateway and asks it something. */
+    private RawClient.Answer after(Carrier gateway, String change, String request)
+            throws Exception {
+        HttpResponse<String> now = admin(gateway, "GET", "/config", null, null);
+        HttpResponse<String> done = admin(gateway, "PUT", "/config",
+                now.headers().firstValue("ETag").orElseThrow(),
+                origins("[admin]\nlisten = \"127.0.0.1:0\"\n") + change);
+        assertEquals(200, done.statusCode(), done.body());
+        origin.seen.clear();
+        RawClient client = client(gateway);
+        client.send(request);
+        return client.read();
+    }
+
+    @Test
+    void every_option_that_is_called_reloadable_has_its_effect_at_once() throws Exception {
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "X-A: " + "a".repeat(600) + "\r\nX-B: 1\r\n", "ok");
+            return true;
+        };
+        Carrier gateway = start(origins("[admin]\nlisten = \"127.0.0.1:0\"\n"));
+        String get = "GET / HTTP/1.1\r\nHost: a\r\n";
+        String forwarded = get + "X-Forwarded-For: 6.6.6.6\r\n\r\n";
+        Map<String, Integer> refused = Map.of("line = 256", 414, "head = 512", 431, "fields = 2",
+                431, "body = 5", 413, "response-head = 512", 502, "response-fields = 1", 502);
+        String large = "POST /" + "p".repeat(300) + " HTTP/1.1\r\nHost: a\r\nX: "
+                + "x".repeat(300) + "\r\nContent-Length: 6\r\n\r\nsixsix";
+        Set<String> tried = new TreeSet<>();
+        for (Map.Entry<String, Integer> limit : refused.entrySet()) {
+            assertEquals(200, after(gateway, "", large).status());
+            assertEquals(limit.getValue(), after(gateway, "[limits]\n" + limit.getKey() + "\n",
+                    large).status(), limit.getKey());
+            tried.add("limits." + limit.getKey().split(" ")[0]);
+        }
+        assertEquals(200, after(gateway, "[server]\nvia-name = \"me\"\n", get + "\r\n").status());
+        assertEquals("1.1 me", origin.seen.get(0).header("Via"));
+        assertEquals(200, after(gateway, "[server]\ntrusted-proxies = [\"127.0.0.1\"]\n",
+                forwarded).status());
+        assertEquals("6.6.6.6, 127.0.0.1", origin.seen.get(0).header("X-Forwarded-For"));
+        tried.addAll(Set.of("server.via-name", "server.trusted-proxies"));
+        // These are read when they are needed, by the stop and by the watch of the file.
+        for (String name : List.of("drain", "drain-delay", "config-watch")) {
+            after(gateway, "[server]\n" + name + " = \"77ms\"\n", get + "\r\n");
+            assertEquals(77, gateway.runtime.gateway().options("server").millis(name), name);
+            tried.add("server." + name);
+        }
+        Set<String> several = Set.of("origin", "route", "filter");
+        assertEquals(OptionTable.all().stream().filter(option -> option.reloadable()
+                && !several.contains(option.section())).map(Option::key)
+                .collect(Collectors.toCollection(TreeSet::new)), tried);
     }
 
     @Test

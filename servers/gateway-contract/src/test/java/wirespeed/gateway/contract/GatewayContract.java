@@ -395,6 +395,20 @@ abstract class GatewayContract extends CarrierContract {
     }
 
     @Test
+    void a_long_head_of_an_origin_passes_and_a_longer_one_is_a_502() throws IOException {
+        origin.handler = (seen, out, socket) -> {
+            String fields = seen.line().contains("/many") ? "X-A: 1\r\n".repeat(150)
+                    : "X-A: " + "a".repeat(seen.line().contains("/longer") ? 70_000 : 40_000) + "\r\n";
+            RecordingOrigin.respond(out, 200, fields, "ok");
+            return true;
+        };
+        Carrier gateway = gateway("");
+        assertEquals("ok", client(gateway).get("/long").body());
+        assertEquals("ok", client(gateway).get("/many").body());
+        assertEquals(502, client(gateway).get("/longer").status());
+    }
+
+    @Test
     void no_spelling_of_a_path_passes_a_rule_about_it() throws IOException {
         Carrier gateway = gateway("[[filter]]\ntype = \"static-response\"\nprefix = \"/admin/users\""
                 + "\nstatus = 403\nbody = \"no\"\n");

@@ -348,6 +348,10 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         waitingMillis = loop.nowMillis();
         out.flush();
         arm(loop.timeouts.sendMillis());
+        if (!channel.channel().isOpen()) {
+            close();
+            return;
+        }
         channel.channel().config().setAutoRead(true);
         // Shutting down drops what is not written yet, so it waits for the last byte.
         channel.writeAndFlush(Unpooled.EMPTY_BUFFER).addListener(written -> shutdown());

@@ -241,7 +241,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
 
     /** Reads a response head; false when it is not complete. */
     private boolean head(ByteBuf in) {
-        Limits limits = exchange.context.snapshot().limits();
+        Limits limits = exchange.context.snapshot().answerLimits();
         isResponseBegun = true;
         int length = Math.min(in.readableBytes(), limits.headBytesMax() + 1);
         byte[] bytes = loop.scratch(length);

@@ -131,7 +131,7 @@ final class Call {
 
     /** Skips interim responses, but not endlessly. */
     private Response readFinal(long deadlineNanos) throws IOException {
-        Limits limits = context.snapshot().limits();
+        Limits limits = context.snapshot().answerLimits();
         for (int i = 0; i <= INTERIM_MAX; i++) {
             Response head = lease.connection.readHead(limits, deadlineNanos);
             if (head.status() == 101 && !mayUpgrade()) {

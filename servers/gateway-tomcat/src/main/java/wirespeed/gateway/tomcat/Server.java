@@ -107,7 +107,7 @@ public final class Server implements Launcher.Carrier {
         http.setContinueResponseTiming("onRead");
         // The strict reader refuses first.
         http.setMaxHttpRequestHeaderSize((int) limits.bytes("head") + 1024);
-        http.setMaxHttpResponseHeaderSize((int) limits.bytes("head") + 4096);
+        http.setMaxHttpResponseHeaderSize((int) limits.bytes("response-head") + 4096);
         http.setMaxHeaderCount(limits.count("fields") + 1);
         http.setMaxTrailerSize(2 * ChunkReader.TRAILER_BYTES_MAX);
         http.setMaxSwallowSize(SWALLOWED_BYTES_MAX);
