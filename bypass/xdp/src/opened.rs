@@ -31,6 +31,9 @@ pub struct Settings {
     pub zero_copy: bool,
     /// Open a way to send by AF_PACKET too, for trains of segments.
     pub packet_sender: bool,
+    /// Take frames above the MTU: in generic mode a sender on this host (veth) leaves trains of
+    /// segments uncut. The program must take fragments.
+    pub uncut_trains: bool,
 }
 
 impl Default for Settings {
@@ -41,6 +44,7 @@ impl Default for Settings {
             busy_poll_us: 0,
             zero_copy: false,
             packet_sender: false,
+            uncut_trains: false,
         }
     }
 }
@@ -152,7 +156,7 @@ impl Opened {
             receive: settings.receive,
             send: settings.send,
             busy_poll_us: settings.busy_poll_us,
-            has_fragments: chunk.is_none(),
+            has_fragments: chunk.is_none() || settings.uncut_trains,
             has_partial_checksums: link.kind == "veth",
         };
         let layout = Layout::decode(&layout.encode()).ok_or(libc::EINVAL)?;

@@ -1,0 +1,198 @@
+//! What a shard knows of the host whose addresses it shares: kept as the kernel has it.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use bypass_netlink::{neighbour, Mac, RouteKind, Tables};
+use bypass_sys::kernel::Result;
+use bypass_tcp::{Address, Engine, Route, TxSink};
+
+use crate::claims::Claims;
+use crate::ports::Ports;
+
+/// Routing tables that count: main and default.
+const TABLES: [u32; 2] = [253, 254];
+/// The kernel is not asked again for the same neighbour within this time.
+const ASK_AGAIN_US: u64 = 500_000;
+/// Neighbours whose last question is remembered at most.
+const ASKED_MAX: usize = 4096;
+
+/// The host of an interface.
+#[derive(Debug)]
+pub struct Host {
+    link: u32,
+    tables: Tables,
+    claims: Arc<Claims>,
+    ports: Ports,
+    addresses: Vec<IpAddr>,
+    neighbours: HashMap<IpAddr, Mac>,
+    asked_us: HashMap<IpAddr, u64>,
+    listening: Vec<u16>,
+}
+
+impl Host {
+    /// Of interface `link`, in the calling thread's network namespace.
+    pub fn new(link: u32, claims: Arc<Claims>) -> Result<Self> {
+        Ok(Self {
+            link,
+            tables: Tables::new()?,
+            ports: Ports::new(claims.clone()),
+            claims,
+            addresses: Vec::new(),
+            neighbours: HashMap::new(),
+            asked_us: HashMap::new(),
+            listening: Vec::new(),
+        })
+    }
+
+    /// Polled for reading: the network has changed.
+    pub fn fd(&self) -> i32 {
+        self.tables.fd()
+    }
+
+    /// The interface.
+    pub fn link(&self) -> Option<&bypass_netlink::Link> {
+        self.tables.link_at(self.link)
+    }
+
+    /// Takes in what has changed in the kernel.
+    pub fn update(
+        &mut self,
+        now_us: u64,
+        engine: &mut Engine,
+        sink: &mut impl TxSink,
+    ) -> Result<()> {
+        if self.tables.update()? {
+            self.tell(now_us, engine, sink);
+        }
+        Ok(())
+    }
+
+    /// Tells the engine everything.
+    pub fn tell(&mut self, now_us: u64, engine: &mut Engine, sink: &mut impl TxSink) {
+        self.tell_addresses(engine);
+        self.tell_routes(engine);
+        self.tell_neighbours(now_us, engine, sink);
+    }
+
+    fn tell_addresses(&mut self, engine: &mut Engine) {
+        let own = self.tables.addresses().iter();
+        let own = own.filter(|one| one.link == self.link && !one.is_tentative);
+        let addresses: Vec<Address> = own
+            .map(|one| Address {
+                ip: one.ip,
+                prefix_len: one.prefix,
+            })
+            .collect();
+        let now: Vec<IpAddr> = addresses.iter().map(|one| one.ip).collect();
+        for gone in self.addresses.iter().filter(|ip| !now.contains(ip)) {
+            self.claims.remove_address(*gone);
+        }
+        // One whose place is taken stays the kernel's: the engine must not use it either.
+        let taken: Vec<Address> = addresses
+            .into_iter()
+            .filter(|one| self.claims.add_address(one.ip))
+            .collect();
+        self.addresses = now;
+        engine.set_addresses(&taken);
+    }
+
+    fn tell_routes(&mut self, engine: &mut Engine) {
+        let routes = self.tables.routes().iter().filter(|route| {
+            let is_ours = route.link == self.link && TABLES.contains(&route.table);
+            is_ours && route.kind == RouteKind::Unicast
+        });
+        let mut routes: Vec<_> = routes.collect();
+        routes.sort_by_key(|route| route.metric);
+        let routes: Vec<Route> = routes
+            .into_iter()
+            .map(|route| Route {
+                network: route.destination,
+                prefix_len: route.prefix,
+                gateway: route.gateway,
+                mtu: route.mtu.unwrap_or(0),
+                source: route.source,
+            })
+            .collect();
+        engine.set_routes(&routes);
+    }
+
+    fn tell_neighbours(&mut self, now_us: u64, engine: &mut Engine, sink: &mut impl TxSink) {
+        let valid = self
+            .tables
+            .neighbours()
+            .filter(|one| one.link == self.link && one.is_valid());
+        let now: HashMap<IpAddr, Mac> = valid.filter_map(|one| Some((one.ip, one.mac?))).collect();
+        for gone in self.neighbours.keys().filter(|ip| !now.contains_key(ip)) {
+            engine.forget_neighbour(*gone);
+        }
+        for (ip, mac) in &now {
+            if self.neighbours.get(ip) != Some(mac) {
+                engine.set_neighbour(now_us, *ip, *mac, sink);
+                self.asked_us.remove(ip);
+            }
+        }
+        self.neighbours = now;
+    }
+
+    /// Has the kernel look for neighbours that the engine misses.
+    pub fn find_neighbours(&mut self, now_us: u64, engine: &mut Engine, sink: &mut impl TxSink) {
+        for ip in engine.wanted_neighbours() {
+            if let Some(mac) = self.neighbours.get(&ip) {
+                engine.set_neighbour(now_us, ip, *mac, sink);
+                continue;
+            }
+            let is_fresh = |at_us: &u64| now_us.saturating_sub(*at_us) < ASK_AGAIN_US;
+            if self.asked_us.get(&ip).is_some_and(is_fresh) {
+                continue;
+            }
+            if self.asked_us.len() >= ASKED_MAX {
+                self.asked_us.retain(|_, at_us| is_fresh(at_us));
+            }
+            // What it finds, or that it finds nothing, comes as a change.
+            let _ = neighbour::resolve(self.link, ip);
+            self.asked_us.insert(ip, now_us);
+        }
+    }
+
+    /// The way to `to` leads over this interface: the source address that the kernel prefers.
+    pub fn source_for(&self, to: IpAddr) -> Option<IpAddr> {
+        let hop = self
+            .tables
+            .next_hop(to)
+            .filter(|hop| hop.link == self.link && !hop.is_local)?;
+        let own = self
+            .addresses
+            .iter()
+            .find(|ip| ip.is_ipv4() == to.is_ipv4());
+        hop.source.or(own.copied())
+    }
+
+    /// Finds a local port: see [`Ports::find`].
+    pub fn find_port<T>(&mut self, ip: IpAddr, open: impl FnMut(u16) -> Option<T>) -> Result<T> {
+        self.ports.find(ip, open)
+    }
+
+    /// A port is listened on.
+    pub fn claim(&mut self, at: SocketAddr) {
+        self.claims.claim(at.port());
+        self.listening.push(at.port());
+    }
+
+    /// A port is no longer listened on.
+    pub fn release(&mut self, port: u16) {
+        if let Some(place) = self.listening.iter().position(|one| *one == port) {
+            self.listening.swap_remove(place);
+            self.claims.release(port);
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        for port in &self.listening {
+            self.claims.release(*port);
+        }
+    }
+}

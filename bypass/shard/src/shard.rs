@@ -1,0 +1,317 @@
+//! An engine, its device and its host, driven together.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bypass_device::{Capabilities, Checksum, Counters, Device};
+use bypass_netlink::Mac;
+use bypass_sys::{clock, kernel};
+use bypass_tcp::{Address, Config, Engine, Error, Event, Handle, Route, Rx, Shutdown};
+use bypass_xdp::{Opened, Xdp};
+
+use crate::claims::Claims;
+use crate::host::Host;
+use crate::sink::{ToDevice, Waiting};
+
+/// How often the kernel is asked for changes of the network while the shard is busy.
+const NETWORK_US: u64 = 10_000;
+/// Longest train of segments: an IP packet, with room for its headers.
+const TRAIN_MAX: u32 = 65_000;
+/// Frames of one round: more only make the others wait.
+const ROUND: usize = 256;
+
+/// What may be set of an engine; the rest follows from the device.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// The engine's settings, of which link address, MTU and offloads are replaced.
+    pub engine: Config,
+}
+
+/// One engine with its device. See the [crate](crate).
+pub struct Shard {
+    engine: Engine,
+    device: Box<dyn Device>,
+    host: Option<Host>,
+    urgent: Waiting,
+    now_us: u64,
+    network_us: u64,
+}
+
+/// Microseconds of the clock that shards run by.
+pub(crate) fn now_us() -> u64 {
+    clock::now_ns() / 1000
+}
+
+impl Shard {
+    /// Over a queue of an interface of the kernel's, whose addresses it shares. In the network
+    /// namespace of the interface.
+    pub fn over_xdp(
+        claims: Arc<Claims>,
+        opened: Opened,
+        settings: Settings,
+    ) -> kernel::Result<Self> {
+        let link = opened.layout().link;
+        let host = Host::new(link, claims)?;
+        let mac = host.link().and_then(|link| link.mac).ok_or(libc::ENODEV)?;
+        Self::on_interface(host, Box::new(Xdp::new(opened)?), mac, settings)
+    }
+
+    /// The same over a device that stands in front of the interface's: a capture, faults.
+    pub fn over(
+        claims: Arc<Claims>,
+        link: u32,
+        device: Box<dyn Device>,
+        settings: Settings,
+    ) -> kernel::Result<Self> {
+        let host = Host::new(link, claims)?;
+        let mac = host.link().and_then(|link| link.mac).ok_or(libc::ENODEV)?;
+        Self::on_interface(host, device, mac, settings)
+    }
+
+    fn on_interface(
+        host: Host,
+        device: Box<dyn Device>,
+        mac: Mac,
+        settings: Settings,
+    ) -> kernel::Result<Self> {
+        let config = Config {
+            is_sole_host: false,
+            resolves_neighbours: false,
+            ..settings.engine
+        };
+        let mut shard = Self::new(device, mac, config);
+        let mut host = host;
+        host.tell(shard.now_us, &mut shard.engine, &mut shard.urgent);
+        shard.host = Some(host);
+        Ok(shard)
+    }
+
+    /// A host of its own behind a device: a TAP interface, a simulated link.
+    pub fn alone(
+        device: Box<dyn Device>,
+        mac: Mac,
+        addresses: &[Address],
+        routes: &[Route],
+        settings: Settings,
+    ) -> Self {
+        let config = Config {
+            is_sole_host: true,
+            resolves_neighbours: true,
+            ..settings.engine
+        };
+        let mut shard = Self::new(device, mac, config);
+        shard.engine.set_addresses(addresses);
+        shard.engine.set_routes(routes);
+        shard
+    }
+
+    fn new(device: Box<dyn Device>, mac: Mac, config: Config) -> Self {
+        let Capabilities {
+            mtu, segments_max, ..
+        } = device.capabilities();
+        let config = Config {
+            mac,
+            mtu,
+            segmentation_max: segments_max.min(TRAIN_MAX),
+            // Summing costs less than a neighbour that could not be waited for.
+            checksum_offload: false,
+            secret: secret(),
+            ..config
+        };
+        let now_us = now_us();
+        Self {
+            engine: Engine::new(config, now_us),
+            device,
+            host: None,
+            urgent: Waiting::default(),
+            now_us,
+            network_us: now_us,
+        }
+    }
+
+    /// First half of a round: frames in, what is due by the clock. How many frames came. What
+    /// changed is told by [`next_event`](Self::next_event); after the application has acted comes
+    /// [`finish`](Self::finish).
+    pub fn drive(&mut self) -> usize {
+        self.now_us = now_us();
+        if self.now_us >= self.network_us {
+            self.look_at_network();
+        }
+        let (engine, urgent, now_us) = (&mut self.engine, &mut self.urgent, self.now_us);
+        let received = self.device.receive(ROUND, &mut |frame| {
+            let rx = Rx {
+                bytes: frame.bytes,
+                checksum_verified: frame.checksum != Checksum::Unknown,
+            };
+            engine.rx_burst(now_us, &[rx], urgent);
+        });
+        self.urgent.release(&mut *self.device);
+        let mut sink = ToDevice(&mut *self.device);
+        if self
+            .engine
+            .next_timer()
+            .is_some_and(|at_us| at_us <= now_us)
+        {
+            self.engine.poll_timers(now_us, &mut sink);
+        }
+        // A device that fails is one that receives nothing: it may come back.
+        received.unwrap_or(0)
+    }
+
+    /// Second half: what the application and the engine have to send leaves.
+    pub fn finish(&mut self) {
+        let mut sink = ToDevice(&mut *self.device);
+        self.engine.end_batch(self.now_us, &mut sink);
+        if let Some(host) = &mut self.host {
+            host.find_neighbours(self.now_us, &mut self.engine, &mut sink);
+        }
+        // An error here is the interface's: frames are lost until it is back.
+        let _ = self.device.flush();
+    }
+
+    fn look_at_network(&mut self) {
+        self.network_us = self.now_us + NETWORK_US;
+        if let Some(host) = &mut self.host {
+            let mut sink = ToDevice(&mut *self.device);
+            // What cannot be read now is read with the next change.
+            let _ = host.update(self.now_us, &mut self.engine, &mut sink);
+        }
+    }
+
+    /// Before a sleep: true when there is something to do at once. Else sleep on
+    /// [`poll_fds`](Self::poll_fds) and no longer than [`wait_us`](Self::wait_us).
+    pub fn arm(&mut self) -> bool {
+        // Asked again right after the sleep.
+        self.network_us = 0;
+        self.device.arm()
+    }
+
+    /// Polled for reading: the device, and the news of the network.
+    pub fn poll_fds(&self) -> [Option<i32>; 2] {
+        [self.device.poll_fd(), self.host.as_ref().map(Host::fd)]
+    }
+
+    /// How long until a timer is due, or frames that found no room should be tried again.
+    pub fn wait_us(&self) -> Option<u64> {
+        const TRY_AGAIN_US: u64 = 200;
+        let timer = self
+            .engine
+            .next_timer()
+            .map(|at_us| at_us.saturating_sub(now_us()));
+        let output = self.engine.has_output().then_some(TRY_AGAIN_US);
+        timer.into_iter().chain(output).min()
+    }
+
+    /// Sleeps until frames come, the network changes or a timer is due, and no longer than `most`;
+    /// not at all when there is something to do.
+    pub fn sleep(&mut self, most: Duration) {
+        if self.arm() {
+            return;
+        }
+        let wait = self
+            .wait_us()
+            .map_or(most, |us| most.min(Duration::from_micros(us)));
+        let polled = |fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // A negative number is passed over by poll(2).
+        let mut fds = self.poll_fds().map(|fd| polled(fd.unwrap_or(-1)));
+        let _ = kernel::poll(&mut fds, Some(wait), None);
+    }
+
+    /// When it was last driven, by [`bypass_sys::clock`], in microseconds.
+    pub fn driven_us(&self) -> u64 {
+        self.now_us
+    }
+
+    /// The next change of a socket.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.engine.next_event()
+    }
+
+    /// Listens, and takes the port from the kernel.
+    pub fn listen(&mut self, at: SocketAddr, backlog: u32) -> Result<Handle, Error> {
+        let listener = self.engine.listen(at, backlog)?;
+        if let Some(host) = &mut self.host {
+            host.claim(at);
+        }
+        Ok(listener)
+    }
+
+    /// Takes a connection.
+    pub fn accept(&mut self, listener: Handle) -> Result<Handle, Error> {
+        self.engine.accept(listener)
+    }
+
+    /// Opens a connection; `local` may name address and port.
+    pub fn connect(
+        &mut self,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+    ) -> Result<Handle, Error> {
+        let (now_us, engine) = (self.now_us, &mut self.engine);
+        let named = local.filter(|local| local.port() != 0);
+        let Some(host) = self.host.as_mut().filter(|_| named.is_none()) else {
+            return engine.connect(now_us, local, remote);
+        };
+        let own = local
+            .map(|local| local.ip())
+            .filter(|ip| !ip.is_unspecified());
+        let own = own
+            .or_else(|| host.source_for(remote.ip()))
+            .ok_or(Error::NetworkUnreachable)?;
+        let opened = host.find_port(own, |port| {
+            match engine.connect(now_us, Some((own, port).into()), remote) {
+                Err(Error::AddressInUse) => None,
+                other => Some(other),
+            }
+        });
+        opened.map_err(|_| Error::AddressNotAvailable)?
+    }
+
+    /// Reads; 0 at the end.
+    pub fn receive(&mut self, handle: Handle, into: &mut [u8]) -> Result<usize, Error> {
+        self.engine.recv(self.now_us, handle, into)
+    }
+
+    /// Writes; `more`: what follows belongs to it.
+    pub fn send(&mut self, handle: Handle, bytes: &[u8], more: bool) -> Result<usize, Error> {
+        self.engine.send(self.now_us, handle, bytes, more)
+    }
+
+    /// Ends a direction.
+    pub fn shutdown(&mut self, handle: Handle, how: Shutdown) -> Result<(), Error> {
+        self.engine.shutdown(self.now_us, handle, how)
+    }
+
+    /// Closes a connection or a listener.
+    pub fn close(&mut self, handle: Handle) -> Result<(), Error> {
+        if handle.is_listener() {
+            let port = self.engine.local_addr(handle)?.port();
+            if let Some(host) = &mut self.host {
+                host.release(port);
+            }
+        }
+        self.engine.close(self.now_us, handle)
+    }
+
+    /// Everything else that can be asked of sockets.
+    pub fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// What the device has moved and lost.
+    pub fn counters(&self) -> Counters {
+        self.device.counters()
+    }
+}
+
+fn secret() -> [u8; 16] {
+    let mut secret = [0; 16];
+    secret[..8].copy_from_slice(&kernel::random().to_ne_bytes());
+    secret[8..].copy_from_slice(&kernel::random().to_ne_bytes());
+    secret
+}
