@@ -5,6 +5,7 @@ mod headroom;
 mod help;
 mod human;
 mod json;
+mod live;
 mod measure;
 mod merge;
 mod options;

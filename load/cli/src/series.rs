@@ -1,15 +1,17 @@
-//! What is written second by second: the live line, the CSV file, the HdrHistogram log.
+//! What is done second by second: the live view, the CSV file, the HdrHistogram log.
 
-use crate::console::show;
 use crate::json::encoded;
-use crate::units::{metric, time_us};
+use crate::live::View;
 use load_engine::interval::Phase;
 use load_engine::plan::Plan;
 use load_engine::run::Second;
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 
-/// Whether the live line is shown.
+/// Shorter runs are over before there is anything to watch.
+const WATCHED_NS: u64 = 2_000_000_000;
+
+/// Whether the live view is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Live {
     /// If standard error is a terminal.
@@ -22,10 +24,8 @@ pub enum Live {
 
 /// Collects what the files shall hold while the run goes on.
 pub struct Series {
-    live: bool,
+    view: Option<View>,
     open: bool,
-    total_ns: u64,
-    shown: bool,
     /// Lines of the CSV file.
     pub csv: String,
     /// Lines of the HdrHistogram log, without its head.
@@ -37,11 +37,11 @@ impl Series {
     /// Nothing yet.
     pub fn new(plan: &Plan, live: Live, keep_hlog: bool) -> Series {
         let terminal = std::io::stderr().is_terminal();
+        let is_long = plan.warmup_ns + plan.duration_ns() > WATCHED_NS;
+        let wanted = live == Live::Always || (live == Live::Auto && terminal && is_long);
         Series {
-            live: live == Live::Always || (live == Live::Auto && terminal),
+            view: wanted.then(|| View::new(plan)),
             open: plan.open.is_some(),
-            total_ns: plan.duration_ns(),
-            shown: false,
             csv: String::from(
                 "t_s,length_s,phase,step,completed,rps,p50_us,p99_us,max_us,errors\n",
             ),
@@ -80,15 +80,8 @@ impl Series {
         if self.keep_hlog && interval.phase == Phase::Measured {
             self.log(second, length_s);
         }
-        if self.live {
-            let left_ns = self.total_ns as i64 - second.offset_ns;
-            let left_s = (left_ns as f64 / 1e9 - length_s).max(0.0);
-            let (p50, p99) = (time_us(us(0.5)), time_us(us(0.99)));
-            show(&format!(
-                "\r{phase:<8} {:>9}/s  p50 {p50:>9}  p99 {p99:>9}  errors {errors}  {left_s:.0} s left \x1b[K",
-                metric(rps)
-            ));
-            self.shown = true;
+        if let Some(view) = &mut self.view {
+            view.take(second);
         }
     }
 
@@ -106,11 +99,10 @@ impl Series {
         }
     }
 
-    /// Removes the live line.
+    /// Takes the live view away.
     pub fn end(&mut self) {
-        if self.shown {
-            show("\r\x1b[K");
-            self.shown = false;
+        if let Some(view) = &mut self.view {
+            view.end();
         }
     }
 

@@ -400,7 +400,8 @@ pub const TABLE: &[Entry] = &[
         None,
         Some("auto|always|never"),
         "auto",
-        "show a line every second; auto: if standard error is a terminal",
+        "show rate, percentiles, errors and time left while a run of more than 2 s goes on; auto: if \
+         standard error is a terminal",
     ),
     option(
         Output,

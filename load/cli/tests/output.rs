@@ -311,7 +311,7 @@ fn files_of_all_kinds_agree_with_the_result() {
         .expect("it starts");
     assert!(output.status.success());
     let live = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(live.contains("measured") && live.contains("p99"), "{live}");
+    assert!(live.contains("s left") && live.contains("p99.9"), "{live}");
     let read = |path: &std::path::Path| {
         let text = std::fs::read_to_string(path).expect("written");
         std::fs::remove_file(path).expect("ours");
@@ -422,4 +422,37 @@ fn an_interrupt_ends_the_run_with_its_report() {
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success());
     assert!(String::from_utf8_lossy(&output.stdout).contains("Requests/sec:"));
+}
+
+/// What a run shows on a terminal, standard error included.
+fn on_a_terminal(line: &str) -> String {
+    let program = env!("CARGO_BIN_EXE_wirespeed-load");
+    let mut command = std::process::Command::new("script");
+    command.args(["-qec", &format!("{program} {line}"), "/dev/null"]);
+    let output = command.stdin(std::process::Stdio::null()).output();
+    let output = output.expect("script, of util-linux");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_terminal_shows_how_a_longer_run_goes_and_a_pipe_does_not() {
+    let server = Server::start(always(HELLO));
+    let line = |seconds: u32| format!("-t1 -c2 -d{seconds}s -R100 -T30s {}", server.url());
+    let shown = on_a_terminal(&line(3));
+    for part in [
+        "2 s left",
+        "1 s left",
+        "requests/s",
+        "p99.9",
+        "errors      0",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    // the view is taken away before the report is printed
+    let gone = shown.rfind("\x1b[J").expect("taken away");
+    assert!(shown[gone..].contains("Requests/sec:"), "{shown}");
+    assert!(!shown[gone..].contains("s left"), "{shown}");
+    assert!(!on_a_terminal(&line(1)).contains('\x1b'), "over at once");
+    let piped = run(&line(3));
+    assert!(!String::from_utf8_lossy(&piped.stderr).contains('\x1b'));
 }
