@@ -40,3 +40,12 @@ def test_processes_take_turns_over_hosts_and_stay_on_one():
     wide = topology.deal(seats, 3, 2, share=False)
     assert all(len({seat.host for seat in own}) == 1 for own in wide.seats)
     assert topology.deal(seats, 4, 2, share=False).problem
+
+
+def test_one_thread_of_each_physical_core_and_nodes_in_turn_or_the_first():
+    seats = [Seat("a", core) for core in range(4)]
+    threads, nodes = {"a": {0: 0, 1: 1, 2: 0, 3: 1}}, {"a": {0: 0, 1: 0, 2: 1, 3: 1}}
+    assert [seat.core for seat in topology.one_a_core(seats, threads)] == [0, 1]
+    assert [seat.core for seat in topology.by_node(seats, nodes, "spread")] == [0, 2, 1, 3]
+    assert [seat.core for seat in topology.by_node(seats, nodes, "near")] == [0, 1]
+    assert topology.one_a_core(seats, {}) == topology.by_node(seats, {}, "near") == seats

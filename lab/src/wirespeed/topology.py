@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+CoreIds = dict[int, int]
 ROLES = ("server", "load", "origin")
 LOOPBACK = "127.0.0.1"
 LOCAL = "here"  # the name of this machine among hosts
@@ -45,6 +46,8 @@ class Topology:
     addresses: dict[str, dict[str, str]] = field(default_factory=dict)  # role → link → address
     links: dict[str, Link] = field(default_factory=dict)
     machines: dict[str, str] = field(default_factory=dict)  # host → its machine, where they share
+    threads: dict[str, CoreIds] = field(default_factory=dict)  # host → core → its physical core
+    nodes: dict[str, CoreIds] = field(default_factory=dict)  # host → core → its NUMA node
 
     def on(self, link: str) -> Topology:
         """The same seats with their addresses on this link."""
@@ -77,6 +80,28 @@ def one_host(roles: Mapping[str, Sequence[int]], address: str = LOOPBACK) -> Top
     seats = {role: [Seat(LOCAL, core, address) for core in own] for role, own in roles.items()}
     cores = sorted({seat.core for own in seats.values() for seat in own})
     return Topology({LOCAL: cores}, seats, {role: {"loopback": address} for role in ROLES})
+
+
+def one_a_core(seats: Sequence[Seat], threads: Mapping[str, CoreIds]) -> list[Seat]:
+    """The first hyper-thread of each physical core."""
+    found: dict[tuple[str, int], Seat] = {}
+    for seat in seats:
+        found.setdefault((seat.host, threads.get(seat.host, {}).get(seat.core, seat.core)), seat)
+    return list(found.values())
+
+
+def by_node(seats: Sequence[Seat], nodes: Mapping[str, CoreIds], wish: str) -> list[Seat]:
+    """`spread`: nodes take turns; `near`: the first node of each host only."""
+    groups: dict[tuple[str, int], list[Seat]] = {}
+    for seat in seats:
+        groups.setdefault((seat.host, nodes.get(seat.host, {}).get(seat.core, 0)), []).append(seat)
+    if wish == "near":
+        first: dict[str, list[Seat]] = {}
+        for (host, _), own in groups.items():
+            first.setdefault(host, own)
+        return [seat for own in first.values() for seat in own]
+    longest = max(map(len, groups.values()), default=0)
+    return [own[at] for at in range(longest) for own in groups.values() if at < len(own)]
 
 
 @dataclass(frozen=True)

@@ -272,3 +272,51 @@ def test_what_a_killed_agent_left_is_ended_by_the_next(tmp_path):
     finally:
         first.close()
         second.close()
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for namespaces and mounts")
+
+
+@needs_root
+def test_a_payload_is_mounted_where_only_the_agents_programs_see_it(host, tmp_path):
+    folder = str(tmp_path / "files")
+    mount = {"type": "tmpfs", "size": "2m", "options": "noatime"}
+    one = {"folder": folder, "name": "a.bin", "size_bytes": 70_000, "fill": "random"}
+    host.ask("make_files", sets=[dict(one, mount=mount)])
+    spawn(host, tmp_path, argv=("sh", "-c", f"grep {folder} /proc/self/mounts; wc -c {folder}/*"))
+    assert host.wait_exit(["app"], PATIENCE_S)
+    text = (tmp_path / "out").read_text()
+    assert "tmpfs" in text and "noatime" in text and "size=2048k" in text and "70000" in text
+    assert folder not in Path("/proc/self/mounts").read_text()
+    assert not list(Path(folder).iterdir())
+
+
+def test_payloads_are_the_same_bytes_in_every_run(host, tmp_path):
+    one = {"name": "a.bin", "size_bytes": 3_000_000, "fill": "random", "mount": None}
+    for name in ("first", "second"):
+        host.ask("make_files", sets=[dict(one, folder=str(tmp_path / name))])
+    first, second = (tmp_path / name / "a.bin" for name in ("first", "second"))
+    assert first.read_bytes() == second.read_bytes() and first.stat().st_size == 3_000_000
+    taken = tmp_path / "file"
+    taken.write_text("")
+    with pytest.raises(HostError, match=r"cannot write the payload .*file/a\.bin"):
+        host.ask("make_files", sets=[dict(one, folder=str(taken))])
+
+
+@needs_root
+def test_a_program_gets_a_namespace_of_its_own_on_the_interface_that_it_names(tmp_path):
+    far = Far("apart", ("unshare", "--net", "--"), sys.executable)
+    host = Host(far, {"mark": f"{os.getpid()}-{tmp_path.name}", "cgroups": False})
+    try:
+        host.greet()
+        for command in ("ip link add up0 type veth peer name up1", "ip link set up0 up"):
+            assert host.ask("run", argv=command.split())["code"] == 0
+        own = {"on": "up0", "addr": "10.99.0.7/24"}
+        spawn(host, tmp_path, argv=("ip", "-o", "-4", "address"), namespace=own)
+        assert host.wait_exit(["app"], PATIENCE_S)
+        text = (tmp_path / "out").read_text()
+        assert "10.99.0.7/24" in text and "up0" not in text
+        with pytest.raises(HostError, match=r"ip link add .* nothing9"):
+            spawn(host, tmp_path, namespace={"on": "nothing9", "addr": "10.99.0.8/24"}, name="b")
+    finally:
+        host.close()

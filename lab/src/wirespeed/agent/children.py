@@ -14,6 +14,7 @@ import time
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+CLONE_NEWNET = 0x40000000
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -234,6 +235,9 @@ def become_child(message, cgroup, mark, origin):
     yield "cgroup"
     if cgroup:
         write_text(cgroup + "/cgroup.procs", "0")
+    yield "namespace"
+    if message.get("netns"):
+        enter_network(message["netns"])
     yield "pinning"
     if message.get("cores"):
         os.sched_setaffinity(0, message["cores"])
@@ -265,6 +269,13 @@ def become_child(message, cgroup, mark, origin):
             os.write(2, ("%s: %s\n" % (message["argv"][0], error.strerror)).encode())
             os._exit(127)
     os.execvpe(message["argv"][0], message["argv"], environment)
+
+
+def enter_network(descriptor):
+    """Moves the calling process into a network namespace."""
+    if LIBC.setns(descriptor, CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def prefer(nice):

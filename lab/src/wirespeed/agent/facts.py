@@ -306,3 +306,24 @@ def version(argv, search_path):
     _, text = output(argv, search_path)
     lines = [line.strip() for line in text.splitlines()]
     return next((line for line in lines if re.search(r"\d", line)), "")
+
+
+def core_ids(what):
+    """core → the first core that it shares its physical core with, or its NUMA node."""
+    found = {}
+    for core in os.sched_getaffinity(0):
+        folder = "/sys/devices/system/cpu/cpu%d" % core
+        if what == "node":
+            names = [name for name in listed(folder) if re.match(r"node\d+$", name)]
+            found[str(core)] = int(names[0][4:]) if names else 0
+        else:
+            text = read_text(folder + "/" + what).strip()
+            found[str(core)] = int(re.split("[,-]", text)[0]) if text else core
+    return found
+
+
+def listed(folder):
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []

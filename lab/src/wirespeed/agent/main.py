@@ -42,6 +42,7 @@ from wirespeed.agent.children import (
 )
 from wirespeed.agent.helpers import Helpers, run_program
 from wirespeed.agent.leftovers import OWNER, own_name, tidy
+from wirespeed.agent.namespaces import Namespaces
 from wirespeed.agent.sampling import Sampler, canary_ms
 from wirespeed.agent.tuning import Tuning, restore, set_own, state_file, status
 
@@ -63,6 +64,7 @@ class Agent:
         self.sampler = Sampler(order.get("lab_pid"))
         self.census = Census()
         self.helpers = Helpers()
+        self.namespaces = Namespaces()
         self.lab_pid = order.get("lab_pid")
         self.heard = self.said_alive = time.monotonic()
         self.lock = None
@@ -93,6 +95,8 @@ class Agent:
             "root": os.geteuid() == 0,
             "cores": sorted(os.sched_getaffinity(0)),
             "cgroup": self.cgroups.root if self.cgroups else None,
+            "threads": facts.core_ids("topology/thread_siblings_list"),
+            "nodes": facts.core_ids("node"),
             "boot_id": read_text("/proc/sys/kernel/random/boot_id").strip(),
             "memory_folder": files.memory_folder(),
         }
@@ -219,7 +223,10 @@ class Agent:
         name = message["name"]
         if name in self.children and not self.children[name].is_gone():
             raise Refused("%s is already running" % name)
-        if message.get("listen"):
+        if message.get("namespace"):
+            own = message["namespace"]
+            message["netns"] = self.namespaces.descriptor(own["on"], own["addr"])
+        elif message.get("listen"):
             check_port(*message["listen"])
         os.makedirs(message["folder"], exist_ok=True)
         cgroup = self.cgroups.make(name) if self.cgroups else None

@@ -21,7 +21,7 @@ from wirespeed.errors import HostError
 
 MODULES = (
     "children", "helpers", "census", "sampling", "facts", "switches", "tuning", "leftovers",
-    "files", "ready", "links", "main",
+    "files", "namespaces", "ready", "links", "main",
 )  # fmt: skip
 MARKER = b"wirespeed-agent "
 GREETING_BYTES_MAX = 1 << 16  # what a login shell may print before the agent speaks

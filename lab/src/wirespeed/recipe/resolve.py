@@ -62,6 +62,7 @@ class Instance:
     variables: dict[str, Any]  # for the process's templates
     template: dict[str, str]
     cwd: str = ""  # where it is started; empty: in the folder of this server's files
+    netns: dict[str, str] | None = None  # a namespace of its own: interface below and address
     under: Stack | None = None  # what `stack` names, with its profile filled in
 
     @property
@@ -196,8 +197,19 @@ class Resolver:
             variables=self._variables(process, index, seats),
             template=process.template,
             cwd=str(self._fill(f"{key}.cwd", process.cwd, names)),
+            netns=self._netns(process, names),
             under=self._under(process, index),
         )
+
+    def _netns(self, process: Process, names: Names) -> dict[str, str] | None:
+        """None where the link has no interface to share, as the loopback has none."""
+        if process.netns is None or not self.topology.links.get(self.link):
+            return None
+        key = f"process.{process.name}.netns"
+        on = str(self._fill(f"{key}.on", process.netns.on, names))
+        if not on:
+            return None
+        return {"on": on, "addr": str(self._fill(f"{key}.addr", process.netns.addr, names))}
 
     def _check(self, process: Process, names: Names) -> Check | None:
         if not process.ready:
@@ -315,7 +327,7 @@ class Resolver:
             return self.place.run_dir if rest == ("dir",) else self.place.run_tmp
         if (head, rest) == ("recipe", ("dir",)):
             return str(self.file.resolve().parent)
-        if head == "link" and "link" in self.cell.axes:
+        if head == "link":
             return self._of_link(path, rest)
         raise ExpressionError(f"there is no {_dotted(path)!r}; {self._hint(head)}")
 
@@ -360,7 +372,7 @@ class Resolver:
         return None
 
     def _of_link(self, path: tuple[Any, ...], rest: tuple[Any, ...]) -> Any:
-        link = self.place.site.link.get(str(self.cell.axes["link"]))
+        link = self.topology.links.get(self.link)
         if link is None or len(rest) != 1 or not hasattr(link, str(rest[0])):
             raise ExpressionError(f"there is no {_dotted(path)!r} on this site's links")
         return getattr(link, str(rest[0]))

@@ -58,7 +58,8 @@ def _judged(recipe: Recipe, cell: sweep.Cell, place: Place, fit_mode: str) -> Pl
     if unmet := resolver.unmet():
         return PlannedCell(cell, "not-runnable", f"not runnable here: {unmet}")
     for one in resolver.stacks():
-        problem = stack.provider(place.root, one).problem
+        carrier = stack.provider(place.root, one)
+        problem = carrier.problem or _apart_problem(resolver, carrier.name)
         if problem:
             return PlannedCell(cell, "not-runnable", f"not runnable here: {problem}")
     resolver.instances(fitted.seats)  # every placeholder of every cell, before anything starts
@@ -72,6 +73,15 @@ def _link_problem(cell: sweep.Cell, place: Place) -> str:
     if link is None or link in links:
         return ""
     return f"not runnable here: this site has no link {link}; its links: {', '.join(links)}"
+
+
+def _apart_problem(resolver: Resolver, carrier: str) -> str:
+    """bypass joins processes of one host; over a link it would leave the link out."""
+    topology = resolver.topology
+    is_apart = not set(topology.hosts("server")) & set(topology.hosts("load"))
+    return (
+        "bypass accelerates processes of one host only" if carrier == "bypass" and is_apart else ""
+    )
 
 
 def needs(recipe: Recipe, place: Place, cells: list[PlannedCell]) -> list[str]:

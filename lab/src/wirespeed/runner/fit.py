@@ -51,7 +51,7 @@ def _process(
             )
     else:
         # "from N" only means "in order": the roles have cores of their own.
-        free = _in_turns(seats)[taken[process.role] :]
+        free = _in_turns(_wished(resolver, process, seats))[taken[process.role] :]
         free = seats if share and not free else free
     per = (resolver.workers(process) or 1) * pin.per
     dealt = topology.deal(free, count, per, share)
@@ -81,6 +81,16 @@ def _named(resolver: Resolver, seats: list[Seat], cores: list[int]) -> list[Seat
         for core in cores
         if core in resolver.topology.cores[host]
     ]
+
+
+def _wished(resolver: Resolver, process: Process, seats: list[Seat]) -> list[Seat]:
+    """The seats that the process's `smt` and `numa` leave, in their order."""
+    pin = process.pin
+    if pin is not None and pin.smt == "avoid":
+        seats = topology.one_a_core(seats, resolver.topology.threads)
+    if pin is not None and pin.numa != "any":
+        seats = topology.by_node(seats, resolver.topology.nodes, pin.numa)
+    return seats
 
 
 def _in_turns(seats: list[Seat]) -> list[Seat]:

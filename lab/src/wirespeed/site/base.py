@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from wirespeed import units
+from wirespeed.agent.facts import core_ids
 from wirespeed.errors import InputError
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.recipe.model import RoleSite, Site
-from wirespeed.topology import Link, Seat, Topology, roles_of
+from wirespeed.topology import CoreIds, Link, Seat, Topology, roles_of
+
+IDS = {"threads": "topology/thread_siblings_list", "nodes": "node"}
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,16 @@ def split(site: Site, cores: list[int], has_origin: bool) -> dict[str, list[int]
             check_cores(own.cores, cores, f"{role}.cores")
             found[role] = own.cores
     return found
+
+
+def ids_of(info: dict[str, Any], what: str) -> CoreIds:
+    """core → physical core or NUMA node, as the agent tells it."""
+    return {int(core): number for core, number in info[what].items()}
+
+
+def own_ids(what: str) -> CoreIds:
+    """The same of this machine, before an agent runs."""
+    return ids_of({what: core_ids(IDS[what])}, what)  # type: ignore[no-untyped-call]
 
 
 def check_cores(wanted: list[int], cores: list[int], key: str) -> None:

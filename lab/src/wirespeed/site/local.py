@@ -13,6 +13,7 @@ from wirespeed.site.base import (
     by_role,
     links_of,
     own_cores,
+    own_ids,
     seats,
     split,
 )
@@ -42,4 +43,6 @@ class Local:
                 for role, own in by_role(ask.site).items()
             },
             links=links,
+            threads={LOCAL: own_ids("threads")},
+            nodes={LOCAL: own_ids("nodes")},
         )

@@ -15,7 +15,7 @@ from wirespeed.errors import HostError, InputError
 from wirespeed.fleet.channel import Far
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.fleet.host import Host
-from wirespeed.site.base import Ask, Opened, links_of, own_cores, seats, split
+from wirespeed.site.base import Ask, Opened, links_of, own_cores, own_ids, seats, split
 from wirespeed.topology import Link, Topology
 
 MACHINE = "machine"  # the agent outside the namespaces, for what is the kernel's
@@ -66,6 +66,8 @@ class Netns:
             },
             links=links,
             machines={host: MACHINE for host in hosts},
+            threads={host: own_ids("threads") for host in hosts},
+            nodes={host: own_ids("nodes") for host in hosts},
         )
 
 

@@ -34,9 +34,7 @@ class Slurm:
             raise
         fleet.undo.append(allocation.release)
         try:
-            cores = {host.name: host.info["cores"] for host in fleet.all()}
-            machines = {host.name: host.info["boot_id"] for host in fleet.all()}
-            found = ssh.topology(ask.site, hosts, cores, machines)
+            found = ssh.topology(ask.site, hosts, fleet)
             server = nodes[0]
             if not ask.site.server.addr:
                 addr = address_of(server)

@@ -9,7 +9,16 @@ from wirespeed.errors import InputError
 from wirespeed.fleet.channel import Far
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.recipe.model import RoleSite, Site
-from wirespeed.site.base import Ask, Opened, addresses_of, by_role, check_cores, links_of, seats
+from wirespeed.site.base import (
+    Ask,
+    Opened,
+    addresses_of,
+    by_role,
+    check_cores,
+    ids_of,
+    links_of,
+    seats,
+)
 from wirespeed.topology import Link, Seat, Topology, roles_of
 
 # ssh takes the first value it meets, so a site's own options win. Keep-alives find a cut cable;
@@ -31,9 +40,7 @@ class Ssh:
         ]
         fleet = Fleet(fars, ask.mark, ask.cgroups)
         try:
-            cores = {host.name: host.info["cores"] for host in fleet.all()}
-            machines = {host.name: host.info["boot_id"] for host in fleet.all()}
-            return Opened(fleet, topology(ask.site, hosts, cores, machines))
+            return Opened(fleet, topology(ask.site, hosts, fleet))
         except BaseException:
             fleet.close()
             raise
@@ -76,10 +83,10 @@ def named(own: RoleSite, role: str) -> list[str]:
 def topology(
     site: Site,
     hosts: dict[str, list[str]],
-    cores: dict[str, list[int]],
-    machines: dict[str, str],
+    fleet: Fleet,
 ) -> Topology:
     """Each host's cores go to its role; a host of several roles is split between them."""
+    cores = {host.name: host.info["cores"] for host in fleet.all()}
     links = links_of(site) or {"network": Link("network")}
     addresses = {}
     for role, own in by_role(site).items():
@@ -93,7 +100,9 @@ def topology(
         },
         addresses=addresses,
         links=links,
-        machines=machines,
+        machines={host.name: host.info["boot_id"] for host in fleet.all()},
+        threads={host.name: ids_of(host.info, "threads") for host in fleet.all()},
+        nodes={host.name: ids_of(host.info, "nodes") for host in fleet.all()},
     )
 
 

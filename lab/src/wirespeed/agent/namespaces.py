@@ -1,0 +1,63 @@
+"""Part of the agent: network namespaces for single programs, each with a macvlan interface.
+
+As in the published method: one namespace a generator, on the card that all of them share. A
+namespace has no name; it lives as long as the agent holds its descriptor or a program is in it.
+Standard library of Python 3.6 only: see main.py.
+"""
+
+import os
+import signal
+import subprocess
+
+from wirespeed.agent.children import CLONE_NEWNET, LIBC, Refused, send_signal
+
+
+class Namespaces:
+    """(interface below, address) → descriptor of the namespace."""
+
+    def __init__(self):
+        self.made = {}
+
+    def descriptor(self, on, address):
+        """Makes it when it is asked for the first time."""
+        if (on, address) not in self.made:
+            self.made[on, address] = make(on, address, "mv%d" % len(self.made))
+        return self.made[on, address]
+
+
+def make(on, address, interface):
+    told_read, told_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        is_apart = LIBC.unshare(CLONE_NEWNET) == 0
+        os.write(told_write, b"1" if is_apart else b"0")
+        signal.pause()
+        os._exit(0)
+    try:
+        os.close(told_write)
+        if os.read(told_read, 1) != b"1":
+            raise Refused("a network namespace for a program needs root")
+        where = "/proc/%d/ns/net" % pid
+        run("ip link add %s link %s netns %d type macvlan mode bridge" % (interface, on, pid))
+        inside = "nsenter --net=%s " % where
+        run(inside + "ip address add %s dev %s" % (address, interface))
+        run(inside + "ip link set %s up" % interface)
+        run(inside + "ip link set lo up")
+        return os.open(where, os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(told_read)
+        send_signal(pid, signal.SIGKILL)
+
+
+def run(command):
+    environment = dict(os.environ, PATH=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    process = subprocess.Popen(
+        command.split(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+    )
+    text, _ = process.communicate()
+    if process.returncode:
+        raise Refused("%s: %s" % (command, text.decode(errors="replace").strip()))
