@@ -17,19 +17,23 @@ import time
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1] / part) for part in ("src", "tests")]
-from site_farm import Farm, Slurm, address
+from site_farm import Farm, Slurm, address  # noqa: E402
 
-from wirespeed.agent.children import CLONE_NEWNET, LIBC
-from wirespeed.fleet.fleet import Fleet
-from wirespeed.recipe.model import Site
-from wirespeed.site import kinds
-from wirespeed.site.base import Ask
+from wirespeed.agent.children import CLONE_NEWNET, LIBC  # noqa: E402
+from wirespeed.fleet.fleet import Fleet  # noqa: E402
+from wirespeed.recipe.model import Site  # noqa: E402
+from wirespeed.site import kinds  # noqa: E402
+from wirespeed.site.base import Ask  # noqa: E402
 
 HOSTS = 24
 ROUNDS = 5
-LEAD_S = 0.4
+LEAD_S = 1.0
 GONE_S = 30.0
-SHOW = "import time; print(repr(time.time()))"
+# Waits by itself until its instant, as wirespeed-load does.
+SHOW = (
+    "import sys, time; time.sleep(max(0.0, float(sys.argv[1]) - time.time())); "
+    "print(repr(time.time()))"
+)
 
 
 def at_desk(farm):
@@ -67,12 +71,12 @@ def skew_ms(fleet: Fleet, folder):
             "spawn",
             {
                 "name": "clock",
-                "argv": [sys.executable, "-S", "-c", SHOW],
+                "argv": [sys.executable, "-I", "-S", "-c", SHOW, repr(at + host.offset_s)],
                 "env": {"PATH": os.environ["PATH"]},
                 "stdout": f"{folder}/{host.name}.out",
                 "stderr": f"{folder}/{host.name}.err",
                 "cwd": str(folder),
-                "at": at + host.offset_s,
+                "folder": str(folder),
             },
         )
         for host in hosts
@@ -108,7 +112,7 @@ from pathlib import Path
 site = hosts.opened(hosts.ssh_site({folder!r}, {count}))
 for host in site.fleet.seats:
     host.ask("spawn", name="app", argv=["sh", "-c", "setsid sleep 500 & sleep 500"],
-             stdout="/dev/null", stderr="/dev/null", cwd="/tmp")
+             stdout="/dev/null", stderr="/dev/null", cwd="/tmp", folder="/tmp")
 print(os.getpid(), flush=True)
 time.sleep(500)
 """
@@ -194,7 +198,7 @@ def over_slurm():
             for host in found.fleet.seats:
                 host.ask(
                     "spawn", name="app", argv=["sleep", "500"], stdout="/dev/null",
-                    stderr="/dev/null", cwd="/tmp",
+                    stderr="/dev/null", cwd="/tmp", folder="/tmp",
                 )  # fmt: skip
             since = time.monotonic()
             subprocess.run(["scancel", *slurm.jobs()], check=True)
