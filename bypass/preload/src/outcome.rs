@@ -8,6 +8,12 @@ pub fn set_errno(error: i32) {
     unsafe { *libc::__errno_location() = error };
 }
 
+/// This thread's errno.
+pub fn errno() -> i32 {
+    // SAFETY: libc's errno of this thread is always readable.
+    unsafe { *libc::__errno_location() }
+}
+
 /// The C result; `real` is asked when the kernel is to do it.
 #[inline(always)]
 pub fn finish(outcome: Outcome, real: impl FnOnce() -> isize) -> isize {

@@ -12,6 +12,7 @@ static START: extern "C" fn() = start;
 
 extern "C" fn start() {
     process::read_environment();
+    crate::hooks::uring::switch_libuv_off();
     crate::hooks::exec::remember_environment();
     // SAFETY: the three handlers are functions of this library, which is never unloaded.
     unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };

@@ -29,6 +29,10 @@ const NEGATIVE_NS: u64 = 50_000_000;
 const POSITIVE_NS: u64 = 1_000_000_000;
 /// How long a holder may take to answer its door.
 const ANSWER_MS: u64 = 1000;
+/// The same for a connect that must not block.
+const NONBLOCKING_ANSWER_MS: u64 = 100;
+/// How long one that did not answer is not asked again.
+const SILENCE_NS: u64 = 5_000_000_000;
 /// Addresses remembered; more are asked about each time.
 const TARGETS_MAX: usize = 4096;
 
@@ -90,7 +94,7 @@ pub fn connect(fd: i32, bytes: &[u8]) -> Outcome {
         Kind::Epoll | Kind::Kernel => return Outcome::Kernel,
     }
     let made = destination(socket, bytes)
-        .and_then(|target| Ok((decide(target)?, target)))
+        .and_then(|target| Ok((decide(target, patience_ms(socket))?, target)))
         .and_then(|(peer, target)| establish(fd, entry, &peer, target));
     match made {
         Ok(()) if socket.has(sockets::NONBLOCK) => {
@@ -130,7 +134,16 @@ fn destination(socket: &Socket, bytes: &[u8]) -> Result<SocketAddr, Reason> {
     })
 }
 
-fn decide(target: SocketAddr) -> Result<Arc<Peer>, Reason> {
+/// How long a holder may take to answer: a call that must not block goes to the kernel soon.
+fn patience_ms(socket: &Socket) -> u64 {
+    if socket.has(sockets::NONBLOCK) {
+        NONBLOCKING_ANSWER_MS
+    } else {
+        ANSWER_MS
+    }
+}
+
+fn decide(target: SocketAddr, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
     let mut targets = targets().lock().map_err(|_| Reason::Limit)?;
     let now = now_ns();
     if let Some(found) = targets.get_mut(&target).filter(|found| found.is_fresh(now)) {
@@ -149,7 +162,10 @@ fn decide(target: SocketAddr) -> Result<Arc<Peer>, Reason> {
             return known.pick();
         }
     }
-    let peers: Vec<_> = holders.iter().map(|holder| meet(*holder)).collect();
+    let peers: Vec<_> = holders
+        .iter()
+        .map(|holder| meet(*holder, patience_ms))
+        .collect();
     let mut fresh = Target {
         checked_ns: now_ns(),
         holders,
@@ -184,8 +200,11 @@ impl Target {
     }
 
     fn is_fresh(&self, now: u64) -> bool {
+        let is_silent = |peer: &Result<_, Reason>| matches!(peer, Err(Reason::NoAnswer));
         let life_ns = if self.is_whole() {
             POSITIVE_NS
+        } else if self.peers.iter().any(is_silent) {
+            SILENCE_NS
         } else {
             NEGATIVE_NS
         };
@@ -255,7 +274,7 @@ fn listens(peer: &Peer) -> bool {
 }
 
 /// A segment shared with the processes that hold a listening socket.
-fn meet(holder: Holder) -> Result<Arc<Peer>, Reason> {
+fn meet(holder: Holder, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
     let known = peer::all()
         .into_iter()
         .find(|peer| peer.side == 0 && peer.inode == holder.inode && listens(peer));
@@ -276,7 +295,7 @@ fn meet(holder: Holder) -> Result<Arc<Peer>, Reason> {
     let segment =
         Segment::create(number, slots, process::ring_bytes()).map_err(|_| Reason::Limit)?;
     let peer = Peer::join(segment, 0, holder.inode).ok_or(Reason::Limit)?;
-    let greeted = greet(door.0, &peer, holder);
+    let greeted = greet(door.0, &peer, holder, patience_ms);
     if let Err(reason) = greeted {
         peer::forget(&peer);
         return Err(reason);
@@ -285,18 +304,26 @@ fn meet(holder: Holder) -> Result<Arc<Peer>, Reason> {
     Ok(peer)
 }
 
-fn greet(door: i32, peer: &Peer, holder: Holder) -> Result<(), Reason> {
+fn greet(door: i32, peer: &Peer, holder: Holder, patience_ms: u64) -> Result<(), Reason> {
     let hello = Message::Greet {
         version: VERSION,
         client: process::number(),
     };
-    let answer = link::ask(door, hello, &[peer.segment.fd()], ANSWER_MS);
+    let answer = link::ask(door, hello, &[peer.segment.fd()], patience_ms);
     let (answer, fds) = answer.map_err(|_| Reason::NoAnswer)?;
     match (answer, fds.first()) {
-        (Message::Welcome { .. }, Some(proof)) if handover::proves(proof.0, holder.inode) => Ok(()),
+        (Message::Welcome { backlog, .. }, Some(proof))
+            if handover::proves(proof.0, holder.inode) =>
+        {
+            peer.backlog.store(backlog, Ordering::Relaxed);
+            Ok(())
+        }
         // Another user's listener shows no socket; that its door is that user's must do.
-        (Message::Welcome { .. }, None) => match kernel::peer_credentials(door) {
-            Ok(owner) if owner.uid == holder.uid && !process::is_own(owner.uid) => Ok(()),
+        (Message::Welcome { backlog, .. }, None) => match kernel::peer_credentials(door) {
+            Ok(owner) if owner.uid == holder.uid && !process::is_own(owner.uid) => {
+                peer.backlog.store(backlog, Ordering::Relaxed);
+                Ok(())
+            }
             _ => Err(Reason::NameSquatted),
         },
         (Message::Refuse { reason }, _) if reason == Reason::Version as u64 => Err(Reason::Version),
@@ -319,8 +346,16 @@ fn establish(fd: i32, entry: Entry, peer: &Arc<Peer>, target: SocketAddr) -> Res
     socket.local.store(local);
     socket.remote.store(target);
     listener::attach(fd, index, peer, slot);
-    if !listens(peer) || !peer.offer(slot) {
+    let connected = table::get(fd);
+    let has_duplicates = socket.has(sockets::DUPLICATED);
+    if has_duplicates {
+        table::replace_all(entry, connected);
+    }
+    if !listens(peer) || peer.is_backlog_full() || !peer.offer(slot) {
         table::set(fd, entry);
+        if has_duplicates {
+            table::replace_all(connected, entry);
+        }
         peer.set_socket(slot, None);
         drop(socket.peer.take());
         place.meta.holders[1].store(0, Ordering::SeqCst);

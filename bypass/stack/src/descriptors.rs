@@ -124,6 +124,7 @@ fn release(fd: i32, entry: Entry) -> Option<(i32, u32)> {
     }
     let socket = sockets::get(index);
     if socket.descriptors.fetch_sub(1, Ordering::AcqRel) != 1 {
+        listener::closed_number(fd, entry);
         return None;
     }
     Some(finish(entry.kind(), index)).filter(|_| entry.kind() != Kind::Listener)

@@ -75,10 +75,11 @@ pub fn share_flags(index: usize, socket: &sockets::Socket) {
     }
     let is_nonblocking = socket.has(sockets::NONBLOCK);
     if let Some(stream) = stream::of_socket(index) {
+        let shut = socket.flags.load(Ordering::Relaxed) & sockets::SHUT;
         let value = if is_nonblocking {
-            libc::O_NONBLOCK as u32
+            libc::O_NONBLOCK as u32 | shut
         } else {
-            0
+            shut
         };
         stream.shared_flags().store(value, Ordering::SeqCst);
         socket.set(sockets::SHARED, true);

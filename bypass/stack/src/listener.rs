@@ -28,9 +28,9 @@ mod blocking;
 mod closing;
 mod holders;
 
-pub use accepting::{accept, attach, revive};
+pub use accepting::{accept, attach, revive, Client};
 pub use blocking::{Blocked, Lanes};
-pub use closing::{close, settle, settle_waiting, shutdown};
+pub use closing::{close, closed_number, settle, settle_waiting, shutdown};
 pub use holders::HUB_BYTES;
 
 /// See the module.
@@ -92,16 +92,19 @@ pub fn hold() -> impl Sized {
 pub fn listen(fd: i32, backlog: i32) -> Outcome {
     let entry = table::get(fd);
     let index = entry.index();
+    // A negative one is a very large one, as in the kernel.
+    let backlog = if backlog < 0 { i32::MAX } else { backlog };
     let backlog = backlog.max(process::settings().acceptq_min_backlog as i32);
     match entry.kind() {
         Kind::Unbound => {}
         Kind::Listener => {
-            if let Some(listener) = of(sockets::get(index)) {
+            let result = kernel::listen(fd, backlog);
+            if let Some(listener) = of(sockets::get(index)).filter(|_| result.is_ok()) {
                 listener
                     .backlog
-                    .store(backlog.max(0) as u32, Ordering::Relaxed);
+                    .store(effective_backlog(fd, backlog), Ordering::Relaxed);
             }
-            return kernel::listen(fd, backlog).into();
+            return result.into();
         }
         Kind::Connected => return Outcome::Error(libc::EINVAL),
         _ => return Outcome::Kernel,
@@ -112,16 +115,32 @@ pub fn listen(fd: i32, backlog: i32) -> Outcome {
     let socket = sockets::get(index);
     options::apply(fd, socket);
     socket.set(sockets::BOUND, true);
-    match open(fd, socket, backlog.max(0) as u32) {
+    match open(fd, socket, effective_backlog(fd, backlog)) {
         Ok(number) => {
             socket.listener.store(number as u32, Ordering::Relaxed);
-            table::set(fd, Entry::new(Kind::Listener, index, socket.life()));
+            let listening = Entry::new(Kind::Listener, index, socket.life());
+            table::set(fd, listening);
+            if socket.has(sockets::DUPLICATED) {
+                table::replace_all(entry, listening);
+            }
             describe(fd, index, socket);
             crate::epoll::add_to_kernel(index);
         }
         Err(reason) => options::leave_to_kernel(fd, reason),
     }
     Outcome::Done(0)
+}
+
+/// The backlog as the kernel has bounded it (net.core.somaxconn).
+fn effective_backlog(fd: i32, asked: i32) -> u32 {
+    const OF_LISTENER: usize = 28;
+    let mut info = [0u8; 32];
+    let told = kernel::option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info);
+    let bytes = info[OF_LISTENER..].try_into().unwrap_or_default();
+    match told {
+        Ok(length) if length >= OF_LISTENER + 4 => u32::from_ne_bytes(bytes),
+        _ => asked as u32,
+    }
 }
 
 fn describe(fd: i32, index: usize, socket: &Socket) {

@@ -100,10 +100,21 @@ pub fn leave_to_kernel(fd: i32, reason: Reason) {
     let socket = sockets::get(index);
     apply(fd, socket);
     epoll::move_to_kernel(index);
+    give_up(fd, entry);
+    if socket.has(sockets::DUPLICATED) {
+        for other in table::all(entry) {
+            give_up(other, entry);
+        }
+    }
+}
+
+/// One number of a socket that is the kernel's from now on.
+fn give_up(fd: i32, entry: Entry) {
+    let socket = sockets::get(entry.index());
     if table::replace(fd, entry, Entry::KERNEL)
         && socket.descriptors.fetch_sub(1, Ordering::AcqRel) == 1
     {
-        sockets::free(index);
+        sockets::free(entry.index());
     }
 }
 
@@ -281,7 +292,7 @@ pub fn name(fd: i32, is_peer: bool) -> Result<([u8; 28], usize), Outcome> {
 /// Reset, or ended in both directions.
 fn is_over(stream: &stream::Stream) -> bool {
     let ends = stream.inbound_ends();
-    ends & bypass_shm::layout::RST != 0 || (ends != 0 && stream.socket.has(sockets::SHUT_WRITE))
+    ends & bypass_shm::layout::RST != 0 || (ends != 0 && stream.is_shut(sockets::SHUT_WRITE))
 }
 
 /// fcntl(2) of the commands that concern a socket's flags.
@@ -338,8 +349,11 @@ fn shared_flags(fd: i32, socket: &Socket, kind: Kind) -> Option<&'static AtomicU
 fn set_nonblocking(fd: i32, socket: &Socket, kind: Kind, on: bool) {
     socket.set(sockets::NONBLOCK, on);
     if let Some(flags) = shared_flags(fd, socket, kind) {
-        let value = if on { libc::O_NONBLOCK as u32 } else { 0 };
-        flags.store(value, Ordering::Relaxed);
+        if on {
+            flags.fetch_or(libc::O_NONBLOCK as u32, Ordering::Relaxed);
+        } else {
+            flags.fetch_and(!(libc::O_NONBLOCK as u32), Ordering::Relaxed);
+        }
     }
 }
 

@@ -134,6 +134,15 @@ pub fn given(inode: u64) {
     });
 }
 
+/// `fd` was not sent after all.
+pub fn take_back(fd: i32) {
+    if table::get(fd).kind() == Kind::Connected {
+        if let Ok(stat) = kernel::fstat(fd) {
+            given(stat.st_ino);
+        }
+    }
+}
+
 /// Forgets what nobody has received for long; true while something is on its way.
 pub fn expire() -> bool {
     let now = now_ns();

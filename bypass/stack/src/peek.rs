@@ -15,7 +15,7 @@ pub fn peek_all(stream: &Stream, to: &mut Pieces, is_nonblocking: bool) -> Resul
     let wanted = to.left().min(stream.inbound().size());
     let there = || stream.inbound().available(wanted).unwrap_or(usize::MAX);
     let enough =
-        || there() >= wanted || stream.inbound_ends() != 0 || stream.socket.has(sockets::SHUT_READ);
+        || there() >= wanted || stream.inbound_ends() != 0 || stream.is_shut(sockets::SHUT_READ);
     let timeout_ns = stream.socket.receive_timeout_ns.load(Ordering::Relaxed);
     let deadline = stream::timeout(timeout_ns);
     let peer = stream.socket.share_peer().ok_or(libc::EBADF)?;

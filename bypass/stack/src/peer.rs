@@ -1,7 +1,7 @@
 //! A segment as this process takes part in it: which of our sockets live in which slot, and what
 //! happens to them when the other side's processes end.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -30,6 +30,8 @@ pub struct Peer {
     sockets: Box<[AtomicU32]>,
     /// The client's process has ended, or (for a client) the listener has gone.
     pub is_stale: AtomicBool,
+    /// Clients: what the listener has told of its backlog.
+    pub backlog: AtomicU64,
     slots: Mutex<Slots>,
     /// Numbers of what we lend, see [`crate::lending`].
     pub lent: Lent,
@@ -75,6 +77,7 @@ impl Peer {
             process: AtomicUsize::new(index),
             sockets,
             is_stale: AtomicBool::new(false),
+            backlog: AtomicU64::new(u64::MAX),
             slots: Mutex::default(),
             lent: Lent::new(),
         })
@@ -122,6 +125,11 @@ impl Peer {
     /// Slots where sockets of ours live.
     pub fn occupied(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.sockets.len()).filter(|slot| self.socket(*slot).is_some())
+    }
+
+    /// Whether as many connections of ours wait as the kernel would let wait at the listener.
+    pub fn is_backlog_full(&self) -> bool {
+        self.segment.queue().waiting() as u64 > self.backlog.load(Ordering::Relaxed)
     }
 
     /// Offers a prepared slot to the listener; false when its queue is full.

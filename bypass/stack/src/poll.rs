@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bypass_shm::doorbell::Sleeper;
 use bypass_stats::Counter;
+use bypass_sys::clock::{ticks, ticks_in};
 use bypass_sys::kernel;
 
 use crate::deferral::asleep;
@@ -30,7 +31,8 @@ pub fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>, mask: Option<u6
     let deadline = Deadline::after(timeout);
     let before = wait::signals();
     let settings = process::settings();
-    let spin_ns = if settings.poll_spin {
+    // A signal that only the mask lets in cannot come before the sleep.
+    let spin_ns = if settings.poll_spin && mask.is_none() {
         settings.spin_usec * 1000
     } else {
         0
@@ -44,8 +46,9 @@ pub fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>, mask: Option<u6
         if deadline.left() == Some(Duration::ZERO) {
             return Outcome::Done(0);
         }
+        let mut kernels = KernelLook::of(fds);
         if wait::spin(spin_ns, deadline, || {
-            fds.iter().any(|one| user_events(one) != 0)
+            fds.iter().any(|one| user_events(one) != 0) || kernels.finds_something()
         }) {
             continue;
         }
@@ -110,6 +113,37 @@ fn kernel_part(fds: &[libc::pollfd]) -> Vec<libc::pollfd> {
         }
     };
     fds.iter().map(mine).collect()
+}
+
+/// The kernel's descriptors during a spin, looked at once in so many microseconds.
+struct KernelLook {
+    part: Vec<libc::pollfd>,
+    looked: u64,
+}
+
+/// Between looks at the kernel's descriptors while a call spins.
+const KERNEL_LOOK_US: u64 = 20;
+
+impl KernelLook {
+    /// Sets are left out: their part may show no more than that our own waker rang.
+    fn of(fds: &[libc::pollfd]) -> Self {
+        let is_plain = |one: &&libc::pollfd| {
+            one.fd >= 0 && matches!(table::get(one.fd).kind(), Kind::Kernel | Kind::Listener)
+        };
+        Self {
+            part: fds.iter().filter(is_plain).copied().collect(),
+            looked: ticks(),
+        }
+    }
+
+    fn finds_something(&mut self) -> bool {
+        let now = ticks();
+        if self.part.is_empty() || now.wrapping_sub(self.looked) < ticks_in(KERNEL_LOOK_US) {
+            return false;
+        }
+        self.looked = now;
+        kernel::poll(&mut self.part, Some(Duration::ZERO), None).is_ok_and(|found| found > 0)
+    }
 }
 
 fn look(fds: &mut [libc::pollfd]) -> Result<usize, i32> {

@@ -7,7 +7,7 @@ use bypass_options::{Resolved, Settings, PROFILE_VARIABLE};
 use bypass_stats::{Counter, Reason, Stats};
 use bypass_sys::{kernel, waker};
 
-use crate::table;
+use crate::{pool, table};
 use bypass_sys::process::Leaked;
 use bypass_sys::sandbox::is_confined;
 use bypass_sys::thread::thread;
@@ -21,8 +21,13 @@ static STATS: Leaked<Stats> = Leaked::new();
 const RING_BYTES_VARIABLE: &str = "WIRESPEED_RING_BYTES";
 static RING_BYTES: OnceLock<usize> = OnceLock::new();
 
-/// Reads the environment; at the start, because programs such as nginx forget it later.
+/// Reads the environment; at the start, because programs such as nginx forget it later. A socket that
+/// another library's constructor makes may have asked before.
 pub fn read_environment() {
+    settings();
+}
+
+fn resolve() -> Settings {
     let resolved = Resolved::from_environment(std::env::vars());
     for complaint in &resolved.complaints {
         let _ = kernel::write(2, format!("bypass: {complaint}\n").as_bytes());
@@ -36,7 +41,7 @@ pub fn read_environment() {
             .filter(|n: &usize| n.is_power_of_two())
             .unwrap_or(16_384),
     );
-    let _ = SETTINGS.set(Settings::from(&resolved));
+    Settings::from(&resolved)
 }
 
 /// Whether this process runs as `uid` now: a worker may have changed its user since the start.
@@ -52,7 +57,7 @@ pub fn may_share_with(uid: u32) -> bool {
 
 /// What the options say.
 pub fn settings() -> &'static Settings {
-    SETTINGS.get_or_init(Settings::default)
+    SETTINGS.get_or_init(resolve)
 }
 
 /// Size of one direction's ring.
@@ -89,16 +94,30 @@ fn start_as(fresh: u64) -> u64 {
     // Long spins mean few sleeps: those may be dear, so that publishing is cheap.
     let sleeps_often = !settings().epoll_spin || settings().spin_usec < 1000;
     bypass_sys::barrier::choose(sleeps_often);
-    if let Ok(sender) = waker::sender() {
-        table::hide(sender);
-        SENDER.store(sender, Ordering::Release);
-    }
+    open_sender();
     let profile = PROFILE.get().map_or("", String::as_str);
     if let Ok(stats) = Stats::create(profile, &settings().cluster_name, &command()) {
         table::hide(stats.fd());
         STATS.put(stats);
     }
     fresh
+}
+
+/// The socket to wake others with; −1 when there is none to be had.
+fn open_sender() -> i32 {
+    let Ok(sender) = pool::or_give_back(waker::sender) else {
+        return -1;
+    };
+    match SENDER.compare_exchange(-1, sender, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => {
+            table::hide(sender);
+            sender
+        }
+        Err(other) => {
+            let _ = kernel::close(sender);
+            other
+        }
+    }
 }
 
 fn command() -> String {
@@ -138,7 +157,12 @@ pub fn wake(process: u64, waker_number: u32) {
         return;
     }
     count(Counter::Wakes, 1);
-    waker::wake(SENDER.load(Ordering::Acquire), process, waker_number);
+    let mut sender = SENDER.load(Ordering::Acquire);
+    if sender < 0 {
+        // There was no descriptor for it at the start.
+        sender = open_sender();
+    }
+    waker::wake(sender, process, waker_number);
 }
 
 /// Adds to a counter.

@@ -5,9 +5,9 @@ use core::sync::atomic::Ordering;
 use bypass_sys::kernel;
 
 use crate::content::Content;
-use crate::stream::{self, broken_pipe};
-use crate::wait::{Deadline, For};
-use crate::{content, lending, sockets, Outcome};
+use crate::stream::{self, broken_pipe, Hold};
+use crate::wait::For;
+use crate::{content, lending, Outcome};
 
 /// Most that one call moves, as in the kernel.
 const CALL_BYTES_MAX: usize = 0x7fff_f000;
@@ -36,8 +36,9 @@ fn send_from(
     let wanted = count.min(CALL_BYTES_MAX);
     let mut done = 0usize;
     let mut deadline = None;
+    let mut held = None;
     while done < wanted {
-        let stream = match stream::find(socket) {
+        let stream = match stream::current(socket, &held) {
             Ok(stream) => stream,
             Err(outcome) => {
                 return if done > 0 {
@@ -60,9 +61,12 @@ fn send_from(
                 continue;
             }
             Ok(Filled::End) => break,
-            Ok(Filled::Full) if stream.socket.has(sockets::NONBLOCK) => libc::EAGAIN,
+            Ok(Filled::Full) if stream::is_nonblocking(&stream, 0) => libc::EAGAIN,
             Ok(Filled::Full) => {
-                let deadline = *deadline.get_or_insert_with(|| Deadline::after(None));
+                let timeout_ns = stream.socket.send_timeout_ns.load(Ordering::Relaxed);
+                let deadline = *deadline.get_or_insert_with(|| stream::timeout(timeout_ns));
+                // Closed by another thread meanwhile: the call goes on with what it began.
+                held.get_or_insert_with(|| Hold::take(stream));
                 match stream.block(For::Room, deadline) {
                     Ok(()) => continue,
                     Err(error) => error,

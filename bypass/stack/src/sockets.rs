@@ -33,6 +33,9 @@ pub const SHUT_READ: u32 = 1 << 8;
 pub const SHUT_WRITE: u32 = 1 << 9;
 /// Bytes were written to a peer that had closed: what follows is EPIPE.
 pub const WROTE_TO_CLOSED: u32 = 1 << 10;
+/// What concerns the connection and not this process alone; other values than O_NONBLOCK's, beside
+/// which they are in the segment once several processes hold it.
+pub const SHUT: u32 = SHUT_READ | SHUT_WRITE | WROTE_TO_CLOSED;
 /// ECONNRESET was told once.
 pub const RESET_TOLD: u32 = 1 << 11;
 /// What goes along when a connection is handed to another process.

@@ -196,7 +196,7 @@ impl Stream {
     /// Whether a read would not block.
     #[inline]
     pub fn is_readable(&self) -> bool {
-        self.inbound_ends() != 0 || self.has_bytes() || self.socket.has(sockets::SHUT_READ)
+        self.inbound_ends() != 0 || self.has_bytes() || self.is_shut(sockets::SHUT_READ)
     }
 
     /// Whether a read would find bytes.
@@ -220,9 +220,32 @@ impl Stream {
             ring.want_space();
             has_room()
         };
-        is_roomy
-            || self.inbound_ends() & (CLOSED | RST) != 0
-            || self.socket.has(sockets::SHUT_WRITE)
+        is_roomy || self.inbound_ends() & (CLOSED | RST) != 0 || self.is_shut(sockets::SHUT_WRITE)
+    }
+
+    /// Whether the connection was shut down so (`SHUT_READ`, `SHUT_WRITE`, `WROTE_TO_CLOSED`), by this
+    /// process or by another that holds the end too.
+    #[inline]
+    pub fn is_shut(&self, how: u32) -> bool {
+        self.shut_flags() & how != 0
+    }
+
+    /// The socket's flags, with what others that hold the end have shut down.
+    #[inline]
+    pub fn shut_flags(&self) -> u32 {
+        let flags = self.socket.flags.load(Ordering::Relaxed);
+        if flags & sockets::SHARED == 0 {
+            return flags;
+        }
+        flags | self.shared_flags().load(Ordering::Relaxed) & sockets::SHUT
+    }
+
+    /// See [`is_shut`](Self::is_shut).
+    pub fn set_shut(&self, how: u32) {
+        self.socket.set(how, true);
+        if self.socket.has(sockets::SHARED) {
+            self.shared_flags().fetch_or(how, Ordering::SeqCst);
+        }
     }
 
     /// The file's flags, once several processes hold the end.
@@ -264,10 +287,11 @@ impl Stream {
 
 /// Keeps a connection that a blocked call works on: closing the number, or dup2 over it, leaves the
 /// call its stream, as a file in use stays open in the kernel.
-struct Hold(Stream);
+pub struct Hold(Stream);
 
 impl Hold {
-    fn take(stream: Stream) -> Self {
+    /// From now until it is dropped.
+    pub fn take(stream: Stream) -> Self {
         stream.socket.descriptors.fetch_add(1, Ordering::AcqRel);
         Self(stream)
     }
@@ -280,7 +304,7 @@ impl Drop for Hold {
 }
 
 /// The stream of a call: the one it is blocked on, or what `fd` means now.
-fn current(fd: i32, held: &Option<Hold>) -> Result<Stream, Outcome> {
+pub fn current(fd: i32, held: &Option<Hold>) -> Result<Stream, Outcome> {
     held.as_ref().map_or_else(|| find(fd), |hold| Ok(hold.0))
 }
 

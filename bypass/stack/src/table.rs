@@ -3,7 +3,7 @@
 //! A number in use is always an open kernel descriptor too (the shadow), so limits, `select` and
 //! `/proc/self/fd` stay true. Changes are compare-and-swap: of two closers one wins.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Numbers beyond are left to the kernel.
 pub const NUMBERS_MAX: usize = 1 << 20;
@@ -86,8 +86,14 @@ pub fn get(fd: i32) -> Entry {
         .map_or(Entry::KERNEL, |word| Entry(word.load(Ordering::Acquire)))
 }
 
+/// One more than the highest number that was ever something else than the kernel's.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
 /// Makes `fd` something else, whatever it was; false when the number is too large.
 pub fn set(fd: i32, entry: Entry) -> bool {
+    if entry != Entry::KERNEL && USED.load(Ordering::Relaxed) <= fd as usize {
+        USED.fetch_max((fd as usize).saturating_add(1), Ordering::SeqCst);
+    }
     TABLE
         .get(fd as usize)
         .map(|word| word.store(entry.0, Ordering::Release))
@@ -100,6 +106,19 @@ pub fn replace(fd: i32, from: Entry, to: Entry) -> bool {
         word.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     })
+}
+
+/// The numbers that mean `entry`.
+pub fn all(entry: Entry) -> impl Iterator<Item = i32> {
+    let used = USED.load(Ordering::SeqCst).min(NUMBERS_MAX);
+    (0..used as i32).filter(move |fd| get(*fd) == entry)
+}
+
+/// Makes every number that means `from` mean `to`: what a socket is, it is under all its numbers.
+pub fn replace_all(from: Entry, to: Entry) {
+    for fd in all(from) {
+        replace(fd, from, to);
+    }
 }
 
 /// Marks a descriptor of ours: the program can neither close nor use it.

@@ -125,6 +125,7 @@ pub fn hold() -> Option<std::sync::MutexGuard<'static, Vec<Waker>>> {
 pub struct Deadline {
     at_ns: Option<u64>,
     interrupts: u32,
+    signals: u32,
 }
 
 impl Deadline {
@@ -134,12 +135,14 @@ impl Deadline {
         Self {
             at_ns: wait_ns.map(|ns| now_ns().saturating_add(ns)),
             interrupts: interrupts(),
+            signals: signals(),
         }
     }
 
-    /// Whether a handler without SA_RESTART has run since the wait began.
+    /// Whether a handler has run since the wait began after which the call is not to go on: one without
+    /// SA_RESTART, or any where the wait has an end (signal(7) on socket timeouts).
     pub fn is_interrupted(self) -> bool {
-        interrupts() != self.interrupts
+        interrupts() != self.interrupts || (self.at_ns.is_some() && signals() != self.signals)
     }
 
     /// Time left; Some(0) when it is over, None when it never is.

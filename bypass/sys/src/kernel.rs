@@ -252,6 +252,19 @@ pub fn open(path: &core::ffi::CStr, flags: i32) -> Result<i32> {
     unsafe { call(libc::SYS_openat, arguments) }.map(|fd| fd as i32)
 }
 
+/// getsockopt(2) of a structure: the kernel's bytes at the start of `value`, and their number.
+pub fn option(fd: i32, level: i32, name: i32, value: &mut [u8]) -> Result<usize> {
+    let mut length = value.len() as u32;
+    let (at, len) = (
+        value.as_mut_ptr() as usize,
+        &mut length as *mut u32 as usize,
+    );
+    let arguments = [fd as usize, level as usize, name as usize, at, len, 0];
+    // SAFETY: the kernel writes at most `length` bytes of value, and the length on this frame.
+    unsafe { call(libc::SYS_getsockopt, arguments) }?;
+    Ok(length as usize)
+}
+
 /// getsockopt(2) of one int.
 pub fn option_int(fd: i32, level: i32, name: i32) -> Result<i32> {
     let mut value = 0i32;
@@ -349,6 +362,23 @@ pub fn connect(fd: i32, address: &[u8]) -> Result<usize> {
     let (at, length) = (address.as_ptr() as usize, address.len());
     // SAFETY: the slice is readable for its length.
     unsafe { call(libc::SYS_connect, [fd as usize, at, length, 0, 0, 0]) }
+}
+
+/// accept4(2) with the client's address.
+pub fn accept_from(fd: i32, flags: i32) -> Result<(i32, NameBytes)> {
+    let mut name = NameBytes {
+        bytes: [0; 128],
+        length: 128,
+    };
+    let (at, len) = (
+        name.bytes.as_mut_ptr() as usize,
+        &mut name.length as *mut u32 as usize,
+    );
+    let arguments = [fd as usize, at, len, flags as usize, 0, 0];
+    // SAFETY: the kernel writes at most 128 bytes and the length, both on this frame.
+    let made = unsafe { call(libc::SYS_accept4, arguments) }?;
+    name.length = name.length.min(128);
+    Ok((made as i32, name))
 }
 
 /// accept4(2) without the address.

@@ -45,8 +45,7 @@ pub fn or_give_back<T: Made>(make: impl Fn() -> T) -> T {
 
 #[cold]
 fn give_back<T: Made>(made: T, make: impl Fn() -> T) -> T {
-    // SAFETY: errno of this thread.
-    let error = unsafe { *libc::__errno_location() };
+    let error = crate::outcome::errno();
     let is_short = error == libc::EMFILE || error == libc::ENFILE;
     if is_short && inside(pool::empty) > 0 {
         return make();

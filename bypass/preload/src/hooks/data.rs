@@ -8,7 +8,7 @@ use bypass_sys::iovec::Pieces;
 use libc::{iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::rights;
-use crate::outcome::{fail, finish};
+use crate::outcome::{errno, fail, finish, set_errno};
 use crate::real;
 
 /// UIO_MAXIOV of the kernel.
@@ -231,11 +231,20 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int
     let kernel = || unsafe { real::sendmsg()(fd, message, flags) };
     if table::is_kernel(fd) {
         // SAFETY: null or a header, by sendmsg(2).
-        if unsafe { message.as_ref() }.is_some_and(|header| header.msg_controllen > 0) {
-            // SAFETY: as above.
-            unsafe { rights::before_sending(message) };
+        let has_control = unsafe { message.as_ref() }.is_some_and(|it| it.msg_controllen > 0);
+        if !has_control {
+            return kernel();
         }
-        return kernel();
+        // SAFETY: as above.
+        unsafe { rights::before_sending(message) };
+        let result = kernel();
+        if result < 0 {
+            let error = errno();
+            // SAFETY: as above.
+            unsafe { rights::after_failing(message) };
+            set_errno(error);
+        }
+        return result;
     }
     // SAFETY: null or a header, by sendmsg(2).
     let Some(header) = (unsafe { message.as_ref() }) else {
@@ -288,7 +297,16 @@ pub unsafe extern "C" fn sendmmsg(
         // SAFETY: the caller's array.
         unsafe { rights::each_of(messages, count, rights::before_sending) };
         // SAFETY: the caller's arguments.
-        return unsafe { real::sendmmsg()(fd, messages, count, flags) };
+        let sent = unsafe { real::sendmmsg()(fd, messages, count, flags) };
+        let error = errno();
+        let unsent = (sent.max(0) as c_uint).min(count);
+        // SAFETY: the rest of the caller's array.
+        unsafe {
+            let rest = messages.add(unsent as usize);
+            rights::each_of(rest, count - unsent, rights::after_failing);
+        }
+        set_errno(error);
+        return sent;
     }
     each_message(messages, count, |header| {
         // SAFETY: a header of the caller's array.
@@ -301,7 +319,9 @@ fn each_message(
     count: c_uint,
     mut work: impl FnMut(*mut msghdr) -> ssize_t,
 ) -> c_int {
-    for index in 0..count.min(PIECES_MAX as c_uint) {
+    // No more in one call than the kernel takes.
+    let count = count.min(PIECES_MAX as c_uint);
+    for index in 0..count {
         // SAFETY: the caller promises an array of `count` messages.
         let message = unsafe { &mut *messages.add(index as usize) };
         match work(&mut message.msg_hdr) {

@@ -142,6 +142,16 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     if first > last {
         return fail(libc::EINVAL);
     }
+    const UNSHARE: c_int = libc::CLOSE_RANGE_UNSHARE as c_int;
+    if flags == UNSHARE && bypass_stack::process::is_started() {
+        // First the table of one's own, then what is closed in it, so that ours is closed as ours.
+        // SAFETY: numbers only.
+        if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
+            return -1;
+        }
+        // SAFETY: numbers only.
+        return unsafe { close_range(first, last, 0) };
+    }
     // With CLOEXEC nothing is closed now, and our shadows are close-on-exec anyway.
     if flags != 0 || !bypass_stack::process::is_started() {
         if flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0 {

@@ -7,5 +7,6 @@ pub mod exec;
 pub mod process;
 mod rights;
 pub mod sockets;
+pub mod uring;
 mod variadic;
 pub mod waiting;

@@ -7,7 +7,8 @@ use bypass_stack::{confinement, passing};
 use libc::pid_t;
 
 use super::creating::or_give_back;
-use super::{data, descriptors, sockets, waiting};
+use super::{data, descriptors, sockets, uring, waiting};
+use crate::outcome::fail;
 use crate::real;
 
 /// The child of a real vfork would run our hooks in the parent's memory; so it is a fork, and the
@@ -120,6 +121,72 @@ pub unsafe extern "C" fn syscall(
                 c_long::from(waiting::epoll_pwait(
                     fd, events, c as c_int, d as c_int, mask,
                 ))
+            }
+            libc::SYS_recvfrom => {
+                let (flags, length) = (d as c_int, f as *mut _);
+                data::recvfrom(fd, b as *mut c_void, c, flags, e as *mut _, length) as c_long
+            }
+            libc::SYS_sendto => {
+                let (flags, length) = (d as c_int, f as u32);
+                data::sendto(fd, b as *const c_void, c, flags, e as *const _, length) as c_long
+            }
+            libc::SYS_recvmmsg => {
+                let (flags, timeout) = (d as c_int, e as *mut _);
+                data::recvmmsg(fd, b as *mut _, c as u32, flags, timeout).into()
+            }
+            libc::SYS_sendfile => data::sendfile(fd, b as c_int, c as *mut _, d) as c_long,
+            libc::SYS_splice => {
+                let (to, length, flags) = (c as c_int, e, f as u32);
+                data::splice(fd, b as *mut _, to, d as *mut _, length, flags) as c_long
+            }
+            libc::SYS_pread64 => data::pread(fd, b as *mut c_void, c, d as i64) as c_long,
+            libc::SYS_bind => sockets::bind(fd, b as *const _, c as u32).into(),
+            libc::SYS_listen => sockets::listen(fd, b as c_int).into(),
+            libc::SYS_accept => sockets::accept(fd, b as *mut _, c as *mut _).into(),
+            libc::SYS_shutdown => sockets::shutdown(fd, b as c_int).into(),
+            libc::SYS_getsockname => sockets::getsockname(fd, b as *mut _, c as *mut _).into(),
+            libc::SYS_getpeername => sockets::getpeername(fd, b as *mut _, c as *mut _).into(),
+            libc::SYS_setsockopt => {
+                let (level, name) = (b as c_int, c as c_int);
+                sockets::setsockopt(fd, level, name, d as *const _, e as u32).into()
+            }
+            libc::SYS_getsockopt => {
+                let (level, name) = (b as c_int, c as c_int);
+                sockets::getsockopt(fd, level, name, d as *mut _, e as *mut _).into()
+            }
+            libc::SYS_dup => descriptors::dup(fd).into(),
+            libc::SYS_dup3 => descriptors::dup3(fd, b as c_int, c as c_int).into(),
+            libc::SYS_fcntl => descriptors::fcntl(fd, b as c_int, c).into(),
+            libc::SYS_ioctl => descriptors::ioctl(fd, b as u64, c).into(),
+            libc::SYS_close_range => {
+                descriptors::close_range(fd as u32, b as u32, c as c_int).into()
+            }
+            libc::SYS_ppoll => {
+                waiting::ppoll(a as *mut _, b as libc::nfds_t, c as *const _, d as *const _).into()
+            }
+            libc::SYS_epoll_pwait2 => {
+                let (events, timeout, mask) = (b as *mut _, d as *const _, e as *const _);
+                waiting::epoll_pwait2(fd, events, c as c_int, timeout, mask).into()
+            }
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_poll => waiting::poll(a as *mut _, b as libc::nfds_t, c as c_int).into(),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_select => {
+                let (read, write, except) = (b as *mut _, c as *mut _, d as *mut _);
+                waiting::select(fd, read, write, except, e as *mut _).into()
+            }
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_wait => {
+                waiting::epoll_wait(fd, b as *mut _, c as c_int, d as c_int).into()
+            }
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_dup2 => descriptors::dup2(fd, b as c_int).into(),
+            libc::SYS_io_uring_setup if b != 0 => {
+                let flags = *(b as *const u32).add(2);
+                if uring::is_libuvs(a as u32, flags) {
+                    return fail(libc::ENOSYS).into();
+                }
+                real::syscall()(number, a, b, c, d, e, f)
             }
             libc::SYS_prctl => c_long::from(prctl(fd, b, c, d, e)),
             libc::SYS_seccomp => {

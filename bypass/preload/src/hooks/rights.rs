@@ -41,6 +41,19 @@ pub unsafe fn before_sending(header: *const msghdr) {
     }
 }
 
+/// After a message was not sent, for which its connections were offered.
+#[cold]
+pub unsafe fn after_failing(header: *const msghdr) {
+    // SAFETY: the caller's header.
+    unsafe {
+        each(header, |fd| {
+            if passing::is_ours(fd) {
+                inside(|| passing::take_back(fd));
+            }
+        })
+    }
+}
+
 /// After a message was received from the kernel.
 #[cold]
 pub unsafe fn after_receiving(header: *const msghdr) {

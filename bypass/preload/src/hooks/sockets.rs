@@ -69,13 +69,15 @@ pub unsafe extern "C" fn accept4(
         // SAFETY: the caller's arguments.
         return or_give_back(|| unsafe { real::accept4()(fd, address, length, flags) });
     }
-    let new = finish(inside(|| listener::accept(fd, flags)), || {
+    let mut client = listener::Client::NOBODY;
+    let new = finish(inside(|| listener::accept(fd, flags, &mut client)), || {
         // SAFETY: the caller's arguments.
         unsafe { real::accept4()(fd, address, length, flags) as isize }
     }) as c_int;
     if new >= 0 && !address.is_null() && !length.is_null() {
+        let name = Ok((client.bytes, client.length));
         // SAFETY: accept(2) promises a writable address of that length.
-        unsafe { getpeername(new, address, length) };
+        unsafe { give_name(name, address, length, || 0) };
     }
     new
 }

@@ -68,7 +68,7 @@ pub fn is_accelerated(fd: i32) -> bool {
 pub fn accept_within(fd: i32, wait: Duration) -> Option<i32> {
     let since = Instant::now();
     loop {
-        match listener::accept(fd, libc::SOCK_CLOEXEC) {
+        match listener::accept(fd, libc::SOCK_CLOEXEC, &mut listener::Client::NOBODY) {
             Outcome::Done(new) => return Some(new as i32),
             Outcome::Error(libc::EAGAIN) if since.elapsed() < wait => std::thread::yield_now(),
             _ => return None,

@@ -278,9 +278,9 @@ pub fn add_to_kernel(index: usize) {
     });
 }
 
-/// A member is left to the kernel: it moves into the kernel set as it is.
+/// A socket is left to the kernel: its members move into the kernel's sets as they are.
 pub fn move_to_kernel(index: usize) {
-    with_watch(index, |set, number, inner, member| {
+    each_watch(index, |set, number, inner, member| {
         let Some(found) = inner.members[member].as_ref() else {
             return;
         };
@@ -295,9 +295,14 @@ pub fn move_to_kernel(index: usize) {
 
 /// A socket's last descriptor is closed: it leaves all sets.
 pub fn forget(index: usize) {
-    with_watch(index, |set, number, inner, member| {
+    each_watch(index, |set, number, inner, member| {
         remove(set, number, inner, member)
     });
+}
+
+/// Every member that is socket `index`: the one that is rung for it, and those that are looked at.
+fn each_watch(index: usize, work: impl Fn(&Set, usize, &mut Inner, usize)) {
+    with_watch(index, &work);
     if sockets::get(index).other_watches.load(Ordering::Relaxed) == 0 {
         return;
     }
@@ -317,7 +322,7 @@ pub fn forget(index: usize) {
             .filter(|of| is_it(of))
             .collect();
         for member in found {
-            remove(set, number, inner, member as usize);
+            work(set, number, inner, member as usize);
         }
     }
 }

@@ -8,7 +8,7 @@ const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
 /// Which of the `wanted` events, and of those that are always reported, a connection has now.
 #[inline]
 pub fn readiness(stream: &Stream, wanted: u32) -> u32 {
-    let flags = stream.socket.flags.load(Ordering::Relaxed);
+    let flags = stream.shut_flags();
     let has = |flag: u32| flags & flag != 0;
     let mut events = 0;
     let ends = stream.inbound_ends();

@@ -50,6 +50,8 @@ pub fn wait(
     loop {
         match begin(set, entry.index(), epoll, out, before) {
             Begun::Found(found) => return done(found),
+            // A signal that only the mask lets in cannot come before the sleep.
+            Begun::Spinning if mask.is_some() => {}
             Begun::Spinning => {
                 let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
                 if let Some(found) = spin(set, entry.index(), epoll, out, deadline, before) {
@@ -140,19 +142,23 @@ impl Inner {
     ) -> usize {
         let has_kernel =
             set.kernel_members.load(Ordering::Relaxed) > 0 || !self.listeners.is_empty();
-        let share = if has_kernel {
-            out.len().div_ceil(4).min(out.len() - 1)
-        } else {
-            0
+        self.looks = self.looks.wrapping_add(1);
+        let share = match out.len() {
+            _ if !has_kernel => 0,
+            // Of a single place each has every other look.
+            1 => self.looks as usize % 2,
+            places => places.div_ceil(4),
         };
         self.drain(number);
-        self.looks = self.looks.wrapping_add(1);
         if self.looks.is_multiple_of(HELD_BACK_LOOKS) || is_kernel_due {
             self.drain_held_back(number);
         }
         let mut found = self.collect(&mut out[..], share);
         if has_kernel && found < out.len() {
-            found += self.look_at_kernel(epoll, &mut out[found..], is_kernel_due);
+            found += self.look_at_kernel(epoll, &mut out[found..], is_kernel_due || found == 0);
+        }
+        if found == 0 && share > 0 {
+            found = self.collect(out, 0);
         }
         // The last thing: a wake that came meanwhile was taken with the kernel's events.
         if set.is_watched.load(Ordering::Relaxed) {

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use bypass_stats::Counter;
-use bypass_sys::kernel;
+use bypass_sys::{address, kernel};
 
 use super::blocking::block;
 use super::{of, Listener};
@@ -16,8 +16,31 @@ use crate::{pool, process, Outcome};
 /// The kernel's own queue is looked at before ours once in so many accepts.
 const KERNEL_TURN: u32 = 16;
 
-/// accept4(2), without the address: the new descriptor's own name calls know it.
-pub fn accept(fd: i32, flags: i32) -> Outcome {
+/// The address of an accepted client, as accept(2) gives it: a connection that is over already says
+/// it no more.
+#[derive(Debug, Clone, Copy)]
+pub struct Client {
+    /// The bytes; `length` of them count.
+    pub bytes: [u8; 28],
+    /// How many count.
+    pub length: usize,
+}
+
+impl Client {
+    /// Nobody's.
+    pub const NOBODY: Self = Self {
+        bytes: [0; 28],
+        length: 0,
+    };
+
+    fn set(&mut self, name: &kernel::NameBytes) {
+        self.length = (name.length as usize).min(self.bytes.len());
+        self.bytes[..self.length].copy_from_slice(&name.bytes[..self.length]);
+    }
+}
+
+/// accept4(2).
+pub fn accept(fd: i32, flags: i32, client: &mut Client) -> Outcome {
     let entry = table::get(fd);
     match entry.kind() {
         Kind::Listener => {}
@@ -35,7 +58,7 @@ pub fn accept(fd: i32, flags: i32) -> Outcome {
     let timeout_ns = socket.receive_timeout_ns.load(Ordering::Relaxed);
     let deadline = crate::stream::timeout(timeout_ns);
     loop {
-        match attempt(&listener, fd, socket, flags) {
+        match attempt(&listener, fd, socket, flags, client) {
             Outcome::Error(libc::EAGAIN) if !is_nonblocking(fd, socket) => {}
             other => return other,
         }
@@ -57,26 +80,38 @@ fn is_nonblocking(fd: i32, socket: &Socket) -> bool {
     socket.has(sockets::NONBLOCK)
 }
 
-fn attempt(listener: &Listener, fd: i32, socket: &Socket, flags: i32) -> Outcome {
+fn attempt(
+    listener: &Listener,
+    fd: i32,
+    socket: &Socket,
+    flags: i32,
+    client: &mut Client,
+) -> Outcome {
     let turn = listener.turn.fetch_add(1, Ordering::Relaxed);
     if turn % KERNEL_TURN == KERNEL_TURN - 1 {
-        if let done @ Outcome::Done(_) = accept_kernel(listener, fd, socket, flags) {
+        if let done @ Outcome::Done(_) = accept_kernel(listener, fd, socket, flags, client) {
             return done;
         }
     }
     if listener.has_waiting() {
-        match accept_shm(listener, socket, flags) {
+        match accept_shm(listener, socket, flags, client) {
             Ok(Some(new)) => return Outcome::Done(new as isize),
             Ok(None) => {}
             Err(error) => return Outcome::Error(error),
         }
     }
-    accept_kernel(listener, fd, socket, flags)
+    accept_kernel(listener, fd, socket, flags, client)
 }
 
-fn accept_kernel(listener: &Listener, fd: i32, socket: &Socket, flags: i32) -> Outcome {
+fn accept_kernel(
+    listener: &Listener,
+    fd: i32,
+    socket: &Socket,
+    flags: i32,
+    client: &mut Client,
+) -> Outcome {
     if socket.has(sockets::NONBLOCK) {
-        return take_from_kernel(fd, flags);
+        return take_from_kernel(fd, flags, client);
     }
     // The shadow may block and must not: others, who know nothing of us, may hold it too. Nor must
     // one of ours who finds that another was faster: connections of segments could not wake it.
@@ -88,22 +123,29 @@ fn accept_kernel(listener: &Listener, fd: i32, socket: &Socket, flags: i32) -> O
         }];
         match kernel::poll(&mut one, Some(core::time::Duration::ZERO), None) {
             Ok(0) => Outcome::Error(libc::EAGAIN),
-            _ => take_from_kernel(fd, flags),
+            _ => take_from_kernel(fd, flags, client),
         }
     });
     taken.unwrap_or(Outcome::Error(libc::EAGAIN))
 }
 
-fn take_from_kernel(fd: i32, flags: i32) -> Outcome {
-    let accepted = pool::or_give_back(|| kernel::accept(fd, flags));
-    if let Ok(new) = accepted {
+fn take_from_kernel(fd: i32, flags: i32, client: &mut Client) -> Outcome {
+    let accepted = pool::or_give_back(|| kernel::accept_from(fd, flags));
+    if let Ok((new, name)) = &accepted {
+        client.set(name);
+        let new = *new;
         table::set(new, Entry::KERNEL);
         process::count(Counter::AcceptsKernel, 1);
     }
-    accepted.map(|new| new as usize).into()
+    accepted.map(|(new, _)| new as usize).into()
 }
 
-fn accept_shm(listener: &Listener, from: &Socket, flags: i32) -> Result<Option<i32>, i32> {
+fn accept_shm(
+    listener: &Listener,
+    from: &Socket,
+    flags: i32,
+    client: &mut Client,
+) -> Result<Option<i32>, i32> {
     let family = from.family.load(Ordering::Relaxed);
     let fd = pool::take(family)?;
     let inherited =
@@ -135,9 +177,17 @@ fn accept_shm(listener: &Listener, from: &Socket, flags: i32) -> Result<Option<i
     socket
         .linger_s
         .store(from.linger_s.load(Ordering::Relaxed), Ordering::Relaxed);
+    for (own, of) in [
+        (&socket.receive_timeout_ns, &from.receive_timeout_ns),
+        (&socket.send_timeout_ns, &from.send_timeout_ns),
+    ] {
+        own.store(of.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
     let names = &peer.segment.slot(slot).names;
     socket.local.store(names.of[1].load());
-    socket.remote.store(names.of[0].load());
+    let remote = names.of[0].load();
+    socket.remote.store(remote);
+    client.length = address::to_bytes(remote, family, &mut client.bytes);
     attach(fd, index, &peer, slot);
     if peer.is_stale.load(Ordering::SeqCst) {
         peer.bury_in(slot);

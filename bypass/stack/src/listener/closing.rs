@@ -9,9 +9,9 @@ use bypass_shm::layout::RST;
 use bypass_shm::link::Message;
 use bypass_sys::kernel;
 
-use super::{Listener, LISTENERS};
-use crate::table::{self, Entry};
-use crate::{options, service, Outcome};
+use super::{of, Listener, LISTENERS};
+use crate::table::{self, Entry, Kind};
+use crate::{options, service, sockets, Outcome};
 
 /// The last descriptor of a listener of this process is closed. A program may do this in the middle
 /// of its work (nginx before it closes its idle connections, each of which may get a request
@@ -36,6 +36,18 @@ pub fn close(number: usize) {
     let address = options::kernel_name(listener.fd.load(Ordering::Relaxed));
     if let (Some(address), Ok(mut closed)) = (address, CLOSED.lock()) {
         closed.push((address, listener));
+    }
+}
+
+/// One of several numbers of a listener is closed: another stands for it.
+pub fn closed_number(fd: i32, entry: Entry) {
+    if entry.kind() != Kind::Listener {
+        return;
+    }
+    let listener = of(sockets::get(entry.index()));
+    if let (Some(listener), Some(other)) = (listener, table::all(entry).next()) {
+        let swap = Ordering::SeqCst;
+        let _ = listener.fd.compare_exchange(fd, other, swap, swap);
     }
 }
 

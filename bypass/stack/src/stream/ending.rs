@@ -22,15 +22,15 @@ pub fn shutdown(fd: i32, how: i32) -> Outcome {
         return Outcome::Error(libc::EINVAL);
     }
     let ends = stream.inbound_ends();
-    let is_over = ends & FIN != 0 && stream.socket.has(sockets::SHUT_WRITE);
-    if is_over || ends & RST != 0 || stream.socket.has(sockets::WROTE_TO_CLOSED) {
+    let is_over = ends & FIN != 0 && stream.is_shut(sockets::SHUT_WRITE);
+    if is_over || ends & RST != 0 || stream.is_shut(sockets::WROTE_TO_CLOSED) {
         return Outcome::Error(libc::ENOTCONN);
     }
     if how != libc::SHUT_WR {
-        stream.socket.set(sockets::SHUT_READ, true);
+        stream.set_shut(sockets::SHUT_READ);
     }
-    if how != libc::SHUT_RD && !stream.socket.has(sockets::SHUT_WRITE) {
-        stream.socket.set(sockets::SHUT_WRITE, true);
+    if how != libc::SHUT_RD && !stream.is_shut(sockets::SHUT_WRITE) {
+        stream.set_shut(sockets::SHUT_WRITE);
         let place = stream.peer.segment.slot(stream.slot);
         // Not before a writer has published what it is writing.
         let guard = stream.lock(For::Room);
@@ -64,9 +64,7 @@ pub fn dissolve(fd: i32, entry: Entry) -> Outcome {
     if socket.descriptors.load(Ordering::Relaxed) == 1 {
         table::replace(fd, entry, fresh);
     } else {
-        for fd in 0..table::NUMBERS_MAX as i32 {
-            table::replace(fd, entry, fresh);
-        }
+        table::replace_all(entry, fresh);
     }
     Outcome::Done(0)
 }

@@ -86,7 +86,7 @@ impl Stream {
         if ends & RST != 0 {
             return self.tell_reset().map_or(Attempt::Done(0), Attempt::Failed);
         }
-        if ends != 0 || self.socket.has(sockets::SHUT_READ) {
+        if ends != 0 || self.is_shut(sockets::SHUT_READ) {
             return Attempt::Done(0);
         }
         Attempt::Blocked

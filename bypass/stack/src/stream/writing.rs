@@ -44,10 +44,7 @@ impl Stream {
     /// Why nothing can be written, if so. Done(()) means: the bytes vanish, as on the way to a
     /// peer that has closed and will answer with a reset.
     pub fn check_writable(&self) -> Result<Option<()>, i32> {
-        if self
-            .socket
-            .has(sockets::SHUT_WRITE | sockets::WROTE_TO_CLOSED)
-        {
+        if self.is_shut(sockets::SHUT_WRITE | sockets::WROTE_TO_CLOSED) {
             return Err(libc::EPIPE);
         }
         let ends = self.inbound_ends();
@@ -55,7 +52,7 @@ impl Stream {
             return Err(self.tell_reset().unwrap_or(libc::EPIPE));
         }
         if ends & CLOSED != 0 {
-            self.socket.set(sockets::WROTE_TO_CLOSED, true);
+            self.set_shut(sockets::WROTE_TO_CLOSED);
             self.peer.ring_ourselves(self.slot);
             return Ok(Some(()));
         }
