@@ -1,0 +1,377 @@
+//! What a server sends, frame by frame: answers, resets, what it allows.
+
+use super::{Client, Event, Reading};
+use super::{BLOCK_MAX, CANCEL, PROTOCOL_ERROR, REPLIES_MAX, RETURN_BYTES};
+use crate::fault::Fault;
+use crate::frame::{self, flag, kind, FrameHead};
+use crate::hpack::TABLE_MAX;
+use crate::settings::WINDOW_MAX;
+use crate::streams::Sink;
+use alloc::vec::Vec;
+
+impl<U: Copy + Default> Client<U> {
+    /// The beginning of a DATA frame: how many bytes of it were used; nothing if more must come.
+    #[inline]
+    pub(super) fn data_begins(
+        &mut self,
+        head: FrameHead,
+        rest: &[u8],
+    ) -> Result<Option<usize>, Fault> {
+        let (mut padding, mut used) = (0, 0);
+        if head.has(flag::PADDED) {
+            if head.length == 0 {
+                return Err(Fault::FrameSize);
+            }
+            let Some(&octet) = rest.first() else {
+                return Ok(None);
+            };
+            (padding, used) = (usize::from(octet), 1);
+        }
+        let body = head
+            .length
+            .checked_sub(used + padding)
+            .ok_or(Fault::Protocol)?;
+        self.received += head.length as u64;
+        if self.received >= RETURN_BYTES {
+            let more = self.received as u32;
+            frame::write(
+                &mut self.out,
+                kind::WINDOW_UPDATE,
+                0,
+                0,
+                &more.to_be_bytes(),
+            );
+            self.received = 0;
+        }
+        self.reading = Reading::Data {
+            stream: head.stream,
+            body,
+            padding,
+            ends: head.has(flag::END_STREAM),
+        };
+        Ok(Some(used))
+    }
+
+    /// More of a DATA frame; how many bytes were used.
+    #[inline]
+    pub(super) fn data_goes_on<S: Sink>(
+        &mut self,
+        rest: &[u8],
+        events: &mut Vec<Event<U>>,
+        sink: &mut S,
+    ) -> usize {
+        let Reading::Data {
+            stream,
+            body,
+            padding,
+            ends,
+        } = self.reading
+        else {
+            return 0;
+        };
+        // it may have been given up, and its place taken, since the frame began
+        let slot = self.streams.find(stream);
+        let taken = rest.len().min(body);
+        let passed = (rest.len() - taken).min(padding);
+        if let Some(slot) = slot.filter(|_| taken > 0) {
+            self.count_body(slot, taken);
+            if S::SEES {
+                sink.body(slot, &rest[..taken]);
+            }
+        }
+        let (body, padding) = (body - taken, padding - passed);
+        self.reading = Reading::Data {
+            stream,
+            body,
+            padding,
+            ends,
+        };
+        if body + padding == 0 {
+            self.reading = Reading::Head;
+            if let Some(slot) = slot {
+                self.data_ended(slot, ends, events);
+            }
+        }
+        taken + passed
+    }
+
+    #[inline]
+    fn count_body(&mut self, slot: usize, bytes: usize) {
+        let stream = self.streams.at(slot);
+        stream.body_bytes += bytes as u64;
+        let held = stream.body_bytes - stream.returned_bytes;
+        if held >= RETURN_BYTES {
+            stream.returned_bytes = stream.body_bytes;
+            let (id, more) = (stream.id, (held as u32).to_be_bytes());
+            frame::write(&mut self.out, kind::WINDOW_UPDATE, 0, id, &more);
+        }
+    }
+
+    #[inline]
+    fn data_ended(&mut self, slot: usize, ends: bool, events: &mut Vec<Event<U>>) {
+        if self.streams.at(slot).status == 0 {
+            // a body before its head
+            self.refuse(slot, events);
+        } else if ends {
+            self.answered(slot, events);
+        }
+    }
+
+    /// The answer on a stream is complete.
+    #[inline]
+    fn answered(&mut self, slot: usize, events: &mut Vec<Event<U>>) {
+        let stream = self.streams.at(slot);
+        events.push(Event::Answered {
+            slot,
+            user: stream.user,
+            status: stream.status,
+            body_bytes: stream.body_bytes,
+        });
+        if stream.upload.is_some() {
+            // nobody needs the rest of the request
+            self.reset(slot, CANCEL);
+        } else {
+            self.streams.end(slot);
+        }
+    }
+
+    /// The answer on a stream makes no sense.
+    fn refuse(&mut self, slot: usize, events: &mut Vec<Event<U>>) {
+        let user = self.streams.at(slot).user;
+        events.push(Event::Reset {
+            user,
+            code: PROTOCOL_ERROR,
+        });
+        self.reset(slot, PROTOCOL_ERROR);
+    }
+
+    /// Takes a frame of another type than DATA.
+    pub(super) fn take<S: Sink>(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        events: &mut Vec<Event<U>>,
+        sink: &mut S,
+    ) -> Result<(), Fault> {
+        match head.kind {
+            kind::HEADERS => return self.take_headers(head, payload, events, sink),
+            kind::CONTINUATION => return self.take_continuation(head, payload, events, sink),
+            kind::PRIORITY if payload.len() != 5 => return Err(Fault::FrameSize),
+            kind::RST_STREAM => self.take_reset(head.stream, number(payload)?, events),
+            kind::SETTINGS => self.take_settings(head, payload)?,
+            kind::PING => self.take_ping(head, payload)?,
+            kind::GOAWAY => {
+                let last = payload.get(..4).ok_or(Fault::FrameSize)?;
+                self.take_goaway(number(last)?, events);
+            }
+            kind::WINDOW_UPDATE => self.take_window(head.stream, number(payload)?, events)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn take_headers<S: Sink>(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        events: &mut Vec<Event<U>>,
+        sink: &mut S,
+    ) -> Result<(), Fault> {
+        let mut block = payload;
+        if head.has(flag::PADDED) {
+            let (&padding, rest) = block.split_first().ok_or(Fault::FrameSize)?;
+            let length = rest.len().checked_sub(usize::from(padding));
+            block = &rest[..length.ok_or(Fault::Protocol)?];
+        }
+        if head.has(flag::PRIORITY) {
+            block = block.get(5..).ok_or(Fault::FrameSize)?;
+        }
+        let ends = head.has(flag::END_STREAM);
+        if head.has(flag::END_HEADERS) {
+            return self.take_block(head.stream, ends, block, events, sink);
+        }
+        self.block.clear();
+        self.block.extend_from_slice(block);
+        self.continued = Some((head.stream, ends));
+        Ok(())
+    }
+
+    fn take_continuation<S: Sink>(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        events: &mut Vec<Event<U>>,
+        sink: &mut S,
+    ) -> Result<(), Fault> {
+        // frames without anything in them would never end
+        if self.block.len() + payload.len() > BLOCK_MAX || payload.is_empty() {
+            return Err(Fault::EnhanceYourCalm);
+        }
+        self.block.extend_from_slice(payload);
+        let Some((stream, ends)) = self.continued.filter(|_| head.has(flag::END_HEADERS)) else {
+            return Ok(());
+        };
+        self.continued = None;
+        let block = core::mem::take(&mut self.block);
+        self.take_block(stream, ends, &block, events, sink)
+    }
+
+    /// A whole header block: of an answer, of an interim one, or its trailers.
+    #[inline]
+    fn take_block<S: Sink>(
+        &mut self,
+        id: u32,
+        ends: bool,
+        block: &[u8],
+        events: &mut Vec<Event<U>>,
+        sink: &mut S,
+    ) -> Result<(), Fault> {
+        let slot = self.streams.find(id);
+        let (mut status, mut is_first) = (0u16, true);
+        // blocks of streams that are gone change the table too
+        self.decoder.decode(block, |name, value| {
+            if is_first && name == b":status" {
+                status = code(value);
+            }
+            is_first = false;
+            if let (true, Some(slot)) = (S::SEES && (status == 0 || status >= 200), slot) {
+                if !name.starts_with(b":") {
+                    sink.field(slot, name, value);
+                }
+            }
+        })?;
+        let Some(slot) = slot else { return Ok(()) };
+        let stream = self.streams.at(slot);
+        let is_trailer = stream.status != 0;
+        let fits = match status {
+            0 => is_trailer && ends,
+            // an interim answer neither ends a stream nor follows the final one; 101 is of HTTP/1
+            100..=199 => !is_trailer && !ends && status != 101,
+            200..=999 => !is_trailer,
+            _ => false,
+        };
+        if !fits {
+            self.refuse(slot, events);
+            return Ok(());
+        }
+        if status >= 200 {
+            stream.status = status;
+        }
+        if ends {
+            self.answered(slot, events);
+        }
+        Ok(())
+    }
+
+    fn take_reset(&mut self, id: u32, code: u32, events: &mut Vec<Event<U>>) {
+        if let Some(slot) = self.streams.find(id) {
+            let user = self.streams.at(slot).user;
+            events.push(Event::Reset { user, code });
+            self.streams.end(slot);
+        }
+    }
+
+    fn take_settings(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        if head.has(flag::ACK) {
+            return payload.is_empty().then_some(()).ok_or(Fault::FrameSize);
+        }
+        let before = self.server.window;
+        self.server.take(payload)?;
+        self.reply(kind::SETTINGS, &[])?;
+        if self.server.table < TABLE_MAX && !self.is_plain {
+            (self.is_plain, self.owes_empty) = (true, true);
+        }
+        self.is_settled = true;
+        let change = self.server.window - before;
+        if change != 0 {
+            let open: Vec<usize> = self.streams.each().map(|(slot, _)| slot).collect();
+            for slot in open {
+                let stream = self.streams.at(slot);
+                stream.window += change;
+                if stream.window > WINDOW_MAX {
+                    return Err(Fault::FlowControl);
+                }
+            }
+            self.upload_all();
+        }
+        Ok(())
+    }
+
+    fn take_ping(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        if payload.len() != 8 {
+            return Err(Fault::FrameSize);
+        }
+        if head.has(flag::ACK) {
+            return Ok(());
+        }
+        self.reply(kind::PING, payload)
+    }
+
+    /// Answers SETTINGS or PING; a server that asks and does not read is not answered for ever.
+    fn reply(&mut self, kind: u8, payload: &[u8]) -> Result<(), Fault> {
+        self.replies += 1;
+        if self.replies > REPLIES_MAX {
+            return Err(Fault::EnhanceYourCalm);
+        }
+        frame::write(&mut self.out, kind, flag::ACK, 0, payload);
+        Ok(())
+    }
+
+    fn take_goaway(&mut self, last: u32, events: &mut Vec<Event<U>>) {
+        self.is_going = true;
+        let last = last & !(1 << 31);
+        let left = self.streams.each().filter(|(_, stream)| stream.id > last);
+        let left: Vec<usize> = left.map(|(slot, _)| slot).collect();
+        for slot in left {
+            let user = self.streams.at(slot).user;
+            events.push(Event::Unprocessed { user });
+            self.streams.end(slot);
+        }
+    }
+
+    fn take_window(&mut self, id: u32, more: u32, events: &mut Vec<Event<U>>) -> Result<(), Fault> {
+        let more = i64::from(more & !(1 << 31));
+        if id == 0 {
+            self.window += more;
+            if more == 0 {
+                return Err(Fault::Protocol);
+            }
+            if self.window > WINDOW_MAX {
+                return Err(Fault::FlowControl);
+            }
+            self.upload_all();
+            return Ok(());
+        }
+        if !self.streams.has_begun(id) {
+            return Err(Fault::Protocol);
+        }
+        let Some(slot) = self.streams.find(id) else {
+            return Ok(());
+        };
+        let stream = self.streams.at(slot);
+        stream.window += more;
+        if more == 0 || stream.window > WINDOW_MAX {
+            self.refuse(slot, events);
+        } else {
+            self.upload(slot);
+        }
+        Ok(())
+    }
+}
+
+/// A payload that is one number.
+fn number(payload: &[u8]) -> Result<u32, Fault> {
+    let octets: [u8; 4] = payload.try_into().map_err(|_| Fault::FrameSize)?;
+    Ok(u32::from_be_bytes(octets))
+}
+
+/// A status code; one that no status has if it is none.
+fn code(value: &[u8]) -> u16 {
+    match value {
+        [a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9'] => {
+            u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0')
+        }
+        _ => u16::MAX,
+    }
+}
