@@ -1,0 +1,110 @@
+"""The same cell on a local, an ssh and a netns site, in turns: do the figures agree?
+
+    python lab/bench/agree.py [ROUNDS]
+
+NGINX and wirespeed-load, a core each. `here` and `ssh-one` (one sshd in a namespace, server and
+generator on its loopback) take the same way; so do `netns` and `ssh-two` but for the switch between
+two sshd. Needs root, openssh-server, nginx and `./wirespeed build load`. Prints one JSON object.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(Path(__file__).parents[1] / "tests")]
+from site_farm import Farm, address  # noqa: E402
+
+SITES = """
+[site.ssh-one]
+kind = "ssh"
+priority = "high"
+options = ["-F", "{folder}/ssh_config"]
+python = "{python}"
+server = {{ host = "host0", addr = "127.0.0.1", cores = [0] }}
+load = {{ host = "host0", cores = [1] }}
+[site.ssh-two]
+kind = "ssh"
+options = ["-F", "{folder}/ssh_config"]
+python = "{python}"
+server = {{ host = "host0", addr = "{server}", cores = [0] }}
+load = {{ host = "host1", cores = [1] }}
+"""
+RECIPE = """
+wirespeed = 1
+name = "agree"
+axes = {{ size = [128] }}
+plan = {{ repeat = 1, warmup = "500ms", duration = "2s" }}
+[[asset]]
+files = {{ name = "{{size}}.bin", bytes = "{{size}}" }}
+[[process]]
+name = "nginx"
+role = "server"
+port = {{ base = 8093 }}
+template = {{ "nginx.conf" = "{root}/servers/nginx/nginx.conf" }}
+argv = ["nginx", "-p", "{{run.tmp}}", "-c", "{{template:nginx.conf}}"]
+pin = {{ workers = 1 }}
+ready = {{ http = "http://{{server.addr}}:{{port}}/{{size}}.bin", length = "{{size}}" }}
+[[process]]
+name = "gen"
+role = "load"
+tool = "load"
+pin = {{ cores = "from 0" }}
+argv = ["-t", "1", "-c", "50", "-d", "{{duration}}", 
+  "http://{{server.addr}}:{{nginx.port}}/{{size}}.bin"]
+[[metric]]
+name = "rps"
+from = "gen"
+[[table]]
+rows = "size"
+value = "rps"
+"""
+
+
+def rate(folder, farm, site):
+    command = [
+        sys.executable, "-m", "wirespeed", "run", "agree.toml", "--site", site, "--accept-noise",
+        "--runs", "runs",
+    ]  # fmt: skip
+    environment = {**os.environ, "WIRESPEED_ROOT": str(ROOT)}
+    done = subprocess.run(
+        farm.at_desk(command) if site.startswith("ssh") else command,
+        cwd=folder, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (path,) = (folder / "runs" / "latest").resolve().glob("trials/*/trial.json")
+    return json.loads(path.read_text())["metrics"]["rps"]
+
+
+def main(rounds):
+    found = {"here": [], "ssh-one": [], "netns": [], "ssh-two": []}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        farm = Farm(folder, 2)
+        try:
+            farm.wait()
+            text = SITES.format(folder=folder, python=sys.executable, server=address(11))
+            (folder / "sites.toml").write_text(text)
+            (folder / "agree.toml").write_text(RECIPE.format(root=ROOT))
+            for _ in range(rounds):
+                for site, rates in found.items():
+                    rates.append(round(rate(folder, farm, site)))
+        finally:
+            farm.close()
+    median = {site: statistics.median(rates) for site, rates in found.items()}
+    return {
+        "rates": found,
+        "ssh-one/here": round(median["ssh-one"] / median["here"], 3),
+        "ssh-two/netns": round(median["ssh-two"] / median["netns"], 3),
+        "here, odd/even rounds": round(
+            statistics.median(found["here"][::2]) / statistics.median(found["here"][1::2]), 3
+        ),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(int(sys.argv[1]) if sys.argv[1:] else 6)))

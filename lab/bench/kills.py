@@ -1,0 +1,189 @@
+"""Random kill -9 of the lab, its agent and its server in runs with --tune: is all as it was?
+
+    python lab/bench/kills.py [KILLS]
+
+A small real recipe runs again and again; at a random moment one of the three, or lab and agent
+together, is killed. Then the next command must find and leave everything as before: the sysctl that
+the recipe sets, the cores of a program that stands for all others, processes, cgroups, namespaces,
+mounts and scratch folders; no finished trial may be lost, and --resume must end with every cell.
+Needs root. Prints one JSON object.
+"""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[1] / "tests")]
+
+FAKES = Path(__file__).parents[1] / "tests" / "fakes"
+SETTING = "/proc/sys/net/unix/max_dgram_qlen"
+CELLS = 3
+RECIPE = """
+wirespeed = 1
+name = "kills"
+axes = {{ connections = [1, 2, 3] }}
+plan = {{ repeat = 1, warmup = "0s", duration = "200ms" }}
+[[process]]
+name = "app"
+role = "server"
+port = {{ base = {port} }}
+argv = ["{python}", "{server}", "--port", "{{port}}", "--fork"]
+ready = {{ http = "http://{{server.addr}}:{{port}}/", length = 16 }}
+[[process]]
+name = "gen"
+role = "load"
+tool = "load"
+argv = ["-c", "{{connections}}", "-d", "{{duration}}", "http://{{server.addr}}:{{app.port}}/"]
+[tune]
+sysctl = {{ "net.unix.max_dgram_qlen" = {value} }}
+[[metric]]
+name = "rps"
+from = "gen"
+"""
+
+
+class Machine:
+    """A checkout of fakes, and what of this machine a run may change."""
+
+    def __init__(self, folder, site):
+        self.folder, self.site = folder, site
+        root = folder / "checkout"
+        (root / "recipes").mkdir(parents=True)
+        program = root / "target" / "release" / "wirespeed-load"
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!{sys.executable}\n" + (FAKES / "load.py").read_text())
+        program.chmod(0o755)
+        self.was = Path(SETTING).read_text().strip()
+        text = RECIPE.format(
+            port=random.randrange(20_000, 31_000), python=sys.executable,
+            server=FAKES / "server.py", value=int(self.was) + 3,
+        )  # fmt: skip
+        self.recipe = root / "recipes" / "kills.toml"
+        self.recipe.write_text(text)
+        self.other = subprocess.Popen(["sleep", "3600"])
+        self.cores = os.sched_getaffinity(self.other.pid)
+        self.state = folder / "tuned.json"
+        self.environment = {
+            **os.environ,
+            "WIRESPEED_ROOT": str(root),
+            "WIRESPEED_LOCK": str(folder / "lock"),
+            "WIRESPEED_TUNED": str(self.state),
+            "WIRESPEED_TUNE_UNDER": str(self.other.pid),
+        }
+
+    def lab(self, *words):
+        command = [sys.executable, "-m", "wirespeed", *map(str, words)]
+        command += ["--runs", str(self.folder / "runs")]
+        return subprocess.Popen(
+            command, env=self.environment, cwd=self.folder, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def trials(self):
+        return {path.parent.name for path in self.folder.glob("runs/latest/trials/*/trial.json")}
+
+    def differences(self, lab_pid):
+        """What is not as before."""
+        found = []
+        if Path(SETTING).read_text().strip() != self.was:
+            found.append("sysctl")
+        if os.sched_getaffinity(self.other.pid) != self.cores:
+            found.append("cores")
+        if marked(f"{lab_pid}-"):
+            found.append("processes")
+        if list(Path("/sys/fs/cgroup").glob(f"**/wirespeed-{lab_pid}-*")):
+            found.append("cgroups")
+        name = os.path.basename(os.path.realpath(self.folder / "runs" / "latest"))
+        if list(Path("/dev/shm").glob(f"wirespeed-{name}*")):
+            found.append("scratch")
+        if f"wirespeed-{name}" in Path("/proc/self/mounts").read_text():
+            found.append("mounts")
+        return found
+
+
+def marked(mark):
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            environment = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
+            if f"WIRESPEED_RUN={mark}".encode() in environment:
+                found.append(int(entry.name))
+    return found
+
+
+def kill(machine, lab, whom):
+    """True when there was somebody to kill."""
+    try:
+        agent = json.loads(machine.state.read_text())["by"][0]
+    except (OSError, ValueError):
+        agent = None
+    victims = {
+        "lab": [lab.pid],
+        "agent": [agent],
+        "server": marked(f"{lab.pid}-")[:1],
+        "both": [agent, lab.pid],
+    }[whom]
+    if not victims or None in victims:
+        return False
+    for pid in victims:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return True
+
+
+def one(machine, whom):
+    """One run, killed at a random moment, tidied up and gone on with; what went wrong."""
+    lab = machine.lab("run", machine.recipe, "--site", machine.site, "--tune", "--accept-noise")
+    deadline = time.monotonic() + 60
+    while not machine.state.exists() and lab.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    time.sleep(random.random() * 2.0)
+    has_killed = lab.poll() is None and kill(machine, lab, whom)
+    lab.wait(timeout=120)
+    before = machine.trials()
+    if lab.returncode:
+        machine.lab("recover").wait(timeout=60)
+    deadline = time.monotonic() + 5
+    while machine.differences(lab.pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    wrong = machine.differences(lab.pid)
+    if not before <= machine.trials():
+        wrong.append("lost trials")
+    if lab.returncode:
+        again = machine.lab("run", "--resume", "latest", "--accept-noise")
+        again.wait(timeout=120)
+        wrong += machine.differences(again.pid)
+        if again.returncode not in (0, 2) or len(machine.trials()) != CELLS:
+            wrong.append(f"resume: exit {again.returncode}, {len(machine.trials())} trials")
+    return has_killed, wrong
+
+
+def main(count, site):
+    random.seed(os.getpid())
+    done, wrong = Counter(), []
+    with tempfile.TemporaryDirectory() as name:
+        machine = Machine(Path(name), site)
+        try:
+            while sum(done.values()) < count:
+                whom = random.choice(["lab", "agent", "server", "both"])
+                has_killed, problems = one(machine, whom)
+                done[whom] += has_killed
+                if problems:
+                    wrong.append([whom, problems])
+        finally:
+            machine.other.kill()
+            machine.other.wait()
+    return {"site": site, "kills": dict(done), "wrong": wrong}
+
+
+if __name__ == "__main__":
+    words = sys.argv[1:]
+    print(json.dumps(main(int(words[0]) if words else 100, words[1] if words[1:] else "here")))
