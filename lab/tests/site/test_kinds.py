@@ -87,6 +87,8 @@ def test_a_recipe_runs_and_leaves_nothing(kind):
     for trial in trials:
         by_role = {one["role"]: one for one in trial["processes"]}
         assert by_role["server"]["cpu_s"] > 0 and by_role["load"]["cpu_s"] > 0
+    hosts = {one["role"]: one["host"] for trial in trials for one in trial["processes"]}
+    assert (hosts["server"] == hosts["load"]) == (kind.site == "here")
     (folder, *_) = sorted(kind.latest.glob("trials/*"))
     assert json.loads((folder / "load-gen-0.json").read_text())["rps"] > 0
     assert (folder / "server-app-0.out").exists()

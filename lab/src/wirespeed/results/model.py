@@ -110,6 +110,7 @@ class Process(_Record):
     index: int
     role: str
     argv: list[str] = field(default_factory=list)
+    host: str = "here"  # the site's name of it
     cores: list[int] = field(default_factory=list)
     pid: int = 0
     exit: int | None = None

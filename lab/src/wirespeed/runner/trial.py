@@ -295,6 +295,7 @@ class _Record:
             index=started.instance.index,
             role=started.instance.role,
             argv=started.argv,
+            host=started.instance.host,
             cores=started.instance.cores,
             pid=started.pid,
             exit=state.get("code"),
@@ -309,6 +310,7 @@ class _Record:
             {
                 "process": started.label,
                 "argv": started.argv,
+                "host": started.instance.host,
                 "cores": started.instance.cores,
                 "stack": started.instance.stack or "kernel",
             }
