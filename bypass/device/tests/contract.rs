@@ -1,5 +1,6 @@
 //! The contract of devices on the simulated link, TAP and a device under a capture.
 
+use bypass_device::impaired::{Faults, Impaired};
 use bypass_device::pcap::{Capture, Tee};
 use bypass_device::sim::{Conditions, Link};
 use bypass_device::tap::Tap;
@@ -10,6 +11,10 @@ use bypass_testkit::{skip, Case, Namespace};
 const CASES: &[Case] = &[
     ("the_simulated_link_keeps_the_contract", simulated),
     ("a_captured_device_keeps_the_contract", captured),
+    (
+        "a_device_with_no_faults_in_front_keeps_the_contract",
+        impaired,
+    ),
     ("tap_keeps_the_contract", tap),
     ("tap_queues_share_an_interface", queues),
 ];
@@ -42,6 +47,12 @@ fn captured() {
     let (link, a, b) = Link::new(1, Conditions::default());
     let tee = |end| Tee::new(end, Capture::new(Vec::new()).expect("memory"), || 1);
     contract::run(&mut joined(link, tee(a), tee(b)));
+}
+
+fn impaired() {
+    let (link, a, b) = Link::new(1, Conditions::default());
+    let with = |end| Impaired::new(end, 1, Faults::default());
+    contract::run(&mut joined(link, with(a), with(b)));
 }
 
 /// A TAP interface in the calling thread's namespace.

@@ -182,8 +182,6 @@ impl Shard {
     /// Before a sleep: true when there is something to do at once. Else sleep on
     /// [`poll_fds`](Self::poll_fds) and no longer than [`wait_us`](Self::wait_us).
     pub fn arm(&mut self) -> bool {
-        // Asked again right after the sleep.
-        self.network_us = 0;
         self.device.arm()
     }
 
@@ -220,6 +218,9 @@ impl Shard {
         // A negative number is passed over by poll(2).
         let mut fds = self.poll_fds().map(|fd| polled(fd.unwrap_or(-1)));
         let _ = kernel::poll(&mut fds, Some(wait), None);
+        if fds[1].revents != 0 {
+            self.network_us = 0;
+        }
     }
 
     /// When it was last driven, by [`bypass_sys::clock`], in microseconds.

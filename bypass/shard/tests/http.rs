@@ -102,6 +102,8 @@ fn over_veth() {
             &format!("serve --interface vb --size 3000{words}"),
         );
         check(&sides[0]);
+        let page = sides[0].command("curl", "-sS -g --max-time 10 http://[fd77::2]:8080/");
+        assert_eq!(page.len(), 3000);
     }
 }
 

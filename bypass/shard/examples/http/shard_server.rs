@@ -17,7 +17,8 @@ pub fn run(options: &Options) -> Result<(), String> {
     let (port, size) = (options.port()?, options.number("--size", 128)?);
     let spin = Duration::from_micros(options.number("--spin", 50)?.into());
     let mut shard = link::shard(options)?;
-    let at = ([0, 0, 0, 0], port).into();
+    // Both versions of IP.
+    let at = ([0u16; 8], port).into();
     let listener = shard
         .listen(at, BACKLOG)
         .map_err(|error| format!("port {port}: {error}"))?;
