@@ -77,7 +77,8 @@ impl Plan {
 
     /// Why nothing can be accelerated, as the one line that ends the command.
     pub(crate) fn refuse(&self) -> Result<(), Failure> {
-        for program in &self.programs {
+        let refused = self.programs.iter().filter(|program| !program.is_static);
+        for program in refused {
             if let Some(obstacle) = &program.obstacle {
                 return Err(Failure::usage(format!(
                     "{} {obstacle}",
@@ -90,6 +91,12 @@ impl Plan {
 
     /// Says what the user should know before the program starts.
     pub(crate) fn say(&self, verbose: bool) {
+        for program in self.programs.iter().filter(|program| program.is_static) {
+            if let Some(obstacle) = &program.obstacle {
+                let path = program.path.display();
+                eprintln!("bypass: {path} {obstacle}; it runs on the kernel");
+            }
+        }
         for program in &self.programs {
             for warning in &program.warnings {
                 eprintln!("bypass: {} {warning}", program.path.display());

@@ -34,6 +34,8 @@ pub(crate) struct Program {
     pub(crate) path: PathBuf,
     /// Why the library cannot be loaded into it.
     pub(crate) obstacle: Option<String>,
+    /// Nothing can be loaded into it: it runs as it is, on the kernel.
+    pub(crate) is_static: bool,
     /// What will go to the kernel although the library is loaded, or has to be arranged.
     pub(crate) warnings: Vec<String>,
     /// It is Node, whose event loop submits reads where no library sees them.
@@ -103,6 +105,7 @@ fn inspect(path: &Path) -> Result<(Program, Option<PathBuf>), Failure> {
     let mut program = Program {
         path: path.to_owned(),
         obstacle: None,
+        is_static: false,
         warnings: Vec::new(),
         is_node: false,
     };
@@ -122,6 +125,9 @@ fn inspect(path: &Path) -> Result<(Program, Option<PathBuf>), Failure> {
         None
     };
     // The kernel ignores the set-uid bits of scripts.
+    program.is_static = elf
+        .as_ref()
+        .is_some_and(|elf| elf.is_ours && elf.loader.is_none());
     program.obstacle = match (&elf, &interpreter) {
         (Some(elf), _) => obstacle(path, elf),
         (None, Some(_)) => None,

@@ -110,6 +110,12 @@ real! {
     tmpfile64 = c"tmpfile64": fn() -> *mut FILE;
     popen = c"popen": fn(*const c_char, *const c_char) -> *mut FILE;
     opendir = c"opendir": fn(*const c_char) -> *mut libc::DIR;
+    io_uring_queue_init = c"io_uring_queue_init": fn(c_uint, *mut c_void, c_uint) -> c_int;
+    io_uring_queue_init_params = c"io_uring_queue_init_params": fn(c_uint, *mut c_void, *mut c_void) -> c_int;
+    io_uring_queue_exit = c"io_uring_queue_exit": fn(*mut c_void) -> ();
+    io_uring_submit = c"io_uring_submit": fn(*mut c_void) -> c_int;
+    io_uring_submit_and_wait = c"io_uring_submit_and_wait": fn(*mut c_void, c_uint) -> c_int;
+    io_uring_submit_and_wait_timeout = c"io_uring_submit_and_wait_timeout": fn(*mut c_void, *mut c_void, c_uint, *mut c_void, *mut c_void) -> c_int;
     prctl = c"prctl": fn(c_int, usize, usize, usize, usize) -> c_int;
     setrlimit = c"setrlimit": fn(c_int, *const libc::rlimit) -> c_int;
     prlimit = c"prlimit": fn(pid_t, c_int, *const libc::rlimit, *mut libc::rlimit) -> c_int;

@@ -21,7 +21,7 @@ use bypass_sys::{address, kernel};
 use crate::peer::{self, Peer};
 use crate::sockets::{self, Socket};
 use crate::table::{self, Entry, Kind};
-use crate::{handover, listener, options, process, service, Outcome};
+use crate::{handover, listener, options, process, service, uring, Outcome};
 
 /// How long "nobody" is believed.
 const NEGATIVE_NS: u64 = 50_000_000;
@@ -224,7 +224,7 @@ impl Target {
 }
 
 fn ask_kernel(target: SocketAddr) -> Result<Vec<Holder>, Reason> {
-    if service::uses_io_uring() {
+    if uring::may_hide_sockets() {
         return Err(Reason::IoUring);
     }
     if !is_local(target.ip()) {

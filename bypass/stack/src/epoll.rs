@@ -9,7 +9,7 @@ use core::sync::atomic::{
     fence, AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bypass_shm::doorbell::Seen;
@@ -109,6 +109,8 @@ struct Inner {
     places: Vec<Place>,
     scanned: Vec<u32>,
     listeners: Vec<(u32, Arc<Listener>, u32)>,
+    /// Of listeners with EPOLLET, by member: the arrivals that were reported.
+    reported: HashMap<u32, u64>,
     nested: Vec<Nested>,
     /// A segment of a listener has no lane for us: its queue is asked through the listener.
     misses_a_place: bool,
@@ -323,8 +325,18 @@ pub fn is_ready(number: usize) -> bool {
 /// Locks all sets across a fork.
 pub fn hold() -> impl Sized {
     let free = FREE.lock().ok();
-    let guards: Vec<_> = SETS.iter().take(used()).map(Set::lock).collect();
-    (free, guards)
+    loop {
+        match lock_all() {
+            Ok(guards) => return (free, guards),
+            // Who has it may want another: a set looks at those in it. So none is held meanwhile.
+            Err(taken) => drop(taken.lock()),
+        }
+    }
+}
+
+fn lock_all() -> Result<Vec<OwnedGuard<'static, Option<Box<Inner>>>>, &'static Set> {
+    let sets = SETS.iter().take(used());
+    sets.map(|set| set.inner.try_lock().ok_or(set)).collect()
 }
 
 /// In a forked child: sets are copies without doorbells; they are looked at every millisecond.

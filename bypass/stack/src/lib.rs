@@ -35,6 +35,7 @@ pub mod stream;
 mod sys;
 pub mod table;
 pub mod urgent;
+pub mod uring;
 pub mod wait;
 
 pub use bypass_sys::thread::{thread, Thread};

@@ -20,7 +20,7 @@ use bypass_sys::waker::Name;
 use crate::peer::Peer;
 use crate::sockets::{self, Socket};
 use crate::table::{self, Entry, Kind};
-use crate::{options, process, service, Outcome};
+use crate::{options, process, service, uring, Outcome};
 use bypass_sys::process::Held;
 
 mod accepting;
@@ -163,7 +163,7 @@ fn open(fd: i32, socket: &Socket, backlog: u32) -> Result<usize, Reason> {
     if socket.has(sockets::KERNEL_ONLY) {
         return Err(Reason::Option);
     }
-    if service::uses_io_uring() {
+    if uring::may_hide_sockets() {
         return Err(Reason::IoUring);
     }
     let stat = kernel::fstat(fd).map_err(|_| Reason::Sandbox)?;
@@ -273,6 +273,15 @@ impl Listener {
             return false;
         };
         peers.iter().any(|peer| peer.segment.queue().waiting() > 0)
+    }
+
+    /// Counts the connections that have ever come, as far as their clients are still there.
+    pub fn arrivals(&self) -> u64 {
+        let peers = self.peers.lock();
+        let count = |peer: &Arc<Peer>| peer.segment.queue().tail.0.load(Ordering::SeqCst);
+        peers.map_or(0, |peers| {
+            peers.iter().map(count).fold(0, u64::wrapping_add)
+        })
     }
 
     /// Counts a client that forges its queue and would keep us looking for ever; false: it goes.

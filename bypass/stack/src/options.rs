@@ -385,6 +385,10 @@ pub fn ioctl(fd: i32, request: u64, value: i32) -> Result<i32, Outcome> {
                 Ok(0)
             }
         }
+        libc::FIOASYNC => {
+            socket.set(sockets::DIRTY | sockets::KERNEL_ONLY, true);
+            Err(Outcome::Kernel)
+        }
         libc::FIOCLEX | libc::FIONCLEX => {
             socket.set(sockets::CLOEXEC, request == libc::FIOCLEX);
             if kind == Kind::Listener || socket.has(sockets::DUPLICATED) {

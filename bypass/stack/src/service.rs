@@ -466,21 +466,3 @@ fn set_role(fd: i32, role: Role) {
         roles.insert(fd, role);
     }
 }
-
-/// Whether this process has an io_uring: what it submits there cannot be seen.
-pub fn uses_io_uring() -> bool {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
-        return false;
-    };
-    // A link is read of the kernel's descriptors only: there may be very many of ours.
-    let is_kernels = |entry: &std::fs::DirEntry| {
-        let number = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
-        number.is_some_and(table::is_kernel)
-    };
-    entries.flatten().filter(is_kernels).any(|entry| {
-        std::fs::read_link(entry.path()).is_ok_and(|to| to.as_os_str() == "anon_inode:[io_uring]")
-    })
-}

@@ -6,7 +6,7 @@ use core::time::Duration;
 use bypass_sys::kernel;
 
 use crate::deferral::asleep;
-use crate::stream::{self, broken_pipe, Stream};
+use crate::stream::{self, broken_pipe, Hold, Stream};
 use crate::table::{self, Kind};
 use crate::wait::{Deadline, For};
 use crate::Outcome;
@@ -69,13 +69,21 @@ fn find(fd: i32) -> Result<Stream, Outcome> {
     }
 }
 
+/// The connection that the call has begun with, also when its number was closed meanwhile.
+fn begun(fd: i32, held: &Option<Hold>) -> Result<Stream, Outcome> {
+    match held {
+        Some(_) => stream::current(fd, held),
+        None => find(fd),
+    }
+}
+
 fn out_of_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
     if let Err(error) = wait_for_pipe(to, libc::POLLOUT, flags) {
         return Outcome::Error(error);
     }
-    let mut done = 0;
+    let (mut done, mut held) = (0, None);
     while done < length {
-        let stream = match find(from) {
+        let stream = match begun(from, &held) {
             Ok(stream) => stream,
             Err(outcome) => return or_done(done, outcome),
         };
@@ -94,6 +102,7 @@ fn out_of_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
             }
             Ok(Step::Blocked) => {
                 let timeout_ns = stream.socket.receive_timeout_ns.load(Ordering::Relaxed);
+                held.get_or_insert_with(|| Hold::take(stream));
                 if let Err(error) = wait(&stream, For::Bytes, timeout_ns) {
                     return Outcome::Error(error);
                 }
@@ -147,7 +156,7 @@ fn move_out(stream: &Stream, pipe: i32, wanted: usize) -> Result<Step, i32> {
 }
 
 fn into_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
-    let mut done = 0;
+    let (mut done, mut held) = (0, None);
     while done < length {
         let ready = if done == 0 {
             wait_for_pipe(from, libc::POLLIN, flags)
@@ -163,7 +172,7 @@ fn into_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
         if let Err(error) = ready {
             return or_done(done, Outcome::Error(error));
         }
-        let stream = match find(to) {
+        let stream = match begun(to, &held) {
             Ok(stream) => stream,
             Err(Outcome::Error(libc::ENOTCONN)) => return broken_pipe(libc::EPIPE, 0),
             Err(outcome) => return or_done(done, outcome),
@@ -173,6 +182,7 @@ fn into_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
             Ok(Step::End) => break,
             Ok(Step::Blocked) => {
                 let timeout_ns = stream.socket.send_timeout_ns.load(Ordering::Relaxed);
+                held.get_or_insert_with(|| Hold::take(stream));
                 if let Err(error) = wait(&stream, For::Room, timeout_ns) {
                     return or_done(done, Outcome::Error(error));
                 }

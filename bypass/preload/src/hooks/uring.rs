@@ -1,7 +1,13 @@
-//! io_uring_setup: what is done through a ring is not seen here, so a process with one is left to the
+//! io_uring: libuv's rings and those of the shared liburing. What is done through a ring is not seen here, so a process with one is left to the
 //! kernel. libuv makes a ring for its epoll_ctl calls alone, and does without where there is none.
 
+use core::ffi::{c_int, c_uint, c_void};
 use std::path::Path;
+
+use bypass_stack::deferral::inside;
+use bypass_stack::uring;
+
+use crate::real;
 
 /// What libuv asks for: its loop's ring has 256 entries, that for files 64.
 const LIBUV_ENTRIES: [u32; 2] = [256, 64];
@@ -40,4 +46,130 @@ fn has_libuv() -> bool {
             .is_some_and(|name| name.to_string_lossy().starts_with("libuv.so"));
         is_library || path.iter().any(|part| part == "uvloop")
     })
+}
+
+/// The start of liburing's `struct io_uring`, which all versions of its shared library have in common.
+#[repr(C)]
+pub struct Ring {
+    head: *mut c_uint,
+    tail: *mut c_uint,
+    mask: *mut c_uint,
+    entries: *mut c_uint,
+    flags: *mut c_uint,
+    dropped: *mut c_uint,
+    array: *mut c_uint,
+    submissions: *const Submission,
+    first: c_uint,
+    next: c_uint,
+    bytes: usize,
+    memory: *mut c_void,
+    padding: [c_uint; 4],
+    completions: [usize; 11],
+    setup_flags: c_uint,
+    fd: c_int,
+}
+
+/// The start of `struct io_uring_sqe`, 64 bytes long.
+#[repr(C, align(64))]
+struct Submission {
+    code: u8,
+    flags: u8,
+    priority: u16,
+    fd: c_int,
+}
+
+/// IORING_SETUP_SQE128 and IORING_SETUP_SQPOLL: longer entries, and a kernel that takes them unasked.
+const NOT_SEEN: c_uint = 1 << 10 | 1 << 1;
+/// IOSQE_FIXED_FILE: the descriptor is an index of a table that is not seen.
+const FIXED_FILE: u8 = 1;
+
+/// After liburing has made a ring.
+unsafe fn after_making(ring: *mut Ring, result: c_int) -> c_int {
+    // SAFETY: a ring that was made.
+    if result == 0 && unsafe { (*ring).setup_flags } & NOT_SEEN == 0 {
+        // SAFETY: as above.
+        uring::made(unsafe { (*ring).fd });
+    }
+    result
+}
+
+/// Before liburing submits what lies between two cursors of the program's.
+unsafe fn before_submitting(ring: *const Ring) {
+    // SAFETY: a ring that liburing has made.
+    let (ring, mask) = unsafe { (&*ring, *(*ring).mask) };
+    let mut at = ring.first;
+    while at != ring.next {
+        // SAFETY: as many entries as the mask says lie there.
+        let one = unsafe { &*ring.submissions.add((at & mask) as usize) };
+        let fd = if one.flags & FIXED_FILE != 0 {
+            -1
+        } else {
+            one.fd
+        };
+        inside(|| uring::submits(one.code, fd));
+        at = at.wrapping_add(1);
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn io_uring_queue_init(
+    entries: c_uint,
+    ring: *mut Ring,
+    flags: c_uint,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    let result = unsafe { real::io_uring_queue_init()(entries, ring.cast(), flags) };
+    // SAFETY: as above.
+    unsafe { after_making(ring, result) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn io_uring_queue_init_params(
+    entries: c_uint,
+    ring: *mut Ring,
+    parameters: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    let result = unsafe { real::io_uring_queue_init_params()(entries, ring.cast(), parameters) };
+    // SAFETY: as above.
+    unsafe { after_making(ring, result) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn io_uring_queue_exit(ring: *mut Ring) {
+    // SAFETY: the caller's ring.
+    uring::gone(unsafe { (*ring).fd });
+    // SAFETY: the caller's arguments.
+    unsafe { real::io_uring_queue_exit()(ring.cast()) };
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn io_uring_submit(ring: *mut Ring) -> c_int {
+    // SAFETY: the caller's ring.
+    unsafe { before_submitting(ring) };
+    // SAFETY: the caller's arguments.
+    unsafe { real::io_uring_submit()(ring.cast()) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn io_uring_submit_and_wait(ring: *mut Ring, count: c_uint) -> c_int {
+    // SAFETY: the caller's ring.
+    unsafe { before_submitting(ring) };
+    // SAFETY: the caller's arguments.
+    unsafe { real::io_uring_submit_and_wait()(ring.cast(), count) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn io_uring_submit_and_wait_timeout(
+    ring: *mut Ring,
+    completion: *mut c_void,
+    count: c_uint,
+    time: *mut c_void,
+    mask: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's ring.
+    unsafe { before_submitting(ring) };
+    let real = real::io_uring_submit_and_wait_timeout();
+    // SAFETY: the caller's arguments.
+    unsafe { real(ring.cast(), completion, count, time, mask) }
 }

@@ -9,10 +9,11 @@ static void say_time(const char *name, int fd, int option) {
 }
 
 static void server(void) {
-    int listening = listener(16);
+    int listening = listener_on("127.0.0.1", 16);
     struct timeval half = {0, 48000}, two = {2, 0};
     setsockopt(listening, SOL_SOCKET, SO_RCVTIMEO, &half, sizeof half);
     setsockopt(listening, SOL_SOCKET, SO_SNDTIMEO, &two, sizeof two);
+    tell(port_of(listening));
     wait_for(listening, POLLIN);
     int fd = accept(listening, NULL, NULL);
     outcome("accept", fd);

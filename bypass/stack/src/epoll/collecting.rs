@@ -56,12 +56,20 @@ impl Inner {
             };
             for at in 0..asked {
                 let (index, listener, _) = &self.listeners[at];
-                if listener.has_waiting() {
-                    let index = *index as usize;
-                    self.queue(index);
+                let (index, arrivals) = (*index, listener.arrivals());
+                if listener.has_waiting() && self.is_news(index, arrivals) {
+                    self.queue(index as usize);
                 }
             }
         }
+    }
+
+    /// Whether a listener with connections that wait deserves a look: with EPOLLET only when one has
+    /// come since the last.
+    fn is_news(&mut self, index: u32, arrivals: u64) -> bool {
+        let member = self.members[index as usize].as_ref();
+        let is_edge = member.is_some_and(|member| member.events & EDGE != 0);
+        !is_edge || self.reported.insert(index, arrivals) != Some(arrivals)
     }
 
     /// Queues members whose writers have held their announcements back; true when there were any.

@@ -230,6 +230,7 @@ fn remove(set: &Set, number: usize, inner: &mut Inner, index: usize) {
         let epoll = set.fd.load(Ordering::Relaxed);
         let _ = kernel::epoll_control(epoll, libc::EPOLL_CTL_DEL, member.fd, 0, 0);
         inner.listeners.retain(|(of, ..)| *of != index as u32);
+        inner.reported.remove(&(index as u32));
         set.has_listeners
             .store(!inner.listeners.is_empty(), Ordering::SeqCst);
     }

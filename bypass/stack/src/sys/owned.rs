@@ -39,6 +39,22 @@ impl<T> Owned<T> {
         }
     }
 
+    /// As [`lock`](Self::lock), where another thread has it not at all.
+    pub fn try_lock(&self) -> Option<OwnedGuard<'_, T>> {
+        let right = match sole::enter() {
+            Some(inside) => Right::Sole(inside),
+            None => Right::Lock(match self.lock.try_lock() {
+                Ok(guard) => guard,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return None,
+            }),
+        };
+        Some(OwnedGuard {
+            value: &self.value,
+            _right: right,
+        })
+    }
+
     /// Takes the lock, or needs none; where another thread has it, `wait` is told how to get it.
     #[inline]
     pub fn lock<'a>(
