@@ -14,6 +14,7 @@ from wirespeed.cli.live import Display
 from wirespeed.errors import InputError
 from wirespeed.results import store
 from wirespeed.results.model import Trial
+from wirespeed.results.summary import load
 from wirespeed.runner import recover, session, tune
 from wirespeed.runner.plan import Wishes
 
@@ -42,9 +43,10 @@ def report(name: str, runs: Path) -> None:
 
 
 def write_report(run_dir: Path, console: Console) -> None:
-    from wirespeed.report import files, page, terminal
+    from wirespeed.report import files, page, spreadsheet, terminal
 
     files.write(run_dir)
+    spreadsheet.write(load(run_dir))
     path = page.write(run_dir)
     terminal.show(run_dir, console)
     console.print(f"Report: {shortened(path)}", soft_wrap=True)
