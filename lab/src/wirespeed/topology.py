@@ -48,6 +48,7 @@ class Topology:
     machines: dict[str, str] = field(default_factory=dict)  # host → its machine, where they share
     threads: dict[str, CoreIds] = field(default_factory=dict)  # host → core → its physical core
     nodes: dict[str, CoreIds] = field(default_factory=dict)  # host → core → its NUMA node
+    has_onload: bool | None = None  # on every server and load host; None: this machine is asked
 
     def on(self, link: str) -> Topology:
         """The same seats with their addresses on this link."""

@@ -8,7 +8,7 @@ import pytest
 from wirespeed.driver import jvm, nginx, stack
 from wirespeed.driver.base import Command
 from wirespeed.errors import RecipeError
-from wirespeed.recipe.model import Stack
+from wirespeed.recipe.model import PlacedStack, Stack
 from wirespeed.recipe.resolve import Instance, jvm_options
 from wirespeed.topology import Seat
 
@@ -117,3 +117,13 @@ def test_onload_is_preferred_where_it_is_installed(tmp_path, monkeypatch):
 def test_why_a_stack_cannot_run_here(tmp_path, no_onload, programs, profile, wanted, problem):
     root = checkout(tmp_path, programs, profile)
     assert stack.provider(root, wanted).problem == problem
+
+
+def test_onload_of_a_sites_hosts_counts_and_not_that_of_this_machine(tmp_path, monkeypatch):
+    wanted = PlacedStack(provider="auto", profile="fast", has_onload=True)
+    monkeypatch.setattr(stack, "_has_onload", lambda: False)
+    assert stack.provider(tmp_path, wanted) == stack.Provider("onload")
+    assert stack.wrap(tmp_path, wanted, Command(["app"])).argv[:2] == ["onload", "--profile=fast"]
+    monkeypatch.setattr(stack, "_has_onload", lambda: True)
+    far = PlacedStack(provider="onload", has_onload=False)
+    assert stack.provider(tmp_path, far).problem == "onload is not installed"

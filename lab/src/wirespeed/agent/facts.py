@@ -308,6 +308,12 @@ def version(argv, search_path):
     return next((line for line in lines if re.search(r"\d", line)), "")
 
 
+def has_onload():
+    """Whether the command `onload` is Onload's own, not bypass under that name."""
+    program = shutil.which("onload", path=os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin")
+    return program is not None and os.path.basename(os.path.realpath(program)) != "bypass"
+
+
 def core_ids(what):
     """core → the first core that it shares its physical core with, or its NUMA node."""
     found = {}

@@ -95,6 +95,7 @@ class Agent:
             "root": os.geteuid() == 0,
             "cores": sorted(os.sched_getaffinity(0)),
             "cgroup": self.cgroups.root if self.cgroups else None,
+            "onload": facts.has_onload(),
             "threads": facts.core_ids("topology/thread_siblings_list"),
             "nodes": facts.core_ids("node"),
             "boot_id": read_text("/proc/sys/kernel/random/boot_id").strip(),

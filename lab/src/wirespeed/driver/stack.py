@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wirespeed.driver.base import Command
-from wirespeed.recipe.model import Stack
+from wirespeed.recipe.model import PlacedStack, Stack
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,8 @@ class Provider:
 def provider(root: Path, stack: Stack | None) -> Provider:
     if stack is None or stack.provider == "none":
         return Provider("kernel")
-    has_onload = _has_onload()
+    told = stack.has_onload if isinstance(stack, PlacedStack) else None
+    has_onload = _has_onload() if told is None else told
     if stack.provider == "onload" or (stack.provider == "auto" and has_onload):
         return Provider("onload", "" if has_onload else "onload is not installed")
     return Provider("bypass", _missing(root, stack))

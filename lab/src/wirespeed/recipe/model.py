@@ -74,6 +74,12 @@ class Stack(Strict):
     env: dict[str, str] = {}
 
 
+class PlacedStack(Stack):
+    """A stack on a site; `has_onload` as its hosts told, None where this machine is asked."""
+
+    has_onload: bool | None = None
+
+
 class Mount(Strict):
     type: Literal["tmpfs"]
     size: str = "64m"

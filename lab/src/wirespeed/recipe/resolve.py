@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from wirespeed import units
 from wirespeed.errors import RecipeError
 from wirespeed.recipe.expression import NOTHING, ExpressionError, Names, arguments_of, value_of
-from wirespeed.recipe.model import Asset, Process, Recipe, Site, Stack
+from wirespeed.recipe.model import Asset, PlacedStack, Process, Recipe, Site, Stack
 from wirespeed.recipe.sweep import Cell
 from wirespeed.topology import ROLES, Seat, Topology
 
@@ -281,7 +281,8 @@ class Resolver:
         stack = self.recipe.stacks[name]
         names = self._names(process, index, {})
         profile = self._fill(f"stacks.{name}.profile", stack.profile, names)
-        return stack.model_copy(update={"profile": str(profile)})
+        placed = {**stack.model_dump(), "profile": str(profile)}
+        return PlacedStack(**placed, has_onload=self.topology.has_onload)
 
     def _port(self, process: Process, index: int) -> int | None:
         if not process.port:

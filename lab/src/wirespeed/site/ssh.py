@@ -101,6 +101,7 @@ def topology(
         addresses=addresses,
         links=links,
         machines={host.name: host.info["boot_id"] for host in fleet.all()},
+        has_onload=all(host.info["onload"] for host in fleet.all()),
         threads={host.name: ids_of(host.info, "threads") for host in fleet.all()},
         nodes={host.name: ids_of(host.info, "nodes") for host in fleet.all()},
     )
