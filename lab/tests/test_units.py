@@ -10,7 +10,17 @@ from wirespeed.errors import UnitError
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("500ms", 0.5), ("1.5s", 1.5), ("5m", 300), ("2h", 7200), ("0", 0), (0, 0), ("250us", 250e-6)],
+    [
+        ("500ms", 0.5),
+        ("1.5s", 1.5),
+        ("5m", 300),
+        ("2h", 7200),
+        ("1m30s", 90),
+        ("1h30m", 5400),
+        ("0", 0),
+        (0, 0),
+        ("250us", 250e-6),
+    ],
 )
 def test_durations_are_seconds(text, seconds):
     assert units.duration_s(text) == pytest.approx(seconds)

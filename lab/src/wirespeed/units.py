@@ -17,6 +17,8 @@ _SIZE_BYTES = {
 }  # fmt: skip
 _COUNT = {"": 1, "k": 1000, "K": 1000, "M": 1000**2, "G": 1000**3}
 _LINK_BITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+_DURATION = re.compile(r"(\d+h)?(\d+m)?(\d+(?:\.\d+)?s)?")  # 1h30m, 1m30s
+_DURATION_PARTS = re.compile(r"\d+(?:\.\d+)?[hms]")
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z]*)")
 
 
@@ -38,9 +40,12 @@ def _scaled(value: str | int | float, table: dict[str, float], what: str, exampl
 
 
 def duration_s(value: str | int | float) -> float:
-    """`"500ms"`, `"1.5s"`, `"2m"` or a plain `0` as seconds."""
+    """`"500ms"`, `"1.5s"`, `"1m30s"` or a plain `0` as seconds."""
     if value in (0, "0"):
         return 0.0
+    parts = _DURATION_PARTS.findall(str(value)) if _DURATION.fullmatch(str(value).strip()) else []
+    if len(parts) > 1:
+        return sum(duration_s(part) for part in parts)
     return _scaled(value, _DURATION_S, "duration", "500ms, 30s or 5m")
 
 

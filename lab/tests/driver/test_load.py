@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from wirespeed import units
 from wirespeed.driver import load
 from wirespeed.driver.base import LoadRun
 from wirespeed.errors import ProcessError
@@ -38,11 +39,18 @@ def run_in(folder):
 
 
 def test_the_command_adds_what_the_lab_needs():
-    command = load.command(Path("/root"), instance(["-c", "5", "http://x/"]), run_in("/t"))
+    command = load.command(
+        Path("/root"), instance(["-c", "5", "-d", "1s", "http://x/"]), run_in("/t")
+    )
     assert command.argv == [
         "/root/target/release/wirespeed-load", "--pin", "1,3", "-t", "2", "--warmup", "250ms",
-        "--json", "/t/load-gen-0.json", "--start-at", "123.500000", "-c", "5", "http://x/",
+        "--json", "/t/load-gen-0.json", "--start-at", "123.500000", "-c", "5", "-d", "1s", "http://x/",
     ]  # fmt: skip
+
+
+def test_a_generator_without_a_duration_gets_the_plans_window():
+    made = load.command(Path("/root"), instance(["http://x/"]), run_in("/t")).argv
+    assert made[made.index("-d") + 1] == units.duration_text(run_in("/t").duration_s)
 
 
 def test_what_the_recipe_says_itself_is_not_said_twice():

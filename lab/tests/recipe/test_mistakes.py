@@ -69,16 +69,16 @@ MISTAKES = [
     ("[axis.payload]", "[axis.paylod]", "axis.paylod: 'paylod' is no axis; did you mean 'payload'?"),
     ('provider = "auto"', 'provider = "dpdk"', "stacks.balanced.provider: 'dpdk' is not one of"),
     ('stack = "{stack}"', 'stack = "fast"', "process.app.stack: 'fast' is no stack"),
-    ('role = "server"', 'role = "client"', "process[0].role: 'client' is not one of"),
+    ('role = "server"', 'role = "client"', "process.app.role: 'client' is not one of"),
     ('role = "server"', 'role = "load"', "process: no process has role = \"server\""),
     ('name = "gen"', 'name = "app"', "process[1].name: 'app' is taken by another process"),
-    ("port = { base = 8000 }", "port = { base = 70000 }", "process[0].port.base: 70000 is out of range"),
-    ("port = { base = 8000 }", "port = { bse = 1 }", "process[0].port.bse: unknown key; did you mean 'base'?"),
-    ("port = { base = 8000 }", "limits = { files = 1 }", "process[0].limits.files"),
-    ('argv = ["./app", "--port", "{port}"]', "argv = []", "process[0].argv: [] is wrong here; it must be a list"),
-    ('argv = ["./app", "--port", "{port}"]', "argv = \"./app\"", "process[0].argv: './app' is wrong here"),
+    ("port = { base = 8000 }", "port = { base = 70000 }", "process.app.port.base: 70000 is out of range"),
+    ("port = { base = 8000 }", "port = { bse = 1 }", "process.app.port.bse: unknown key; did you mean 'base'?"),
+    ("port = { base = 8000 }", "limits = { files = 1 }", "process.app.limits.files"),
+    ('argv = ["./app", "--port", "{port}"]', "argv = []", "process.app.argv: [] is wrong here; it must be a list"),
+    ('argv = ["./app", "--port", "{port}"]', "argv = \"./app\"", "process.app.argv: './app' is wrong here"),
     ('from = "gen"', 'from = "gne"', "metric[0].from: 'gne' is no process with role load; did you mean 'gen'?"),
-    ('tool = "load"', 'tool = "ab"', "process[1].tool: 'ab' is not one of"),
+    ('tool = "load"', 'tool = "ab"', "process.gen.tool: 'ab' is not one of"),
     ('tool = "load"', "", "metric[0].from: 'gen' gives no figures"),
     ('rows = "payload"', 'rows = "pay"', "table[0].rows: 'pay' is no axis"),
     ('value = "rps"', 'value = "rpm"', "table[0].value: 'rpm' is no metric; did you mean 'rps'?"),
@@ -173,3 +173,36 @@ def test_a_strange_name_of_a_sysctl_is_refused_before_anything_starts(tmp_path, 
     path.write_text(GOOD + f'\n[tune]\nsysctl = {{ "{name}" = 1 }}\n')
     with pytest.raises(RecipeError, match=r"r\.toml: tune\.sysctl"):
         read.read(path)
+
+
+def read_text(tmp_path, text):
+    path = tmp_path / "some.toml"
+    path.write_text(text)
+    return read.read(path)
+
+
+@pytest.mark.parametrize("cores", ['"banana"', '"1"', '"0-1"', "[0, 0]", "[]", '"from x"', "[-1]"])
+def test_cores_that_name_none_are_refused(tmp_path, cores):
+    text = GOOD.replace('role = "server"', f'role = "server"\npin = {{ cores = {cores} }}')
+    with pytest.raises(RecipeError, match=r"process\.app\.pin\.cores: .* names no cores"):
+        read_text(tmp_path, text)
+
+
+@pytest.mark.parametrize("cores", ['"from 0"', '"all"', "[2, 3]"])
+def test_cores_that_are_right(tmp_path, cores):
+    read_text(
+        tmp_path, GOOD.replace('role = "server"', f'role = "server"\npin = {{ cores = {cores} }}')
+    )
+
+
+@pytest.mark.parametrize("word", ['"-d", "10s"', '"-d10s"', '"--duration=10s"'])
+def test_a_generators_own_duration_is_refused(tmp_path, word):
+    text = GOOD.replace('argv = ["-c", "{payload}"', f'argv = [{word}, "-c", "{{payload}}"')
+    with pytest.raises(RecipeError, match=r"process\.gen\.argv: .*write \{duration\}"):
+        read_text(tmp_path, text)
+
+
+def test_a_mistake_in_a_process_names_it(tmp_path):
+    text = GOOD.replace('argv = ["./app"', 'argvv = ["./app"')
+    with pytest.raises(RecipeError, match=r"process\.app\.argvv: unknown key"):
+        read_text(tmp_path, text)

@@ -237,6 +237,12 @@ def test_an_undecided_gain_says_how_many_rounds_would_decide_it():
     assert decide(found(0.03, -0.5, 0.9), Terms()).more_rounds is None
 
 
+def test_each_look_at_a_run_that_went_on_makes_its_verdicts_stricter():
+    clear = found(0.30, 0.25, 0.35)
+    assert decide(clear, Terms(q=0.01, looks=2)).word == "gain"
+    assert decide(clear, Terms(q=0.01, looks=3)).word == "not decided"  # p 0.008 three times
+
+
 @given(ratios)
 def test_a_single_comparison_errs_in_no_more_than_its_share(row):
     """p above 2 % gives no verdict, however small q."""

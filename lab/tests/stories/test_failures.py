@@ -220,7 +220,7 @@ def test_term_ends_a_run_like_ctrl_c(checkout):
     checkout.wait_for_trials(1, process)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130
+    assert process.returncode == 143
     one_line(err, "stopped")
     assert checkout.nothing_left(process.pid)
 
@@ -243,7 +243,21 @@ def test_a_complete_run_is_not_resumed(checkout):
     assert checkout.call("run", checkout.recipe(connections=[1]))[0] == 0
     code, _, err = checkout.call("run", "--resume", "latest")
     assert code == 2
-    one_line(err, "is complete")
+    assert "--add-rounds N" in one_line(err, "is complete")
+
+
+def test_a_complete_run_takes_more_rounds(checkout):
+    assert checkout.call("run", checkout.recipe(connections=[1, 2], repeat=2))[0] == 0
+    before = {trial["key"]: trial["t_start"] for trial in checkout.trials()}
+    code, _, err = checkout.call("run", "--resume", "latest", "--add-rounds", "2")
+    assert code == 0, err
+    after = {trial["key"]: trial["t_start"] for trial in checkout.trials()}
+    assert len(after) == 8 and all(after[key] == start for key, start in before.items())
+    assert sorted(trial["round"] for trial in checkout.trials()) == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert checkout.run_json()["looks"] == 2
+    code, _, err = checkout.call("run", "some", "--add-rounds", "2")
+    assert code == 2
+    one_line(err, "--add-rounds goes with --resume")
 
 
 def test_the_scratch_folder_is_memory_where_there_is_some(checkout):

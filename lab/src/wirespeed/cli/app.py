@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +21,8 @@ app = typer.Typer(
     help="Measures HTTP servers as a recipe says, and tells what the figures are worth.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    epilog="Exit codes: 0 done, 1 a measurement failed, 2 bad input, 130 stopped by Ctrl-C.",
+    epilog="Exit codes: 0 done, 1 a measurement failed, 2 bad input, "
+    "130 stopped by Ctrl-C, 143 by TERM.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -144,24 +146,47 @@ def run(
     resume: Annotated[
         str, typer.Option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
     ] = "",
+    add_rounds: Annotated[
+        int,
+        typer.Option("--add-rounds", min=0, max=1000, help="With --resume: so many rounds more."),
+    ] = 0,
+    until_decided: Annotated[
+        bool,
+        typer.Option(
+            "--until-decided",
+            help="Add rounds while a comparison is not decided and more of them would decide it.",
+        ),
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Resume although the machine has changed.")
     ] = False,
     accept_noise: NoiseOption = False,
     tune: TuneOption = False,
+    wait_for_calm: Annotated[
+        str,
+        typer.Option(
+            "--wait-for-calm", metavar="TIME", help="Wait so long for a calm machine first."
+        ),
+    ] = "",
     runs: RunsOption = None,
 ) -> None:
     """Measure a recipe: every cell, repeated, in an order that drift cannot fake."""
+    from wirespeed import units
     from wirespeed.cli import run as command
 
     if bool(recipe) == bool(resume):
         raise InputError("run wants a RECIPE or --resume RUN; `wirespeed list` names the recipes")
+    if add_rounds and not resume:
+        raise InputError("--add-rounds goes with --resume RUN; a new run takes --repeat N")
     folder = runs_folder(runs)
     if resume:
-        code = command.resume(resume, folder, force, accept_noise)
+        more = command.More(add_rounds, until_decided, force, accept_noise)
+        code = command.resume(resume, folder, more)
     else:
         wanted = wishes(only, repeat, budget, fit, seed, accept_noise, tune)
-        code = command.measure(recipe, site, wanted, folder)
+        calm_wait_s = units.duration_s(wait_for_calm) if wait_for_calm else 0.0
+        wanted = replace(wanted, calm_wait_s=calm_wait_s)
+        code = command.measure(recipe, site, wanted, folder, until_decided)
     raise typer.Exit(code)
 
 
@@ -174,11 +199,22 @@ def plan(
     only: OnlyOption = "",
     fit: FitOption = "strict",
     tune: TuneOption = False,
+    commands: Annotated[
+        bool, typer.Option("--commands", help="Show the command lines of each measured cell.")
+    ] = False,
 ) -> None:
     """Show cells, trials and time before anything runs."""
     from wirespeed.cli import show
 
-    show.plan(recipe, site, wishes(only, repeat, budget, fit, 0, tune=tune))
+    show.plan(recipe, site, wishes(only, repeat, budget, fit, 0, tune=tune), commands)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of recipes: editors complete and check TOML with it."""
+    from wirespeed.cli import show
+
+    show.schema()
 
 
 @app.command()

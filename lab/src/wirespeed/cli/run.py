@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -15,26 +16,68 @@ from wirespeed.errors import InputError
 from wirespeed.results import store
 from wirespeed.results.model import Trial
 from wirespeed.results.summary import load
-from wirespeed.runner import recover, session, tune
+from wirespeed.runner import extend, recover, session, tune
 from wirespeed.runner.plan import Wishes
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143  # 128 + SIGTERM, as a shell says it
 
 
-def measure(recipe: str, site: str, wishes: Wishes, runs: Path) -> int:
+def measure(recipe: str, site: str, wishes: Wishes, runs: Path, until_decided: bool = False) -> int:
     origin = session.source(recipe, site)
     _mention_cut_off(runs)
     _put_back()
-    return _shown(lambda display: session.start(origin, wishes, runs, display), runs)
+
+    def run(display: Display) -> tuple[Path, list[Trial]]:
+        return _extended(session.start(origin, wishes, runs, display), display, until_decided)
+
+    return _shown(run, runs)
 
 
-def resume(name: str, runs: Path, force: bool, accept_noise: bool) -> int:
+@dataclass(frozen=True)
+class More:
+    """What a run that goes on shall measure beyond its plan, and what it may overlook."""
+
+    add_rounds: int = 0
+    until_decided: bool = False
+    force: bool = False
+    accept_noise: bool = False
+
+
+def resume(name: str, runs: Path, more: More) -> int:
     run_dir = store.find_run(runs, name)
-    if store.read_run(run_dir).state == "done":
-        raise InputError(f"{run_dir.name} is complete; `wirespeed report {run_dir.name}` shows it")
+    is_done = store.read_run(run_dir).state == "done"
+    rounds = more.add_rounds
+    if is_done and more.until_decided:
+        rounds = rounds or extend.rounds_to_decide(load(run_dir))
+    if is_done and not rounds:
+        raise InputError(
+            f"{run_dir.name} is complete; `wirespeed report {run_dir.name}` shows it, "
+            "--add-rounds N measures every cell N more times"
+        )
     _put_back()
-    return _shown(lambda display: session.resume(run_dir, display, force, accept_noise), runs)
+    if rounds:
+        extend.add_rounds(run_dir, rounds)
+
+    def run(display: Display) -> tuple[Path, list[Trial]]:
+        first = session.resume(run_dir, display, more.force, more.accept_noise)
+        return _extended(first, display, more.until_decided)
+
+    return _shown(run, runs)
+
+
+def _extended(
+    first: tuple[Path, list[Trial]], display: Display, until_decided: bool
+) -> tuple[Path, list[Trial]]:
+    """Goes on until every verdict within reach is there, or the looks at them are used up."""
+    run_dir, invalid = first
+    while until_decided and (rounds := extend.rounds_to_decide(load(run_dir))):
+        display.told(f"{rounds} more rounds to decide what is open")
+        extend.add_rounds(run_dir, rounds)
+        _, more = session.resume(run_dir, display, force=False)
+        invalid = [*invalid, *more]
+    return run_dir, invalid
 
 
 def report(name: str, runs: Path) -> None:
@@ -68,9 +111,9 @@ def _shown(run: Callable[[Display], tuple[Path, list[Trial]]], runs: Path) -> in
     try:
         with display:
             run_dir, invalid = run(display)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         errors.print(f"wirespeed: stopped; {_how_to_go_on(display)}", soft_wrap=True)
-        return EXIT_INTERRUPTED
+        return EXIT_TERMINATED if isinstance(stop, Terminated) else EXIT_INTERRUPTED
     except Exception:
         if display.run_dir and display.done:
             errors.print(f"wirespeed: {_how_to_go_on(display)}", soft_wrap=True)
@@ -93,8 +136,12 @@ def has_failed(run_dir: Path, invalid: list[Trial]) -> bool:
     return any(not trial.metrics or trial.cell not in valid for trial in invalid)
 
 
+class Terminated(KeyboardInterrupt):
+    """TERM ends a run like Ctrl-C, with its own exit code."""
+
+
 def _as_interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    raise Terminated
 
 
 def _how_to_go_on(display: Display) -> str:

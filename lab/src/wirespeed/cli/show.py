@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from rich.table import Table
 
 from wirespeed.errors import RecipeError, ResultsError
 from wirespeed.recipe import read
+from wirespeed.recipe.model import Recipe
 from wirespeed.results import store
-from wirespeed.runner import execute, place, session, tune
+from wirespeed.runner import commands, execute, place, session, tune
 from wirespeed.runner.plan import Schedule, Wishes, verdict_text
 from wirespeed.topology import LOCAL, Seat
 from wirespeed.units import duration_for_people
@@ -21,12 +23,20 @@ RUNS_COLUMNS = 120  # in a pipe, where nobody told the width
 CELLS_SHOWN_MAX = 400  # a plan longer than this is summed up
 
 
-def plan(recipe: str, site: str, wishes: Wishes) -> None:
+def plan(recipe: str, site: str, wishes: Wishes, with_commands: bool = False) -> None:
     schedule = session.planned(session.source(recipe, site), wishes)
     console = Console()
     console.print(_cells(schedule))
     for line in summary(schedule) + tune.foreseen(schedule, wishes.tune):
         console.print(escape(line), soft_wrap=True, highlight=False)
+    for line in commands.of_schedule(schedule) if with_commands else ():
+        console.print(escape(line), soft_wrap=True, highlight=False)
+
+
+def schema() -> None:
+    """Taplo, Even Better TOML and others take it: `#:schema FILE` on a recipe's first line."""
+    made = Recipe.model_json_schema(by_alias=True)
+    print(json.dumps({"title": "A Wirespeed recipe", **made}, indent=1))
 
 
 def summary(schedule: Schedule) -> list[str]:

@@ -23,6 +23,8 @@ def command(root: Path, instance: Instance, run: LoadRun) -> Command:
         argv += ["--pin", ",".join(map(str, instance.cores))]
     if not any(word.startswith("-t") for word in instance.argv):
         argv += ["-t", str(max(1, len(instance.cores)))]
+    if not any(word.startswith(("-d", "--duration")) for word in instance.argv):
+        argv += ["-d", units.duration_text(run.duration_s)]
     if "--warmup" not in instance.argv:
         argv += ["--warmup", units.duration_text(run.warmup_s)]
     if run.timeout_s and not any(word.startswith(("-T", "--timeout")) for word in instance.argv):

@@ -63,6 +63,11 @@ def fail_if_dead(fleet: Fleet, started: Started) -> None:
     code = fleet.exit_of(started.label)
     if code is None:
         return
+    if code == 0:
+        raise ProcessError(
+            f"{started.label} left its process behind and ended (exit code 0); start it in the "
+            "foreground, without the option that makes it a daemon"
+        )
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     words = started.last_words(fleet)
     raise ProcessError(f"{started.label} died ({how})" + (f": {words}" if words else ""))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -100,8 +101,20 @@ class Asset(Strict):
     files: Files
 
 
+def _cores(value: Any) -> Any:
+    numbers = value if isinstance(value, list) else []
+    is_list = bool(numbers) and all(type(core) is int and core >= 0 for core in numbers)
+    is_text = isinstance(value, str) and re.fullmatch(r"all|from \d+", value)
+    if not (is_text or (is_list and len(set(numbers)) == len(numbers))):
+        raise ValueError(
+            f'{value!r} names no cores; write "from 0" (the role\'s cores in order), "all", or a '
+            "list of different core numbers such as [2, 3]"
+        )
+    return value
+
+
 class Pin(Strict):
-    cores: str | list[int] = "from 0"
+    cores: Annotated[str | list[int], BeforeValidator(_cores)] = "from 0"
     per: int = Field(1, ge=1)
     numa: Literal["spread", "near", "any"] = "any"
     smt: Literal["avoid", "use"] = "use"

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from wirespeed.errors import InputError, RecipeError
-from wirespeed.recipe.model import Recipe, Table
+from wirespeed.recipe.model import Process, Recipe, Table
 
 Model = TypeVar("Model", bound=BaseModel)
 FIGURE_TOOLS = ("load", "wrk")  # the tools whose output the lab reads figures from
@@ -64,13 +64,15 @@ def validated(model: type[Model], data: dict[str, Any], path: Path) -> Model:
         # Unknown keys first: they explain the missing ones.
         problems = error.errors()
         problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
-        raise _explained(model, problems, path) from None
+        raise _explained(model, problems, path, data) from None
 
 
-def _explained(model: type[BaseModel], problems: list[Any], path: Path) -> RecipeError:
+def _explained(
+    model: type[BaseModel], problems: list[Any], path: Path, data: dict[str, Any]
+) -> RecipeError:
     first = problems[0]
     location = [part for part in first["loc"] if _is_key(part)]
-    key = _dotted(location)
+    key = _dotted(_named(location, data))
     if first["type"] == "extra_forbidden":
         return RecipeError(path.name, key, _unknown(model, location))
     if first["type"] == "missing":
@@ -86,6 +88,18 @@ def _is_key(part: Any) -> bool:
         part in unions or "[" in part or ("-" in part and "(" in part)
     )
     return not is_union
+
+
+def _named(location: list[Any], data: dict[str, Any]) -> list[Any]:
+    """`process[0].argv` as `process.app.argv`, where the entry has a name."""
+    if len(location) > 2 and isinstance(location[1], int):
+        try:
+            name = data[location[0]][location[1]]["name"]
+        except (KeyError, IndexError, TypeError):
+            return location
+        if isinstance(name, str) and location[-1] != "name":
+            return [location[0], name, *location[2:]]
+    return location
 
 
 def _dotted(location: list[Any]) -> str:
@@ -197,12 +211,28 @@ class _Checks:
                 self._fail("process", f'no process has role = "{role}"; a recipe needs one')
         for process in self.recipe.process:
             key = f"process.{process.name}.stack"
+            self._window(process)
             if (
                 process.stack
                 and "{" not in process.stack
                 and process.stack not in self.recipe.stacks
             ):
                 self._one_of(key, process.stack, list(self.recipe.stacks), "stack")
+
+    def _window(self, process: Process) -> None:
+        """A generator's own duration would not be the window that the lab plans and records."""
+        if process.tool not in FIGURE_TOOLS:
+            return
+        for word, after in zip(process.argv, [*process.argv[1:], ""], strict=True):
+            is_alone = word in ("-d", "--duration")
+            is_joined = not is_alone and word.startswith(("-d", "--duration="))
+            text = after if is_alone else word
+            if (is_alone or is_joined) and "{" not in text:
+                self._fail(
+                    f"process.{process.name}.argv",
+                    f"{word!r} sets a window of its own; write {{duration}}, and the length as "
+                    "plan.duration",
+                )
 
     def _plan(self) -> None:
         plan = self.recipe.plan

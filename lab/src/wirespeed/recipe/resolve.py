@@ -182,6 +182,8 @@ class Resolver:
         argv = self._filled(f"{key}.argv", process.argv, names)
         if argv[:1] == ["java"]:
             argv[0] = self.place.java
+        elif argv and not process.cwd:
+            argv[0] = _beside(argv[0], self.file.parent)
         return Instance(
             name=process.name,
             index=index,
@@ -433,6 +435,12 @@ def _key(value: Any) -> str:
 
 def _dotted(path: tuple[Any, ...]) -> str:
     return ".".join(str(step) for step in path)
+
+
+def _beside(program: str, folder: Path) -> str:
+    """`./my-server` lies beside the recipe; a bare name is looked up on the path."""
+    is_relative = "/" in program and not Path(program).is_absolute()
+    return str((folder / program).resolve()) if is_relative else program
 
 
 def _tool_of(argv: list[str]) -> str:

@@ -54,6 +54,8 @@ def parse_only(text: str, recipe: Recipe) -> dict[str, list[Any]]:
             name, piece = left.strip(), right.strip()
         if name not in values:
             axes = ", ".join(values) or "none"
+            if not equals and piece in values:
+                raise InputError(f"--only: write {piece}=VALUE; without = it is no choice")
             raise InputError(f"--only: the recipe has no axis {name or piece!r}; its axes: {axes}")
         known: dict[str, Any] = {value: value for value in recipe.axis.get(name, {})}
         known |= {_as_text(value): value for value in values[name]}

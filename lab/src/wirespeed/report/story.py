@@ -285,7 +285,12 @@ def method(summary: Summary) -> str:
         f"{_priority(summary)}A figure is the median of its valid trials. A gain is the geometric "
         f"mean of the ratios within each round, with its {CONFIDENCE:.0%} interval; a verdict "
         f"needs {PAIRS_MIN} rounds."
+        + (f" {_capital(summary.run.preflight)}." if summary.run.preflight else "")
     )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _priority(summary: Summary) -> str:

@@ -161,6 +161,7 @@ def _family(run: Run, contender: str, over: str, metric: str, gains: tuple[Gain,
         withheld="some cells are bounds only" if bounds else "",
         bound=next(iter(bounds), ""),
         scope=next(iter(scopes)) if len(scopes) == 1 else "",
+        looks=run.looks,
         disturbed=sum(_disturbed(gain.cell, gain.base) for gain in chosen) / len(chosen),
     )
     return Family(contender, over, metric, gains, found, decide(found, terms))
@@ -190,7 +191,7 @@ def _terms(run: Run, pair: Pair, q: float, floor: float) -> Terms:
     wanted = better(run, pair.metric)
     withheld, bound, scope = _withheld(run, pair, wanted)
     disturbed = _disturbed(pair.cell, pair.base)
-    return Terms(q, floor, wanted, withheld, bound, scope, disturbed)
+    return Terms(q, floor, wanted, withheld, bound, scope, disturbed, looks=run.looks)
 
 
 def _disturbed(cell: Cell, base: Cell) -> float:

@@ -63,7 +63,9 @@ class Run(_Record):
     thinned: list[str] = field(default_factory=list)
     fit: str = "strict"
     budget_s: float | None = None
+    looks: int = 1  # how often its verdicts stood to be read: once, and at each extension again
     nice: int = 0  # of every measured program
+    preflight: str = ""  # what the machine could decide when the run began
     idle_held: bool = False
     tuned: list[str] | None = None  # what was changed on the machine meanwhile; None: not asked for
     facts: dict[str, Any] = field(default_factory=dict)

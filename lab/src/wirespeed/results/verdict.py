@@ -40,6 +40,7 @@ class Terms:
     scope: str = ""
     disturbed: float = 0.0
     threshold: float = THRESHOLD
+    looks: int = 1  # after each look at the verdicts of a run that then went on they are stricter
 
 
 def decide(found: Comparison | None, terms: Terms) -> Verdict:
@@ -65,7 +66,7 @@ def _decide(found: Comparison | None, terms: Terms) -> Verdict:
     limit, low, high = terms.threshold, found.low, found.high
     if -limit <= _less(low, terms.disturbed) and _more(high, terms.disturbed) <= limit:
         return Verdict("no difference", f"the whole interval is within ±{limit:.0%}")
-    is_sure = terms.q <= Q_MAX and found.p <= P_MAX
+    is_sure = terms.q * terms.looks <= Q_MAX and found.p * terms.looks <= P_MAX
     size = _less(found.gain, terms.disturbed) if found.gain > 0 else 0.0
     size = abs(_more(found.gain, terms.disturbed)) if found.gain < 0 else size
     stands = _less(low, terms.disturbed) > 0 or _more(high, terms.disturbed) < 0

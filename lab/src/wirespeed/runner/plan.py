@@ -40,6 +40,7 @@ class Wishes:
     seed: int | None = None
     accept_noise: bool = False
     tune: bool = False
+    calm_wait_s: float = 0.0  # so long a run waits for a calm machine
 
 
 @dataclass(frozen=True)

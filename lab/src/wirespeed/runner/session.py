@@ -28,7 +28,7 @@ from wirespeed.recipe.model import Recipe, Site
 from wirespeed.recipe.resolve import Place, Resolver
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, RunPlan, Trial
-from wirespeed.runner import cells, execute, files, fit, order, place, tune
+from wirespeed.runner import cells, execute, files, fit, order, place, preflight, tune
 from wirespeed.runner import plan as plans
 from wirespeed.runner.budget import Times
 from wirespeed.runner.build import build
@@ -90,10 +90,11 @@ def start(origin: Source, wishes: Wishes, runs: Path, watcher: Watcher) -> tuple
         facts = facts_of(fleet, site.topology, schedule.place)
         facts |= measure_links(fleet, schedule, watcher)
         tuned = tune.apply(fleet, schedule) if wishes.tune else None
+        seen = _preflight(fleet, schedule, facts, wishes, watcher)
         run_dir = store.create(runs, schedule.recipe.name)
         files.prepare(fleet, run_dir)
         run = _describe(origin, schedule, run_dir, facts)
-        run = replace(run, nice=nice, tuned=tuned)
+        run = replace(run, nice=nice, tuned=tuned, preflight=seen)
         shutil.copy(origin.recipe_file, run_dir / "recipe.toml")
         store.write_json(run_dir / "site.json", origin.site.model_dump())
         store.write_plan(run_dir, schedule.lines())
@@ -102,6 +103,17 @@ def start(origin: Source, wishes: Wishes, runs: Path, watcher: Watcher) -> tuple
         store.append_event(run_dir, "created", recipe=where, pid=os.getpid())
         with _tuned(run_dir, fleet, watcher, tuned):
             return run_dir, execute.execute(run_dir, schedule, fleet, watcher, run)
+
+
+def _preflight(
+    fleet: Fleet, schedule: Schedule, facts: dict[str, Any], wishes: Wishes, watcher: Watcher
+) -> str:
+    """Seconds before minutes: what this machine can decide now. Short runs go without."""
+    if not wishes.calm_wait_s and (schedule.seconds < preflight.WORTH_S or schedule.accept_noise):
+        return ""
+    seen = preflight.wait_for_calm(fleet, schedule, facts, wishes.calm_wait_s, watcher.told)
+    watcher.told(seen.text(schedule))
+    return seen.text(schedule)
 
 
 def _built(origin: Source, wishes: Wishes, topology: Topology) -> Schedule:

@@ -1,0 +1,63 @@
+"""More rounds for a run that is finished: `--add-rounds N`, and `--until-decided`.
+
+Rounds are appended to the plan and measured like a resumed run. A run whose verdicts were read
+before it went on has had one chance more to find something by accident, so each such look makes the
+next verdicts stricter (`looks` of run.json; results/verdict.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from wirespeed.errors import InputError
+from wirespeed.recipe import read, sweep
+from wirespeed.results import store
+from wirespeed.results.model import PlannedTrial
+from wirespeed.results.summary import Summary
+from wirespeed.runner import order
+from wirespeed.runner import plan as plans
+from wirespeed.runner.cells import PlannedCell
+
+LOOKS_MAX = 4  # then what is not decided stays so
+ROUNDS_AT_ONCE_MAX = 10
+
+
+def add_rounds(run_dir: Path, rounds: int) -> None:
+    """Appends rounds of every planned cell to the plan; the run is open again afterwards."""
+    run, lines = store.read_run(run_dir), store.read_plan(run_dir)
+    recipe = plans.with_values(read.read(run_dir / "recipe.toml"), run.axes)
+    planned = [line for line in lines if line.state == "planned"]
+    cells = {line.cell: PlannedCell(sweep.Cell(line.cell, line.axes)) for line in planned}
+    if not cells:
+        raise InputError(f"{run_dir.name} has no cell to measure more often")
+    last = max(line.round for line in planned)
+    position = max(line.position for line in planned)
+    life = max(line.life for line in planned)
+    added: list[PlannedTrial] = []
+    for number in range(last + 1, last + rounds + 1):
+        for one in order.lives(recipe, list(cells.values()), 1, run.seed + number):
+            life += 1
+            for cell in (planned_cell.cell for planned_cell in one.cells):
+                position += 1
+                key = sweep.trial_key(cell.id, number)
+                added.append(PlannedTrial(position, number, cell.id, key, cell.axes, life=life))
+    others = [line for line in lines if line.state != "planned"]
+    store.write_plan(run_dir, [*planned, *added, *others])
+    plan = replace(run.plan, repeat=last + rounds)
+    run = replace(run, plan=plan, state="interrupted", looks=run.looks + 1, budget_s=None)
+    store.write_run(run_dir, run)
+    store.append_event(run_dir, "extended", rounds=rounds)
+
+
+def rounds_to_decide(summary: Summary) -> int:
+    """How many more rounds would decide what is open and within reach; 0 when nothing is."""
+    if summary.run.looks >= LOOKS_MAX:
+        return 0
+    wanted = [
+        gain.verdict.more_rounds
+        for gain in summary.gains
+        if gain.metric == summary.primary and gain.verdict.word == "not decided"
+    ]
+    within = sorted(rounds for rounds in wanted if rounds and rounds <= ROUNDS_AT_ONCE_MAX)
+    return within[-1] if within else 0

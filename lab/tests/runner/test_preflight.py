@@ -1,0 +1,46 @@
+"""What the machine can decide is told before minutes are spent."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from wirespeed.results import rounds
+from wirespeed.runner import preflight
+from wirespeed.runner.preflight import Preflight
+
+SCHEDULE = SimpleNamespace(comparisons=12, repeat=5, cells=[], seconds=100.0)
+CALM = Preflight(0.0, 0.005, 0.05, 0.004, None)
+
+
+def test_a_quiet_machine_says_from_where_on_differences_are_decided():
+    text = CALM.text(SCHEDULE)
+    assert CALM.is_calm and "not calm" not in text
+    assert "in 5 rounds differences below about 4% will not be decided, 3% needs" in text
+
+
+def test_a_noisy_machine_needs_many_rounds_for_a_small_difference():
+    noisy = Preflight(0.0, 0.005, 0.05, 0.03, 0.06)
+    assert noisy.expected == 0.06
+    many = rounds.needed(0.03, 0.8, 12, 12, 0.06)
+    assert many is None and "3% needs more than 40 rounds" in noisy.text(SCHEDULE)
+    some = Preflight(0.0, 0.0, 0.0, 0.0, 0.02)
+    assert f"3% needs {rounds.needed(0.03, 0.8, 12, 12, 0.02)} rounds" in some.text(SCHEDULE)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [Preflight(0.05, 0, 0, 0, None), Preflight(0, 0.3, 0, 0, None), Preflight(0, 0, 0.8, 0, None)],
+)
+def test_steal_other_programs_and_a_slow_host_are_not_calm(seen):
+    assert not seen.is_calm
+    assert "--wait-for-calm TIME waits" in seen.text(SCHEDULE)
+
+
+def test_waiting_ends_with_the_first_calm_look_or_with_the_time(monkeypatch):
+    looks = [Preflight(0, 0.3, 0, 0, None), Preflight(0, 0.2, 0, 0, None), CALM]
+    monkeypatch.setattr(preflight, "look", lambda *_: looks.pop(0))
+    fleet, told = SimpleNamespace(poll=lambda _s: None), []
+    assert preflight.wait_for_calm(fleet, SCHEDULE, {}, 60.0, told.append) is CALM
+    assert told == ["waiting up to 1 min for a calm machine"]
+    looks[:] = [Preflight(0, 0.3, 0, 0, None)]
+    assert not preflight.wait_for_calm(fleet, SCHEDULE, {}, 0.0, told.append).is_calm
