@@ -1,0 +1,27 @@
+/* pair: a connect that must not block, to a server that is stopped. */
+#include "contract.h"
+
+static void server(void) {
+    int listening = listener(16);
+    tell(getpid());
+    hear();
+    int fd = accept(listening, NULL, NULL);
+    outcome("accept", fd);
+    char byte;
+    result("read", read(fd, &byte, 1));
+}
+
+static void client(void) {
+    int port = hear(), process = hear();
+    need(kill(process, SIGSTOP) == 0, "stop");
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    struct sockaddr_in name = ipv4("127.0.0.1", port);
+    double before = now_s();
+    result("connect", connect(fd, (struct sockaddr *)&name, sizeof name));
+    say("it was soon back: %d", now_s() - before < 0.9);
+    wait_for(fd, POLLOUT);
+    say("error %s", error_name(so_error(fd)));
+    need(kill(process, SIGCONT) == 0, "go on");
+    tell(0);
+    outcome("write", write(fd, "x", 1));
+}
