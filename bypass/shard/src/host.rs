@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bypass_netlink::{neighbour, Mac, RouteKind, Tables};
 use bypass_sys::kernel::Result;
 use bypass_tcp::{Address, Engine, Route, TxSink};
+use bypass_xdp::{Steering, Transport};
 
-use crate::claims::Claims;
 use crate::ports::Ports;
 
 /// Routing tables that count: main and default.
@@ -23,26 +23,29 @@ const ASKED_MAX: usize = 4096;
 pub struct Host {
     link: u32,
     tables: Tables,
-    claims: Arc<Claims>,
+    steering: Arc<Steering>,
     ports: Ports,
     addresses: Vec<IpAddr>,
     neighbours: HashMap<IpAddr, Mac>,
     asked_us: HashMap<IpAddr, u64>,
     listening: Vec<u16>,
+    /// No longer listened on, but connections may live.
+    draining: Vec<u16>,
 }
 
 impl Host {
     /// Of interface `link`, in the calling thread's network namespace.
-    pub fn new(link: u32, claims: Arc<Claims>) -> Result<Self> {
+    pub fn new(link: u32, steering: Arc<Steering>) -> Result<Self> {
         Ok(Self {
             link,
             tables: Tables::new()?,
-            ports: Ports::new(claims.clone()),
-            claims,
+            ports: Ports::new(steering.clone()),
+            steering,
             addresses: Vec::new(),
             neighbours: HashMap::new(),
             asked_us: HashMap::new(),
             listening: Vec::new(),
+            draining: Vec::new(),
         })
     }
 
@@ -87,12 +90,12 @@ impl Host {
             .collect();
         let now: Vec<IpAddr> = addresses.iter().map(|one| one.ip).collect();
         for gone in self.addresses.iter().filter(|ip| !now.contains(ip)) {
-            self.claims.remove_address(*gone);
+            self.steering.remove_address(*gone);
         }
         // One whose place is taken stays the kernel's: the engine must not use it either.
         let taken: Vec<Address> = addresses
             .into_iter()
-            .filter(|one| self.claims.add_address(one.ip))
+            .filter(|one| self.steering.add_address(one.ip))
             .collect();
         self.addresses = now;
         engine.set_addresses(&taken);
@@ -176,23 +179,36 @@ impl Host {
 
     /// A port is listened on.
     pub fn claim(&mut self, at: SocketAddr) {
-        self.claims.claim(at.port());
+        self.steering.claim(Transport::Tcp, at.port());
         self.listening.push(at.port());
     }
 
-    /// A port is no longer listened on.
+    /// A port is no longer listened on; its connections live on, so it stays claimed until
+    /// [`drain`](Self::drain).
     pub fn release(&mut self, port: u16) {
         if let Some(place) = self.listening.iter().position(|one| *one == port) {
-            self.listening.swap_remove(place);
-            self.claims.release(port);
+            self.draining.push(self.listening.swap_remove(place));
+        }
+    }
+
+    /// Gives ports back to the kernel on which no connection can live any more.
+    pub fn drain(&mut self, engine: &Engine) {
+        if self.draining.is_empty() {
+            return;
+        }
+        let counts = engine.counts();
+        if counts.connections == 0 && counts.half_open == 0 {
+            for port in self.draining.drain(..) {
+                self.steering.release(Transport::Tcp, port);
+            }
         }
     }
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
-        for port in &self.listening {
-            self.claims.release(*port);
+        for port in self.listening.iter().chain(&self.draining) {
+            self.steering.release(Transport::Tcp, *port);
         }
     }
 }

@@ -3,12 +3,12 @@
 //! A [`Shard`] serves one queue of an interface and is driven by one thread at a time: frames in,
 //! timers, then the application acts, then frames out ([`Shard::drive`], [`Shard::finish`]). On an
 //! interface of the kernel's it shares the host's addresses: routes and neighbours are the kernel's,
-//! followed by netlink, and only claimed ports are taken ([`Claims`]). Behind a TAP interface it is
+//! followed by netlink, and only claimed ports are taken
+//! ([`bypass_xdp::Steering`]). Behind a TAP interface it is
 //! a host of its own. [`Shared`] puts one behind a lock, for the threads of a program and a service
 //! thread that drives it while nobody else does.
 #![forbid(unsafe_code)]
 
-mod claims;
 mod host;
 mod ports;
 mod shard;
@@ -16,6 +16,5 @@ mod shared;
 mod sink;
 
 pub use bypass_tcp as tcp;
-pub use claims::Claims;
 pub use shard::{Settings, Shard};
 pub use shared::Shared;

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use bypass_sys::descriptor::Owned;
 use bypass_sys::{address, kernel};
-
-use crate::claims::Claims;
+use bypass_xdp::{Steering, Transport};
 
 /// Reserved ports that one address may have.
 const PORTS_MAX: usize = 16_384;
@@ -16,7 +15,7 @@ const PORTS_MAX: usize = 16_384;
 /// The ports of a shard.
 #[derive(Debug)]
 pub struct Ports {
-    claims: Arc<Claims>,
+    steering: Arc<Steering>,
     reserved: HashMap<IpAddr, Vec<Reserved>>,
     /// Where the search begins, so that a port rests before it is used again.
     next: usize,
@@ -31,9 +30,9 @@ struct Reserved {
 
 impl Ports {
     /// None yet.
-    pub fn new(claims: Arc<Claims>) -> Self {
+    pub fn new(steering: Arc<Steering>) -> Self {
         Self {
-            claims,
+            steering,
             reserved: HashMap::new(),
             next: 0,
         }
@@ -58,7 +57,7 @@ impl Ports {
             return Err(libc::EADDRNOTAVAIL);
         }
         let (socket, port) = reserve(ip)?;
-        self.claims.claim(port);
+        self.steering.claim(Transport::Tcp, port);
         known.push(Reserved {
             port,
             _socket: socket,
@@ -70,7 +69,7 @@ impl Ports {
 impl Drop for Ports {
     fn drop(&mut self) {
         for reserved in self.reserved.values().flatten() {
-            self.claims.release(reserved.port);
+            self.steering.release(Transport::Tcp, reserved.port);
         }
     }
 }

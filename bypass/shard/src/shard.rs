@@ -8,9 +8,8 @@ use bypass_device::{Capabilities, Checksum, Counters, Device};
 use bypass_netlink::Mac;
 use bypass_sys::{clock, kernel};
 use bypass_tcp::{Address, Config, Engine, Error, Event, Handle, Route, Rx, Shutdown};
-use bypass_xdp::{Opened, Xdp};
+use bypass_xdp::{Opened, Steering, Xdp};
 
-use crate::claims::Claims;
 use crate::host::Host;
 use crate::sink::{ToDevice, Waiting};
 
@@ -47,24 +46,24 @@ impl Shard {
     /// Over a queue of an interface of the kernel's, whose addresses it shares. In the network
     /// namespace of the interface.
     pub fn over_xdp(
-        claims: Arc<Claims>,
+        steering: Arc<Steering>,
         opened: Opened,
         settings: Settings,
     ) -> kernel::Result<Self> {
         let link = opened.layout().link;
-        let host = Host::new(link, claims)?;
+        let host = Host::new(link, steering)?;
         let mac = host.link().and_then(|link| link.mac).ok_or(libc::ENODEV)?;
         Self::on_interface(host, Box::new(Xdp::new(opened)?), mac, settings)
     }
 
     /// The same over a device that stands in front of the interface's: a capture, faults.
     pub fn over(
-        claims: Arc<Claims>,
+        steering: Arc<Steering>,
         link: u32,
         device: Box<dyn Device>,
         settings: Settings,
     ) -> kernel::Result<Self> {
-        let host = Host::new(link, claims)?;
+        let host = Host::new(link, steering)?;
         let mac = host.link().and_then(|link| link.mac).ok_or(libc::ENODEV)?;
         Self::on_interface(host, device, mac, settings)
     }
@@ -176,6 +175,7 @@ impl Shard {
             let mut sink = ToDevice(&mut *self.device);
             // What cannot be read now is read with the next change.
             let _ = host.update(self.now_us, &mut self.engine, &mut sink);
+            host.drain(&self.engine);
         }
     }
 

@@ -43,7 +43,8 @@ pub struct Xdp {
 }
 
 impl Xdp {
-    /// Maps the rings of a socket and gives the kernel frames to receive into.
+    /// Maps the rings of a socket and gives the kernel frames to receive into. EBUSY: another process
+    /// has used it, and nobody knows which frames the kernel still has.
     pub fn new(opened: Opened) -> kernel::Result<Self> {
         let (layout, socket) = (opened.layout, opened.socket.0);
         let [rx, tx, fill, completion] = ring_offsets(socket)?;
@@ -62,6 +63,9 @@ impl Xdp {
             socket: opened.socket,
             layout,
         };
+        if device.fill.was_used() {
+            return Err(libc::EBUSY);
+        }
         for _ in 0..device.fill.room(layout.receive).min(layout.receive) {
             let Some(chunk) = device.pool.take(layout.send as usize) else {
                 break;
@@ -111,14 +115,18 @@ impl Xdp {
                 is_frame = true;
             }
             Some(bytes) => {
-                let fits = self.joined.len() + bytes.len() <= FRAME_MAX;
-                self.joined
-                    .extend_from_slice(if fits { bytes } else { &[] });
+                // One byte too many marks a frame that is too long.
+                let room = FRAME_MAX + 1 - self.joined.len();
+                let kept = &bytes[..bytes.len().min(room)];
+                self.joined.extend_from_slice(kept);
                 self.is_joining = is_continued;
                 if !is_continued {
-                    take(received(&self.joined, self.layout.has_partial_checksums));
+                    is_frame = self.joined.len() <= FRAME_MAX;
+                    match is_frame {
+                        true => take(received(&self.joined, self.layout.has_partial_checksums)),
+                        false => self.counters.receive_invalid += 1,
+                    }
                     self.joined.clear();
-                    is_frame = true;
                 }
             }
             None => self.counters.receive_invalid += 1,

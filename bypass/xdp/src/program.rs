@@ -11,7 +11,7 @@ use crate::sys::bpf::Instruction;
 /// Tables that the program looks into, by descriptor.
 #[derive(Debug, Clone, Copy)]
 pub struct Maps {
-    /// Port → bits of protocols.
+    /// Port → number of claims, by protocol.
     pub ports: i32,
     /// Hash of an address → the address.
     pub addresses: i32,
@@ -19,10 +19,10 @@ pub struct Maps {
     pub sockets: i32,
 }
 
-/// Bit of TCP in the table of ports.
-pub const TCP: u64 = 1;
-/// Bit of UDP.
-pub const UDP: u64 = 2;
+/// Where claims of TCP are counted in a word of the table of ports.
+pub const TCP: u64 = 0x0000_ffff;
+/// Where those of UDP are.
+pub const UDP: u64 = 0xffff_0000;
 
 const XDP_PASS: i32 = 2;
 const MAP_LOOKUP: i32 = 1;
@@ -52,7 +52,7 @@ const EXIT: u8 = 0x95;
 const LOAD_MAP: u8 = 0x18;
 
 const CONTEXT: u8 = 6;
-const BIT: u8 = 7;
+const CLAIMS: u8 = 7;
 const PORT: u8 = 8;
 const STACK: u8 = 10;
 const DATA: u8 = 2;
@@ -128,12 +128,13 @@ impl Assembler {
         self.store(WORD, 1, ADDRESS + 12);
     }
 
-    /// The bit of the protocol whose number stands at a place; others are the kernel's.
+    /// The mask of the protocol whose number stands at a place; others are the kernel's.
     fn take_protocol(&mut self, at: i16, done: &'static str) {
         self.load(BYTE, 1, DATA, at);
-        self.add(MOVE, BIT, 0, 0, TCP as i32);
+        self.add(MOVE, CLAIMS, 0, 0, TCP as i32);
         self.jump(IF_EQUAL, 1, libc::IPPROTO_TCP, done);
-        self.add(MOVE, BIT, 0, 0, UDP as i32);
+        // Extended by its sign: what lies above is 0 in the table.
+        self.add(MOVE, CLAIMS, 0, 0, UDP as i32);
         self.jump(IF_DIFFERENT, 1, libc::IPPROTO_UDP, "pass");
         self.label(done);
     }
@@ -231,7 +232,7 @@ fn decide(code: &mut Assembler, maps: Maps) {
     code.store(WORD, PORT, KEY);
     code.look_up(maps.ports);
     code.load(DOUBLE, 1, 0, 0);
-    code.add(AND | BY_REGISTER, 1, BIT, 0, 0);
+    code.add(AND | BY_REGISTER, 1, CLAIMS, 0, 0);
     code.jump(IF_EQUAL, 1, 0, "pass");
 
     // The same hash as `slot`.

@@ -43,11 +43,17 @@ pub enum Transport {
 }
 
 impl Transport {
-    fn bit(self) -> u64 {
+    /// The bits of a word in which claims are counted.
+    fn mask(self) -> u64 {
         match self {
             Self::Tcp => program::TCP,
             Self::Udp => program::UDP,
         }
+    }
+
+    /// One claim.
+    fn unit(self) -> u64 {
+        self.mask() & self.mask().wrapping_neg()
     }
 }
 
@@ -143,16 +149,20 @@ impl Steering {
         }
     }
 
-    /// Takes what comes for a port from now on; false when it was claimed already. Without a system
-    /// call, and without privilege.
+    /// Takes what comes for a port from now on; true for its first claim. Claims are counted over all
+    /// processes that hold the tables, up to 65,535 of a port. Without a system call, and without
+    /// privilege.
     pub fn claim(&self, transport: Transport, port: u16) -> bool {
-        let bit = transport.bit();
-        self.ports.add_bits(usize::from(port), bit) & bit == 0
+        let (mask, unit) = (transport.mask(), transport.unit());
+        let add = |word: u64| (word & mask != mask).then(|| word + unit);
+        self.ports.update(usize::from(port), add) & mask == 0
     }
 
-    /// Leaves a port to the kernel again.
+    /// One claim less; with the last one the port is the kernel's again.
     pub fn release(&self, transport: Transport, port: u16) {
-        self.ports.clear_bits(usize::from(port), transport.bit());
+        let (mask, unit) = (transport.mask(), transport.unit());
+        let subtract = |word: u64| (word & mask != 0).then(|| word - unit);
+        self.ports.update(usize::from(port), subtract);
     }
 }
 

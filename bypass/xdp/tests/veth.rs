@@ -213,7 +213,9 @@ fn unclaimed() {
         (Some(1), 0),
         "nothing is claimed"
     );
+    // Claims are counted.
     assert!(steering.claim(Transport::Udp, 5000) && !steering.claim(Transport::Udp, 5000));
+    steering.release(Transport::Udp, 5000);
     assert!(steering.claim(Transport::Tcp, 5001));
     send(5000, 2);
     send(5001, 3);

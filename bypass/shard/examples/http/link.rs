@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bypass_device::tap::Tap;
 use bypass_netlink::Tables;
 use bypass_shard::tcp::Address;
-use bypass_shard::{Claims, Shard};
+use bypass_shard::Shard;
 use bypass_xdp::{check, Mode, Opened, Settings, Steering};
 
 use crate::Options;
@@ -51,8 +51,8 @@ fn over_interface(name: &str, options: &Options) -> Result<Shard, String> {
     steering
         .set_socket(opened.layout().queue, opened.socket())
         .map_err(failed("XDP map"))?;
-    let claims = Arc::new(Claims::new(steering));
-    Shard::over_xdp(claims, opened, Default::default()).map_err(failed("rings"))
+    let steering = Arc::new(steering);
+    Shard::over_xdp(steering, opened, Default::default()).map_err(failed("rings"))
 }
 
 fn over_tap(name: &str, options: &Options) -> Result<Shard, String> {

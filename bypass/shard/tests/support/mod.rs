@@ -13,7 +13,7 @@ use bypass_device::tap::Tap;
 use bypass_device::Device;
 use bypass_netlink::Tables;
 use bypass_shard::tcp::{Address, Error, Handle};
-use bypass_shard::{Claims, Shard};
+use bypass_shard::Shard;
 use bypass_testkit::{skip, veth, Namespace};
 use bypass_xdp::{Mode, Opened, Settings, Steering, Xdp};
 
@@ -102,19 +102,26 @@ impl Link {
             .expect("a listener");
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
+        let refuse = Arc::new(AtomicBool::new(false));
+        let refused = refuse.clone();
         let thread = std::thread::spawn(move || {
             let mut echo = Echo::default();
+            let mut is_listening = true;
             while !stopped.load(Ordering::Relaxed) {
                 shard.drive();
+                if is_listening && refused.load(Ordering::Relaxed) {
+                    shard.close(listener).expect("it is open");
+                    is_listening = false;
+                }
                 echo.act(&mut shard, Some(listener));
                 shard.finish();
                 shard.sleep(SLEEP_MAX);
             }
-            shard.close(listener).expect("it is open");
         });
         Running {
             link: self,
             stop,
+            refuse,
             thread,
         }
     }
@@ -244,8 +251,8 @@ fn over_xdp(
         .set_socket(0, opened.socket())
         .expect("room in the map");
     let device = wrap(Box::new(Xdp::new(opened).expect("rings")));
-    let claims = Arc::new(Claims::new(steering));
-    Shard::over(claims, link.index, device, Default::default()).expect("a shard")
+    let steering = Arc::new(steering);
+    Shard::over(steering, link.index, device, Default::default()).expect("a shard")
 }
 
 fn over_tap(linux: &Namespace, wrap: impl FnOnce(Box<dyn Device>) -> Box<dyn Device>) -> Shard {
@@ -274,6 +281,7 @@ fn over_tap(linux: &Namespace, wrap: impl FnOnce(Box<dyn Device>) -> Box<dyn Dev
 pub struct Running<'a> {
     link: &'a Link,
     stop: Arc<AtomicBool>,
+    refuse: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
@@ -288,6 +296,11 @@ impl Running<'_> {
         stream.set_read_timeout(Some(PATIENCE)).expect("a time");
         stream.set_write_timeout(Some(PATIENCE)).expect("a time");
         stream
+    }
+
+    /// Closes the listener and keeps the connections.
+    pub fn stop_listening(&self) {
+        self.refuse.store(true, Ordering::Relaxed);
     }
 
     /// Ends it; it must not have failed.

@@ -130,6 +130,11 @@ impl<T: Entry> Ring<T> {
             .wrapping_sub(self.word(self.offsets.consumer).load(Ordering::Acquire))
     }
 
+    /// For a ring that we write: whether anything was ever written.
+    pub fn was_used(&self) -> bool {
+        self.own != 0
+    }
+
     /// For a ring that we read: begins at the reader's cursor.
     pub fn reading(mut self) -> Self {
         core::mem::swap(&mut self.own, &mut self.seen);

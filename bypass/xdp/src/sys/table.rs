@@ -37,16 +37,11 @@ impl Table {
         }
     }
 
-    /// Sets bits of a word; what it was.
-    pub fn add_bits(&self, index: usize, bits: u64) -> u64 {
-        self.word(index)
-            .map_or(0, |word| word.fetch_or(bits, Ordering::AcqRel))
-    }
-
-    /// Clears bits of a word.
-    pub fn clear_bits(&self, index: usize, bits: u64) {
-        if let Some(word) = self.word(index) {
-            word.fetch_and(!bits, Ordering::AcqRel);
-        }
+    /// Replaces a word by what `change` makes of it, unless that is None; what it was.
+    pub fn update(&self, index: usize, change: impl FnMut(u64) -> Option<u64>) -> u64 {
+        self.word(index).map_or(0, |word| {
+            word.fetch_update(Ordering::AcqRel, Ordering::Acquire, change)
+                .unwrap_or_else(|unchanged| unchanged)
+        })
     }
 }
