@@ -122,10 +122,10 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("µs")
     .of(Group::Spinning)
-    .inert("locks are held for well under a microsecond; they spin 100 ns, then sleep"),
+    .inert("locks are held for well under a microsecond; a waiter looks 200 times, then gives up the processor"),
     switch("EF_SOCK_LOCK_BUZZ", false, "Spin for a socket's lock")
         .of(Group::Spinning)
-        .inert("locks are held for well under a microsecond; they spin 100 ns, then sleep"),
+        .inert("locks are held for well under a microsecond; a waiter looks 200 times, then gives up the processor"),
     switch("EF_STACK_LOCK_BUZZ", false, "Spin for the stack's lock")
         .of(Group::Spinning)
         .inert("there is no lock around the whole stack"),
