@@ -127,6 +127,7 @@ impl Http2Server {
                 let (log, serve) = (Arc::clone(&own), Arc::clone(&serve));
                 let number = number.fetch_add(1, Ordering::Relaxed);
                 std::thread::spawn(move || {
+                    stream.set_nodelay(true).expect("a socket");
                     let mut preface = [0; PREFACE.len()];
                     // the test whether the server is there says nothing
                     if stream.read_exact(&mut preface).is_err() {
