@@ -306,7 +306,7 @@ def test_ticks_are_round_and_cover_the_values():
 
 def test_on_a_phone_every_figure_of_a_row_is_named_beside_it(tmp_path):
     text = page.html(load(make_run(KINDS["quickstart"](), tmp_path)))
-    for label in ("connections ", "against kernel: balanced", "not decided"):
+    for label in ("connections ", "against kernel: balanced", "geometric mean"):
         assert f'::before{{content:"{label}"}}' in text
     assert 'class="cards c1"' in text
 

@@ -144,6 +144,14 @@ def test_cells_that_err_together_keep_their_common_error():
     assert apart.error < alone.error / 2
 
 
+def test_a_cell_that_lost_rounds_does_not_take_them_from_the_others():
+    whole = [[0.1, 0.11, 0.09, 0.1, 0.1], [0.2, 0.21, 0.2, 0.19, 0.2]]
+    assert c.over_cells([*whole, [0.9]]) == c.over_cells(whole)
+    assert c.over_cells(whole).rounds == 5
+    assert c.over_cells([[0.1, 0.2]]).rounds == 2
+    assert c.over_cells([[]]) is None
+
+
 def test_a_slowdown_that_no_cell_can_decide_is_seen_over_all_of_them():
     rng = random.Random(11)
     pairs = [[rng.gauss(-0.08, 0.12) for _ in range(6)] for _ in range(18)]

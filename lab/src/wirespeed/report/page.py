@@ -134,9 +134,9 @@ def _facts(summary: Summary, detail: Detail) -> dict[str, Any]:
         "method": story.method(summary),
         "tiles": _tiles(summary),
         "families": summary.families,
-        "words": WORDS,
+        "words": _words(summary),
         "compared_heads": list(COMPARED_HEADS),
-        "compared": [_compared(family) for family in summary.families],
+        "compared": [_compared(summary, family) for family in summary.families],
         "bars": gain_bars(summary, detail.bars),
         "maps": heat.maps(summary),
         "shapes": tables.shapes(summary),
@@ -171,7 +171,12 @@ class Compared:
     counts: tuple[int, ...]
 
 
-def _compared(family: Family) -> Compared:
+def _words(summary: Summary) -> list[str]:
+    """The verdicts that were given at all: empty columns would push others out of sight."""
+    return [word for word in WORDS if any(family.count(word) for family in summary.families)]
+
+
+def _compared(summary: Summary, family: Family) -> Compared:
     judged = family.judged
     times = wording.in_times(gain.found.gain for gain in judged if gain.found)
     kind = tables.VERDICT_KINDS[family.verdict.word]
@@ -183,7 +188,7 @@ def _compared(family: Family) -> Compared:
         one = choose(judged, key=story.merit) if judged else None
         entries.append(tables.verdict_entry(one, times) if one else tables.Entry(wording.NONE))
     name = f"{family.contender} against {family.over}"
-    return Compared(name, tuple(entries), tuple(family.count(word) for word in WORDS))
+    return Compared(name, tuple(entries), tuple(family.count(word) for word in _words(summary)))
 
 
 def _sentence(text: str) -> tuple[str, str]:
@@ -217,7 +222,7 @@ def _tiles(summary: Summary) -> list[tuple[str, str, str]]:
 def _cards(summary: Summary) -> Cards:
     """Every table's, so that the rules can stand before the first."""
     found = Cards()
-    found.attribute([], [*COMPARED_HEADS, *WORDS])
+    found.attribute([], [*COMPARED_HEADS, *_words(summary)])
     for sheet in summary.sheets:
         grid = tables.grid(summary, sheet)
         found.attribute(grid.heads, grid.card_labels)
@@ -259,12 +264,18 @@ def _scaling_rows(sheet: Sheet) -> list[tuple[str, list[tuple[str, str]]]]:
 
 def gain_bars(summary: Summary, most: int) -> list[Bars]:
     """Every comparison with its bar: by family, best first."""
-    gains = [gain for gain in summary.gains if gain.found]
+    return [
+        _family_bars(family, _bars_reach(summary, family.metric), most, summary)
+        for family in summary.families
+    ]
+
+
+def _bars_reach(summary: Summary, metric: str) -> tuple[float, float]:
+    """The scale that all bars of one metric share."""
     ends = [0.0]
-    for found in (gain.found for gain in gains if gain.found):
+    for found in (gain.found for gain in summary.gains if gain.metric == metric and gain.found):
         ends += [found.gain, found.low or 0.0, found.high or 0.0]
-    reach = (min(ends), max(ends) or 0.1)
-    return [_family_bars(family, reach, most, summary) for family in summary.families]
+    return min(ends), max(ends) or (0.1 if min(ends) == 0 else 0.0)
 
 
 def _family_bars(family: Family, reach: tuple[float, float], most: int, summary: Summary) -> Bars:

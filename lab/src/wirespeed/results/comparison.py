@@ -86,7 +86,9 @@ def over_cells(pairs: Sequence[Sequence[float]]) -> Comparison | None:
     A round gives one figure, the mean over its cells: cells that share a server's life, or a slow
     hour of the host, err together, and their common error must stay in the spread.
     """
-    chosen = [ratios for ratios in pairs if ratios]
+    # A cell that lost rounds must not take them from all the others.
+    least = min(PAIRS_MIN, max(map(len, pairs), default=0))
+    chosen = [ratios for ratios in pairs if ratios and len(ratios) >= least]
     if not chosen:
         return None
     rounds = min(map(len, chosen))
