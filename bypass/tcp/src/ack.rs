@@ -38,7 +38,8 @@ impl Conn {
             self.recover(cx, &p);
         }
         self.totals.delivered += p.delivered;
-        if p.advanced || p.newly_sacked > 0 {
+        let is_unwatched = self.packets_out > 0 && self.retransmit == RetransmitTimer::Off;
+        if p.advanced || p.newly_sacked > 0 || is_unwatched {
             self.rearm_after_progress(cx);
         }
         if self.unsent() > 0

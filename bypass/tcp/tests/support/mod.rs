@@ -1,6 +1,9 @@
 //! Two hosts on a simulated link in virtual time: what the tests that need a peer share.
 #![allow(dead_code)] // each test file uses a part of it
 
+pub mod dialogue;
+pub mod simulation;
+
 use bypass_tcp::{Address, Config, Engine, Event, Handle, Rx, TxMeta, TxSink};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -234,6 +237,9 @@ impl World {
 
     fn carry(&mut self, from: usize, mut frame: Vec<u8>) {
         self.carried += 1;
+        if std::env::var_os("TRACE").is_some() {
+            eprintln!("{} {from} {}", self.now_us, summary(&frame));
+        }
         if let Some(filter) = &mut self.filter {
             if filter(from, &frame) {
                 self.dropped += 1;
@@ -244,7 +250,9 @@ impl World {
             self.dropped += 1;
             return;
         }
-        if self.random.happens(self.faults.corruption) {
+        // A changed ARP packet has no checksum that would tell.
+        let is_ip = frame[12..14] != [8, 6];
+        if is_ip && self.random.happens(self.faults.corruption) {
             let at = self.random.below(frame.len() as u64 - 14) as usize + 14;
             frame[at] ^= 1 << self.random.below(8);
         }
@@ -324,7 +332,12 @@ impl World {
     pub fn run_until(&mut self, limit_us: u64, mut done: impl FnMut(&mut World) -> bool) {
         let until_us = self.now_us + limit_us;
         while !done(self) {
-            assert!(self.step(until_us), "not done after {limit_us} µs");
+            let stats = [0, 1].map(|host| *self.hosts[host].engine.stats());
+            assert!(
+                self.step(until_us),
+                "not done after {limit_us} µs: {:?} {stats:?}",
+                self.faults
+            );
         }
     }
 
@@ -424,6 +437,34 @@ impl World {
             received == len
         });
     }
+}
+
+/// A frame in one line, for `TRACE=1`.
+pub fn summary(frame: &[u8]) -> String {
+    use bypass_tcp::wire::{ip, tcp};
+    let packet = match frame[12..14] {
+        [8, 0] => ip::parse_v4(&frame[14..], true),
+        [0x86, 0xdd] => ip::parse_v6(&frame[14..]),
+        _ => return "arp".into(),
+    };
+    let Some(seg) = packet
+        .ok()
+        .as_ref()
+        .and_then(|packet| tcp::parse(packet, true))
+    else {
+        return "not tcp".into();
+    };
+    let sack: Vec<_> = seg.options.sack_blocks().collect();
+    format!(
+        "{:x} flags {:02x} {}+{} ack {} win {} {:?} sack {sack:?}",
+        seg.flow.ports,
+        seg.flags,
+        seg.seq,
+        seg.payload.len(),
+        seg.ack,
+        seg.window,
+        seg.options.timestamps
+    )
 }
 
 /// The byte at a place of the stream.
