@@ -1,6 +1,6 @@
 """Evidence for many hosts: 24 sshd in namespaces: start-up time, start skew, what is left behind.
 
-    python lab/bench/hosts.py ssh [HOSTS]     start-up, skew, kill -9, a cut cable
+    python lab/bench/hosts.py ssh [HOSTS [ROUNDS]]     start-up, skew, kill -9, a cut cable
     python lab/bench/hosts.py slurm           8 generators from a real one-machine Slurm
     python lab/bench/hosts.py cost            what the lab itself uses in a measured window
 
@@ -26,7 +26,7 @@ from wirespeed.site import kinds  # noqa: E402
 from wirespeed.site.base import Ask  # noqa: E402
 
 HOSTS = 24
-ROUNDS = 5
+ROUNDS = int(sys.argv[3]) if sys.argv[3:] else 5
 LEAD_S = 1.0
 GONE_S = 30.0
 # Waits by itself until its instant, as wirespeed-load does.
@@ -124,8 +124,9 @@ def gone_after(folder, count, end):
     code = CHILD.format(path=path, folder=str(folder), count=count)
     lab = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     pid = int(lab.stdout.readline())
-    before = marked(f"{pid}-")
-    assert before >= 2 * count, before
+    before = 0
+    while before != (before := marked(f"{pid}-")) or before < 2 * count:
+        time.sleep(0.5)  # until every shell has started its own
     since = time.monotonic()
     wanted = end(lab, before)
     while marked(f"{pid}-") > wanted and time.monotonic() - since < GONE_S:
