@@ -68,9 +68,7 @@ impl Conn {
     #[inline]
     fn take_window(&mut self, seg: &Segment, advanced: bool) -> bool {
         let window = u32::from(seg.window) << self.snd_scale;
-        let is_newer = advanced
-            || after(seg.seq, self.snd_wl1)
-            || seg.seq == self.snd_wl1 && window > self.snd_wnd;
+        let is_newer = advanced || !before(seg.seq, self.snd_wl1);
         if !is_newer {
             return false;
         }
@@ -183,10 +181,11 @@ impl Conn {
         }
         let rto_us = self.rto_us(&cx.config);
         match self.loss_probe_us(cx) {
-            Some(probe_us) if probe_us < rto_us => {
-                self.arm(cx, RetransmitTimer::LossProbe, cx.now_us + probe_us);
+            Some(probe_us) => {
+                let at_us = cx.now_us + probe_us.min(rto_us);
+                self.arm(cx, RetransmitTimer::LossProbe, at_us);
             }
-            _ => self.arm(cx, RetransmitTimer::Timeout, cx.now_us + rto_us),
+            None => self.arm(cx, RetransmitTimer::Timeout, cx.now_us + rto_us),
         }
     }
 

@@ -72,7 +72,10 @@ impl Conn {
 
     fn on_any(&mut self, cx: &mut Context, seg: &Segment) -> Reply {
         match self.state {
-            State::Closed | State::TimeWait => Reply::Reset,
+            State::Closed => Reply::Reset,
+            // Its last acknowledgment has not left yet; RFC 1337: a reset must not end it.
+            State::TimeWait if seg.has(RST) => Reply::None,
+            State::TimeWait => Reply::Ack,
             State::SynSent => self.on_syn_sent(cx, seg),
             _ => self.on_synchronized(cx, seg),
         }

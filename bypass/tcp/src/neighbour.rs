@@ -131,10 +131,12 @@ impl Link {
             index,
             generation: self.neighbours[index].generation,
         };
-        self.begin_asking(out, index);
+        if self.known(hop, out.now_us).is_none() {
+            self.begin_asking(out, index);
+        }
         let kind = ethertype(to);
         if let Some(mac) = self.neighbours[index].mac {
-            // Known, though not confirmed lately: used while it is asked again.
+            // What was not confirmed lately is used while it is asked for again.
             let own = out.config.mac;
             let sent = out
                 .sink

@@ -137,17 +137,15 @@ impl Conn {
         sink: &mut S,
     ) -> bool {
         let mut index = self.sent.head;
-        let mut left = self
-            .recovery
-            .lost_out
-            .saturating_sub(self.recovery.retrans_out);
-        while left > 0 && index != NONE && self.in_flight() < self.cwnd {
+        while self.recovery.lost_out > self.recovery.retrans_out
+            && index != NONE
+            && self.in_flight() < self.cwnd
+        {
             let node = *cx.nodes.get(index);
             if node.is(LOST) && !node.is(RETRANSMITTED) {
                 if !self.resend(cx, link, sink, index) {
                     return false;
                 }
-                left -= 1;
                 if self.recovery.phase == Phase::Loss {
                     cx.stats.slow_start_retrans += 1;
                 } else {
@@ -177,7 +175,7 @@ impl Conn {
         let len = node.end.wrapping_sub(node.seq) - u32::from(has_fin);
         let segment = Outgoing {
             seq: node.seq,
-            flags: ACK | if has_fin { FIN | PSH } else { PSH },
+            flags: ACK | if has_fin { FIN } else { 0 } | if len > 0 { PSH } else { 0 },
             offset: node.seq.wrapping_sub(self.tx_seq) as usize,
             len: len as usize,
             gso_size: 0,

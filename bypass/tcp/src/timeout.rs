@@ -3,7 +3,7 @@
 use crate::conn::{Conn, Context, RetransmitTimer, State};
 use crate::error::Error;
 
-/// Slack that a retransmission gives a timer that fired a tick early.
+/// Later than any deadline.
 const NONE: u64 = u64::MAX;
 
 impl Conn {
@@ -230,6 +230,7 @@ impl Conn {
     /// The peer may only have forgotten the connection: it is told.
     fn give_up_with_reset(&mut self, cx: &mut Context) {
         self.reset_due = true;
+        self.queue_output(cx);
         self.give_up(cx);
     }
 }

@@ -1,0 +1,259 @@
+//! Strangers: blind resets, SYNs and data (RFC 5961), floods, memory (RFC 4987).
+
+mod support;
+
+use bypass_tcp::{Config, Rx};
+use support::dialogue::{play, play_with, ACCEPTED};
+use support::{config, Frames, World};
+
+fn accepted(script: &str) -> support::dialogue::Dialogue {
+    play(&format!("{ACCEPTED}{script}"))
+}
+
+#[test]
+fn a_reset_in_the_window_is_challenged_and_only_the_exact_one_ends_the_connection() {
+    accepted(
+        "< R 2:2
+        > . 1:1 ack 1
+        state Established
+        < R 70000:70000
+        state Established
+        < R 1:1
+        error connection reset by peer",
+    );
+}
+
+#[test]
+fn a_syn_in_the_window_is_challenged() {
+    accepted(
+        "< S 5:5 win 100 <mss 1000>
+        > . 1:1 ack 1
+        state Established",
+    );
+}
+
+#[test]
+fn data_with_an_impossible_acknowledgment_is_dropped() {
+    accepted(
+        "< P. 1:11 ack 4000000000 win 100
+        > . 1:1 ack 1
+        recv wouldblock",
+    );
+}
+
+#[test]
+fn challenges_of_one_connection_are_limited_to_two_a_second() {
+    accepted(
+        "< R 2:2
+        > . 1:1 ack 1
+        < R 3:3
+        < R 4:4
+        +499ms
+        < R 5:5
+        +2ms
+        < R 6:6
+        > . 1:1 ack 1",
+    );
+}
+
+#[test]
+fn challenges_of_all_connections_are_limited_too() {
+    let few = Config {
+        challenge_acks_per_second: 1,
+        ..config(1)
+    };
+    play_with(
+        few,
+        "listen
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        < R 2:2
+        > . 1:1 ack 1
+        < R 3:3",
+    );
+}
+
+#[test]
+fn an_old_timestamp_is_refused() {
+    play(
+        "listen
+        < S 0:0 win 65535 <mss 1000,sackOK,TS 500 0>
+        > S. 0:0 ack 1
+        < . 1:1 ack 1 win 65535 <nop,nop,TS 600 last>
+        accept
+        < . 1:11 ack 1 win 65535 <nop,nop,TS 599 last>
+        > . 1:1 ack 1
+        recv wouldblock
+        < . 1:11 ack 1 win 65535 <nop,nop,TS 601 last>
+        > . 1:1 ack 11
+        recv 10",
+    );
+}
+
+#[test]
+fn icmp_errors_about_packets_not_in_flight_are_ignored() {
+    accepted(
+        "send 10
+        > P. 1:11 ack 1
+        icmp toobig 600 seq 11
+        icmp toobig 600 seq 4000000
+        icmp toobig 68 seq 1
+        < . 1:1 ack 11 win 65535",
+    );
+}
+
+/// A SYN from one of many addresses, as a flood has them.
+fn syn(number: u32) -> Vec<u8> {
+    use bypass_tcp::wire::{checksum, ip};
+    let (from, to) = (0x0a00_0003 + number % 200, 0x0a00_0002u32);
+    let mut frame = vec![
+        2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 9, 8, 0, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0,
+    ];
+    frame.extend(from.to_be_bytes());
+    frame.extend(to.to_be_bytes());
+    let sum = checksum::of(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum);
+    frame.extend(((1_024 + number / 200) as u16).to_be_bytes());
+    frame.extend([0, 80]);
+    frame.extend(number.to_be_bytes());
+    frame.extend([0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0]);
+    let mut sum = ip::pseudo_header(ip::Addr::v4(from), ip::Addr::v4(to), ip::TCP, 20);
+    sum.add(&frame[34..]);
+    let sum = sum.finish();
+    frame[50..52].copy_from_slice(&sum);
+    frame
+}
+
+#[test]
+fn a_flood_of_syns_takes_bounded_memory_and_honest_peers_still_get_in() {
+    let small = |number| Config {
+        half_open_max: 256,
+        ..config(number)
+    };
+    let mut world = World::new([small(1), small(2)]);
+    world.is_strict = false;
+    let listener = world.hosts[1]
+        .engine
+        .listen("0.0.0.0:80".parse().unwrap(), 10_000)
+        .unwrap();
+    let mut sink = Frames::default();
+    for number in 0..20_000 {
+        let engine = &mut world.hosts[1].engine;
+        engine.rx_burst(world.now_us, &[Rx::new(&syn(number))], &mut sink);
+        sink.sent.clear();
+    }
+    let counts = world.hosts[1].engine.counts();
+    assert_eq!(
+        (counts.half_open, counts.connections, counts.buffer_bytes),
+        (256, 0, 0)
+    );
+    let (client, server) = world.connect_to(listener);
+    assert_eq!(world.hosts[1].engine.stats().syncookies_recv, 1);
+    let has = world.hosts[1].engine.info(server).unwrap().has;
+    assert_eq!(
+        has,
+        (true, true, false),
+        "timestamps and SACK come through the cookie"
+    );
+    world.transfer((0, client), (1, server), 100_000, 10_000_000);
+    world.transfer((1, server), (0, client), 100_000, 10_000_000);
+}
+
+#[test]
+fn time_wait_entries_are_bounded_and_the_oldest_goes() {
+    let few = |number| Config {
+        time_wait_max: 8,
+        ..config(number)
+    };
+    let mut world = World::new([few(1), few(2)]);
+    let listener = world.listen();
+    for _ in 0..20 {
+        let (client, server) = world.connect_to(listener);
+        world.close(0, client);
+        world.run_us(1_000);
+        world.close(1, server);
+        world.run_us(1_000);
+    }
+    let engine = &world.hosts[0].engine;
+    assert_eq!(
+        (engine.counts().time_wait, engine.stats().time_wait_overflow),
+        (8, 12)
+    );
+}
+
+#[test]
+fn exhausted_buffers_refuse_and_recover() {
+    let poor = |number| Config {
+        buffer_bytes_max: 256 << 10,
+        ..config(number)
+    };
+    let mut world = World::new([poor(1), poor(2)]);
+    let listener = world.listen();
+    let pairs: Vec<_> = (0..8).map(|_| world.connect_to(listener)).collect();
+    for (client, _) in &pairs {
+        let _ = world.hosts[0]
+            .engine
+            .send(world.now_us, *client, &[1; 60_000], false);
+    }
+    world.flush(0);
+    world.run_us(5_000_000);
+    assert!(world.hosts[1].engine.counts().buffer_bytes_held <= 256 << 10);
+    assert!(world.hosts[0].engine.counts().buffer_bytes_held <= 256 << 10);
+    for (_, server) in &pairs {
+        world.read(1, *server);
+    }
+    world.run_us(600_000_000);
+    for (client, server) in pairs {
+        world.read(1, server);
+        world.hosts[0].engine.abort(world.now_us, client).unwrap();
+        world.flush(0);
+        world.hosts[1].engine.abort(world.now_us, server).unwrap();
+        world.flush(1);
+    }
+    let counts = [0, 1].map(|host| world.hosts[host].engine.counts());
+    assert_eq!(
+        counts.map(|counts| (counts.connections, counts.buffer_bytes)),
+        [(0, 0); 2]
+    );
+}
+
+#[test]
+fn connections_beyond_the_limit_are_not_opened() {
+    let few = |number| Config {
+        connections_max: 2,
+        ..config(number)
+    };
+    let mut world = World::new([few(1), config(2)]);
+    let listener = world.listen();
+    world.connect_to(listener);
+    world.connect_to(listener);
+    let remote = "10.0.0.2:80".parse().unwrap();
+    let third = world.hosts[0].engine.connect(world.now_us, None, remote);
+    assert_eq!(third, Err(bypass_tcp::Error::NoBuffers));
+}
+
+#[test]
+fn a_full_accept_queue_drops_syns_until_somebody_accepts() {
+    let mut world = World::plain();
+    let listener = world.hosts[1]
+        .engine
+        .listen("[::]:80".parse().unwrap(), 1)
+        .unwrap();
+    for _ in 0..2 {
+        let remote = "10.0.0.2:80".parse().unwrap();
+        world.hosts[0]
+            .engine
+            .connect(world.now_us, None, remote)
+            .unwrap();
+        world.flush(0);
+        world.run_us(10_000);
+    }
+    let engine = &mut world.hosts[1].engine;
+    assert_eq!(
+        (engine.counts().connections, engine.stats().listen_overflows),
+        (1, 1)
+    );
+    engine.accept(listener).unwrap();
+    world.run_us(2_000_000);
+    assert!(world.hosts[1].engine.accept(listener).is_ok());
+}

@@ -1,0 +1,197 @@
+//! Dialogues about the end of a connection: FIN, TIME_WAIT, resets, orphans.
+
+mod support;
+
+use support::dialogue::{play, Dialogue, ACCEPTED};
+
+fn accepted(script: &str) -> Dialogue {
+    play(&format!("{ACCEPTED}{script}"))
+}
+
+#[test]
+fn fin_follows_the_last_byte_and_waits_for_the_peers() {
+    let dialogue = accepted(
+        "send 10
+        > P. 1:11 ack 1
+        shutdown
+        > F. 11:11 ack 1
+        state FinWait1
+        < . 1:1 ack 12 win 65535
+        state FinWait2
+        < F. 1:1 ack 12 win 65535
+        > . 12:12 ack 2
+        recv eof",
+    );
+    assert_eq!(dialogue.engine.counts().time_wait, 1);
+}
+
+#[test]
+fn data_goes_on_after_the_peers_fin() {
+    let dialogue = accepted(
+        "< F. 1:1 ack 1 win 65535
+        > . 1:1 ack 2
+        state CloseWait
+        recv eof
+        send 10
+        > P. 1:11 ack 2
+        close
+        > F. 11:11 ack 2
+        < . 2:2 ack 12 win 65535",
+    );
+    let counts = dialogue.engine.counts();
+    assert_eq!((counts.connections, counts.time_wait), (0, 0));
+}
+
+#[test]
+fn a_fin_ahead_of_a_hole_counts_when_the_hole_is_filled() {
+    accepted(
+        "< F. 101:201 ack 1 win 65535
+        > . 1:1 ack 1 <nop,nop,sack 101:201>
+        state Established
+        < . 1:101 ack 1 win 65535
+        > . 1:1 ack 202
+        state CloseWait
+        recv 200
+        recv eof",
+    );
+}
+
+#[test]
+fn a_lost_fin_is_sent_again() {
+    accepted(
+        "shutdown
+        > F. 1:1 ack 1
+        +300ms
+        > F. 1:1 ack 1
+        < . 1:1 ack 2 win 65535
+        state FinWait2",
+    );
+}
+
+#[test]
+fn a_repeated_fin_in_time_wait_is_acknowledged_and_restarts_it() {
+    let mut dialogue = accepted(
+        "close
+        > F. 1:1 ack 1
+        < F. 1:1 ack 2 win 65535
+        > . 2:2 ack 2
+        +50s
+        < F. 1:1 ack 2 win 65535
+        > . 2:2 ack 2
+        +50s",
+    );
+    assert_eq!(dialogue.engine.counts().time_wait, 1);
+    dialogue.play("+11s");
+    assert_eq!(dialogue.engine.counts().time_wait, 0);
+}
+
+#[test]
+fn a_reset_does_not_end_time_wait() {
+    let dialogue = accepted(
+        "close
+        > F. 1:1 ack 1
+        < F. 1:1 ack 2 win 65535
+        > . 2:2 ack 2
+        < R 2:2",
+    );
+    assert_eq!(dialogue.engine.counts().time_wait, 1);
+}
+
+#[test]
+fn a_new_syn_reopens_time_wait_when_it_cannot_be_old() {
+    let mut dialogue = accepted(
+        "close
+        > F. 1:1 ack 1
+        < F. 1:1 ack 2 win 65535
+        > . 2:2 ack 2
+        < S 0:0 win 65535 <mss 1000>
+        > . 2:2 ack 2",
+    );
+    dialogue.play(
+        "< S 5000:5000 win 65535 <mss 1000>
+        > S. 0:0 ack 5001",
+    );
+    assert_eq!(dialogue.engine.counts().time_wait, 0);
+    assert_eq!(dialogue.engine.stats().time_wait_recycled, 1);
+}
+
+#[test]
+fn data_for_a_program_that_is_gone_is_reset() {
+    let dialogue = accepted(
+        "close
+        > F. 1:1 ack 1
+        < . 1:1 ack 2 win 65535
+        < . 1:101 ack 2 win 65535
+        > R 2:2",
+    );
+    assert_eq!(dialogue.engine.counts().connections, 0);
+}
+
+#[test]
+fn a_closed_connection_waits_a_minute_for_the_peers_fin() {
+    let dialogue = accepted(
+        "close
+        > F. 1:1 ack 1
+        < . 1:1 ack 2 win 65535
+        +59s
+        +2s",
+    );
+    assert_eq!(dialogue.engine.counts().connections, 0);
+}
+
+#[test]
+fn an_abort_resets_and_a_reset_is_told() {
+    accepted(
+        "abort
+        > R. 1:1 ack 1",
+    );
+    accepted(
+        "< R. 1:1 ack 1
+        recv connection reset by peer
+        recv eof",
+    );
+}
+
+#[test]
+fn closing_a_listener_resets_what_nobody_accepted() {
+    let dialogue = play(
+        "listen
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        < . 1:1 ack 1 win 65535
+        unlisten
+        > R. 1:1 ack 1",
+    );
+    assert_eq!(dialogue.engine.counts().connections, 0);
+}
+
+#[test]
+fn an_orphan_that_nobody_acknowledges_ends() {
+    let mut dialogue = Dialogue::new(support::config(1));
+    dialogue.play(ACCEPTED);
+    dialogue
+        .engine
+        .send(dialogue.now_us, dialogue.handle.unwrap(), &[1; 100], false)
+        .unwrap();
+    dialogue
+        .engine
+        .close(dialogue.now_us, dialogue.handle.unwrap())
+        .unwrap();
+    let mut frames = support::Frames::default();
+    dialogue.engine.end_batch(dialogue.now_us, &mut frames);
+    while let Some(next_us) = dialogue.engine.next_timer() {
+        dialogue.engine.poll_timers(next_us, &mut frames);
+        dialogue.engine.end_batch(next_us, &mut frames);
+        while dialogue.engine.next_event().is_some() {}
+    }
+    let counts = dialogue.engine.counts();
+    assert_eq!(
+        (counts.connections, counts.segments, counts.buffer_bytes),
+        (0, 0, 0)
+    );
+    assert!(
+        (8..=10).contains(&frames.sent.len()),
+        "{} segments",
+        frames.sent.len()
+    );
+}

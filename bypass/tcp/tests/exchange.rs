@@ -1,0 +1,435 @@
+//! Dialogues about data: acknowledgments, windows, retransmission, recovery, urgent bytes.
+
+mod support;
+
+use support::dialogue::{play, ACCEPTED};
+
+fn accepted(script: &str) -> support::dialogue::Dialogue {
+    play(&format!("{ACCEPTED}{script}"))
+}
+
+#[test]
+fn full_segments_are_acknowledged_in_pairs_and_single_ones_late() {
+    accepted(
+        "# quick acknowledgments at the start
+        < . 1:1001 ack 1 win 65535
+        > . 1:1 ack 1001
+        < . 1001:2001 ack 1 win 65535
+        > . 1:1 ack 2001
+        recv 2000
+        # an answer makes it interactive
+        send 100
+        > P. 1:101 ack 2001
+        < . 2001:2101 ack 101 win 65535
+        wait 39ms
+        +2ms
+        > . 101:101 ack 2101",
+    );
+}
+
+#[test]
+fn an_answer_carries_the_acknowledgment() {
+    accepted(
+        "send 10
+        > P. 1:11 ack 1
+        < P. 1:101 ack 11 win 65535
+        > . 11:11 ack 101
+        recv 100
+        send 10
+        > P. 11:21 ack 101
+        < P. 101:201 ack 21 win 65535
+        recv 100
+        send 10
+        > P. 21:31 ack 201",
+    );
+}
+
+#[test]
+fn a_hole_is_reported_at_once_and_closed_at_once() {
+    accepted(
+        "< . 1001:2001 ack 1 win 65535
+        > . 1:1 ack 1 <nop,nop,sack 1001:2001>
+        < . 3001:4001 ack 1 win 65535
+        > . 1:1 ack 1 <nop,nop,sack 3001:4001 1001:2001>
+        < . 1:1001 ack 1 win 65535
+        > . 1:1 ack 2001 <nop,nop,sack 3001:4001>
+        recv 2000
+        < . 2001:3001 ack 1 win 65535
+        > . 1:1 ack 4001 <>
+        recv 2000",
+    );
+}
+
+#[test]
+fn bytes_received_twice_are_reported_once() {
+    accepted(
+        "< . 1:1001 ack 1 win 65535
+        > . 1:1 ack 1001
+        < . 1:1001 ack 1 win 65535
+        > . 1:1 ack 1001 <nop,nop,sack 1:1001>
+        < . 501:1501 ack 1 win 65535
+        > . 1:1 ack 1501 <nop,nop,sack 501:1001>
+        recv 1500
+        < . 1501:1502 ack 1 win 65535
+        > . 1:1 ack 1502 <>
+        recv 1",
+    );
+}
+
+#[test]
+fn a_closed_window_is_probed_with_backoff_and_reopens() {
+    accepted(
+        "< . 1:1 ack 1 win 0
+        send 100
+        wait 199ms
+        +30ms
+        > . 0:0 ack 1
+        +450ms
+        > . 0:0 ack 1
+        < . 1:1 ack 1 win 65535
+        > P. 1:101 ack 1",
+    );
+}
+
+#[test]
+fn a_small_window_is_not_filled_with_small_segments() {
+    accepted(
+        "set nodelay
+        < . 1:1 ack 1 win 100
+        send 3000
+        wait 199ms
+        +2ms
+        > . 1:101 ack 1
+        < . 1:1 ack 101 win 65535
+        > . 101:1101 ack 1
+        > . 1101:2101 ack 1
+        > P. 2101:3001 ack 1",
+    );
+}
+
+#[test]
+fn a_small_segment_waits_for_the_acknowledgment_of_another() {
+    accepted(
+        "send 10
+        > P. 1:11 ack 1
+        send 10
+        send 10
+        < . 1:1 ack 11 win 65535
+        > P. 11:31 ack 1
+        set nodelay
+        send 10
+        > P. 31:41 ack 1
+        send 10
+        > P. 41:51 ack 1",
+    );
+}
+
+#[test]
+fn a_cork_holds_small_segments_until_it_is_pulled_or_200_ms_pass() {
+    accepted(
+        "set cork 1
+        send 10
+        send 10
+        wait 199ms
+        +2ms
+        > P. 1:21 ack 1
+        < . 1:1 ack 21 win 65535
+        send 10
+        set cork 0
+        > P. 21:31 ack 1",
+    );
+}
+
+#[test]
+fn more_to_come_holds_a_small_segment() {
+    accepted(
+        "more 10
+        send 10
+        > P. 1:21 ack 1",
+    );
+}
+
+#[test]
+fn a_timeout_sends_the_first_segment_again_and_doubles() {
+    accepted(
+        "send 1000
+        > P. 1:1001 ack 1
+        # one segment: the probe waits for a delayed acknowledgment
+        wait 209ms
+        +15ms
+        > P. 1:1001 ack 1
+        +215ms
+        > P. 1:1001 ack 1
+        wait 400ms
+        +30ms
+        > P. 1:1001 ack 1",
+    );
+}
+
+#[test]
+fn a_tail_loss_probe_repairs_a_lost_end_without_a_timeout() {
+    let dialogue = accepted(
+        "send 3000
+        > . 1:1001 ack 1
+        > . 1001:2001 ack 1
+        > P. 2001:3001 ack 1
+        +10ms
+        < . 1:1 ack 2001 win 65535
+        wait 200ms
+        +30ms
+        > P. 2001:3001 ack 1
+        +10ms
+        < . 1:1 ack 3001 win 65535",
+    );
+    assert_eq!(dialogue.engine.stats().timeouts, 0);
+    assert_eq!(dialogue.engine.stats().loss_probes, 1);
+}
+
+#[test]
+fn selective_acknowledgments_start_fast_recovery_without_a_timeout() {
+    let mut dialogue = accepted(
+        "send 5000
+        > . 1:1001 ack 1
+        > . 1001:2001 ack 1
+        > . 2001:3001 ack 1
+        > . 3001:4001 ack 1
+        > P. 4001:5001 ack 1
+        +10ms
+        < . 1:1 ack 1 win 65535 <nop,nop,sack 1001:2001>
+        < . 1:1 ack 1 win 65535 <nop,nop,sack 1001:3001>
+        < . 1:1 ack 1 win 65535 <nop,nop,sack 1001:4001>
+        > P. 1:1001 ack 1
+        < . 1:1 ack 1 win 65535 <nop,nop,sack 1001:5001>
+        +10ms
+        < . 1:1 ack 5001 win 65535",
+    );
+    let handle = dialogue.handle.unwrap();
+    let info = dialogue.engine.info(handle).unwrap();
+    assert_eq!((info.cwnd, info.ssthresh, info.unacked), (7, 7, 0));
+    assert_eq!(dialogue.engine.stats().sack_recovery, 1);
+}
+
+#[test]
+fn a_segment_that_was_only_overtaken_is_not_sent_again() {
+    let dialogue = accepted(
+        "send 3000
+        > . 1:1001 ack 1
+        > . 1001:2001 ack 1
+        > P. 2001:3001 ack 1
+        +10ms
+        < . 1:1 ack 1 win 65535 <nop,nop,sack 1001:2001>
+        +1ms
+        < . 1:1 ack 2001 win 65535
+        < . 1:1 ack 3001 win 65535",
+    );
+    assert_eq!(dialogue.engine.stats().retrans_segs, 0);
+}
+
+#[test]
+fn three_duplicate_acknowledgments_start_fast_retransmit_without_sack() {
+    let dialogue = play(
+        "listen
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        +10ms
+        < . 1:1 ack 1 win 65535
+        accept
+        send 5000
+        > . 1:1001 ack 1
+        > . 1001:2001 ack 1
+        > . 2001:3001 ack 1
+        > . 3001:4001 ack 1
+        > P. 4001:5001 ack 1
+        +10ms
+        < . 1:1 ack 1 win 65535
+        < . 1:1 ack 1 win 65535
+        < . 1:1 ack 1 win 65535
+        > P. 1:1001 ack 1
+        +10ms
+        # a partial acknowledgment: the next hole follows at once
+        < . 1:1 ack 2001 win 65535
+        > P. 2001:3001 ack 1
+        +10ms
+        < . 1:1 ack 5001 win 65535",
+    );
+    assert_eq!(dialogue.engine.stats().reno_recovery, 1);
+    assert_eq!(dialogue.engine.stats().timeouts, 0);
+}
+
+#[test]
+fn limited_transmit_sends_new_data_on_the_first_duplicates() {
+    accepted(
+        "send 20000
+        > . 1:1001 ack 1
+        > . 1001:2001 ack 1
+        > . 2001:3001 ack 1
+        > . 3001:4001 ack 1
+        > . 4001:5001 ack 1
+        > . 5001:6001 ack 1
+        > . 6001:7001 ack 1
+        > . 7001:8001 ack 1
+        > . 8001:9001 ack 1
+        > . 9001:10001 ack 1
+        +10ms
+        < . 1:1 ack 1 win 65535 <nop,nop,sack 1001:2001>
+        > . 10001:11001 ack 1
+        < . 1:1 ack 1 win 65535 <nop,nop,sack 1001:3001>
+        > . 11001:12001 ack 1",
+    );
+}
+
+#[test]
+fn a_retransmission_that_was_not_needed_is_undone_by_its_report() {
+    let mut dialogue = accepted(
+        "send 5000
+        > . 1:1001 ack 1
+        > . 1001:2001 ack 1
+        > . 2001:3001 ack 1
+        > . 3001:4001 ack 1
+        > P. 4001:5001 ack 1
+        +10ms
+        < . 1:1 ack 1 win 65535 <nop,nop,sack 1001:4001>
+        > P. 1:1001 ack 1
+        < . 1:1 ack 4001 win 65535
+        < . 1:1 ack 4001 win 65535 <nop,nop,sack 1:1001>
+        < . 1:1 ack 5001 win 65535",
+    );
+    let handle = dialogue.handle.unwrap();
+    assert!(dialogue.engine.info(handle).unwrap().cwnd >= 10);
+}
+
+#[test]
+fn an_acknowledgment_of_what_was_never_sent_is_challenged_and_ignored() {
+    accepted(
+        "send 10
+        > P. 1:11 ack 1
+        < . 1:1 ack 5000 win 65535
+        > . 11:11 ack 1
+        < . 1:1 ack 11 win 65535",
+    );
+}
+
+#[test]
+fn a_segment_out_of_the_window_is_acknowledged_and_dropped() {
+    accepted(
+        "< . 100001:100101 ack 1 win 65535
+        > . 1:1 ack 1
+        recv wouldblock",
+    );
+}
+
+#[test]
+fn an_urgent_byte_is_taken_out_of_the_stream_and_marks_its_place() {
+    accepted(
+        "< PU. 1:11 ack 1 win 65535 urg 5
+        > . 1:1 ack 11
+        recv urgent
+        recv 4
+        recv 5
+        recv wouldblock",
+    );
+    accepted(
+        "set oobinline
+        < PU. 1:11 ack 1 win 65535 urg 5
+        > . 1:1 ack 11
+        recv 10",
+    );
+}
+
+#[test]
+fn urgent_bytes_are_announced_with_the_pointer_behind_them() {
+    accepted(
+        "urgent 3
+        > PU. 1:4 ack 1 urg 3",
+    );
+}
+
+#[test]
+fn keepalive_probes_an_idle_peer_and_gives_up_with_a_reset() {
+    accepted(
+        "set keepalive 10 5 2
+        wait 9900ms
+        +200ms
+        > . 0:0 ack 1
+        < . 1:1 ack 1 win 65535
+        wait 9900ms
+        +200ms
+        > . 0:0 ack 1
+        +5s
+        > . 0:0 ack 1
+        +5s
+        > R. 1:1 ack 1
+        error timed out",
+    );
+}
+
+#[test]
+fn the_user_timeout_ends_a_connection_that_makes_no_progress() {
+    accepted(
+        "set usertimeout 3000
+        send 10
+        > P. 1:11 ack 1
+        +300ms
+        > P. 1:11 ack 1
+        +300ms
+        > P. 1:11 ack 1
+        +600ms
+        > P. 1:11 ack 1
+        +1200ms
+        > P. 1:11 ack 1
+        +3s
+        error timed out",
+    );
+}
+
+#[test]
+fn a_smaller_path_is_believed_when_the_packet_was_ours() {
+    accepted(
+        "send 2000
+        > . 1:1001 ack 1
+        > P. 1001:2001 ack 1
+        icmp toobig 600 seq 90000
+        icmp toobig 600 seq 1
+        > P. 1:561 ack 1
+        > P. 561:1001 ack 1
+        > P. 1001:1561 ack 1
+        > P. 1561:2001 ack 1
+        < . 1:1 ack 2001 win 65535",
+    );
+}
+
+#[test]
+fn congestion_experienced_is_echoed_until_the_sender_has_reduced() {
+    play(
+        "listen
+        < SEW 0:0 win 65535 <mss 1000>
+        > S.E 0:0 ack 1
+        < . 1:1 ack 1 win 65535
+        accept
+        < . 1:1001 ack 1 win 65535 ecn 3
+        > .E 1:1 ack 1001
+        < . 1001:2001 ack 1 win 65535 ecn 2
+        > .E 1:1 ack 2001
+        < W. 2001:3001 ack 1 win 65535 ecn 2
+        > . 1:1 ack 3001
+        recv 3000",
+    );
+}
+
+#[test]
+fn an_echo_of_congestion_reduces_the_window_once_and_says_so() {
+    play(
+        "listen
+        < SEW 0:0 win 65535 <mss 1000>
+        > S.E 0:0 ack 1
+        +10ms
+        < . 1:1 ack 1 win 65535
+        accept
+        send 1000
+        > P. 1:1001 ack 1 ecn 2
+        < E. 1:1 ack 1001 win 65535
+        send 1000
+        > PW. 1001:2001 ack 1 ecn 2
+        < E. 1:1 ack 2001 win 65535",
+    );
+}

@@ -1,0 +1,340 @@
+//! Dialogues about opening: SYNs, options, half-open connections, refusals, attempts that fail.
+
+mod support;
+
+use bypass_tcp::{Config, Ecn};
+use support::config;
+use support::dialogue::{play, play_with, Dialogue};
+
+#[test]
+fn a_syn_is_answered_with_linux_options_in_linux_order() {
+    play(
+        "listen
+        < S 0:0 win 65535 <mss 1460,sackOK,TS 100 0,nop,wscale 7>
+        > S. 0:0 ack 1 win 65160 <mss 1460,sackOK,TS 100,nop,wscale 6>
+        +1ms
+        < . 1:1 ack 1 win 500 <nop,nop,TS 101 last>
+        accept
+        state Established
+        send 10
+        > P. 1:11 ack 1 win 1023 <nop,nop,TS 101>",
+    );
+}
+
+#[test]
+fn options_that_the_syn_does_not_offer_are_not_used() {
+    play(
+        "listen
+        < S 0:0 win 1000 <mss 500>
+        > S. 0:0 ack 1 win 64240 <mss 1460>
+        < . 1:1 ack 1 win 1000
+        accept
+        send 600
+        > . 1:501 ack 1 <>
+        > P. 501:601 ack 1 <>",
+    );
+}
+
+#[test]
+fn a_peer_that_states_no_mss_gets_536_bytes() {
+    play(
+        "listen
+        < S 0:0 win 65535
+        > S. 0:0 ack 1
+        < . 1:1 ack 1 win 65535
+        accept
+        send 537
+        > . 1:537 ack 1
+        > P. 537:538 ack 1",
+    );
+}
+
+#[test]
+fn unknown_and_malformed_options_do_no_harm() {
+    play(
+        "listen
+        < S 0:0 win 65535 <raw 99 4 1 2,mss 700,raw 254 30>
+        > S. 0:0 ack 1 <mss 1460>
+        < . 1:1 ack 1 win 65535
+        accept
+        send 701
+        > . 1:701 ack 1
+        > P. 701:702 ack 1
+        < . 1:1 ack 702 win 65535 <raw 5 1>",
+    );
+}
+
+#[test]
+fn a_window_scale_beyond_fourteen_counts_as_fourteen() {
+    let mut dialogue = play(
+        "listen
+        < S 0:0 win 65535 <mss 1000,nop,wscale 15>
+        > S. 0:0 ack 1 <mss 1460,nop,wscale 6>
+        < . 1:1 ack 1 win 2
+        accept",
+    );
+    let handle = dialogue.handle.unwrap();
+    assert_eq!(dialogue.engine.info(handle).unwrap().snd_wnd, 2 << 14);
+}
+
+#[test]
+fn a_lost_syn_ack_is_sent_again_five_times_with_backoff() {
+    let mut dialogue = play(
+        "listen
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        wait 999ms
+        +2ms
+        > S. 0:0 ack 1
+        wait 1990ms
+        +20ms
+        > S. 0:0 ack 1
+        +4s
+        > S. 0:0 ack 1
+        +8s
+        > S. 0:0 ack 1
+        +16s
+        > S. 0:0 ack 1
+        wait 100s",
+    );
+    assert_eq!(dialogue.engine.counts().half_open, 0);
+    dialogue.play("< . 1:1 ack 1 win 100\n> R 1:1");
+}
+
+#[test]
+fn a_repeated_syn_is_answered_again_and_keeps_one_entry() {
+    let dialogue = play(
+        "listen
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1",
+    );
+    assert_eq!(dialogue.engine.counts().half_open, 1);
+}
+
+#[test]
+fn a_reset_with_the_right_number_ends_a_half_open_connection() {
+    let dialogue = play(
+        "listen
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        < R 2:2
+        > . 1:1 ack 1
+        < R 1:1",
+    );
+    assert_eq!(dialogue.engine.counts().half_open, 0);
+}
+
+#[test]
+fn a_wrong_acknowledgment_of_a_half_open_connection_is_reset() {
+    play(
+        "listen
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        < . 1:1 ack 77 win 100
+        > R 77:77",
+    );
+}
+
+#[test]
+fn data_may_come_with_the_third_segment() {
+    play(
+        "listen
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        < P. 1:101 ack 1 win 65535
+        > . 1:1 ack 101
+        accept
+        recv 100",
+    );
+}
+
+#[test]
+fn with_deferred_accept_an_empty_third_segment_opens_nothing() {
+    play(
+        "listen
+        set defer
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        < . 1:1 ack 1 win 65535
+        < P. 1:101 ack 1 win 65535
+        > . 1:1 ack 101
+        accept
+        recv 100",
+    );
+}
+
+#[test]
+fn a_segment_for_nobody_is_reset_and_a_reset_is_not() {
+    play(
+        "< S 0:0 win 100
+        > R. 0:0 ack 1
+        < F 5:9 win 100
+        > R. 0:0 ack 10
+        < . 1:1 ack 77 win 100
+        > R 0:0
+        < R 1:1",
+    );
+}
+
+#[test]
+fn a_listener_resets_an_acknowledgment_and_ignores_a_reset() {
+    play(
+        "listen
+        < R 0:0
+        < R. 0:0 ack 9
+        < . 1:1 ack 77 win 100
+        > R 0:0
+        < S. 1:1 ack 77 win 100
+        > R 0:0
+        < F 1:1 win 100",
+    );
+}
+
+#[test]
+fn an_active_open_sends_linux_options_and_acknowledges_at_once() {
+    play(
+        "connect
+        > S 0:0 win 64240 <mss 1460,sackOK,TS,nop,wscale 6>
+        +10ms
+        < S. 0:0 ack 1 win 65160 <mss 1460,sackOK,TS 900 last,nop,wscale 7>
+        > . 1:1 ack 1 win 1023 <nop,nop,TS 900>
+        state Established",
+    );
+}
+
+#[test]
+fn an_unanswered_syn_is_sent_six_times_again_and_times_out() {
+    play(
+        "connect
+        > S 0:0
+        wait 999ms
+        +2ms
+        > S 0:0
+        +2s
+        > S 0:0
+        +4s
+        > S 0:0
+        +8s
+        > S 0:0
+        +16s
+        > S 0:0
+        +32s
+        > S 0:0
+        wait 60s
+        +10s
+        error timed out",
+    );
+}
+
+#[test]
+fn a_refusal_counts_only_with_the_right_acknowledgment() {
+    play(
+        "connect
+        > S 0:0
+        < R. 0:0 ack 9
+        < R 0:0
+        state SynSent
+        < R. 0:0 ack 1
+        error connection refused",
+    );
+}
+
+#[test]
+fn a_syn_ack_with_a_wrong_acknowledgment_is_reset_and_changes_nothing() {
+    play(
+        "connect
+        > S 0:0
+        < S. 0:0 ack 7 win 100 <mss 1000>
+        > R 7:7
+        state SynSent
+        < S. 0:0 ack 1 win 100 <mss 1000>
+        > . 1:1 ack 1",
+    );
+}
+
+#[test]
+fn both_sides_may_open_at_once() {
+    play(
+        "connect
+        > S 0:0
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        < S. 0:0 ack 1 win 65535 <mss 1000>
+        state Established",
+    );
+}
+
+#[test]
+fn an_unreachable_host_ends_an_attempt_and_not_a_connection() {
+    play(
+        "connect
+        > S 0:0
+        icmp nohost seq 0
+        error host unreachable",
+    );
+    play(
+        "connect
+        > S 0:0
+        < S. 0:0 ack 1 win 65535 <mss 1000>
+        > . 1:1 ack 1
+        send 10
+        > P. 1:11 ack 1
+        icmp nohost seq 1
+        state Established
+        error host unreachable
+        < . 1:1 ack 11 win 65535",
+    );
+}
+
+#[test]
+fn ecn_is_agreed_when_both_sides_want_it() {
+    play(
+        "listen
+        < SEW 0:0 win 65535 <mss 1000>
+        > S.E 0:0 ack 1
+        < . 1:1 ack 1 win 65535
+        accept
+        send 10
+        > P. 1:11 ack 1 ecn 2",
+    );
+    let asking = Config {
+        ecn: Ecn::Request,
+        ..config(1)
+    };
+    play_with(
+        asking,
+        "connect
+        > SEW 0:0
+        < S.E 0:0 ack 1 win 65535 <mss 1000>
+        > . 1:1 ack 1
+        send 10
+        > P. 1:11 ack 1 ecn 2",
+    );
+    let never = Config {
+        ecn: Ecn::Off,
+        ..config(1)
+    };
+    play_with(
+        never,
+        "listen
+        < SEW 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1",
+    );
+}
+
+#[test]
+fn ipv6_opens_with_its_own_sizes() {
+    let mut dialogue = Dialogue::new(config(1)).v6();
+    dialogue.play(
+        "listen
+        < S 0:0 win 65535
+        > S. 0:0 ack 1 <mss 1440>
+        < . 1:1 ack 1 win 65535
+        accept
+        send 1221
+        > . 1:1221 ack 1
+        > P. 1221:1222 ack 1",
+    );
+}

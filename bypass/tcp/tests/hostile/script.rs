@@ -1,0 +1,288 @@
+//! What a hostile peer may do, as bytes: the fuzz targets and the ordinary tests play the same.
+
+use bypass_tcp::wire::tcp::Options;
+use bypass_tcp::wire::{checksum, ip};
+use bypass_tcp::{Address, Config, Engine, Handle, Rx, Shutdown, TxMeta, TxSink};
+
+const OURS: u32 = 0x0a00_0001;
+const PEER: u32 = 0x0a00_0002;
+
+/// A device that keeps the last frame.
+#[derive(Default)]
+struct Last(Vec<u8>);
+
+impl TxSink for Last {
+    fn transmit(&mut self, len: usize, _: TxMeta, fill: impl FnOnce(&mut [u8])) -> bool {
+        self.0.clear();
+        self.0.resize(len, 0);
+        fill(&mut self.0);
+        true
+    }
+}
+
+/// Any bytes as the options of a segment.
+pub fn options(bytes: &[u8]) {
+    let options = Options::parse(&bytes[..bytes.len().min(40)]);
+    assert!(options.sack_blocks().count() <= 4);
+}
+
+/// Frames, each behind a byte with its length divided by eight; checksums are not verified.
+pub fn frames(bytes: &[u8]) {
+    let (mut engine, mut last) = (engine(), Last::default());
+    let mut rest = bytes;
+    let mut now_us = 1_000_000_000;
+    while let Some((len, more)) = rest.split_first() {
+        let (frame, more) = more.split_at(more.len().min(usize::from(*len) * 8));
+        let rx = Rx {
+            bytes: frame,
+            checksum_verified: true,
+        };
+        engine.rx_burst(now_us, &[rx], &mut last);
+        now_us += 1_000;
+        engine.poll_timers(now_us, &mut last);
+        engine.end_batch(now_us, &mut last);
+        while engine.next_event().is_some() {}
+        rest = more;
+    }
+    engine.check_invariants().expect("invariants");
+}
+
+/// Steps of eight bytes: segments near the window of a connection, calls, time.
+pub fn segments(bytes: &[u8]) {
+    let mut play = Play::new();
+    for step in bytes.chunks_exact(8) {
+        play.step(step.try_into().expect("eight bytes"));
+        play.engine.check_invariants().expect("invariants");
+    }
+    play.end();
+}
+
+fn engine() -> Engine {
+    let config = Config {
+        secret: [9; 16],
+        time_wait_us: 1_000_000,
+        ..Config::default()
+    };
+    let mut engine = Engine::new(config, 1_000_000_000);
+    engine.set_addresses(&[
+        Address {
+            ip: OURS.to_be_bytes().into(),
+            prefix_len: 24,
+        },
+        Address {
+            ip: "fd00::1".parse().expect("an address"),
+            prefix_len: 64,
+        },
+    ]);
+    let peer = PEER.to_be_bytes().into();
+    engine.set_neighbour(
+        1_000_000_000,
+        peer,
+        [2, 0, 0, 0, 0, 2],
+        &mut Last::default(),
+    );
+    engine
+        .listen("[::]:80".parse().expect("an address"), 4)
+        .expect("a free port");
+    engine
+}
+
+struct Play {
+    engine: Engine,
+    last: Last,
+    now_us: u64,
+    listener: Handle,
+    handles: Vec<Handle>,
+    /// What the engine last sent: its numbers are the middle of what the peer tries.
+    seq: u32,
+    ack: u32,
+}
+
+impl Play {
+    fn new() -> Play {
+        let mut engine = engine();
+        let listener = engine
+            .listen("10.0.0.1:81".parse().expect("an address"), 4)
+            .expect("a free port");
+        let (now_us, last) = (1_000_000_000, Last::default());
+        Play {
+            engine,
+            last,
+            now_us,
+            listener,
+            handles: Vec::new(),
+            seq: 0,
+            ack: 0,
+        }
+    }
+
+    fn step(&mut self, step: [u8; 8]) {
+        let [kind, a, b, c, d, e, f, g] = step;
+        match kind % 8 {
+            0..=3 => self.segment([kind, a, b, c, d, e, f, g]),
+            4 => self.now_us += u64::from(a) * [1_000, 10_000, 1_000_000, 30][usize::from(b % 4)],
+            5 => self.call(a, usize::from(b) * usize::from(c)),
+            6 => {
+                self.now_us = self
+                    .engine
+                    .next_timer()
+                    .unwrap_or(self.now_us)
+                    .max(self.now_us)
+            }
+            _ => self.accept(),
+        }
+        self.round();
+    }
+
+    fn round(&mut self) {
+        self.engine.poll_timers(self.now_us, &mut self.last);
+        while self.engine.next_event().is_some() {}
+        self.engine.end_batch(self.now_us, &mut self.last);
+        if self.last.0.len() >= 54 && self.last.0[23] == ip::TCP {
+            let word =
+                |at: usize| u32::from_be_bytes(self.last.0[at..at + 4].try_into().expect("four"));
+            (self.ack, self.seq) = (word(38), word(42));
+        }
+    }
+
+    fn accept(&mut self) {
+        if let Ok(handle) = self.engine.accept(self.listener) {
+            self.handles.push(handle);
+        }
+    }
+
+    fn call(&mut self, which: u8, count: usize) {
+        let Some(handle) = self.handles.last().copied() else {
+            if which % 8 == 7 {
+                let to = "10.0.0.2:4000".parse().expect("an address");
+                self.handles
+                    .extend(self.engine.connect(self.now_us, None, to));
+            }
+            return;
+        };
+        let (engine, now_us) = (&mut self.engine, self.now_us);
+        match which % 8 {
+            0 | 1 => drop(engine.send(now_us, handle, &vec![1; count], which > 127)),
+            2 | 3 => drop(engine.recv(now_us, handle, &mut vec![0; count])),
+            4 => drop(engine.shutdown(now_us, handle, Shutdown::Write)),
+            5 => drop(engine.send_urgent(now_us, handle, &[1; 3])),
+            6 => {
+                let _ = engine.close(now_us, handle);
+                self.handles.pop();
+            }
+            _ => drop(engine.recv_urgent(handle)),
+        }
+    }
+
+    fn segment(&mut self, [kind, flags, seq, ack, len, options, window, port]: [u8; 8]) {
+        let near = |middle: u32, by: u8| middle.wrapping_add((i32::from(by as i8) * 97) as u32);
+        let seq = if seq == 0 {
+            self.seq
+        } else {
+            near(self.seq, seq)
+        };
+        let ack = if ack == 0 {
+            self.ack
+        } else {
+            near(self.ack, ack)
+        };
+        let mut options = match options % 4 {
+            0 => Vec::new(),
+            1 => vec![2, 4, 2, 0, 4, 2, 3, 3, 5, 0, 0, 0],
+            2 => [
+                &[1, 1, 5, 10][..],
+                &near(ack, options).to_be_bytes(),
+                &near(ack, window).to_be_bytes(),
+            ]
+            .concat(),
+            _ => [
+                &[1, 1, 8, 10][..],
+                &(self.now_us as u32 / 1_000).to_be_bytes(),
+                &[0; 4],
+            ]
+            .concat(),
+        };
+        options.truncate(40);
+        let (from_port, to_port) = (
+            4_000 + u16::from(port % 3),
+            if kind & 64 > 0 {
+                81
+            } else {
+                80 + u16::from(port > 250)
+            },
+        );
+        let mut tcp = [&from_port.to_be_bytes()[..], &to_port.to_be_bytes()].concat();
+        tcp.extend([seq.to_be_bytes(), ack.to_be_bytes()].concat());
+        tcp.extend([
+            (((20 + options.len()) / 4) << 4) as u8,
+            flags,
+            window,
+            len,
+            0,
+            0,
+            0,
+            kind >> 3,
+        ]);
+        tcp.extend(options);
+        tcp.extend(vec![7; usize::from(len) * 5]);
+        let mut frame = vec![
+            2,
+            0,
+            0,
+            0,
+            0,
+            1,
+            2,
+            0,
+            0,
+            0,
+            0,
+            2,
+            8,
+            0,
+            0x45,
+            kind >> 6,
+            0,
+            0,
+            0,
+            0,
+            0x40,
+            0,
+            64,
+            6,
+            0,
+            0,
+        ];
+        frame.extend([PEER.to_be_bytes(), OURS.to_be_bytes()].concat());
+        let total = ((20 + tcp.len()) as u16).to_be_bytes();
+        frame[16..18].copy_from_slice(&total);
+        let sum = checksum::of(&frame[14..34]);
+        frame[24..26].copy_from_slice(&sum);
+        frame.extend(tcp);
+        let rx = Rx {
+            bytes: &frame,
+            checksum_verified: true,
+        };
+        self.engine.rx_burst(self.now_us, &[rx], &mut self.last);
+    }
+
+    /// Whatever happened, everything ends and nothing is left.
+    fn end(mut self) {
+        while let Ok(handle) = self.engine.accept(self.listener) {
+            self.handles.push(handle);
+        }
+        for handle in std::mem::take(&mut self.handles) {
+            let _ = self.engine.abort(self.now_us, handle);
+        }
+        let _ = self.engine.close(self.now_us, self.listener);
+        for _ in 0..10_000 {
+            self.round();
+            match self.engine.next_timer() {
+                Some(next_us) => self.now_us = next_us,
+                None => break,
+            }
+        }
+        self.engine.check_invariants().expect("invariants");
+        assert_eq!(self.engine.counts().half_open, 0);
+    }
+}
