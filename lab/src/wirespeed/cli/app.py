@@ -74,6 +74,16 @@ TuneOption = Annotated[
         "off the measured cores. All is put back.",
     ),
 ]
+FailOnOption = Annotated[
+    str,
+    typer.Option("--fail-on", metavar="WHAT", help="Leave with 3 on: loss, undecided, or both."),
+]
+RequireOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--require", metavar="RULE", help="Leave with 3 unless 'p99 < 5ms'; may be repeated."
+    ),
+]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's path or name, or latest.")]
 
 
@@ -168,12 +178,15 @@ def run(
             "--wait-for-calm", metavar="TIME", help="Wait so long for a calm machine first."
         ),
     ] = "",
+    fail_on: FailOnOption = "",
+    require: RequireOption = None,
     runs: RunsOption = None,
 ) -> None:
     """Measure a recipe: every cell, repeated, in an order that drift cannot fake."""
     from wirespeed import units
     from wirespeed.cli import run as command
 
+    rules = command.gate_rules(fail_on, require or [])
     if bool(recipe) == bool(resume):
         raise InputError("run wants a RECIPE or --resume RUN; `wirespeed list` names the recipes")
     if add_rounds and not resume:
@@ -187,6 +200,8 @@ def run(
         calm_wait_s = units.duration_s(wait_for_calm) if wait_for_calm else 0.0
         wanted = replace(wanted, calm_wait_s=calm_wait_s)
         code = command.measure(recipe, site, wanted, folder, until_decided)
+    if not code:
+        code = command.gate("latest", folder, fail_on, rules)
     raise typer.Exit(code)
 
 
@@ -218,11 +233,18 @@ def schema() -> None:
 
 
 @app.command()
-def report(run: RunArgument = "latest", runs: RunsOption = None) -> None:
+def report(
+    run: RunArgument = "latest",
+    fail_on: FailOnOption = "",
+    require: RequireOption = None,
+    runs: RunsOption = None,
+) -> None:
     """Write a run's report, tables and CSV again from its trials, and show the tables."""
     from wirespeed.cli import run as command
 
+    rules = command.gate_rules(fail_on, require or [])
     command.report(run, runs_folder(runs))
+    raise typer.Exit(command.gate(run, runs_folder(runs), fail_on, rules))
 
 
 @app.command(name="list")

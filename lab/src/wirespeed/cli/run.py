@@ -13,6 +13,7 @@ from rich.console import Console
 
 from wirespeed.cli.live import Display
 from wirespeed.errors import InputError
+from wirespeed.results import gate as gating
 from wirespeed.results import store
 from wirespeed.results.model import Trial
 from wirespeed.results.summary import load
@@ -20,6 +21,7 @@ from wirespeed.runner import extend, recover, session, tune
 from wirespeed.runner.plan import Wishes
 
 EXIT_FAILED = 1
+EXIT_GATE = 3
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143  # 128 + SIGTERM, as a shell says it
 
@@ -83,6 +85,24 @@ def _extended(
 def report(name: str, runs: Path) -> None:
     run_dir = store.find_run(runs, name)
     write_report(run_dir, Console())
+
+
+def gate_rules(fail_on: str, require: list[str]) -> list[gating.Rule]:
+    """Checked before anything is measured; raises InputError."""
+    wrong = [word for word in fail_on.split(",") if word and word not in gating.FAIL_ON]
+    if wrong:
+        raise InputError(f"--fail-on takes {' and '.join(gating.FAIL_ON)}, not {wrong[0]!r}")
+    return [gating.rule(text) for text in require]
+
+
+def gate(name: str, runs: Path, fail_on: str, rules: list[gating.Rule]) -> int:
+    """Exit code 3, with a line for each reason, when the run does not show what it must."""
+    if not fail_on and not rules:
+        return 0
+    lines = gating.broken(load(store.find_run(runs, name)), fail_on.split(","), rules)
+    for line in lines:
+        print(f"wirespeed: {line}", file=sys.stderr)
+    return EXIT_GATE if lines else 0
 
 
 def write_report(run_dir: Path, console: Console) -> None:

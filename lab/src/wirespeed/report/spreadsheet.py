@@ -174,7 +174,7 @@ class _Page:
     def _gains(self, column: int) -> None:
         """The gain of the two medians as a formula; the verdict of the paired rounds as text."""
         sheet = self.sheet
-        if sheet.over is None:
+        if sheet.over not in sheet.columns:  # none asked for, or the baseline is not in the run
             return
         base = self.heads + sheet.columns.index(sheet.over)
         judged = {value for _, value in sheet.gains}

@@ -1,0 +1,70 @@
+"""`--fail-on` and `--require`: what keeps a gate shut, and with which exit code."""
+
+import pytest
+from report.make_run import KINDS, make_run
+from typer.testing import CliRunner
+
+from wirespeed.cli.app import app
+from wirespeed.errors import InputError
+from wirespeed.results import gate
+from wirespeed.results.summary import load
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    """A run in which the stack `balanced` is made the baseline, so that the kernel loses."""
+    kind = KINDS["quickstart"]()
+    for table in kind.tables:
+        if "gain" in table:
+            table["gain"]["over"] = "balanced"
+    return make_run(kind, tmp_path_factory.mktemp("runs"))
+
+
+def report(run_dir, *words):
+    return CliRunner().invoke(app, ["report", str(run_dir), *words])
+
+
+def test_a_loss_shuts_the_gate_and_is_named(run_dir):
+    summary = load(run_dir)
+    losses = [gain for gain in summary.gains if gain.verdict.word == "loss"]
+    lines = gate.broken(summary, ["loss"], [])
+    assert losses and len(lines) == len(losses)
+    assert "loss against balanced" in lines[0]
+    assert report(run_dir, "--fail-on", "loss").exit_code == 3
+    assert report(run_dir).exit_code == 0
+
+
+def test_limits_are_in_the_units_that_people_write(run_dir):
+    rule = gate.rule("stack=kernel: p99 <= 5ms")
+    assert (rule.metric, rule.limit, rule.where) == ("latency.p99", 5000.0, (("stack", "kernel"),))
+    assert gate.rule("rps > 100k").limit == 100_000
+    assert gate.rule("server.cpu < 0.9").limit == 0.9
+
+
+def test_each_cell_that_breaks_a_rule_is_named(run_dir):
+    summary = load(run_dir)
+    cells = [cell for cell in summary.measured if cell.axes["stack"] == "kernel"]
+    limit = sorted(cell.median("rps") for cell in cells)[2]
+    lines = gate.broken(summary, [], [gate.rule(f"stack=kernel: rps > {limit}")])
+    assert len(lines) == 3 and all("stack kernel" in line for line in lines)
+    assert report(run_dir, "--require", "rps > 1").exit_code == 0
+    assert report(run_dir, "--require", "rps > 1G").exit_code == 3
+
+
+def test_a_rule_that_means_nothing_keeps_the_gate_shut(run_dir):
+    summary = load(run_dir)
+    (line,) = gate.broken(summary, [], [gate.rule("stack=nosuch: rps > 1")])
+    assert "no measured cell" in line
+    (line,) = gate.broken(summary, [], [gate.rule("rsp > 1")])
+    assert "no metric 'rsp'; there are" in line
+
+
+@pytest.mark.parametrize("text", ["", "p99", "p99 < ", "p99 = 5ms", "p99 < 5 potatoes", "< 5ms"])
+def test_a_rule_that_cannot_be_read_is_refused_before_anything_runs(text):
+    with pytest.raises(InputError):
+        gate.rule(text)
+
+
+def test_an_unknown_kind_of_failure_is_refused(run_dir):
+    done = report(run_dir, "--fail-on", "gain")
+    assert "takes loss and undecided, not 'gain'" in str(done.exception)
