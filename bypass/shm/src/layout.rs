@@ -6,8 +6,10 @@
 //! 4096     ConnectQueue    client ──slot numbers──► whoever holds the listener
 //!          Lanes           64 for each side: doorbells of one waiting place (an epoll set)
 //!          Contents        of each side: who has mapped what was lent
-//!          Slots           1280 bytes each: cursors, ends, names, loans of one connection
+//!          Owners          which direction has which extent
+//!          Slots           1280 bytes each: cursors, ends, names, records of one connection
 //!          rings           two of `ring_bytes` for each slot, client→server first
+//!          extents         larger rings, for directions that hold more than their first one
 //! ```
 //!
 //! Rules. Offsets only, no pointers. Every word may be changed by the other side at any moment:
@@ -20,7 +22,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 use bypass_sys::address::SharedAddress;
 
 /// First word of every segment; the digits are the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x04\0");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x05\0");
 /// Slots of a segment: bounded by the doorbell's two levels.
 pub const SLOTS_MAX: usize = 16_384;
 /// Bells under one byte of the summary: a cache line of them.
@@ -29,7 +31,10 @@ pub const BELL_GROUP: usize = 64;
 pub const DIRECT_GROUPS: usize = 16;
 /// Waiting places of one side of a segment.
 pub const LANES: usize = 64;
-/// Loans under way in one direction of a connection.
+/// Records under way in one direction of a connection, see [`Record`].
+pub const RECORDS: usize = 8;
+/// A content is lent only while fewer records are under way: the rest are for larger rings, of which
+/// a direction has one of each class at most, and one for the way back to the first ring.
 pub const LOANS: usize = 4;
 /// Contents that one side of a segment may lend.
 pub const CONTENTS: usize = 512;
@@ -39,10 +44,57 @@ pub const PROCESSES: usize = 30;
 pub const QUEUED: u32 = 1 << 31;
 /// In `holders`: the last holder is writing the end.
 pub const CLOSING: u32 = 1 << 30;
-/// Smallest and largest ring.
+/// Smallest and largest first ring.
 pub const RING_BYTES_MIN: usize = 4096;
 /// See above.
 pub const RING_BYTES_MAX: usize = 262_144;
+/// Most that a direction holds unread, lent contents not counted: what a loopback connection of the
+/// kernel takes before anybody reads.
+pub const UNREAD_MAX: usize = 4 << 20;
+
+/// Extents of one size.
+#[derive(Debug, Clone, Copy)]
+pub struct Class {
+    /// A power of two.
+    pub bytes: usize,
+    /// How many a segment has.
+    pub count: usize,
+}
+
+/// Extents by size. A factor of four and more between them keeps the way to the largest short; the
+/// smallest takes a response of 16 KiB with its header. 960 MiB of addresses, and of memory only what
+/// is in use.
+pub const CLASSES: [Class; 4] = [
+    Class {
+        bytes: 32 << 10,
+        count: 2048,
+    },
+    Class {
+        bytes: 128 << 10,
+        count: 1024,
+    },
+    Class {
+        bytes: 512 << 10,
+        count: 512,
+    },
+    Class {
+        bytes: UNREAD_MAX,
+        count: 128,
+    },
+];
+
+/// Extents of the classes before `class`.
+pub const fn extents_before(class: usize) -> usize {
+    let (mut sum, mut index) = (0, 0);
+    while index < class {
+        sum += CLASSES[index].count;
+        index += 1;
+    }
+    sum
+}
+
+/// Extents of a segment.
+pub const EXTENTS: usize = extents_before(CLASSES.len());
 
 /// In `ends`: no more bytes after the tail.
 pub const FIN: u32 = 1;
@@ -70,6 +122,8 @@ pub struct Header {
     pub slots_used: AtomicU32,
     /// By side: who waits there wants publishers to fence, see [`bypass_sys::barrier`].
     pub fenced: [AtomicU32; 2],
+    /// By class: extents that were ever in use, the others need no look.
+    pub extents_used: [AtomicU32; CLASSES.len()],
     /// 1 when the last holder has closed the listener: nobody accepts what is offered from then on.
     pub closed: AtomicU32,
     /// Processes of each side.
@@ -133,10 +187,11 @@ pub struct ProducerLine {
     pub tail: AtomicU64,
     /// [`FIN`], [`RST`], [`CLOSED`].
     pub ends: AtomicU32,
-    /// The writer waits for space.
+    /// The writer waits for space: it is to be told when no more bytes than this less one are
+    /// unread; 0 when it does not.
     pub want_space: AtomicU32,
-    /// Loans ever made, see [`Loan`].
-    pub loans: AtomicU64,
+    /// Records ever made, see [`Record`].
+    pub records: AtomicU64,
     /// Position of the urgent byte plus one, 0 when none was sent.
     pub urgent: AtomicU64,
 }
@@ -148,27 +203,34 @@ pub struct ConsumerLine {
     pub head: AtomicU64,
     /// The tail as last seen.
     pub tail_seen: AtomicU64,
-    /// Loans read to their end.
-    pub loans_done: AtomicU64,
-    /// Bytes read of the next one.
+    /// Records read to their end.
+    pub records_done: AtomicU64,
+    /// Bytes read of the next one, a loan.
     pub loan_bytes: AtomicU64,
+    /// The ring where the byte at `head` lies, see [`crate::extents::Place`].
+    pub ring: AtomicU32,
+    /// SO_RCVBUF of the reader, 0 for the default.
+    pub receive_buffer: AtomicU32,
 }
 
-/// Bytes of a stream that do not lie in the ring but in a content that the writer has lent: memory
-/// that the reader has mapped for reading.
+/// What comes in a stream beside the bytes of the ring: bytes that lie in a content which the writer
+/// has lent, memory that the reader has mapped for reading; or word that the bytes go on in another
+/// ring.
 #[repr(C)]
-pub struct Loan {
-    /// They come when so many bytes of the ring have been read.
+pub struct Record {
+    /// It comes when so many bytes of the stream's rings have been read.
     pub at: AtomicU64,
-    /// Number of the content, then the first byte's offset in it.
-    pub place: AtomicU64,
-    /// How many.
-    pub length: AtomicU64,
+    /// What it is, see [`crate::record`].
+    pub what: AtomicU64,
 }
 
-/// Loans under way in one direction.
+/// Records under way in one direction.
 #[repr(C, align(128))]
-pub struct Loans(pub [Loan; LOANS]);
+pub struct Records(pub [Record; RECORDS]);
+
+/// Who has each extent, class by class: see [`crate::extents`].
+#[repr(C, align(128))]
+pub struct Owners(pub [AtomicU32; EXTENTS]);
 
 /// What one side has lent.
 #[repr(C, align(128))]
@@ -196,16 +258,26 @@ pub struct Locks {
     pub tail: AtomicU64,
     /// The head as last seen.
     pub head_seen: AtomicU64,
-    /// [`ProducerLine::loans`].
-    pub loans: AtomicU64,
+    /// [`ProducerLine::records`].
+    pub records: AtomicU64,
     /// 1: an urgent byte was sent.
     pub has_sent_urgent: AtomicU32,
-    /// Loans that the reader has finished, as last seen.
-    pub loans_seen: AtomicU64,
+    /// The ring where the next byte goes, see [`crate::extents::Place`].
+    pub ring: AtomicU32,
+    /// Records that the reader has finished, as last seen.
+    pub records_seen: AtomicU64,
     /// How often bytes were announced, in every life of the slot.
     pub news: AtomicU32,
     /// The lane where they were announced last, plus one.
     pub lane_rung: AtomicU32,
+    /// The byte that `ring` began with. From here on: looked at only where a direction has grown.
+    pub since: AtomicU64,
+    /// The tail when idle memory was last looked for.
+    pub idle_at: AtomicU64,
+    /// SO_SNDBUF of the writer, 0 for the default.
+    pub send_buffer: AtomicU32,
+    /// Short writes in a row, each of which found nothing unread.
+    pub short_writes: AtomicU32,
 }
 
 /// Who holds the two ends, and where they wait.
@@ -219,6 +291,9 @@ pub struct Meta {
     pub sleeper_read: [AtomicU64; 2],
     /// Thread that waits for space.
     pub sleeper_write: [AtomicU64; 2],
+    /// By direction: 1 when it has, or has had, an extent in this life of the slot, or a buffer size
+    /// of the program's choice.
+    pub has_grown: [AtomicU32; 2],
 }
 
 /// The two addresses.
@@ -243,7 +318,7 @@ pub struct Slot {
     /// See [`Names`].
     pub names: Names,
     /// By direction.
-    pub loans: [Loans; 2],
+    pub records: [Records; 2],
 }
 
 /// Offset of the connect queue.
@@ -252,17 +327,33 @@ pub const QUEUE_AT: usize = 4096;
 pub const LANES_AT: usize = QUEUE_AT + size_of::<ConnectQueue>();
 /// Offset of what is lent, by the client first.
 pub const CONTENTS_AT: usize = (LANES_AT + 2 * LANES * size_of::<Lane>()).next_multiple_of(4096);
+/// Offset of the extents' owners.
+pub const OWNERS_AT: usize = (CONTENTS_AT + 2 * size_of::<Contents>()).next_multiple_of(4096);
 /// Offset of the slots.
-pub const SLOTS_AT: usize = (CONTENTS_AT + 2 * size_of::<Contents>()).next_multiple_of(4096);
+pub const SLOTS_AT: usize = (OWNERS_AT + size_of::<Owners>()).next_multiple_of(4096);
 
-/// Offset of the rings.
+/// Offset of the first rings.
 pub fn rings_at(slots: usize) -> usize {
     (SLOTS_AT + slots * size_of::<Slot>()).next_multiple_of(4096)
 }
 
+/// Offset of the extents.
+pub fn extents_at(slots: usize, ring_bytes: usize) -> usize {
+    rings_at(slots) + slots * 2 * ring_bytes
+}
+
+/// Offset of extent `index` of `class` from the first.
+pub fn extent_offset(class: usize, index: usize) -> usize {
+    let before: usize = CLASSES[..class].iter().map(|c| c.bytes * c.count).sum();
+    before + index * CLASSES[class].bytes
+}
+
 /// Bytes of a segment.
 pub fn segment_bytes(slots: usize, ring_bytes: usize) -> usize {
-    rings_at(slots) + slots * 2 * ring_bytes
+    extents_at(slots, ring_bytes) + extent_offset(CLASSES.len() - 1, 0) + {
+        let last = CLASSES[CLASSES.len() - 1];
+        last.bytes * last.count
+    }
 }
 
 const _: () = assert!(size_of::<Header>() <= QUEUE_AT && size_of::<Slot>() == 1280);

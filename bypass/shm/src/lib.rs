@@ -7,7 +7,9 @@
 pub mod accept_queue;
 mod atomic;
 pub mod doorbell;
+pub mod extents;
 pub mod layout;
 pub mod link;
+mod record;
 pub mod ring;
 pub mod segment;

@@ -1,18 +1,27 @@
 //! One direction of a connection: bytes from one producer to one consumer.
 //!
-//! Cursors count bytes and never wrap in practice; a byte's place is its number modulo the size.
-//! The peer can write every cursor: `used` is computed from values loaded once and refused when
-//! it exceeds the size, so a copy never leaves the ring whatever the peer does.
+//! Cursors count bytes and never wrap in practice; a byte's place is its number modulo the size of the
+//! ring that it lies in. A direction has a first ring of its own. A writer that finds it full goes on in
+//! a larger one (`extents`): bytes in front of the record that says so lie in the ring before,
+//! bytes behind it in the new one, until the next such record.
+//!
+//! The peer can write every cursor: what is used is computed from values loaded once and refused when it
+//! exceeds the ring, and a ring is one that exists whatever the word says that names it, so a
+//! copy never leaves the segment whatever the peer does.
 
 use bypass_sys::iovec::Pieces;
 
-use crate::atomic::{copy_in, copy_out, fence, fetch, fetch_for_writing, heavy, light, Ordering};
+use crate::atomic::{fence, fetch, fetch_for_writing, heavy, light, Ordering};
 use crate::doorbell::News;
-use crate::layout::{ConsumerLine, Loans, Locks, ProducerLine};
+use crate::extents::Place;
+use crate::layout::{ConsumerLine, Locks, ProducerLine, Records, UNREAD_MAX};
 
-#[path = "ring/lending.rs"]
-mod lending;
-pub use lending::Borrowed;
+#[path = "ring/growing.rs"]
+mod growing;
+#[path = "ring/reading.rs"]
+mod reading;
+#[path = "ring/writing.rs"]
+mod writing;
 
 /// Lines of the ring that a short answer, or the header of a long one, is written to.
 const ANSWER_LINES: usize = 5;
@@ -23,6 +32,20 @@ const LOOKS: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Broken;
 
+/// What lies around a direction: contents that were lent to its reader, and larger rings.
+pub trait Surroundings {
+    /// Address and length of content `number`.
+    fn content(&self, number: u32) -> Option<(*const u8, usize)>;
+    /// Address and size of a larger ring; None of the first one.
+    fn extent(&self, place: Place) -> Option<(*mut u8, usize)>;
+    /// A ring of more than `over` bytes for direction number `direction`, if possible of `wanted`.
+    fn take_extent(&self, direction: u32, over: usize, wanted: usize) -> Option<Place>;
+    /// Whether there is one.
+    fn has_extent(&self, over: usize) -> bool;
+    /// The direction needs that ring no longer.
+    fn give_back(&self, direction: u32, place: Place);
+}
+
 /// A direction, seen by either side.
 #[derive(Clone, Copy)]
 pub struct Ring<'a> {
@@ -30,10 +53,56 @@ pub struct Ring<'a> {
     /// What the writer knows without a look at lines that the reader looks at.
     writer: &'a Locks,
     consumer: &'a ConsumerLine,
-    loans: &'a Loans,
-    borrowed: Option<&'a dyn Borrowed>,
+    records: &'a Records,
+    around: Option<&'a dyn Surroundings>,
+    /// Names the direction among all of the segment.
+    direction: u32,
+    first: Area,
+}
+
+/// Memory of a ring.
+#[derive(Clone, Copy)]
+struct Area {
     bytes: *mut u8,
     size: usize,
+}
+
+impl Area {
+    /// Where byte `cursor` of the stream lies.
+    fn at(self, cursor: u64) -> *mut u8 {
+        self.bytes.wrapping_add(self.offset(cursor))
+    }
+
+    fn offset(self, cursor: u64) -> usize {
+        cursor as usize & (self.size - 1)
+    }
+
+    /// Copies between the program's buffers and `count` bytes from `cursor` on.
+    fn copy(self, cursor: u64, count: usize, pieces: &mut Pieces, way: Copy) {
+        let mut done = 0;
+        while done < count {
+            let offset = self.offset(cursor.wrapping_add(done as u64));
+            let (user, length) = pieces.take((count - done).min(self.size - offset));
+            if length == 0 {
+                return;
+            }
+            let ring = self.bytes.wrapping_add(offset);
+            match way {
+                // SAFETY: `offset + length` is at most the ring's size, the program vouches for its
+                // buffer, and a program has no buffer inside a ring.
+                Copy::In => unsafe { crate::atomic::copy_in(user, ring, length) },
+                // SAFETY: as above.
+                Copy::Out => unsafe { crate::atomic::copy_out(ring, user, length) },
+            }
+            done += length;
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Copy {
+    In,
+    Out,
 }
 
 impl<'a> Ring<'a> {
@@ -43,41 +112,46 @@ impl<'a> Ring<'a> {
         producer: &'a ProducerLine,
         writer: &'a Locks,
         consumer: &'a ConsumerLine,
-        loans: &'a Loans,
-        bytes: *mut u8,
-        size: usize,
+        records: &'a Records,
+        (bytes, size): (*mut u8, usize),
     ) -> Self {
         Self {
             producer,
             writer,
             consumer,
-            loans,
-            borrowed: None,
-            bytes,
-            size,
+            records,
+            around: None,
+            direction: 0,
+            first: Area { bytes, size },
         }
     }
 
-    /// The same, for a reader of what was lent too.
-    pub fn with(self, borrowed: &'a dyn Borrowed) -> Self {
+    /// The same as direction number `direction`, with what lies around it.
+    ///
+    /// # Safety
+    /// Contents must be mapped for reading and rings for writing, powers of two in size, as long as `'a`.
+    pub unsafe fn with(self, around: &'a dyn Surroundings, direction: u32) -> Self {
         Self {
-            borrowed: Some(borrowed),
+            around: Some(around),
+            direction,
             ..self
         }
     }
 
-    /// Empties the ring for a new connection.
+    /// Empties the direction for a new connection.
     pub fn reset(&self) {
         for word in [
             &self.producer.tail,
             &self.producer.urgent,
-            &self.producer.loans,
+            &self.producer.records,
             &self.writer.tail,
             &self.writer.head_seen,
-            &self.writer.loans,
-            &self.writer.loans_seen,
-            &self.consumer.loans_done,
+            &self.writer.records,
+            &self.writer.records_seen,
+            &self.consumer.records_done,
             &self.consumer.loan_bytes,
+            &self.consumer.head,
+            &self.consumer.tail_seen,
         ] {
             word.store(0, Ordering::Relaxed);
         }
@@ -85,68 +159,52 @@ impl<'a> Ring<'a> {
             &self.producer.ends,
             &self.producer.want_space,
             &self.writer.has_sent_urgent,
+            &self.writer.ring,
+            &self.consumer.ring,
+            &self.consumer.receive_buffer,
         ] {
             word.store(0, Ordering::Relaxed);
         }
-        self.consumer.head.store(0, Ordering::Relaxed);
-        self.consumer.tail_seen.store(0, Ordering::Relaxed);
     }
 
-    /// Bytes the ring can hold.
-    pub fn size(&self) -> usize {
-        self.size
+    /// The memory of the ring that `word` names.
+    #[inline(always)]
+    fn area(&self, word: u32) -> Area {
+        if word == Place::FIRST.word() {
+            self.first
+        } else {
+            self.extent(word)
+        }
     }
 
-    fn used(&self, tail: u64, head: u64) -> Result<usize, Broken> {
-        let used = tail.wrapping_sub(head);
-        if used <= self.size as u64 {
-            Ok(used as usize)
+    #[cold]
+    fn extent(&self, word: u32) -> Area {
+        let place = Place::from_word(word);
+        self.around
+            .and_then(|around| around.extent(place))
+            .map_or(self.first, |(bytes, size)| Area { bytes, size })
+    }
+
+    /// Bytes between two cursors, as many as a direction can hold.
+    #[inline(always)]
+    fn between(head: u64, tail: u64) -> Result<usize, Broken> {
+        let count = tail.wrapping_sub(head);
+        if count <= UNREAD_MAX as u64 {
+            Ok(count as usize)
         } else {
             Err(Broken)
         }
-    }
-
-    /// Free bytes by what is known; looks at the consumer only when fewer than `wanted`. For the
-    /// writer, who holds its lock.
-    pub fn space(&self, wanted: usize) -> Result<usize, Broken> {
-        let tail = self.writer.tail.load(Ordering::Relaxed);
-        let seen = self.writer.head_seen.load(Ordering::Relaxed);
-        let space = self.size - self.used(tail, seen)?;
-        if space >= wanted {
-            return Ok(space);
-        }
-        let head = self.consumer.head.load(Ordering::Acquire);
-        self.writer.head_seen.store(head, Ordering::Relaxed);
-        Ok(self.size - self.used(tail, head)?)
-    }
-
-    /// Asks the consumer to ring when it has made room; the caller looks at the space once more.
-    pub fn want_space(&self) {
-        if self.producer.want_space.load(Ordering::Relaxed) == 0 {
-            self.producer.want_space.store(1, Ordering::Relaxed);
-            heavy();
-        } else {
-            // Already asked, with a heavy fence or in front of bytes that the consumer has still
-            // to read (`announce_want`): it will see that, only our own look must come after.
-            fence(Ordering::SeqCst);
-        }
-    }
-
-    /// Says that more is to come than fits, before the bytes that do are published: the tail's
-    /// release takes it along, so a consumer that sees those bytes sees this without a fence.
-    pub fn announce_want(&self) {
-        self.producer.want_space.store(1, Ordering::Relaxed);
     }
 
     /// Fetches what a reader will need: the other side's cursor and the first bytes. Several
     /// connections that rang together are fetched together, instead of one wait after the other.
     #[inline]
     pub fn prefetch(&self) {
-        let at = self.consumer.head.load(Ordering::Relaxed) as usize;
+        let at = self.consumer.head.load(Ordering::Relaxed);
+        let area = self.area(self.consumer.ring.load(Ordering::Relaxed));
         fetch(self.producer);
         for line in 0..2 {
-            let place = at.wrapping_add(line * 64) & (self.size - 1);
-            fetch(self.bytes.wrapping_add(place));
+            fetch(area.at(at.wrapping_add(line * 64)));
         }
     }
 
@@ -154,16 +212,16 @@ impl<'a> Ring<'a> {
     /// the other side has read since.
     #[inline]
     pub fn expect_push(&self) {
-        let at = self.writer.tail.load(Ordering::Relaxed) as usize;
+        let at = self.writer.tail.load(Ordering::Relaxed);
+        let area = self.area(self.writer.ring.load(Ordering::Relaxed));
         fetch_for_writing(self.producer);
-        let loans = self.writer.loans.load(Ordering::Relaxed);
-        if loans != 0 {
+        let records = self.writer.records.load(Ordering::Relaxed);
+        if records != 0 {
             // Who has lent before will lend again.
-            fetch_for_writing(self.next_loan(loans));
+            fetch_for_writing(self.record(records));
         }
         for line in 0..ANSWER_LINES {
-            let place = at.wrapping_add(line * 64) & (self.size - 1);
-            fetch_for_writing(self.bytes.wrapping_add(place));
+            fetch_for_writing(area.at(at.wrapping_add(line as u64 * 64)));
         }
     }
 
@@ -198,11 +256,12 @@ impl<'a> Ring<'a> {
         for _ in 0..LOOKS {
             let head = self.consumer.head.load(Ordering::Acquire);
             let seen = self.consumer.tail_seen.load(Ordering::Relaxed);
-            if let Some(known) = self.used(seen, head).ok().filter(|known| *known >= wanted) {
+            let known = Self::between(head, seen).ok();
+            if let Some(known) = known.filter(|known| *known >= wanted) {
                 return Ok(known);
             }
             let tail = self.producer.tail.load(Ordering::Acquire);
-            match self.used(tail, head) {
+            match Self::between(head, tail) {
                 Ok(used) => return Ok(used.saturating_add(self.lent_bytes())),
                 // The reader has gone on between the two loads.
                 Err(Broken) if self.consumer.head.load(Ordering::Acquire) != head => {}
@@ -212,74 +271,11 @@ impl<'a> Ring<'a> {
         Err(Broken)
     }
 
-    /// Whether `wanted` bytes are free; for anybody, as [`available`](Self::available). Cursors that
-    /// contradict each other look like room: the write will say what is wrong.
-    #[inline]
-    pub fn has_room(&self, wanted: usize) -> bool {
-        let tail = self.writer.tail.load(Ordering::Relaxed);
-        let is_free = |head: u64| {
-            let used = self.used(tail, head);
-            used.map_or(true, |used| self.size - used >= wanted)
-        };
-        let seen = self.writer.head_seen.load(Ordering::Relaxed);
-        (self.used(tail, seen).is_ok() && is_free(seen))
-            || is_free(self.consumer.head.load(Ordering::Acquire))
-    }
-
-    /// Bytes in the ring that the reader has not taken, as anybody sees them.
+    /// Bytes in the rings that the reader has not taken, as anybody sees them.
     pub fn unread(&self) -> usize {
         let tail = self.writer.tail.load(Ordering::Relaxed);
         let head = self.consumer.head.load(Ordering::Acquire);
-        self.used(tail, head).unwrap_or(0)
-    }
-
-    /// Copies as much as fits; returns how much.
-    pub fn push(&self, from: &mut Pieces) -> Result<usize, Broken> {
-        let wanted = from.left().min(self.size);
-        // A third at least is kept known as free, so that `has_room` rarely looks itself.
-        let count = self.space(wanted.max(self.size / 3))?.min(wanted);
-        let tail = self.writer.tail.load(Ordering::Relaxed);
-        if count > 0 && count < from.left() {
-            self.announce_want();
-        }
-        self.copy(tail, count, from, Copy::In);
-        self.publish(tail.wrapping_add(count as u64));
-        Ok(count)
-    }
-
-    /// The reader may have the bytes in front of `tail`.
-    #[inline]
-    fn publish(&self, tail: u64) {
-        self.writer.tail.store(tail, Ordering::Relaxed);
-        self.producer.tail.store(tail, Ordering::Release);
-    }
-
-    /// [`push`](Self::push) of memory of ours.
-    pub fn push_slice(&self, bytes: &[u8]) -> Result<usize, Broken> {
-        let at = bytes.as_ptr().cast_mut().cast();
-        let piece = [libc::iovec {
-            iov_base: at,
-            iov_len: bytes.len(),
-        }];
-        // SAFETY: the slice is readable; pushing only reads.
-        unsafe { Pieces::new(&piece) }.map_or(Ok(0), |mut pieces| self.push(&mut pieces))
-    }
-
-    /// Where the next bytes go, for a producer that fills the ring itself, e.g. from a file: at
-    /// most `limit` bytes that lie together.
-    pub fn hole(&self, limit: usize) -> Result<(*mut u8, usize), Broken> {
-        let space = self.space(limit.min(self.size))?;
-        let at = self.writer.tail.load(Ordering::Relaxed) as usize & (self.size - 1);
-        Ok((
-            self.bytes.wrapping_add(at),
-            space.min(limit).min(self.size - at),
-        ))
-    }
-
-    /// Publishes `count` bytes that were put into the [`hole`](Self::hole).
-    pub fn filled(&self, count: usize) {
-        let tail = self.writer.tail.load(Ordering::Relaxed);
-        self.publish(tail.wrapping_add(count as u64));
+        Self::between(head, tail).unwrap_or(0)
     }
 
     /// Whether the producer waits for the room that taking `count` bytes has just made; asked once
@@ -291,41 +287,15 @@ impl<'a> Ring<'a> {
         // A producer waits only when the ring was full; then the pair (head, want_space) needs a
         // fence on our side too. Rings that are nearly empty, the usual case, are spared it.
         let was_used = tail.wrapping_sub(head).saturating_add(count as u64);
-        light(fenced || was_used >= self.size as u64 / 2);
-        if self.producer.want_space.load(Ordering::Relaxed) == 0 {
+        light(fenced || was_used >= self.first.size as u64 / 2);
+        let wanted = self.producer.want_space.load(Ordering::Relaxed);
+        if wanted == 0 {
             return false;
         }
-        let used = self
-            .used(self.producer.tail.load(Ordering::Relaxed), head)
-            .unwrap_or(0);
-        self.size - used >= self.size / 3 && self.producer.want_space.swap(0, Ordering::SeqCst) != 0
+        let tail = self.producer.tail.load(Ordering::Relaxed);
+        let unread = Self::between(head, tail).unwrap_or(0);
+        unread < wanted as usize && self.producer.want_space.swap(0, Ordering::SeqCst) != 0
     }
-
-    fn copy(&self, cursor: u64, count: usize, pieces: &mut Pieces, way: Copy) {
-        let mut done = 0;
-        while done < count {
-            let at = (cursor as usize).wrapping_add(done) & (self.size - 1);
-            let (user, length) = pieces.take((count - done).min(self.size - at));
-            if length == 0 {
-                return;
-            }
-            let ring = self.bytes.wrapping_add(at);
-            match way {
-                // SAFETY: `at + length` is at most the ring's size, the program vouches for its
-                // buffer, and a program has no buffer inside a ring.
-                Copy::In => unsafe { copy_in(user, ring, length) },
-                // SAFETY: as above.
-                Copy::Out => unsafe { copy_out(ring, user, length) },
-            }
-            done += length;
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Copy {
-    In,
-    Out,
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@ use core::sync::atomic::Ordering;
 use std::sync::OnceLock;
 
 use crate::atomic::fetch;
+use crate::extents::Place;
 use crate::layout::{
-    rings_at, segment_bytes, ConnectQueue, Contents, Header, Lane, Slot, CLOSING, CONTENTS,
-    CONTENTS_AT, LANES, LANES_AT, MAGIC, PROCESSES, QUEUED, QUEUE_AT, RING_BYTES_MAX,
-    RING_BYTES_MIN, SLOTS_AT, SLOTS_MAX,
+    extents_at, rings_at, segment_bytes, ConnectQueue, Contents, Header, Lane, Owners, Slot,
+    CLOSING, CONTENTS, CONTENTS_AT, LANES, LANES_AT, MAGIC, OWNERS_AT, PROCESSES, QUEUED, QUEUE_AT,
+    RING_BYTES_MAX, RING_BYTES_MIN, SLOTS_AT, SLOTS_MAX,
 };
-use crate::ring::{Borrowed, Ring};
+use crate::ring::{Ring, Surroundings};
 use bypass_sys::barrier;
 use bypass_sys::kernel::{self, Result};
 use bypass_sys::memory::Mapping;
@@ -43,11 +44,45 @@ impl BorrowedContents {
     }
 }
 
-impl Borrowed for BorrowedContents {
+impl Surroundings for Segment {
     fn content(&self, number: u32) -> Option<(*const u8, usize)> {
-        let memory = self.0.get(number as usize)?.get()?;
+        let memory = self.borrowed.0.get(number as usize)?.get()?;
         Some((memory.bytes_at(0, memory.len()), memory.len()))
     }
+
+    fn extent(&self, place: Place) -> Option<(*mut u8, usize)> {
+        let (offset, size) = place.range()?;
+        let at = extents_at(self.slots, self.ring_bytes) + offset;
+        Some((self.memory.bytes_at(at, size), size))
+    }
+
+    fn take_extent(&self, direction: u32, over: usize, wanted: usize) -> Option<Place> {
+        // Before it is taken: whoever ends the connection then gives it back.
+        let (slot, side) = (direction as usize / 2, direction as usize % 2);
+        self.slot(slot).meta.has_grown[side].store(1, Ordering::Release);
+        let used = &self.header().extents_used;
+        let place = self.owners().take(used, direction + 1, over, wanted)?;
+        if let Some(tell) = GROWTH.get() {
+            tell();
+        }
+        Some(place)
+    }
+
+    fn has_extent(&self, over: usize) -> bool {
+        self.owners().has_larger(over)
+    }
+
+    fn give_back(&self, direction: u32, place: Place) {
+        self.owners().give_back(place, direction + 1);
+    }
+}
+
+/// What is to be called when a direction has grown, by the thread that writes it.
+static GROWTH: OnceLock<fn()> = OnceLock::new();
+
+/// Has `tell` called whenever a direction grows that this process writes.
+pub fn when_grown(tell: fn()) {
+    let _ = GROWTH.set(tell);
 }
 
 /// Most that one segment's other side may make this process map.
@@ -190,18 +225,74 @@ impl Segment {
         let slot = self.slot(index);
         let at = rings_at(self.slots) + (index * 2 + side) * self.ring_bytes;
         let bytes = self.memory.bytes_at(at, self.ring_bytes);
-        // SAFETY: the ring's memory is mapped as long as `self`, which the result borrows.
+        // SAFETY: all of its memory is mapped as long as `self`, which the result borrows.
         unsafe {
             Ring::new(
                 &slot.producer[side],
                 &slot.locks[side],
                 &slot.consumer[side],
-                &slot.loans[side],
-                bytes,
-                self.ring_bytes,
+                &slot.records[side],
+                (bytes, self.ring_bytes),
             )
-            .with(&self.borrowed)
+            .with(self, (index * 2 + side) as u32)
         }
+    }
+
+    fn owners(&self) -> &Owners {
+        // SAFETY: the list is atomics only.
+        unsafe { self.memory.at(OWNERS_AT) }
+    }
+
+    /// The program's choice of `side`'s buffers: SO_SNDBUF and SO_RCVBUF, 0 for the default.
+    pub fn set_buffers(&self, index: usize, side: usize, send: u32, receive: u32) {
+        let (slot, side) = (self.slot(index), side & 1);
+        for direction in &slot.meta.has_grown {
+            direction.store(1, Ordering::Relaxed);
+        }
+        slot.locks[side].send_buffer.store(send, Ordering::Relaxed);
+        slot.consumer[1 - side]
+            .receive_buffer
+            .store(receive, Ordering::Relaxed);
+    }
+
+    /// Gives the larger rings of connection `index` back, which nobody uses any more; true when there
+    /// may have been some.
+    pub fn give_back_extents(&self, index: usize) -> bool {
+        let grown = &self.slot(index).meta.has_grown;
+        let has_grown = grown.iter().any(|one| one.load(Ordering::Acquire) != 0);
+        if has_grown {
+            let used = &self.header().extents_used;
+            let first = self.clamp(index) as u32 * 2;
+            self.owners().give_back_all(used, first + 1);
+            self.owners().give_back_all(used, first + 2);
+        }
+        has_grown
+    }
+
+    /// Gives the memory of extents back that nobody has.
+    pub fn clean_extents(&self) {
+        let used = &self.header().extents_used;
+        self.owners().clean(used, |place| self.empty_extent(place));
+    }
+
+    /// Gives the memory of an extent back, which reads as zero afterwards.
+    pub fn empty_extent(&self, place: Place) {
+        if let Some((offset, size)) = place.range() {
+            let at = extents_at(self.slots, self.ring_bytes) + offset;
+            self.memory.release(at, size);
+        }
+    }
+
+    /// Calls `visit` with every connection of which the direction that `side` writes has an extent; with
+    /// some of them more than once.
+    pub fn grown(&self, side: usize, mut visit: impl FnMut(usize)) {
+        let used = &self.header().extents_used;
+        self.owners().owners(used, |owner| {
+            let direction = owner as usize - 1;
+            if direction % 2 == side & 1 && direction / 2 < self.slots {
+                visit(direction / 2);
+            }
+        });
     }
 
     /// Before `side` (ours) reads connection `index` and answers: what both look at first.
@@ -254,9 +345,15 @@ impl Segment {
     /// Prepares a free slot for a new connection.
     pub fn reset(&self, index: usize) {
         let meta = &self.slot(index).meta;
+        let has_grown = self.give_back_extents(index);
         for side in 0..2 {
             self.ring(index, side).reset();
             let locks = &self.slot(index).locks[side];
+            if has_grown {
+                locks.send_buffer.store(0, Ordering::Relaxed);
+                locks.since.store(0, Ordering::Relaxed);
+                meta.has_grown[side].store(0, Ordering::Relaxed);
+            }
             locks.read.store(0, Ordering::Relaxed);
             locks.write.store(0, Ordering::Relaxed);
             locks.owner.store(0, Ordering::Relaxed);

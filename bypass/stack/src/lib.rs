@@ -34,6 +34,7 @@ pub mod splice;
 pub mod stream;
 mod sys;
 pub mod table;
+mod trimming;
 pub mod urgent;
 pub mod uring;
 pub mod wait;

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use bypass_stats::Reason;
 use bypass_sys::{address, kernel};
 
+use crate::peer::Peer;
 use crate::sockets::{self, Socket};
 use crate::stream;
 use crate::table::{self, Entry, Kind};
@@ -146,6 +147,7 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
         Ok(found) => found,
         Err(outcome) => return outcome,
     };
+    note_buffer(fd, socket, (level, name), value);
     if kind == Kind::Listener {
         remember(socket, level, name, value);
         return Outcome::Kernel;
@@ -158,6 +160,38 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
     }
     socket.set(sockets::DIRTY, true);
     Outcome::Kernel
+}
+
+/// Smallest buffers of the kernel, before it doubles what is asked for.
+const SEND_BUFFER_MIN: i32 = 2304;
+const RECEIVE_BUFFER_MIN: i32 = 1152;
+
+/// Sizes of buffers: the shadow keeps them, and the connection holds no more.
+fn note_buffer(fd: i32, socket: &Socket, option: (i32, i32), value: &[u8]) {
+    let (word, smallest) = match option {
+        (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => {
+            (&socket.send_buffer, SEND_BUFFER_MIN)
+        }
+        (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => {
+            (&socket.receive_buffer, RECEIVE_BUFFER_MIN)
+        }
+        _ => return,
+    };
+    if let Some(bytes) = int(value) {
+        word.store(bytes.max(smallest) as u32, Ordering::Relaxed);
+    }
+    if let Ok(stream) = stream::find(fd) {
+        share_buffers(socket, stream.peer, stream.slot);
+    }
+}
+
+/// Says in the segment how large the program wants its buffers, if it has said so.
+pub fn share_buffers(socket: &Socket, peer: &Peer, slot: usize) {
+    let send = socket.send_buffer.load(Ordering::Relaxed);
+    let receive = socket.receive_buffer.load(Ordering::Relaxed);
+    if send | receive != 0 {
+        peer.segment.set_buffers(slot, peer.side, send, receive);
+    }
 }
 
 /// Keeps an option that needs no kernel; false when it is another, or malformed.

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use core::sync::atomic::Ordering;
 
+use bypass_shm::layout::UNREAD_MAX;
 use bypass_sys::iovec::Pieces;
 
 use crate::sockets;
@@ -12,7 +13,7 @@ use crate::wait::{self, For};
 
 /// What is there once it is enough, over, or too late. More than the ring holds is not waited for.
 pub fn peek_all(stream: &Stream, to: &mut Pieces, is_nonblocking: bool) -> Result<usize, i32> {
-    let wanted = to.left().min(stream.inbound().size());
+    let wanted = to.left().min(UNREAD_MAX);
     let there = || stream.inbound().available(wanted).unwrap_or(usize::MAX);
     let enough =
         || there() >= wanted || stream.inbound_ends() != 0 || stream.is_shut(sockets::SHUT_READ);

@@ -12,7 +12,7 @@ use bypass_stats::Counter;
 use bypass_sys::clock::now_ns;
 
 use crate::lending::Lent;
-use crate::{process, table};
+use crate::{process, table, trimming};
 use bypass_sys::process::Held;
 
 /// See the module.
@@ -210,10 +210,22 @@ impl Peer {
         if drop_holder(place, self.side, self.bit(), ends) {
             self.ring(slot, Bell::Bytes);
             self.ring(slot, Bell::Room);
+            self.give_memory_back(slot);
             forget_holder(place, self.side, self.bit());
         }
         if self.side == 0 {
             self.return_slot(slot);
+        }
+    }
+
+    /// Before the last holder of an end goes: if the other end is over too, nobody looks at what the
+    /// connection holds any more, and nobody else uses its slot yet.
+    fn give_memory_back(&self, slot: usize) {
+        let other = &self.segment.slot(slot).meta.holders[1 - self.side];
+        let holders = other.load(Ordering::SeqCst);
+        let is_over = holders == 0 || holders & CLOSING != 0;
+        if is_over && self.segment.give_back_extents(slot) {
+            trimming::begin();
         }
     }
 
@@ -238,7 +250,25 @@ impl Peer {
             }
             self.ring_ourselves(slot);
         }
+        self.bury_where_we_have_closed(index);
         self.segment.leave(other, index);
+    }
+
+    /// Connections that we have closed and the dead had not: nobody else gives back what they held, and
+    /// only so their slots are free for others.
+    fn bury_where_we_have_closed(&self, index: usize) {
+        let (ours, other) = (self.side, 1 - self.side);
+        let used = self.segment.slots_used().min(self.segment.slots());
+        for slot in (0..used).filter(|slot| self.socket(*slot).is_none()) {
+            let place = self.segment.slot(slot);
+            let is_closed = place.meta.holders[ours].load(Ordering::SeqCst) == 0;
+            if is_closed && drop_holder(place, other, 1 << index, FIN) {
+                if self.segment.give_back_extents(slot) {
+                    trimming::begin();
+                }
+                forget_holder(place, other, 1 << index);
+            }
+        }
     }
 
     /// No process of the other side is left: whatever it wrote about its holders, all is over.
@@ -373,6 +403,15 @@ pub fn ring_listeners(segment: &Segment) {
             }
         }
     }
+}
+
+/// All segments that are mapped here, those that nobody uses any more too.
+pub fn mapped() -> Vec<Arc<Peer>> {
+    let mut all = all();
+    if let Ok(graves) = GRAVES.lock() {
+        all.extend(graves.resting.iter().map(|(_, peer)| peer.clone()));
+    }
+    all
 }
 
 /// All segments that this process takes part in.

@@ -16,7 +16,7 @@ use bypass_sys::waker::Name;
 
 use crate::listener::{self, Listener};
 use crate::peer::{self, Peer};
-use crate::{passing, pool, process, table};
+use crate::{passing, pool, process, table, trimming};
 
 mod deaths;
 mod hearing;
@@ -126,6 +126,7 @@ pub fn start() -> Result<(), i32> {
         *place = Some(thread);
     }
     IS_RUNNING.store(true, Ordering::Release);
+    bypass_shm::segment::when_grown(trimming::begin);
     rejoin();
     Ok(())
 }
@@ -211,6 +212,7 @@ pub fn forget() {
         // The parent's: there is nothing to wait for, and nothing of it may be freed here.
         core::mem::forget(thread.take());
     }
+    trimming::forget();
     if let Ok(mut silent) = SILENT.lock() {
         silent.clear();
     }
@@ -338,9 +340,11 @@ fn run(set: i32) {
     let mut is_cleaning = false;
     loop {
         let has_unsure = deaths::retry_unsure();
-        let wait = match (has_unsure, is_cleaning) {
+        let has_grown = trimming::look();
+        let wait = match (has_unsure, has_grown) {
             (true, _) => Some(RETRY),
-            (false, is_cleaning) => is_cleaning.then_some(CLEANING),
+            (false, true) => Some(trimming::TICK),
+            (false, false) => is_cleaning.then_some(CLEANING),
         };
         let count = match kernel::epoll_wait(set, &mut events, wait, None) {
             Ok(count) => count,

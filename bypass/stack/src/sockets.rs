@@ -102,6 +102,10 @@ pub struct Socket {
     pub has_answered: AtomicU32,
     /// 1: the last answer's second part came by sendfile.
     pub sends_files: AtomicU32,
+    /// SO_SNDBUF as the program has set it, 0 when it has not.
+    pub send_buffer: AtomicU32,
+    /// SO_RCVBUF, likewise.
+    pub receive_buffer: AtomicU32,
     /// The segment.
     pub peer: PeerPlace,
     /// Our address.
@@ -128,6 +132,8 @@ impl Socket {
             other_watches: AtomicU32::new(0),
             has_answered: AtomicU32::new(0),
             sends_files: AtomicU32::new(0),
+            send_buffer: AtomicU32::new(0),
+            receive_buffer: AtomicU32::new(0),
             peer: PeerPlace::new(),
             local: SharedAddress::new(),
             remote: SharedAddress::new(),
@@ -200,6 +206,8 @@ pub fn allocate(family: i32, flags: u32) -> Option<usize> {
     socket.linger_s.store(0, Ordering::Relaxed);
     socket.other_watches.store(0, Ordering::Relaxed);
     socket.sends_files.store(0, Ordering::Relaxed);
+    socket.send_buffer.store(0, Ordering::Relaxed);
+    socket.receive_buffer.store(0, Ordering::Relaxed);
     Some(index)
 }
 

@@ -45,6 +45,12 @@ pub fn end_unless_ours() {
     }
 }
 
+/// Runs `work` while everybody takes locks, and gives the owner its ownership back. Not run while an
+/// ownership begins or ends.
+pub fn visit(work: impl FnOnce()) {
+    SOCKETS.visit(address(), work);
+}
+
 #[inline(always)]
 fn address() -> usize {
     core::ptr::from_ref(thread()) as usize

@@ -8,7 +8,7 @@ use bypass_sys::kernel;
 use crate::deferral::asleep;
 use crate::stream::{self, broken_pipe, Hold, Stream};
 use crate::table::{self, Kind};
-use crate::wait::{Deadline, For};
+use crate::wait::For;
 use crate::Outcome;
 
 /// A pipe that polls writable takes so many bytes without blocking (PIPE_BUF).
@@ -69,48 +69,52 @@ fn find(fd: i32) -> Result<Stream, Outcome> {
     }
 }
 
-/// The connection that the call has begun with, also when its number was closed meanwhile.
-fn begun(fd: i32, held: &Option<Hold>) -> Result<Stream, Outcome> {
-    match held {
-        Some(_) => stream::current(fd, held),
-        None => find(fd),
-    }
-}
-
 fn out_of_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
+    let stream = match find(from) {
+        Ok(stream) => stream,
+        Err(outcome) => return outcome,
+    };
+    // The descriptor may be closed, and mean another connection, while this waits.
+    let Some(_held) = Hold::take(stream) else {
+        return Outcome::Error(libc::EBADF);
+    };
     if let Err(error) = wait_for_pipe(to, libc::POLLOUT, flags) {
         return Outcome::Error(error);
     }
-    let (mut done, mut held) = (0, None);
+    let mut done = 0;
     while done < length {
-        let stream = match begun(from, &held) {
-            Ok(stream) => stream,
-            Err(outcome) => return or_done(done, outcome),
-        };
-        if done > 0
-            && !poll_pipe(to, libc::POLLOUT, Some(Duration::ZERO))
-                .is_ok_and(|r| r & libc::POLLOUT != 0)
-        {
+        if done > 0 && !is_ready(to, libc::POLLOUT) {
             break;
         }
-        match stream.reading(|| move_out(&stream, to, length - done)) {
-            Ok(Step::Bytes(count)) => done += count,
+        let error = match stream.reading(|| move_out(&stream, to, length - done)) {
+            Ok(Step::Bytes(count)) => {
+                done += count;
+                continue;
+            }
             Ok(Step::End) => break,
             Ok(Step::Blocked) if done > 0 => break,
-            Ok(Step::Blocked) if flags & libc::SPLICE_F_NONBLOCK != 0 => {
-                return Outcome::Error(libc::EAGAIN)
-            }
+            Ok(Step::Blocked) if flags & libc::SPLICE_F_NONBLOCK != 0 => libc::EAGAIN,
             Ok(Step::Blocked) => {
                 let timeout_ns = stream.socket.receive_timeout_ns.load(Ordering::Relaxed);
-                held.get_or_insert_with(|| Hold::take(stream));
-                if let Err(error) = wait(&stream, For::Bytes, timeout_ns) {
-                    return Outcome::Error(error);
+                match wait(&stream, For::Bytes, timeout_ns) {
+                    Ok(()) => continue,
+                    Err(error) => error,
                 }
             }
-            Err(error) => return or_done(done, Outcome::Error(error)),
-        }
+            // Somebody else has filled the pipe since it was looked at.
+            Err(libc::EAGAIN) => match wait_for_pipe(to, libc::POLLOUT, flags) {
+                Ok(()) => continue,
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        return or_done(done, Outcome::Error(error));
     }
     Outcome::Done(done as isize)
+}
+
+fn is_ready(pipe: i32, events: i16) -> bool {
+    poll_pipe(pipe, events, Some(Duration::ZERO)).is_ok_and(|found| found & events != 0)
 }
 
 fn or_done(done: usize, outcome: Outcome) -> Outcome {
@@ -125,8 +129,7 @@ fn wait(stream: &Stream, what: For, timeout_ns: u64) -> Result<(), i32> {
     if stream::is_nonblocking(stream, 0) {
         return Err(libc::EAGAIN);
     }
-    let after = (timeout_ns > 0).then(|| Duration::from_nanos(timeout_ns));
-    stream.block(what, Deadline::after(after))
+    stream.block(what, stream::timeout(timeout_ns))
 }
 
 /// Writes a piece into the pipe and frees what the pipe took. The reader's lock is held.
@@ -149,47 +152,50 @@ fn move_out(stream: &Stream, pipe: i32, wanted: usize) -> Result<Step, i32> {
             .end_of_reading(ends)
             .map(|is_over| if is_over { Step::End } else { Step::Blocked });
     }
-    let taken = kernel::write(pipe, &bytes[..count])?;
+    let taken = crate::sys::write_now(pipe, &bytes[..count])?;
     ring.discard(taken);
     stream.has_read(taken);
     Ok(Step::Bytes(taken))
 }
 
 fn into_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
-    let (mut done, mut held) = (0, None);
-    while done < length {
-        let ready = if done == 0 {
-            wait_for_pipe(from, libc::POLLIN, flags)
-        } else {
-            poll_pipe(from, libc::POLLIN, Some(Duration::ZERO)).and_then(|events| {
-                if events & libc::POLLIN != 0 {
-                    Ok(())
-                } else {
-                    Err(libc::EAGAIN)
-                }
-            })
-        };
-        if let Err(error) = ready {
-            return or_done(done, Outcome::Error(error));
-        }
-        let stream = match begun(to, &held) {
-            Ok(stream) => stream,
-            Err(Outcome::Error(libc::ENOTCONN)) => return broken_pipe(libc::EPIPE, 0),
-            Err(outcome) => return or_done(done, outcome),
-        };
-        match stream.writing(|| move_in(&stream, from, length - done)) {
-            Ok(Step::Bytes(count)) => done += count,
+    let stream = match find(to) {
+        Ok(stream) => stream,
+        Err(Outcome::Error(libc::ENOTCONN)) => return broken_pipe(libc::EPIPE, 0),
+        Err(outcome) => return outcome,
+    };
+    let Some(_held) = Hold::take(stream) else {
+        return Outcome::Error(libc::EBADF);
+    };
+    if let Err(error) = wait_for_pipe(from, libc::POLLIN, flags) {
+        return Outcome::Error(error);
+    }
+    let mut done = 0;
+    while done < length && (done == 0 || is_ready(from, libc::POLLIN)) {
+        let error = match stream.writing(|| move_in(&stream, from, length - done)) {
+            Ok(Step::Bytes(count)) => {
+                done += count;
+                continue;
+            }
             Ok(Step::End) => break,
             Ok(Step::Blocked) => {
                 let timeout_ns = stream.socket.send_timeout_ns.load(Ordering::Relaxed);
-                held.get_or_insert_with(|| Hold::take(stream));
-                if let Err(error) = wait(&stream, For::Room, timeout_ns) {
-                    return or_done(done, Outcome::Error(error));
+                match wait(&stream, For::Room, timeout_ns) {
+                    Ok(()) => continue,
+                    Err(error) => error,
                 }
             }
-            Err(error) if done > 0 && error != libc::EPIPE => return Outcome::Done(done as isize),
-            Err(error) => return broken_pipe(error, 0),
+            // Somebody else has emptied the pipe since it was looked at.
+            Err(libc::EAGAIN) if done == 0 => match wait_for_pipe(from, libc::POLLIN, flags) {
+                Ok(()) => continue,
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        if done > 0 && error != libc::EPIPE {
+            break;
         }
+        return broken_pipe(error, 0);
     }
     Outcome::Done(done as isize)
 }
@@ -198,7 +204,8 @@ fn into_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
 fn move_in(stream: &Stream, pipe: i32, wanted: usize) -> Result<Step, i32> {
     if stream.check_writable()?.is_some() {
         let mut bytes = [0u8; PIECE];
-        let lost = kernel::read(pipe, &mut bytes[..wanted.min(PIECE)])?;
+        let room = wanted.min(PIECE);
+        let lost = crate::sys::read_now(pipe, bytes.as_mut_ptr(), room)?;
         return Ok(if lost == 0 {
             Step::End
         } else {
@@ -210,7 +217,7 @@ fn move_in(stream: &Stream, pipe: i32, wanted: usize) -> Result<Step, i32> {
     if room == 0 {
         return Ok(Step::Blocked);
     }
-    let count = crate::sys::read_pipe(pipe, at, room)?;
+    let count = crate::sys::read_now(pipe, at, room)?;
     if count == 0 {
         return Ok(Step::End);
     }

@@ -23,7 +23,7 @@ mod writing;
 pub use ending::{dissolve, end, retire, shutdown};
 pub use holding::announce_held_back;
 pub use reading::{read, readable_bytes};
-pub use writing::{broken_pipe, unsent_bytes, write};
+pub use writing::{broken_pipe, unsent_bytes, write, VANISHING_MAX};
 
 /// A connection that an operation works on.
 #[derive(Clone, Copy)]
@@ -214,11 +214,10 @@ impl Stream {
     #[inline]
     pub fn is_writable(&self) -> bool {
         let ring = self.outbound();
-        let has_room = || ring.has_room(ring.size() / 3);
-        let is_roomy = has_room() || {
+        let is_roomy = ring.is_roomy() || {
             // Whoever looks for room and finds none is told when there is.
             ring.want_space();
-            has_room()
+            ring.is_roomy()
         };
         is_roomy || self.inbound_ends() & (CLOSED | RST) != 0 || self.is_shut(sockets::SHUT_WRITE)
     }
@@ -285,15 +284,21 @@ impl Stream {
     }
 }
 
-/// Keeps a connection that a blocked call works on: closing the number, or dup2 over it, leaves the
+/// Keeps a connection that a call works on for longer: closing the number, or dup2 over it, leaves the
 /// call its stream, as a file in use stays open in the kernel.
 pub struct Hold(Stream);
 
 impl Hold {
-    /// From now until it is dropped.
-    pub fn take(stream: Stream) -> Self {
-        stream.socket.descriptors.fetch_add(1, Ordering::AcqRel);
-        Self(stream)
+    /// None when the connection was closed meanwhile.
+    pub fn take(stream: Stream) -> Option<Self> {
+        let more = |count: u32| (count > 0).then_some(count + 1);
+        let descriptors = &stream.socket.descriptors;
+        descriptors
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
+            .ok()?;
+        // Another connection may have this object already: then its count goes back as it drops.
+        let hold = Self(stream);
+        (stream.socket.life() == stream.life).then_some(hold)
     }
 }
 
@@ -301,6 +306,14 @@ impl Drop for Hold {
     fn drop(&mut self) {
         crate::descriptors::let_go(self.0.index);
     }
+}
+
+/// Before a call goes into another round: see [`Hold`].
+fn keep(held: &mut Option<Hold>, stream: &Stream) -> Result<(), i32> {
+    if held.is_none() {
+        *held = Some(Hold::take(*stream).ok_or(libc::EBADF)?);
+    }
+    Ok(())
 }
 
 /// The stream of a call: the one it is blocked on, or what `fd` means now.

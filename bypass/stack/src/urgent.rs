@@ -109,16 +109,20 @@ impl Stream {
     /// Pushes what fits; its last byte is the urgent one. The writer's lock is held.
     pub fn push_urgent(&self, from: &mut Pieces) -> Result<usize, Broken> {
         let ring = self.outbound();
-        let count = ring.space(from.left())?.min(from.left());
+        let count = ring.make_room(from.left())?.min(from.left());
         if count == 0 {
             return Ok(0);
         }
+        let mut part = from.clone();
+        part.limit(count);
         let line = &self.peer.segment.slot(self.slot).producer[self.peer.side];
         let end = line.tail.load(Ordering::Relaxed).wrapping_add(count as u64);
         line.urgent.store(end, Ordering::Release);
         let known = &self.peer.segment.slot(self.slot).locks[self.peer.side];
         known.has_sent_urgent.store(1, Ordering::Relaxed);
-        ring.push(from)
+        let pushed = ring.push(&mut part)?;
+        from.skip(pushed);
+        Ok(pushed)
     }
 
     /// SIGURG to the process or group that the other side has named with F_SETOWN. The number is the

@@ -3,6 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use crate::layout::LOANS;
+use crate::record::What;
+use std::cell::Cell;
 
 use super::*;
 
@@ -10,14 +12,14 @@ struct Owned {
     producer: ProducerLine,
     writer: Locks,
     consumer: ConsumerLine,
-    loans: Loans,
+    records: Records,
     bytes: Vec<u8>,
 }
 
 impl Owned {
     fn new(size: usize) -> Self {
         // SAFETY: all three are atomics, for which zero is valid.
-        let (producer, consumer, loans) =
+        let (producer, consumer, records) =
             unsafe { (std::mem::zeroed(), std::mem::zeroed(), std::mem::zeroed()) };
         // SAFETY: likewise.
         let writer = unsafe { std::mem::zeroed() };
@@ -25,7 +27,7 @@ impl Owned {
             producer,
             writer,
             consumer,
-            loans,
+            records,
             bytes: vec![0; size],
         }
     }
@@ -38,9 +40,8 @@ impl Owned {
                 &self.producer,
                 &self.writer,
                 &self.consumer,
-                &self.loans,
-                bytes,
-                self.bytes.len(),
+                &self.records,
+                (bytes, self.bytes.len()),
             )
         }
     }
@@ -136,19 +137,162 @@ fn forged_cursors_are_broken_and_never_lead_outside() {
     }
 }
 
-struct Known(&'static [u8]);
+/// A content, and two larger rings.
+struct Known {
+    content: &'static [u8],
+    extents: [Vec<u8>; 2],
+    /// By extent: whether it is taken.
+    taken: [Cell<bool>; 2],
+}
 
-impl Borrowed for Known {
-    fn content(&self, number: u32) -> Option<(*const u8, usize)> {
-        (number == 3).then_some((self.0.as_ptr(), self.0.len()))
+impl Known {
+    fn new() -> Self {
+        Self {
+            content: b"0123456789",
+            extents: [vec![0; 32], vec![0; 128]],
+            taken: [const { Cell::new(false) }; 2],
+        }
+    }
+
+    fn place(number: usize) -> Place {
+        Place::from_word((number as u32 + 1) << 16)
     }
 }
+
+impl Surroundings for Known {
+    fn content(&self, number: u32) -> Option<(*const u8, usize)> {
+        (number == 3).then_some((self.content.as_ptr(), self.content.len()))
+    }
+
+    fn extent(&self, place: Place) -> Option<(*mut u8, usize)> {
+        let number = (0..2).find(|number| Self::place(*number) == place)?;
+        let bytes = &self.extents[number];
+        Some((bytes.as_ptr().cast_mut(), bytes.len()))
+    }
+
+    fn take_extent(&self, _direction: u32, over: usize, wanted: usize) -> Option<Place> {
+        let is_fit = |number: &usize, size| self.extents[*number].len() >= size;
+        let is_free = |number: &usize| !self.taken[*number].get() && is_fit(number, over + 1);
+        let free = || (0..2).filter(is_free);
+        let number = free()
+            .find(|number| is_fit(number, wanted))
+            .or_else(|| free().last())?;
+        self.taken[number].set(true);
+        Some(Self::place(number))
+    }
+
+    fn has_extent(&self, over: usize) -> bool {
+        (0..2).any(|number| !self.taken[number].get() && self.extents[number].len() > over)
+    }
+
+    fn give_back(&self, _direction: u32, place: Place) {
+        for number in 0..2 {
+            if Self::place(number) == place {
+                assert!(self.taken[number].replace(false), "given back twice");
+            }
+        }
+    }
+}
+
+/// The direction of `owned` among what is `known`.
+fn among<'a>(owned: &'a Owned, known: &'a Known) -> Ring<'a> {
+    // SAFETY: content and rings live as long as `known`.
+    unsafe { owned.ring().with(known, 0) }
+}
+
+fn counted(from: usize, count: usize) -> Vec<u8> {
+    (from..from + count).map(|at| (at * 7) as u8).collect()
+}
+
+#[test]
+fn a_stream_that_outgrows_its_ring_goes_on_in_larger_ones_and_comes_back() {
+    let (owned, known) = (Owned::new(16), Known::new());
+    let ring = among(&owned, &known);
+    assert_eq!(push(ring, &counted(0, 10)), Ok(10));
+    assert!(ring.is_roomy());
+    // What does not fit goes on in the next ring, whole.
+    assert_eq!(push(ring, &counted(10, 20)), Ok(20));
+    assert_eq!(push(ring, &counted(30, 100)), Ok(100));
+    assert_eq!((ring.unread(), ring.available(999)), (130, Ok(130)));
+    assert!(!among(&owned, &known).is_roomy(), "nothing larger is left");
+    assert_eq!(push(ring, &counted(130, 60)), Ok(28));
+    assert_eq!(pop(ring, 35).as_deref(), Ok(&counted(0, 35)[..]));
+    assert_eq!([known.taken[0].get(), known.taken[1].get()], [false, true]);
+    assert_eq!(pop(ring, 999).as_deref(), Ok(&counted(35, 123)[..]));
+    // Short writes, each read at once: the first ring is enough again.
+    for round in 0..20 {
+        assert_eq!(push(ring, &counted(round, 5)), Ok(5));
+        assert_eq!(pop(ring, 9).as_deref(), Ok(&counted(round, 5)[..]));
+    }
+    assert_eq!(owned.writer.ring.load(Ordering::Relaxed), 0);
+    assert!(!known.taken[1].get());
+}
+
+#[test]
+fn an_idle_direction_leaves_its_larger_ring_and_a_busy_one_does_not() {
+    let (owned, known) = (Owned::new(16), Known::new());
+    let ring = among(&owned, &known);
+    assert_eq!(push(ring, &counted(0, 30)), Ok(30));
+    let looks = [ring.is_idle(), ring.is_idle()];
+    assert_eq!(looks, [Some(false); 2], "nobody has read");
+    assert_eq!(pop(ring, 99).map(|bytes| bytes.len()), Ok(30));
+    assert_eq!(push(ring, b"x"), Ok(1));
+    assert_eq!(pop(ring, 9).as_deref(), Ok(&b"x"[..]));
+    assert_eq!(
+        ring.is_idle(),
+        Some(false),
+        "written to since the last look"
+    );
+    assert_eq!(ring.is_idle(), Some(true));
+    assert_eq!(ring.leave_idle_extent(), Some(Known::place(0)));
+    assert_eq!(ring.is_idle(), None);
+    // The reader has not come by yet; the ring is its own until then.
+    assert!(known.taken[0].get());
+    assert_eq!(push(ring, &counted(5, 60)), Ok(60));
+    assert_eq!(pop(ring, 99).as_deref(), Ok(&counted(5, 60)[..]));
+    assert_eq!([known.taken[0].get(), known.taken[1].get()], [false, true]);
+}
+
+#[test]
+fn what_the_program_has_chosen_for_its_buffers_is_the_limit() {
+    let (owned, known) = (Owned::new(16), Known::new());
+    let ring = among(&owned, &known);
+    owned.writer.send_buffer.store(10, Ordering::Relaxed);
+    owned.consumer.receive_buffer.store(5, Ordering::Relaxed);
+    assert_eq!(push(ring, &counted(0, 999)), Ok(25));
+    assert!(!ring.is_roomy());
+    assert_eq!(push(ring, b"x"), Ok(0));
+    ring.want_space();
+    assert_eq!(pop(ring, 7).map(|bytes| bytes.len()), Ok(7));
+    assert!(!ring.is_space_wanted(7, false), "not a third yet");
+    assert_eq!(pop(ring, 8).map(|bytes| bytes.len()), Ok(8));
+    assert!(ring.is_space_wanted(8, false) && ring.is_roomy());
+}
+
+#[test]
+fn a_reader_that_is_sent_from_ring_to_ring_comes_back_from_it() {
+    let (owned, known) = (Owned::new(16), Known::new());
+    let ring = among(&owned, &known);
+    for record in &owned.records.0 {
+        record.write(0, What::Ring(Known::place(1)));
+    }
+    owned
+        .producer
+        .records
+        .store(RECORDS_MANY, Ordering::Relaxed);
+    assert!(pop(ring, 9).is_err() || pop(ring, 9).as_deref() == Ok(&b""[..]));
+    owned.producer.records.store(5, Ordering::Relaxed);
+    assert_eq!(pop(ring, 9).as_deref(), Ok(&b""[..]));
+}
+
+/// More than there are.
+const RECORDS_MANY: u64 = 1 << 40;
 
 #[test]
 fn lent_bytes_come_where_they_were_sent() {
     let owned = Owned::new(8);
-    let known = Known(b"0123456789");
-    let ring = owned.ring().with(&known);
+    let known = Known::new();
+    let ring = among(&owned, &known);
     assert_eq!(push(ring, b"ab"), Ok(2));
     assert!(ring.lend(3, 4, 5));
     assert_eq!(push(ring, b"cdefgh"), Ok(6));
@@ -167,30 +311,32 @@ fn lent_bytes_come_where_they_were_sent() {
 #[test]
 fn loans_are_few_and_forged_ones_are_broken() {
     let owned = Owned::new(8);
-    let known = Known(b"0123456789");
-    let ring = owned.ring().with(&known);
+    let known = Known::new();
+    let ring = among(&owned, &known);
     assert!((0..LOANS).all(|_| ring.lend(3, 0, 2)) && !ring.lend(3, 0, 2));
     assert_eq!(pop(ring, 3).as_deref(), Ok(&b"010"[..]));
     assert!(ring.lend(3, 9, 2), "one is through");
     // The last one ends outside its content.
     assert_eq!(pop(ring, 99), Err(Broken));
-    for (at, place, length) in [
-        (5, 3 << 32, 1),
-        (0, 4 << 32, 1),
-        (0, 3 << 32, 0),
-        (0, 3 << 32 | 7, u64::MAX),
+    let lent = |content, offset, length| What::Lent {
+        content,
+        offset,
+        length,
+    };
+    for (at, what) in [
+        (5, lent(3, 0, 1)),
+        (0, lent(4, 0, 1)),
+        (0, lent(3, 0, 0)),
+        (0, lent(3, 7, 0xff_ffff)),
     ] {
         let owned = Owned::new(8);
-        let ring = owned.ring().with(&known);
-        let loan = &owned.loans.0[0];
-        loan.at.store(at, Ordering::Relaxed);
-        loan.place.store(place, Ordering::Relaxed);
-        loan.length.store(length, Ordering::Relaxed);
-        owned.producer.loans.store(1, Ordering::Relaxed);
-        owned.writer.loans.store(1, Ordering::Relaxed);
-        assert_eq!(pop(ring, 9), Err(Broken), "{at} {place} {length}");
+        let ring = among(&owned, &known);
+        owned.records.0[0].write(at, what);
+        owned.producer.records.store(1, Ordering::Relaxed);
+        owned.writer.records.store(1, Ordering::Relaxed);
+        assert_eq!(pop(ring, 9), Err(Broken), "{at} {what:?}");
     }
-    owned.producer.loans.store(u64::MAX, Ordering::Relaxed);
+    owned.producer.records.store(u64::MAX, Ordering::Relaxed);
     assert_eq!(pop(owned.ring(), 9), Err(Broken));
 }
 

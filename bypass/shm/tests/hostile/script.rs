@@ -3,7 +3,7 @@
 
 use bypass_shm::accept_queue;
 use bypass_shm::doorbell::{ring_lane, Seen, Sleeper};
-use bypass_shm::layout::{rings_at, Lane, LANES_AT, QUEUE_AT, SLOTS_AT};
+use bypass_shm::layout::{rings_at, Lane, LANES_AT, OWNERS_AT, QUEUE_AT, SLOTS_AT, UNREAD_MAX};
 use bypass_shm::link;
 use bypass_shm::ring::Ring;
 use bypass_shm::segment::Segment;
@@ -42,7 +42,8 @@ impl Shared {
             0 => (0, 4096),
             1 => (QUEUE_AT, 512),
             2 => (LANES_AT, 512),
-            3 => (0, self.peer.len()),
+            3 => (0, rings_at(SLOTS)),
+            5 => (OWNERS_AT, 512),
             4 => (LANES_AT + core::mem::offset_of!(Lane, held_back), 512),
             _ => (SLOTS_AT, rings_at(SLOTS) - SLOTS_AT),
         };
@@ -69,13 +70,13 @@ pub fn act(segment: &Segment, what: u8, slot: usize, size: usize) {
     // SAFETY: the buffer is readable and writable.
     let mut pieces = unsafe { Pieces::new(&piece) }.expect("fits");
     let ring: Ring = segment.ring(slot, 1);
-    match what % 12 {
-        0 => check(segment.ring(slot, 0).push(&mut pieces), RING_BYTES),
+    match what % 14 {
+        0 => check(segment.ring(slot, 0).push(&mut pieces), most),
         1 => check(ring.pop(&mut pieces), most),
         2 => check(ring.peek(&mut pieces, size % 5000), most),
         3 => {
             let hole = segment.ring(slot, 0).hole(size);
-            assert!(hole.is_err() || hole.is_ok_and(|(_, length)| length <= RING_BYTES));
+            assert!(hole.is_err() || hole.is_ok_and(|(_, length)| length <= UNREAD_MAX));
         }
         4 => ring.discard(size),
         5 => {
@@ -95,6 +96,12 @@ pub fn act(segment: &Segment, what: u8, slot: usize, size: usize) {
             let _ = (names.of[0].load(), names.of[1].load());
         }
         10 => act_on_places(segment, size),
+        12 => act_on_extents(segment, slot),
+        13 => {
+            let own = segment.ring(slot, 0);
+            own.want_space();
+            let _ = (own.is_roomy(), own.unread(), own.make_room(size * 500));
+        }
         _ => {
             let _ = segment
                 .ring(slot, 0)
@@ -128,6 +135,18 @@ fn act_on_lanes(segment: &Segment, slot: usize) {
     segment.lane(1, slot).hold_no_more(slot + 1);
     let _ = Sleeper::take(&segment.slot(slot).meta.sleeper_read[1])
         .map(|sleeper| segment.process(1, sleeper.process as usize));
+}
+
+/// As the service does from time to time, and as whoever ends a connection.
+fn act_on_extents(segment: &Segment, slot: usize) {
+    segment.grown(0, |grown| assert!(grown < SLOTS));
+    let _ = segment.ring(slot, 0).is_idle();
+    if let Some(place) = segment.ring(slot, 0).leave_idle_extent() {
+        segment.empty_extent(place);
+    }
+    segment.clean_extents();
+    let _ = segment.give_back_extents(slot);
+    segment.set_buffers(slot, 0, slot as u32, slot as u32);
 }
 
 fn act_on_places(segment: &Segment, size: usize) {

@@ -84,6 +84,11 @@ macro_rules! atomic {
                 self.0.fetch_or(value, order)
             }
 
+            pub fn fetch_max(&self, value: $value, order: Ordering) -> $value {
+                before(order);
+                self.0.fetch_max(value, order)
+            }
+
             pub fn compare_exchange(
                 &self,
                 from: $value,
@@ -126,10 +131,6 @@ impl Memory {
 
     pub fn base(&self) -> *mut u8 {
         self.places.as_ptr().cast_mut()
-    }
-
-    pub fn size(&self) -> usize {
-        self.places.len()
     }
 }
 

@@ -49,7 +49,7 @@ pub struct ProducerLine {
     pub tail: AtomicU64,
     pub ends: AtomicU32,
     pub want_space: AtomicU32,
-    pub loans: AtomicU64,
+    pub records: AtomicU64,
     pub urgent: AtomicU64,
 }
 
@@ -59,7 +59,7 @@ impl ProducerLine {
             tail: AtomicU64::new(0),
             ends: AtomicU32::new(0),
             want_space: AtomicU32::new(0),
-            loans: AtomicU64::new(0),
+            records: AtomicU64::new(0),
             urgent: AtomicU64::new(0),
         }
     }
@@ -69,11 +69,16 @@ impl ProducerLine {
 pub struct Locks {
     pub tail: AtomicU64,
     pub head_seen: AtomicU64,
-    pub loans: AtomicU64,
+    pub records: AtomicU64,
     pub has_sent_urgent: AtomicU32,
-    pub loans_seen: AtomicU64,
+    pub ring: AtomicU32,
+    pub records_seen: AtomicU64,
     pub news: AtomicU32,
     pub lane_rung: AtomicU32,
+    pub since: AtomicU64,
+    pub idle_at: AtomicU64,
+    pub send_buffer: AtomicU32,
+    pub short_writes: AtomicU32,
 }
 
 impl Locks {
@@ -81,11 +86,16 @@ impl Locks {
         Self {
             tail: AtomicU64::new(0),
             head_seen: AtomicU64::new(0),
-            loans: AtomicU64::new(0),
+            records: AtomicU64::new(0),
             has_sent_urgent: AtomicU32::new(0),
-            loans_seen: AtomicU64::new(0),
+            ring: AtomicU32::new(0),
+            records_seen: AtomicU64::new(0),
             news: AtomicU32::new(0),
             lane_rung: AtomicU32::new(0),
+            since: AtomicU64::new(0),
+            idle_at: AtomicU64::new(0),
+            send_buffer: AtomicU32::new(0),
+            short_writes: AtomicU32::new(0),
         }
     }
 }
@@ -93,27 +103,51 @@ impl Locks {
 pub struct ConsumerLine {
     pub head: AtomicU64,
     pub tail_seen: AtomicU64,
-    pub loans_done: AtomicU64,
+    pub records_done: AtomicU64,
     pub loan_bytes: AtomicU64,
+    pub ring: AtomicU32,
+    pub receive_buffer: AtomicU32,
 }
 
-pub struct Loan {
+pub struct Record {
     pub at: AtomicU64,
-    pub place: AtomicU64,
-    pub length: AtomicU64,
+    pub what: AtomicU64,
 }
 
 /// Fewer than in the real one.
+pub const RECORDS: usize = 3;
+/// Likewise.
 pub const LOANS: usize = 2;
+/// Most that a direction of a model holds.
+pub const UNREAD_MAX: usize = 8;
 
-pub struct Loans(pub [Loan; LOANS]);
+pub struct Class {
+    pub bytes: usize,
+    pub count: usize,
+}
 
-impl Loans {
+/// One larger ring.
+pub const CLASSES: [Class; 1] = [Class { bytes: 4, count: 1 }];
+/// As in the real one.
+pub const EXTENTS: usize = 1;
+
+pub fn extents_before(_class: usize) -> usize {
+    0
+}
+
+pub fn extent_offset(_class: usize, _index: usize) -> usize {
+    0
+}
+
+pub struct Owners(pub [AtomicU32; EXTENTS]);
+
+pub struct Records(pub [Record; RECORDS]);
+
+impl Records {
     pub fn new() -> Self {
-        Self(core::array::from_fn(|_| Loan {
+        Self(core::array::from_fn(|_| Record {
             at: AtomicU64::new(0),
-            place: AtomicU64::new(0),
-            length: AtomicU64::new(0),
+            what: AtomicU64::new(0),
         }))
     }
 }
@@ -123,8 +157,10 @@ impl ConsumerLine {
         Self {
             head: AtomicU64::new(0),
             tail_seen: AtomicU64::new(0),
-            loans_done: AtomicU64::new(0),
+            records_done: AtomicU64::new(0),
             loan_bytes: AtomicU64::new(0),
+            ring: AtomicU32::new(0),
+            receive_buffer: AtomicU32::new(0),
         }
     }
 }

@@ -17,7 +17,13 @@ mod atomic;
 #[path = "../../src/doorbell.rs"]
 #[allow(dead_code, unused_imports)]
 mod doorbell;
+#[path = "../../src/extents.rs"]
+#[allow(dead_code, unused_imports)]
+mod extents;
 mod layout;
+#[path = "../../src/record.rs"]
+#[allow(dead_code, unused_imports)]
+mod record;
 #[path = "../../src/ring.rs"]
 #[allow(dead_code, unused_imports)]
 mod ring;

@@ -9,7 +9,7 @@ use loom::thread;
 
 use crate::atomic::{fence, heavy, AtomicU32, AtomicU64, Ordering};
 use crate::doorbell::{ring_lane, News, Seen, Sleeper};
-use crate::layout::{ConsumerLine, Lane, Loans, Locks, ProducerLine, BELL_GROUP, SLOTS_MAX};
+use crate::layout::{ConsumerLine, Lane, Locks, ProducerLine, Records, BELL_GROUP, SLOTS_MAX};
 use crate::ring::Ring;
 use crate::Model;
 
@@ -46,7 +46,7 @@ struct World {
     /// The connection of slot 0.
     line: ProducerLine,
     writer: Locks,
-    unused: (ConsumerLine, Loans),
+    unused: (ConsumerLine, Records),
     ends: AtomicU32,
     sleeper: AtomicU64,
     wakes: AtomicU32,
@@ -59,7 +59,7 @@ impl World {
             lane_of: AtomicU32::new(lane_of),
             line: ProducerLine::new(),
             writer: Locks::new(),
-            unused: (ConsumerLine::new(), Loans::new()),
+            unused: (ConsumerLine::new(), Records::new()),
             ends: AtomicU32::new(0),
             sleeper: AtomicU64::new(0),
             wakes: AtomicU32::new(0),
@@ -98,16 +98,15 @@ impl World {
     }
 
     fn ring(&self) -> Ring<'_> {
-        let (consumer, loans) = &self.unused;
+        let (consumer, records) = &self.unused;
         // SAFETY: no byte of the ring is ever touched.
         unsafe {
             Ring::new(
                 &self.line,
                 &self.writer,
                 consumer,
-                loans,
-                core::ptr::null_mut(),
-                4,
+                records,
+                (core::ptr::null_mut(), 4),
             )
         }
     }

@@ -5,9 +5,10 @@ use std::rc::Rc;
 use bypass_sys::iovec::Pieces;
 use loom::thread;
 
-use crate::atomic::{AtomicU64, Memory, Ordering};
-use crate::layout::{ConsumerLine, Loans, Locks, ProducerLine};
-use crate::ring::{Borrowed, Ring};
+use crate::atomic::{AtomicU32, AtomicU64, Memory, Ordering};
+use crate::extents::Place;
+use crate::layout::{ConsumerLine, Locks, Owners, ProducerLine, Records, CLASSES};
+use crate::ring::{Ring, Surroundings};
 use crate::Model;
 
 pub const MODELS: &[Model] = &[
@@ -17,14 +18,20 @@ pub const MODELS: &[Model] = &[
     ("a_loan_is_read_in_its_place", loan),
     ("a_loan_under_way_keeps_its_entry", two_loans),
     ("forged_cursors_never_lead_outside", forged),
+    ("bytes_arrive_in_order_through_a_larger_ring", larger),
+    ("a_ring_that_was_given_back_is_free_for_others", given_back),
+    ("idle_memory_is_left_before_it_is_emptied", idle),
 ];
 
 struct Stream {
     producer: ProducerLine,
     writer: Locks,
     consumer: ConsumerLine,
-    loans: Loans,
+    records: Records,
     memory: Memory,
+    owners: Owners,
+    used: [AtomicU32; 1],
+    first: usize,
 }
 
 impl Stream {
@@ -33,24 +40,31 @@ impl Stream {
             producer: ProducerLine::new(),
             writer: Locks::new(),
             consumer: ConsumerLine::new(),
-            loans: Loans::new(),
-            memory: Memory::new(size),
+            records: Records::new(),
+            memory: Memory::new(size + CLASSES[0].bytes),
+            owners: Owners([AtomicU32::new(0)]),
+            used: [AtomicU32::new(0)],
+            first: size,
         })
     }
 
     fn ring(&self) -> Ring<'_> {
-        let (base, size) = (self.memory.base(), self.memory.size());
         // SAFETY: the memory lives as long as the stream, which the ring borrows.
         unsafe {
             Ring::new(
                 &self.producer,
                 &self.writer,
                 &self.consumer,
-                &self.loans,
-                base,
-                size,
+                &self.records,
+                (self.memory.base(), self.first),
             )
         }
+    }
+
+    /// The same, with a larger ring behind the first one.
+    fn growing(&self) -> Ring<'_> {
+        // SAFETY: as above.
+        unsafe { self.ring().with(self, 0) }
     }
 
     fn pop(&self, limit: usize) -> Vec<u8> {
@@ -58,7 +72,8 @@ impl Stream {
     }
 
     fn pop_lent(&self, limit: usize) -> Vec<u8> {
-        Self::pop_from(self.ring().with(&Known), limit)
+        // SAFETY: the content is a constant.
+        Self::pop_from(unsafe { self.ring().with(&Known, 0) }, limit)
     }
 
     fn pop_from(ring: Ring<'_>, limit: usize) -> Vec<u8> {
@@ -80,10 +95,112 @@ struct Known;
 
 const LENT: &[u8] = b"lent";
 
-impl Borrowed for Known {
+impl Surroundings for Known {
     fn content(&self, number: u32) -> Option<(*const u8, usize)> {
         (number == 7).then_some((LENT.as_ptr(), LENT.len()))
     }
+
+    fn extent(&self, _place: Place) -> Option<(*mut u8, usize)> {
+        None
+    }
+
+    fn take_extent(&self, _direction: u32, _over: usize, _wanted: usize) -> Option<Place> {
+        None
+    }
+
+    fn has_extent(&self, _over: usize) -> bool {
+        false
+    }
+
+    fn give_back(&self, _direction: u32, _place: Place) {}
+}
+
+impl Surroundings for Stream {
+    fn content(&self, _number: u32) -> Option<(*const u8, usize)> {
+        None
+    }
+
+    fn extent(&self, place: Place) -> Option<(*mut u8, usize)> {
+        let (_, size) = place.range()?;
+        Some((self.memory.base().wrapping_add(self.first), size))
+    }
+
+    fn take_extent(&self, direction: u32, over: usize, wanted: usize) -> Option<Place> {
+        self.owners.take(&self.used, direction + 1, over, wanted)
+    }
+
+    fn has_extent(&self, over: usize) -> bool {
+        self.owners.has_larger(over)
+    }
+
+    fn give_back(&self, direction: u32, place: Place) {
+        self.owners.give_back(place, direction + 1);
+    }
+}
+
+/// Five bytes through a ring of two and one of four, however the reader's looks fall between them.
+fn larger() {
+    let stream = Stream::new(2);
+    let writer = stream.clone();
+    let thread = thread::spawn(move || {
+        writer.growing().push_slice(b"ab").expect("honest");
+        assert_eq!(writer.growing().push_slice(b"cde"), Ok(3));
+    });
+    let mut got = Vec::new();
+    for _ in 0..2 {
+        got.extend(Stream::pop_from(stream.growing(), 9));
+    }
+    thread.join().expect("no panic");
+    got.extend(Stream::pop_from(stream.growing(), 9));
+    assert_eq!(got, b"abcde");
+}
+
+/// The reader leaves the larger ring; whoever takes it next, for another direction, writes only when the
+/// reader is through with it.
+fn given_back() {
+    let stream = Stream::new(2);
+    assert_eq!(stream.growing().push_slice(b"abc"), Ok(3));
+    assert_eq!(Stream::pop_from(stream.growing(), 2), b"ab");
+    let other = stream.clone();
+    let thread = thread::spawn(move || {
+        if let Some(place) = other.take_extent(1, 2, 3) {
+            let (at, _) = other.extent(place).expect("an extent");
+            // SAFETY: the ring is this direction's now.
+            unsafe { crate::atomic::copy_in(b"xyzw".as_ptr(), at, 4) };
+        }
+    });
+    assert_eq!(Stream::pop_from(stream.growing(), 9), b"c");
+    let passed_by = Place::from_word(stream.consumer.ring.load(Ordering::Relaxed));
+    stream.give_back(0, passed_by);
+    thread.join().expect("no panic");
+}
+
+/// The writer's side finds a direction idle and leaves its larger ring, which it empties: the reader has
+/// taken all, and what is written afterwards it finds in the first ring.
+fn idle() {
+    let stream = Stream::new(2);
+    assert_eq!(stream.growing().push_slice(b"abc"), Ok(3));
+    let writer = stream.clone();
+    let thread = thread::spawn(move || {
+        let ring = writer.growing();
+        for _ in 0..2 {
+            let is_idle = ring.is_idle() == Some(true);
+            let left = is_idle.then(|| ring.leave_idle_extent()).flatten();
+            if let Some(place) = left {
+                let (at, _) = writer.extent(place).expect("an extent");
+                // SAFETY: nobody looks there any more.
+                unsafe { crate::atomic::copy_in([0u8; 4].as_ptr(), at, 4) };
+            }
+        }
+        ring.push_slice(b"d").expect("honest");
+    });
+    let mut got = Vec::new();
+    for _ in 0..2 {
+        got.extend(Stream::pop_from(stream.growing(), 9));
+    }
+    thread.join().expect("no panic");
+    got.extend(Stream::pop_from(stream.growing(), 9));
+    assert_eq!(got, b"abcd");
 }
 
 /// Bytes, a loan, bytes: in this order, however the reader's looks fall between them.

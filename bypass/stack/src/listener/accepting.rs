@@ -183,6 +183,12 @@ fn accept_shm(
     ] {
         own.store(of.load(Ordering::Relaxed), Ordering::Relaxed);
     }
+    for (own, of) in [
+        (&socket.send_buffer, &from.send_buffer),
+        (&socket.receive_buffer, &from.receive_buffer),
+    ] {
+        own.store(of.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
     let names = &peer.segment.slot(slot).names;
     socket.local.store(names.of[1].load());
     let remote = names.of[0].load();
@@ -203,6 +209,7 @@ pub fn attach(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
     socket.slot.store(slot as u32, Ordering::Relaxed);
     socket.peer.put(peer.clone());
     peer.set_socket(slot, Some(index));
+    crate::options::share_buffers(socket, peer, slot);
     if let Some(row) = process::stats().and_then(|stats| stats.row(index)) {
         row.local.store(socket.local.load());
         row.peer.store(socket.remote.load());

@@ -97,4 +97,31 @@ impl Ownership {
         }
         self.owner.store(SEVERAL, Ordering::Release);
     }
+
+    /// Runs `work` while everybody takes locks, the owner too, which is the owner again afterwards; not
+    /// while there is none yet or one ends.
+    #[cold]
+    pub fn visit(&self, me: usize, work: impl FnOnce()) {
+        let owner = self.owner.load(Ordering::Acquire);
+        if owner == SEVERAL || owner == me {
+            return work();
+        }
+        if owner == NOBODY || owner == ENDING {
+            return;
+        }
+        self.former.store(owner, Ordering::Release);
+        let paused =
+            self.owner
+                .compare_exchange(owner, ENDING, Ordering::SeqCst, Ordering::Relaxed);
+        if paused.is_err() {
+            return;
+        }
+        fence_others();
+        while self.inside.load(Ordering::Acquire) != 0 {
+            let_others_run();
+        }
+        work();
+        // Nobody else ends an ownership that is ending. Release: the owner sees what was done.
+        self.owner.store(owner, Ordering::Release);
+    }
 }

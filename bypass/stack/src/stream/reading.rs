@@ -7,7 +7,7 @@ use bypass_shm::ring::{Broken, Ring};
 use bypass_stats::Counter;
 use bypass_sys::iovec::Pieces;
 
-use super::{current, find, is_nonblocking, timeout, Attempt, Hold, Stream};
+use super::{current, find, is_nonblocking, keep, timeout, Attempt, Hold, Stream};
 use crate::peer::Bell;
 use crate::wait::For;
 use crate::{process, sockets, table, Outcome};
@@ -138,7 +138,9 @@ fn peek_all(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
         Ok(stream) => stream,
         Err(outcome) => return outcome,
     };
-    let _held = Hold::take(stream);
+    let Some(_held) = Hold::take(stream) else {
+        return Outcome::Error(libc::EBADF);
+    };
     crate::peek::peek_all(&stream, to, is_nonblocking(&stream, flags)).into()
 }
 
@@ -179,15 +181,19 @@ pub fn read(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
                 if is_enough || flags & libc::MSG_WAITALL == 0 {
                     return Outcome::Done(done as isize);
                 }
-                continue;
+                match keep(&mut held, &stream) {
+                    Ok(()) => continue,
+                    Err(error) => error,
+                }
             }
             Attempt::Failed(error) => error,
             Attempt::Blocked if is_nonblocking(&stream, flags) => libc::EAGAIN,
             Attempt::Blocked => {
                 let timeout_ns = stream.socket.receive_timeout_ns.load(Ordering::Relaxed);
                 let deadline = *deadline.get_or_insert_with(|| timeout(timeout_ns));
-                held.get_or_insert_with(|| Hold::take(stream));
-                match stream.block(For::Bytes, deadline) {
+                let blocked =
+                    keep(&mut held, &stream).and_then(|()| stream.block(For::Bytes, deadline));
+                match blocked {
                     Ok(()) => continue,
                     Err(error) => error,
                 }

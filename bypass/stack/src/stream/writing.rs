@@ -7,7 +7,7 @@ use bypass_stats::{Counter, Reason};
 use bypass_sys::iovec::Pieces;
 use bypass_sys::kernel;
 
-use super::{current, is_nonblocking, timeout, Attempt, Hold, Stream};
+use super::{current, is_nonblocking, keep, timeout, Attempt, Stream};
 use bypass_sys::sandbox::is_confined;
 
 use crate::peer::Bell;
@@ -15,6 +15,13 @@ use crate::table::{self, Kind};
 use crate::wait::For;
 use crate::{options, process, sockets, Outcome};
 use bypass_sys::thread::thread;
+
+/// Bytes of one write that go to a peer that has closed, before its reset is known: what the kernel
+/// sends at once.
+pub const VANISHING_MAX: usize = 512 << 10;
+
+/// Bytes that are written before the reader is told: what a processor's cache holds beside others.
+const PIECE: usize = 128 << 10;
 
 impl Stream {
     /// Counts what was written and tells the other side.
@@ -59,7 +66,22 @@ impl Stream {
         Ok(None)
     }
 
+    /// Writes a piece: the reader of a long write begins while the rest is copied.
     fn attempt_write(&self, from: &mut Pieces, flags: i32) -> Attempt {
+        if from.left() <= PIECE || self.inbound_ends() & CLOSED != 0 {
+            return self.attempt_piece(from, flags);
+        }
+        let mut piece = from.clone();
+        piece.limit(PIECE);
+        // An urgent byte is the last one of all.
+        let attempt = self.attempt_piece(&mut piece, flags & !libc::MSG_OOB);
+        if let Attempt::Done(count) = attempt {
+            from.skip(count);
+        }
+        attempt
+    }
+
+    fn attempt_piece(&self, from: &mut Pieces, flags: i32) -> Attempt {
         self.announce_others();
         if !self.expects_more(flags) {
             self.peer.expect_ringing(self.slot);
@@ -71,7 +93,7 @@ impl Stream {
         };
         match self.check_writable() {
             Err(error) => return Attempt::Failed(error),
-            Ok(Some(())) => return Attempt::Done(from.left()),
+            Ok(Some(())) => return Attempt::Done(from.left().min(VANISHING_MAX)),
             Ok(None) => {}
         }
         let ring = self.outbound();
@@ -143,21 +165,27 @@ pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
         if wanted == 0 {
             return Outcome::Done(0);
         }
+        let piece = from.left().min(PIECE);
         let error = match stream.attempt_write(from, flags) {
             Attempt::Done(count) => {
                 done += count;
-                if done == wanted || is_nonblocking(&stream, flags) {
+                let is_short = count < piece;
+                if done == wanted || (is_short && is_nonblocking(&stream, flags)) {
                     return Outcome::Done(done as isize);
                 }
-                continue;
+                match keep(&mut held, &stream) {
+                    Ok(()) => continue,
+                    Err(error) => error,
+                }
             }
             Attempt::Failed(error) => error,
             Attempt::Blocked if is_nonblocking(&stream, flags) => libc::EAGAIN,
             Attempt::Blocked => {
                 let timeout_ns = stream.socket.send_timeout_ns.load(Ordering::Relaxed);
                 let deadline = *deadline.get_or_insert_with(|| timeout(timeout_ns));
-                held.get_or_insert_with(|| Hold::take(stream));
-                match stream.block(For::Room, deadline) {
+                let blocked =
+                    keep(&mut held, &stream).and_then(|()| stream.block(For::Room, deadline));
+                match blocked {
                     Ok(()) => continue,
                     Err(error) => error,
                 }

@@ -87,15 +87,80 @@ pub fn peek_into(ring: &Ring, bytes: &mut [u8]) -> Result<usize, Broken> {
     unsafe { Pieces::new(&piece) }.map_or(Ok(0), |mut pieces| ring.peek(&mut pieces, 0))
 }
 
-/// read(2) of a pipe into a hole of a ring.
-pub fn read_pipe(pipe: i32, at: *mut u8, length: usize) -> Result<usize, i32> {
-    let arguments = [pipe as usize, at as usize, length, 0, 0, 0];
-    // SAFETY: as for `read_file`.
-    kernel::check(unsafe { kernel::raw(libc::SYS_read, arguments) })
+/// The current position of a file without one, for preadv2 and pwritev2.
+const NO_OFFSET: usize = usize::MAX;
+
+/// read(2) of a pipe into memory of ours that waits for nobody where the kernel can promise it: EAGAIN
+/// when the pipe is empty.
+pub fn read_now(pipe: i32, at: *mut u8, length: usize) -> Result<usize, i32> {
+    match vectored(libc::SYS_preadv2, pipe, at, length) {
+        Err(libc::EOPNOTSUPP | libc::ENOSYS) => {
+            let arguments = [pipe as usize, at as usize, length, 0, 0, 0];
+            // SAFETY: the callers give a hole of a ring, or a buffer, of that length.
+            kernel::check(unsafe { kernel::raw(libc::SYS_read, arguments) })
+        }
+        other => other,
+    }
 }
 
-/// pread(2) into a hole of a ring.
-pub fn read_file(file: i32, at: *mut u8, length: usize, offset: i64) -> Result<usize, i32> {
-    // SAFETY: the hole is mapped ring memory of that length, ours until it is published.
-    unsafe { kernel::pread(file, at, length, offset) }
+/// The same of write(2).
+pub fn write_now(pipe: i32, bytes: &[u8]) -> Result<usize, i32> {
+    let at = bytes.as_ptr().cast_mut();
+    match vectored(libc::SYS_pwritev2, pipe, at, bytes.len()) {
+        Err(libc::EOPNOTSUPP | libc::ENOSYS) => kernel::write(pipe, bytes),
+        other => other,
+    }
 }
+
+fn vectored(call: libc::c_long, pipe: i32, at: *mut u8, length: usize) -> Result<usize, i32> {
+    let piece = [libc::iovec {
+        iov_base: at.cast(),
+        iov_len: length,
+    }];
+    let (pieces, nowait) = (piece.as_ptr() as usize, libc::RWF_NOWAIT as usize);
+    let arguments = [pipe as usize, pieces, 1, NO_OFFSET, NO_OFFSET, nowait];
+    // SAFETY: the callers' memory, readable or writable as the call needs it.
+    kernel::check(unsafe { kernel::raw(call, arguments) })
+}
+
+/// preadv2(2) into a hole of a ring, of pages that are in memory: EAGAIN where it would wait for a
+/// disk, EOPNOTSUPP where the file system cannot tell.
+pub fn read_cached(file: i32, at: *mut u8, length: usize, offset: i64) -> Result<usize, i32> {
+    let piece = [libc::iovec {
+        iov_base: at.cast(),
+        iov_len: length,
+    }];
+    let arguments = [
+        file as usize,
+        piece.as_ptr() as usize,
+        1,
+        offset as usize,
+        0,
+        libc::RWF_NOWAIT as usize,
+    ];
+    // SAFETY: the hole is mapped ring memory of that length, ours until it is published.
+    kernel::check(unsafe { kernel::raw(libc::SYS_preadv2, arguments) })
+}
+
+/// Reads through a pipe, as the kernel's own sendfile does: what cannot be spliced cannot be sent.
+pub fn splice_out(file: i32, bytes: &mut [u8], offset: i64) -> Result<usize, i32> {
+    let mut ends = [0i32; 2];
+    let flags = libc::O_CLOEXEC as usize;
+    let arguments = [ends.as_mut_ptr() as usize, flags, 0, 0, 0, 0];
+    // SAFETY: the kernel writes two descriptors.
+    kernel::check(unsafe { kernel::raw(libc::SYS_pipe2, arguments) })?;
+    let place = offset;
+    let length = bytes.len().min(PIPE_BYTES);
+    let (from, to) = (&raw const place as usize, ends[1] as usize);
+    let arguments = [file as usize, from, to, 0, length, 0];
+    // SAFETY: the offset lies on this frame.
+    let moved = kernel::check(unsafe { kernel::raw(libc::SYS_splice, arguments) });
+    let read = moved.and_then(|count| kernel::read(ends[0], &mut bytes[..count]));
+    for end in ends {
+        let _ = kernel::close(end);
+    }
+    read
+}
+
+/// A pipe takes so many bytes at once.
+const PIPE_BYTES: usize = 64 << 10;

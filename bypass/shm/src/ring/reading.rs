@@ -1,29 +1,26 @@
-//! Reading a stream, some of whose bytes lie in contents that the writer has lent.
+//! Reading a stream, some of whose bytes lie in contents that the writer has lent, and which may go on
+//! in another ring.
 //!
-//! A loan says: after so many bytes of the ring come these bytes of that content. It is published
-//! after the bytes in front of it and before those behind it, so a reader that looks at the tail
-//! first and at the loans then never reads past a loan.
+//! A record says: after so many bytes of the rings come these bytes of that content, or the stream goes
+//! on in that ring. It is published after the bytes in front of it and before those behind it, so a
+//! reader that looks at the tail first and at the records then never reads past a record.
 
-use bypass_sys::iovec::Pieces;
-
-use crate::atomic::Ordering;
-use crate::layout::{Loan, LOANS};
-
-use super::{Broken, Copy, Ring};
-
-/// Knows the contents that were lent to this process.
-pub trait Borrowed {
-    /// Address and length of content `number`.
-    fn content(&self, number: u32) -> Option<(*const u8, usize)>;
-}
+use super::*;
+use crate::layout::{Record, RECORDS};
+use crate::record::What;
 
 /// How far a reader has come.
 #[derive(Clone, Copy)]
-struct Place {
+struct Position {
     head: u64,
-    loans: u64,
+    records: u64,
     loan_bytes: u64,
+    /// Word of the ring where the byte at `head` lies.
+    ring: u32,
 }
+
+/// Rings that a reader is through with.
+type Passed = [Option<Place>; RECORDS];
 
 /// What comes next.
 enum Next {
@@ -34,12 +31,14 @@ enum Next {
         offset: usize,
         left: usize,
     },
+    /// The stream goes on there.
+    Elsewhere(Place),
 }
 
 /// Bytes that lie together.
 enum Chunk {
-    /// In the ring, from this cursor on.
-    Ring(u64, usize),
+    /// In a ring, from this cursor on.
+    Ring(Area, u64, usize),
     /// In a content, from this address on.
     Content(*const u8, usize),
 }
@@ -96,18 +95,19 @@ impl Ring<'_> {
     }
 
     #[inline]
-    fn start(&self) -> Place {
-        Place {
+    fn start(&self) -> Position {
+        Position {
             head: self.consumer.head.load(Ordering::Relaxed),
-            loans: self.consumer.loans_done.load(Ordering::Relaxed),
+            records: self.consumer.records_done.load(Ordering::Relaxed),
             loan_bytes: self.consumer.loan_bytes.load(Ordering::Relaxed),
+            ring: self.consumer.ring.load(Ordering::Relaxed),
         }
     }
 
     #[inline]
     fn copy_out(&self, chunk: Chunk, to: &mut Pieces) {
         match chunk {
-            Chunk::Ring(cursor, count) => self.copy(cursor, count, to, Copy::Out),
+            Chunk::Ring(area, cursor, count) => area.copy(cursor, count, to, Copy::Out),
             // SAFETY: `walk` has checked that the content is mapped that far.
             Chunk::Content(from, count) => unsafe { to.fill(from, count) },
         }
@@ -117,16 +117,18 @@ impl Ring<'_> {
     #[inline]
     fn walk(
         &self,
-        mut place: Place,
+        mut place: Position,
         mut count: usize,
         mut visit: impl FnMut(Chunk),
-    ) -> Result<Place, Broken> {
-        while count > 0 {
+    ) -> Result<Position, Broken> {
+        // Bounded, because a peer could send its reader from ring to ring for ever.
+        let mut changes = 0;
+        while count > 0 && changes <= RECORDS {
             count -= match self.next(place, count)? {
                 Next::Nothing => break,
                 Next::Bytes(there) => {
                     let length = there.min(count);
-                    visit(Chunk::Ring(place.head, length));
+                    visit(Chunk::Ring(self.area(place.ring), place.head, length));
                     place.head = place.head.wrapping_add(length as u64);
                     length
                 }
@@ -142,10 +144,16 @@ impl Ring<'_> {
                     ));
                     place.loan_bytes += length as u64;
                     if length == left {
-                        place.loans = place.loans.wrapping_add(1);
+                        place.records = place.records.wrapping_add(1);
                         place.loan_bytes = 0;
                     }
                     length
+                }
+                Next::Elsewhere(ring) => {
+                    place.ring = ring.word();
+                    place.records = place.records.wrapping_add(1);
+                    changes += 1;
+                    0
                 }
             };
         }
@@ -153,51 +161,79 @@ impl Ring<'_> {
     }
 
     fn address(&self, number: u32, offset: usize, length: usize) -> Result<*const u8, Broken> {
-        let content = self.borrowed.and_then(|borrowed| borrowed.content(number));
+        let content = self.around.and_then(|around| around.content(number));
         let (base, size) = content.ok_or(Broken)?;
         let end = offset.checked_add(length).filter(|end| *end <= size);
         end.map(|_| base.wrapping_add(offset)).ok_or(Broken)
     }
 
     #[inline]
-    fn commit(&self, start: Place, place: Place) {
+    fn commit(&self, start: Position, place: Position) {
         let consumer = self.consumer;
-        if place.loan_bytes != start.loan_bytes || place.loans != start.loans {
+        let mut passed = Passed::default();
+        if place.loan_bytes != start.loan_bytes || place.records != start.records {
+            passed = self.passed(start, place);
             consumer
                 .loan_bytes
                 .store(place.loan_bytes, Ordering::Relaxed);
+            consumer.ring.store(place.ring, Ordering::Relaxed);
             // Release: the entry has been read before its writer may use it again.
-            consumer.loans_done.store(place.loans, Ordering::Release);
+            consumer
+                .records_done
+                .store(place.records, Ordering::Release);
         }
         if place.head != start.head {
             // Release: the bytes have been copied before they may be overwritten.
             consumer.head.store(place.head, Ordering::Release);
         }
+        if let Some(around) = self.around {
+            for ring in passed.into_iter().flatten() {
+                around.give_back(self.direction, ring);
+            }
+        }
+    }
+
+    /// Rings that were passed by, which nobody looks into any more.
+    fn passed(&self, start: Position, place: Position) -> Passed {
+        let mut passed = Passed::default();
+        let mut left = start.ring;
+        let count = place.records.wrapping_sub(start.records) as usize;
+        for (number, entry) in passed.iter_mut().enumerate().take(count) {
+            let record = self.record(start.records.wrapping_add(number as u64));
+            if let What::Ring(next) = record.what() {
+                *entry = (left != place.ring).then(|| Place::from_word(left));
+                left = next.word();
+            }
+        }
+        passed
     }
 
     #[inline]
-    fn next(&self, place: Place, wanted: usize) -> Result<Next, Broken> {
+    fn next(&self, place: Position, wanted: usize) -> Result<Next, Broken> {
         let mut tail = self.consumer.tail_seen.load(Ordering::Relaxed);
-        if self.used(tail, place.head)? < wanted {
+        if Self::between(place.head, tail)? < wanted {
             tail = self.see_tail();
         }
-        let mut count = self.used(tail, place.head)?;
-        // After the tail: whoever has published bytes behind a loan has published the loan.
-        let made = self.producer.loans.load(Ordering::Acquire);
-        if made != place.loans {
-            let loan = self.loan(made, place.loans)?;
-            let before = loan.at.load(Ordering::Relaxed).wrapping_sub(place.head);
+        let mut count = Self::between(place.head, tail)?;
+        // After the tail: whoever has published bytes behind a record has published the record.
+        let made = self.producer.records.load(Ordering::Acquire);
+        if made != place.records {
+            let record = self.record_of(made, place.records)?;
+            let before = record.at.load(Ordering::Relaxed).wrapping_sub(place.head);
             if before > count as u64 {
-                // The loan is newer than the tail that was looked at.
-                count = self.used(self.see_tail(), place.head)?;
+                // The record is newer than the tail that was looked at.
+                count = Self::between(place.head, self.see_tail())?;
             }
             if before > count as u64 {
                 return Err(Broken);
             }
             if before == 0 {
-                return Self::lent(loan, place.loan_bytes);
+                return Self::after(record, place.loan_bytes);
             }
             count = before as usize;
+        }
+        if count > self.area(place.ring).size {
+            return Err(Broken);
         }
         Ok(if count == 0 {
             Next::Nothing
@@ -213,71 +249,47 @@ impl Ring<'_> {
         tail
     }
 
-    fn loan(&self, made: u64, number: u64) -> Result<&Loan, Broken> {
-        if made.wrapping_sub(number) <= LOANS as u64 {
-            Ok(&self.loans.0[number as usize % LOANS])
+    fn record_of(&self, made: u64, number: u64) -> Result<&Record, Broken> {
+        if made.wrapping_sub(number) <= RECORDS as u64 {
+            Ok(self.record(number))
         } else {
             Err(Broken)
         }
     }
 
-    fn lent(loan: &Loan, done: u64) -> Result<Next, Broken> {
-        let length = loan.length.load(Ordering::Relaxed);
-        let place = loan.place.load(Ordering::Relaxed);
-        let left = length.checked_sub(done).filter(|left| *left > 0);
-        Ok(Next::Lent {
-            content: (place >> 32) as u32,
-            offset: (place as u32 as usize)
-                .checked_add(done as usize)
-                .ok_or(Broken)?,
-            left: left.ok_or(Broken)? as usize,
-        })
-    }
-
-    /// Where the next loan is written, after so many.
-    #[inline]
-    pub(super) fn next_loan(&self, made: u64) -> &Loan {
-        &self.loans.0[made as usize % LOANS]
+    /// What a record says of which `done` bytes are read already.
+    fn after(record: &Record, done: u64) -> Result<Next, Broken> {
+        match record.what() {
+            What::Ring(place) => Ok(Next::Elsewhere(place)),
+            What::Lent {
+                content,
+                offset,
+                length,
+            } => {
+                let left = (length as u64).checked_sub(done).filter(|left| *left > 0);
+                Ok(Next::Lent {
+                    content,
+                    offset: offset.checked_add(done as usize).ok_or(Broken)?,
+                    left: left.ok_or(Broken)? as usize,
+                })
+            }
+        }
     }
 
     /// Bytes lent and not yet read; 0 also when the peer contradicts itself.
     pub fn lent_bytes(&self) -> usize {
-        let done = self.consumer.loans_done.load(Ordering::Relaxed);
-        let made = self.producer.loans.load(Ordering::Acquire);
+        let done = self.consumer.records_done.load(Ordering::Relaxed);
+        let made = self.producer.records.load(Ordering::Acquire);
         if made == done {
             return 0;
         }
-        let mut sum = 0u64;
-        for number in 0..made.wrapping_sub(done).min(LOANS as u64) {
-            let loan = &self.loans.0[done.wrapping_add(number) as usize % LOANS];
-            sum = sum.saturating_add(loan.length.load(Ordering::Relaxed));
-        }
+        let length = |number: u64| match self.record(done.wrapping_add(number)).what() {
+            What::Lent { length, .. } => length as u64,
+            What::Ring(_) => 0,
+        };
+        let under_way = made.wrapping_sub(done).min(RECORDS as u64);
+        let sum: u64 = (0..under_way).map(length).sum();
         let read = self.consumer.loan_bytes.load(Ordering::Relaxed);
         usize::try_from(sum.saturating_sub(read)).unwrap_or(usize::MAX)
-    }
-
-    /// Sends `length` bytes of content `number` from `offset` on, behind everything pushed so far;
-    /// false when too many loans are under way.
-    pub fn lend(&self, number: u32, offset: u32, length: u32) -> bool {
-        let made = self.writer.loans.load(Ordering::Relaxed);
-        let mut done = self.writer.loans_seen.load(Ordering::Relaxed);
-        if made.wrapping_sub(done) >= LOANS as u64 {
-            done = self.consumer.loans_done.load(Ordering::Acquire);
-            self.writer.loans_seen.store(done, Ordering::Relaxed);
-        }
-        if length == 0 || made.wrapping_sub(done) >= LOANS as u64 {
-            return false;
-        }
-        let loan = self.next_loan(made);
-        let tail = self.writer.tail.load(Ordering::Relaxed);
-        loan.at.store(tail, Ordering::Relaxed);
-        let place = u64::from(number) << 32 | u64::from(offset);
-        loan.place.store(place, Ordering::Relaxed);
-        loan.length.store(u64::from(length), Ordering::Relaxed);
-        // Release: the entry, and the tail in front of it.
-        let made = made.wrapping_add(1);
-        self.writer.loans.store(made, Ordering::Relaxed);
-        self.producer.loans.store(made, Ordering::Release);
-        true
     }
 }

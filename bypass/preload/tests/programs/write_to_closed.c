@@ -1,0 +1,47 @@
+/* pair: large writes to a peer that has closed: what the first takes, and what the next says. */
+#include "contract.h"
+
+#define MIB (1 << 20)
+static char block[8 * MIB];
+
+static void server(void) {
+    int listening = listener(16);
+    for (int i = 0; i < 5; i++) {
+        int fd = accept(listening, NULL, NULL);
+        need(fd >= 0, "accept");
+        if (i == 4)
+            hear();
+        close(fd);
+        meet();
+        hear();
+    }
+}
+
+static void first_and_next(int fd, size_t length, int flags) {
+    say("first %zd", send(fd, block, length, flags | MSG_NOSIGNAL));
+    result("next", send(fd, block, 10, flags | MSG_NOSIGNAL));
+    result("once more", send(fd, block, 10, flags | MSG_NOSIGNAL));
+    close(fd);
+    tell(0);
+}
+
+static void client(void) {
+    int port = hear();
+    const struct {
+        size_t length;
+        int flags;
+    } tries[] = {{1000, 0}, {100000, 0}, {8 * MIB, 0}, {8 * MIB, MSG_DONTWAIT}};
+    for (int i = 0; i < 4; i++) {
+        int fd = dial_port(port);
+        meet();
+        wait_for(fd, POLLIN);
+        first_and_next(fd, tries[i].length, tries[i].flags);
+    }
+    /* One that has not read what was there answers with a reset. */
+    int fd = dial_port(port);
+    need(send(fd, block, MIB, MSG_NOSIGNAL) == MIB, "send");
+    tell(0);
+    meet();
+    wait_for(fd, POLLERR);
+    first_and_next(fd, 1000, 0);
+}
