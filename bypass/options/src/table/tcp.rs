@@ -6,7 +6,8 @@ const COUNT_MAX: i64 = 1 << 30;
 const NO_LOSS: &str = "shared memory loses nothing and acknowledges nothing";
 const NO_SYN: &str = "connections over shared memory have no handshake";
 const NO_WAIT: &str = "without packets there is no TIME_WAIT and no orphan to wait for";
-const BUFFERS: &str = "rings have a fixed size; an explicit SO_SNDBUF or SO_RCVBUF is remembered";
+const BUFFERS: &str =
+    "a direction holds up to 4 MiB as needed; SO_SNDBUF and SO_RCVBUF of the program are its limit";
 
 pub(super) const OPTIONS: &[Definition] = &[
     number(
