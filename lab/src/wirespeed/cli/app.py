@@ -337,6 +337,23 @@ def init(
 
 
 @app.command()
+def compare(
+    first: Annotated[str, typer.Argument(metavar="RUN", help="A run's path or name, or latest.")],
+    second: Annotated[str, typer.Argument(metavar="RUN", help="Another run.")],
+    metric: Annotated[
+        list[str] | None,
+        typer.Option("--metric", metavar="NAME", help="Instead of the first one; may be repeated."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the differences as JSON.")] = False,
+    runs: RunsOption = None,
+) -> None:
+    """Put two runs beside each other: hosts, the same cells, differences with intervals."""
+    from wirespeed.cli import compare as command
+
+    command.compare((first, second), runs_folder(runs), metric or [], as_json)
+
+
+@app.command()
 def query(
     run: RunArgument,
     question: Annotated[str, typer.Argument(metavar="SELECT", help="One SELECT of SQLite.")],
