@@ -14,6 +14,8 @@ from wirespeed.report import wording
 from wirespeed.results import apart, store
 from wirespeed.results.summary import load
 
+PIPE_COLUMNS = 120  # where nobody told the width
+
 
 def compare(names: tuple[str, str], runs: Path, metrics: list[str], as_json: bool) -> None:
     """Prints what differs between the hosts, then each cell of both runs."""
@@ -23,6 +25,8 @@ def compare(names: tuple[str, str], runs: Path, metrics: list[str], as_json: boo
         print(json.dumps(asdict(found), indent=1))
         return
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = max(console.width, PIPE_COLUMNS)
     if found.facts:
         console.print(_facts(found))
     else:
