@@ -140,7 +140,8 @@ def test_a_wrong_address_of_the_server_is_told_before_anything_is_measured(kind)
     process = started(kind, recipe(kind, connections=[1]))
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
-    assert "host1 cannot reach app-0" in err and "address of the server" in err
+    assert "host1 cannot reach host0 at 127.0.0.1" in err and "address of the server" in err
+    assert not list((kind.runs).glob("*/trials/*/trial.json"))
 
 
 def programs_of(pid, name):

@@ -25,7 +25,7 @@ def receive(message):
         listener.settimeout(CONNECT_S)
         try:
             stream, _ = listener.accept()
-        except TimeoutError:
+        except socket.timeout:  # noqa: UP041 (another class before Python 3.10)
             raise Refused("nobody connected to %s" % message["address"]) from None
     with stream:
         stream.settimeout(CONNECT_S)

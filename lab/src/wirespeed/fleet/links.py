@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from wirespeed.errors import HostError
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.fleet.host import Host
 from wirespeed.topology import Link, Topology
@@ -88,8 +89,13 @@ def one_way(fleet: Fleet, source: Host, sink: Host, address: str) -> tuple[float
         (sink, "link_receive", {"address": address, "port": port}),
         (source, "link_transmit", {"address": address, "port": port, "seconds": SECONDS}),
     ]
-    answers = fleet.together(questions)
-    sent = answers[source.name]
+    try:
+        sent = fleet.together(questions)[source.name]
+    except HostError as error:
+        raise HostError(
+            f"{source.name} cannot reach {sink.name} at {address}: {error}; check the address of "
+            "the server in the site file"
+        ) from error
     return sent["bps"], sink.ask("interface_of", address=address), sent["mtu"]
 
 
