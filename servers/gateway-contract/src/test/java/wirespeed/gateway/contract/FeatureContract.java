@@ -228,6 +228,54 @@ abstract class FeatureContract extends CarrierContract {
                 .collect(Collectors.toCollection(TreeSet::new)), tried);
     }
 
+    private static String awaitText(Path file) throws Exception {
+        for (int i = 0; i < 100 && (!Files.exists(file) || Files.size(file) == 0); i++) {
+            Thread.sleep(50);
+        }
+        return Files.readString(file);
+    }
+
+    @Test
+    void the_access_log_has_a_format() throws Exception {
+        Path own = folder.resolve("own.log");
+        Path json = folder.resolve("json.log");
+        Carrier gateway = start(origins("[[filter]]\ntype = \"access-log\"\nfile = \"" + own
+                + "\"\nformat = \"{method} {target} {status} {request:X-A} {response:X-No} {route}"
+                + " {origin}\"\n[[filter]]\ntype = \"access-log\"\nname = \"json\"\nfile = \""
+                + json + "\"\nformat = \"json\"\n"));
+        RawClient client = client(gateway);
+        client.send("GET /a?q=\"x\" HTTP/1.1\r\nHost: h\r\nX-A: y\r\n\r\n");
+        assertEquals(200, client.read().status());
+        assertEquals("GET /a?q=\"x\" 200 y - all o\n", awaitText(own));
+        String line = awaitText(json);
+        assertTrue(line.startsWith("{\"address\":\"127.0.0.1:" + origin.port()
+                + "\",\"attempts\":1,\"bytes\":"), line);
+        assertTrue(line.contains("\"status\":200,\"target\":\"/a?q=\\\"x\\\"\","), line);
+    }
+
+    @Test
+    void requests_have_names_for_logs_and_traces() throws Exception {
+        String trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+        RawClient client = client(start(origins("[[filter]]\ntype = \"request-id\"\n")));
+        client.send("GET / HTTP/1.1\r\nHost: h\r\nX-Request-ID: forged\r\ntraceparent: " + trace
+                + "\r\n\r\n");
+        RawClient.Answer answer = client.read();
+        RecordingOrigin.Seen seen = origin.seen.get(0);
+        assertTrue(answer.header("X-Request-ID").matches("[0-9a-f]{32}"), answer.head());
+        assertEquals(answer.header("X-Request-ID"), seen.header("X-Request-ID"));
+        assertTrue(seen.header("traceparent").startsWith(trace.substring(0, 36)), seen.head());
+        assertTrue(seen.header("traceparent").endsWith("-00"), seen.head());
+        assertNotEquals(trace, seen.header("traceparent"));
+        assertEquals(200, client.get("/").status());
+        assertTrue(origin.seen.get(1).header("traceparent")
+                .matches("00-[0-9a-f]{32}-[0-9a-f]{16}-01"));
+        client = client(start(origins("[server]\ntrusted-proxies = [\"127.0.0.1\"]\n"
+                + "[[filter]]\ntype = \"request-id\"\n")));
+        client.send("GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 9.9.9.9\r\n"
+                + "X-Request-ID: kept\r\n\r\n");
+        assertEquals("kept", client.read().header("X-Request-ID"));
+    }
+
     @Test
     void the_cache_answers_and_validates() throws Exception {
         AtomicInteger asked = new AtomicInteger();

@@ -408,6 +408,56 @@ abstract class GatewayContract extends CarrierContract {
         assertEquals(502, client(gateway).get("/longer").status());
     }
 
+    /** A gateway to an origin that always answers with this status, and to the usual one. */
+    private Carrier beside(int status, String options) throws IOException {
+        RecordingOrigin bad = closedLater(new RecordingOrigin());
+        bad.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, status, "", "bad");
+            return true;
+        };
+        return gatewayTo("\"127.0.0.1:" + bad.port() + "\", \"127.0.0.1:" + origin.port() + "\"",
+                "balance = \"round-robin\"\nretry-budget = 100\n" + options, "");
+    }
+
+    /** On a connection of its own: a server may close one after an answer of 500 or 503. */
+    private RawClient.Answer alone(Carrier gateway, String method, String body)
+            throws IOException {
+        try (RawClient client = gateway.client()) {
+            client.send(method + " /p HTTP/1.1\r\nHost: a\r\nContent-Length: " + body.length()
+                    + "\r\n\r\n" + body);
+            return client.read();
+        }
+    }
+
+    @Test
+    void a_status_can_be_tried_at_another_address() throws IOException {
+        Carrier gateway = beside(503, "retry-status = [\"503\"]\n");
+        int refused = 0;
+        for (int i = 0; i < 20; i++) {
+            assertEquals("GET /p HTTP/1.1|", alone(gateway, "GET", "").body());
+            assertEquals("PUT /p HTTP/1.1|hello", alone(gateway, "PUT", "hello").body());
+            refused += alone(gateway, "POST", "hello").status() == 503 ? 1 : 0;
+        }
+        assertTrue(refused > 0, "a POST was sent twice");
+    }
+
+    private int failed(Carrier gateway, int requests) throws IOException {
+        int failed = 0;
+        for (int i = 0; i < requests; i++) {
+            int status = alone(gateway, "GET", "").status();
+            assertTrue(status == 200 || status == 500, "status " + status);
+            failed += status == 500 ? 1 : 0;
+        }
+        return failed;
+    }
+
+    @Test
+    void an_address_that_answers_5xx_can_be_ejected() throws IOException {
+        int failed = failed(beside(500, "eject-on-5xx = true\n"), 60);
+        assertTrue(failed >= 5 && failed <= 10, failed + " of 60 requests got a 500");
+        assertEquals(30, failed(beside(500, ""), 60));
+    }
+
     @Test
     void no_spelling_of_a_path_passes_a_rule_about_it() throws IOException {
         Carrier gateway = gateway("[[filter]]\ntype = \"static-response\"\nprefix = \"/admin/users\""

@@ -89,6 +89,8 @@ public final class OptionTable {
         d.bool("h2c", false, "Take HTTP/2 without TLS from clients that begin with it (prior"
                 + " knowledge); gateway-netty only.");
         d.bytes("receive-buffer", "4KiB", 1024, 1 << 20, "What one read takes at most.");
+        d.texts("dns", "", "ADDRESS:PORT of the servers that origins' names are asked of; empty for"
+                + " those of the system; gateway-netty only.");
         d.reloadable = true;
         d.text("via-name", "", "How the gateway names itself in Via; empty for a random name.");
         d.texts("trusted-proxies", "", "Networks whose X-Forwarded-*, Forwarded and X-Real-IP are"
@@ -175,6 +177,9 @@ public final class OptionTable {
                 + " and more requests; not when it is the only one.");
         d.bool("interim", false, "Pass 103 and other interim responses on; gateway-netty only.");
         d.count("retries", 1, 0, 10, "On other addresses, for idempotent requests.");
+        d.texts("retry-status", "", "Statuses that are tried at another address, too, such as 503.");
+        d.count("retry-budget", 20, 0, 100, "Retries as a share of the requests, in per cent.");
+        d.bool("eject-on-5xx", false, "Count a 5xx as a failure of its address.");
         d.bool("preserve-host", true, "Send the client's Host and not the address.");
         d.bool("tls", false, "Encrypt and verify; the address is the name that is verified.");
         d.choice("persistence", "none", List.of("none", "cookie", "header"),
@@ -211,7 +216,7 @@ public final class OptionTable {
         d.text("folder", "", "Java and Groovy filters, loaded again when they change.");
         d.in("filter", true);
         d.choice("type", "", List.of("headers", "redirect", "rewrite", "rate-limit", "access-log",
-                "debug", "static-response"), "Which of the shipped filters.");
+                "debug", "static-response", "request-id"), "Which of the shipped filters.");
         d.text("name", "", "Unique name; the default is its type and number.");
         d.count("order", 100, -1_000_000, 1_000_000, "Smaller runs earlier.");
         d.text("prefix", "/", "Only below this path.");
@@ -229,6 +234,7 @@ public final class OptionTable {
         d.count("rate", 100, 1, 10_000_000, "rate-limit: requests a second.");
         d.count("burst", 100, 1, 10_000_000, "rate-limit: how many at once.");
         d.text("file", "", "access-log: file; empty for standard output.");
+        d.text("format", "", "access-log: json, or a template with names in braces.");
     }
 
     private static void tomcat(Declaration d) {

@@ -23,12 +23,15 @@ public final class Origin {
      * @param hashKey what method hash uses: "client", "path", "header:NAME" or "cookie:NAME"
      * @param persistence how clients are bound to an address
      * @param check active health checks; null for none
+     * @param retry what an answer means for the next attempt
      */
     public record Settings(int connectMillis, int responseMillis, int idleBodyMillis,
             int connectionsMax, int waitersMax, int slowStartMillis, int retries,
-            boolean passesInterim, boolean preserveHost, boolean tls, String hashKey, Persistence persistence, HealthCheck check) {
+            boolean passesInterim, boolean preserveHost, boolean tls, String hashKey,
+            Persistence persistence, HealthCheck check, Retry retry) {
         public static final Settings DEFAULT = new Settings(1000, 20_000, 30_000, 4096, 1000,
-                10_000, 1, false, true, false, "client", Persistence.NONE, null);
+                10_000, 1, false, true, false, "client", Persistence.NONE, null,
+                Retry.DEFAULT);
     }
 
     /** So that even the first moment of a slow start brings some requests. */
@@ -196,14 +199,23 @@ public final class Origin {
         return key.equals("path") ? request.path() : request.clientAddress();
     }
 
+    /** An address has answered: for its breaker that is a success or a failure. */
+    public void judge(Address address, int status, long nowMillis) {
+        if (status >= 500 && settings.retry().ejectsOn5xx()) {
+            address.breaker().failed(nowMillis);
+        } else {
+            address.breaker().succeeded();
+        }
+    }
+
     /** Counts a request towards the retry budget. */
     public void countRequest() {
         requests.lazySet(requests.get() + 1);
     }
 
-    /** Whether one more retry stays within a fifth of all requests (plus a few to begin with). */
+    /** Whether one more retry stays within the budget (plus a few to begin with). */
     public boolean takesRetry() {
-        if (retried.get() * 5 > requests.get() + 50) {
+        if (retried.get() * 100 > (requests.get() + 50) * settings.retry().budgetPercent()) {
             return false;
         }
         retried.incrementAndGet();

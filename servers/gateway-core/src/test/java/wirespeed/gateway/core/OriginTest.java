@@ -20,7 +20,7 @@ class OriginTest {
 
     private Origin origin(Balancer.Method method, String hashKey, Persistence persistence) {
         return new Origin("o", addresses, method, new Origin.Settings(1, 1, 1, 1, 1, 0, 1, false, true, false,
-                hashKey, persistence, null));
+                hashKey, persistence, null, Retry.DEFAULT));
     }
 
     private Origin origin(Balancer.Method method) {

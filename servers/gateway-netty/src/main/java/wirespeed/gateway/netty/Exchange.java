@@ -314,8 +314,11 @@ final class Exchange implements Chain.Done {
 
     /** A final response head came from the origin. */
     void responseHead(Response response) {
-        context.address().breaker().succeeded();
+        context.origin().judge(context.address(), response.status(), loop.nowMillis());
         context.originNanos(loop.nowNanos() - askedNanos);
+        if (isTriedElsewhere(response.status())) {
+            return;
+        }
         try {
             Forwarding.acceptResponse(response);
         } catch (Refusal refusal) {
@@ -327,6 +330,27 @@ final class Exchange implements Chain.Done {
         context.origin().settings().persistence().bind(context);
         body.release();
         relay.head(response);
+    }
+
+    /** Whether this answer is dropped, because another address is asked for a better one. */
+    private boolean isTriedElsewhere(int status) {
+        if (!context.origin().settings().retry().statuses().contains(status)
+                || !body.isComplete() || !mayRetry(Loss.BEFORE_ANSWER, false)) {
+            return false;
+        }
+        OriginConnection answered = origin;
+        Address failed = context.address();
+        origin = null;
+        uncount();
+        if (!ask(failed, false)) {
+            origin = answered;
+            counted = failed;
+            failed.inFlight().incrementAndGet();
+            return false;
+        }
+        loop.meters.add(Meters.Count.RETRIES, 1);
+        answered.abandon();
+        return true;
     }
 
     /** All that post filters need is there. */

@@ -44,6 +44,7 @@ final class Loop {
     /** RFC 9110 §5.6.7 has two digits for the day, where RFC 1123 of the JDK has one or two. */
     static final DateTimeFormatter IMF_FIXDATE = DateTimeFormatter.ofPattern(
             "EEE, dd MMM yyyy HH:mm:ss 'GMT'", java.util.Locale.ROOT);
+    final Names names;
     private final Map<Address, Pool> pools = new HashMap<>();
     private byte[] scratch = new byte[8192];
     private String date = "";
@@ -60,6 +61,7 @@ final class Loop {
         this.budget = budget;
         this.timeouts = Timeouts.of(gateway.options("timeouts"));
         this.shedder = new Shedder(gateway);
+        this.names = new Names(this);
         gateway.meters().add(meters);
         gateway.pools().add(this::describePools);
     }
@@ -190,5 +192,6 @@ final class Loop {
 
     void closePools() {
         pools.values().forEach(Pool::closeIdle);
+        names.close();
     }
 }

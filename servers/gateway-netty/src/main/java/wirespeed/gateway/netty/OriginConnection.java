@@ -5,6 +5,8 @@ import io.netty.buffer.ByteBuf;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.util.ReferenceCountUtil;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
 import java.util.concurrent.ThreadLocalRandom;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Forwarding;
@@ -325,7 +327,14 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
     }
 
     private boolean isYoung() {
-        return loop.nowMillis() < retireMillis && !loop.gateway.isDraining();
+        return loop.nowMillis() < retireMillis && !loop.gateway.isDraining()
+                && pool.leadsTo(remote());
+    }
+
+    /** Where the connection leads; null once it is closed. */
+    InetAddress remote() {
+        InetSocketAddress remote = (InetSocketAddress) channel.channel().remoteAddress();
+        return remote == null ? null : remote.getAddress();
     }
 
     @Override

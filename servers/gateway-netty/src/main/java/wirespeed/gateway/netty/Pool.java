@@ -6,8 +6,13 @@ import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelInitializer;
 import io.netty.channel.ChannelOption;
+import io.netty.util.concurrent.Future;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
 import java.util.ArrayDeque;
 import java.util.Iterator;
+import java.util.List;
+import java.util.Set;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Meters;
@@ -21,6 +26,8 @@ final class Pool {
     private record Waiter(Exchange exchange, long deadlineMillis) {
     }
 
+    private static final long LOOK_MILLIS = 1000;
+
     private final Loop loop;
     private final Address address;
     private final ArrayDeque<OriginConnection> unused = new ArrayDeque<>();
@@ -29,10 +36,16 @@ final class Pool {
     private Origin.Settings settings;
     private int open;
     private boolean isUsed;
+    private final boolean isLiteral;
+    /** Where the name led when it was asked for last; empty before that and for literals. */
+    private Set<InetAddress> places = Set.of();
+    private long nextLookMillis;
+    private int turn;
 
     Pool(Loop loop, Address address) {
         this.loop = loop;
         this.address = address;
+        this.isLiteral = Names.isLiteral(address.host());
         this.bootstrap = new Bootstrap().group(loop.executor)
                 .channel(loop.transport.socket())
                 .option(ChannelOption.TCP_NODELAY, true)
@@ -98,7 +111,24 @@ final class Pool {
                         channel.pipeline().addLast(connection);
                     }
                 });
-        own.connect(address.host(), address.port()).addListener((ChannelFuture future) -> {
+        if (isLiteral) {
+            connect(own, new InetSocketAddress(address.host(), address.port()), connection);
+            return;
+        }
+        loop.names.find(address.host()).addListener((Future<List<InetAddress>> found) -> {
+            if (found.isSuccess()) {
+                moved(found.getNow());
+                List<InetAddress> all = found.getNow();
+                connect(own, new InetSocketAddress(all.get(turn++ % all.size()), address.port()),
+                        connection);
+            } else {
+                refused(connection, found.cause());
+            }
+        });
+    }
+
+    private void connect(Bootstrap own, InetSocketAddress to, OriginConnection connection) {
+        own.connect(to).addListener((ChannelFuture future) -> {
             if (!future.isSuccess()) {
                 refused(connection, future.cause());
             } else if (settings.tls()) {
@@ -173,8 +203,39 @@ final class Pool {
         }
     }
 
+    /** Asks the name again: connections to a place that it has left are used no more. */
+    private void follow(long nowMillis) {
+        if (isLiteral || open == 0 || nowMillis < nextLookMillis) {
+            return;
+        }
+        nextLookMillis = nowMillis + LOOK_MILLIS;
+        loop.names.find(address.host()).addListener((Future<List<InetAddress>> found) -> {
+            if (found.isSuccess()) {
+                moved(found.getNow());
+            }
+        });
+    }
+
+    private void moved(List<InetAddress> now) {
+        Set<InetAddress> next = Set.copyOf(now);
+        if (!next.equals(places)) {
+            places = next;
+            List.copyOf(unused).stream().filter(one -> !leadsTo(one.remote()))
+                    .forEach(left -> {
+                        broken(left);
+                        left.close();
+                    });
+        }
+    }
+
+    /** Whether the name still leads to this place. */
+    boolean leadsTo(InetAddress place) {
+        return places.isEmpty() || place != null && places.contains(place);
+    }
+
     /** Other loops may have given up connections; and nobody waits for ever. */
     void tick(long nowMillis) {
+        follow(nowMillis);
         if (waiters.isEmpty()) {
             return;
         }

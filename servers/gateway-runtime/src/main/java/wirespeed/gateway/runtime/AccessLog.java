@@ -9,14 +9,12 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
-import java.time.Instant;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.FinishFilter;
 import wirespeed.gateway.core.Phase;
-import wirespeed.gateway.core.Request;
 import wirespeed.gateway.core.Step;
 
 /** Loops only put a line into a bounded queue; when the disk is too slow, lines are dropped. */
@@ -28,14 +26,16 @@ final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
     private final ArrayBlockingQueue<String> lines = new ArrayBlockingQueue<>(LINES_MAX);
     private final AtomicLong dropped = new AtomicLong();
     private final Path file;
+    private final AccessLogFormat format;
     private Writer writer;
     private long saidNanos;
     private volatile boolean mustReopen;
     private final Thread thread;
     private volatile boolean isClosed;
 
-    AccessLog(ShippedFilters.Scope scope, String file) {
+    AccessLog(ShippedFilters.Scope scope, String file, String format) {
         super(scope, Phase.POST);
+        this.format = new AccessLogFormat(format);
         this.file = file.isEmpty() ? null : Path.of(file);
         try {
             writer = open();
@@ -67,20 +67,9 @@ final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
 
     @Override
     public void finished(Context context, int status, long nanos) {
-        if (scope.covers(context) && !lines.offer(line(context, status, nanos))) {
+        if (scope.covers(context) && !lines.offer(format.line(context, status, nanos))) {
             dropped.incrementAndGet();
         }
-    }
-
-    private static String line(Context context, int status, long nanos) {
-        Request request = context.request();
-        return Instant.now() + " " + request.clientAddress() + " " + request.method() + " "
-                + request.pathWithParameters()
-                + (request.query() == null ? "" : "?" + request.query()) + " "
-                + status + " " + context.category().label() + " " + context.responseBytes() + " "
-                + nanos / 1000 + "us own="
-                + Math.max(0, nanos - context.originNanos()) / 1000 + "us "
-                + (context.address() == null ? "-" : context.address().id()) + "\n";
     }
 
     private void write() {

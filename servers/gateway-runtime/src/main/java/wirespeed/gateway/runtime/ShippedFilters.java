@@ -56,7 +56,9 @@ final class ShippedFilters {
             case "rewrite" -> List.of(new Rewrite(scope, values));
             case "rate-limit" -> List.of(new RateLimit(scope, values.text("key"),
                     values.count("rate"), values.count("burst"), System::nanoTime));
-            case "access-log" -> List.of(new AccessLog(scope, values.text("file")));
+            case "access-log" -> List.of(new AccessLog(scope, values.text("file"),
+                    values.text("format")));
+            case "request-id" -> RequestId.of(scope);
             case "debug" -> List.of(new Debug(scope));
             case "static-response" -> List.of(new StaticResponse(scope, values));
             default -> throw new IllegalArgumentException("type is missing; write type ="

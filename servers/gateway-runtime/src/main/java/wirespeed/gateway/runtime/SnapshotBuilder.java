@@ -21,6 +21,7 @@ import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Networks;
 import wirespeed.gateway.core.Origin;
 import wirespeed.gateway.core.Persistence;
+import wirespeed.gateway.core.Retry;
 import wirespeed.gateway.core.Route;
 import wirespeed.gateway.core.RouteTable;
 import wirespeed.gateway.core.Snapshot;
@@ -133,7 +134,8 @@ final class SnapshotBuilder {
                 values.count("waiters"), values.millis("slow-start"), values.count("retries"),
                 values.isTrue("interim"), values.isTrue("preserve-host"), values.isTrue("tls"),
                 values.text("hash-key"), persistence(values),
-                check(values));
+                check(values), Retry.of(values.texts("retry-status"),
+                        values.count("retry-budget"), values.isTrue("eject-on-5xx")));
         return new Origin(name, list, Balancer.Method.parse(values.text("balance")), settings);
     }
 

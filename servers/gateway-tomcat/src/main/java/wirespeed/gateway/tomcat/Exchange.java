@@ -13,6 +13,7 @@ import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Forwarding;
 import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.Meters;
+import wirespeed.gateway.core.Origin;
 import wirespeed.gateway.core.Phase;
 import wirespeed.gateway.core.Refusal;
 import wirespeed.gateway.core.Request;
@@ -161,16 +162,19 @@ final class Exchange {
     private void askOrigin() throws Failed, ClientFailure {
         snapshot.forwarding().prepare(request);
         context.origin().countRequest();
-        Address not = null;
+        Address address = usable(null);
         boolean needsFresh = false;
         while (true) {
-            Address address = context.origin().choose(context, not, nowMillis());
-            if (address == null) {
-                throw Failed.later(Category.NO_ADDRESS, "no address of the origin is usable");
-            }
             try {
                 ask(address, needsFresh);
-                return;
+                Address other = insteadOf(address);
+                if (other == null) {
+                    return;
+                }
+                call.abandon();
+                plant.meters().add(Meters.Count.RETRIES, 1);
+                address = other;
+                needsFresh = false;
             } catch (OriginFailure failure) {
                 boolean isStale = failure.loss() == OriginFailure.Loss.STALE;
                 if (!isStale) {
@@ -180,10 +184,18 @@ final class Exchange {
                     throw originFailed(failure);
                 }
                 plant.meters().add(Meters.Count.RETRIES, 1);
-                not = isStale ? null : address;
+                address = usable(isStale ? null : address);
                 needsFresh = true;
             }
         }
+    }
+
+    private Address usable(Address not) throws Failed {
+        Address address = context.origin().choose(context, not, nowMillis());
+        if (address == null) {
+            throw Failed.later(Category.NO_ADDRESS, "no address of the origin is usable");
+        }
+        return address;
     }
 
     private static long nowMillis() {
@@ -203,10 +215,22 @@ final class Exchange {
             throw new OriginFailure(Category.ORIGIN_MALFORMED, OriginFailure.Loss.AFTER_ANSWER,
                     malformed.getMessage(), malformed);
         }
-        address.breaker().succeeded();
+        context.origin().judge(address, context.response().status(), nowMillis());
         // A final response before the request was sent: the rest of it has nowhere to go.
         mustClose |= !call.isRequestSent();
         context.origin().settings().persistence().bind(context);
+    }
+
+    /** Who is asked for a better answer; null when this one stands. */
+    private Address insteadOf(Address answered) {
+        Origin origin = context.origin();
+        boolean isTriedElsewhere =
+                origin.settings().retry().statuses().contains(context.response().status())
+                && origin.addresses().size() > 1 && call.isRequestSent()
+                && request.isIdempotent() && body.isReplayable()
+                && System.nanoTime() < deadlineNanos
+                && context.attempts() <= origin.settings().retries() && origin.takesRetry();
+        return isTriedElsewhere ? origin.choose(context, answered, nowMillis()) : null;
     }
 
     /** Without a connection nothing was sent, so that any method may be tried again. */

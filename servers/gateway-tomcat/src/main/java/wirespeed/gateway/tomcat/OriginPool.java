@@ -54,6 +54,8 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
         }
     }
 
+    private static final long LIFE_MILLIS = 60_000;
+
     private final PoolingHttpClientConnectionManager manager;
     private final Map<Address, Way> ways = new ConcurrentHashMap<>();
     private final int connectionsMax;
@@ -72,7 +74,9 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
                 .setTlsSocketStrategy(Tls.toOrigins(gateway.options("tls")))
                 .setMaxConnTotal(connectionsMax).setMaxConnPerRoute(connectionsMax)
                 .setDefaultConnectionConfig(ConnectionConfig.custom()
-                        .setSocketTimeout(Timeout.DISABLED).build())
+                        .setSocketTimeout(Timeout.DISABLED)
+                        // Names are asked again by new connections only.
+                        .setTimeToLive(TimeValue.ofMilliseconds(LIFE_MILLIS)).build())
                 .build();
         evictor = Executors.newSingleThreadScheduledExecutor(work -> {
             Thread thread = new Thread(work, "origin-connections");

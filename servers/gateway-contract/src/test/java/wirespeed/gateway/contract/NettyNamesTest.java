@@ -1,0 +1,132 @@
+// An origin's name that leads elsewhere: connections follow it.
+package wirespeed.gateway.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.net.DatagramPacket;
+import java.net.DatagramSocket;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+import wirespeed.gateway.netty.Main;
+
+class NettyNamesTest {
+    /** Answers each question about an A record with one address that is valid for a second. */
+    private static final class NameServer implements AutoCloseable {
+        private final DatagramSocket socket =
+                new DatagramSocket(0, InetAddress.getLoopbackAddress());
+        volatile int last;
+        volatile boolean isSilent;
+
+        NameServer(int last) throws IOException {
+            this.last = last;
+            Thread thread = new Thread(this::serve, "names");
+            thread.setDaemon(true);
+            thread.start();
+        }
+
+        int port() {
+            return socket.getLocalPort();
+        }
+
+        private void serve() {
+            byte[] bytes = new byte[512];
+            try {
+                while (true) {
+                    DatagramPacket packet = new DatagramPacket(bytes, bytes.length);
+                    socket.receive(packet);
+                    if (!isSilent) {
+                        packet.setData(answer(bytes));
+                        socket.send(packet);
+                    }
+                    packet.setData(bytes);
+                }
+            } catch (IOException closed) {
+                // The test is over.
+            }
+        }
+
+        /** RFC 1035 §4: the question comes back with an answer that points to its name. */
+        private byte[] answer(byte[] question) {
+            int end = 12;
+            while (question[end] != 0) {
+                end += question[end] + 1;
+            }
+            boolean isForA = question[end + 2] == 1;
+            end += 5;
+            byte[] answer = java.util.Arrays.copyOf(question, isForA ? end + 16 : end);
+            answer[2] = (byte) 0x85;
+            answer[3] = (byte) 0x80;
+            answer[7] = (byte) (isForA ? 1 : 0);
+            answer[9] = 0;
+            answer[11] = 0;
+            if (isForA) {
+                byte[] record = {(byte) 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4, 127, 0, 0,
+                    (byte) last};
+                System.arraycopy(record, 0, answer, end, record.length);
+            }
+            return answer;
+        }
+
+        @Override
+        public void close() {
+            socket.close();
+        }
+    }
+
+    @Test
+    void connections_follow_the_name_of_their_origin() throws Exception {
+        try (RecordingOrigin one = new RecordingOrigin();
+                RecordingOrigin two = new RecordingOrigin(new ServerSocket(one.port(), 50,
+                        InetAddress.getByName("127.0.0.2")));
+                NameServer names = new NameServer(1);
+                Carrier gateway = new Carrier(Main::carrier, Map.of("server.threads", "1",
+                        "server.dns", "127.0.0.1:" + names.port()), "[origins.o]\naddresses ="
+                        + " [\"origin.test:" + one.port() + "\"]\n");
+                RawClient client = gateway.client()) {
+            assertEquals(200, client.get("/one").status());
+            assertEquals(1, one.seen.size());
+            names.last = 2;
+            for (int i = 0; i < 100 && two.seen.isEmpty(); i++) {
+                assertEquals(200, client.get("/moves").status());
+                Thread.sleep(100);
+            }
+            int before = one.seen.size();
+            assertTrue(before < 100, "requests never followed the name");
+            assertEquals(200, client.get("/two").status());
+            assertEquals(before, one.seen.size());
+        }
+    }
+
+    @Test
+    void a_name_that_nobody_answers_holds_up_nobody_else() throws Exception {
+        try (RecordingOrigin origin = new RecordingOrigin(); NameServer names = new NameServer(1);
+                Carrier gateway = new Carrier(Main::carrier, Map.of("server.threads", "1",
+                        "server.dns", "127.0.0.1:" + names.port()), "[origins.lost]\naddresses ="
+                        + " [\"lost.test:80\"]\n[origins.o]\naddresses = [\"127.0.0.1:"
+                        + origin.port() + "\"]\n[[route]]\nprefix = \"/lost\"\norigins ="
+                        + " [\"lost\"]\n[[route]]\norigins = [\"o\"]\n");
+                RawClient lost = gateway.client(); RawClient client = gateway.client()) {
+            names.isSilent = true;
+            lost.send("GET /lost HTTP/1.1\r\nHost: a\r\n\r\n");
+            long begin = System.nanoTime();
+            assertEquals(200, client.get("/other").status());
+            assertTrue(System.nanoTime() - begin < 1_500_000_000L, "the loop was held up");
+            assertEquals(502, lost.read().status());
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"nonsense", "127.0.0.1", "names.test:53", "127.0.0.1:99999"})
+    void a_name_server_is_an_address_and_a_port(String server) {
+        IllegalArgumentException refused = assertThrows(IllegalArgumentException.class,
+                () -> new Carrier(Main::carrier, Map.of("server.dns", server), "").close());
+        assertTrue(refused.getMessage().contains(server), refused.getMessage());
+    }
+}

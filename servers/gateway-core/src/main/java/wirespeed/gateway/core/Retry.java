@@ -1,0 +1,30 @@
+// What an answer of an address means for the next attempt and for its place among the others.
+package wirespeed.gateway.core;
+
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * Attempts without an answer are judged by how far they came; this is about those with one.
+ *
+ * @param statuses answered with these, an idempotent request is sent to another address
+ * @param budgetPercent how many retries there may be, as a share of the requests
+ * @param ejectsOn5xx whether a 5xx counts as a failure of the address
+ */
+public record Retry(List<Integer> statuses, int budgetPercent, boolean ejectsOn5xx) {
+    /** No status is tried again, and a fifth of the requests may be retries of lost ones. */
+    public static final Retry DEFAULT = new Retry(List.of(), 20, false);
+
+    /** From the texts of a configuration; a status that is none is refused. */
+    public static Retry of(List<String> statuses, int budgetPercent, boolean ejectsOn5xx) {
+        List<Integer> numbers = new ArrayList<>();
+        for (String status : statuses) {
+            if (!status.matches("[45]\\d\\d")) {
+                throw new IllegalArgumentException("retry-status \"" + status
+                        + "\" is no status between 400 and 599");
+            }
+            numbers.add(Integer.valueOf(status));
+        }
+        return new Retry(List.copyOf(numbers), budgetPercent, ejectsOn5xx);
+    }
+}

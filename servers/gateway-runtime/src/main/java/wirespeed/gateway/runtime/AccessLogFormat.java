@@ -1,0 +1,122 @@
+// What a line of the access log holds: a template, or JSON.
+package wirespeed.gateway.runtime;
+
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.function.Supplier;
+import wirespeed.gateway.core.Context;
+
+/** Parsed once; a line only puts its values together. */
+final class AccessLogFormat {
+    static final String PLAIN = "{time} {client} {method} {target} {status} {category} {bytes}"
+            + " {duration}us own={own}us {address}";
+
+    /** One exchange that is over. */
+    private record Line(Context context, int status, long nanos) {
+    }
+
+    private interface Value {
+        Object of(Line line);
+    }
+
+    private static final Map<String, Value> VALUES = new TreeMap<>(Map.ofEntries(
+            Map.entry("time", line -> Instant.now().toString()),
+            Map.entry("client", line -> line.context().request().clientAddress()),
+            Map.entry("method", line -> line.context().request().method()),
+            Map.entry("scheme", line -> line.context().request().scheme()),
+            Map.entry("host", line -> line.context().request().host()),
+            Map.entry("target", AccessLogFormat::target),
+            Map.entry("status", line -> (long) line.status()),
+            Map.entry("category", line -> line.context().category().label()),
+            Map.entry("bytes", line -> line.context().responseBytes()),
+            Map.entry("duration", line -> line.nanos() / 1000),
+            Map.entry("own", line -> Math.max(0,
+                    line.nanos() - line.context().originNanos()) / 1000),
+            Map.entry("attempts", line -> (long) line.context().attempts()),
+            Map.entry("address", line -> orNull(line.context().address(),
+                    () -> line.context().address().id())),
+            Map.entry("origin", line -> orNull(line.context().origin(),
+                    () -> line.context().origin().name())),
+            Map.entry("route", line -> orNull(line.context().route(),
+                    () -> line.context().route().name()))));
+
+    private final List<Object> parts = new ArrayList<>();
+    private final boolean isJson;
+
+    /** From "", "json" or a template; an unknown name in braces is refused with those there are. */
+    AccessLogFormat(String format) {
+        isJson = format.equals("json");
+        if (!isJson) {
+            parse(format.isEmpty() ? PLAIN : format);
+        }
+    }
+
+    private void parse(String template) {
+        int at = 0;
+        while (at < template.length()) {
+            int open = template.indexOf('{', at);
+            int close = open < 0 ? -1 : template.indexOf('}', open);
+            if (close < 0) {
+                parts.add(template.substring(at));
+                return;
+            }
+            parts.add(template.substring(at, open));
+            parts.add(value(template.substring(open + 1, close)));
+            at = close + 1;
+        }
+    }
+
+    private static Value value(String name) {
+        if (name.startsWith("request:")) {
+            return line -> line.context().request().headers().get(name.substring(8));
+        }
+        if (name.startsWith("response:")) {
+            return line -> orNull(line.context().response(),
+                    () -> line.context().response().headers().get(name.substring(9)));
+        }
+        Value value = VALUES.get(name);
+        if (value == null) {
+            throw new IllegalArgumentException("format: no {" + name + "}; there are "
+                    + String.join(", ", VALUES.keySet()) + ", request:NAME and response:NAME");
+        }
+        return value;
+    }
+
+    private static String orNull(Object of, Supplier<String> text) {
+        return of == null ? null : text.get();
+    }
+
+    private static String target(Line line) {
+        String query = line.context().request().query();
+        return line.context().request().pathWithParameters() + (query == null ? "" : "?" + query);
+    }
+
+    /** The line with its end. */
+    String line(Context context, int status, long nanos) {
+        Line line = new Line(context, status, nanos);
+        StringBuilder text = new StringBuilder(160);
+        if (isJson) {
+            VALUES.forEach((name, value) -> {
+                text.append(text.length() == 0 ? "{" : ",").append('"').append(name).append("\":");
+                json(text, value.of(line));
+            });
+            return text.append("}\n").toString();
+        }
+        for (Object part : parts) {
+            Object found = part instanceof Value value ? value.of(line) : part;
+            text.append(found == null ? "-" : found);
+        }
+        return text.append('\n').toString();
+    }
+
+    private static void json(StringBuilder text, Object value) {
+        if (value == null || value instanceof Long) {
+            text.append(value);
+        } else {
+            text.append(AdminViews.quote(value.toString()));
+        }
+    }
+}

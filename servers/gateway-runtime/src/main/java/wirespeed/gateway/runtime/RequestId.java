@@ -1,0 +1,78 @@
+// Names each request for logs and traces: X-Request-ID and W3C Trace Context.
+package wirespeed.gateway.runtime;
+
+import java.util.HexFormat;
+import java.util.List;
+import java.util.concurrent.ThreadLocalRandom;
+import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.Filter;
+import wirespeed.gateway.core.Phase;
+import wirespeed.gateway.core.Request;
+import wirespeed.gateway.core.Step;
+
+/** Sets the fields of requests; {@link Answer} tells the client the name of its request. */
+final class RequestId extends ShippedFilters.Scoped {
+    static final String ID = "X-Request-ID";
+    private static final String TRACE = "traceparent";
+    private static final String ATTRIBUTE = "request-id";
+
+    private RequestId(ShippedFilters.Scope scope) {
+        super(scope, Phase.PRE);
+    }
+
+    static List<Filter> of(ShippedFilters.Scope scope) {
+        ShippedFilters.Scope answer = new ShippedFilters.Scope(scope.name() + ".response",
+                scope.order(), scope.prefix(), scope.host());
+        return List.of(new RequestId(scope), new Answer(answer));
+    }
+
+    @Override
+    public Step apply(Context context) {
+        Request request = context.request();
+        String id = request.headers().get(ID);
+        // A client could give all of its requests the name of another's.
+        boolean isFromProxy = !request.peerAddress().equals(request.clientAddress());
+        if (!isFromProxy || id == null || !id.matches("[\\x21-\\x7e]{1,128}")) {
+            id = hex(2);
+        }
+        request.headers().set(ID, id);
+        context.attribute(ATTRIBUTE, id);
+        request.headers().set(TRACE, trace(request.headers().all(TRACE)));
+        return Step.NEXT;
+    }
+
+    /** W3C Trace Context §3.2: the trace goes on with a span of ours, or begins here. */
+    private static String trace(List<String> given) {
+        boolean isValid = given.size() == 1
+                && given.get(0).matches("00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+                && !given.get(0).startsWith("00-" + "0".repeat(32))
+                && !given.get(0).startsWith("0".repeat(16), 36);
+        String trace = isValid ? given.get(0).substring(3, 35) : hex(2);
+        String flags = isValid ? given.get(0).substring(53) : "01";
+        return "00-" + trace + "-" + hex(1) + "-" + flags;
+    }
+
+    private static String hex(int longs) {
+        StringBuilder hex = new StringBuilder(16 * longs);
+        for (int i = 0; i < longs; i++) {
+            hex.append(HexFormat.of().toHexDigits(
+                    ThreadLocalRandom.current().nextLong(1, Long.MAX_VALUE)));
+        }
+        return hex.toString();
+    }
+
+    /** The same name in the response. */
+    private static final class Answer extends ShippedFilters.Scoped {
+        private Answer(ShippedFilters.Scope scope) {
+            super(scope, Phase.POST);
+        }
+
+        @Override
+        public Step apply(Context context) {
+            if (context.attribute(ATTRIBUTE) instanceof String id) {
+                context.response().headers().set(ID, id);
+            }
+            return Step.NEXT;
+        }
+    }
+}
