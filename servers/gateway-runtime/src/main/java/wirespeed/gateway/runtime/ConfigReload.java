@@ -62,7 +62,11 @@ final class ConfigReload implements AutoCloseable {
             try {
                 int millis = runtime.gateway().options("server").millis("config-watch");
                 Thread.sleep(millis == 0 ? OFF_MILLIS : millis);
-                String now = millis == 0 ? seen : state(store.file());
+                String now = state(store.file());
+                if (millis == 0) {
+                    seen = now;
+                    continue;
+                }
                 // Two equal looks: an editor may still be writing.
                 boolean isStable = now.equals(seen);
                 seen = now;
