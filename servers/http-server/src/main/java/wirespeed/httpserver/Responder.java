@@ -29,7 +29,8 @@ final class Responder {
         boolean isKept = head.isKeepAlive && !loop.isStopping && hasBody == isSkipped
                 && head.method != Method.CONNECT;
         if (!isKept) {
-            connection.end(hasBody);
+            // A client that did not ask for the end may have sent its next request already.
+            connection.end(hasBody || head.isKeepAlive);
         }
         Responses.Ending ending = !isKept ? Responses.Ending.CLOSE
                 : head.minorVersion == 1 ? Responses.Ending.KEEP : Responses.Ending.KEEP_OLD;

@@ -147,6 +147,21 @@ class ServerTest {
 
     @ParameterizedTest
     @EnumSource(Transport.class)
+    void an_end_that_the_client_did_not_ask_for_does_not_reset_what_it_still_sends(
+            Transport transport) throws Exception {
+        try (Running server = Running.payload(transport, 16); RawClient client = server.connect()) {
+            client.send("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n");
+            assertEquals(405, client.read().status());
+            for (int sent = 0; sent < 5; sent++) {
+                client.send(RawClient.get("/behind"));
+                Thread.sleep(20);
+            }
+            assertNull(client.finish().read());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource(Transport.class)
     void there_is_no_way_out_of_the_root(Transport transport) throws Exception {
         Path root = Files.createDirectory(folder.resolve("root"));
         Files.writeString(folder.resolve("secret"), "secret");
