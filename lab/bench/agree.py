@@ -54,7 +54,7 @@ name = "gen"
 role = "load"
 tool = "load"
 pin = {{ cores = "from 0" }}
-argv = ["-t", "1", "-c", "50", "-d", "{{duration}}", 
+argv = ["-t", "1", "-c", "50", "-d", "{{duration}}",
   "http://{{server.addr}}:{{nginx.port}}/{{size}}.bin"]
 [[metric]]
 name = "rps"

@@ -34,6 +34,21 @@ def shown_commands():
 SHOWN = sorted({(page, tuple(words)) for page, words in shown_commands()})
 
 
+def test_shown_commands_name_the_front_door():
+    """Nothing of ours is on the PATH of a checkout; only an installed package puts it there."""
+    bare = []
+    for page in tracked(".md"):
+        if relative(page) in ("docs/install.md", "CHANGELOG.md"):
+            continue
+        text = page.read_text()
+        blocks = re.findall(r"```(?:console|sh)?\n(.*?)```", text, re.S)
+        lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
+        lines += [words for words in re.findall(r"`([^`\n]+)`", text) if words.startswith("wirespeed ")]
+        bare += [f"{relative(page)}: {line}" for line in lines
+                 if re.match(r"(wirespeed|wirespeed-load|bypass) ", line)]
+    assert not bare
+
+
 def known_commands():
     text = (ROOT / "wirespeed").read_text()
     return set(re.search(r'^COMMANDS = "([^"]+)"', text, re.M)[1].split())

@@ -8,13 +8,18 @@ WirespeedError
 └── RunError          a measurement failed: exit code 1
     ├── HostError     the host agent is gone or refused
     ├── ProcessError  a process of a trial did not start, become ready or stay alive
+    │   └── LastingError  it would go the same way at every attempt
     ├── BusyError     another run holds this machine
     └── StorageError  the run directory cannot be written
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+#: How this program was called: commands that a message names can be typed as they stand.
+COMMAND = os.environ.get("WIRESPEED_COMMAND", "wirespeed")
 
 
 class WirespeedError(Exception):
@@ -56,6 +61,10 @@ class HostError(RunError):
 
 class ProcessError(RunError):
     """A process of a trial did not start, did not become ready, or died."""
+
+
+class LastingError(ProcessError):
+    """What a trial was asked to do cannot work, so another attempt would end the same way."""
 
 
 class BusyError(RunError):

@@ -8,9 +8,11 @@ import pytest
 from wirespeed.driver import jvm, nginx, stack
 from wirespeed.driver.base import Command
 from wirespeed.errors import RecipeError
+from wirespeed.recipe import read
 from wirespeed.recipe.model import PlacedStack, Stack
-from wirespeed.recipe.resolve import Instance, jvm_options
-from wirespeed.topology import Seat
+from wirespeed.recipe.resolve import Instance, Place, Resolver, jvm_options
+from wirespeed.recipe.sweep import Cell
+from wirespeed.topology import Seat, one_host
 
 TEMPLATE = Path(__file__).resolve().parents[3] / "servers" / "nginx" / "nginx.conf"
 
@@ -26,33 +28,79 @@ def instance(argv, workers=2, template=None, tool="nginx"):
 def test_nginx_workers_get_one_core_each(tmp_path):
     shutil.copy(TEMPLATE, tmp_path / "nginx.conf.j2")
     web = instance(
-        ["nginx", "-c", f"{tmp_path}/nginx.conf"], template={"nginx.conf": "nginx.conf.j2"}
+        ["nginx", "-c", f"{tmp_path}/web-0-nginx.conf"], template={"nginx.conf": "nginx.conf.j2"}
     )
     nginx.command(web, tmp_path / "recipe.toml", tmp_path)
-    text = (tmp_path / "nginx.conf").read_text()
+    text = (tmp_path / "web-0-nginx.conf").read_text()
     assert "worker_processes 2;" in text
     assert "worker_cpu_affinity 10 1000;" in text
     assert "listen 127.0.0.1:8080" in text
     assert "{{" not in text
 
 
+def recipe_of(tmp_path, argv, template, count=2):
+    (tmp_path / "app.conf").write_text(template)
+    path = tmp_path / "two.toml"
+    path.write_text(
+        f"""
+wirespeed = 1
+name = "two"
+[[process]]
+name = "app"
+role = "server"
+count = {count}
+port = {{ base = 9000 }}
+template = {{ "app.conf" = "app.conf" }}
+argv = {argv}
+[[process]]
+name = "back-end"
+role = "origin"
+port = {{ base = 7000, step = 10 }}
+count = 2
+argv = ["back"]
+[[process]]
+name = "gen"
+role = "load"
+argv = ["gen"]
+"""
+    )
+    return path
+
+
+def test_each_instance_has_its_own_file_of_a_template_that_knows_other_processes(tmp_path):
+    text = "{{ port }} {{ processes['back-end'].addr }} {{ processes['back-end'].ports }}"
+    path = recipe_of(tmp_path, '["app", "{template:app.conf}"]', text)
+    seats = {"server": [0, 1], "load": [1], "origin": [1]}
+    place = Place(tmp_path, path, one_host(seats), run_dir=str(tmp_path))
+    resolver = Resolver(read.read(path), Cell("all", {}), place)
+    servers = [one for one in resolver.instances({}) if one.role == "server"]
+    for one in servers:
+        nginx.command(one, path, tmp_path)
+    said = [Path(one.argv[1]).read_text() for one in servers]
+    assert said == ["9000 127.0.0.1 [7000, 7010]", "9001 127.0.0.1 [7000, 7010]"]
+
+
 def test_a_template_with_an_unknown_name_is_an_error_of_the_recipe(tmp_path):
     (tmp_path / "t").write_text("{{ nothing }}")
-    web = instance(["nginx", "-c", f"{tmp_path}/nginx.conf"], template={"nginx.conf": "t"})
+    web = instance(["nginx", "-c", f"{tmp_path}/web-0-nginx.conf"], template={"nginx.conf": "t"})
     with pytest.raises(RecipeError, match=r"process\.web\.template\.nginx\.conf.*nothing"):
         nginx.command(web, tmp_path / "recipe.toml", tmp_path)
 
 
 def test_a_template_that_is_not_there_is_named(tmp_path):
-    web = instance(["nginx", "-c", f"{tmp_path}/nginx.conf"], template={"nginx.conf": "gone.j2"})
+    web = instance(
+        ["nginx", "-c", f"{tmp_path}/web-0-nginx.conf"], template={"nginx.conf": "gone.j2"}
+    )
     with pytest.raises(RecipeError, match="No such file"):
         nginx.command(web, tmp_path / "recipe.toml", tmp_path)
 
 
 def test_a_jvm_logs_its_collections_beside_the_trial(tmp_path):
     server = instance(["java", "-jar", "x.jar"], tool="jvm")
-    assert jvm.command(server, tmp_path).argv[1].startswith(f"-Xlog:gc:file={tmp_path}/gc.log:")
-    assert jvm.gc_log(server, tmp_path) == tmp_path / "gc.log"
+    assert (
+        jvm.command(server, tmp_path).argv[1].startswith(f"-Xlog:gc:file={tmp_path}/gc-web-0.log:")
+    )
+    assert jvm.gc_log(server, tmp_path) == tmp_path / "gc-web-0.log"
 
 
 def test_a_recipe_that_logs_collections_itself_is_left_alone(tmp_path):

@@ -15,6 +15,7 @@ parser.add_argument("--silent", action="store_true", help="listen, but never ans
 parser.add_argument(
     "--die-after", type=int, default=0, help="exit with code 3 after so many requests"
 )
+parser.add_argument("--only", default="", help="answer 404 to every other path")
 parser.add_argument("--ignore-term", action="store_true")
 parser.add_argument("--fork", action="store_true", help="leave a child in a session of its own")
 options = parser.parse_args()
@@ -34,7 +35,8 @@ class Handler(BaseHTTPRequestHandler):
                 os._exit(3)
         if options.silent:
             time.sleep(60)
-        self.send_response(options.status)
+        is_there = options.only in ("", self.path)
+        self.send_response(options.status if is_there else 404)
         self.send_header("Content-Length", str(options.payload))
         self.end_headers()
         self.wfile.write(b"x" * options.payload)

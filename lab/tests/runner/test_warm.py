@@ -101,6 +101,20 @@ def test_the_warm_up_waits_for_the_first_whole_answer(loaded):
     assert warm.window_s(life, CELL) == pytest.approx(10.0)
 
 
+def test_a_cell_without_a_warm_up_of_its_own_waits_for_its_answers_all_the_same():
+    """Of a life that walks several payloads only the first is warmed up; 50 x 10 MB over a link of
+    2.4 Gb/s take 1.7 s, and some of them more than the generator's own timeout of 2 s."""
+    life = life_of("nginx", "throughput")
+    assert warm.timeout_s(life, CELL) == warm.LONGEST_S
+    none_whole = SimpleNamespace(figures={"gen-0": figures(0.0, 0, 3e8)})
+    warm.learn(life, CELL, none_whole)
+    assert warm.timeout_s(life, CELL) == warm.LONGEST_S
+    warm.learn(life, CELL, SimpleNamespace(figures={"gen-0": figures(29.0, 60, 3e8)}))
+    assert warm.timeout_s(life, CELL) == pytest.approx(5 * 50 / 29)
+    warm.learn(life, CELL, none_whole)
+    assert warm.timeout_s(life, CELL) == pytest.approx(5 * 50 / 29)
+
+
 def test_short_answers_leave_window_and_timeout_alone(loaded):
     life = life_of("nginx")
     loaded(life, lambda number, _: figures(50_000.0))

@@ -1,10 +1,12 @@
 """What goes wrong in a run: one clear line, nothing left, finished trials kept."""
 
+import hashlib
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -30,6 +32,26 @@ def test_a_run_measures_every_cell_and_leaves_nothing(checkout):
     assert all(trial["metrics"]["rps"] > 0 for trial in trials)
     assert (checkout.latest / "derived" / "report.html").exists()
     assert checkout.nothing_left(process.pid)
+
+
+def test_a_run_tells_which_build_of_the_server_it_measured(checkout, tmp_path):
+    program = tmp_path / "my-server"
+    server = Path(__file__).parents[1] / "fakes" / "server.py"
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo my-server 4.2 && exit\n'
+        f'exec {sys.executable} {server} "$@"\n'
+    )
+    program.chmod(0o755)
+    recipe = checkout.recipe(connections=[1], python=program, server="--", server_options=[])
+    text = recipe.read_text().replace(', "--", "--port"', ', "--port"')
+    words = f'"{program}", "--version"'
+    recipe.write_text(text.replace('role = "server"', f'role = "server"\nversion = [{words}]'))
+    code, _, err = checkout.call("run", recipe)
+    assert code == 0, err
+    told = checkout.run_json()["facts"]["program app"]
+    digest = hashlib.sha256(program.read_bytes()).hexdigest()[:12]
+    assert told == f"my-server 4.2 ({program}, sha256 {digest})"
+    assert told in (checkout.latest / "derived" / "report.html").read_text()
 
 
 def test_ctrl_c_in_a_trial_keeps_what_is_finished_and_resume_completes(checkout, interrupt):
@@ -146,6 +168,44 @@ def test_a_generator_that_fails_is_told_with_its_last_words(checkout):
     code, _, err = checkout.call("run", checkout.recipe(connections=[1]))
     assert code == 1
     assert "the fake generator fails as it was told" in one_line(err, "stayed invalid")
+
+
+def test_a_generator_that_was_called_wrongly_is_tried_once_a_cell(checkout):
+    checkout.environment["WIRESPEED_FAKE_EXIT"] = "2"
+    code, _, err = checkout.call("run", checkout.recipe(connections=[1, 2, 3], repeat=5))
+    assert code == 1
+    assert [trial["valid"] for trial in checkout.trials()] == [False] * 3
+    one_line(err, "would fail the same way each time and is left")
+
+
+def test_a_wrong_path_is_found_with_one_request_and_not_measured(checkout):
+    recipe = checkout.recipe(connections=[1, 2], repeat=5, server_options=["--only", "/"])
+    recipe.write_text(recipe.read_text().replace("{app.port}/", "{app.port}/no-such-file"))
+    code, _, err = checkout.call("run", recipe)
+    assert code == 1
+    trials = checkout.trials()
+    assert len(trials) == 2 and all(not trial["metrics"] for trial in trials)
+    assert "/no-such-file: status 404" in one_line(err, "stayed invalid")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace of its own needs root")
+def test_a_disk_that_is_full_from_the_start_is_one_line(checkout):
+    recipe = checkout.recipe(connections=[1])
+    lab = f"{sys.executable} -m wirespeed run /mnt/recipes/{recipe.name} --runs /tmp/runs"
+    script = (
+        f"mount --bind {checkout.root} /mnt && mount -t tmpfs -o size=64k tmpfs /tmp && "
+        "mount --bind /tmp /var/tmp && cd /tmp && "
+        f"{{ cat /dev/zero > filler; WIRESPEED_ROOT=/mnt exec {lab} --accept-noise; }}"
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True,
+        env={**checkout.environment, "WIRESPEED_LOCK": "/dev/shm/full-disk-test.lock"},
+        timeout=PATIENCE_S,
+    )  # fmt: skip
+    Path("/dev/shm/full-disk-test.lock").unlink(missing_ok=True)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    one_line(done.stderr, "the disk is full")
 
 
 def test_a_server_that_ignores_term_is_killed_and_that_is_said(checkout):

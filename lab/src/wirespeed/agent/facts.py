@@ -5,6 +5,7 @@ Python 3.6 only: see main.py.
 """
 
 import glob
+import hashlib
 import json
 import os
 import platform
@@ -71,6 +72,29 @@ def of_host(message, cgroups):
     if message.get("is_audit"):
         found["audit"] = audited()
     return found
+
+
+def of_programs(message):
+    """{name: "version (path, sha256 …)"} of `programs`: {name: [command for it, files]}."""
+    path = message["search_path"]
+    found = {}
+    for name, (argv, names) in message["programs"].items():
+        where = [shutil.which(one, path=path) or (os.path.isfile(one) and one) for one in names]
+        files = [_hashed(one) for one in where]
+        parts = [version(argv, path) if argv else "", "; ".join(filter(None, files))]
+        found[name] = " ".join(filter(None, [parts[0], parts[1] and "(%s)" % parts[1]]))
+    return {name: text for name, text in found.items() if text}
+
+
+def _hashed(path):
+    """Path and content of a program: what tells two builds apart that call themselves the same."""
+    if not path:
+        return ""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for piece in iter(lambda: file.read(1 << 20), b""):
+            digest.update(piece)
+    return "%s, sha256 %s" % (path, digest.hexdigest()[:12])
 
 
 def audited():

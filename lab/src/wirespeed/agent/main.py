@@ -145,6 +145,10 @@ class Agent:
     def do_facts(self, message):
         self.helpers.start(message["id"], lambda: facts.of_host(message, self.cgroups))
 
+    def do_programs(self, message):
+        """What the measured programs are: {name: text}."""
+        self.helpers.start(message["id"], lambda: facts.of_programs(message))
+
     def do_ready(self, message):
         """Asks a server until it answers as it should; {"problem": ""} when it does."""
         self.helpers.start(message["id"], lambda: ready.wait(message), message["name"])

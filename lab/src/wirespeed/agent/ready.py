@@ -38,11 +38,13 @@ def request(address, status, length):
     try:
         connection.request("GET", (url.path or "/") + ("?" + url.query if url.query else ""))
         response = connection.getresponse()
-        found = len(response.read())
+        found = len(response.read()) if status else None
     except (OSError, http.client.HTTPException) as error:
         return False, str(error) or type(error).__name__
     finally:
         connection.close()
+    if status is None:  # any that means success
+        return True, "" if response.status // 100 == 2 else "status %d" % response.status
     if response.status != status:
         return True, "status %d, wanted %d" % (response.status, status)
     if length is not None and found != length:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import wirespeed
-from wirespeed.errors import InputError, WirespeedError
+from wirespeed.errors import COMMAND, InputError, WirespeedError
 
 if TYPE_CHECKING:
     from wirespeed.runner.plan import Wishes
@@ -188,7 +188,7 @@ def run(
 
     rules = command.gate_rules(fail_on, require or [])
     if bool(recipe) == bool(resume):
-        raise InputError("run wants a RECIPE or --resume RUN; `wirespeed list` names the recipes")
+        raise InputError(f"run wants a RECIPE or --resume RUN; `{COMMAND} list` names the recipes")
     if add_rounds and not resume:
         raise InputError("--add-rounds goes with --resume RUN; a new run takes --repeat N")
     folder = runs_folder(runs)
@@ -382,7 +382,7 @@ def _refuse_recipe_as_command() -> None:
     """`wirespeed quickstart` is what many type first."""
     word = sys.argv[1] if len(sys.argv) > 1 else ""
     if word.isidentifier() and word in _complete_recipe(word):
-        raise InputError(f"{word} is a recipe; measure it with: wirespeed run {word}")
+        raise InputError(f"{word} is a recipe; measure it with: {COMMAND} run {word}")
 
 
 def main() -> None:

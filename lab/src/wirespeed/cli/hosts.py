@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from wirespeed.errors import COMMAND
 from wirespeed.runner import audit as audits
 from wirespeed.runner import recover as recovery
 from wirespeed.runner import session, tune
@@ -50,7 +51,7 @@ def tune_apply(recipe: str, site: str) -> None:
         for line in tune.stand(opened.fleet, schedule) or ["nothing had to be changed"]:
             print(line)
     print(
-        "put it back with: wirespeed tune restore" + ("" if site == "here" else f" --site {site}")
+        f"put it back with: {COMMAND} tune restore" + ("" if site == "here" else f" --site {site}")
     )
 
 
@@ -70,10 +71,10 @@ def tune_status(site: str) -> None:
 
 def _whose(status: dict[str, object]) -> str:
     if status["standing"]:
-        return "it stands until `wirespeed tune restore`"
+        return f"it stands until `{COMMAND} tune restore`"
     if status["by"]:
         return f"a run (agent {status['by']}) is at work and puts it back"
-    return "a run that was killed left it; `wirespeed tune restore` puts it back"
+    return f"a run that was killed left it; `{COMMAND} tune restore` puts it back"
 
 
 def tune_restore(site: str) -> None:
@@ -89,7 +90,7 @@ def recover(folder: Path, site: str) -> None:
         with session.visited(site) as opened:
             done = recovery.with_hosts(done, opened.fleet)
     for name in done.runs:
-        print(f"run {name} was cut off; go on with: wirespeed run --resume {name}")
+        print(f"run {name} was cut off; go on with: {COMMAND} run --resume {name}")
     if done.processes:
         print(f"ended {len(done.processes)} processes that were left")
     if done.folders:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from wirespeed.errors import InputError
+from wirespeed.errors import COMMAND, InputError
 from wirespeed.recipe import draft, read
 from wirespeed.runner import tryout
 
@@ -52,7 +52,7 @@ def init(file: Path, answers: Answers) -> None:
     if found:
         print(f"{answers.path} answers {found.status} with {found.length} bytes")
     shown = file if "/" in str(file) else f"./{file}"
-    print(f"wrote {file}; look at it, then:\n  wirespeed plan {shown}\n  wirespeed run {shown}")
+    print(f"wrote {file}; look at it, then:\n  {COMMAND} plan {shown}\n  {COMMAND} run {shown}")
 
 
 def _asked(answers: Answers) -> Answers:

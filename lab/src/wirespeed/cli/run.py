@@ -12,7 +12,7 @@ from types import FrameType
 from rich.console import Console
 
 from wirespeed.cli.live import Display
-from wirespeed.errors import InputError
+from wirespeed.errors import COMMAND, InputError
 from wirespeed.results import gate as gating
 from wirespeed.results import store
 from wirespeed.results.model import Trial
@@ -55,7 +55,7 @@ def resume(name: str, runs: Path, more: More) -> int:
         rounds = rounds or extend.rounds_to_decide(load(run_dir))
     if is_done and not rounds:
         raise InputError(
-            f"{run_dir.name} is complete; `wirespeed report {run_dir.name}` shows it, "
+            f"{run_dir.name} is complete; `{COMMAND} report {run_dir.name}` shows it, "
             "--add-rounds N measures every cell N more times"
         )
     _put_back()
@@ -168,7 +168,7 @@ def _how_to_go_on(display: Display) -> str:
     if display.run_dir is None:
         return "nothing was measured"
     name = display.run_dir.name
-    return f"{display.done} finished trials are kept; go on with: wirespeed run --resume {name}"
+    return f"{display.done} finished trials are kept; go on with: {COMMAND} run --resume {name}"
 
 
 def _put_back() -> None:
@@ -181,7 +181,7 @@ def _mention_cut_off(runs: Path) -> None:
     run_dir = recover.is_latest_cut_off(runs)
     if run_dir:
         print(
-            f"wirespeed: the run {run_dir.name} was cut off; `wirespeed recover` tidies up, "
-            f"`wirespeed run --resume {run_dir.name}` goes on with it",
+            f"wirespeed: the run {run_dir.name} was cut off; `{COMMAND} recover` tidies up, "
+            f"`{COMMAND} run --resume {run_dir.name}` goes on with it",
             file=sys.stderr,
         )

@@ -29,6 +29,23 @@ def for_load(root: Path, instance: Instance, run: LoadRun) -> Command:
     return stack.wrap(root, instance.under, replace(made, env={**made.env, **instance.env}))
 
 
+# Options of generators that make a request something else than a GET of HTTP/1.
+SPECIAL = ("-s", "--script", "-H", "--header", "-X", "--method", "--body", "--body-file", "--http2",
+           "--h2", "--sink")  # fmt: skip
+PLAIN_HEADER = "Connection:"
+
+
+def plain_url(instance: Instance) -> str:
+    """What a generator asks for with a bare GET; empty where it asks for something else."""
+    if instance.role != "load" or instance.tool not in ("load", "wrk"):
+        return ""
+    argv = instance.argv
+    for word, value in zip(argv, [*argv[1:], ""], strict=True):
+        if word.split("=")[0] in SPECIAL and not value.startswith(PLAIN_HEADER):
+            return ""
+    return next((word for word in reversed(argv) if word.startswith("http://")), "")
+
+
 def figures_of(
     instance: Instance, run: LoadRun, stdout: Path, last_words: str, started_unix_ns: int
 ) -> Figures | None:

@@ -19,5 +19,4 @@ def gc_log(instance: Instance, folder: Path) -> Path:
     for word in instance.argv:
         if word.startswith("-Xlog:gc") and ":file=" in word:
             return Path(word.split(":file=")[1].split(":")[0])
-    is_the_server = instance.role == "server" and instance.index == 0
-    return folder / ("gc.log" if is_the_server else f"gc-{instance.label}.log")
+    return folder / f"gc-{instance.label}.log"

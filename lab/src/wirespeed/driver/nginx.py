@@ -1,4 +1,4 @@
-"""NGINX: its configuration is rendered from the recipe's template, with cores as its masks."""
+"""Configuration files rendered from a recipe's templates; for NGINX with cores as its masks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from wirespeed.driver.base import Command, Instance
 from wirespeed.errors import RecipeError
+from wirespeed.recipe.resolve import template_file
 
 
 def command(instance: Instance, recipe_file: Path, folder: Path) -> Command:
     for name, source in instance.template.items():
-        if any(name in word for word in instance.argv):
-            render(recipe_file, instance, name, source, folder / name)
+        own = template_file(instance.label, name)
+        if any(own in word for word in instance.argv):
+            render(recipe_file, instance, name, source, folder / own)
     return Command(instance.argv)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from wirespeed.errors import HostError, ProcessError
+from wirespeed.errors import HostError, LastingError, ProcessError
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.process.start import Started
 
@@ -57,6 +57,15 @@ def check_reach(fleet: Fleet, started: Started, hosts: list[str]) -> None:
                 f"{name} cannot reach {started.label}: GET {check.url}: {answer['problem']}; "
                 "check the address of the server in the site file"
             )
+
+
+def check_url(fleet: Fleet, label: str, host: str, url: str) -> None:
+    """One request for what a generator will ask: an answer other than 2xx is no use to it."""
+    problem = fleet[host].ask("ready", name=label, url=url, status=None, length=None, within_s=0.0)[
+        "problem"
+    ]
+    if problem.startswith("status "):
+        raise LastingError(f"{label} would ask in vain: GET {url}: {problem}")
 
 
 def fail_if_dead(fleet: Fleet, started: Started) -> None:

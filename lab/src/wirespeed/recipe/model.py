@@ -172,6 +172,7 @@ class Process(Strict):
     env: dict[str, str] = {}
     cwd: str = ""
     requires: Requires = Requires()
+    version: Annotated[list[str], BeforeValidator(_texts)] = []  # a command that tells it
     ready: Ready | None = None
 
 

@@ -64,6 +64,7 @@ class Instance:
     cwd: str = ""  # where it is started; empty: in the folder of this server's files
     netns: dict[str, str] | None = None  # a namespace of its own: interface below and address
     under: Stack | None = None  # what `stack` names, with its profile filled in
+    version: tuple[str, ...] = ()  # a command that tells the program's version
 
     @property
     def host(self) -> str:
@@ -201,6 +202,7 @@ class Resolver:
             cwd=str(self._fill(f"{key}.cwd", process.cwd, names)),
             netns=self._netns(process, names),
             under=self._under(process, index),
+            version=tuple(self._filled(f"{key}.version", process.version, names)),
         )
 
     def _netns(self, process: Process, names: Names) -> dict[str, str] | None:
@@ -240,8 +242,15 @@ class Resolver:
             "run": {"dir": self.place.run_dir, "tmp": self.place.run_tmp},
             "address": self._address(process.role),
             "limits": dict(process.limits),
+            "processes": {one.name: self._told(one) for one in self.recipe.process},
             **self._origin(),
         }
+
+    def _told(self, process: Process) -> dict[str, Any]:
+        """What a template may know of any process: where it listens, and how many there are."""
+        count = self.count(process)
+        ports = [self._port(process, index) for index in range(count)]
+        return {"addr": self._address(process.role), "count": count, "ports": ports}
 
     def _origin(self) -> dict[str, str]:
         """`origin` in templates: where the first origin process listens."""
@@ -303,7 +312,11 @@ class Resolver:
         seats: dict[str, list[Seat]],
         scheme: Any = None,
     ) -> Names:
-        return Names(lambda path: self._lookup(path, process, index, seats), scheme or self._scheme)
+        own = f"{process.name}-{index}" if process else ""
+        return Names(
+            lambda path: self._lookup(path, process, index, seats),
+            scheme or (lambda kind, name: self._scheme(kind, name, own)),
+        )
 
     def _lookup(
         self,
@@ -380,11 +393,11 @@ class Resolver:
             raise ExpressionError(f"there is no {_dotted(path)!r} on this site's links")
         return getattr(link, str(rest[0]))
 
-    def _scheme(self, kind: str, name: str) -> Any:
+    def _scheme(self, kind: str, name: str, label: str) -> Any:
         if kind == "asset":
             return self._asset(name)
         if kind == "template":
-            return f"{self.place.run_dir}/{name}"
+            return f"{self.place.run_dir}/{template_file(label, name)}"
         return jvm_options(self.place.root / "servers" / name, self.place.java_major)
 
     def _asset(self, name: str) -> str:
@@ -435,6 +448,11 @@ def _key(value: Any) -> str:
 
 def _dotted(path: tuple[Any, ...]) -> str:
     return ".".join(str(step) for step in path)
+
+
+def template_file(label: str, name: str) -> str:
+    """The name of a rendered template: each instance has its own."""
+    return f"{label}-{name}"
 
 
 def _beside(program: str, folder: Path) -> str:

@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from wirespeed.errors import StorageError
+from wirespeed.errors import COMMAND, StorageError
 from wirespeed.report import story, wording
 from wirespeed.report.tables import OURS, Column, Entry, Grid, grid
 from wirespeed.results import store
@@ -39,7 +39,7 @@ def save(path: Path, text: str) -> None:
     except OSError as error:
         remedy = error.strerror or str(error)
         raise StorageError(
-            f"cannot write {path}: {remedy}; make room or allow it, then `wirespeed report "
+            f"cannot write {path}: {remedy}; make room or allow it, then `{COMMAND} report "
             f"{path.parent.parent.name}`"
         ) from error
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from wirespeed.errors import ResultsError, StorageError
+from wirespeed.errors import COMMAND, ResultsError, StorageError
 from wirespeed.results.model import FORMAT, PlannedTrial, Run, Sample, Trial
 
 
@@ -35,13 +35,16 @@ def _storage(path: Path) -> Iterator[None]:
 
 
 def write_json(path: Path, data: Any) -> None:
+    write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
     """Writes a whole file or nothing: a reader never sees half of it."""
     temporary = path.with_name(f".{path.name}.new")
     with _storage(path):
         try:
             with open(temporary, "w") as file:
-                json.dump(data, file, indent=1, allow_nan=False)
-                file.write("\n")
+                file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
@@ -170,4 +173,4 @@ def find_run(runs: Path, name: str) -> Path:
         return matches[0]
     if matches:
         raise ResultsError(f"{name!r} fits {len(matches)} runs; write more of the name")
-    raise ResultsError(f"there is no run {name!r} in {runs}; `wirespeed runs` lists them")
+    raise ResultsError(f"there is no run {name!r} in {runs}; `{COMMAND} runs` lists them")

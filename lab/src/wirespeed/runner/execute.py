@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import stdev
 from typing import IO
 
-from wirespeed.errors import ProcessError, RunError, StorageError, WirespeedError
+from wirespeed.errors import LastingError, ProcessError, RunError, StorageError, WirespeedError
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.results import store
 from wirespeed.results.comparison import PAIRS_MIN
@@ -56,6 +56,7 @@ class Runner:
         self.failures = Failures(before)
         self.invalid: list[Trial] = []
         self.lives_started = 0
+        self.answer_s: dict[str, float] = {}
 
     def all_lives(self) -> None:
         self.watcher.began(self.run_dir, self.schedule, self.progress())
@@ -125,7 +126,7 @@ class Runner:
         name = f"{line.position:06d}-{self.lives_started}"
         folder = make_folder(self.run_dir / "servers" / name)
         scratch = scratch_folder(self.run_dir.name)
-        return Life(self.fleet, self.schedule, planned, folder, scratch)
+        return Life(self.fleet, self.schedule, planned, folder, scratch, answer_s=self.answer_s)
 
     def _begin(self, life: Life, queue: list[tuple[PlannedTrial, PlannedCell]]) -> None:
         self.watcher.phase(queue[0][0], "starting", self.progress())
@@ -181,6 +182,8 @@ class Runner:
             if isinstance(problem, StorageError):
                 raise problem from error
             reason = str(error)
+            if isinstance(error, LastingError):
+                self.failures.lasting.add(order.line.cell)
         try:
             life.check_alive()
             alive = True
@@ -249,6 +252,7 @@ class Failures:
     def __init__(self, before: Iterable[Trial]) -> None:
         self.reasons: dict[str, list[str]] = {}
         self.good: set[str] = set()
+        self.lasting: set[str] = set()  # cells that no other attempt would help
         self.told: set[str] = set()
         for trial in before:
             self.saw(trial)
@@ -262,13 +266,19 @@ class Failures:
 
     def is_hopeless(self, cell: str) -> bool:
         seen = self.reasons.get(cell, [])
+        if cell in self.lasting:
+            return True
         return cell not in self.good and len(seen) >= SAME_FAILURES and len(set(seen)) == 1
 
     def to_tell(self, line: PlannedTrial) -> str:
-        """Once for each cell."""
-        if line.cell in self.told:
+        """Once for each cell; once for each reason that lasts."""
+        reason = self.reasons[line.cell][-1]
+        key = reason if line.cell in self.lasting else line.cell
+        if key in self.told:
             return ""
-        self.told.add(line.cell)
+        self.told.add(key)
+        if line.cell in self.lasting:
+            return f"{place_of(line)} would fail the same way each time and is left"
         return f"{place_of(line)} failed {SAME_FAILURES} times the same way and is left"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from wirespeed.driver import command
 from wirespeed.driver.base import Figures, LoadRun, Window
-from wirespeed.errors import ProcessError
+from wirespeed.errors import LastingError, ProcessError
 from wirespeed.fleet.host import Host
 from wirespeed.probe import merge, window
 from wirespeed.probe.merge import Source
@@ -25,6 +25,7 @@ LEAD_S = 0.06  # from the first spawn to the common start; a spawn takes 2-4 ms
 LEAD_EACH_S = 0.01
 LEAD_HOST_S = 0.005  # a host more is a channel more to write to
 STARTS_MAX = 3
+EXIT_USAGE = 2  # of most programs: they were called wrongly, and will be again
 OVERTIME_S = 20.0  # a generator that is this late will not end by itself
 
 
@@ -233,9 +234,8 @@ def _wait(life: Life, running: list[Started], run: LoadRun) -> None:
         code = fleet.exit_of(label)
         if code != 0:
             words = ended.last_words(fleet)
-            raise ProcessError(
-                f"{label} failed (exit code {code})" + (f": {words}" if words else "")
-            )
+            kind = LastingError if code == EXIT_USAGE else ProcessError
+            raise kind(f"{label} failed (exit code {code})" + (f": {words}" if words else ""))
 
 
 def _read(life: Life, running: list[Started], run: LoadRun) -> dict[str, Figures]:

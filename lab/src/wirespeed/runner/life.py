@@ -32,7 +32,10 @@ class Life:
     scratch: Path
     running: list[Started] = field(default_factory=list)
     started_s: dict[str, float] = field(default_factory=dict)
-    answer_s: dict[str, float] = field(default_factory=dict)  # by cell, as the warm-up saw it
+    answer_s: dict[str, float] = field(
+        default_factory=dict
+    )  # by cell; every life of a run adds to it
+    urls: set[str] = field(default_factory=set)  # that were asked for once
 
     @property
     def place(self) -> Place:
@@ -84,6 +87,14 @@ class Life:
         for started in self.running:
             if started.instance.role == "server":
                 ready.check_reach(self.fleet, started, hosts)
+
+    def check_urls(self, planned: PlannedCell) -> None:
+        """Before a cell is measured for the first time: what its generators ask for is there."""
+        for instance in self.resolver(planned).instances(planned.seats):
+            url = command.plain_url(instance)
+            if url and url not in self.urls:
+                self.urls.add(url)
+                ready.check_url(self.fleet, instance.label, instance.host, url)
 
     def _settle(self) -> None:
         deadline = time.monotonic() + self.schedule.times.settle_s

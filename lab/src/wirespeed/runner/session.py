@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from wirespeed.recipe.model import Recipe, Site
 from wirespeed.recipe.resolve import Place, Resolver
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, RunPlan, Trial
-from wirespeed.runner import cells, execute, files, fit, order, place, preflight, tune
+from wirespeed.runner import cells, execute, files, fit, order, place, preflight, programs, tune
 from wirespeed.runner import plan as plans
 from wirespeed.runner.budget import Times
 from wirespeed.runner.build import build
@@ -89,13 +88,14 @@ def start(origin: Source, wishes: Wishes, runs: Path, watcher: Watcher) -> tuple
         nice = prefer(fleet, origin.site)
         facts = facts_of(fleet, site.topology, schedule.place)
         facts |= measure_links(fleet, schedule, watcher)
+        facts |= programs.measured(fleet, schedule)
         tuned = tune.apply(fleet, schedule) if wishes.tune else None
         seen = _preflight(fleet, schedule, facts, wishes, watcher)
         run_dir = store.create(runs, schedule.recipe.name)
         files.prepare(fleet, run_dir)
         run = _describe(origin, schedule, run_dir, facts)
         run = replace(run, nice=nice, tuned=tuned, preflight=seen)
-        shutil.copy(origin.recipe_file, run_dir / "recipe.toml")
+        store.write_text(run_dir / "recipe.toml", origin.recipe_file.read_text())
         store.write_json(run_dir / "site.json", origin.site.model_dump())
         store.write_plan(run_dir, schedule.lines())
         store.write_run(run_dir, run)

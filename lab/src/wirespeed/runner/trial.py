@@ -29,7 +29,7 @@ from wirespeed.runner.generate import (
 from wirespeed.runner.judge import Evidence, judge
 from wirespeed.runner.life import Life
 from wirespeed.runner.plan import TRIAL_S
-from wirespeed.runner.warm import answer_s, timeout_s, warm
+from wirespeed.runner.warm import learn, timeout_s, warm
 from wirespeed.runner.warm import window_s as measured_s
 
 WINDOW_PREFIX = "window-"  # folders of the windows that do not count
@@ -59,6 +59,7 @@ class Order:
 def measure(life: Life, order: Order, memory: Memory) -> Trial:
     """Measures one trial in a running life; nothing counts until its trial.json is written."""
     warmup: list[float] = []
+    life.check_urls(order.planned)
     before_ms = canary(life)
     memory.idle_held &= life.fleet.hold_idle()
     try:
@@ -117,7 +118,7 @@ def _window(
         Sampling(beat_s(life, length_s), with_census),
         timeout_s(life, order.planned),
     )
-    life.answer_s[order.planned.cell.id] = answer_s(done)
+    learn(life, order.planned, done)
     served = (before, proof.served(life))
     seen = _canary_of(before_ms, canary(life))
     return _Record(life, order, done, seen, served, noise.best_ms, folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wirespeed.agent import tuning
-from wirespeed.errors import HostError
+from wirespeed.errors import COMMAND, HostError
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.recipe.model import Recipe, Scalar, Tune
 from wirespeed.runner.cells import PlannedCell
@@ -111,7 +111,7 @@ def foreseen(schedule: Schedule, is_asked_for: bool) -> list[str]:
     if tune and tune.expect:
         texts = [f"{name} {value}" for name, value in tune.expect.items()]
         found.append(
-            f"the method also had (firmware, yours to set; wirespeed audit tells what is): "
+            f"the method also had (firmware, yours to set; {COMMAND} audit tells what is): "
             f"{'; '.join(texts)}"
         )
     return found
@@ -255,7 +255,7 @@ def undo(fleet: Fleet) -> list[str]:
                 found += put_back()
             else:
                 found.append(
-                    f"{machine.name} may still be tuned: `wirespeed recover --site NAME` puts it "
+                    f"{machine.name} may still be tuned: `{COMMAND} recover --site NAME` puts it "
                     "back when it can be reached"
                 )
     return found

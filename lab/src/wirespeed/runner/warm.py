@@ -49,7 +49,7 @@ def warm(life: Life, planned: PlannedCell, folder: Path) -> list[float]:
         if _is_under_way(done) and elapsed < LONGEST_S:
             length_s = cap_s = max(2 * length_s, cap_s)
             continue
-        life.answer_s[planned.cell.id] = answer_s(done)
+        learn(life, planned, done)
         length_s = window_s
         if elapsed + length_s > cap_s or is_steady_at_once:
             return rates
@@ -70,14 +70,21 @@ def _is_under_way(done: Generated) -> bool:
     return any(f.bytes_per_second > 0 for f in found) and all(f.completed == 0 for f in found)
 
 
-def answer_s(done: Generated) -> float:
-    """How long an answer takes: connections over rate, as Little's law says of a closed loop."""
-    return max((f.in_flight / f.rps for f in done.figures.values() if f.rps > 0), default=0.0)
+def learn(life: Life, planned: PlannedCell, done: Generated) -> None:
+    """How long an answer takes: connections over rate, as Little's law says of a closed loop.
+
+    A window without a whole answer teaches nothing.
+    """
+    found = [f.in_flight / f.rps for f in done.figures.values() if f.rps > 0]
+    if found:
+        life.answer_s[planned.cell.id] = max(found)
 
 
 def timeout_s(life: Life, planned: PlannedCell) -> float | None:
     """The longest wait for an answer in this cell; None where the generator's own will do."""
-    wanted_s = TIMEOUT_ANSWERS * life.answer_s.get(planned.cell.id, 0.0)
+    if planned.cell.id not in life.answer_s:
+        return LONGEST_S
+    wanted_s = min(LONGEST_S, TIMEOUT_ANSWERS * life.answer_s[planned.cell.id])
     return wanted_s if wanted_s > TIMEOUT_OWN_S else None
 
 

@@ -1,1 +1,0 @@
-"""One file for each program that the lab knows how to start and read."""

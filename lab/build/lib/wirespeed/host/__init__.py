@@ -1,1 +1,0 @@
-"""The host agent: everything the lab does to a machine goes through it."""

@@ -1,1 +1,0 @@
-"""Resource samples, garbage collections and machine facts, as plain numbers."""

@@ -1,1 +1,0 @@
-"""One process of a trial: started, found ready, stopped, always through a host."""

@@ -1,1 +1,0 @@
-"""Recipes and sites: read strictly, then expanded into cells."""

@@ -1,1 +1,0 @@
-"""Tables, charts and the page, from a run directory alone."""

@@ -1,1 +1,0 @@
-"""Plans trials, runs them, judges them, resumes them."""
