@@ -242,6 +242,43 @@ class NettyHttp2Test {
     }
 
     @Test
+    void requests_that_are_reset_in_the_same_breath_cost_the_origin_nothing() throws Exception {
+        start("", "[limits]\nloop-lag = \"60s\"\n");
+        RawHttp2 client = client();
+        for (int stream = 1; stream < 200; stream += 2) {
+            client.resetAtOnce(stream, with(":path", "/reset"));
+        }
+        client.headers(201, true, with(":path", "/kept"));
+        assertEquals("GET /kept HTTP/1.1|", client.read(201).body());
+        assertEquals(List.of("GET /kept HTTP/1.1"),
+                origin.seen.stream().map(RecordingOrigin.Seen::line).toList());
+        assertEquals(1, origin.connections.get());
+    }
+
+    @Test
+    void the_connection_that_a_reset_request_asked_for_serves_the_next_one() throws Exception {
+        // An origin that never answers a handshake: every connection stays on its way.
+        RecordingOrigin silent = new RecordingOrigin();
+        opened.add(silent);
+        start("", "");
+        gateway.close();
+        gateway = new Carrier(Main::carrier, Map.of("server.threads", "1", "server.h2c", "true"),
+                "[origins.o]\ntls = true\naddresses = [\"127.0.0.1:" + silent.port() + "\"]\n");
+        opened.add(gateway);
+        RawHttp2 client = new RawHttp2(new java.net.Socket(gateway.address.getAddress(),
+                gateway.address.getPort()));
+        opened.add(client);
+        String[] get = {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/"};
+        for (int stream = 1; stream < 60; stream += 2) {
+            client.headers(stream, true, get);
+            Thread.sleep(10);
+            client.reset(stream);
+        }
+        assertTrue(silent.connections.get() < 5,
+                silent.connections + " connections for requests that nobody wanted");
+    }
+
+    @Test
     void a_stream_that_its_client_has_ended_is_over() throws Exception {
         start("", "");
         for (int again : new int[] {3, 1}) {

@@ -41,6 +41,7 @@ final class RawHttp2 implements AutoCloseable {
     private static final int WINDOW_UPDATE = 8;
     private static final int END_STREAM = 1;
     private static final int END_HEADERS = 4;
+    private static final byte[] CANCEL = {0, 0, 0, 8};
 
     final Socket socket;
     private final DataInputStream in;
@@ -75,6 +76,11 @@ final class RawHttp2 implements AutoCloseable {
     }
 
     void frame(int type, int flags, int stream, byte[] payload) throws IOException {
+        socket.getOutputStream().write(bytes(type, flags, stream, payload));
+    }
+
+    private static byte[] bytes(int type, int flags, int stream, byte[] payload)
+            throws IOException {
         ByteArrayOutputStream frame = new ByteArrayOutputStream();
         frame.write(payload.length >> 16);
         frame.write(payload.length >> 8);
@@ -85,18 +91,34 @@ final class RawHttp2 implements AutoCloseable {
             frame.write(stream >> shift);
         }
         frame.write(payload);
-        socket.getOutputStream().write(frame.toByteArray());
+        return frame.toByteArray();
+    }
+
+    /** A request without a body and its reset, in one piece. */
+    void resetAtOnce(int stream, String... fields) throws IOException {
+        ByteArrayOutputStream both = new ByteArrayOutputStream();
+        both.write(bytes(HEADERS, END_HEADERS | END_STREAM, stream, block(fields)));
+        both.write(bytes(RST_STREAM, 0, stream, CANCEL));
+        socket.getOutputStream().write(both.toByteArray());
+    }
+
+    void reset(int stream) throws IOException {
+        frame(RST_STREAM, 0, stream, CANCEL);
     }
 
     /** Names and values in turn, as literals without Huffman coding. */
     void headers(int stream, boolean isEnd, String... fields) throws IOException {
+        frame(HEADERS, END_HEADERS | (isEnd ? END_STREAM : 0), stream, block(fields));
+    }
+
+    private static byte[] block(String... fields) throws IOException {
         ByteArrayOutputStream block = new ByteArrayOutputStream();
         for (int i = 0; i < fields.length; i += 2) {
             block.write(0);
             literal(block, fields[i]);
             literal(block, fields[i + 1]);
         }
-        frame(HEADERS, END_HEADERS | (isEnd ? END_STREAM : 0), stream, block.toByteArray());
+        return block.toByteArray();
     }
 
     private static void literal(ByteArrayOutputStream block, String text) throws IOException {

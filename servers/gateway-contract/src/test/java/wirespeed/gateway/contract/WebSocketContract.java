@@ -83,6 +83,38 @@ abstract class WebSocketContract implements CarrierChoice {
     }
 
     @Test
+    void a_tunnel_that_carries_nothing_ends_and_one_that_carries_something_lasts()
+            throws Exception {
+        try (RecordingOrigin origin = new RecordingOrigin();
+                Carrier gateway = new Carrier(factory(), options(), "[origins.o]\nbody-idle ="
+                        + " \"2s\"\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n");
+                RawClient client = gateway.client()) {
+            java.util.concurrent.CountDownLatch isEnded = new java.util.concurrent.CountDownLatch(1);
+            origin.handler = (seen, out, socket) -> {
+                out.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+                        .getBytes());
+                try {
+                    while (socket.getInputStream().read() >= 0) {
+                        // Says nothing of its own.
+                    }
+                } finally {
+                    isEnded.countDown();
+                }
+                return false;
+            };
+            client.send(ASK);
+            assertEquals(101, client.read().status());
+            for (int i = 0; i < 6; i++) {
+                client.send("x");
+                Thread.sleep(500);
+            }
+            assertEquals(1, isEnded.getCount(), "a tunnel in use was ended");
+            assertTrue(client.isClosed());
+            assertTrue(isEnded.await(60, java.util.concurrent.TimeUnit.SECONDS));
+        }
+    }
+
+    @Test
     void a_101_that_nobody_asked_for_is_a_502() throws IOException {
         try (RecordingOrigin origin = new RecordingOrigin();
                 Carrier gateway = new Carrier(factory(), options(), "[origins.o]\naddresses ="

@@ -27,6 +27,7 @@ final class Exchange implements Chain.Done {
     private final ResponseRelay relay;
     private OriginConnection origin;
     private Pool waitingIn;
+    private OriginConnection promised;
     private Phase phase = Phase.PRE;
     private Address counted;
     private int collectMax;
@@ -202,14 +203,14 @@ final class Exchange implements Chain.Done {
         return true;
     }
 
-    /** Whether this exchange still wants a connection of that pool. */
-    boolean waitsIn(Pool pool) {
-        return waitingIn == pool && !isOver;
+    /** A connection is on its way, for this exchange first. */
+    void promised(OriginConnection connection) {
+        promised = connection;
     }
 
     /** The pool has a connection. */
     void connected(OriginConnection connection) {
-        waitingIn = null;
+        endWaiting();
         origin = connection;
         origin.begin(this);
         body.replay(origin);
@@ -224,9 +225,14 @@ final class Exchange implements Chain.Done {
         client.readBody(true);
     }
 
+    private void endWaiting() {
+        waitingIn = null;
+        promised = null;
+    }
+
     /** The pool has no connection. */
     void refusedByPool(String reason) {
-        waitingIn = null;
+        endWaiting();
         uncount();
         context.category(Category.LIMIT);
         context.response(retryLater(503, reason));
@@ -420,7 +426,7 @@ final class Exchange implements Chain.Done {
     void originFailed(Category category, Throwable cause, Loss loss) {
         Address failed = context.address();
         origin = null;
-        waitingIn = null;
+        endWaiting();
         uncount();
         if (loss != Loss.STALE) {
             failed.breaker().failed(loop.nowMillis());
@@ -505,8 +511,10 @@ final class Exchange implements Chain.Done {
     /** Takes the origin's connection away from this exchange; it cannot be used again. */
     void abandonOrigin() {
         if (waitingIn != null) {
-            waitingIn.cancel(this);
-            waitingIn = null;
+            Pool pool = waitingIn;
+            OriginConnection mine = promised;
+            endWaiting();
+            pool.cancel(this, mine);
         }
         if (origin != null) {
             OriginConnection abandoned = origin;

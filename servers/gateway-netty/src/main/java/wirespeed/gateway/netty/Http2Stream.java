@@ -52,6 +52,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     private long exchangeEndMillis;
     private BodyPace pace;
     private Request awaitsEnd;
+    private Request awaitsRead;
 
     Http2Stream(Loop loop, Http2Connection connection, String scheme) {
         this.loop = loop;
@@ -105,8 +106,6 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
                 headers(headers);
             } else if (frame instanceof Http2DataFrame data) {
                 data(data);
-            } else if (frame instanceof Http2ResetFrame) {
-                gone();
             }
         } catch (Refusal refusal) {
             refused(refusal);
@@ -116,7 +115,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     }
 
     private void headers(Http2HeadersFrame frame) {
-        if (exchange != null || awaitsEnd != null) {
+        if (exchange != null || awaitsEnd != null || awaitsRead != null) {
             trailers(frame);
             return;
         }
@@ -141,20 +140,28 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             // Complete by its length and not by its stream: bytes that come now must stop it.
             awaitsEnd = request;
         } else {
-            begin(request);
+            awaitsRead = request;
         }
     }
 
-    private void begin(Request request) {
-        exchange = new Exchange(loop, this, request);
-        exchange.start();
+    /**
+     * Requests begin when all that was read is known: one that its client resets in the same breath
+     * costs neither filters nor origin anything.
+     */
+    private void begin() {
+        if (awaitsRead != null) {
+            Request request = awaitsRead;
+            awaitsRead = null;
+            exchange = new Exchange(loop, this, request);
+            exchange.start();
+        }
     }
 
     private void endWithoutBody(boolean isEnd) {
         if (isEnd) {
             isInputDone = true;
             armExchange(loop.timeouts.exchangeMillis());
-            begin(awaitsEnd);
+            awaitsRead = awaitsEnd;
             awaitsEnd = null;
         }
     }
@@ -167,6 +174,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         if (awaitsEnd != null) {
             endWithoutBody(true);
         } else {
+            begin();
             inputDone(true);
         }
     }
@@ -233,6 +241,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             endWithoutBody(frame.isEndStream());
             return;
         }
+        begin();
         armExchange(loop.timeouts.bodyIdleMillis());
         if (pace.isTooSlow(frame.content().readableBytes(), loop.nowMillis())
                 && !frame.isEndStream()) {
@@ -268,8 +277,19 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         flush();
     }
 
+    /** The codec hands resets on as events: they are not bound to flow control. */
+    @Override
+    public void userEventTriggered(ChannelHandlerContext context, Object event) {
+        if (event instanceof Http2ResetFrame) {
+            loop.readClock();
+            gone();
+        }
+        context.fireUserEventTriggered(event);
+    }
+
     @Override
     public void channelReadComplete(ChannelHandlerContext context) {
+        begin();
         flush();
         if (exchange != null) {
             exchange.flushOrigin();
@@ -455,6 +475,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         loop.wheel.disarm(timer);
         loop.stalledStreams.remove(this);
         isDone = true;
+        awaitsRead = null;
         if (exchange != null) {
             exchange.clientGone();
         }

@@ -32,6 +32,8 @@ final class Pool {
     private final Address address;
     private final ArrayDeque<OriginConnection> unused = new ArrayDeque<>();
     private final ArrayDeque<Waiter> waiters = new ArrayDeque<>();
+    /** On their way for requests that have been given up; the next ones take them. */
+    private final ArrayDeque<OriginConnection> orphans = new ArrayDeque<>();
     private final Bootstrap bootstrap;
     private Origin.Settings settings;
     private int open;
@@ -73,6 +75,8 @@ final class Pool {
         OriginConnection connection = needsFresh ? null : unused.pollFirst();
         if (connection != null) {
             exchange.connected(connection);
+        } else if (!orphans.isEmpty()) {
+            promise(orphans.poll(), exchange);
         } else if (mayConnect()) {
             connect(exchange);
         } else if (waiters.size() >= settings.waitersMax()) {
@@ -82,8 +86,25 @@ final class Pool {
         }
     }
 
-    void cancel(Exchange exchange) {
-        waiters.removeIf(waiter -> waiter.exchange() == exchange);
+    /**
+     * The exchange has ended before it had a connection.
+     *
+     * @param promised the one that was on its way for it, or null when it waited for any
+     */
+    void cancel(Exchange exchange, OriginConnection promised) {
+        if (promised == null) {
+            waiters.removeIf(waiter -> waiter.exchange() == exchange);
+        } else if (!waiters.isEmpty()) {
+            promise(promised, waiters.poll().exchange());
+        } else {
+            promised.firstUser = null;
+            orphans.add(promised);
+        }
+    }
+
+    private static void promise(OriginConnection connection, Exchange exchange) {
+        connection.firstUser = exchange;
+        exchange.promised(connection);
     }
 
     private boolean mayConnect() {
@@ -96,7 +117,7 @@ final class Pool {
 
     private void connect(Exchange exchange) {
         OriginConnection connection = new OriginConnection(this, loop);
-        connection.firstUser = exchange;
+        promise(connection, exchange);
         open++;
         loop.meters.add(Meters.Count.ORIGIN_CONNECTIONS_OPENED, 1);
         loop.meters.add(Meters.Count.ORIGIN_CONNECTIONS_OPEN, 1);
@@ -148,9 +169,8 @@ final class Pool {
 
     private void established(OriginConnection connection) {
         connection.established();
-        Exchange user = connection.firstUser;
-        connection.firstUser = null;
-        if (user == null || !user.waitsIn(this)) {
+        Exchange user = takeUser(connection);
+        if (user == null) {
             release(connection);
             return;
         }
@@ -160,12 +180,21 @@ final class Pool {
 
     private void refused(OriginConnection connection, Throwable cause) {
         loop.readClock();
-        Exchange user = connection.firstUser;
-        connection.firstUser = null;
+        Exchange user = takeUser(connection);
         closed(connection);
-        if (user != null && user.waitsIn(this)) {
+        if (user != null) {
             user.originFailed(Category.CONNECT, cause, Exchange.Loss.BEFORE_ANSWER);
         }
+    }
+
+    /** For whom the connection was made, if anybody still waits for it. */
+    private Exchange takeUser(OriginConnection connection) {
+        Exchange user = connection.firstUser;
+        connection.firstUser = null;
+        if (user == null) {
+            orphans.remove(connection);
+        }
+        return user == null || user.isOver() ? null : user;
     }
 
     /** A connection has answered and may be used again. */

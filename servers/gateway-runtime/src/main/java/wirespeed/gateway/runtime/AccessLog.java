@@ -93,20 +93,26 @@ final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
         try {
             if (mustReopen) {
                 mustReopen = false;
-                Writer before = writer;
-                writer = open();
-                before.close();
+                try (Writer before = writer) {
+                    writer = open();
+                } catch (IOException unwritten) {
+                    failed(unwritten);
+                }
             }
             for (String line = first; line != null; line = lines.poll()) {
                 writer.write(line);
             }
             writer.flush();
         } catch (IOException failed) {
-            long now = System.nanoTime();
-            if (dropped.getAndIncrement() == 0 || now - saidNanos > SAID_EVERY_NANOS) {
-                saidNanos = now;
-                LOG.log(System.Logger.Level.ERROR, "access log " + file + ": " + failed);
-            }
+            failed(failed);
+        }
+    }
+
+    private void failed(IOException why) {
+        long now = System.nanoTime();
+        if (dropped.getAndIncrement() == 0 || now - saidNanos > SAID_EVERY_NANOS) {
+            saidNanos = now;
+            LOG.log(System.Logger.Level.ERROR, "access log " + file + ": " + why);
         }
     }
 

@@ -149,9 +149,9 @@ final class Call {
                 && context.route().allowsUpgrade();
     }
 
-    /** The connection of a switched exchange, without a bound on waiting. */
+    /** The connection of a switched exchange. */
     OriginConnection switched() throws IOException {
-        lease.connection.readTimeout(0);
+        lease.connection.readTimeout(context.origin().settings().idleBodyMillis());
         return lease.connection;
     }
 

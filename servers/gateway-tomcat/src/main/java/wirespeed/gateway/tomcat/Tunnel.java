@@ -6,13 +6,17 @@ import jakarta.servlet.http.WebConnection;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.net.SocketTimeoutException;
 
 /**
  * Two threads a tunnel, as everything here blocks. Tomcat makes it, and closes the client's socket
- * when {@link #init} returns: that is why the origin's bytes are copied there.
+ * when {@link #init} returns: that is why the origin's bytes are copied there. A tunnel through which
+ * nothing goes in either direction for the origin's body-idle ends, so that peers that are gone hold
+ * no threads.
  */
 public final class Tunnel implements HttpUpgradeHandler {
     private Call call;
+    private volatile long clientNanos;
 
     /** The connection to the origin, from now on this tunnel's. */
     void connect(Call switched) {
@@ -21,6 +25,7 @@ public final class Tunnel implements HttpUpgradeHandler {
 
     @Override
     public void init(WebConnection client) {
+        clientNanos = System.nanoTime();
         Thread thread = new Thread(() -> toOrigin(client), "gateway-tunnel");
         thread.setDaemon(true);
         thread.start();
@@ -28,8 +33,7 @@ public final class Tunnel implements HttpUpgradeHandler {
             OriginConnection origin = call.connection();
             OutputStream out = client.getOutputStream();
             byte[] buffer = new byte[Scratch.BODY_BYTES];
-            for (int count = origin.readRaw(buffer); count >= 0;
-                    count = origin.readRaw(buffer)) {
+            for (int count = read(origin, buffer); count >= 0; count = read(origin, buffer)) {
                 out.write(buffer, 0, count);
                 out.flush();
             }
@@ -41,11 +45,26 @@ public final class Tunnel implements HttpUpgradeHandler {
         }
     }
 
+    /** What the client sent meanwhile is life, too. */
+    private int read(OriginConnection origin, byte[] buffer) throws IOException {
+        while (true) {
+            long begin = System.nanoTime();
+            try {
+                return origin.readRaw(buffer);
+            } catch (SocketTimeoutException idle) {
+                if (clientNanos - begin < 0) {
+                    throw idle;
+                }
+            }
+        }
+    }
+
     private void toOrigin(WebConnection client) {
         try {
             InputStream in = client.getInputStream();
             byte[] buffer = new byte[Scratch.BODY_BYTES];
             for (int count = in.read(buffer); count >= 0; count = in.read(buffer)) {
+                clientNanos = System.nanoTime();
                 call.connection().writeRaw(buffer, count);
             }
         } catch (IOException | IllegalStateException ended) {

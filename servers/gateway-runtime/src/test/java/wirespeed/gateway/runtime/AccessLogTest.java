@@ -1,0 +1,82 @@
+// What an access log does when its disk is full and when its configuration is refused.
+package wirespeed.gateway.runtime;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.Headers;
+import wirespeed.gateway.core.Request;
+import wirespeed.gateway.core.Response;
+import wirespeed.gateway.core.Snapshot;
+
+class AccessLogTest {
+    @TempDir
+    private Path folder;
+
+    private static Context context() {
+        Snapshot snapshot = new SnapshotBuilder().build(
+                ConfigReader.read("[origins.o]\naddresses = [\"h:1\"]\n", "x.toml", Map.of(),
+                        Map.of()), java.util.List.of());
+        Context context = new Context(snapshot, new Request("GET", "/", 1, new Headers()), 0);
+        context.response(Response.of(200, "text/plain", ""));
+        return context;
+    }
+
+    private static void await(java.util.function.BooleanSupplier isReached) {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (!isReached.getAsBoolean()) {
+            assertTrue(System.nanoTime() < end, "not within a minute");
+            Thread.onSpinWait();
+        }
+    }
+
+    private static String text(Path file) {
+        try {
+            return Files.exists(file) ? Files.readString(file) : "";
+        } catch (java.io.IOException e) {
+            throw new java.io.UncheckedIOException(e);
+        }
+    }
+
+    @Test
+    void a_full_disk_costs_lines_and_not_the_log() throws Exception {
+        Path file = Files.createSymbolicLink(folder.resolve("access.log"), Path.of("/dev/full"));
+        AccessLog log = new AccessLog(new ShippedFilters.Scope("log", 0, "/", ""),
+                file.toString(), "{status}");
+        Context context = context();
+        try {
+            for (int i = 0; i < 20_000; i++) {
+                log.finished(context, 500, 0);
+            }
+            Files.delete(file);
+            log.reopen();
+            await(() -> {
+                log.finished(context, 201, 0);
+                return text(file).contains("201");
+            });
+        } finally {
+            log.close();
+        }
+    }
+
+    @Test
+    void a_configuration_that_is_refused_leaves_no_thread_behind() {
+        String file = folder.resolve("refused.log").toString();
+        for (int i = 0; i < 5; i++) {
+            assertThrows(ConfigError.class, () -> ShippedFilters.of(ConfigReader.read(
+                    "[[filter]]\ntype = \"access-log\"\nfile = \"" + file + "\"\n[[filter]]\n"
+                            + "type = \"redirect\"\n", "x.toml", Map.of(), Map.of()).filters()));
+        }
+        long threads = Thread.getAllStackTraces().keySet().stream()
+                .filter(thread -> thread.getName().equals("access-log")).count();
+        assertEquals(0, threads);
+    }
+}
