@@ -1,6 +1,7 @@
 """Evidence for many hosts: 24 sshd in namespaces: start-up time, start skew, what is left behind.
 
     python lab/bench/hosts.py ssh [HOSTS [ROUNDS]]     start-up, skew, kill -9, a cut cable
+    python lab/bench/hosts.py start [HOSTS [ROUNDS]]   start-up and skew only
     python lab/bench/hosts.py slurm           8 generators from a real one-machine Slurm
     python lab/bench/hosts.py cost            what the lab itself uses in a measured window
 
@@ -137,7 +138,7 @@ def gone_after(folder, count, end):
     return round(seconds, 2), left
 
 
-def over_ssh(count):
+def over_ssh(count, is_start_only=False):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         farm = Farm(folder, count)
@@ -155,6 +156,10 @@ def over_ssh(count):
                     spare.append(round(left_s, 2))
                 site.fleet.close()
 
+            figures = {"hosts": count, "start_s": starts, "skew_ms": skews, "spare_s": min(spare)}
+            if is_start_only:
+                return figures
+
             def kill(lab, _):
                 lab.kill()
                 return 0
@@ -169,10 +174,7 @@ def over_ssh(count):
         finally:
             farm.close()
     return {
-        "hosts": count,
-        "start_s": starts,
-        "skew_ms": skews,
-        "spare_s": min(spare),
+        **figures,
         "gone_after_kill_9_s_and_left": killed,
         "gone_after_cut_cable_s_and_left": cut_off,
     }
@@ -233,8 +235,8 @@ def own_cost(run_dir):
 
 if __name__ == "__main__":
     what, *rest = sys.argv[1:] or ["ssh"]
-    if what == "ssh":
-        print(json.dumps(over_ssh(int(rest[0]) if rest else HOSTS)))
+    if what in ("ssh", "start"):
+        print(json.dumps(over_ssh(int(rest[0]) if rest else HOSTS, what == "start")))
     elif what == "slurm":
         print(json.dumps(over_slurm()))
     else:

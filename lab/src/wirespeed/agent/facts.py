@@ -5,16 +5,15 @@ Python 3.6 only: see main.py.
 """
 
 import glob
-import hashlib
 import json
 import os
-import platform
 import re
 import shutil
 import subprocess
 import sys
 
 from wirespeed.agent.children import read_text
+from wirespeed.agent.files import hash_of
 
 ANSWER_S = 10.0
 KEPT_SYSCTLS = (
@@ -50,7 +49,7 @@ def of_host(message, cgroups):
         "cores": len(os.sched_getaffinity(0)),
         "threads_per_core": cpu["threads_per_core"],
         "numa_nodes": cpu["numa_nodes"],
-        "kernel": platform.release(),
+        "kernel": os.uname().release,
         "system": system(),
         "memory_mib": memory_mib(),
         "virtualization": virtualization(),
@@ -90,11 +89,7 @@ def _hashed(path):
     """Path and content of a program: what tells two builds apart that call themselves the same."""
     if not path:
         return ""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for piece in iter(lambda: file.read(1 << 20), b""):
-            digest.update(piece)
-    return "%s, sha256 %s" % (path, digest.hexdigest()[:12])
+    return "%s, sha256 %s" % (path, hash_of(path)[:12])
 
 
 def audited():
@@ -134,7 +129,7 @@ def cpu_facts():
     walk((data or {}).get("lscpu", ()))
     match = re.search(r"^model name\s*:\s*(.+)$", read_text("/proc/cpuinfo"), re.M)
     return {
-        "model": rows.get("Model name") or (match.group(1) if match else platform.machine()),
+        "model": rows.get("Model name") or (match.group(1) if match else os.uname().machine),
         "threads_per_core": int(rows.get("Thread(s) per core") or siblings()),
         "numa_nodes": int(rows.get("NUMA node(s)") or 1),
     }
@@ -151,7 +146,7 @@ def siblings():
 
 def system():
     match = re.search(r'^PRETTY_NAME="?([^"\n]+)', read_text("/etc/os-release"), re.M)
-    return match.group(1) if match else platform.system()
+    return match.group(1) if match else os.uname().sysname
 
 
 def memory_mib():

@@ -5,9 +5,7 @@ Standard library of Python 3.6 only: see main.py.
 
 import base64
 import ctypes
-import hashlib
 import os
-import random
 
 from wirespeed.agent.children import LIBC, Refused
 
@@ -49,6 +47,8 @@ def make_all(sets):
 
 
 def write_payload(path, left, fill):
+    import random  # takes a tenth of the agent's start, and few agents write payloads
+
     chance = random.Random(SEED)
     with open(path, "wb") as file:
         while left:
@@ -134,6 +134,8 @@ def listing(folder):
 
 
 def hash_of(path):
+    import hashlib  # likewise
+
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(BLOCK_BYTES), b""):

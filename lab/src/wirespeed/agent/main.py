@@ -151,6 +151,7 @@ class Agent:
 
     def do_ready(self, message):
         """Asks a server until it answers as it should; {"problem": ""} when it does."""
+        ready.prepare()
         self.helpers.start(message["id"], lambda: ready.wait(message), message["name"])
 
     def do_link_receive(self, message):

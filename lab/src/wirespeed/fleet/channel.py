@@ -6,37 +6,40 @@ Every kind of host is one command line in front of the same Python: nothing for 
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import subprocess
 import threading
 import zlib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from wirespeed.errors import HostError
 
 MODULES = (
-    "children", "helpers", "census", "sampling", "facts", "switches", "tuning", "leftovers",
-    "files", "namespaces", "ready", "links", "main",
+    "children", "helpers", "census", "sampling", "files", "facts", "switches", "tuning",
+    "leftovers", "namespaces", "ready", "links", "main",
 )  # fmt: skip
 MARKER = b"wirespeed-agent "
 GREETING_BYTES_MAX = 1 << 16  # what a login shell may print before the agent speaks
 KEEPS_A_LEASE = 5  # signs of life within one lease
 
-# Installs the sources as modules, so that they import each other there as in the package.
+# Installs the sources as modules, so that they import each other there as in the package. The order
+# comes first, with its length, so that nothing has to be read byte by byte.
 BOOTSTRAP = (
-    "import base64,json,os,sys,types,zlib\n"
-    'b=b""\n'
-    'while not b.endswith(b"\\n"):b+=os.read(0,1) or sys.exit(0)\n'
-    "o=json.loads(b.decode())\n"
+    "import json,os,sys,types,zlib\n"
+    "def take(n):\n"
+    ' b=b""\n'
+    " while len(b)<n:b+=os.read(0,n-len(b)) or sys.exit(0)\n"
+    " return b\n"
+    "o=json.loads(zlib.decompress(take(int(take(10)))).decode())\n"
     'for n in ("wirespeed","wirespeed.agent"):sys.modules[n]=types.ModuleType(n)\n'
     'for n,s in o["modules"]:\n'
     " m=sys.modules[n]=types.ModuleType(n)\n"
     ' setattr(sys.modules["wirespeed.agent"],n.rpartition(".")[2],m)\n'
-    ' exec(compile(zlib.decompress(base64.b64decode(s)),n,"exec"),m.__dict__)\n'
+    ' exec(compile(s,n,"exec"),m.__dict__)\n'
     'sys.modules["wirespeed.agent.main"].main(o)\n'
 )
 
@@ -55,7 +58,7 @@ class Far:
     is_seat: bool = True  # False: it looks after the machine only; nothing measured runs there
 
     def argv(self) -> list[str]:
-        command = [self.python, "-I", "-u", "-c", BOOTSTRAP]
+        command = [self.python, "-I", "-S", "-u", "-c", BOOTSTRAP]
         if self.is_quoted:
             command = ["exec " + " ".join(_quoted(word) for word in command)]
         return [*self.prefix, *command]
@@ -92,13 +95,15 @@ class Channel:
         assert self.process.stdout
         self.fd = self.process.stdout.fileno()
         self._closing = threading.Event()
-        self.send({"modules": _sources(), "lease_s": far.lease_s, **order})
+        self._write(_packed({"modules": _sources(), "lease_s": far.lease_s, **order}))
         if far.lease_s:
             pause_s = far.lease_s / KEEPS_A_LEASE
             threading.Thread(target=self._keep, args=(pause_s,), daemon=True).start()
 
     def send(self, message: dict[str, Any]) -> None:
-        data = (json.dumps(message) + "\n").encode()
+        self._write((json.dumps(message) + "\n").encode())
+
+    def _write(self, data: bytes) -> None:
         assert self.process.stdin
         try:
             with self._write_lock:
@@ -162,12 +167,14 @@ class Channel:
                 return
 
 
+@cache
 def _sources() -> list[list[str]]:
+    """The agent's modules, in the order in which they need each other."""
     folder = Path(__file__).parent.parent / "agent"
-    return [
-        [
-            f"wirespeed.agent.{name}",
-            base64.b64encode(zlib.compress((folder / f"{name}.py").read_bytes())).decode(),
-        ]
-        for name in MODULES
-    ]
+    return [[f"wirespeed.agent.{name}", (folder / f"{name}.py").read_text()] for name in MODULES]
+
+
+def _packed(order: dict[str, Any]) -> bytes:
+    """Ten digits of length, then the compressed order."""
+    data = zlib.compress(json.dumps(order).encode())
+    return b"%10d" % len(data) + data

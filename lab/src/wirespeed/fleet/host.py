@@ -8,6 +8,7 @@ import re
 import selectors
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,30 @@ ANSWER_S = 30.0  # an agent answers in a millisecond; a loaded guest may take se
 SILENCE_S = 10.0  # a host that keeps a lease speaks once a second; longer and it is lost
 PIECE_BYTES = 1 << 20  # of a file that is sent or fetched
 CLOCK_ASKS = 7  # the one with the shortest way counts
+CLOCK_ASKS_MAX = 40  # on a busy machine until one was quick
+CLOCK_TRIP_S = 0.002  # quick enough: the error is at most half of it
+DRIFT = 1e-4  # of two clocks against each other, in seconds a second; crystals do better
 _PATH = re.compile(r"/[^\s,;:='\"]+")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A clock's offset, how far it may be wrong, and when it was read."""
+
+    offset_s: float
+    bound_s: float
+    read_at: float
+
+    def bound_at(self, now: float) -> float:
+        return self.bound_s + DRIFT * max(0.0, now - self.read_at)
+
+
+def better(kept: Reading, fresh: Reading, now: float) -> Reading:
+    """The one that may be less wrong now; the fresh one when a clock was set meanwhile."""
+    bound = kept.bound_at(now)
+    if abs(kept.offset_s - fresh.offset_s) > bound + fresh.bound_s:
+        return fresh
+    return kept if bound < fresh.bound_s else fresh
 
 
 class Host:
@@ -38,6 +62,7 @@ class Host:
         self.nice = 0  # of what the agent spawns
         self.offset_s = 0.0  # this host's clock minus the lab's
         self.trip_s = 0.0  # a question and its answer
+        self._clock = Reading(0.0, float("inf"), 0.0)
         self.folders: dict[str, str] = {}  # folder here → folder there, where files are not shared
         self.heard = time.monotonic()
         self._selector = selector or selectors.DefaultSelector()
@@ -114,14 +139,19 @@ class Host:
 
     def measure_clock(self) -> None:
         """Its clock's offset, from the question with the shortest way (as NTP, RFC 5905)."""
-        best = float("inf")
-        for _ in range(CLOCK_ASKS):
+        now, best = 0.0, Reading(0.0, float("inf"), 0.0)
+        for number in range(CLOCK_ASKS_MAX):
+            if number >= CLOCK_ASKS and 2 * best.bound_s <= CLOCK_TRIP_S:
+                break
             sent = time.time()
             there = self.ask("clock")["now"]
-            trip = time.time() - sent
-            if trip < best:
-                best, self.offset_s = trip, there - (sent + trip / 2)
-        self.trip_s = best
+            now = time.time()
+            trip = now - sent
+            if trip / 2 < best.bound_s:
+                best = Reading(there - (sent + trip / 2), trip / 2, now)
+        self.trip_s = 2 * best.bound_s
+        self._clock = better(self._clock, best, now)
+        self.offset_s = self._clock.offset_s
 
     # -- files ------------------------------------------------------------------------------
 
