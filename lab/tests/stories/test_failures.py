@@ -51,6 +51,8 @@ def test_a_run_tells_which_build_of_the_server_it_measured(checkout, tmp_path):
     told = checkout.run_json()["facts"]["program app"]
     digest = hashlib.sha256(program.read_bytes()).hexdigest()[:12]
     assert told == f"my-server 4.2 ({program}, sha256 {digest})"
+    assert isinstance(checkout.run_json()["audit"], list)
+    assert "audit" not in checkout.run_json()["facts"]
     assert told in (checkout.latest / "derived" / "report.html").read_text()
 
 

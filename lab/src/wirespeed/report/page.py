@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from wirespeed.report import charts, files, heat, plot, story, tables, wording
+from wirespeed.report import charts, curves, files, heat, plot, story, tables, wording
 from wirespeed.report.cards import Cards
 from wirespeed.report.charts import Chart
 from wirespeed.report.tables import Grid
@@ -143,7 +143,9 @@ def _facts(summary: Summary, detail: Detail) -> dict[str, Any]:
         "sections": [_section(summary, sheet, detail) for sheet in summary.sheets],
         "cards": _cards(summary),
         "is_reduced": detail is not DETAILS[0],
+        "curves": curves.latency_curves(summary) if detail.resources else [],
         "strip": charts.trials_over_time(summary),
+        "audit": run.audit,
         "over_time": over_time,
         "over_time_cell": which,
         "unmeasured": story.unmeasured(summary),

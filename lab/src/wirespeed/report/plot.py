@@ -114,6 +114,31 @@ def line_chart(
     return _svg(labels.title, bottom, [heading, legend_group, *body], is_thin)
 
 
+def curve_chart(
+    series: Sequence[Series], names: Sequence[tuple[float, str]], labels: Labels, *, is_log: bool
+) -> str:
+    """Lines over an axis of named numbers, such as percentiles."""
+    height = [y for s in series for p in s.points for y in (p.y, *p.repeats)]
+    legend, lift = _legend(series)
+    top, foot = TOP - 14 + lift, HEIGHT - BOTTOM + lift
+    y_of = _log_scale(height, top, foot) if is_log else _y_scale(height, top, foot)
+    frame = Frame(lambda v: v, y_of, top=top, bottom=foot)
+    marks = decades(height) if is_log else ticks_above(max(height, default=1.0))
+    low, high = names[0][0], names[-1][0]
+    wide = WIDTH - RIGHT - LEFT - 40
+
+    def x_of(place: float | str) -> float:
+        return LEFT + 20 + (float(place) - low) / ((high - low) or 1.0) * wide
+
+    ticked = [
+        f'<text x="{x_of(place):.1f}" y="{foot + 16}" text-anchor="middle">{escape(name)}</text>'
+        for place, name in names
+    ]
+    body = [*_grid(frame, marks, labels.y, compact), *ticked, _x_title(frame, labels.x)]
+    body += [_line(s, frame, x_of, True) for s in series]
+    return _svg(labels.title, frame.bottom + BOTTOM, [legend, *body], True)
+
+
 def strip_chart(series: Sequence[Series], crosses: Sequence[Point], line: Series | None,
                 labels: Labels) -> str:  # fmt: skip
     """Every trial in time order as a mark; invalid ones as crosses; one line, say the canary."""

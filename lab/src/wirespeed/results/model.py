@@ -69,6 +69,7 @@ class Run(_Record):
     idle_held: bool = False
     tuned: list[str] | None = None  # what was changed on the machine meanwhile; None: not asked for
     facts: dict[str, Any] = field(default_factory=dict)
+    audit: list[list[str]] = field(default_factory=list)  # [what, found, why]: what differs
     axes: dict[str, list[Any]] = field(default_factory=dict)
     tables: list[dict[str, Any]] = field(default_factory=list)
     metrics: list[dict[str, Any]] = field(default_factory=list)

@@ -27,6 +27,7 @@ from wirespeed.recipe.model import Recipe, Site
 from wirespeed.recipe.resolve import Place, Resolver
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, RunPlan, Trial
+from wirespeed.runner import audit as audits
 from wirespeed.runner import cells, execute, files, fit, order, place, preflight, programs, tune
 from wirespeed.runner import plan as plans
 from wirespeed.runner.budget import Times
@@ -87,6 +88,7 @@ def start(origin: Source, wishes: Wishes, runs: Path, watcher: Watcher) -> tuple
         fleet.tidy()
         nice = prefer(fleet, origin.site)
         facts = facts_of(fleet, site.topology, schedule.place)
+        audit = differing(facts, schedule, wishes.tune)
         facts |= measure_links(fleet, schedule, watcher)
         facts |= programs.measured(fleet, schedule)
         tuned = tune.apply(fleet, schedule) if wishes.tune else None
@@ -94,7 +96,7 @@ def start(origin: Source, wishes: Wishes, runs: Path, watcher: Watcher) -> tuple
         run_dir = store.create(runs, schedule.recipe.name)
         files.prepare(fleet, run_dir)
         run = _describe(origin, schedule, run_dir, facts)
-        run = replace(run, nice=nice, tuned=tuned, preflight=seen)
+        run = replace(run, nice=nice, tuned=tuned, preflight=seen, audit=audit)
         store.write_text(run_dir / "recipe.toml", origin.recipe_file.read_text())
         store.write_json(run_dir / "site.json", origin.site.model_dump())
         store.write_plan(run_dir, schedule.lines())
@@ -133,13 +135,25 @@ def _built(origin: Source, wishes: Wishes, topology: Topology) -> Schedule:
 def facts_of(fleet: Fleet, topology: Topology, where: Place) -> dict[str, Any]:
     """Facts of the server's host; of other machines too where there are some, under `hosts`."""
     server = fleet[topology.hosts("server")[0]]
-    found = machine.facts(server, SEARCH_PATH, where.java)
+    found = machine.facts(server, SEARCH_PATH, where.java, is_audit=True)
     others = {
         host.name: machine.facts(host, SEARCH_PATH, where.java)
         for host in fleet.machines
         if host.info["boot_id"] != server.info["boot_id"]
     }
     return {**found, **({"hosts": others} if others else {})}
+
+
+def differing(facts: dict[str, Any], schedule: Schedule, is_tuned: bool) -> list[list[str]]:
+    """What of the server's machine differs from the method or disturbs; takes it out of `facts`."""
+    rows = [] if is_tuned else tune.differences(schedule)
+    named = {row[0] for row in rows}
+    for one in audits.judged(facts):
+        if one.level != "good" and one.what not in named:
+            advice = f"{one.why}: {one.remedy}" if one.remedy else one.why
+            rows.append([one.what, one.found, advice])
+    del facts["audit"]
+    return rows
 
 
 def resume(

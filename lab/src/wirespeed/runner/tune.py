@@ -117,6 +117,20 @@ def foreseen(schedule: Schedule, is_asked_for: bool) -> list[str]:
     return found
 
 
+def differences(schedule: Schedule) -> list[list[str]]:
+    """[what, here, what the method had] of settings that only --tune would change."""
+    want = wanted(schedule, os.sched_getaffinity(0))
+    rows = [
+        [name, _now(name), f"the method had {value}"]
+        for name, value in want.sysctl.items()
+        if _now(name).split() != str(value).split()
+    ]
+    tune = schedule.recipe.tune
+    for name, value in tune.expect.items() if tune else ():
+        rows.append([f"firmware: {name}", "not set by the lab", f"the method had {value}"])
+    return rows
+
+
 def _now(name: str) -> str:
     return str(tuning.sysctl_now(name)) or "not there"  # type: ignore[no-untyped-call]
 
