@@ -53,7 +53,9 @@ def build_and_test(target, is_run):
         "RUSTFLAGS": "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer",
         "TSAN_OPTIONS": "exitcode=0",
     }
-    command = ["cargo", "+nightly", "test", "-Zbuild-std", "--target", TRIPLE,
+    cargo = ["cargo", "+nightly", "-Zbuild-std"]
+    subprocess.run([*cargo, "build", "--target", TRIPLE, "-p", "bypass-preload"], cwd=ROOT, env=environment, check=True)
+    command = [*cargo, "test", "--target", TRIPLE,
                "-p", "bypass-sys", "-p", "bypass-shm", "-p", "bypass-stack", "-p", "bypass-preload", "--lib",
                "--test", "both_ends", "--test", "hostile"]
     command += ["--", "--skip", SKIPPED] if is_run else ["--no-run"]
@@ -103,7 +105,7 @@ def main():
     tested = build_and_test(chosen.target, not chosen.programs_only)
     passed = sum(map(int, re.findall(r"^test result: \w+\. (\d+) passed", tested, re.M)))
     rows = [] if chosen.programs_only else [(TESTS, passed, tested)]
-    library = chosen.target / TRIPLE / "debug/deps/libbypass_preload.so"
+    library = chosen.target / TRIPLE / "debug/libbypass_preload.so"
     names = chosen.programs or sorted(path.stem for path in PROGRAMS.glob("*.c")
                                       if "pthread_create" in path.read_text()
                                       and path.stem not in WAITS_FOR_A_SIGNAL)

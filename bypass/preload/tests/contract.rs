@@ -4,6 +4,7 @@
 //! ends accelerated, with one of them, and with both while they spin. `CONTRACT_ONLY=NAME` runs one
 //! program and prints what it says.
 
+mod library;
 #[path = "contract/programs.rs"]
 mod programs;
 #[path = "contract/running.rs"]

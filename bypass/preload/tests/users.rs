@@ -3,6 +3,8 @@
 //! Needs root, to start processes of two users; says so and passes otherwise. A connection that the
 //! kernel's table does not show was accelerated.
 
+mod library;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-const LIBRARY: &str = "libbypass_preload.so";
 const NOBODY: u32 = 65534;
 const SERVER: &str = "
 import socket
@@ -58,7 +59,7 @@ fn memory_is_shared_with_the_own_user_and_those_who_are_named() {
             "server {server:?}, client {client:?}"
         );
     }
-    fs::remove_dir_all(library().parent().expect("a folder")).expect("the copy to be there");
+    fs::remove_dir_all(copy().parent().expect("a folder")).expect("the copy to be there");
 }
 
 /// How the client's connection to the server was made.
@@ -90,29 +91,21 @@ fn python(script: &str, (user, share): Side) -> Command {
         .uid(user)
         .stdout(Stdio::piped());
     command
-        .env("LD_PRELOAD", library())
+        .env("LD_PRELOAD", copy())
         .env("EF_SHARE_WITH", share);
     command
 }
 
 /// A copy of the library in a place that every user may read.
-fn library() -> &'static Path {
+fn copy() -> &'static Path {
     static COPY: OnceLock<PathBuf> = OnceLock::new();
     COPY.get_or_init(|| {
-        let own = std::env::current_exe().expect("a path");
-        let deps = own.parent().expect("a folder");
-        let candidates = [deps.join(LIBRARY), deps.join("..").join(LIBRARY)];
-        let age = |path: &PathBuf| path.metadata().and_then(|state| state.modified()).ok();
-        let built = candidates
-            .into_iter()
-            .max_by_key(age)
-            .expect("two candidates");
         let folder = PathBuf::from(format!("/tmp/bypass-users-{}", std::process::id()));
         fs::create_dir(&folder).expect("a folder");
         let readable = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755));
         readable(&folder).expect("permissions");
-        let copy = folder.join(LIBRARY);
-        fs::copy(&built, &copy).unwrap_or_else(|error| panic!("{}: {error}", built.display()));
+        let copy = folder.join(library::LIBRARY);
+        fs::copy(library::built(), &copy).expect("the library to be there");
         readable(&copy).expect("permissions");
         copy
     })

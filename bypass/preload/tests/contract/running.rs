@@ -6,14 +6,13 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use crate::library;
 use crate::programs::{folder, Program};
 
 /// Longer than the programs' own longest wait, so that they can say what they waited for.
 const TIME_MAX: Duration = Duration::from_secs(150);
-const LIBRARY: &str = "libbypass_preload.so";
 
 /// Which roles are accelerated, and whether they spin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,7 +83,7 @@ fn start(
         .env("PYTHONHASHSEED", "0")
         .env("PYTHONDONTWRITEBYTECODE", "1");
     if accelerated {
-        command.env("LD_PRELOAD", library());
+        command.env("LD_PRELOAD", library::built());
     }
     if mode == Mode::Spinning {
         command
@@ -179,20 +178,4 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
         .map(|entry| entry.path())
         .filter(is_number)
         .collect()
-}
-
-/// The library that this test run has built.
-fn library() -> &'static Path {
-    static LIBRARY_PATH: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY_PATH.get_or_init(|| {
-        let own = std::env::current_exe().expect("a path");
-        let deps = own.parent().expect("a folder");
-        let candidates = [deps.join(LIBRARY), deps.join("..").join(LIBRARY)];
-        let age = |path: &PathBuf| path.metadata().and_then(|state| state.modified()).ok();
-        candidates
-            .into_iter()
-            .filter(|path| path.is_file())
-            .max_by_key(age)
-            .unwrap_or_else(|| panic!("{LIBRARY} is not beside {}", own.display()))
-    })
 }
