@@ -7,6 +7,7 @@ import time
 
 PAUSE_S = 0.02  # a JVM becomes ready in tenths of seconds; this adds little to them
 ANSWER_S = 2.0
+PIECE_BYTES = 1 << 20
 WRONG_ANSWER_S = 3.0  # a server may answer 503 or short while it starts, but not for long
 
 
@@ -38,6 +39,11 @@ def wait(message):
         time.sleep(PAUSE_S)
 
 
+def length_of(response):
+    """Piece by piece: a body may be larger than the memory of a small host."""
+    return sum(len(piece) for piece in iter(lambda: response.read(PIECE_BYTES), b""))
+
+
 def request(address, status, length):
     """(whether an HTTP answer came, what is wrong with it or "")."""
     client, parse = prepare()
@@ -46,7 +52,7 @@ def request(address, status, length):
     try:
         connection.request("GET", (url.path or "/") + ("?" + url.query if url.query else ""))
         response = connection.getresponse()
-        found = len(response.read()) if status else None
+        found = length_of(response) if status else None
     except (OSError, client.HTTPException) as error:
         return False, str(error) or type(error).__name__
     finally:

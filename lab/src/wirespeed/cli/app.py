@@ -20,6 +20,7 @@ app = typer.Typer(
     name="wirespeed",
     help="Measures HTTP servers as a recipe says, and tells what the figures are worth.",
     no_args_is_help=True,
+    rich_markup_mode=None,  # an error is a line, without a box around it
     pretty_exceptions_enable=False,
     epilog="Exit codes: 0 done, 1 a measurement failed, 2 bad input, "
     "130 stopped by Ctrl-C, 143 by TERM.",
@@ -279,7 +280,9 @@ def recover(runs: RunsOption = None, site: SiteOption = "here") -> None:
     hosts.recover(runs_folder(runs), site)
 
 
-tune_app = typer.Typer(no_args_is_help=True, help="Set the machine as a recipe asks, and back.")
+tune_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Set the machine as a recipe asks, and back."
+)
 app.add_typer(tune_app, name="tune")
 
 

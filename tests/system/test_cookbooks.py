@@ -1,0 +1,38 @@
+"""The recipes of the published methods run as they are shipped over links between namespaces."""
+
+import json
+import os
+import shutil
+
+import pytest
+from test_measure import finished_trials, only_run, runs_here
+
+RECIPES = [
+    # recipe, part, budget, processes that each trial must have
+    ("nginx", "test=rps1k,thr10M,workers=1,stack=kernel,link=25G", "12s", {"nginx", "wrk"}),
+    ("netty", "payload=128,instances=1,stack=kernel", "12s", {"http", "wrk2"}),
+    ("zuul", "gateway=netty,connections=100", "25s", {"origin", "gateway", "wrk"}),
+]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("tc"), reason="needs root and iproute2")
+@pytest.mark.parametrize(("recipe", "part", "budget", "programs"), RECIPES)
+def test_a_shipped_recipe_runs_over_a_link(wirespeed, recipe, part, budget, programs):
+    words = ("--site", "netns", "--only", part, "--repeat", "1", "--budget", budget)
+    wirespeed("run", recipe, *words, *runs_here(wirespeed))
+    run = only_run(wirespeed.folder)
+    trials = [json.loads(path.read_text()) for path in finished_trials(run)]
+    assert trials and all(trial["valid"] for trial in trials)
+    for trial in trials:
+        assert {process["name"] for process in trial["processes"]} == programs
+        hosts = {process["role"]: process["host"] for process in trial["processes"]}
+        assert hosts["server"] == "server" and hosts["load"] == "load"
+    told = json.loads((run / "run.json").read_text())
+    assert told["site"] == "netns" and told["state"] == "done"
+    assert all(f"program {name}" in told["facts"] for name in programs & {"nginx", "http", "gateway"})
+    unmeasured = [json.loads(line) for line in (run / "plan.jsonl").read_text().splitlines()]
+    assert all(line["state"] == "planned" or line["reason"] for line in unmeasured)
+    if recipe == "nginx":
+        full = next(trial for trial in trials if trial["axes"]["test"] == "thr10M")
+        assert full["bottleneck"] == "link"
+        assert "stand for 25 Gb/s" in (run / "derived" / "report.html").read_text()
