@@ -1,30 +1,60 @@
 #!/usr/bin/env python3
-"""HTTP over a veth pair: the kernel's stack against a shard, A B A B in one run.
+"""nginx over a veth pair: the kernel's TCP against TCP in the program, A B A B in one run.
 
-Two namespaces, the server in one on core 0, wrk in the other on core 1. Prints requests per second of each
-round, medians, and ratios to the kernel. Needs root, wrk and: cargo build --release -p bypass-shard --example http
+Two namespaces, nginx (one worker) in one on core 0, wrk in the other on core 1. Prints requests per second of every
+round, medians and ratios to the kernel, and for packets how many connections were carried so: a round in which
+one was the kernel's is an error. Everything that it starts ends with it.
+
+    ./wirespeed build bypass                        once; needs root, nginx and wrk
+    bypass/bench/packets.py                         1 KB, keep-alive, MTU 1500, 5 rounds of 2 s: about 40 s
+    bypass/bench/packets.py --size 0 100 10000      several sizes, each a table
+    bypass/bench/packets.py --close                 one connection a request
+    bypass/bench/packets.py --mtu 9000 --size 100000
+    bypass/bench/packets.py kernel performance both --connections 1
+    bypass/bench/packets.py responder-kernel native generic    the engine without preloading:
+                                                    cargo build --release -p bypass-shard --example http
+
+kernel       nginx and wrk on the kernel          balanced, performance   nginx over packets, with that profile
+both         nginx with performance and wrk with its profile, both over packets
+responder-kernel, native, busy-poll, generic, trains    a minimal HTTP responder, on the kernel and on a shard
 """
 
 import argparse
 import os
 import re
+import shutil
 import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / "target" / "release" / "examples" / "http"
-SERVERS = {
-    "kernel": ["kernel"],
+RELEASE = ROOT / "target" / "release"
+BYPASS, LIBRARY, RESPONDER = RELEASE / "bypass", RELEASE / "libbypass_preload.so", RELEASE / "examples" / "http"
+RESPONDERS = {
+    "responder-kernel": ["kernel"],
     "native": ["serve", "--interface", "vb"],
     "busy-poll": ["serve", "--interface", "vb", "--busy-poll", "20"],
     "generic": ["serve", "--interface", "vb", "--generic"],
     "trains": ["serve", "--interface", "vb", "--trains"],
 }
+PROFILES = {"balanced": "nginx-balanced", "performance": "nginx-performance", "both": "nginx-performance"}
+SERVERS = ["kernel", *PROFILES, *RESPONDERS]
 ADDRESS, PORT = "10.77.0.2", 8080
+NGINX = """\
+worker_processes 1; daemon off; user root; pid {folder}/pid; error_log {folder}/error.log;
+events {{ worker_connections 20000; accept_mutex off; }}
+http {{
+    access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; keepalive_timeout 600s;
+    open_file_cache max=100; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+    server {{ listen {port} backlog=16384; root {folder}; location = /0 {{ return 200; }} }}
+}}
+"""
 
 
 def run(*words):
@@ -40,74 +70,172 @@ class Link:
 
     def __enter__(self):
         a, b = self.names
-        for name in self.names:
-            run("ip", "netns", "add", name)
-        run("ip", "-n", a, "link", "add", "va", "type", "veth", "peer", "name", "vb", "netns", b)
-        for name, end, host in ((a, "va", 1), (b, "vb", 2)):
-            run("ip", "-n", name, "link", "set", end, "mtu", str(self.mtu), "up")
-            run("ip", "-n", name, "addr", "add", f"10.77.0.{host}/24", "dev", end)
+        try:
+            for name in self.names:
+                run("ip", "netns", "add", name)
+            run("ip", "-n", a, "link", "add", "va", "type", "veth", "peer", "name", "vb", "netns", b)
+            for name, end, host in ((a, "va", 1), (b, "vb", 2)):
+                run("ip", "-n", name, "link", "set", end, "mtu", str(self.mtu), "up")
+                run("ip", "-n", name, "link", "set", "lo", "up")
+                run("ip", "-n", name, "addr", "add", f"10.77.0.{host}/24", "dev", end)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_):
         for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], check=False)
+            subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL)
 
     def inside(self, side, core, *words):
-        return ["ip", "netns", "exec", self.names[side], "taskset", "-c", str(core), *words]
+        return ["ip", "netns", "exec", self.names[side], "taskset", "-c", str(core), *map(str, words)]
 
 
-def measure(link, server, options):
-    """Requests per second of one round with a fresh server."""
-    command = [str(PROGRAM), *SERVERS[server], "--port", str(PORT), "--size", str(options.size),
-               "--spin", str(options.spin)]
-    process = subprocess.Popen(link.inside(1, 0, *command), stderr=subprocess.PIPE, text=True)
+@contextmanager
+def idle_states_held():
+    """Waking a halted core takes longer than a request: off for every server alike."""
     try:
-        if "serves" not in (line := process.stderr.readline()):
-            sys.exit(f"{server}: {line or 'ended'}{process.stderr.read()}")
+        with open("/dev/cpu_dma_latency", "wb", buffering=0) as hold:
+            hold.write(b"\0\0\0\0")
+            yield
+    except OSError as error:
+        print(f"idle states are not held off ({error}): few connections look slow on the kernel")
+        yield
+
+
+@contextmanager
+def started(command):
+    """A process with a session of its own; all of it ends with the block."""
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
+        try:
+            yield process, said
+        finally:
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                try:
+                    os.killpg(process.pid, number)
+                    process.wait(5)
+                    break
+                except (ProcessLookupError, subprocess.TimeoutExpired):
+                    pass
+
+
+def accelerated(profile, interface):
+    return [BYPASS, "run", "-p", profile, "--interface", interface, "--"]
+
+
+def command_of(server, folder, options):
+    if server in RESPONDERS:
+        return [RESPONDER, *RESPONDERS[server], "--port", PORT, "--size", options.now, "--spin", options.spin]
+    nginx = ["nginx", "-p", folder, "-c", folder / "nginx.conf"]
+    return nginx if server == "kernel" else [*accelerated(PROFILES[server], "vb"), *nginx]
+
+
+def answers(link):
+    ask = link.inside(0, 1, "curl", "-s", "-o", "/dev/null", "-m", "2", f"http://{ADDRESS}:{PORT}/0")
+    return subprocess.run(ask, check=False).returncode == 0
+
+
+def counters(link, group):
+    """Connections accepted over packets and from the kernel by the processes of a session."""
+    text = subprocess.run(link.inside(1, 1, BYPASS, "stat", "--json"), capture_output=True, text=True, check=True).stdout
+    total = {"accepts_packets": 0, "accepts_kernel": 0}
+    for entry in re.split(r'(?="pid":)', text)[1:]:
+        try:
+            if os.getpgid(int(re.match(r'"pid":(\d+)', entry)[1])) != group:
+                continue
+        except ProcessLookupError:
+            continue
+        for name in total:
+            found = re.search(rf'"{name}":(\d+)', entry)
+            total[name] += int(found[1]) if found else 0
+    return total
+
+
+def measure(link, server, folder, options):
+    """Requests per second of one round with a fresh server."""
+    with started(link.inside(1, 0, *command_of(server, folder, options))) as (process, said):
+        deadline = time.monotonic() + 15
+        while not answers(link):
+            if process.poll() is not None or time.monotonic() > deadline:
+                said.seek(0)
+                sys.exit(f"{server} does not answer: {said.read() or 'it says nothing'}")
+            time.sleep(0.1)
         load = ["wrk", "-t1", f"-c{options.connections}", f"-d{options.seconds}s"]
         if options.close:
             load += ["-H", "Connection: close"]
-        load.append(f"http://{ADDRESS}:{PORT}/")
-        done = subprocess.run(link.inside(0, 1, *load), capture_output=True, text=True, check=True)
-        wrong = re.search(r"(Non-2xx.*|Socket errors: .*)", done.stdout)
-        if wrong and not options.close:
+        load.append(f"http://{ADDRESS}:{PORT}/{options.now}")
+        if server == "both":
+            load = [*accelerated("wrk-profile", "va"), *load]
+        before = counters(link, process.pid)
+        done = subprocess.run(link.inside(0, 1, *load), capture_output=True, text=True, timeout=options.seconds + 30)
+        after = counters(link, process.pid)
+        rate = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
+        if done.returncode or not rate:
+            sys.exit(f"{server}: wrk ended with {done.returncode}: {done.stdout}{done.stderr}")
+        if wrong := re.search(r"(Non-2xx.*|Socket errors: .*)", done.stdout):
             print(f"  {server}: {wrong[1]}")
-        return float(re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)[1])
-    finally:
-        process.kill()
-        process.wait()
-        time.sleep(0.05)
+        if server in PROFILES:
+            packets, kernel = (after[name] - before[name] for name in ("accepts_packets", "accepts_kernel"))
+            if kernel or packets < options.connections:
+                said.seek(0)
+                sys.exit(f"{server}: {packets} connections over packets, {kernel} over the kernel: no figure; {said.read()}")
+        return float(rate[1])
+
+
+def table(options, folder):
+    figures = {server: [] for server in dict.fromkeys(options.servers)}
+    with Link(options.mtu) as link:
+        for _ in range(options.rounds):
+            for server, found in figures.items():
+                found.append(measure(link, server, folder, options))
+    first = next(iter(figures))
+    base = statistics.median(figures[first])
+    print(f"{options.now} B, {options.connections} connections, MTU {options.mtu}"
+          f"{', one connection a request' if options.close else ''}, {options.rounds} rounds of {options.seconds} s")
+    for server, found in figures.items():
+        ratios = [one / other for one, other in zip(found, figures[first])]
+        ratio = "" if server == first else (f"  {statistics.median(ratios):.2f} × {first}"
+                                            f" ({min(ratios):.2f}–{max(ratios):.2f})")
+        median = statistics.median(found) if server != first else base
+        print(f"{server:16} {median:10,.0f} requests/s  ({min(found):,.0f}–{max(found):,.0f}){ratio}", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("servers", nargs="*", default=list(SERVERS), help="among " + ", ".join(SERVERS))
+    parser.add_argument("servers", nargs="*", default=["kernel", "balanced", "performance"],
+                        help="the first is what the others are compared with")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--connections", type=int, default=50)
-    parser.add_argument("--size", type=int, default=128)
+    parser.add_argument("--size", type=int, nargs="+", default=[1024], help="bytes of a response's body")
     parser.add_argument("--mtu", type=int, default=1500)
-    parser.add_argument("--spin", type=int, default=1_000_000, help="microseconds; both servers spin alike")
+    parser.add_argument("--spin", type=int, default=1_000_000, help="of the responders, in microseconds")
     parser.add_argument("--close", action="store_true", help="one connection a request")
     options = parser.parse_args()
     if unknown := set(options.servers) - set(SERVERS):
         parser.error(f"no such server: {', '.join(sorted(unknown))}")
-    if not PROGRAM.exists():
-        sys.exit(f"{PROGRAM.relative_to(ROOT)} is missing: "
-                 "cargo build --release -p bypass-shard --example http")
+    options.servers = options.servers or ["kernel", "balanced", "performance"]
+    needed = [tool for tool in ("ip", "nginx", "wrk", "curl", "taskset") if not shutil.which(tool)]
+    needed += [str(path.relative_to(ROOT)) for path in (BYPASS, LIBRARY) if not path.exists()]
+    if set(options.servers) & set(RESPONDERS) and not RESPONDER.exists():
+        needed.append(str(RESPONDER.relative_to(ROOT)))
+    if needed:
+        sys.exit(f"missing: {', '.join(needed)} (packets.py --help)")
+    if os.geteuid() != 0:
+        sys.exit("root is needed: namespaces and AF_XDP")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    figures = {server: [] for server in dict.fromkeys(["kernel", *options.servers])}
-    with Link(options.mtu) as link:
-        for _ in range(options.rounds):
-            for server, found in figures.items():
-                found.append(measure(link, server, options))
-    base = statistics.median(figures["kernel"])
-    print(f"{options.size} B, {options.connections} connections, MTU {options.mtu}"
-          f"{', one connection a request' if options.close else ''}")
-    for server, found in figures.items():
-        median = statistics.median(found)
-        spread = f"{min(found):,.0f}–{max(found):,.0f}"
-        print(f"{server:10} {median:10,.0f} requests/s  ({spread})  {median / base:.2f} × kernel")
+    with ExitStack() as stack:
+        stack.enter_context(idle_states_held())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="packets-")))
+        os.chmod(folder, 0o755)
+        (folder / "logs").mkdir()
+        (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=PORT))
+        for size in options.size:
+            options.now = size
+            if size:
+                (folder / str(size)).write_bytes(b"x" * size)
+            table(options, folder)
 
 
 if __name__ == "__main__":

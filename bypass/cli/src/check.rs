@@ -13,6 +13,9 @@ use crate::probe;
 /// Descriptors below which a server with many connections soon stands.
 const DESCRIPTORS_FEW: u64 = 4096;
 
+/// Processes that use an interface at once: a second one reaches it through the first.
+const WORKERS: u32 = 1;
+
 /// Prints the report; exit code 0 when connections can be accelerated, else 2.
 pub(crate) fn report(plan: &Plan) -> Result<ExitCode, Failure> {
     let mut text = String::new();
@@ -20,6 +23,7 @@ pub(crate) fn report(plan: &Plan) -> Result<ExitCode, Failure> {
     obstacles += programs(&mut text, plan);
     obstacles += machine(&mut text);
     options(&mut text, plan);
+    obstacles += interfaces(&mut text, plan);
     listeners(&mut text);
     notes(&mut text, plan);
     obstacles += verdict(&mut text, plan, obstacles);
@@ -117,6 +121,32 @@ fn short(origin: &Origin) -> String {
     place.rsplit('/').next().unwrap_or(&place).to_owned()
 }
 
+/// What each interface that was named can do; counts those that cannot be used.
+fn interfaces(text: &mut String, plan: &Plan) -> usize {
+    let names = plan.interfaces();
+    if names.is_empty() {
+        return 0;
+    }
+    text.push_str("interfaces for connections with other hosts\n");
+    let mut unusable = 0;
+    for name in &names {
+        match bypass_xdp::check::interface(name, WORKERS) {
+            Ok(report) => {
+                unusable += usize::from(!report.is_usable());
+                for line in report.to_string().lines() {
+                    let _ = writeln!(text, "  {line}");
+                }
+            }
+            Err(error) => {
+                unusable += 1;
+                let error = std::io::Error::from_raw_os_error(error);
+                let _ = writeln!(text, "  {name}: the kernel does not tell ({error})");
+            }
+        }
+    }
+    unusable
+}
+
 /// Ports that accelerated processes of ours listen on now.
 fn listeners(text: &mut String) {
     text.push_str("listeners that accelerated programs reach over shared memory now\n");
@@ -172,9 +202,21 @@ fn verdict(text: &mut String, plan: &Plan, obstacles: usize) -> usize {
     if obstacles == 0 && off.is_empty() {
         text.push_str(
             "  TCP connections to accelerated programs of this user in this network namespace go \
-             over shared memory.\n  Everything else stays on the kernel: other hosts, other \
-             users, UDP, Unix sockets, programs that are not accelerated.\n",
+             over shared memory.\n",
         );
+        match plan.interfaces().join(", ").as_str() {
+            "" => text.push_str(
+                "  Everything else stays on the kernel: other hosts, other users, UDP, Unix \
+                 sockets, programs that are not accelerated.\n",
+            ),
+            names => {
+                let _ = writeln!(
+                    text,
+                    "  Those with other hosts over {names} go to TCP in the program.\n  Everything \
+                     else stays on the kernel: other interfaces, other users, UDP, Unix sockets."
+                );
+            }
+        }
     } else if obstacles == 0 {
         let _ = writeln!(text, "  nothing is accelerated: {}", off.join(", "));
     } else {

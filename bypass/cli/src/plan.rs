@@ -13,6 +13,20 @@ use crate::program::{self, Program};
 
 const LIBRARY: &str = "libbypass_preload.so";
 
+/// The variable that `--interface` sets.
+const INTERFACES: &str = "EF_INTERFACE_WHITELIST";
+
+/// What was chosen on the command line.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Chosen<'a> {
+    /// Names given to `--profile`.
+    pub(crate) profiles: &'a [String],
+    /// The profile wins over EF_ variables.
+    pub(crate) is_forced: bool,
+    /// Names given to `--interface`.
+    pub(crate) interfaces: &'a [String],
+}
+
 /// What it means: everything that is known before the program starts.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -33,12 +47,13 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Reads the profiles and looks at the program. `is_forced`: the profile wins over EF_ variables.
-    pub(crate) fn new(
-        profiles: &[String],
-        is_forced: bool,
-        command: &[OsString],
-    ) -> Result<Self, Failure> {
+    /// Reads the profiles and looks at the program.
+    pub(crate) fn new(chosen: Chosen, command: &[OsString]) -> Result<Self, Failure> {
+        let Chosen {
+            profiles,
+            is_forced,
+            interfaces,
+        } = chosen;
         let environment = |name: &str| std::env::var(name).ok();
         let own = std::env::current_exe().ok();
         let words: Vec<String> = command
@@ -56,8 +71,11 @@ impl Plan {
         } else {
             Vec::new()
         };
-        let kept = variables().filter(|(name, _)| !overruled.contains(name));
-        let resolved = Resolved::new(&profile, kept);
+        let named = (!interfaces.is_empty()).then(|| (INTERFACES.to_owned(), interfaces.join(",")));
+        let is_kept =
+            |name: &String| !overruled.contains(name) && (named.is_none() || name != INTERFACES);
+        let kept = variables().filter(|(name, _)| is_kept(name));
+        let resolved = Resolved::new(&profile, kept.chain(named.clone()));
         if let Some(complaint) = resolved.complaints.first() {
             return Err(Failure::usage(format!("{complaint} (in the environment)")));
         }
@@ -86,7 +104,19 @@ impl Plan {
                 )));
             }
         }
+        for name in self.interfaces() {
+            if !std::path::Path::new("/sys/class/net").join(&name).exists() {
+                let text =
+                    format!("{name}: there is no such interface; ip link shows those that exist");
+                return Err(Failure::usage(text));
+            }
+        }
         Ok(())
+    }
+
+    /// The interfaces over which connections with other hosts are to be accelerated.
+    pub(crate) fn interfaces(&self) -> Vec<String> {
+        bypass_options::interfaces(&self.resolved.text(INTERFACES))
     }
 
     /// Says what the user should know before the program starts.
@@ -126,6 +156,11 @@ impl Plan {
             command.env_remove(name);
         }
         command.envs(self.resolved.exported());
+        // Of the command line, not of a profile.
+        let interfaces = self.interfaces();
+        if !interfaces.is_empty() {
+            command.env(INTERFACES, interfaces.join(","));
+        }
         command.env(
             PROFILE_VARIABLE,
             if self.profiles.is_empty() {

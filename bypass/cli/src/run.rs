@@ -5,16 +5,19 @@ use std::process::ExitCode;
 
 use crate::check;
 use crate::failure::{print, Failure};
-use crate::plan::Plan;
+use crate::plan::{Chosen, Plan};
 
 const HELP: &str = "\
 usage: bypass run [OPTIONS] [--] PROGRAM [ARGUMENTS]
 
 Starts PROGRAM with the library that puts its TCP connections to accelerated programs of the
-same host on shared memory. Everything else stays on the kernel. PROGRAM replaces this command:
-signals, exit code, terminal and process id are its own.
+same host on shared memory, and those with other hosts over the named interfaces into the program
+itself (AF_XDP). Everything else stays on the kernel. PROGRAM replaces this command: signals, exit
+code, terminal and process id are its own.
 
   -p, --profile NAME[,NAME]   settings by name or path (docs/profiles.md); may be repeated
+  -i, --interface IF          accelerate connections with other hosts over IF too; may be repeated;
+                              needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, at the start
       --force-profiles        the profile wins over EF_ variables of the environment
       --check                 say what would be accelerated and why not; start nothing
   -v, --verbose               say what is exported before starting
@@ -29,6 +32,7 @@ earlier cluster of the profile does not end, 126 and 127 as from a shell.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Arguments {
     profiles: Vec<String>,
+    interfaces: Vec<String>,
     force: bool,
     check: bool,
     verbose: bool,
@@ -42,7 +46,12 @@ pub(crate) fn command(words: Vec<OsString>) -> Result<ExitCode, Failure> {
     if arguments.help {
         return print(HELP);
     }
-    let plan = Plan::new(&arguments.profiles, arguments.force, &arguments.command)?;
+    let chosen = Chosen {
+        profiles: &arguments.profiles,
+        is_forced: arguments.force,
+        interfaces: &arguments.interfaces,
+    };
+    let plan = Plan::new(chosen, &arguments.command)?;
     if arguments.check {
         return check::report(&plan);
     }
@@ -69,14 +78,13 @@ impl Arguments {
                 "-v" | "--verbose" => arguments.verbose = true,
                 "--check" => arguments.check = true,
                 "--force-profiles" => arguments.force = true,
-                "-p" | "--profile" => {
-                    let name = words.next().filter(|name| !name.is_empty());
-                    let name =
-                        name.ok_or_else(|| Failure::usage(format!("{text} wants a name")))?;
-                    arguments.profiles.push(name.to_string_lossy().into_owned());
-                }
+                "-p" | "--profile" => arguments.profiles.push(name_after(&text, &mut words)?),
+                "-i" | "--interface" => arguments.interfaces.push(name_after(&text, &mut words)?),
                 _ if text.starts_with("--profile=") => {
                     arguments.profiles.push(text[10..].to_owned())
+                }
+                _ if text.starts_with("--interface=") => {
+                    arguments.interfaces.push(text[12..].to_owned())
                 }
                 _ if text.starts_with("-p") => arguments.profiles.push(text[2..].to_owned()),
                 _ if text.starts_with('-') && text.len() > 1 => {
@@ -94,6 +102,12 @@ impl Arguments {
         }
         Ok(arguments)
     }
+}
+
+fn name_after(option: &str, words: &mut impl Iterator<Item = OsString>) -> Result<String, Failure> {
+    let name = words.next().filter(|name| !name.is_empty());
+    let name = name.ok_or_else(|| Failure::usage(format!("{option} wants a name")))?;
+    Ok(name.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]
@@ -119,6 +133,13 @@ mod tests {
     }
 
     #[test]
+    fn interfaces_may_be_repeated() {
+        let arguments =
+            parse("--interface eth0 -i eth1 --interface=eth2 nginx -i x").expect("valid");
+        assert_eq!(arguments.interfaces, ["eth0", "eth1", "eth2"]);
+    }
+
+    #[test]
     fn options_behind_the_program_are_the_programs() {
         let arguments = parse("nginx -p /srv --check").expect("valid");
         assert!(!arguments.check && arguments.profiles.is_empty());
@@ -126,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_missing_program_and_an_unknown_option_are_bad_input() {
-        for line in ["-p wrk", "--no-such x", "-p"] {
+        for line in ["-p wrk", "--no-such x", "-p", "--interface"] {
             assert_eq!(
                 parse(line).expect_err(line).code(),
                 ExitCode::from(2),

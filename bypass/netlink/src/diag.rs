@@ -9,6 +9,9 @@ use bypass_sys::kernel::{self, Result};
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NETLINK_SOCK_DIAG: i32 = 4;
 const LISTEN_STATE: u32 = 1 << 10;
+/// All that hear what their peer sends (TCP_ESTABLISHED … of net/tcp_states.h): not TIME_WAIT, CLOSE, LISTEN.
+const LIVE_STATES: u32 =
+    1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11 | 1 << 12;
 const V6ONLY_ATTRIBUTE: u16 = 11;
 
 /// A listening TCP socket.
@@ -41,16 +44,46 @@ pub fn listeners(target: SocketAddr) -> Result<Vec<Listener>> {
 
 /// All listeners of a port.
 pub fn listening(port: u16) -> Result<Vec<Listener>> {
+    let mut found = Vec::new();
+    ask(port, LISTEN_STATE, &mut |bytes| {
+        found.extend(read_listener(bytes, port))
+    })?;
+    Ok(found)
+}
+
+/// Whether the kernel has connections of a local port with other hosts, those that are being made or
+/// closed included.
+pub fn has_connections(port: u16) -> Result<bool> {
+    let mut is_found = false;
+    ask(port, LIVE_STATES, &mut |bytes| {
+        is_found |= is_far(bytes, port)
+    })?;
+    Ok(is_found)
+}
+
+fn ask(port: u16, states: u32, found: &mut dyn FnMut(&[u8])) -> Result<()> {
     let socket = Owned(kernel::socket(
         libc::AF_NETLINK,
         libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
         NETLINK_SOCK_DIAG,
     )? as i32);
-    let mut found = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
-        query(&socket, family, port, &mut found)?;
+        query(&socket, (family, states), port, found)?;
     }
-    Ok(found)
+    Ok(())
+}
+
+/// A connection of `port` whose other end is on another host, by its addresses.
+fn is_far(bytes: &[u8], port: u16) -> bool {
+    let Some(fixed) = bytes.get(..72) else {
+        return false;
+    };
+    let (own, other) = (&fixed[8..24], &fixed[24..40]);
+    let is_loopback = match i32::from(fixed[0]) {
+        libc::AF_INET => other[0] == 127,
+        _ => own == other,
+    };
+    u16::from_be_bytes([fixed[4], fixed[5]]) == port && own != other && !is_loopback
 }
 
 /// 0: not for this target.
@@ -70,7 +103,12 @@ fn rank(one: &Listener, target: IpAddr) -> u32 {
     }
 }
 
-fn query(socket: &Owned, family: i32, port: u16, found: &mut Vec<Listener>) -> Result<()> {
+fn query(
+    socket: &Owned,
+    (family, states): (i32, u32),
+    port: u16,
+    found: &mut dyn FnMut(&[u8]),
+) -> Result<()> {
     let mut request = [0u8; 72];
     request[..4].copy_from_slice(&72u32.to_ne_bytes());
     request[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
@@ -78,20 +116,20 @@ fn query(socket: &Owned, family: i32, port: u16, found: &mut Vec<Listener>) -> R
     request[6..8].copy_from_slice(&flags.to_ne_bytes());
     request[16] = family as u8;
     request[17] = libc::IPPROTO_TCP as u8;
-    request[20..24].copy_from_slice(&LISTEN_STATE.to_ne_bytes());
+    request[20..24].copy_from_slice(&states.to_ne_bytes());
     request[24..26].copy_from_slice(&port.to_be_bytes());
     kernel::write(socket.0, &request)?;
     let mut answer = vec![0u8; 32_768];
     loop {
         let count = kernel::read(socket.0, &mut answer)?;
-        if read_messages(&answer[..count], port, found)? {
+        if read_messages(&answer[..count], found)? {
             return Ok(());
         }
     }
 }
 
 /// True at the last message.
-fn read_messages(bytes: &[u8], port: u16, found: &mut Vec<Listener>) -> Result<bool> {
+fn read_messages(bytes: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
     let mut rest = bytes;
     while rest.len() >= 16 {
         let length = u32_at(rest, 0) as usize;
@@ -102,7 +140,7 @@ fn read_messages(bytes: &[u8], port: u16, found: &mut Vec<Listener>) -> Result<b
         match kind {
             libc::NLMSG_DONE => return Ok(true),
             libc::NLMSG_ERROR => return Err(-(u32_at(rest, 16) as i32)),
-            _ => found.extend(read_listener(&rest[16..length], port)),
+            _ => found(&rest[16..length]),
         }
         rest = &rest[length.next_multiple_of(4).min(rest.len())..];
     }

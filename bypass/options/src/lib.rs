@@ -16,4 +16,4 @@ pub mod table;
 pub use definition::{Definition, Group, Kind, State, Value};
 pub use nearest::{nearest, unknown_option};
 pub use resolve::{environment, Origin, Resolved, PROFILE_VARIABLE};
-pub use settings::{Settings, ShareWith};
+pub use settings::{interfaces, Settings, ShareWith};

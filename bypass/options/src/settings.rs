@@ -37,6 +37,8 @@ pub struct Settings {
     pub cluster_name: String,
     /// EF_SHARE_WITH.
     pub share_with: ShareWith,
+    /// EF_INTERFACE_WHITELIST: connections to other hosts over these are ours.
+    pub interfaces: Vec<String>,
 }
 
 /// Whom a process accelerates connections with besides processes of its own user.
@@ -95,8 +97,23 @@ impl From<&Resolved> for Settings {
             dont_accelerate: switch("EF_DONT_ACCELERATE") || from.number("EF_UL_EPOLL") == 0,
             cluster_name: from.text("EF_CLUSTER_NAME"),
             share_with: ShareWith::from(from.number("EF_SHARE_WITH")),
+            interfaces: interfaces(&from.text("EF_INTERFACE_WHITELIST")),
         }
     }
+}
+
+/// Names apart by blanks or commas, each once.
+pub fn interfaces(list: &str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let words = list
+        .split([' ', ',', ';', '\t'])
+        .filter(|name| !name.is_empty());
+    for name in words {
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
+    names
 }
 
 impl Default for Settings {

@@ -11,13 +11,27 @@ mod programs;
 mod running;
 
 use std::collections::BTreeMap;
+use std::process::{Child, Command};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use programs::{programs, Program};
-use running::{run, Mode};
+use running::{run_on, Hosts, Mode};
 
 /// Runs on the kernel that may be needed to see all that it does.
 const KERNEL_RUNS_MAX: usize = 5;
+
+/// Both roles on this host.
+struct ThisHost;
+
+impl Hosts for ThisHost {
+    fn spawn(&self, _role: &str, mut command: Command) -> std::io::Result<Child> {
+        command.spawn()
+    }
+}
+
+fn run(program: &Program, mode: Mode) -> String {
+    run_on(&ThisHost, program, mode)
+}
 
 #[test]
 fn both_ends_accelerated_do_what_the_kernel_does() {

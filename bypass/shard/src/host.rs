@@ -183,6 +183,14 @@ impl Host {
         self.listening.push(at.port());
     }
 
+    /// A port was not to be claimed after all.
+    pub fn unclaim(&mut self, port: u16) {
+        if let Some(place) = self.listening.iter().position(|one| *one == port) {
+            self.listening.swap_remove(place);
+            self.steering.release(Transport::Tcp, port);
+        }
+    }
+
     /// A port is no longer listened on; its connections live on, so it stays claimed until
     /// [`drain`](Self::drain).
     pub fn release(&mut self, port: u16) {

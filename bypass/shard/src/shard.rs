@@ -190,6 +190,11 @@ impl Shard {
         [self.device.poll_fd(), self.host.as_ref().map(Host::fd)]
     }
 
+    /// The network may have changed: it is looked at with the next round.
+    pub fn expect_news(&mut self) {
+        self.network_us = 0;
+    }
+
     /// How long until a timer is due, or frames that found no room should be tried again.
     pub fn wait_us(&self) -> Option<u64> {
         const TRY_AGAIN_US: u64 = 200;
@@ -219,7 +224,7 @@ impl Shard {
         let mut fds = self.poll_fds().map(|fd| polled(fd.unwrap_or(-1)));
         let _ = kernel::poll(&mut fds, Some(wait), None);
         if fds[1].revents != 0 {
-            self.network_us = 0;
+            self.expect_news();
         }
     }
 
@@ -240,6 +245,24 @@ impl Shard {
             host.claim(at);
         }
         Ok(listener)
+    }
+
+    /// As [`listen`](Self::listen), on a port where the kernel listens too. None, and the port is the
+    /// kernel's, as long as it has connections there, which would no longer hear their peers. Asked
+    /// once nothing reaches the kernel there any more; what comes meanwhile waits.
+    pub fn take_over(&mut self, at: SocketAddr, backlog: u32) -> Result<Option<Handle>, Error> {
+        let Some(host) = &mut self.host else {
+            return self.listen(at, backlog).map(Some);
+        };
+        host.claim(at);
+        let is_used = bypass_netlink::diag::has_connections(at.port()).unwrap_or(true);
+        let listening = (!is_used)
+            .then(|| self.engine.listen(at, backlog))
+            .transpose();
+        if !matches!(listening, Ok(Some(_))) {
+            host.unclaim(at.port());
+        }
+        listening
     }
 
     /// Takes a connection.

@@ -130,6 +130,8 @@ pub struct Header {
     pub processes: [[AtomicU64; PROCESSES]; 2],
     /// Those of them that cannot wake others (a bit each): who waits on the other side must look.
     pub silent: [AtomicU32; 2],
+    /// 1 when the connections lead to other hosts, over packets: a relay stands at their other end.
+    pub over_packets: AtomicU32,
 }
 
 /// Where one side's cursor lives.

@@ -18,6 +18,7 @@ use bypass_sys::sandbox::is_confined;
 use bypass_sys::waker::Name;
 use bypass_sys::{address, kernel};
 
+use crate::packets::{self, Connected};
 use crate::peer::{self, Peer};
 use crate::sockets::{self, Socket};
 use crate::table::{self, Entry, Kind};
@@ -85,28 +86,42 @@ pub fn connect(fd: i32, bytes: &[u8]) -> Outcome {
     match entry.kind() {
         Kind::Unbound => {}
         Kind::Connected if is_dissolving(bytes) => return crate::stream::dissolve(fd, entry),
-        Kind::Connected if socket.has(sockets::CONNECTING) => {
-            socket.set(sockets::CONNECTING, false);
-            return Outcome::Done(0);
-        }
+        Kind::Connected if socket.has(sockets::CONNECTING) => return result(socket),
         Kind::Connected | Kind::Listener => return Outcome::Error(libc::EISCONN),
         Kind::Pooled | Kind::Internal => return Outcome::Error(libc::EBADF),
         Kind::Epoll | Kind::Kernel => return Outcome::Kernel,
     }
-    let made = destination(socket, bytes)
-        .and_then(|target| Ok((decide(target, patience_ms(socket))?, target)))
-        .and_then(|(peer, target)| establish(fd, entry, &peer, target));
+    let made = destination(socket, bytes).and_then(|target| route(fd, entry, socket, target));
     match made {
-        Ok(()) if socket.has(sockets::NONBLOCK) => {
+        Ok(Connected::Failed(error)) => Outcome::Error(error),
+        Ok(Connected::Done) if socket.has(sockets::NONBLOCK) => {
             socket.set(sockets::CONNECTING, true);
             Outcome::Error(libc::EINPROGRESS)
         }
-        Ok(()) => Outcome::Done(0),
+        Ok(Connected::Done) => Outcome::Done(0),
         Err(reason) => {
             process::count(Counter::ConnectsKernel, 1);
             options::leave_to_kernel(fd, reason);
             Outcome::Kernel
         }
+    }
+}
+
+/// connect(2) again, after EINPROGRESS.
+fn result(socket: &Socket) -> Outcome {
+    if packets::is_opening(socket) {
+        return Outcome::Error(libc::EALREADY);
+    }
+    socket.set(sockets::CONNECTING, false);
+    packets::connection_error(socket).map_or(Outcome::Done(0), Outcome::Error)
+}
+
+/// Connects through shared memory or over packets; a reason: the kernel is to do it.
+fn route(fd: i32, entry: Entry, socket: &Socket, target: SocketAddr) -> Result<Connected, Reason> {
+    match decide(target, patience_ms(socket)) {
+        Ok(peer) => establish(fd, entry, &peer, target).map(|()| Connected::Done),
+        Err(Reason::NotLocal) => packets::connect(fd, entry, socket, target),
+        Err(reason) => Err(reason),
     }
 }
 

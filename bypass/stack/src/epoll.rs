@@ -27,7 +27,7 @@ use crate::stream::{self, Stream};
 use crate::sys::{Owned, OwnedGuard};
 use crate::table::{self, Entry, Kind};
 use crate::wait::{self, Deadline};
-use crate::{process, service, Outcome};
+use crate::{packets, process, service, Outcome};
 
 mod collecting;
 mod control;

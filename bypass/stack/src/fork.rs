@@ -15,7 +15,8 @@ use bypass_sys::kernel;
 use crate::peer::{self, Peer};
 use crate::table::{self, Entry};
 use crate::{
-    connect, content, epoll, listener, passing, pool, process, service, sockets, sole, stream, wait,
+    connect, content, epoll, listener, packets, passing, pool, process, service, sockets, sole,
+    stream, wait,
 };
 
 /// What the parent has prepared.
@@ -43,6 +44,8 @@ pub fn prepare() -> Option<Prepared> {
     let number = kernel::random() | 1;
     let places = peer::all()
         .into_iter()
+        // The engines stay the parent's.
+        .filter(|peer| !peer.is_relay)
         .map(|peer| (peer.clone(), enter(&peer, number)))
         .collect();
     // In the order in which operations nest them: connect starts the service, a set looks at its
@@ -50,6 +53,7 @@ pub fn prepare() -> Option<Prepared> {
     let locks: Vec<Box<dyn Any>> = vec![
         Box::new(passing::hold()),
         Box::new(connect::hold()),
+        Box::new(packets::hold()),
         Box::new(service::hold()),
         Box::new(epoll::hold()),
         Box::new(listener::hold()),
@@ -137,6 +141,7 @@ pub fn child(prepared: Option<Prepared>) {
     wait::forget();
     connect::forget();
     epoll::orphan();
+    packets::forget();
     for (peer, index) in places {
         match index {
             Some(index) => {

@@ -20,6 +20,7 @@ pub mod handover;
 mod lending;
 pub mod listener;
 pub mod options;
+pub mod packets;
 pub mod passing;
 mod peek;
 pub mod peer;

@@ -20,7 +20,7 @@ use bypass_sys::waker::Name;
 use crate::peer::Peer;
 use crate::sockets::{self, Socket};
 use crate::table::{self, Entry, Kind};
-use crate::{options, process, service, uring, Outcome};
+use crate::{options, packets, process, service, uring, Outcome};
 use bypass_sys::process::Held;
 
 mod accepting;
@@ -125,6 +125,7 @@ pub fn listen(fd: i32, backlog: i32) -> Outcome {
             }
             describe(fd, index, socket);
             crate::epoll::add_to_kernel(index);
+            packets::listeners_changed();
         }
         Err(reason) => options::leave_to_kernel(fd, reason),
     }
@@ -225,6 +226,15 @@ impl Listener {
         service::say_adopted(&peer, peer.process_index());
         self.generation.fetch_add(1, Ordering::SeqCst);
         self.wake_waiters();
+        Some(peer)
+    }
+
+    /// As [`adopt`](Self::adopt), of a segment with connections from other hosts; the other holders
+    /// take part too.
+    pub fn adopt_from_relay(&self, segment: Segment) -> Option<Arc<Peer>> {
+        let peer = self.adopt(segment)?;
+        let (inode, fds) = (self.inode, [peer.segment.fd(), self.any_fd()]);
+        self.tell_others(link::Message::Forward { inode }, &fds);
         Some(peer)
     }
 

@@ -10,7 +10,7 @@ use crate::peer::Peer;
 use crate::sockets::{self, Socket};
 use crate::stream;
 use crate::table::{self, Entry, Kind};
-use crate::{epoll, process, Outcome};
+use crate::{epoll, packets, process, Outcome};
 
 /// Options that shared memory cannot honour: with them the connection is the kernel's.
 const DEMAND_KERNEL: &[(i32, i32)] = &[
@@ -275,7 +275,7 @@ fn pending_error(fd: i32) -> i32 {
     let is_reset = stream.inbound_ends() & bypass_shm::layout::RST != 0;
     if is_reset && !stream.socket.has(sockets::RESET_TOLD) {
         stream.socket.set(sockets::RESET_TOLD, true);
-        return libc::ECONNRESET;
+        return packets::connection_error(stream.socket).unwrap_or(libc::ECONNRESET);
     }
     0
 }

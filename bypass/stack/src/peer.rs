@@ -32,6 +32,8 @@ pub struct Peer {
     pub is_stale: AtomicBool,
     /// Clients: what the listener has told of its backlog.
     pub backlog: AtomicU64,
+    /// We stand at the other end of our own program's sockets, for other hosts: no socket lives here.
+    pub is_relay: bool,
     slots: Mutex<Slots>,
     /// Numbers of what we lend, see [`crate::lending`].
     pub lent: Lent,
@@ -51,13 +53,19 @@ impl Peer {
     /// Takes part in `segment`; None when too many processes do already.
     pub fn join(segment: Segment, side: usize, inode: u64) -> Option<Arc<Self>> {
         let index = segment.enter(side, process::number())?;
-        Self::known(Self::new(segment, side, inode, index))
+        Self::known(Self::new(segment, side, inode, index, false))
+    }
+
+    /// Takes part for the relay of [`crate::packets`].
+    pub fn join_as_relay(segment: Segment, side: usize) -> Option<Arc<Self>> {
+        let index = segment.enter(side, process::number())?;
+        Self::known(Self::new(segment, side, 0, index, true))
     }
 
     /// Takes part where a place was taken for us, in connections that were another process's. New
     /// ones are not made here: the free slots are that process's to give away.
     pub fn at_place(segment: Segment, side: usize, index: usize) -> Option<Arc<Self>> {
-        let peer = Self::new(segment, side, 0, index);
+        let peer = Self::new(segment, side, 0, index, false);
         peer.is_stale.store(side == 0, Ordering::SeqCst);
         Self::known(peer)
     }
@@ -67,7 +75,7 @@ impl Peer {
         Some(peer)
     }
 
-    fn new(segment: Segment, side: usize, inode: u64, index: usize) -> Arc<Self> {
+    fn new(segment: Segment, side: usize, inode: u64, index: usize, is_relay: bool) -> Arc<Self> {
         table::hide(segment.fd());
         let sockets = (0..segment.slots()).map(|_| AtomicU32::new(0)).collect();
         Arc::new(Self {
@@ -78,6 +86,7 @@ impl Peer {
             sockets,
             is_stale: AtomicBool::new(false),
             backlog: AtomicU64::new(u64::MAX),
+            is_relay,
             slots: Mutex::default(),
             lent: Lent::new(),
         })

@@ -13,7 +13,7 @@ use crate::listener::{self, Blocked, Lanes, Listener};
 use crate::peer::Peer;
 use crate::table::{self, Kind};
 use crate::wait::{self, Borrowed, Deadline};
-use crate::{epoll, process, service, sockets, stream, Outcome};
+use crate::{epoll, packets, process, service, sockets, stream, Outcome};
 
 /// Between looks when a place to be woken in could not be had.
 const CROWDED: Duration = Duration::from_millis(1);
@@ -28,6 +28,7 @@ pub fn is_ours(fds: &[libc::pollfd]) -> bool {
 pub fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>, mask: Option<u64>) -> Outcome {
     service::ensure();
     stream::announce_held_back();
+    packets::ensure();
     let deadline = Deadline::after(timeout);
     let before = wait::signals();
     let settings = process::settings();
@@ -38,6 +39,7 @@ pub fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>, mask: Option<u6
         0
     };
     loop {
+        packets::drive();
         match look(fds) {
             Ok(0) => {}
             Ok(found) => return Outcome::Done(found as isize),
@@ -285,7 +287,7 @@ fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<
         revents: 0,
     }));
     let bound = registered.is_crowded.then_some(CROWDED);
-    asleep(|| kernel::poll(&mut part, wait::shorter(deadline.left(), bound), mask).map(|_| ()))
+    asleep(|| packets::poll(&mut part, wait::shorter(deadline.left(), bound), mask).map(|_| ()))
 }
 
 /// The sets of a select call, as words of bits.

@@ -15,7 +15,9 @@ use bypass_sys::sandbox::is_confined;
 use bypass_sys::waker::Name;
 
 use crate::listener::{self, Listener};
+use crate::packets::{self, Service};
 use crate::peer::{self, Peer};
+use crate::wait::shorter;
 use crate::{passing, pool, process, table, trimming};
 
 mod deaths;
@@ -346,7 +348,7 @@ fn run(set: i32) {
             (false, true) => Some(trimming::TICK),
             (false, false) => is_cleaning.then_some(CLEANING),
         };
-        let count = match kernel::epoll_wait(set, &mut events, wait, None) {
+        let count = match sleep(set, &mut events, wait) {
             Ok(count) => count,
             Err(libc::EINTR) => 0,
             Err(_) => return,
@@ -358,6 +360,23 @@ fn run(set: i32) {
             serve(event.u64 as i32);
         }
         is_cleaning = peer::clean_graves() | passing::expire();
+    }
+}
+
+/// Sleeps; engines of packets are looked after meanwhile.
+fn sleep(set: i32, events: &mut [libc::epoll_event], wait: Option<Duration>) -> Result<usize, i32> {
+    match packets::serve() {
+        Service::None => kernel::epoll_wait(set, events, wait, None),
+        Service::Tick(tick) => kernel::epoll_wait(set, events, shorter(wait, Some(tick)), None),
+        Service::Watch(watch) => {
+            let mut own = [libc::pollfd {
+                fd: set,
+                events: libc::POLLIN,
+                revents: 0,
+            }];
+            watch.poll(&mut own, wait, None)?;
+            kernel::epoll_wait(set, events, Some(Duration::ZERO), None)
+        }
     }
 }
 

@@ -66,6 +66,9 @@ pub const SHARED: u32 = 1 << 16;
 /// The program has dissolved its connection and has not been told ECONNRESET yet.
 pub const DISSOLVED: u32 = 1 << 17;
 
+/// connect() to another host was called and is not over.
+pub const OPENING: u32 = 1 << 19;
+
 /// Has duplicates: FD_CLOEXEC of each is what the kernel says.
 pub const DUPLICATED: u32 = 1 << 15;
 
@@ -112,6 +115,8 @@ pub struct Socket {
     pub local: SharedAddress,
     /// The other's address.
     pub remote: SharedAddress,
+    /// What connect() has failed with and nobody has been told.
+    pub error: AtomicU32,
 }
 
 impl Socket {
@@ -137,6 +142,7 @@ impl Socket {
             peer: PeerPlace::new(),
             local: SharedAddress::new(),
             remote: SharedAddress::new(),
+            error: AtomicU32::new(0),
         }
     }
 
@@ -208,6 +214,7 @@ pub fn allocate(family: i32, flags: u32) -> Option<usize> {
     socket.sends_files.store(0, Ordering::Relaxed);
     socket.send_buffer.store(0, Ordering::Relaxed);
     socket.receive_buffer.store(0, Ordering::Relaxed);
+    socket.error.store(0, Ordering::Relaxed);
     Some(index)
 }
 

@@ -12,7 +12,7 @@ use crate::peer::Peer;
 use crate::sockets::{self, Socket};
 use crate::table::{self, Entry, Kind};
 use crate::wait::{self, Deadline, For};
-use crate::{process, sole, Outcome};
+use crate::{packets, process, sole, Outcome};
 use bypass_sys::thread::thread;
 
 mod ending;
@@ -20,7 +20,7 @@ mod holding;
 mod reading;
 mod writing;
 
-pub use ending::{dissolve, end, retire, shutdown};
+pub use ending::{dissolve, end, retire, shutdown, unconnect};
 pub use holding::announce_held_back;
 pub use reading::{read, readable_bytes};
 pub use writing::{broken_pipe, unsent_bytes, write, VANISHING_MAX};
@@ -177,7 +177,7 @@ impl Stream {
             return None;
         }
         self.socket.set(sockets::RESET_TOLD, true);
-        Some(libc::ECONNRESET)
+        Some(packets::connection_error(self.socket).unwrap_or(libc::ECONNRESET))
     }
 
     /// The peer has forged its cursors: nothing it says counts any more.
@@ -219,7 +219,10 @@ impl Stream {
             ring.want_space();
             ring.is_roomy()
         };
-        is_roomy || self.inbound_ends() & (CLOSED | RST) != 0 || self.is_shut(sockets::SHUT_WRITE)
+        if is_roomy {
+            return !self.socket.has(sockets::OPENING);
+        }
+        self.inbound_ends() & (CLOSED | RST) != 0 || self.is_shut(sockets::SHUT_WRITE)
     }
 
     /// Whether the connection was shut down so (`SHUT_READ`, `SHUT_WRITE`, `WROTE_TO_CLOSED`), by this

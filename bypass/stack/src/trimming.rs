@@ -55,7 +55,8 @@ pub fn look() -> bool {
 fn trim(peer: &Arc<Peer>) -> bool {
     let (mut idle, mut has_grown) = (Vec::new(), false);
     peer.segment.grown(peer.side, |slot| {
-        if peer.socket(slot).is_none() {
+        // A relay's directions belong to whoever drives it.
+        if peer.is_relay || peer.socket(slot).is_none() {
             return;
         }
         let is_idle = peer.segment.ring(slot, peer.side).is_idle();

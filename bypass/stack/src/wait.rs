@@ -13,7 +13,7 @@ use bypass_sys::waker::Waker;
 
 use crate::deferral::asleep;
 use crate::peer::Peer;
-use crate::{pool, process, table};
+use crate::{packets, pool, process, table};
 use bypass_sys::thread::thread;
 
 /// Wakers that no thread uses now.
@@ -184,6 +184,7 @@ pub fn spin(spin_ns: u64, deadline: Deadline, mut is_ready: impl FnMut() -> bool
     process::count(Counter::Spins, 1);
     let mut rounds = 0u32;
     let found = loop {
+        packets::drive();
         if is_ready() {
             break true;
         }
@@ -231,6 +232,7 @@ pub fn sleep_on(
     let is_alone = sleeper.register(place) && !peer.segment.has_silent(1 - peer.side);
     let bound = (!is_alone).then_some(CROWDED);
     bypass_sys::barrier::heavy();
+    packets::drive();
     let result = if is_ready() {
         Ok(0)
     } else {
@@ -241,7 +243,7 @@ pub fn sleep_on(
 }
 
 fn nap(deadline: Deadline) -> Result<(), i32> {
-    asleep(|| kernel::poll(&mut [], shorter(deadline.left(), Some(CROWDED)), None).map(|_| ()))
+    asleep(|| packets::poll(&mut [], shorter(deadline.left(), Some(CROWDED)), None).map(|_| ()))
 }
 
 fn sleep(waker: &Borrowed, wait: Option<Duration>) -> Result<usize, i32> {
@@ -251,5 +253,5 @@ fn sleep(waker: &Borrowed, wait: Option<Duration>) -> Result<usize, i32> {
         events: libc::POLLIN,
         revents: 0,
     }];
-    asleep(|| kernel::poll(&mut fds, wait, None))
+    asleep(|| packets::poll(&mut fds, wait, None))
 }

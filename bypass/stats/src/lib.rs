@@ -69,6 +69,10 @@ names! {
     Resets = "resets",
     /// Processes that went away with connections open.
     PeerDeaths = "peer_deaths",
+    /// Connections opened over packets.
+    ConnectsPackets = "connects_packets",
+    /// Connections accepted over packets.
+    AcceptsPackets = "accepts_packets",
 }
 
 names! {
@@ -108,6 +112,10 @@ names! {
     PassedFd = "passed-fd",
     /// The peer broke the rules of the segment.
     PeerProtocol = "peer-protocol",
+    /// An interface that was named cannot be used, or another process uses it.
+    Interface = "interface",
+    /// The socket is bound: over packets the port would be the kernel's and ours.
+    BoundAddress = "bound-address",
 }
 
 const COUNTER_WORDS: usize = 32;
@@ -125,7 +133,7 @@ pub struct Row {
     pub fd: AtomicU32,
     /// 1 client, 2 server, 3 listener.
     pub role: AtomicU32,
-    /// 1 shared memory, 2 kernel.
+    /// 1 shared memory, 2 kernel, 3 packets.
     pub path: AtomicU32,
     /// 1 open, 2 half closed by us, 3 by the peer, 4 reset.
     pub state: AtomicU32,
@@ -275,7 +283,7 @@ pub struct Connection {
     pub fd: i32,
     /// client, server or listener.
     pub role: &'static str,
-    /// shm or kernel.
+    /// shm, packets or kernel.
     pub path: &'static str,
     /// Our address.
     pub local: String,
@@ -422,10 +430,10 @@ fn read_row(row: &Row) -> Option<Connection> {
     Some(Connection {
         fd: fd as i32,
         role,
-        path: if row.path.load(Ordering::Relaxed) == 1 {
-            "shm"
-        } else {
-            "kernel"
+        path: match row.path.load(Ordering::Relaxed) {
+            1 => "shm",
+            3 => "packets",
+            _ => "kernel",
         },
         local: row.local.load().to_string(),
         peer: if has_peer {

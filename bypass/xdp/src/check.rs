@@ -8,6 +8,7 @@ use bypass_netlink::features::{self, Features};
 use bypass_netlink::{Link, Tables};
 use bypass_sys::kernel;
 
+use crate::steering::Mode;
 use crate::sys::channels;
 
 /// MTU up to which a frame fits one page in native mode, with what the driver puts around it.
@@ -62,6 +63,22 @@ impl Report {
         self.findings
             .iter()
             .all(|finding| finding.weight != Weight::Obstacle)
+    }
+
+    /// What stands in the way.
+    pub fn obstacles(&self) -> impl Iterator<Item = &Finding> {
+        let findings = self.findings.iter();
+        findings.filter(|finding| finding.weight == Weight::Obstacle)
+    }
+
+    /// Where the program would run: in the driver where it can, and where it takes frames of the MTU.
+    pub fn mode(&self) -> Mode {
+        let mtu = self.link.as_ref().map_or(0, |link| link.mtu);
+        let fits = mtu <= NATIVE_MTU || self.features.fragments;
+        match self.features.native && fits {
+            true => Mode::Native,
+            false => Mode::Generic,
+        }
     }
 
     fn add(&mut self, weight: Weight, what: impl Into<String>, remedy: impl Into<String>) {

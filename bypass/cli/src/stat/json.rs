@@ -28,7 +28,7 @@ fn process(snapshot: &Snapshot, process: &Process) -> String {
         .collect();
     format!(
         "{{\"pid\":{},\"uid\":{},\"started_unix_ns\":{},\"command\":{},\"profile\":{},\
-         \"cluster\":{},\"sockets\":{{\"shm\":{},\"kernel\":{},\"listeners\":{}}},\"counters\":{},\
+         \"cluster\":{},\"sockets\":{{\"shm\":{},\"packets\":{},\"kernel\":{},\"listeners\":{}}},\"counters\":{},\
          \"fallbacks\":{},\"connections\":[{}]}}",
         process.pid,
         header.uid,
@@ -37,6 +37,7 @@ fn process(snapshot: &Snapshot, process: &Process) -> String {
         quoted(&header.profile),
         quoted(&header.cluster),
         process.sockets("shm"),
+        process.sockets("packets"),
         process.sockets("kernel"),
         process.listeners(),
         object(&process.counters),

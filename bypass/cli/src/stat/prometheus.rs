@@ -37,7 +37,7 @@ pub(super) fn page(snapshot: &Snapshot) -> String {
         "TCP sockets that exist now, by what carries them.",
     );
     for process in processes {
-        for path in ["shm", "kernel"] {
+        for path in ["shm", "packets", "kernel"] {
             let label = format!(",path=\"{path}\"");
             sample(
                 &mut page,

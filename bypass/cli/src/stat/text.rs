@@ -41,8 +41,9 @@ fn block(page: &mut String, process: &Process, unix_ns: u128) {
     let _ = writeln!(page, "  uid {}", header.uid);
     let _ = writeln!(
         page,
-        "  sockets    shm {}, kernel {}, listeners {}",
+        "  sockets    shm {}, packets {}, kernel {}, listeners {}",
         process.sockets("shm"),
+        process.sockets("packets"),
         process.sockets("kernel"),
         process.listeners()
     );

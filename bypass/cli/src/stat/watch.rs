@@ -90,10 +90,15 @@ fn row(text: &mut String, process: &Process, old: Option<&Process>, seconds: f64
         process.pid,
         printable(&process.header.command),
         printable(&process.header.profile),
-        process.sockets("shm"),
+        process.sockets("shm") + process.sockets("packets"),
         process.sockets("kernel"),
         process.listeners(),
-        rate(&["connects_shm", "accepts_shm"]),
+        rate(&[
+            "connects_shm",
+            "accepts_shm",
+            "connects_packets",
+            "accepts_packets"
+        ]),
         rate(&["bytes_in_shm"]) / 1e6,
         rate(&["bytes_out_shm"]) / 1e6,
         rate(&["spin_ns"]) / 1e7,

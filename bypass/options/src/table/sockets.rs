@@ -37,7 +37,11 @@ pub(super) const OPTIONS: &[Definition] = &[
         .inert("connect always chooses the path; a kernel peer means a kernel socket"),
     text("EF_INTERFACE_WHITELIST", "", "Names of the interfaces that may be accelerated")
         .of(Group::Acceleration)
-        .inert("no interface is involved in a connection over shared memory"),
+        .long(
+            "Names apart by blanks or commas; bypass run --interface sets it. With none, only \
+             connections of the same host are accelerated.",
+        )
+        .does("TCP connections with other hosts over these interfaces are ours, by AF_XDP"),
     text("EF_INTERFACE_BLACKLIST", "", "Names of the interfaces that may not be accelerated")
         .of(Group::Acceleration)
         .inert("no interface is involved in a connection over shared memory"),

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_long, c_void};
 
 use bypass_stack::deferral::inside;
-use bypass_stack::{confinement, passing};
+use bypass_stack::{confinement, packets, passing};
 use libc::pid_t;
 
 use super::creating::or_give_back;
@@ -71,6 +71,7 @@ pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: u
 #[no_mangle]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
     passing::wait_for_receivers();
+    packets::finish();
     // SAFETY: a number only.
     unsafe { real::exit_at_once()(status) };
     // The call above does not come back.

@@ -24,24 +24,30 @@ pub enum Mode {
     Spinning,
 }
 
+/// Where the roles of a program run, and what they are told besides.
+pub trait Hosts {
+    /// Starts a role.
+    fn spawn(&self, role: &str, command: Command) -> std::io::Result<Child>;
+}
+
 /// Runs one program in one mode; its output, and its exit code when that is not 0.
-pub fn run(program: &Program, mode: Mode) -> String {
+pub fn run_on(hosts: &dyn Hosts, program: &Program, mode: Mode) -> String {
     if !program.is_pair {
-        let role = start(program, "solo", mode != Mode::Kernel, mode, None);
+        let role = start(hosts, (program, "solo"), mode != Mode::Kernel, mode, None);
         return finish(vec![("", role)]);
     }
     let (left, right) = UnixStream::pair().expect("a socket pair");
     let accelerates = |own: Mode| mode == own || matches!(mode, Mode::Both | Mode::Spinning);
     let server = start(
-        program,
-        "server",
+        hosts,
+        (program, "server"),
         accelerates(Mode::Server),
         mode,
         Some(left),
     );
     let client = start(
-        program,
-        "client",
+        hosts,
+        (program, "client"),
         accelerates(Mode::Client),
         mode,
         Some(right),
@@ -55,8 +61,8 @@ struct Role {
 }
 
 fn start(
-    program: &Program,
-    role: &str,
+    hosts: &dyn Hosts,
+    (program, role): (&Program, &str),
     accelerated: bool,
     mode: Mode,
     channel: Option<UnixStream>,
@@ -91,8 +97,8 @@ fn start(
             .env("EF_TCP_ACCEPT_SPIN", "1");
         command.env("EF_TCP_CONNECT_SPIN", "1");
     }
-    let child = command
-        .spawn()
+    let child = hosts
+        .spawn(role, command)
         .unwrap_or_else(|error| panic!("{}: {error}", program.command[0]));
     Role { child, output }
 }

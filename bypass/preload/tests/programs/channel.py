@@ -3,11 +3,14 @@
 import asyncio
 import errno
 import hashlib
+import os
 import socket
 import struct
 import sys
 
 ROLE = sys.argv[1]
+# Between hosts the server's address stands for 127.0.0.1.
+HOST = os.environ.get("CONTRACT_ADDRESS", "127.0.0.1")
 _channel = None
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from channel import digest, hear, run_roles, say, stream, tell
+from channel import HOST, digest, hear, run_roles, say, stream, tell
 
 CLIENTS = 40
 LENGTH = 200_000
@@ -24,7 +24,7 @@ async def server():
         if len(ended) == CLIENTS:
             finished.set()
 
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    listening = await asyncio.start_server(serve, HOST, 0)
     tell(listening.sockets[0].getsockname()[1])
     await asyncio.wait_for(finished.wait(), 120)
     listening.close()
@@ -33,7 +33,7 @@ async def server():
 
 
 async def one(port, number):
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection(HOST, port)
     data = stream(LENGTH + number, number)
     for place in range(0, len(data), 7000):
         writer.write(data[place:place + 7000])
@@ -50,7 +50,7 @@ async def client():
     right = await asyncio.gather(*(one(port, number) for number in range(CLIENTS)))
     say(sum(right))
     try:
-        await asyncio.open_connection("127.0.0.1", 1)
+        await asyncio.open_connection(HOST, 1)
     except OSError as error:
         say(type(error).__name__)
 

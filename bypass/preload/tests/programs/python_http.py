@@ -4,7 +4,7 @@ import http.client
 import http.server
 import socket
 
-from channel import digest, hear, run_roles, say, stream, tell
+from channel import HOST, digest, hear, run_roles, say, stream, tell
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -32,7 +32,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def server():
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+    with http.server.ThreadingHTTPServer((HOST, 0), Handler) as listening:
         listening.daemon_threads = False
         tell(listening.server_address[1])
         listening.timeout = 60
@@ -43,7 +43,7 @@ def server():
 
 def client():
     port = hear()
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection(HOST, port, timeout=60)
     for size in (0, 1, 128, 10_000, 1_000_000, 5):
         connection.request("GET", f"/{size}")
         response = connection.getresponse()
@@ -51,12 +51,12 @@ def client():
         say(response.status, len(body), body == stream(size))
     connection.close()
     for size in (0, 100_000, 3_000_000):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection = http.client.HTTPConnection(HOST, port, timeout=60)
         connection.request("POST", "/", stream(size))
         response = connection.getresponse()
         say(response.read() == digest(stream(size)).encode(), response.will_close)
         connection.close()
-    with socket.create_connection(("127.0.0.1", port)) as raw:
+    with socket.create_connection((HOST, port)) as raw:
         raw.sendall(b"GET /3 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\nConnection: close\r\n\r\n")
         text = b""
         while piece := raw.recv(4096):

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import tempfile
 
-from channel import digest, hear, run_roles, say, stream, tell
+from channel import HOST, digest, hear, run_roles, say, stream, tell
 
 
 def serve(connection):
@@ -17,7 +17,7 @@ def serve(connection):
 
 def server():
     context = multiprocessing.get_context("fork")
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server((HOST, 0)) as listening:
         tell(listening.getsockname()[1])
         for _ in range(3):
             connection, _ = listening.accept()
@@ -53,13 +53,13 @@ def read_all(connection):
 def client():
     port = hear()
     for number in range(3):
-        with socket.create_connection(("127.0.0.1", port)) as connection:
+        with socket.create_connection((HOST, port)) as connection:
             connection.sendall(b"%d" % number)
             say(read_all(connection))
-    with socket.create_connection(("127.0.0.1", port)) as connection:
+    with socket.create_connection((HOST, port)) as connection:
         data = read_all(connection)
         say(len(data), digest(data) == digest(stream(2_000_000)[1000:]))
-    with socket.create_connection(("127.0.0.1", port)) as connection:
+    with socket.create_connection((HOST, port)) as connection:
         say(read_all(connection))
 
 

@@ -4,13 +4,13 @@ import os
 import selectors
 import socket
 
-from channel import hear, run_roles, say, tell
+from channel import HOST, hear, run_roles, say, tell
 
 KINDS = ("SelectSelector", "PollSelector", "EpollSelector", "DefaultSelector")
 
 
 def server():
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server((HOST, 0)) as listening:
         tell(listening.getsockname()[1])
         for _ in KINDS:
             connection, _ = listening.accept()
@@ -28,7 +28,7 @@ def client():
     port = hear()
     for kind in KINDS:
         with getattr(selectors, kind)() as selector, \
-                socket.create_connection(("127.0.0.1", port)) as connection:
+                socket.create_connection((HOST, port)) as connection:
             connection.setblocking(False)
             read_end, write_end = os.pipe()
             left, right = socket.socketpair()

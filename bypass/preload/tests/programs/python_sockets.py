@@ -2,11 +2,11 @@
 
 import socket
 
-from channel import digest, error_of, hear, meet, run_roles, say, stream, tell
+from channel import HOST, digest, error_of, hear, meet, run_roles, say, stream, tell
 
 
 def server():
-    with socket.create_server(("127.0.0.1", 0), backlog=8) as listening:
+    with socket.create_server((HOST, 0), backlog=8) as listening:
         tell(listening.getsockname()[1])
         connection, peer = listening.accept()
         say(peer[0], connection.family.name, connection.type.name, connection.proto)

@@ -7,7 +7,7 @@ import ssl
 import subprocess
 import tempfile
 
-from channel import ROLE, digest, hear, meet, run_roles, say, stream, tell
+from channel import HOST, ROLE, digest, hear, meet, run_roles, say, stream, tell
 
 FOLDER = os.path.join(tempfile.gettempdir(), f"contract-tls-{os.getuid()}")
 # Key and certificate in one file, which is there whole or not at all.
@@ -30,7 +30,7 @@ def server():
     make_certificate()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(CERTIFICATE)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server((HOST, 0)) as listening:
         tell(listening.getsockname()[1])
         connection, _ = listening.accept()
         with context.wrap_socket(connection, server_side=True) as secure:
@@ -54,7 +54,7 @@ async def serve_streams(context):
         writer.close()
         finished.set()
 
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    listening = await asyncio.start_server(serve, HOST, 0, ssl=context)
     tell(listening.sockets[0].getsockname()[1])
     await asyncio.wait_for(finished.wait(), 120)
     listening.close()

@@ -41,6 +41,8 @@ pub fn wait(
     }
     service::ensure();
     stream::announce_held_back();
+    packets::ensure();
+    packets::drive();
     let set = &SETS[entry.index()];
     if timeout == Some(Duration::ZERO) {
         return once(set, entry.index(), epoll, out).map_or_else(Outcome::Error, done);
@@ -276,6 +278,7 @@ fn look_often(
     while set.callers.load(Ordering::Relaxed) > 0 && wait::signals() == signals {
         core::hint::spin_loop();
     }
+    packets::drive();
     let mut guard = set.lock();
     let inner = guard.as_mut()?;
     inner.drain_held_back(number);
@@ -356,7 +359,7 @@ fn sleep(
     };
     process::count(Counter::Sleeps, 1);
     let result = crate::deferral::asleep(|| {
-        kernel::epoll_wait(epoll, out, wait::shorter(deadline.left(), bound), mask)
+        sleep_in_kernel(epoll, out, wait::shorter(deadline.left(), bound), mask)
     });
     let mut guard = set.lock();
     let Some(inner) = guard.as_mut() else {
@@ -376,6 +379,28 @@ fn sleep(
         inner.renew_watch(set);
     }
     Ok(found)
+}
+
+/// epoll_pwait2(2), during which engines are looked after.
+fn sleep_in_kernel(
+    epoll: i32,
+    out: &mut [libc::epoll_event],
+    wait: Option<Duration>,
+    mask: Option<u64>,
+) -> Result<usize, i32> {
+    if !packets::is_active() {
+        return kernel::epoll_wait(epoll, out, wait, mask);
+    }
+    let mut own = [libc::pollfd {
+        fd: epoll,
+        events: libc::POLLIN,
+        revents: 0,
+    }];
+    packets::poll(&mut own, wait, mask)?;
+    if own[0].revents & libc::POLLIN == 0 {
+        return Ok(0);
+    }
+    kernel::epoll_wait(epoll, out, Some(Duration::ZERO), None)
 }
 
 impl Inner {

@@ -198,8 +198,15 @@ fn accept_shm(
     if peer.is_stale.load(Ordering::SeqCst) {
         peer.bury_in(slot);
     }
-    process::count(Counter::AcceptsShm, 1);
+    process::count(counter(&peer), 1);
     Ok(Some(fd))
+}
+
+fn counter(peer: &Peer) -> Counter {
+    match peer.segment.header().over_packets.load(Ordering::Relaxed) {
+        0 => Counter::AcceptsShm,
+        _ => Counter::AcceptsPackets,
+    }
 }
 
 /// Makes `fd` a connection: socket object `index` lives in `slot` from now on.
@@ -214,7 +221,9 @@ pub fn attach(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
         row.local.store(socket.local.load());
         row.peer.store(socket.remote.load());
         let role = peer.side as u32 + 1;
-        for (word, value) in [(&row.role, role), (&row.path, 1), (&row.state, 1)] {
+        let is_far = peer.segment.header().over_packets.load(Ordering::Relaxed) != 0;
+        let path = if is_far { 3 } else { 1 };
+        for (word, value) in [(&row.role, role), (&row.path, path), (&row.state, 1)] {
             word.store(value, Ordering::Relaxed);
         }
         row.bytes_in.store(0, Ordering::Relaxed);

@@ -4,13 +4,12 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use bypass_stats::Counter;
-use bypass_sys::kernel;
 
 use super::Listener;
 use crate::deferral::asleep;
 use crate::peer::Peer;
 use crate::wait::{self, Borrowed, Deadline};
-use crate::{process, service};
+use crate::{packets, process, service};
 
 /// Waking places of one thread at all segments of a listener.
 pub struct Lanes(Vec<(Arc<Peer>, usize)>);
@@ -72,6 +71,8 @@ impl Drop for Blocked<'_> {
 /// Until a connection may wait, EAGAIN at the timeout, EINTR after a signal.
 pub(super) fn block(listener: &Listener, fd: i32, deadline: Deadline) -> Result<(), i32> {
     service::ensure();
+    packets::ensure();
+    packets::drive();
     let settings = process::settings();
     let spin_ns = if settings.tcp_accept_spin {
         settings.spin_usec * 1000
@@ -106,7 +107,7 @@ pub(super) fn block(listener: &Listener, fd: i32, deadline: Deadline) -> Result<
     };
     process::count(Counter::Sleeps, 1);
     let mut fds = [entry(fd), entry(waker.fd())];
-    match asleep(|| kernel::poll(&mut fds, wait::shorter(deadline.left(), bound), None)) {
+    match asleep(|| packets::poll(&mut fds, wait::shorter(deadline.left(), bound), None)) {
         // The handler wants the call to go on.
         Err(libc::EINTR) if !deadline.is_interrupted() => Ok(()),
         other => other.map(|_| ()),

@@ -23,6 +23,7 @@ pub fn close(number: usize) {
         .and_then(|mut all| all.get_mut(number)?.take());
     let Some(listener) = taken else { return };
     listener.unregister();
+    crate::packets::listeners_changed();
     if listener.others().is_empty() {
         // Clients must not wait for the service to tell them: a connect after this close is refused.
         let peers = listener.peers();

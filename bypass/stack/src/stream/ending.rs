@@ -47,6 +47,13 @@ pub fn shutdown(fd: i32, how: i32) -> Outcome {
 /// connect(2) to AF_UNSPEC: resets the connection; its descriptors are unconnected sockets again,
 /// whose next call says ECONNRESET.
 pub fn dissolve(fd: i32, entry: Entry) -> Outcome {
+    unconnect(fd, entry);
+    sockets::get(entry.index()).set(sockets::DISSOLVED, true);
+    Outcome::Done(0)
+}
+
+/// Resets a connection, whose descriptors are unconnected sockets again.
+pub fn unconnect(fd: i32, entry: Entry) {
     let socket = sockets::get(entry.index());
     socket.linger_s.store(0, Ordering::Relaxed);
     let had_linger = socket.has(sockets::LINGER);
@@ -56,17 +63,15 @@ pub fn dissolve(fd: i32, entry: Entry) -> Outcome {
     socket.set(sockets::LINGER, had_linger);
     let gone = sockets::SHUT_READ | sockets::SHUT_WRITE | sockets::WROTE_TO_CLOSED;
     socket.set(
-        gone | sockets::RESET_TOLD | sockets::CONNECTING | sockets::SHARED,
+        gone | sockets::RESET_TOLD | sockets::CONNECTING | sockets::SHARED | sockets::OPENING,
         false,
     );
-    socket.set(sockets::DISSOLVED, true);
     let fresh = Entry::new(Kind::Unbound, entry.index(), socket.life());
     if socket.descriptors.load(Ordering::Relaxed) == 1 {
         table::replace(fd, entry, fresh);
     } else {
         table::replace_all(entry, fresh);
     }
-    Outcome::Done(0)
 }
 
 /// The last descriptor of a connection is closed: ends the stream as TCP does.

@@ -51,8 +51,13 @@ impl Stream {
     /// Why nothing can be written, if so. Done(()) means: the bytes vanish, as on the way to a
     /// peer that has closed and will answer with a reset.
     pub fn check_writable(&self) -> Result<Option<()>, i32> {
-        if self.is_shut(sockets::SHUT_WRITE | sockets::WROTE_TO_CLOSED) {
-            return Err(libc::EPIPE);
+        if self.is_shut(sockets::SHUT_WRITE | sockets::WROTE_TO_CLOSED | sockets::OPENING) {
+            let is_opening = self.socket.has(sockets::OPENING);
+            return Err(if is_opening {
+                libc::EAGAIN
+            } else {
+                libc::EPIPE
+            });
         }
         let ends = self.inbound_ends();
         if ends & RST != 0 {
@@ -92,6 +97,7 @@ impl Stream {
             Err(error) => return Attempt::Failed(error),
         };
         match self.check_writable() {
+            Err(libc::EAGAIN) => return Attempt::Blocked,
             Err(error) => return Attempt::Failed(error),
             Ok(Some(())) => return Attempt::Done(from.left().min(VANISHING_MAX)),
             Ok(None) => {}

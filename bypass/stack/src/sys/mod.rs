@@ -88,6 +88,34 @@ pub fn peek_into(ring: &Ring, bytes: &mut [u8]) -> Result<usize, Broken> {
     unsafe { Pieces::new(&piece) }.map_or(Ok(0), |mut pieces| ring.peek(&mut pieces, 0))
 }
 
+/// Lets `fill` write into the hole of a ring and publishes what it has written, for the only writer.
+/// None where there is no room.
+pub fn fill_hole<E>(
+    ring: &Ring,
+    limit: usize,
+    fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+) -> Option<Result<usize, E>> {
+    let (at, length) = ring.hole(limit).ok().filter(|(_, length)| *length > 0)?;
+    // SAFETY: a hole is mapped, and nobody reads or writes it before it is published; a peer that
+    // does so all the same finds or leaves bytes, which have no invalid values.
+    let hole = unsafe { core::slice::from_raw_parts_mut(at, length) };
+    let filled = fill(hole);
+    if let Ok(count) = filled {
+        ring.filled(count.min(length));
+    }
+    Some(filled)
+}
+
+/// Takes a lock on a file of ours for this process, until it ends or closes the file. EAGAIN: another
+/// process has it.
+pub fn lock_file(fd: i32) -> Result<(), i32> {
+    // SAFETY: a lock is numbers only.
+    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as i16;
+    lock.l_whence = libc::SEEK_SET as i16;
+    kernel::fcntl(fd, libc::F_SETLK, &raw const lock as usize).map(|_| ())
+}
+
 /// The current position of a file without one, for preadv2 and pwritev2.
 const NO_OFFSET: usize = usize::MAX;
 

@@ -1,0 +1,315 @@
+//! Programs over packets: two namespaces joined by a veth pair, one host each.
+//!
+//! The contract programs that have two roles run on the kernel, which is the oracle, and with one or
+//! both ends accelerated over AF_XDP. What the kernel itself cannot do between two hosts, because both
+//! roles listen or share files, is left out. `CONTRACT_ONLY=NAME` runs one program.
+
+mod library;
+#[path = "contract/programs.rs"]
+mod programs;
+#[path = "contract/running.rs"]
+mod running;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bypass_stats::View;
+use bypass_testkit::{require_tool, skip, veth, Case, Namespace};
+
+use programs::{programs, Program};
+use running::{run_on, Hosts, Mode};
+
+const CASES: &[Case] = &[
+    ("an_accelerated_server_does_what_the_kernel_does", || {
+        compare(Mode::Server)
+    }),
+    ("an_accelerated_client_does_what_the_kernel_does", || {
+        compare(Mode::Client)
+    }),
+    ("both_ends_accelerated_do_what_the_kernel_does", || {
+        compare(Mode::Both)
+    }),
+    ("nginx_answers_over_packets_and_leaves_the_interface", nginx),
+];
+
+/// Programs that are not compared, and why; docs/limits/packets.md says the same in words.
+const LEFT_OUT: &[(&str, &str)] = &[
+    ("bound_client", "binds to an address of the loopback"),
+    ("ipv6", "listens on ::1"),
+    ("wildcard", "dials several addresses of the loopback"),
+    ("python_sockets", "dials localhost"),
+    ("python_tls", "dials localhost"),
+    ("write_to_closed", "relies on how much the loopback holds"),
+    ("urgent", "urgent data is not carried"),
+    ("urgent_edges", "urgent data is not carried"),
+    ("urgent_in_line", "urgent data is not carried"),
+    (
+        "epoll_edge_listener",
+        "counts arrivals, of which one may still be on its way",
+    ),
+    (
+        "full_ring",
+        "what is sent empties a full buffer at any time",
+    ),
+    (
+        "exec_replaced",
+        "a process that becomes another program loses its connections",
+    ),
+    (
+        "killed_peer",
+        "nobody tells the peer of a process that was killed",
+    ),
+    (
+        "prefork",
+        "the child that carries the others' connections ends first",
+    ),
+    ("prefork_blocking", "the same"),
+    (
+        "scm_rights_churn",
+        "the listener outlives the process that uses the interface",
+    ),
+];
+
+/// Fewer programs than this between hosts: the comparison would say little.
+const PROGRAMS_MIN: usize = 50;
+const KERNEL_RUNS_MAX: usize = 4;
+const SERVER: &str = "10.79.0.2";
+const ENDS: [(&str, &str); 2] = [("client", "va"), ("server", "vb")];
+
+fn main() {
+    bypass_testkit::main(CASES)
+}
+
+/// Two hosts and the link between them.
+struct Network {
+    client: Namespace,
+    server: Namespace,
+}
+
+impl Network {
+    fn new() -> Self {
+        require_xdp();
+        let (client, server) = (Namespace::new(), Namespace::new());
+        veth((&client, ENDS[0].1), (&server, ENDS[1].1), 1);
+        client.ip("addr add 10.79.0.1/24 dev va");
+        server.ip("addr add 10.79.0.2/24 dev vb");
+        Self { client, server }
+    }
+
+    fn of(&self, role: &str) -> (&Namespace, &'static str) {
+        let (name, end) = ENDS[usize::from(role != "client")];
+        let namespace = if name == "client" {
+            &self.client
+        } else {
+            &self.server
+        };
+        (namespace, end)
+    }
+}
+
+impl Hosts for Network {
+    fn spawn(&self, role: &str, mut command: Command) -> io::Result<Child> {
+        let (namespace, end) = self.of(role);
+        command
+            .env("CONTRACT_ADDRESS", SERVER)
+            .env("EF_INTERFACE_WHITELIST", end);
+        namespace.run(|| command.spawn())
+    }
+}
+
+fn require_xdp() {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    match bypass_sys::kernel::socket(libc::AF_XDP, kind, 0) {
+        Ok(fd) => drop(bypass_sys::kernel::close(fd as i32)),
+        Err(error) => skip(format!("no AF_XDP socket may be made here (error {error})")),
+    }
+}
+
+fn compare(mode: Mode) {
+    let network = Network::new();
+    let (mut complaints, mut compared) = (Vec::new(), 0);
+    let is_compared = |program: &&Program| LEFT_OUT.iter().all(|(name, _)| *name != program.name);
+    let pairs = programs().iter().filter(|program| program.is_pair);
+    for program in pairs.filter(is_compared) {
+        let Some(expected) = first_on_the_kernel(&network, program) else {
+            continue;
+        };
+        compared += 1;
+        let actual = run_on(&network, program, mode);
+        if !matches(&network, program, expected, &actual) {
+            complaints.push(actual_and_expected(&network, program, &actual));
+        }
+    }
+    let is_single = std::env::var_os("CONTRACT_ONLY").is_some();
+    assert!(
+        compared >= PROGRAMS_MIN || is_single,
+        "{compared} programs run between hosts"
+    );
+    let count = complaints.len();
+    let all = complaints.join("\n");
+    assert!(
+        count == 0,
+        "{count} of {compared} differ ({mode:?}):\n{all}"
+    );
+}
+
+/// Made once for all modes.
+fn first_on_the_kernel(network: &Network, program: &Program) -> Option<String> {
+    static RUNS: Mutex<BTreeMap<String, Option<String>>> = Mutex::new(BTreeMap::new());
+    let mut runs = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
+    runs.entry(program.name.clone())
+        .or_insert_with(|| on_the_kernel(network, program))
+        .clone()
+}
+
+/// None for a program that is not made for two hosts.
+fn on_the_kernel(network: &Network, program: &Program) -> Option<String> {
+    let output = run_on(network, program, Mode::Kernel);
+    let marks = ["stopped:", "hangs", "ended with"];
+    (!marks.iter().any(|mark| output.contains(mark))).then_some(output)
+}
+
+/// On a loaded machine the kernel itself may do one thing or the other.
+fn matches(network: &Network, program: &Program, first: String, actual: &str) -> bool {
+    first == actual
+        || (1..KERNEL_RUNS_MAX)
+            .any(|_| on_the_kernel(network, program).is_some_and(|expected| expected == actual))
+}
+
+fn actual_and_expected(network: &Network, program: &Program, actual: &str) -> String {
+    let expected = on_the_kernel(network, program).unwrap_or_default();
+    let lines = expected.lines().zip(actual.lines());
+    let differing: Vec<String> = lines
+        .filter(|(kernel, here)| kernel != here)
+        .take(4)
+        .map(|(kernel, here)| format!("  kernel {kernel:?}, here {here:?}"))
+        .collect();
+    let (kernel, here) = (expected.lines().count(), actual.lines().count());
+    let last = actual.lines().last().unwrap_or("");
+    format!(
+        "== {} ({kernel} lines, here {here}, the last {last:?})\n{}",
+        program.name,
+        differing.join("\n")
+    )
+}
+
+/// nginx as users start it: a master with privileges, a worker without, on port 80. Killed, it leaves
+/// the interface to the kernel.
+fn nginx() {
+    require_tool("nginx");
+    let network = Network::new();
+    let folder = programs::folder().join("nginx-packets");
+    let mut master = start_nginx(&network, &folder);
+    let worker = child_of(master.id()).expect("a worker");
+    let before = counter(worker, "accepts_packets").expect("statistics");
+    for _ in 0..50 {
+        let body = get(&network, "/page").expect("an answer");
+        assert_eq!(body.len(), PAGE);
+    }
+    let accepted = counter(worker, "accepts_packets").expect("statistics") - before;
+    // Killed at once: neither can tidy up.
+    for process in [master.id(), worker] {
+        let _ = bypass_sys::kernel::kill(process as i32, libc::SIGKILL);
+    }
+    let _ = master.wait();
+    let _ = fs::remove_dir_all(root());
+    assert_eq!(accepted, 50, "connections over packets");
+    wait_until("the interface is the kernel's", || {
+        !network.server.ip("link show vb").contains("xdp")
+    });
+    let mut after = None;
+    wait_until("the port is free", || {
+        after = network.server.run(|| TcpListener::bind((SERVER, 80))).ok();
+        after.is_some()
+    });
+    let after = after.expect("bound");
+    let mut client = connect(&network).expect("the kernel answers");
+    let (mut server, _) = after.accept().expect("a connection");
+    client.write_all(b"after").expect("sent");
+    let mut bytes = [0; 5];
+    server.read_exact(&mut bytes).expect("received");
+    assert_eq!(&bytes, b"after");
+}
+
+fn root() -> PathBuf {
+    std::env::temp_dir().join(format!("bypass-packets-{}", std::process::id()))
+}
+
+const PAGE: usize = 100_000;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn start_nginx(network: &Network, folder: &Path) -> Child {
+    fs::create_dir_all(folder.join("logs")).expect("a folder");
+    // nobody may read it, unlike what lies in a home folder.
+    let root = root();
+    fs::create_dir_all(&root).expect("a folder");
+    fs::write(root.join("page"), vec![b'x'; PAGE]).expect("a page");
+    let configuration = folder.join("nginx.conf");
+    let text = format!(
+        "worker_processes 1; daemon off; pid {0}/pid; error_log stderr; user nobody nogroup;\n\
+         events {{ worker_connections 256; }}\n\
+         http {{ access_log off; sendfile on; server {{ listen 80; root {1}; }} }}\n",
+        folder.display(),
+        root.display()
+    );
+    fs::write(&configuration, text).expect("a configuration");
+    let mut command = Command::new("nginx");
+    command.arg("-p").arg(folder).arg("-c").arg(&configuration);
+    command.env("LD_PRELOAD", library::built());
+    let child = network.spawn("server", command).expect("nginx starts");
+    wait_until("nginx answers", || get(network, "/page").is_ok());
+    // The question above may have come before the worker was there.
+    wait_until("the worker takes packets", || {
+        get(network, "/page").is_ok_and(|body| body.len() == PAGE)
+            && child_of(child.id()).and_then(|worker| counter(worker, "accepts_packets")) > Some(0)
+    });
+    child
+}
+
+fn connect(network: &Network) -> io::Result<TcpStream> {
+    let address = (SERVER.parse::<IpAddr>().expect("an address"), 80).into();
+    let limit = Duration::from_secs(2);
+    let stream = network
+        .client
+        .run(|| TcpStream::connect_timeout(&address, limit))?;
+    stream.set_read_timeout(Some(limit))?;
+    Ok(stream)
+}
+
+/// The body of a page.
+fn get(network: &Network, path: &str) -> io::Result<Vec<u8>> {
+    let mut stream = connect(network)?;
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let head = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let head = head.ok_or(io::ErrorKind::UnexpectedEof)?;
+    Ok(answer.split_off(head + 4))
+}
+
+fn child_of(process: u32) -> Option<u32> {
+    let path = format!("/proc/{process}/task/{process}/children");
+    let children = fs::read_to_string(path).ok()?;
+    children.split_whitespace().next()?.parse().ok()
+}
+
+fn counter(process: u32, name: &str) -> Option<u64> {
+    let view = View::open(process).ok()??;
+    let counters = view.counters();
+    let found = counters.iter().find(|(known, _)| *known == name);
+    found.map(|(_, value)| *value)
+}
+
+fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_true() {
+        assert!(started.elapsed() < PATIENCE, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

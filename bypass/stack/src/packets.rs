@@ -1,0 +1,212 @@
+//! Connections to other hosts: a TCP engine in this process, over the interfaces that were named.
+//!
+//! A connection over packets lives in a segment as one of the same host does; at its other end stands
+//! a [`relay`] in place of another process, which moves bytes between the segment and the engine. So
+//! descriptors, readiness, waiting, fork and passing are the same for both transports, and the
+//! same-host path knows nothing of packets. The price is one copy in each direction.
+//!
+//! Interfaces are opened by the process that listens or connects first, which has the privilege
+//! ([`interface`]); the engine is made by the process that first waits there, after fork. Whoever waits
+//! drives it; the service thread does while nobody waits.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::time::Duration;
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use bypass_stats::Reason;
+use bypass_sys::process::Leaked;
+use bypass_sys::sandbox::is_confined;
+
+use crate::sockets::Socket;
+use crate::table::Entry;
+use crate::{listener, process, service};
+
+mod connecting;
+mod ending;
+mod interface;
+mod relay;
+mod watching;
+
+pub use connecting::{connection_error, is_opening};
+pub use ending::finish;
+pub use watching::{poll, watch, Watch};
+
+use relay::Relay;
+
+/// The engines of this process.
+static RELAYS: Leaked<Vec<Mutex<Relay>>> = Leaked::new();
+static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
+/// Counts listeners that came or went.
+static LISTENERS: AtomicU32 = AtomicU32::new(0);
+/// The count that the relays know.
+static LISTENERS_KNOWN: AtomicU32 = AtomicU32::new(0);
+/// The engines are made once, or it is known that there are none.
+static IS_STARTED: Mutex<bool> = Mutex::new(false);
+
+/// How long nobody must have driven an engine before the service does.
+const IDLE_US: u64 = 1000;
+
+/// Whether any interface was named.
+#[inline]
+pub fn is_wanted() -> bool {
+    !process::settings().interfaces.is_empty()
+}
+
+/// Whether connections over packets can exist in this process.
+#[inline]
+pub fn is_active() -> bool {
+    IS_ACTIVE.load(Ordering::Relaxed)
+}
+
+/// A listener was opened or closed here. Interfaces are opened now, before privileges are dropped.
+pub fn listeners_changed() {
+    if is_wanted() && !is_confined() {
+        interface::open_all();
+        LISTENERS.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Before a wait: what listens here is listened on over packets too.
+#[inline]
+pub fn ensure() {
+    let now = LISTENERS.load(Ordering::Relaxed);
+    if now != LISTENERS_KNOWN.load(Ordering::Relaxed) {
+        follow_listeners(now);
+    }
+}
+
+#[cold]
+fn follow_listeners(now: u32) {
+    if !is_active() && listener::all().is_empty() {
+        return;
+    }
+    LISTENERS_KNOWN.store(now, Ordering::Relaxed);
+    for relay in relays() {
+        lock(relay).follow(&listener::all());
+    }
+}
+
+/// The engines, made now if they were not.
+fn relays() -> &'static [Mutex<Relay>] {
+    if !is_active() {
+        start();
+    }
+    RELAYS.get().map_or(&[], Vec::as_slice)
+}
+
+#[cold]
+fn start() {
+    let Ok(mut is_started) = IS_STARTED.lock() else {
+        return;
+    };
+    if *is_started || !is_wanted() || is_confined() {
+        return;
+    }
+    *is_started = true;
+    interface::open_all();
+    if service::start().is_err() {
+        return;
+    }
+    let relays: Vec<_> = interface::take().into_iter().map(Mutex::new).collect();
+    if !relays.is_empty() {
+        RELAYS.put(relays);
+        IS_ACTIVE.store(true, Ordering::Release);
+        bypass_sys::process::at_exit(ending::finish);
+        service::wake();
+    }
+}
+
+fn lock(relay: &Mutex<Relay>) -> MutexGuard<'_, Relay> {
+    relay
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// A round of every engine that nobody else is driving.
+#[inline]
+pub fn drive() {
+    if is_active() {
+        drive_all();
+    }
+}
+
+fn drive_all() {
+    for relay in RELAYS.get().into_iter().flatten() {
+        match relay.try_lock() {
+            Ok(mut relay) => relay.drive(),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().drive(),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+}
+
+/// For the service thread: drives what nobody has driven for a while. How it is to sleep: not at all
+/// with packets, for a while, or until an engine has something to do.
+pub fn serve() -> Service {
+    if !is_active() {
+        return Service::None;
+    }
+    let mut is_busy = false;
+    for relay in RELAYS.get().into_iter().flatten() {
+        if let Ok(mut relay) = relay.try_lock() {
+            relay.drive_if_idle(IDLE_US);
+            if relay.must_follow() {
+                relay.follow(&listener::all());
+            }
+            is_busy |= relay.is_busy();
+        } else {
+            is_busy = true;
+        }
+    }
+    if is_busy {
+        return Service::Tick(Duration::from_micros(IDLE_US));
+    }
+    watch().map_or(Service::Tick(Duration::ZERO), Service::Watch)
+}
+
+/// See [`serve`].
+pub enum Service {
+    /// There are no packets.
+    None,
+    /// Look again after so long.
+    Tick(Duration),
+    /// Sleep with these.
+    Watch(Watch),
+}
+
+/// What came of a connect over packets.
+pub enum Connected {
+    /// The connection stands, or is being opened.
+    Done,
+    /// It was refused, or not answered: errno.
+    Failed(i32),
+}
+
+/// connect(2) to another host. A reason: the kernel is to do it.
+pub fn connect(
+    fd: i32,
+    entry: Entry,
+    socket: &Socket,
+    target: SocketAddr,
+) -> Result<Connected, Reason> {
+    if !is_wanted() {
+        return Err(Reason::NotLocal);
+    }
+    connecting::connect(fd, entry, socket, target)
+}
+
+/// Locks what decides about interfaces across a fork.
+pub fn hold() -> impl Sized {
+    (IS_STARTED.lock().ok(), interface::hold())
+}
+
+/// In a forked child: the engines are the parent's, and so are the queues that they use. What it has
+/// inherited goes on through the parent; it makes none of its own.
+pub fn forget() {
+    if IS_ACTIVE.swap(false, Ordering::AcqRel) {
+        // Not dropped: what is in them lies in memory that the parent uses.
+        RELAYS.put(Vec::new());
+        interface::close_used();
+    }
+}

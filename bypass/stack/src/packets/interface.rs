@@ -1,0 +1,157 @@
+//! The interfaces that were named: opened with privilege, used by one process.
+//!
+//! What is opened is inherited by children, as listeners are. Which of them uses it is decided by a
+//! lock that ends with its holder: nginx's master opens, the first worker that waits uses.
+
+use std::sync::{Arc, Mutex};
+
+use bypass_netlink::{Link, Tables};
+use bypass_shard::{Settings as ShardSettings, Shard};
+use bypass_stats::Reason;
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
+use bypass_xdp::{check, Mode, Opened, Settings, Steering};
+
+use super::relay::Relay;
+use crate::sys::lock_file;
+use crate::{process, table};
+
+/// One interface.
+struct Interface {
+    steering: Arc<Steering>,
+    opened: Opened,
+    /// Locked by the process that uses it.
+    lease: Owned,
+}
+
+impl Interface {
+    fn descriptors(&self) -> impl Iterator<Item = i32> {
+        let own = [self.lease.0];
+        let opened = self.opened.descriptors().into_iter();
+        opened.chain(self.steering.descriptors()).chain(own)
+    }
+}
+
+enum Known {
+    NotOpened,
+    Opened(Vec<Interface>),
+}
+
+static INTERFACES: Mutex<Known> = Mutex::new(Known::NotOpened);
+
+/// Descriptors of those that this process uses.
+static USED: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
+/// Locks both across a fork.
+pub fn hold() -> impl Sized {
+    (INTERFACES.lock().ok(), USED.lock().ok())
+}
+
+/// In a forked child: an interface must not stay taken when its user has ended.
+pub fn close_used() {
+    let used = USED.lock().map(|mut used| std::mem::take(&mut *used));
+    for fd in used.unwrap_or_default() {
+        table::show(fd);
+        let _ = kernel::close(fd);
+    }
+}
+
+/// Opens every interface that was named, once; those that cannot be are named on standard error.
+pub fn open_all() {
+    let Ok(mut known) = INTERFACES.lock() else {
+        return;
+    };
+    if matches!(*known, Known::Opened(_)) {
+        return;
+    }
+    let mut opened = Vec::new();
+    for name in &process::settings().interfaces {
+        match open(name) {
+            Ok(interface) => opened.push(interface),
+            Err(why) => {
+                process::fall_back(Reason::Interface);
+                let line = format!("bypass: {name}: {why}; connections there stay on the kernel\n");
+                let _ = kernel::write(2, line.as_bytes());
+            }
+        }
+    }
+    *known = Known::Opened(opened);
+}
+
+fn open(name: &str) -> Result<Interface, String> {
+    let report = check::interface(name, 1).map_err(text)?;
+    if let Some(obstacle) = report.obstacles().next() {
+        return Err(match obstacle.remedy.as_str() {
+            "" => obstacle.what.clone(),
+            remedy => format!("{} ({remedy})", obstacle.what),
+        });
+    }
+    let link = report.link.clone().ok_or("it is gone")?;
+    let mode = report.mode();
+    attach(&link, mode).map_err(text)
+}
+
+fn attach(link: &Link, mode: Mode) -> kernel::Result<Interface> {
+    let settings = Settings {
+        uncut_trains: mode == Mode::Generic && link.kind == "veth",
+        ..Settings::default()
+    };
+    let opened = Opened::open(link, 0, settings)?;
+    let steering = Steering::attach(link.index, mode, opened.layout().has_fragments)?;
+    steering.set_socket(opened.layout().queue, opened.socket())?;
+    let lease = Owned(kernel::move_high(kernel::memfd_create(
+        c"wirespeed-lease",
+    )?)?);
+    let interface = Interface {
+        steering: Arc::new(steering),
+        opened,
+        lease,
+    };
+    interface.descriptors().for_each(table::hide);
+    Ok(interface)
+}
+
+fn text(error: i32) -> String {
+    std::io::Error::from_raw_os_error(error).to_string()
+}
+
+/// Engines over the interfaces that no other process uses.
+pub fn take() -> Vec<Relay> {
+    let Ok(mut known) = INTERFACES.lock() else {
+        return Vec::new();
+    };
+    let Known::Opened(all) = &mut *known else {
+        return Vec::new();
+    };
+    let mut relays = Vec::new();
+    for interface in std::mem::take(all) {
+        match over(interface) {
+            Ok(relay) => relays.push(relay),
+            // Another worker uses it: connections reach this one through the listener they share.
+            Err(_) => process::fall_back(Reason::Interface),
+        }
+    }
+    relays
+}
+
+fn over(interface: Interface) -> kernel::Result<Relay> {
+    lock_file(interface.lease.0)?;
+    if let Ok(mut used) = USED.lock() {
+        used.extend(interface.descriptors());
+    }
+    let steering = interface.steering.clone();
+    let shard = Shard::over_xdp(steering, interface.opened, ShardSettings::default())?;
+    shard.poll_fds().into_iter().flatten().for_each(table::hide);
+    Relay::new(shard, interface.lease)
+}
+
+/// Whether the way to `target` may lead over an interface that was named, for all the kernel knows.
+pub fn leads_over_named(target: std::net::IpAddr) -> bool {
+    let names = &process::settings().interfaces;
+    let Ok(tables) = Tables::new() else {
+        return false;
+    };
+    let hop = tables.next_hop(target).filter(|hop| !hop.is_local);
+    let link = hop.and_then(|hop| tables.link_at(hop.link));
+    link.is_some_and(|link| names.contains(&link.name))
+}

@@ -1,0 +1,108 @@
+//! Sleeping while an engine has to be looked after: its descriptors and timers are part of the sleep.
+
+use core::time::Duration;
+
+use bypass_sys::kernel;
+
+use super::{drive_all, is_active, lock, RELAYS};
+use crate::wait::shorter;
+
+/// Descriptors of one engine: device, news of the network, waker.
+const OF_ENGINE: usize = 3;
+/// Engines that one sleep watches.
+const ENGINES_MAX: usize = 8;
+
+/// What a sleep watches besides.
+pub struct Watch {
+    fds: [libc::pollfd; OF_ENGINE * ENGINES_MAX],
+    count: usize,
+    bound: Option<Duration>,
+}
+
+/// Before a sleep, after the last look at what is waited for: prepares the engines to wake it. None:
+/// there is something to do already, or nothing to watch at all.
+pub fn watch() -> Option<Watch> {
+    if !is_active() {
+        return None;
+    }
+    let none = libc::pollfd {
+        fd: -1,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut watch = Watch {
+        fds: [none; OF_ENGINE * ENGINES_MAX],
+        count: 0,
+        bound: None,
+    };
+    for relay in RELAYS.get().into_iter().flatten().take(ENGINES_MAX) {
+        let mut relay = lock(relay);
+        if relay.arm() {
+            return None;
+        }
+        for fd in relay.poll_fds() {
+            watch.fds[watch.count].fd = fd;
+            watch.count += 1;
+        }
+        watch.bound = shorter(watch.bound, relay.wait_us().map(Duration::from_micros));
+    }
+    Some(watch)
+}
+
+impl Watch {
+    /// The descriptors.
+    pub fn fds(&self) -> &[libc::pollfd] {
+        &self.fds[..self.count]
+    }
+
+    /// No longer than this.
+    pub fn bound(&self) -> Option<Duration> {
+        self.bound
+    }
+
+    /// After the sleep, with the descriptors as poll(2) has left them.
+    pub fn done(&self, fds: &[libc::pollfd]) {
+        let engines = RELAYS.get().into_iter().flatten();
+        for (relay, fds) in engines.zip(fds.chunks(OF_ENGINE)) {
+            if fds.iter().skip(1).any(|one| one.revents != 0) {
+                lock(relay).has_news();
+            }
+        }
+        drive_all();
+    }
+
+    /// ppoll(2) of `own` besides.
+    pub fn poll(
+        &self,
+        own: &mut [libc::pollfd],
+        wait: Option<Duration>,
+        mask: Option<u64>,
+    ) -> Result<usize, i32> {
+        let mut all: Vec<libc::pollfd> = own.iter().chain(self.fds()).copied().collect();
+        let result = kernel::poll(&mut all, shorter(wait, self.bound), mask);
+        let (first, rest) = all.split_at(own.len());
+        own.copy_from_slice(first);
+        self.done(rest);
+        result
+    }
+}
+
+/// ppoll(2) that looks after the engines: a sleep of `own` that may end early.
+pub fn poll(
+    own: &mut [libc::pollfd],
+    wait: Option<Duration>,
+    mask: Option<u64>,
+) -> Result<usize, i32> {
+    if !is_active() {
+        return kernel::poll(own, wait, mask);
+    }
+    drive_all();
+    match watch() {
+        Some(watch) => watch.poll(own, wait, mask),
+        None => {
+            let result = kernel::poll(own, Some(Duration::ZERO), mask);
+            drive_all();
+            result
+        }
+    }
+}
