@@ -160,10 +160,13 @@ class Channel:
         self._complaints.close()
 
     def _keep(self, pause_s: float) -> None:
+        assert self.process.stdin
         while not self._closing.wait(pause_s):
             try:
-                self.send({"op": "keep"})
-            except HostError:
+                with self._write_lock:
+                    self.process.stdin.write(b'{"op": "keep"}\n')
+                    self.process.stdin.flush()
+            except (OSError, ValueError):  # it has ended, or is being closed right now
                 return
 
 

@@ -1,0 +1,21 @@
+"""A channel to an agent, at its end."""
+
+import sys
+import threading
+import time
+
+from wirespeed.fleet.channel import KEEPS_A_LEASE, Channel, Far
+
+
+def test_a_sign_of_life_that_meets_a_closed_channel_says_nothing(monkeypatch):
+    """The thread that keeps the lease may be about to write when the channel closes."""
+    seen = []
+    monkeypatch.setattr(threading, "excepthook", seen.append)
+    far = Far("here", python=sys.executable, lease_s=0.05 * KEEPS_A_LEASE)
+    channel = Channel(far, {"mark": "test-channel", "cgroups": False, "lab_pid": None})
+    channel._closing.wait = lambda pause_s: time.sleep(pause_s)  # it never hears of the end
+    time.sleep(0.1)
+    channel.close()
+    channel.wait(15)
+    time.sleep(0.15)
+    assert not seen
