@@ -4,6 +4,7 @@ import pytest
 
 from wirespeed.driver import wrk
 from wirespeed.driver.base import LoadRun
+from wirespeed.driver.generator import Output
 from wirespeed.errors import ProcessError
 from wirespeed.recipe.resolve import Instance
 from wirespeed.topology import Seat
@@ -33,7 +34,9 @@ def instance(argv):
 
 def test_figures_of_a_run(tmp_path):
     run = LoadRun(tmp_path, 1.0, 0.0, 0.0)
-    found = wrk.read(instance(["-t", "1", "-c", "100", "-d", "1s", "http://x/"]), run, TEXT, 7)
+    (tmp_path / "out").write_text(TEXT)
+    one = instance(["-t", "1", "-c", "100", "-d", "1s", "http://x/"])
+    found = wrk.read(one, run, Output(tmp_path / "out", "", 7))
     assert found.rps == 73957.40
     assert found.bytes_per_second == pytest.approx(18.48 * 1024**2)
     assert (found.completed, found.errors, found.timeouts, found.non_2xx) == (76132, 10, 4, 5)
@@ -48,8 +51,9 @@ def test_figures_of_a_run(tmp_path):
 
 def test_a_text_without_result_is_an_error_with_its_last_line(tmp_path):
     run = LoadRun(tmp_path, 1.0, 0.0, 0.0)
+    (tmp_path / "out").write_text("unable to connect to x:80\n")
     with pytest.raises(ProcessError, match="unable to connect"):
-        wrk.read(instance(["http://x/"]), run, "unable to connect to x:80\n", 0)
+        wrk.read(instance(["http://x/"]), run, Output(tmp_path / "out", "", 0))
 
 
 @pytest.mark.parametrize(
@@ -58,8 +62,9 @@ def test_a_text_without_result_is_an_error_with_its_last_line(tmp_path):
         (["-d", "1500ms", "u"], ["-d", "2s", "u"]),
         (["-d", "500ms", "u"], ["-d", "1s", "u"]),
         (["-d", "30s", "u"], ["-d", "30s", "u"]),
-        (["u"], ["u"]),
+        (["u"], ["-d", "1s", "u"]),
     ],
 )
-def test_wrk_is_asked_for_whole_seconds(given, wanted):
-    assert wrk.command(instance(given)).argv == ["wrk", "--latency", *wanted]
+def test_wrk_is_asked_for_whole_seconds(given, wanted, tmp_path):
+    run = LoadRun(tmp_path, 1.0, 0.0, 0.0)
+    assert wrk.command(tmp_path, instance(given), run).argv == ["wrk", "--latency", *wanted]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,27 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import wirespeed
+from wirespeed.cli import after
+from wirespeed.cli.options import (
+    BudgetOption,
+    FailOnOption,
+    FitOption,
+    LabelOption,
+    NoiseOption,
+    NoteOption,
+    OnlyOption,
+    RecipeArgument,
+    RepeatOption,
+    RequireOption,
+    RunArgument,
+    RunsOption,
+    SeedOption,
+    SetOption,
+    SiteOption,
+    TuneOption,
+    complete_recipe,
+    runs_folder,
+)
 from wirespeed.errors import COMMAND, InputError, WirespeedError
 
 if TYPE_CHECKING:
@@ -26,89 +46,6 @@ app = typer.Typer(
     "130 stopped by Ctrl-C, 143 by TERM.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-RunsOption = Annotated[
-    Path | None, typer.Option("--runs", metavar="DIR", help="Where run directories are kept.")
-]
-SiteOption = Annotated[
-    str, typer.Option("--site", metavar="NAME", help="Where to run: a site of sites.toml.")
-]
-OnlyOption = Annotated[
-    str,
-    typer.Option(
-        "--only", metavar="AXIS=VALUE,…", help="Measure a part: payload=16,128,stack=kernel."
-    ),
-]
-RepeatOption = Annotated[
-    int | None,
-    typer.Option(
-        "--repeat", min=1, max=1000, help="Trials per cell; fewer than 5 give no verdict."
-    ),
-]
-BudgetOption = Annotated[
-    str,
-    typer.Option("--budget", metavar="TIME", help="Fit the run into this time, for example 20m."),
-]
-FitOption = Annotated[
-    str,
-    typer.Option(
-        "--fit",
-        metavar="MODE",
-        help="strict: a core each; share: cores are shared; pairs: server and generator share.",
-    ),
-]
-SeedOption = Annotated[
-    int | None, typer.Option("--seed", min=0, help="Repeat the order of a former run.")
-]
-NoiseOption = Annotated[
-    bool,
-    typer.Option(
-        "--accept-noise",
-        help="Keep trials that other programs disturbed; they are noted instead of repeated.",
-    ),
-]
-TuneOption = Annotated[
-    bool,
-    typer.Option(
-        "--tune",
-        help="Change the machine for the time of the run: sysctls of the recipe, other programs "
-        "off the measured cores. All is put back.",
-    ),
-]
-FailOnOption = Annotated[
-    str,
-    typer.Option("--fail-on", metavar="WHAT", help="Leave with 3 on: loss, undecided, or both."),
-]
-RequireOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--require", metavar="RULE", help="Leave with 3 unless 'p99 < 5ms'; may be repeated."
-    ),
-]
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's path or name, or latest.")]
-
-
-def _complete_recipe(incomplete: str) -> list[str]:
-    from wirespeed.runner import place
-
-    folder = place.root() / "recipes"
-    return sorted(p.stem for p in folder.glob("*.toml") if p.stem.startswith(incomplete))
-
-
-RecipeArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="RECIPE",
-        help="A recipe's path, or the name of a shipped one.",
-        autocompletion=_complete_recipe,
-    ),
-]
-
-
-def runs_folder(given: Path | None) -> Path:
-    from wirespeed.runner import place
-
-    return given or Path(os.environ.get("WIRESPEED_RUNS", place.root() / "runs"))
 
 
 def wishes(
@@ -145,7 +82,7 @@ def run(
         typer.Argument(
             metavar="[RECIPE]",
             help="A recipe's path, or the name of a shipped one.",
-            autocompletion=_complete_recipe,
+            autocompletion=complete_recipe,
         ),
     ] = "",
     site: SiteOption = "here",
@@ -181,17 +118,23 @@ def run(
     ] = "",
     fail_on: FailOnOption = "",
     require: RequireOption = None,
+    set_: SetOption = None,
+    label: LabelOption = None,
+    note: NoteOption = "",
     runs: RunsOption = None,
 ) -> None:
     """Measure a recipe: every cell, repeated, in an order that drift cannot fake."""
     from wirespeed import units
     from wirespeed.cli import run as command
+    from wirespeed.runner import session
 
     rules = command.gate_rules(fail_on, require or [])
     if bool(recipe) == bool(resume):
         raise InputError(f"run wants a RECIPE or --resume RUN; `{COMMAND} list` names the recipes")
     if add_rounds and not resume:
         raise InputError("--add-rounds goes with --resume RUN; a new run takes --repeat N")
+    if resume and (set_ or label or note):
+        raise InputError("--set, --label and --note go with a new run, not with --resume")
     folder = runs_folder(runs)
     if resume:
         more = command.More(add_rounds, until_decided, force, accept_noise)
@@ -199,8 +142,10 @@ def run(
     else:
         wanted = wishes(only, repeat, budget, fit, seed, accept_noise, tune)
         calm_wait_s = units.duration_s(wait_for_calm) if wait_for_calm else 0.0
-        wanted = replace(wanted, calm_wait_s=calm_wait_s)
-        code = command.measure(recipe, site, wanted, folder, until_decided)
+        marks = tuple(command.label(text) for text in label or [])
+        wanted = replace(wanted, calm_wait_s=calm_wait_s, labels=marks, note=note)
+        origin = session.source(recipe, site, set_ or [])
+        code = command.measure(origin, wanted, folder, until_decided)
     if not code:
         code = command.gate("latest", folder, fail_on, rules)
     raise typer.Exit(code)
@@ -218,11 +163,17 @@ def plan(
     commands: Annotated[
         bool, typer.Option("--commands", help="Show the command lines of each measured cell.")
     ] = False,
+    set_: SetOption = None,
 ) -> None:
     """Show cells, trials and time before anything runs."""
     from wirespeed.cli import show
+    from wirespeed.runner import session
 
-    show.plan(recipe, site, wishes(only, repeat, budget, fit, 0, tune=tune), commands)
+    show.plan(
+        session.source(recipe, site, set_ or []),
+        wishes(only, repeat, budget, fit, 0, tune=tune),
+        commands,
+    )
 
 
 @app.command()
@@ -339,21 +290,12 @@ def init(
     writer.init(file, given)
 
 
-@app.command()
-def compare(
-    first: Annotated[str, typer.Argument(metavar="RUN", help="A run's path or name, or latest.")],
-    second: Annotated[str, typer.Argument(metavar="RUN", help="Another run.")],
-    metric: Annotated[
-        list[str] | None,
-        typer.Option("--metric", metavar="NAME", help="Instead of the first one; may be repeated."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the differences as JSON.")] = False,
-    runs: RunsOption = None,
-) -> None:
-    """Put two runs beside each other: hosts, the same cells, differences with intervals."""
-    from wirespeed.cli import compare as command
-
-    command.compare((first, second), runs_folder(runs), metric or [], as_json)
+app.command()(after.compare)
+app.command()(after.reproduce)
+app.command()(after.trend)
+app.command()(after.doctor)
+app.command()(after.knee)
+app.add_typer(after.baseline_app, name="baseline")
 
 
 @app.command()
@@ -384,7 +326,7 @@ def check(
 def _refuse_recipe_as_command() -> None:
     """`wirespeed quickstart` is what many type first."""
     word = sys.argv[1] if len(sys.argv) > 1 else ""
-    if word.isidentifier() and word in _complete_recipe(word):
+    if word.isidentifier() and word in complete_recipe(word):
         raise InputError(f"{word} is a recipe; measure it with: {COMMAND} run {word}")
 
 

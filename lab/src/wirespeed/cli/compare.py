@@ -3,27 +3,49 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import tempfile
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from wirespeed.cli import run as runs_of
+from wirespeed.cli.init import argv_of, connections_of
+from wirespeed.cli.run import EXIT_GATE
+from wirespeed.errors import InputError
+from wirespeed.recipe import draft
 from wirespeed.report import wording
 from wirespeed.results import apart, store
-from wirespeed.results.summary import load
+from wirespeed.results.summary import Summary, load
+from wirespeed.runner import session, tryout
+from wirespeed.runner.plan import Wishes
 
 PIPE_COLUMNS = 120  # where nobody told the width
 
 
-def compare(names: tuple[str, str], runs: Path, metrics: list[str], as_json: bool) -> None:
-    """Prints what differs between the hosts, then each cell of both runs."""
+FAIL_ON = {"worse": "worse", "loss": "worse", "undecided": "not decided"}
+
+
+def compare(
+    names: tuple[str, str], runs: Path, metrics: list[str], as_json: bool, fail_on: str = ""
+) -> int:
+    """Prints what differs between the hosts, then each cell of both runs; 3 on `fail_on`."""
+    wrong = [word for word in fail_on.split(",") if word and word not in FAIL_ON]
+    if wrong:
+        raise InputError(f"--fail-on takes worse and undecided, not {wrong[0]!r}")
     first, second = (load(store.find_run(runs, name)) for name in names)
     found = apart.compare(first, second, metrics or [first.primary])
     if as_json:
         print(json.dumps(asdict(found), indent=1))
-        return
+    else:
+        show(first, found)
+    shut = {FAIL_ON[word] for word in fail_on.split(",") if word}
+    return EXIT_GATE if any(one.word in shut for one in found.differences) else 0
+
+
+def show(first: Summary, found: apart.Apart) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(console.width, PIPE_COLUMNS)
@@ -44,6 +66,41 @@ def compare(names: tuple[str, str], runs: Path, metrics: list[str], as_json: boo
         "every difference. For a verdict, put both sides into one recipe.",
         soft_wrap=True,
     )
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What `compare --run A --run B` was given."""
+
+    commands: list[str]
+    path: str
+    port: int
+    connections: str
+    duration: str
+
+
+def measure(
+    given: Contest, runs: Path, repeat: int | None, accept_noise: bool, fail_on: str
+) -> int:
+    """Lets the commands take turns in one run, so that there is a verdict."""
+    rules = runs_of.gate_rules(fail_on.replace("worse", "loss"), [])
+    filled = [
+        [word.replace("{port}", str(given.port)) for word in argv_of("--run", command)]
+        for command in given.commands
+    ]
+    answers = [tryout.ask(argv, given.port, given.path) for argv in filled]
+    contest = draft.Contest(
+        filled, given.port, given.path, connections_of(given.connections), given.duration,
+        answers[0].status, str(Path.cwd()),
+    )  # fmt: skip
+    for name, argv in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", filled, strict=False):
+        print(f"{name}: {' '.join(argv)}")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "compare.toml"
+        file.write_text(draft.contest(contest))
+        wishes = Wishes(repeat=repeat, accept_noise=accept_noise)
+        code = runs_of.measure(session.source(str(file), "here"), wishes, runs)
+    return code or runs_of.gate("latest", runs, fail_on.replace("worse", "loss"), rules)
 
 
 def _facts(found: apart.Apart) -> Table:

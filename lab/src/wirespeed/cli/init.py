@@ -38,13 +38,13 @@ def init(file: Path, answers: Answers) -> None:
     if file.exists() and not answers.force:
         raise InputError(f"{file} exists; --force writes it again")
     answers = _asked(answers)
-    argv = _argv(answers.command)
+    argv = argv_of("--command", answers.command)
     if not any("{port}" in word for word in argv):
         print(f"note: the command has no {{port}}; it must listen on port {answers.port} by itself")
     found = tryout.ask(argv, answers.port, answers.path) if answers.tried else None
     status, length = (found.status, found.length) if found else (200, None)
     recipe = draft.Draft(
-        file.stem, argv, answers.port, answers.path, _connections(answers.connections),
+        file.stem, argv, answers.port, answers.path, connections_of(answers.connections),
         status, length, answers.bypass, _cwd(file),
     )  # fmt: skip
     file.write_text(draft.text(recipe))
@@ -67,16 +67,16 @@ def _asked(answers: Answers) -> Answers:
     return Answers(command, port, path, connections, answers.bypass, answers.tried, answers.force)
 
 
-def _argv(command: str) -> list[str]:
+def argv_of(option: str, command: str) -> list[str]:
     """The words of the command, with a program that lies here named in full."""
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise InputError(f"--command: {error}") from None
+        raise InputError(f"{option}: {error}") from None
     if not words:
-        raise InputError("--command is empty")
+        raise InputError(f"{option} is empty")
     if "/" not in words[0] and not shutil.which(words[0]):
-        raise InputError(f"--command: there is no program {words[0]!r} on the path")
+        raise InputError(f"{option}: there is no program {words[0]!r} on the path")
     if "/" in words[0]:
         words[0] = str(Path(words[0]).absolute())
     return words
@@ -88,7 +88,7 @@ def _cwd(file: Path) -> str:
     return "{recipe.dir}" if file.absolute().parent == here else str(here)
 
 
-def _connections(given: str) -> list[int]:
+def connections_of(given: str) -> list[int]:
     try:
         numbers = [int(word) for word in given.split(",")]
     except ValueError:

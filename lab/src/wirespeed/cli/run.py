@@ -26,8 +26,15 @@ EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143  # 128 + SIGTERM, as a shell says it
 
 
-def measure(recipe: str, site: str, wishes: Wishes, runs: Path, until_decided: bool = False) -> int:
-    origin = session.source(recipe, site)
+def label(text: str) -> tuple[str, str]:
+    """`branch=main` of `--label`; raises InputError."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise InputError(f"--label {text!r}: write KEY=VALUE, for example branch=main")
+    return key.strip(), value.strip()
+
+
+def measure(origin: session.Source, wishes: Wishes, runs: Path, until_decided: bool = False) -> int:
     _mention_cut_off(runs)
     _put_back()
 
@@ -127,7 +134,7 @@ def _shown(run: Callable[[Display], tuple[Path, list[Trial]]], runs: Path) -> in
     """Runs with the live display; Ctrl-C and TERM end in one line that says how to go on."""
     console, errors = Console(), Console(stderr=True)
     display = Display(errors)
-    previous = signal.signal(signal.SIGTERM, _as_interrupt)
+    previous = signal.signal(signal.SIGTERM, as_interrupt)
     try:
         with display:
             run_dir, invalid = run(display)
@@ -160,7 +167,7 @@ class Terminated(KeyboardInterrupt):
     """TERM ends a run like Ctrl-C, with its own exit code."""
 
 
-def _as_interrupt(_number: int, _frame: FrameType | None) -> None:
+def as_interrupt(_number: int, _frame: FrameType | None) -> None:
     raise Terminated
 
 

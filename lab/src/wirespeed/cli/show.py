@@ -14,6 +14,7 @@ from wirespeed.errors import RecipeError, ResultsError
 from wirespeed.recipe import read
 from wirespeed.recipe.model import Recipe
 from wirespeed.results import store
+from wirespeed.results.model import Run
 from wirespeed.runner import commands, execute, place, session, tune
 from wirespeed.runner.plan import Schedule, Wishes, verdict_text
 from wirespeed.topology import LOCAL, Seat
@@ -23,8 +24,8 @@ RUNS_COLUMNS = 120  # in a pipe, where nobody told the width
 CELLS_SHOWN_MAX = 400  # a plan longer than this is summed up
 
 
-def plan(recipe: str, site: str, wishes: Wishes, with_commands: bool = False) -> None:
-    schedule = session.planned(session.source(recipe, site), wishes)
+def plan(origin: session.Source, wishes: Wishes, with_commands: bool = False) -> None:
+    schedule = session.planned(origin, wishes)
     console = Console()
     console.print(_cells(schedule))
     for line in summary(schedule) + tune.foreseen(schedule, wishes.tune):
@@ -94,22 +95,28 @@ def recipes() -> None:
     Console().print(table)
 
 
+def _marks(run: Run) -> str:
+    return escape(" ".join([*(f"{key}={value}" for key, value in run.labels.items()), run.note]))
+
+
 def runs(folder: Path) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("run", "recipe", "state", "trials", "commit"):
+    for heading in ("run", "recipe", "state", "trials", "commit", "labels and note"):
         # The run's name is what the next command is given, so it is never cut.
         table.add_column(heading, no_wrap=True)
     for run_dir in store.list_runs(folder):
         try:
             run = store.read_run(run_dir)
         except ResultsError as error:
-            table.add_row(run_dir.name, "", escape(str(error)), "", "")
+            table.add_row(run_dir.name, "", escape(str(error)), "", "", "")
             continue
         done = sum(1 for _ in (run_dir / "trials").glob("*/trial.json"))
         total = sum(line.state == "planned" for line in store.read_plan(run_dir))
         table.columns[0].min_width = max(table.columns[0].min_width or 0, len(run_dir.name))
         state = "cut off" if run.state == "running" and not execute.is_held(run_dir) else run.state
-        table.add_row(run_dir.name, run.recipe, state, f"{done} of {total}", run.commit)
+        table.add_row(
+            run_dir.name, run.recipe, state, f"{done} of {total}", run.commit, _marks(run)
+        )
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, RUNS_COLUMNS)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from wirespeed.driver import jvm, load, nginx, stack, wrk
+from wirespeed.driver import ab, h2load, jvm, k6, load, mapped, nginx, oha, stack, vegeta, wrk
 from wirespeed.driver.base import Command, Figures, Instance, LoadRun
+from wirespeed.driver.generator import Generator, Output
 
 
 def for_server(root: Path, recipe_file: Path, instance: Instance, folder: Path) -> Command:
@@ -19,13 +20,20 @@ def for_server(root: Path, recipe_file: Path, instance: Instance, folder: Path) 
     return stack.wrap(root, instance.under, replace(made, env={**made.env, **instance.env}))
 
 
+GENERATORS = {
+    "load": load.GENERATOR, "wrk": wrk.GENERATOR, "wrk2": wrk.GENERATOR, "h2load": h2load.GENERATOR,
+    "ab": ab.GENERATOR, "oha": oha.GENERATOR, "k6": k6.GENERATOR, "vegeta": vegeta.GENERATOR,
+}  # fmt: skip
+
+
+def generator(instance: Instance) -> Generator | None:
+    """Its driver; None for a command whose output nobody said how to read."""
+    return mapped.GENERATOR if instance.figures else GENERATORS.get(instance.tool)
+
+
 def for_load(root: Path, instance: Instance, run: LoadRun) -> Command:
-    if instance.tool == "load":
-        made = load.command(root, instance, run)
-    elif instance.tool == "wrk":
-        made = wrk.command(instance)
-    else:
-        made = Command(instance.argv)
+    driver = generator(instance)
+    made = driver.command(root, instance, run) if driver else Command(instance.argv)
     return stack.wrap(root, instance.under, replace(made, env={**made.env, **instance.env}))
 
 
@@ -50,8 +58,7 @@ def figures_of(
     instance: Instance, run: LoadRun, stdout: Path, last_words: str, started_unix_ns: int
 ) -> Figures | None:
     """What a generator measured; None for a command whose output the lab does not know."""
-    if instance.tool == "load":
-        return load.read(instance, run, last_words)
-    if instance.tool == "wrk":
-        return wrk.read(instance, run, stdout.read_text(errors="replace"), started_unix_ns)
-    return None
+    driver = generator(instance)
+    if driver is None:
+        return None
+    return driver.read(instance, run, Output(stdout, last_words, started_unix_ns))

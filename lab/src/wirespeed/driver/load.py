@@ -8,6 +8,7 @@ from typing import Any
 
 from wirespeed import units
 from wirespeed.driver.base import Command, Figures, Instance, Latency, LoadRun, Window
+from wirespeed.driver.generator import Generator, Output
 from wirespeed.errors import ProcessError
 
 SCHEMA = "wirespeed-load/1"
@@ -94,3 +95,10 @@ def _latency(data: dict[str, Any]) -> Latency:
         quantiles_ns={float(q): value for q, value in data["quantiles"].items()},
         hdr=data.get("hdr_v2"),
     )
+
+
+def _read(instance: Instance, run: LoadRun, output: Output) -> Figures:
+    return read(instance, run, output.last_words)
+
+
+GENERATOR = Generator(command, _read)

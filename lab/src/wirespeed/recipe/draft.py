@@ -99,6 +99,86 @@ value   = "latency.p99"
 """
 
 
+@dataclass(frozen=True)
+class Contest:
+    """Commands to compare with each other on one address."""
+
+    commands: Sequence[Sequence[str]]  # {port} stands for the port
+    port: int
+    path: str
+    connections: Sequence[int]
+    duration: str
+    status: int = 200
+    cwd: str = "{recipe.dir}"
+
+
+def contest(made: Contest) -> str:
+    """The recipe of `compare --run A --run B`: commands take turns, the first is the baseline."""
+    names = [chr(ord("A") + number) for number in range(len(made.commands))]
+    variants = "".join(
+        f"{name} = {{ argv = {_toml(list(argv))} }}\n"
+        for name, argv in zip(names, made.commands, strict=True)
+    )
+    url = "http://{server.addr}:%s" + made.path
+    return f"""\
+# Made by `wirespeed compare --run`.
+wirespeed = 1
+name      = "compare"
+title     = {_toml(" against ".join(" ".join(argv) for argv in made.commands))}
+
+[axes]
+connections = {list(made.connections)}
+variant     = {_toml(names)}
+
+[axis.variant]
+{variants}
+[plan]
+baseline = {{ variant = "A" }}
+duration = {_toml(made.duration)}
+
+[[process]]
+name  = "server"
+role  = "server"
+pin   = {{ cores = "from 0", per = 1 }}
+port  = {{ base = {made.port} }}
+argv  = ["{{variant.argv}}"]
+cwd   = {_toml(made.cwd)}
+ready = {{ http = {_toml(url % "{port}")}, status = {made.status} }}
+
+[[process]]
+name  = "load"
+role  = "load"
+pin   = {{ cores = "from 0", per = 1 }}
+tool  = "load"
+argv  = ["-t", "1", "-c", "{{connections}}", "-d", "{{duration}}", {_toml(url % "{server.port}")}]
+
+[[metric]]
+name   = "rps"
+from   = "load"
+
+[[metric]]
+name      = "latency"
+from      = "load"
+combine   = "histogram"
+quantiles = ["mean", 0.5, 0.99, "max"]
+better    = "lower"
+
+[[table]]
+title   = "Requests per second"
+rows    = "connections"
+columns = "variant"
+value   = "rps"
+gain    = {{ over = "A", round = 1 }}
+
+[[table]]
+title   = "Latency p99"
+rows    = "connections"
+columns = "variant"
+value   = "latency.p99"
+gain    = {{ over = "A", round = 1 }}
+"""
+
+
 def _bypass() -> str:
     return f"""\
 [stacks.{BYPASS}]

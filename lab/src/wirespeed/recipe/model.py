@@ -9,12 +9,14 @@ import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
     field_serializer,
+    model_validator,
 )
 
 from wirespeed import units
@@ -154,7 +156,51 @@ class Requires(Strict):
     java: str | int | None = None
 
 
+FigureNames = Literal[
+    "rps", "completed", "seconds", "bytes_per_second", "errors", "non_2xx", "connections",
+    "mean", "max", "p50", "p75", "p90", "p95", "p99", "p99_9", "p99_99",
+]  # fmt: skip
+
+
+def _pattern(value: str) -> str:
+    try:
+        groups = re.compile(value).groups
+    except re.error as error:
+        raise ValueError(f"{value!r} is no regular expression: {error}") from error
+    if groups != 1:
+        raise ValueError(f"{value!r} must have one group: the number, in parentheses")
+    return value
+
+
+class OwnFigures(Strict):
+    """Where the figures stand in the output of a load tool that the lab does not know."""
+
+    json_: dict[FigureNames, str] = Field({}, alias="json")  # paths
+    text: dict[FigureNames, Annotated[str, AfterValidator(_pattern)]] = {}  # regular expressions
+    unit: Literal["ns", "us", "ms", "s"] = "ms"  # of mean, max and quantiles
+
+    @model_validator(mode="after")
+    def _has_rate(self) -> OwnFigures:
+        if bool(self.json_) == bool(self.text):
+            raise ValueError("write json = { … } or text = { … }, one of them")
+        if "rps" not in {**self.json_, **self.text}:
+            raise ValueError("rps is missing; without the rate there is no figure")
+        return self
+
+
 LimitName = Literal["nofile", "memlock", "nproc", "core"]
+
+
+Tool = Literal[
+    "load", "wrk", "wrk2", "h2load", "ab", "oha", "k6", "vegeta", "nginx", "jvm", "command"
+]
+#: Load tools whose output the lab reads, with the options that set their window.
+WINDOW_OPTIONS: dict[str, tuple[str, ...]] = {
+    "load": ("-d", "--duration"), "wrk": ("-d", "--duration"), "wrk2": ("-d", "--duration"),
+    "h2load": ("-D", "--duration"), "ab": ("-t",), "oha": ("-z",), "k6": ("-d", "--duration"),
+    "vegeta": ("-duration",),
+}  # fmt: skip
+WHOLE_SECOND_TOOLS = ("wrk", "wrk2", "ab")  # they read no fractions of a second
 
 
 class Process(Strict):
@@ -166,7 +212,8 @@ class Process(Strict):
     port: Port | None = None
     netns: Namespace | None = None
     stack: str = ""
-    tool: Literal["load", "wrk", "nginx", "jvm", "command"] | None = None
+    tool: Tool | None = None
+    figures: OwnFigures | None = None
     template: dict[str, str] = {}
     limits: dict[LimitName, int] = {}
     env: dict[str, str] = {}

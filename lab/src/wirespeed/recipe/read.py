@@ -6,16 +6,17 @@ import difflib
 import tomllib
 import types
 import typing
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from wirespeed.errors import InputError, RecipeError
-from wirespeed.recipe.model import Process, Recipe, Table
+from wirespeed.recipe.compose import compose
+from wirespeed.recipe.model import WINDOW_OPTIONS, Process, Recipe, Table
 
 Model = TypeVar("Model", bound=BaseModel)
-FIGURE_TOOLS = ("load", "wrk")  # the tools whose output the lab reads figures from
 # Figures every trial has, whatever the recipe's metrics: docs/results-format.md lists them.
 RESOURCE_ROLES = ("server", "load", "origin", "gc", "cpu")
 RESOURCES = (
@@ -43,9 +44,15 @@ def find(name: str, folders: list[Path]) -> Path:
 
 
 def read(path: Path) -> Recipe:
-    recipe = validated(Recipe, parse_toml(path), path)
+    return read_with(path, (), ())[0]
+
+
+def read_with(path: Path, sets: Sequence[str], folders: Sequence[Path]) -> tuple[Recipe, str]:
+    """The recipe with what it extends and what `--set` says, and the text of all that."""
+    made = compose(path, sets, folders or [path.parent])
+    recipe = validated(Recipe, made.data, path)
     _Checks(recipe, path.name).all()
-    return recipe
+    return recipe, made.text
 
 
 def parse_toml(path: Path) -> dict[str, Any]:
@@ -221,11 +228,11 @@ class _Checks:
 
     def _window(self, process: Process) -> None:
         """A generator's own duration would not be the window that the lab plans and records."""
-        if process.tool not in FIGURE_TOOLS:
-            return
+        options = WINDOW_OPTIONS.get(process.tool or "", ())
+        joined = tuple(o if len(o) == 2 else f"{o}=" for o in options)
         for word, after in zip(process.argv, [*process.argv[1:], ""], strict=True):
-            is_alone = word in ("-d", "--duration")
-            is_joined = not is_alone and word.startswith(("-d", "--duration="))
+            is_alone = word in options
+            is_joined = not is_alone and word.startswith(joined) if joined else False
             text = after if is_alone else word
             if (is_alone or is_joined) and "{" not in text:
                 self._fail(
@@ -258,9 +265,13 @@ class _Checks:
             key = f"metric[{number}].from"
             if metric.from_ not in loads:
                 self._one_of(key, metric.from_, list(loads), "process with role load")
-            if loads[metric.from_].tool not in FIGURE_TOOLS:
+            source = loads[metric.from_]
+            if source.tool not in WINDOW_OPTIONS and not source.figures:
+                tools = ", ".join(WINDOW_OPTIONS)
                 self._fail(
-                    key, f'{metric.from_!r} gives no figures; its tool must be "load" or "wrk"'
+                    key,
+                    f"{metric.from_!r} gives no figures; give it a tool ({tools}), or say by "
+                    "`figures` where they stand in its output",
                 )
 
     def _table(self, table: Table, key: str) -> None:

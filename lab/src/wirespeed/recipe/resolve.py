@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from wirespeed import units
 from wirespeed.errors import RecipeError
 from wirespeed.recipe.expression import NOTHING, ExpressionError, Names, arguments_of, value_of
-from wirespeed.recipe.model import Asset, PlacedStack, Process, Recipe, Site, Stack
+from wirespeed.recipe.model import Asset, OwnFigures, PlacedStack, Process, Recipe, Site, Stack
 from wirespeed.recipe.sweep import Cell
 from wirespeed.topology import ROLES, Seat, Topology
 
@@ -65,6 +65,7 @@ class Instance:
     netns: dict[str, str] | None = None  # a namespace of its own: interface below and address
     under: Stack | None = None  # what `stack` names, with its profile filled in
     version: tuple[str, ...] = ()  # a command that tells the program's version
+    figures: OwnFigures | None = None  # where they stand in the output of a tool of one's own
 
     @property
     def host(self) -> str:
@@ -162,7 +163,7 @@ class Resolver:
         for process in self.recipe.process:
             local = self._names(process, 0, {}, names.scheme)
             argv = self._filled(f"process.{process.name}.argv", process.argv, local)
-            if process.tool in ("load", "wrk"):
+            if process.tool in ("load", "wrk", "h2load", "ab"):
                 found.add(process.tool)
             elif argv and Path(argv[0]).name in ("nginx", "haproxy"):
                 found.add(Path(argv[0]).name)
@@ -203,6 +204,7 @@ class Resolver:
             netns=self._netns(process, names),
             under=self._under(process, index),
             version=tuple(self._filled(f"{key}.version", process.version, names)),
+            figures=process.figures,
         )
 
     def _netns(self, process: Process, names: Names) -> dict[str, str] | None:

@@ -67,6 +67,8 @@ class Run(_Record):
     nice: int = 0  # of every measured program
     preflight: str = ""  # what the machine could decide when the run began
     idle_held: bool = False
+    labels: dict[str, str] = field(default_factory=dict)  # of the user: branch, build, what it is
+    note: str = ""
     tuned: list[str] | None = None  # what was changed on the machine meanwhile; None: not asked for
     facts: dict[str, Any] = field(default_factory=dict)
     audit: list[list[str]] = field(default_factory=list)  # [what, found, why]: what differs

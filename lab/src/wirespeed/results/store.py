@@ -18,6 +18,8 @@ from typing import Any
 from wirespeed.errors import COMMAND, ResultsError, StorageError
 from wirespeed.results.model import FORMAT, PlannedTrial, Run, Sample, Trial
 
+BASELINES = "baselines"  # beside the runs: links with names of the user's
+
 
 @contextmanager
 def _storage(path: Path) -> Iterator[None]:
@@ -164,9 +166,9 @@ def list_runs(runs: Path) -> list[Path]:
 
 
 def find_run(runs: Path, name: str) -> Path:
-    """A run by path, by its directory's name, by the end or start of that name, or `latest`."""
-    for path in (Path(name), runs / name):
-        if (path / "run.json").exists():
+    """A run by path, by its directory's name or a part of it, by a baseline's name, or `latest`."""
+    for path in (Path(name), runs / name, runs / BASELINES / name):
+        if name and (path / "run.json").exists():
             return path.resolve()
     matches = [p for p in list_runs(runs) if name and (p.name.startswith(name) or name in p.name)]
     if len(matches) == 1:

@@ -6,6 +6,7 @@ import shlex
 import shutil
 
 from wirespeed.process.start import SEARCH_PATH
+from wirespeed.recipe.model import WINDOW_OPTIONS
 from wirespeed.recipe.resolve import Resolver
 from wirespeed.runner.plan import Schedule
 
@@ -21,7 +22,8 @@ def of_schedule(schedule: Schedule) -> list[str]:
         resolver = Resolver(schedule.recipe, planned.cell, schedule.place)
         for one in resolver.instances(planned.seats):
             lines.append(f"  {one.label}: {shlex.join(one.argv)}")
-            is_ours = one.tool in ("load", "wrk")
-            if one.argv and not is_ours and not shutil.which(one.argv[0], path=SEARCH_PATH):
-                missing.add(one.argv[0])
+            program = one.tool if one.tool in WINDOW_OPTIONS else (one.argv or [""])[0]
+            is_built = one.tool == "load"  # by the front door, before a run
+            if program and not is_built and not shutil.which(program, path=SEARCH_PATH):
+                missing.add(program)
     return [*lines, *(f"missing: there is no program {name}" for name in sorted(missing))]

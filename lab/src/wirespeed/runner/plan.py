@@ -41,6 +41,8 @@ class Wishes:
     accept_noise: bool = False
     tune: bool = False
     calm_wait_s: float = 0.0  # so long a run waits for a calm machine
+    labels: tuple[tuple[str, str], ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,15 +53,16 @@ class Source:
     recipe: Recipe
     site_name: str
     site: Site
+    text: str = ""  # of the recipe, with what it extends and what was set
 
 
-def source(recipe_name: str, site_name: str) -> Source:
+def source(recipe_name: str, site_name: str, sets: Sequence[str] = ()) -> Source:
     root = place.root()
-    recipe_file = read.find(recipe_name, [Path.cwd() / "recipes", root / "recipes"])
+    shipped = [Path.cwd() / "recipes", root / "recipes"]
+    recipe_file = read.find(recipe_name, shipped)
+    recipe, text = read.read_with(recipe_file, sets, shipped)
     folders = [recipe_file.parent, Path.cwd(), root]
-    return Source(
-        root, recipe_file, read.read(recipe_file), site_name, sites.find(site_name, folders)
-    )
+    return Source(root, recipe_file, recipe, site_name, sites.find(site_name, folders), text)
 
 
 def ask_of(origin: Source, mark: str = "plan") -> Ask:
@@ -97,7 +98,8 @@ def start(origin: Source, wishes: Wishes, runs: Path, watcher: Watcher) -> tuple
         files.prepare(fleet, run_dir)
         run = _describe(origin, schedule, run_dir, facts)
         run = replace(run, nice=nice, tuned=tuned, preflight=seen, audit=audit)
-        store.write_text(run_dir / "recipe.toml", origin.recipe_file.read_text())
+        run = replace(run, labels=dict(wishes.labels), note=wishes.note)
+        store.write_text(run_dir / "recipe.toml", origin.text)
         store.write_json(run_dir / "site.json", origin.site.model_dump())
         store.write_plan(run_dir, schedule.lines())
         store.write_run(run_dir, run)
@@ -163,7 +165,7 @@ def resume(
     run = store.read_run(run_dir)
     if execute.is_held(run_dir):
         raise ResultsError(f"{run_dir.name} is still running; wait for it or stop it")
-    origin = _source_of(run_dir, run)
+    origin = source_of(run_dir, run)
     with opened(origin) as site:
         schedule = _schedule_of(run_dir, run, origin, site.topology)
         schedule = replace(schedule, accept_noise=accept_noise)
@@ -291,11 +293,11 @@ def _describe(origin: Source, schedule: Schedule, run_dir: Path, facts: dict[str
         recipe=recipe.name,
         title=recipe.title,
         method=recipe.method,
-        recipe_hash=hashlib.blake2b(origin.recipe_file.read_bytes(), digest_size=8).hexdigest(),
+        recipe_hash=hashlib.blake2b(origin.text.encode(), digest_size=8).hexdigest(),
         site=origin.site_name,
         started=execute.now(),
         wirespeed_version=wirespeed.__version__,
-        commit=_commit(origin.root),
+        commit=commit_of(origin.root),
         seed=schedule.seed,
         argv=sys.argv,
         plan=RunPlan(
@@ -328,7 +330,7 @@ def _plain(model: object) -> dict[str, object]:
     return json.loads(json.dumps(dumped))  # type: ignore[no-any-return]
 
 
-def _commit(root: Path) -> str:
+def commit_of(root: Path) -> str:
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
@@ -337,13 +339,13 @@ def _commit(root: Path) -> str:
     return done.stdout.strip()
 
 
-def _source_of(run_dir: Path, run: Run) -> Source:
+def source_of(run_dir: Path, run: Run) -> Source:
     """The recipe as it was; its folder is still where templates and assets are looked up."""
     created = next((e for e in store.read_events(run_dir) if e["event"] == "created"), {})
     recipe_file = Path(created.get("recipe", run_dir / "recipe.toml"))
-    recipe = read.read(run_dir / "recipe.toml")
+    recipe, text = read.read_with(run_dir / "recipe.toml", (), ())
     site = Site.model_validate(store.read_json(run_dir / "site.json"))
-    return Source(place.root(), recipe_file, recipe, run.site, site)
+    return Source(place.root(), recipe_file, recipe, run.site, site, text)
 
 
 def _schedule_of(run_dir: Path, run: Run, origin: Source, topology: Topology) -> Schedule:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from wirespeed.recipe.model import Recipe
+from wirespeed.recipe.model import WHOLE_SECOND_TOOLS, Recipe
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.generate import Generated, generate
 from wirespeed.runner.life import Life
 
 WINDOW_S = 0.5
-WRK_WINDOW_S = 1.0  # wrk counts in whole seconds
+WHOLE_WINDOW_S = 1.0  # of generators that count in whole seconds
 STABLE_SHARE = 0.02
 STABLE_WINDOWS = 3
 WARM_AT_ONCE = ("nginx",)  # compiled ahead of time: one window fills its caches
@@ -35,14 +35,16 @@ def warm(life: Life, planned: PlannedCell, folder: Path) -> list[float]:
     servers = [started.instance.tool for started in life.running]
     floor_s = life.schedule.times.warmup_least_s if "jvm" in servers else 0.0
     is_steady_at_once = all(tool in WARM_AT_ONCE for tool in servers)
-    has_wrk = any(p.tool == "wrk" for p in life.schedule.recipe.process if p.role == "load")
-    window_s = WRK_WINDOW_S if has_wrk else WINDOW_S
+    tools = {p.tool for p in life.schedule.recipe.process if p.role == "load"}
+    counts_seconds = not tools.isdisjoint(WHOLE_SECOND_TOOLS)
+    window_s = WHOLE_WINDOW_S if counts_seconds else WINDOW_S
     # The first is long: a cold server that meets new connections at every window only piles up.
-    length_s = window_s if has_wrk else max(window_s, floor_s - (STABLE_WINDOWS - 1) * window_s)
+    first_s = max(window_s, floor_s - (STABLE_WINDOWS - 1) * window_s)
+    length_s = window_s if counts_seconds else first_s
     started = time.monotonic()
     rates: list[float] = []
     while True:
-        length_s = length_s if has_wrk else min(length_s, cap_s)
+        length_s = length_s if counts_seconds else min(length_s, cap_s)
         done = generate(life, planned, folder, length_s, 0.0, timeout_s=LONGEST_S)
         rates.append(sum(figures.rps for figures in done.figures.values()))
         elapsed = time.monotonic() - started

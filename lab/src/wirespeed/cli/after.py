@@ -1,0 +1,190 @@
+"""Commands around runs that are there: compare, reproduce, trend, doctor, knee, baselines."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from wirespeed.cli.options import (
+    JsonOption,
+    LabelOption,
+    NoiseOption,
+    NoteOption,
+    OnlyOption,
+    RecipeArgument,
+    RepeatOption,
+    RunArgument,
+    RunsOption,
+    SetOption,
+    SiteOption,
+    runs_folder,
+)
+from wirespeed.errors import InputError
+
+MetricOption = Annotated[
+    list[str] | None,
+    typer.Option("--metric", metavar="NAME", help="Instead of the first one; may be repeated."),
+]
+
+
+def compare(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN RUN]", help="Runs, baselines, or latest.")
+    ] = None,
+    metric: MetricOption = None,
+    commands: Annotated[
+        list[str] | None,
+        typer.Option("--run", metavar="COMMAND", help="Measure this server; give two or more."),
+    ] = None,
+    path: Annotated[str, typer.Option("--path", metavar="PATH", help="With --run.")] = "/",
+    port: Annotated[
+        int, typer.Option("--port", min=1, max=65535, metavar="N", help="With --run.")
+    ] = 8000,
+    connections: Annotated[
+        str, typer.Option("--connections", metavar="N,…", help="With --run.")
+    ] = "50",
+    duration: Annotated[str, typer.Option("--duration", metavar="TIME", help="With --run.")] = "2s",
+    repeat: RepeatOption = None,
+    accept_noise: NoiseOption = False,
+    fail_on: Annotated[
+        str,
+        typer.Option(
+            "--fail-on", metavar="WHAT", help="Leave with 3 on: worse (loss), or undecided."
+        ),
+    ] = "",
+    as_json: JsonOption = False,
+    runs: RunsOption = None,
+) -> None:
+    """Put two runs beside each other, or let commands take turns: --run 'A' --run 'B'."""
+    from wirespeed.cli import compare as command
+
+    names = names or []
+    if commands:
+        if names or metric or as_json or len(commands) < 2:
+            raise InputError("compare takes two RUNs, or --run COMMAND twice or more")
+        contest = command.Contest(commands, path, port, connections, duration)
+        code = command.measure(contest, runs_folder(runs), repeat, accept_noise, fail_on)
+        raise typer.Exit(code)
+    if len(names) != 2:
+        raise InputError("compare takes two RUNs, or --run COMMAND twice or more")
+    pair = (names[0], names[1])
+    code = command.compare(pair, runs_folder(runs), metric or [], as_json, fail_on)
+    raise typer.Exit(code)
+
+
+def reproduce(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run, or its folder or report.html.")],
+    site: Annotated[str, typer.Option("--site", metavar="NAME", help="Another site.")] = "",
+    metric: MetricOption = None,
+    label: LabelOption = None,
+    note: NoteOption = "",
+    accept_noise: NoiseOption = False,
+    runs: RunsOption = None,
+) -> None:
+    """Measure a run's recipe again as it was, and compare with the original; 3 when it differs."""
+    from wirespeed.cli import reproduce as command
+
+    extras = command.Extras(site, metric or [], label or [], note, accept_noise)
+    raise typer.Exit(command.reproduce(run, runs_folder(runs), extras))
+
+
+def trend(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN …]", help="Else all of one recipe.")
+    ] = None,
+    metric: Annotated[str, typer.Option("--metric", metavar="NAME")] = "",
+    recipe: Annotated[
+        str, typer.Option("--recipe", metavar="NAME", help="Else that of the latest run.")
+    ] = "",
+    where: Annotated[
+        str, typer.Option("--where", metavar="AXIS=VALUE,…", help="These cells only.")
+    ] = "",
+    label: LabelOption = None,
+    fail_on: Annotated[
+        str, typer.Option("--fail-on", metavar="WHAT", help="Leave with 3 on: worse, at the end.")
+    ] = "",
+    as_json: JsonOption = False,
+    runs: RunsOption = None,
+) -> None:
+    """Follow a metric over runs and commits, and find where it changed."""
+    from wirespeed.cli import trend as command
+
+    chosen = command.Choice(names or [], recipe, where, label or [])
+    raise typer.Exit(command.trend(chosen, runs_folder(runs), metric, fail_on, as_json))
+
+
+def doctor(
+    run: Annotated[str, typer.Argument(metavar="[RUN]", help="A run; else this machine.")] = "",
+    as_json: JsonOption = False,
+    runs: RunsOption = None,
+) -> None:
+    """Say what this machine lacks, or why a run could not decide, and what would change it."""
+    from wirespeed.cli import doctor as command
+
+    if run:
+        command.of_run(run, runs_folder(runs), as_json)
+    else:
+        raise typer.Exit(command.of_machine(as_json))
+
+
+def knee(
+    recipe: RecipeArgument,
+    require: Annotated[
+        list[str], typer.Option("--require", metavar="RULE", help="'p99 < 5ms'; may be repeated.")
+    ],
+    site: SiteOption = "here",
+    only: OnlyOption = "",
+    set_: SetOption = None,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, max=100)] = 3,
+    accept_noise: NoiseOption = False,
+    as_json: JsonOption = False,
+    runs: RunsOption = None,
+) -> None:
+    """Find the highest rate at which each cell of a recipe still keeps a limit."""
+    from wirespeed.cli import knee as command
+    from wirespeed.runner import session
+
+    origin = session.source(recipe, site, set_ or [])
+    search = command.Search(require, only, repeat, accept_noise)
+    raise typer.Exit(command.knee(origin, search, runs_folder(runs), as_json))
+
+
+baseline_app = typer.Typer(no_args_is_help=True, help="Give runs names to compare with.")
+
+
+@baseline_app.command(name="save")
+def save_baseline(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    run: RunArgument = "latest",
+    runs: RunsOption = None,
+) -> None:
+    """Name a run: `wirespeed compare NAME latest` finds it."""
+    from wirespeed.results import baselines, store
+
+    folder = runs_folder(runs)
+    run_dir = store.find_run(folder, run)
+    baselines.save(folder, name, run_dir)
+    typer.echo(f"{name} is {run_dir.name}")
+
+
+@baseline_app.command(name="list")
+def list_baselines(runs: RunsOption = None) -> None:
+    """List the names and their runs."""
+    from wirespeed.results import baselines
+
+    found = baselines.every(runs_folder(runs))
+    for name, run in found.items():
+        typer.echo(f"{name}  {run}")
+    if not found:
+        typer.echo("no baselines; `wirespeed baseline save NAME RUN` makes one")
+
+
+@baseline_app.command(name="remove")
+def remove_baseline(
+    name: Annotated[str, typer.Argument(metavar="NAME")], runs: RunsOption = None
+) -> None:
+    """Forget a name; the run stays."""
+    from wirespeed.results import baselines
+
+    baselines.remove(runs_folder(runs), name)

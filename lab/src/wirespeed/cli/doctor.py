@@ -1,0 +1,72 @@
+"""`wirespeed doctor`: what this machine lacks, or why a run could not decide."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from wirespeed.report import wording
+from wirespeed.results import diagnosis, store
+from wirespeed.results.summary import load
+from wirespeed.runner import abilities, place
+
+MARKS = {"can": "[green]✔[/green]", "limited": "[yellow]·[/yellow]", "cannot": "[red]✘[/red]"}
+CELLS_SHOWN_MAX = 4
+PIPE_COLUMNS = 120
+
+
+def of_machine(as_json: bool) -> int:
+    """1 when something is missing without which nothing can be measured."""
+    found = abilities.of_machine(place.root())
+    if as_json:
+        print(json.dumps([asdict(one) for one in found], indent=1))
+    else:
+        _show(found)
+    return int(any(one.state == "cannot" for one in found))
+
+
+def _show(found: list[abilities.Ability]) -> None:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for _ in range(3):
+        table.add_column(overflow="fold")
+    for one in found:
+        words = escape(one.found) + (f"\n[dim]{escape(one.mend)}[/dim]" if one.mend else "")
+        table.add_row(MARKS[one.state], one.what, words)
+    console = _console()
+    console.print(table)
+    counts = [sum(one.state == state for one in found) for state in MARKS]
+    console.print(f"{counts[0]} work, {counts[1]} with limits, {counts[2]} do not")
+    console.print("`wirespeed audit` says what disturbs measuring here.")
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = max(console.width, PIPE_COLUMNS)
+    return console
+
+
+def of_run(name: str, runs: Path, as_json: bool) -> None:
+    """Why cells are undecided, invalid or not comparable, and what would change it."""
+    summary = load(store.find_run(runs, name))
+    found = diagnosis.of_run(summary)
+    if as_json:
+        print(json.dumps([asdict(one) for one in found], indent=1))
+        return
+    console = _console()
+    if not found:
+        console.print(f"{summary.run.run_id}: every cell is measured and every comparison decided")
+    for one in found:
+        count = f" ({wording.count(len(one.cells), 'cell')})" if one.cells else ""
+        console.print(f"[bold]{escape(one.what)}[/bold]{count}: {escape(one.why)}", soft_wrap=True)
+        if one.remedy:
+            console.print(f"  try: {escape(one.remedy)}", soft_wrap=True)
+        for cell in one.cells[:CELLS_SHOWN_MAX]:
+            console.print(f"  {escape(cell)}", soft_wrap=True)
+        if len(one.cells) > CELLS_SHOWN_MAX:
+            console.print(f"  … {len(one.cells) - CELLS_SHOWN_MAX} more")

@@ -1,0 +1,195 @@
+"""`wirespeed knee`: the highest rate at which a server keeps a limit, each cell for itself.
+
+First a closed loop tells what the cell carries at most. Then an open loop asks for shares of that,
+in rounds, inside one server's life; then once more between the highest rate that kept the limit
+and the lowest that broke it. A rate is kept when the medians keep every rule and at least KEPT_MIN
+of the asked requests were answered.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from wirespeed.cli import run as runs_of
+from wirespeed.cli.live import Display
+from wirespeed.errors import InputError, ResultsError
+from wirespeed.recipe import rates
+from wirespeed.report import wording
+from wirespeed.results import gate
+from wirespeed.results.summary import Cell, Summary, load
+from wirespeed.runner import session
+from wirespeed.runner.plan import Wishes
+
+SHARES = (0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0)  # of what the closed loop carried
+BETWEEN = 4  # rates between the last that kept the limit and the first that broke it
+KEPT_MIN = 0.98
+CELLS_MAX = 12  # each takes two runs of its own
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is searched for, and how thoroughly."""
+
+    rules: list[str]
+    only: str
+    repeat: int
+    accept_noise: bool
+
+
+@dataclass(frozen=True)
+class Knee:
+    """Of one cell: the highest rate that kept the limit, the lowest that broke it."""
+
+    axes: dict[str, object]
+    closed_rps: float
+    kept: int | None
+    broke: int | None
+    at_kept: dict[str, float | None]  # the rules' metrics there
+    why: str  # what broke first
+    runs: list[str]
+
+
+def knee(origin: session.Source, search: Search, runs: Path, as_json: bool) -> int:
+    rules = [gate.rule(text) for text in search.rules]
+    rates.at_rates(origin.text, [1])  # refuses what keeps no rate, before anything is measured
+    try:
+        closed = _measured(origin, _wishes(search, search.only), runs)
+        if not closed.measured:
+            raise ResultsError("no cell has a valid trial in a closed loop")
+        if len(closed.measured) > CELLS_MAX:
+            raise InputError(
+                f"{len(closed.measured)} cells are searched one by one, {CELLS_MAX} at most; "
+                "--only chooses some"
+            )
+        found = [_of_cell(origin, search, cell, closed, rules, runs) for cell in closed.measured]
+    except KeyboardInterrupt:
+        print("wirespeed: stopped; the finished runs are kept")
+        return runs_of.EXIT_INTERRUPTED
+    if as_json:
+        print(json.dumps([asdict(one) for one in found], indent=1))
+    else:
+        _show(found, rules)
+    return 0
+
+
+def _wishes(search: Search, only: str) -> Wishes:
+    return Wishes(only=only, repeat=search.repeat, accept_noise=search.accept_noise)
+
+
+def _measured(origin: session.Source, wishes: Wishes, runs: Path) -> Summary:
+    """One run without its report: the live display, and what it found."""
+    display = Display(Console(stderr=True))
+    previous = signal.signal(signal.SIGTERM, runs_of.as_interrupt)
+    try:
+        with display:
+            run_dir, _ = session.start(origin, wishes, runs, display)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    return load(run_dir)
+
+
+def _of_cell(
+    origin: session.Source, search: Search, cell: Cell, closed: Summary, rules: list[gate.Rule],
+    runs: Path,
+) -> Knee:  # fmt: skip
+    most = cell.median(closed.primary) or 0.0
+    only = ",".join(f"{axis}={_text(value)}" for axis, value in cell.axes.items())
+    wishes = _wishes(search, only)
+    tried: dict[int, str] = {}  # rate → why it was not kept, empty when it was
+    shown: dict[int, dict[str, float | None]] = {}
+    names = [closed.run.run_id]
+    for step in range(2):
+        wanted = _rates(most, tried) if step else [round(most * share) for share in SHARES]
+        wanted = sorted({rate for rate in wanted if rate > 0} - set(tried))
+        if not wanted:
+            break
+        recipe, text = rates.at_rates(origin.text, wanted)
+        summary = _measured(replace(origin, recipe=recipe, text=text), wishes, runs)
+        names.append(summary.run.run_id)
+        for one in summary.measured:
+            rate = int(one.axes[rates.AXIS])
+            tried[rate] = _why_broken(one, rate, summary.primary, rules)
+            shown[rate] = {rule.metric: one.median(rule.metric) for rule in rules}
+    kept, broke = _edge(tried)
+    at_kept = shown.get(kept, {}) if kept else {}
+    why = tried[broke] if broke else ""
+    return Knee(dict(cell.axes), most, kept, broke, at_kept, why, names)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _rates(most: float, tried: dict[int, str]) -> list[int]:
+    """Between the two that the first round left; beyond the end where nothing broke."""
+    kept, broke = _edge(tried)
+    low, high = kept or 0, broke or round(most * 1.3)
+    gap = (high - low) / (BETWEEN + 1)
+    return [round(low + gap * number) for number in range(1, BETWEEN + 1)]
+
+
+def _edge(tried: dict[int, str]) -> tuple[int | None, int | None]:
+    """The highest rate below which everything was kept, and the lowest that was not."""
+    kept = None
+    for rate in sorted(tried):
+        if tried[rate]:
+            return kept, rate
+        kept = rate
+    return kept, None
+
+
+def _why_broken(cell: Cell, rate: int, primary: str, rules: Sequence[gate.Rule]) -> str:
+    done = cell.median(primary) or 0.0
+    if done < KEPT_MIN * rate:
+        return f"{done / rate:.0%} of the asked requests were answered"
+    for rule in rules:
+        value = cell.median(rule.metric)
+        if value is None:
+            known = sorted({name for trial in cell.trials for name in trial.metrics})
+            raise InputError(
+                f"--require {rule.text!r}: there is no metric {rule.metric!r} in these trials, or "
+                f"too few requests for it; there are {', '.join(known)}"
+            )
+        if not rule.is_kept(value):
+            return f"{rule.metric} was {_figure(rule.metric, value)}"
+    return ""
+
+
+def _figure(metric: str, value: float) -> str:
+    measure = wording.measure(metric)
+    return f"{wording.number(value * measure.scale)} {measure.unit}".strip()
+
+
+def _show(found: list[Knee], rules: list[gate.Rule]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for axis in found[0].axes:
+        table.add_column(axis)
+    for head in ("closed loop, rps", "kept up to, rps", "broke at, rps"):
+        table.add_column(head, justify="right")
+    table.add_column("there")
+    table.add_column("why it broke")
+    for one in found:
+        there = ", ".join(
+            f"{metric} {_figure(metric, value)}"
+            for metric, value in one.at_kept.items()
+            if value is not None
+        )
+        table.add_row(
+            *(escape(str(value)) for value in one.axes.values()),
+            wording.number(one.closed_rps), wording.number(one.kept) if one.kept else "none",
+            wording.number(one.broke) if one.broke else "not found", there, one.why,
+        )  # fmt: skip
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = max(console.width, 140)
+    console.print(f"Highest rate with {' and '.join(rule.text for rule in rules)}:")
+    console.print(table)

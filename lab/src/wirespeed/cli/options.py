@@ -1,0 +1,106 @@
+"""Options that several commands share, and where runs are kept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+RunsOption = Annotated[
+    Path | None, typer.Option("--runs", metavar="DIR", help="Where run directories are kept.")
+]
+SiteOption = Annotated[
+    str, typer.Option("--site", metavar="NAME", help="Where to run: a site of sites.toml.")
+]
+OnlyOption = Annotated[
+    str,
+    typer.Option(
+        "--only", metavar="AXIS=VALUE,…", help="Measure a part: payload=16,128,stack=kernel."
+    ),
+]
+RepeatOption = Annotated[
+    int | None,
+    typer.Option(
+        "--repeat", min=1, max=1000, help="Trials per cell; fewer than 5 give no verdict."
+    ),
+]
+BudgetOption = Annotated[
+    str,
+    typer.Option("--budget", metavar="TIME", help="Fit the run into this time, for example 20m."),
+]
+FitOption = Annotated[
+    str,
+    typer.Option(
+        "--fit",
+        metavar="MODE",
+        help="strict: a core each; share: cores are shared; pairs: server and generator share.",
+    ),
+]
+SeedOption = Annotated[
+    int | None, typer.Option("--seed", min=0, help="Repeat the order of a former run.")
+]
+NoiseOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-noise",
+        help="Keep trials that other programs disturbed; they are noted instead of repeated.",
+    ),
+]
+TuneOption = Annotated[
+    bool,
+    typer.Option(
+        "--tune",
+        help="Change the machine for the time of the run: sysctls of the recipe, other programs "
+        "off the measured cores. All is put back.",
+    ),
+]
+FailOnOption = Annotated[
+    str,
+    typer.Option("--fail-on", metavar="WHAT", help="Leave with 3 on: loss, undecided, or both."),
+]
+RequireOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--require", metavar="RULE", help="Leave with 3 unless 'p99 < 5ms'; may be repeated."
+    ),
+]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's path or name, or latest.")]
+
+
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Over the recipe: plan.duration=30s; may be repeated."
+    ),
+]
+LabelOption = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="KEY=VALUE", help="Kept with the run; may be repeated."),
+]
+NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="Kept with the run.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def complete_recipe(incomplete: str) -> list[str]:
+    from wirespeed.runner import place
+
+    folder = place.root() / "recipes"
+    return sorted(p.stem for p in folder.glob("*.toml") if p.stem.startswith(incomplete))
+
+
+RecipeArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE",
+        help="A recipe's path, or the name of a shipped one.",
+        autocompletion=complete_recipe,
+    ),
+]
+
+
+def runs_folder(given: Path | None) -> Path:
+    from wirespeed.runner import place
+
+    return given or Path(os.environ.get("WIRESPEED_RUNS", place.root() / "runs"))

@@ -1,0 +1,113 @@
+"""`wirespeed trend`: one metric over many runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from wirespeed.cli.run import EXIT_GATE, label
+from wirespeed.errors import InputError, ResultsError
+from wirespeed.report import wording
+from wirespeed.results import store
+from wirespeed.results import trend as trends
+from wirespeed.results.summary import Summary, load
+
+BARS = "▁▂▃▄▅▆▇█"
+PIPE_COLUMNS = 120
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which runs and cells."""
+
+    names: list[str]
+    recipe: str
+    where: str
+    labels: list[str]
+
+
+def trend(choice: Choice, runs: Path, metric: str, fail_on: str, as_json: bool) -> int:
+    """Prints each cell's course and changes; 3 when the last change of one was for the worse."""
+    if fail_on not in ("", "worse"):
+        raise InputError(f"--fail-on takes worse, not {fail_on!r}")
+    summaries = _summaries(choice, runs)
+    metric = metric or summaries[-1].primary
+    wanted = [part.partition("=") for part in choice.where.split(",") if part]
+    found = [
+        one
+        for one in trends.series(summaries, metric)
+        if all(str(one.axes.get(axis.strip())) == value.strip() for axis, _, value in wanted)
+    ]
+    if not found:
+        raise ResultsError(f"no measured cell of these runs has {metric!r} and fits --where")
+    if as_json:
+        print(json.dumps([asdict(one) for one in found], indent=1))
+    else:
+        _show(found, metric, len(summaries))
+    is_worse = any(one.changes and one.changes[-1].word == "worse" for one in found)
+    return EXIT_GATE if fail_on and is_worse else 0
+
+
+def _summaries(choice: Choice, runs: Path) -> list[Summary]:
+    """The runs that were named, or all finished ones of a recipe; oldest first."""
+    if choice.names:
+        folders = [store.find_run(runs, name) for name in choice.names]
+    else:
+        name = choice.recipe or store.read_run(store.find_run(runs, "latest")).recipe
+        folders = [d for d in store.list_runs(runs) if _is_of(d, name)]
+    found = [load(run_dir) for run_dir in folders]
+    for key, value in map(label, choice.labels):
+        found = [one for one in found if one.run.labels.get(key) == value]
+    if len(found) < 2:
+        raise ResultsError(f"a trend takes two runs or more, and there are {len(found)}")
+    return sorted(found, key=lambda one: one.run.started)
+
+
+def _is_of(run_dir: Path, recipe: str) -> bool:
+    try:
+        return store.read_run(run_dir).recipe == recipe
+    except ResultsError:
+        return False
+
+
+def _show(found: list[trends.Series], metric: str, count: int) -> None:
+    measure = wording.measure(metric)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = max(console.width, PIPE_COLUMNS)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    axes = list(found[0].axes)
+    for axis in axes:
+        table.add_column(axis)
+    for head in ("runs", "course", "first", "last", "all in all"):
+        table.add_column(head, justify="left" if head == "course" else "right")
+    table.add_column("changes")
+    for one in found:
+        first, last = one.points[0].value, one.points[-1].value
+        table.add_row(
+            *(escape(str(one.axes.get(axis, ""))) for axis in axes), str(len(one.points)),
+            _course(one), wording.number(first * measure.scale),
+            wording.number(last * measure.scale), wording.signed(last / first - 1),
+            escape("; ".join(_change(c) for c in one.changes)) or "–",
+        )  # fmt: skip
+    console.print(f"{measure.head} over {count} runs", soft_wrap=True)
+    console.print(table)
+    if count < trends.RUNS_MIN:
+        console.print(f"Fewer than {trends.RUNS_MIN} runs show no change point.")
+
+
+def _course(one: trends.Series) -> str:
+    values = [point.value for point in one.points]
+    low, reach = min(values), max(values) - min(values)
+    top = len(BARS) - 1
+    return "".join(BARS[round((value - low) / reach * top) if reach else 0] for value in values)
+
+
+def _change(change: trends.Change) -> str:
+    commit = f" ({change.commit})" if change.commit else ""
+    return f"{wording.signed(change.change)} from {change.run}{commit} on, {change.word}"

@@ -1,0 +1,47 @@
+"""The same recipe as an open loop: its generator keeps each of several rates in turn."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from typing import Any
+
+from wirespeed.errors import InputError
+from wirespeed.recipe import compose
+from wirespeed.recipe.model import Recipe
+
+AXIS = "rate"
+RATE_TOOLS = ("load", "wrk2")
+
+
+def at_rates(text: str, rates: Sequence[int]) -> tuple[Recipe, str]:
+    """The recipe and its text with an axis `rate`, walked in order inside one server's life."""
+    data = tomllib.loads(text)
+    axes = data.setdefault("axes", {})
+    if any(isinstance(values, dict) for values in axes.values()):
+        raise InputError("the recipe has a ramp already; --set axes.NAME='[1, 2]' makes it a list")
+    axes[AXIS] = {"ramp": list(rates)}
+    for process in _generators(data):
+        process["argv"] = ["-R", "{rate / count}", *process["argv"]]
+    data.get("plan", {}).pop("restart", None)
+    data["plan"] = {**data.get("plan", {}), "restart": "ramp"}
+    data["table"] = [{"rows": AXIS, "values": _values(data)}]
+    return Recipe.model_validate(data), compose.toml(data)
+
+
+def _generators(data: dict[str, Any]) -> list[dict[str, Any]]:
+    found = [process for process in data["process"] if process["role"] == "load"]
+    for process in found:
+        if process.get("tool") not in RATE_TOOLS:
+            tools = " or ".join(RATE_TOOLS)
+            raise InputError(
+                f"the generator {process['name']!r} keeps no rate; its tool is {tools}"
+            )
+        if any(word.startswith("-R") for word in process["argv"] if isinstance(word, str)):
+            raise InputError(f"the generator {process['name']!r} has a rate (-R) of its own")
+    return found
+
+
+def _values(data: dict[str, Any]) -> list[str]:
+    metrics = data.get("metric", [])
+    return [str(m["name"]) for m in metrics if m.get("combine") != "histogram"] or ["rps"]

@@ -1,0 +1,45 @@
+"""Runs under names: `main` stands for the run that others are compared with.
+
+A baseline is a link in the folder of runs: RUNS/baselines/NAME → ../RUN. Without it the run stays.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from wirespeed.errors import InputError
+from wirespeed.results import store
+
+FOLDER = store.BASELINES
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+
+
+def save(runs: Path, name: str, run_dir: Path) -> None:
+    """Names a run, or gives the name to another one."""
+    if not NAME.fullmatch(name) or name == "latest":
+        raise InputError(f"{name!r} is no name for a baseline: letters, digits, . - _ (not latest)")
+    if (runs / name / "run.json").exists():
+        raise InputError(f"{name!r} is the name of a run already")
+    folder = runs / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh = folder / f".{name}-{os.getpid()}"
+    fresh.symlink_to(os.path.relpath(run_dir, folder))
+    os.replace(fresh, folder / name)
+
+
+def remove(runs: Path, name: str) -> None:
+    link = runs / FOLDER / name
+    if not NAME.fullmatch(name) or not link.is_symlink():
+        raise InputError(f"there is no baseline {name!r}; `wirespeed baseline list` names them")
+    link.unlink()
+
+
+def every(runs: Path) -> dict[str, str]:
+    """Each name with its run's; of a run that was deleted the name stays, and says so."""
+    links = sorted((runs / FOLDER).glob("[!.]*")) if (runs / FOLDER).is_dir() else []
+    return {
+        link.name: link.resolve().name + ("" if (link / "run.json").exists() else " (gone)")
+        for link in links
+    }

@@ -1,0 +1,115 @@
+"""What a run cannot say, why, and what would change it: `wirespeed doctor RUN` in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from wirespeed.results.cells import Cell
+from wirespeed.results.judging import Gain
+from wirespeed.results.summary import Summary
+
+#: The limit of a cell → what makes it the server.
+REMEDIES = {
+    "client": "give the generator more cores (site: load = { cores = [...] }), or more generators "
+    "(count = 2), or measure a heavier request",
+    "both": "give the generator more cores, or a server with fewer: one side must have room",
+    "link": "use a faster link, or smaller answers: --only a smaller payload",
+    "concurrency": "more connections: a value of the axis that sets -c",
+    "unknown": "see the trials' notes; --accept-noise does not help, more generators may",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing about some cells of a run: what is so, why, and what to do."""
+
+    what: str
+    why: str
+    remedy: str
+    cells: list[str]
+
+
+def of_run(summary: Summary) -> list[Finding]:
+    return [*_state(summary), *_cells(summary), *_gains(summary)]
+
+
+def _state(summary: Summary) -> list[Finding]:
+    run = summary.run
+    found = []
+    if run.state in ("interrupted", "running", "failed"):
+        remedy = f"wirespeed run --resume {run.run_id}"
+        found.append(Finding(f"the run is {run.state}", "its plan is not done", remedy, []))
+    if run.plan.order == "blocked":
+        why = "in blocks, drift of the machine cannot be told from a gain"
+        found.append(Finding("no verdicts", why, 'plan.order = "interleaved"', []))
+    if not run.idle_held:
+        why = "idle states were not held off: few connections look slow on the kernel's stack"
+        found.append(Finding("few connections are not comparable", why, "run it as root", []))
+    return found
+
+
+def _cells(summary: Summary) -> list[Finding]:
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for cell in summary.cells:
+        if cell.state != "measured":
+            groups.setdefault((cell.state, cell.reason, _way(cell)), []).append(place(cell))
+    return [Finding(state, why, way, cells) for (state, why, way), cells in groups.items()]
+
+
+def _way(cell: Cell) -> str:
+    ways = {
+        "does-not-fit": "more cores, or --fit share",
+        "thinned": "a longer --budget, or an --only that names it",
+        "not-runnable": "`wirespeed doctor` says what this machine lacks",
+        "not measured yet": "wirespeed run --resume RUN",
+    }
+    if cell.state == "no valid trial":
+        return _of_invalid(cell)
+    return ways.get(cell.state, "")
+
+
+def _of_invalid(cell: Cell) -> str:
+    if not cell.failed:
+        return "a calmer machine (--wait-for-calm 10m), --tune, or --accept-noise"
+    if "errors" in cell.reason or "2xx" in cell.reason:
+        return (
+            "look at the server's output in the trial's folder; a listen backlog shorter than "
+            "the connections resets some of them"
+        )
+    return (
+        "`wirespeed plan RECIPE --commands` shows what is started; the trial's folder has outputs"
+    )
+
+
+def _gains(summary: Summary) -> list[Finding]:
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for gain in summary.gains:
+        word = gain.verdict.word
+        if word in ("not decided", "not comparable"):
+            key = (f"{gain.metric}: {word}", gain.verdict.reason, _decider(gain, summary))
+            groups.setdefault(key, []).append(f"{place(gain.cell)} against {gain.over}")
+    return [Finding(what, why, way, cells) for (what, why, way), cells in groups.items()]
+
+
+def _decider(gain: Gain, summary: Summary) -> str:
+    """Which option or key would turn this into a verdict."""
+    run = summary.run.run_id
+    if gain.verdict.word == "not decided":
+        more = gain.verdict.more_rounds
+        if more:
+            return f"about {more} more rounds: wirespeed run --resume {run} --add-rounds {more}"
+        if "disturbed" in gain.verdict.reason:
+            return "the same on a calm machine: --wait-for-calm 10m, --tune"
+        return "a difference this small takes more rounds than are worth it; a quieter machine"
+    for side in (gain.cell, gain.base):
+        if side.failures:
+            return _of_invalid(side)
+    if "idle states" in gain.verdict.reason:
+        return "run it as root, so that idle states are held off"
+    held = Counter(s.bottleneck for s in (gain.cell, gain.base) if s.bottleneck != "server")
+    return REMEDIES[held.most_common(1)[0][0]] if held else ""
+
+
+def place(cell: Cell) -> str:
+    return ", ".join(f"{axis} {value}" for axis, value in cell.axes.items())

@@ -1,0 +1,227 @@
+"""The contract of every load generator, on those that are installed, and outputs as they were.
+
+The texts below were printed by the tools themselves (nginx with a body of 128 bytes on loopback).
+"""
+
+import http.server
+import json
+import math
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from wirespeed.driver import command
+from wirespeed.driver.base import LoadRun
+from wirespeed.driver.generator import Output
+from wirespeed.errors import ProcessError
+from wirespeed.recipe.model import OwnFigures
+from wirespeed.recipe.resolve import Instance
+from wirespeed.topology import Seat
+
+OUTPUTS = Path(__file__).parent / "outputs"
+CONNECTIONS = 4
+#: What makes each of them ask over four connections in a closed loop, before the address.
+CLOSED = {
+    "wrk": ["-t", "1", "-c", "4"],
+    "h2load": ["--h1", "-t", "1", "-c", "4"],
+    "ab": ["-k", "-c", "4"],
+    "oha": ["-c", "4"],
+}
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        body = b"x" * 128
+        self.send_response(404 if self.path == "/missing" else 200)
+        self.send_header("Content-Length", str(len(body)))
+        if self.request_version == "HTTP/1.0":  # ab asks so, and keeps what is said to be kept
+            self.send_header("Connection", "keep-alive")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def address():
+    server = Server(("127.0.0.1", 0), Answers)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def instance(tool, argv, figures=None):
+    seats = [Seat("here", 1)]
+    return Instance("gen", 0, "load", tool, argv, seats, None, "", {}, {}, None, {}, {},
+                    figures=figures)  # fmt: skip
+
+
+def asked(tool, url, folder, duration_s=0.5):
+    """Starts the tool as the lab does and reads it as the lab does."""
+    one = instance(tool, [*CLOSED[tool], url])
+    run = LoadRun(folder, duration_s, 0.0, 0.0)
+    made = command.for_load(Path("/nowhere"), one, run)
+    done = subprocess.run(made.argv, capture_output=True, text=True, check=False, timeout=60)
+    (folder / "stdout").write_text(done.stdout)
+    return command.figures_of(one, run, folder / "stdout", done.stderr, 7)
+
+
+@pytest.fixture(params=sorted(CLOSED))
+def tool(request):
+    if not shutil.which(request.param):
+        pytest.skip(f"{request.param} is not installed")
+    return request.param
+
+
+def test_a_generator_tells_rate_bytes_window_and_latency(tool, address, tmp_path):
+    found = asked(tool, f"{address}/", tmp_path)
+    assert found.completed > 0 and found.rps > 0
+    assert found.rps == pytest.approx(found.completed / found.window.length_ns * 1e9, rel=0.15)
+    assert found.bytes_per_second >= 0.9 * 128 * found.rps
+    assert found.window.start_unix_ns == 7
+    assert 0.4e9 <= found.window.length_ns <= 2.5e9
+    assert (found.errors, found.non_2xx, found.timeouts) == (0, 0, 0)
+    assert (found.connections, found.closed_loop) == (CONNECTIONS, True)
+    latency = found.latency["service"]
+    assert 0 < latency.mean_ns <= latency.max_ns
+    assert math.isfinite(found.little_residual)
+
+
+def test_a_generator_counts_answers_that_are_no_success(tool, address, tmp_path):
+    found = asked(tool, f"{address}/missing", tmp_path)
+    assert found.non_2xx >= 0.9 * found.rps * found.window.length_ns / 1e9 > 0
+
+
+def test_a_generator_that_reaches_nobody_gives_no_rate(tool, tmp_path):
+    try:
+        found = asked(tool, "http://127.0.0.1:1/", tmp_path)
+    except ProcessError as error:
+        assert str(error).startswith("gen-0: ")
+        return
+    assert found.completed == 0
+
+
+def read(tool, argv, text, folder, figures=None, words=""):
+    (folder / "stdout").write_text(text)
+    one = instance(tool, argv, figures)
+    run = LoadRun(folder, 2.0, 0.0, 0.0)
+    driver = command.generator(one)
+    driver.command(Path("/nowhere"), one, run)
+    return driver.read(one, run, Output(folder / "stdout", words, 7))
+
+
+@pytest.mark.parametrize("tool", sorted(command.GENERATORS))
+def test_no_output_is_one_line_with_the_tools_last_words(tool, tmp_path):
+    with pytest.raises(ProcessError) as caught:
+        read(tool, ["http://127.0.0.1:1/"], "", tmp_path, words="cannot connect")
+    assert str(caught.value).startswith("gen-0") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("tool", "option"),
+    [("wrk", "-d"), ("wrk2", "-d"), ("h2load", "-D"), ("ab", "-t"), ("oha", "-z"),
+     ("k6", "--duration"), ("vegeta", "-duration")],
+)  # fmt: skip
+def test_the_plans_window_is_put_in_where_it_is_left_out(tool, option, tmp_path):
+    run = LoadRun(tmp_path, 2.0, 0.0, 0.0)
+    argv = command.for_load(Path("/nowhere"), instance(tool, ["u"]), run).argv
+    assert argv[argv.index(option) + 1] in ("2s", "2")
+    given = {"k6": "-d", "vegeta": "-duration"}.get(tool, option)
+    argv = command.for_load(Path("/nowhere"), instance(tool, [given, "3s", "u"]), run).argv
+    assert argv.count(given) == 1 and argv[argv.index(given) + 1] == "3s"
+
+
+def test_wrk2_keeps_a_rate_and_counts_from_the_intended_time(tmp_path):
+    text = (OUTPUTS / "wrk2.txt").read_text()
+    found = read("wrk2", ["-c", "10", "-R", "2k", "http://x/"], text, tmp_path)
+    assert not found.closed_loop and found.little_residual is None
+    assert found.due == pytest.approx(4000, rel=0.01)
+    latency = found.latency["response"]
+    assert 0 < latency.quantiles_ns[0.5] <= latency.quantiles_ns[0.999] <= latency.max_ns
+
+
+def test_oha_is_read_from_its_json_and_requests_cut_off_are_no_errors(tmp_path):
+    found = read("oha", ["-c", "4", "u"], (OUTPUTS / "oha.json").read_text(), tmp_path)
+    data = json.loads((OUTPUTS / "oha.json").read_text())
+    assert found.completed == sum(data["statusCodeDistribution"].values())
+    assert found.errors == 0 and found.non_2xx == 0
+    latency = found.latency["service"]
+    assert latency.quantiles_ns[0.99] == pytest.approx(data["latencyPercentiles"]["p99"] * 1e9)
+
+
+def test_k6_is_read_from_the_summary_that_it_exports(tmp_path):
+    summary = json.loads((OUTPUTS / "k6.json").read_text())
+    (tmp_path / "k6-gen-0.json").write_text(json.dumps(summary))
+    found = read("k6", ["--vus", "4", "s.js"], "", tmp_path)
+    assert found.completed == summary["metrics"]["http_reqs"]["count"]
+    assert (found.connections, found.closed_loop, found.non_2xx) == (4, True, 0)
+    assert 0 < found.latency["service"].quantiles_ns[0.5] < found.latency["service"].max_ns
+    found = read("k6", ["s.js"], "", tmp_path)
+    assert not found.closed_loop, "a script's scenarios may keep a rate"
+
+
+def test_vegeta_sends_at_a_rate_and_is_read_by_its_own_report(tmp_path, monkeypatch):
+    fake = tmp_path / "bin" / "vegeta"
+    fake.parent.mkdir()
+    fake.write_text(f"#!/bin/sh\ncat {OUTPUTS / 'vegeta.json'}\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:/usr/bin:/bin")
+    found = read("vegeta", ["-rate", "500/1s", "http://x/"], "", tmp_path)
+    data = json.loads((OUTPUTS / "vegeta.json").read_text())
+    assert found.completed == data["requests"] and not found.closed_loop
+    assert found.due == pytest.approx(data["requests"], rel=0.01)
+    assert found.latency["response"].quantiles_ns[0.99] == data["latencies"]["99th"]
+    assert (tmp_path / "vegeta-gen-0.targets").read_text() == "GET http://x/\n"
+
+
+PGBENCH = """pgbench (15.14 (Debian 15.14-0+deb12u1))
+progress: 1.0 s, 700.0 tps, lat 5.6 ms stddev 1.1, 0 failed
+number of transactions actually processed: 15423
+number of failed transactions: 0 (0.000%)
+latency average = 1.296 ms
+tps = 7712.345678 (without initial connection time)
+"""
+
+
+def test_a_tool_of_ones_own_is_read_by_patterns(tmp_path):
+    wanted = OwnFigures(
+        text={
+            "rps": r"^tps = ([\d.]+)",
+            "completed": r"actually processed: (\d+)",
+            "errors": r"failed transactions: (\d+)",
+            "mean": r"latency average = ([\d.]+) ms",
+        }
+    )
+    found = read("command", ["pgbench"], PGBENCH, tmp_path, wanted)
+    assert (found.rps, found.completed, found.errors) == (7712.345678, 15423, 0)
+    assert found.latency["service"].mean_ns == pytest.approx(1.296e6)
+    with pytest.raises(ProcessError, match=r"gen-0: its output has nothing like .*\(rps\)"):
+        read("command", ["pgbench"], "FATAL: no database\n", tmp_path, wanted)
+
+
+def test_a_tool_of_ones_own_is_read_by_paths_into_its_json(tmp_path):
+    wanted = OwnFigures.model_validate({
+        "json": {"rps": "summary.rate", "p99": "lat.p(99.9)", "mean": "list.1", "connections": "c"},
+        "unit": "us",
+    })  # fmt: skip
+    data = {"summary": {"rate": 10.5}, "lat": {"p(99.9)": 30}, "list": [1, 2], "c": "4"}
+    text = f"a banner\n{json.dumps(data)}\n"
+    found = read("command", ["mine"], text, tmp_path, wanted)
+    assert (found.rps, found.completed, found.connections) == (10.5, 21, 4)
+    assert found.latency["service"].mean_ns == 2000
+    assert found.latency["service"].quantiles_ns[0.99] == 30_000
+    del data["lat"]
+    with pytest.raises(ProcessError, match=r"its JSON has no number at 'lat\.p\(99\.9\)' \(p99\)"):
+        read("command", ["mine"], json.dumps(data), tmp_path, wanted)

@@ -1,0 +1,43 @@
+"""Change points: a step is found where it is, and noise alone seldom gives one."""
+
+import random
+
+import pytest
+
+from wirespeed.results import trend
+from wirespeed.results.trend import Point
+
+
+def points(values):
+    return [Point(f"run{n}", f"2026-11-{n:02}", f"c{n}", v) for n, v in enumerate(values, 1)]
+
+
+def noisy(count, dice, step_at=None, step=1.0, spread=0.02):
+    return [
+        100 * dice.lognormvariate(0, spread) * (step if step_at is not None and n >= step_at else 1)
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize(("higher_is_better", "word"), [(True, "worse"), (False, "better")])
+def test_a_step_is_found_at_its_run(higher_is_better, word):
+    found = trend.changes(points(noisy(12, random.Random(3), 7, 0.85)), higher_is_better)
+    assert [one.run for one in found] == ["run8"]
+    assert found[0].change == pytest.approx(-0.15, abs=0.03)
+    assert (found[0].word, found[0].commit) == (word, "c8")
+
+
+def test_two_steps_are_two_changes():
+    dice = random.Random(5)
+    values = [*noisy(8, dice), *noisy(8, dice, 0, 1.3), *noisy(8, dice, 0, 0.9)]
+    assert [one.run for one in trend.changes(points(values), True)] == ["run9", "run17"]
+
+
+def test_noise_alone_gives_a_change_in_about_one_series_of_twenty():
+    dice = random.Random(11)
+    called = sum(bool(trend.changes(points(noisy(10, dice, spread=0.1)), True)) for _ in range(60))
+    assert called <= 8, "5 % of 60 is 3; more than 8 has a chance of 1 %"
+
+
+def test_few_runs_show_no_change_however_large():
+    assert trend.changes(points([100, 100, 100, 50, 50, 50]), True) == []
