@@ -20,7 +20,7 @@ from wirespeed.cli.options import (
     SiteOption,
     runs_folder,
 )
-from wirespeed.errors import InputError
+from wirespeed.errors import COMMAND, InputError
 
 MetricOption = Annotated[
     list[str] | None,
@@ -177,7 +177,7 @@ def list_baselines(runs: RunsOption = None) -> None:
     for name, run in found.items():
         typer.echo(f"{name}  {run}")
     if not found:
-        typer.echo("no baselines; `wirespeed baseline save NAME RUN` makes one")
+        typer.echo(f"no baselines; `{COMMAND} baseline save NAME RUN` makes one")
 
 
 @baseline_app.command(name="remove")

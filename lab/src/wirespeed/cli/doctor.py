@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from wirespeed.errors import COMMAND
 from wirespeed.report import wording
 from wirespeed.results import diagnosis, store
 from wirespeed.results.summary import load
@@ -41,7 +42,7 @@ def _show(found: list[abilities.Ability]) -> None:
     console.print(table)
     counts = [sum(one.state == state for one in found) for state in MARKS]
     console.print(f"{counts[0]} work, {counts[1]} with limits, {counts[2]} do not")
-    console.print("`wirespeed audit` says what disturbs measuring here.")
+    console.print(f"`{COMMAND} audit` says what disturbs measuring here.")
 
 
 def _console() -> Console:

@@ -39,12 +39,13 @@ def init(file: Path, answers: Answers) -> None:
         raise InputError(f"{file} exists; --force writes it again")
     answers = _asked(answers)
     argv = argv_of("--command", answers.command)
+    connections = connections_of(answers.connections)
     if not any("{port}" in word for word in argv):
         print(f"note: the command has no {{port}}; it must listen on port {answers.port} by itself")
     found = tryout.ask(argv, answers.port, answers.path) if answers.tried else None
     status, length = (found.status, found.length) if found else (200, None)
     recipe = draft.Draft(
-        file.stem, argv, answers.port, answers.path, connections_of(answers.connections),
+        file.stem, argv, answers.port, answers.path, connections,
         status, length, answers.bypass, _cwd(file),
     )  # fmt: skip
     file.write_text(draft.text(recipe))

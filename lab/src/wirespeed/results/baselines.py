@@ -9,7 +9,7 @@ import os
 import re
 from pathlib import Path
 
-from wirespeed.errors import InputError
+from wirespeed.errors import COMMAND, InputError
 from wirespeed.results import store
 
 FOLDER = store.BASELINES
@@ -32,7 +32,7 @@ def save(runs: Path, name: str, run_dir: Path) -> None:
 def remove(runs: Path, name: str) -> None:
     link = runs / FOLDER / name
     if not NAME.fullmatch(name) or not link.is_symlink():
-        raise InputError(f"there is no baseline {name!r}; `wirespeed baseline list` names them")
+        raise InputError(f"there is no baseline {name!r}; `{COMMAND} baseline list` names them")
     link.unlink()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from wirespeed.errors import COMMAND
 from wirespeed.results.cells import Cell
 from wirespeed.results.judging import Gain
 from wirespeed.results.summary import Summary
@@ -38,7 +39,7 @@ def _state(summary: Summary) -> list[Finding]:
     run = summary.run
     found = []
     if run.state in ("interrupted", "running", "failed"):
-        remedy = f"wirespeed run --resume {run.run_id}"
+        remedy = f"{COMMAND} run --resume {run.run_id}"
         found.append(Finding(f"the run is {run.state}", "its plan is not done", remedy, []))
     if run.plan.order == "blocked":
         why = "in blocks, drift of the machine cannot be told from a gain"
@@ -61,8 +62,8 @@ def _way(cell: Cell) -> str:
     ways = {
         "does-not-fit": "more cores, or --fit share",
         "thinned": "a longer --budget, or an --only that names it",
-        "not-runnable": "`wirespeed doctor` says what this machine lacks",
-        "not measured yet": "wirespeed run --resume RUN",
+        "not-runnable": f"`{COMMAND} doctor` says what this machine lacks",
+        "not measured yet": f"{COMMAND} run --resume RUN",
     }
     if cell.state == "no valid trial":
         return _of_invalid(cell)
@@ -78,7 +79,7 @@ def _of_invalid(cell: Cell) -> str:
             "the connections resets some of them"
         )
     return (
-        "`wirespeed plan RECIPE --commands` shows what is started; the trial's folder has outputs"
+        f"`{COMMAND} plan RECIPE --commands` shows what is started; the trial's folder has outputs"
     )
 
 
@@ -98,7 +99,7 @@ def _decider(gain: Gain, summary: Summary) -> str:
     if gain.verdict.word == "not decided":
         more = gain.verdict.more_rounds
         if more:
-            return f"about {more} more rounds: wirespeed run --resume {run} --add-rounds {more}"
+            return f"about {more} more rounds: {COMMAND} run --resume {run} --add-rounds {more}"
         if "disturbed" in gain.verdict.reason:
             return "the same on a calm machine: --wait-for-calm 10m, --tune"
         return "a difference this small takes more rounds than are worth it; a quieter machine"

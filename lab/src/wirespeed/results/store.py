@@ -13,12 +13,15 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from wirespeed.errors import COMMAND, ResultsError, StorageError
 from wirespeed.results.model import FORMAT, PlannedTrial, Run, Sample, Trial
 
 BASELINES = "baselines"  # beside the runs: links with names of the user's
+
+
+Kind = TypeVar("Kind", Run, Trial)
 
 
 @contextmanager
@@ -98,13 +101,24 @@ def write_run(run_dir: Path, run: Run) -> None:
 
 
 def read_run(run_dir: Path) -> Run:
-    data = read_json(run_dir / "run.json")
+    return _record(Run, run_dir / "run.json")
+
+
+def _record(kind: type[Kind], path: Path) -> Kind:
+    """One record of this lab's format; older writers left fields out, newer ones add some."""
+    data = read_json(path)
+    if not isinstance(data, dict):
+        raise ResultsError(f"{path} is not whole: it holds no table")
     if data.get("format") != FORMAT:
         raise ResultsError(
-            f"{run_dir}/run.json has format {data.get('format')}, this lab reads {FORMAT}; "
+            f"{path} has format {data.get('format')}, this lab reads {FORMAT}; "
             "use the version that wrote it"
         )
-    return Run.from_json(data)
+    try:
+        return kind.from_json(data)
+    except TypeError as error:
+        missing = str(error).partition("argument")[2].lstrip("s: ") or str(error)
+        raise ResultsError(f"{path} is not whole: it lacks {missing}") from None
 
 
 def write_plan(run_dir: Path, plan: Iterable[PlannedTrial]) -> None:
@@ -131,7 +145,7 @@ def write_trial(directory: Path, trial: Trial) -> None:
 def read_trials(run_dir: Path) -> list[Trial]:
     """Every finished trial, in the order in which they were planned."""
     paths = sorted((run_dir / "trials").glob("*/trial.json"))
-    return [Trial.from_json(read_json(path)) for path in paths]
+    return [_record(Trial, path) for path in paths]
 
 
 def write_samples(directory: Path, samples: Iterable[Sample]) -> None:
