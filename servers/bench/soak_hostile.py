@@ -30,6 +30,7 @@ import soak
 
 GROWTH_MAX = 1.10
 FOREVER = 1e6
+STILL = "s in which the machine stood still"
 TCP_ESTABLISHED = 1
 CONFIG = """
 [server]
@@ -182,7 +183,8 @@ async def honest(number, port, until, tally, times):
             tally["answered" if head[9:12] == "200" and mine else f"wrong: {head[:40]!r}"] += 1
             times.append(time.monotonic() - begin)
         except (OSError, asyncio.IncompleteReadError, asyncio.TimeoutError, IndexError) as lost:
-            tally[f"lost: {type(lost).__name__}"] += 1
+            left = until - time.monotonic()
+            tally[f"lost: {type(lost).__name__}, {left:.0f} s before the end"] += 1
             if writer:
                 writer.close()
             writer = None
@@ -192,9 +194,12 @@ async def honest(number, port, until, tally, times):
 
 
 async def all_honest(count, port, until):
-    tally, times = Counter(), []
+    tally, times, watch = Counter(), [], soak.Watch()
+    watching = asyncio.create_task(watch.run())
     await asyncio.gather(*(honest(number, port, until, tally, times) for number in range(count)))
+    watching.cancel()
     times.sort()
+    tally[STILL] = round(watch.stalled_s)
     return tally, [times[int(len(times) * part)] for part in (0.5, 0.99, 0.9999)] if times else []
 
 
@@ -226,7 +231,8 @@ async def run(options, gateway):
 
 
 def judge(kinds, tally, ended, rows, lines):
-    faults = [f"{count} × {what}" for what, count in tally.items() if what != "answered"]
+    faults = [f"{count} × {what}" for what, count in tally.items()
+              if what not in ("answered", STILL)]
     faults += [f"{kind.__name__} was never ended" for kind in kinds if not ended[kind.__name__]]
     for what in ("heap", "direct"):
         first, last = rows[0][what], rows[-1][what]
@@ -264,6 +270,7 @@ def main(arguments):
     print(f"| honest requests answered | {tally['answered']:,} |\n|---|---|")
     shown = ", ".join(f"{one * 1000:,.0f}" for one in times)
     print(f"| their time, median, p99, p99.99, ms | {shown} |")
+    print(f"| {STILL} | {tally[STILL]} |")
     for kind in options.kinds:
         print(f"| {kind.__name__.replace('_', ' ')}, connections ended | {ended[kind.__name__]:,} |")
     for what in ("heap", "direct", "resident"):

@@ -18,13 +18,21 @@ final class Certificate {
     private final KeyStore store = KeyStore.getInstance("PKCS12");
 
     Certificate(Path folder) throws Exception {
+        this(folder, "localhost", "SAN=ip:127.0.0.1,dns:localhost");
+    }
+
+    /** Its files are those of any other one in that folder, and overwrite them. */
+    Certificate(Path folder, String name, String names) throws Exception {
+        Files.createDirectories(folder);
         Path file = folder.resolve("store.p12");
+        Files.deleteIfExists(file);
         Process keytool = new ProcessBuilder(List.of(
                 Path.of(System.getProperty("java.home"), "bin", "keytool").toString(),
                 "-genkeypair", "-keystore", file.toString(), "-storetype", "PKCS12", "-storepass",
                 "secret", "-alias", "a", "-keyalg", "EC", "-groupname", "secp256r1", "-dname",
-                "CN=localhost", "-ext", "SAN=ip:127.0.0.1,dns:localhost", "-validity", "30"))
-                .inheritIO().start();
+                "CN=" + name, "-ext", names, "-validity", "30"))
+                .redirectErrorStream(true)
+                .redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
         if (keytool.waitFor() != 0) {
             throw new IllegalStateException("keytool failed");
         }
@@ -41,6 +49,13 @@ final class Certificate {
         return Files.writeString(file, "-----BEGIN " + what + "-----\n"
                 + Base64.getMimeEncoder(64, new byte[] {'\n'}).encodeToString(bytes)
                 + "\n-----END " + what + "-----\n");
+    }
+
+    /** For a client that shows it. */
+    javax.net.ssl.KeyManager[] keys() throws Exception {
+        KeyManagerFactory keys = KeyManagerFactory.getInstance("PKIX");
+        keys.init(store, "secret".toCharArray());
+        return keys.getKeyManagers();
     }
 
     /** Serves with the certificate, and trusts nothing else. */

@@ -245,43 +245,19 @@ abstract class SlowContract extends CarrierContract {
 
     @Test
     void clients_that_end_in_odd_ways_write_nothing_into_the_log() throws Exception {
-        List<String> said = new java.util.concurrent.CopyOnWriteArrayList<>();
-        java.util.logging.Handler ear = new java.util.logging.Handler() {
-            @Override
-            public void publish(java.util.logging.LogRecord line) {
-                if (line.getLevel().intValue() >= java.util.logging.Level.WARNING.intValue()) {
-                    said.add(line.getMessage() + " " + line.getThrown());
-                }
+        LogEar ear = closedLater(new LogEar());
+        Carrier gateway = gateway("\"127.0.0.1:" + origin.port() + "\"", "");
+        for (int i = 0; i < 100; i++) {
+            try (RawClient client = gateway.client()) {
+                client.send("GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+                assertEquals(200, client.read().status());
+                client.sendTolerant("GET /more HTTP/1.1\r\nHost: a\r\n\r\n", 100);
+                client.socket.shutdownOutput();
+            } catch (IOException closedAlready) {
+                // The answer was there; that is all a client can ask for.
             }
-
-            @Override
-            public void flush() {
-                // Nothing is kept back.
-            }
-
-            @Override
-            public void close() {
-                // Nothing is open.
-            }
-        };
-        java.util.logging.Logger root = java.util.logging.Logger.getLogger("");
-        root.addHandler(ear);
-        try {
-            Carrier gateway = gateway("\"127.0.0.1:" + origin.port() + "\"", "");
-            for (int i = 0; i < 100; i++) {
-                try (RawClient client = gateway.client()) {
-                    client.send("GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-                    assertEquals(200, client.read().status());
-                    client.sendTolerant("GET /more HTTP/1.1\r\nHost: a\r\n\r\n", 100);
-                    client.socket.shutdownOutput();
-                } catch (IOException closedAlready) {
-                    // The answer was there; that is all a client can ask for.
-                }
-            }
-        } finally {
-            root.removeHandler(ear);
         }
-        assertEquals(List.of(), said);
+        assertEquals(List.of(), ear.said);
     }
 
     @Test

@@ -90,6 +90,18 @@ public final class Context {
         return attempts;
     }
 
+    /** How long a request body may be, by its route if that says so; negative for any length. */
+    public long bodyBytesMax() {
+        long own = route == null ? 0 : route.bounds().bodyBytesMax();
+        return own > 0 ? own : snapshot.limits().bodyBytesMax();
+    }
+
+    /** How long an attempt may take to the response head, by its route or its origin. */
+    public int responseMillis() {
+        int own = route == null ? 0 : route.bounds().responseMillis();
+        return own > 0 ? own : origin.settings().responseMillis();
+    }
+
     public Category category() {
         return category;
     }

@@ -76,6 +76,9 @@ public record Forwarding(String viaName, Networks trusted) {
         if (request.host() != null && isAbsent(headers, Field.X_FORWARDED_HOST)) {
             headers.append(Field.X_FORWARDED_HOST, request.host());
         }
+        if (request.clientCertificate() != null) {
+            headers.set("X-Forwarded-Client-Cert", request.clientCertificate());
+        }
         headers.append(Field.VIA, (request.minor() == 0 ? "1.0 " : "1.1 ") + viaName);
     }
 

@@ -22,6 +22,7 @@ public final class Gateway {
     private final List<Pools> pools = new CopyOnWriteArrayList<>();
     private final Map<String, LongSupplier> gauges = new ConcurrentHashMap<>();
     private final AtomicInteger inFlight = new AtomicInteger();
+    private volatile Runnable certificates;
     private volatile Snapshot snapshot;
     private volatile boolean isDraining;
 
@@ -86,6 +87,18 @@ public final class Gateway {
     /** What only the carrier can measure of itself, by metric name; set before the admin starts. */
     public Map<String, LongSupplier> gauges() {
         return gauges;
+    }
+
+    /** What reads certificates anew; set by a carrier that serves TLS. */
+    public void certificates(Runnable reader) {
+        certificates = reader;
+    }
+
+    /** Reads certificates anew for new connections; refuses files that are wrong, and keeps the old. */
+    public void readCertificates() {
+        if (certificates != null) {
+            certificates.run();
+        }
     }
 
     /** Exchanges that are going on. */

@@ -140,6 +140,11 @@ public final class OptionTable {
         d.in("tls", false);
         d.text("certificate", "", "PEM file with the chain; switches TLS on for clients.");
         d.text("key", "", "PEM file with the private key (PKCS #8).");
+        d.texts("more-certificates", "", "CHAIN.pem KEY.pem of further names; a client gets the one"
+                + " that holds the name it asks for (SNI).");
+        d.choice("client-auth", "none", List.of("none", "optional", "required"), "Whether clients"
+                + " show a certificate; origins see it as X-Forwarded-Client-Cert.");
+        d.text("client-ca", "", "PEM file that clients' certificates must come from.");
         d.bool("http2", true, "Offer HTTP/2 by ALPN; gateway-netty only.");
         d.text("origin-ca", "", "PEM file that origins' certificates must come from; empty for the"
                 + " platform's.");
@@ -172,6 +177,10 @@ public final class OptionTable {
                 + " 504.");
         d.duration("body-idle", "30s", 1, HOUR, "Between two pieces of a response body.");
         d.count("connections", 4096, 1, 1_000_000, "Per address, over all loops.");
+        d.count("connection-requests", 100_000, 1, 1_000_000_000, "On one connection; then it is"
+                + " closed.");
+        d.duration("connection-age", "10m", 1, 24 * HOUR, "Of a connection, more or less a tenth; then"
+                + " it is not used again. In gateway-tomcat a minute at most.");
         d.count("waiters", 1000, 0, 1_000_000, "Requests that wait for a connection, a loop.");
         d.duration("slow-start", "10s", 0, HOUR, "Over which an address that comes back gets more"
                 + " and more requests; not when it is the only one.");
@@ -209,6 +218,11 @@ public final class OptionTable {
         d.texts("origins", "", "Names; '*N' behind a name is its weight.");
         d.bool("strip-prefix", false, "Remove the prefix before the origin sees the path.");
         d.bool("upgrade", true, "Pass WebSocket through.");
+        d.bytes("body", "0B", 0, 1L << 40, "Request body; above it 413. 0 for limits.body.");
+        d.duration("timeout", "0ms", 0, 24 * HOUR, "For a whole exchange; then 504. 0 for"
+                + " timeouts.exchange.");
+        d.duration("response", "0ms", 0, 24 * HOUR, "For each attempt, from the request's end to the"
+                + " response head. 0 for the origin's.");
     }
 
     private static void filters(Declaration d) {
@@ -216,7 +230,7 @@ public final class OptionTable {
         d.text("folder", "", "Java and Groovy filters, loaded again when they change.");
         d.in("filter", true);
         d.choice("type", "", List.of("headers", "redirect", "rewrite", "rate-limit", "access-log",
-                "debug", "static-response", "request-id"), "Which of the shipped filters.");
+                "debug", "static-response", "request-id", "compress"), "Which of the shipped filters.");
         d.text("name", "", "Unique name; the default is its type and number.");
         d.count("order", 100, -1_000_000, 1_000_000, "Smaller runs earlier.");
         d.text("prefix", "/", "Only below this path.");
@@ -233,6 +247,11 @@ public final class OptionTable {
         d.text("key", "client", "rate-limit: client, route or header:NAME.");
         d.count("rate", 100, 1, 10_000_000, "rate-limit: requests a second.");
         d.count("burst", 100, 1, 10_000_000, "rate-limit: how many at once.");
+        d.texts("encodings", "br, gzip", "compress: those that clients may have, best first.");
+        d.texts("content-types", "text/*, application/json, application/javascript,"
+                + " application/xml, application/*+json, application/*+xml, image/svg+xml",
+                "compress: which responses; a * stands for anything.");
+        d.bytes("min", "1KiB", 0, 1 << 30, "compress: what is shorter stays as it is.");
         d.text("file", "", "access-log: file; empty for standard output.");
         d.text("format", "", "access-log: json, or a template with names in braces.");
     }

@@ -14,6 +14,8 @@ public final class Origin {
      * @param responseMillis from the request's last byte to the response head
      * @param idleBodyMillis between two pieces of a response body
      * @param connectionsMax per address, over all loops
+     * @param connectionRequestsMax on one connection, which is closed after them
+     * @param connectionAgeMillis after which a connection is not used again
      * @param waitersMax requests that wait for a connection, per loop
      * @param slowStartMillis over which an address that comes back gets its share again
      * @param retries on other addresses, for idempotent requests only
@@ -26,11 +28,12 @@ public final class Origin {
      * @param retry what an answer means for the next attempt
      */
     public record Settings(int connectMillis, int responseMillis, int idleBodyMillis,
-            int connectionsMax, int waitersMax, int slowStartMillis, int retries,
+            int connectionsMax, int connectionRequestsMax, int connectionAgeMillis,
+            int waitersMax, int slowStartMillis, int retries,
             boolean passesInterim, boolean preserveHost, boolean tls, String hashKey,
             Persistence persistence, HealthCheck check, Retry retry) {
-        public static final Settings DEFAULT = new Settings(1000, 20_000, 30_000, 4096, 1000,
-                10_000, 1, false, true, false, "client", Persistence.NONE, null,
+        public static final Settings DEFAULT = new Settings(1000, 20_000, 30_000, 4096,
+                100_000, 600_000, 1000, 10_000, 1, false, true, false, "client", Persistence.NONE, null,
                 Retry.DEFAULT);
     }
 

@@ -21,6 +21,7 @@ public final class Request {
     private boolean keepAlive;
     private boolean expectsContinue;
     private String upgrade;
+    private String clientCertificate;
     private ByteBuffer body;
 
     public Request(String method, String target, int minor, Headers headers) {
@@ -150,6 +151,15 @@ public final class Request {
 
     void peerAddress(String peerAddress) {
         this.peerAddress = peerAddress;
+    }
+
+    /** What the origin is told about the client's certificate; null for nothing. */
+    public String clientCertificate() {
+        return clientCertificate;
+    }
+
+    public void clientCertificate(String described) {
+        clientCertificate = described;
     }
 
     public Framing framing() {

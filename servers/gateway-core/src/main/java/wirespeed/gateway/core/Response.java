@@ -13,6 +13,7 @@ public final class Response {
     private boolean keepAlive = true;
     private boolean isLocal;
     private ByteBuffer body;
+    private BodyTransform transform;
 
     Response(int status, int minor, Headers headers) {
         this.status = status;
@@ -102,11 +103,51 @@ public final class Response {
         if (body != null) {
             return Framing.length(body.remaining());
         }
+        if (transform != null && !received.isEmpty()) {
+            return Framing.CHUNKED;
+        }
         return received.kind() == Framing.Kind.NONE ? Framing.length(0) : received;
     }
 
     private boolean isBodyless() {
         return status < 200 || status == 204 || status == 304;
+    }
+
+    /**
+     * Has the body changed piece by piece on its way to the client, after what was asked for before;
+     * its length is no longer known.
+     */
+    public void transform(BodyTransform next) {
+        transform = transform == null ? next : transform.then(next);
+        headers.removeKnown(Field.CONTENT_LENGTH.bit);
+        if (framing != null && framing.kind() == Framing.Kind.LENGTH) {
+            framing = Framing.CHUNKED;
+        }
+    }
+
+    /** What changes the body; null for nothing. */
+    public BodyTransform transform() {
+        return transform;
+    }
+
+    /** Changes a body that is in memory; to be called before its head is sent. */
+    public void transformBody() {
+        if (body == null || transform == null) {
+            return;
+        }
+        ByteBuffer begin = transform.chunk(body.asReadOnlyBuffer());
+        ByteBuffer kept = ByteBuffer.allocate(begin.remaining()).put(begin).flip();
+        ByteBuffer end = transform.end();
+        endTransform();
+        body(ByteBuffer.allocate(kept.remaining() + end.remaining()).put(kept).put(end).flip());
+    }
+
+    /** To be called when the exchange is over. */
+    public void endTransform() {
+        if (transform != null) {
+            transform.close();
+            transform = null;
+        }
     }
 
     /** Whether the origin lets its connection be used again. */

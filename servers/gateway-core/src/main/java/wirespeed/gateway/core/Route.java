@@ -16,10 +16,22 @@ import java.util.random.RandomGenerator;
  * @param targets origins with their weights; one is drawn per request
  * @param stripPrefix whether the prefix is removed before the origin sees the path
  * @param allowsUpgrade whether WebSocket is passed through
+ * @param bounds of its own
  */
 public record Route(String name, String host, String prefix, List<String> methods,
         Map<String, String> headers, List<Target> targets, boolean stripPrefix,
-        boolean allowsUpgrade) {
+        boolean allowsUpgrade, Bounds bounds) {
+
+    /**
+     * Where a route differs from the rest of the gateway; 0 where it does not.
+     *
+     * @param bodyBytesMax of a request body
+     * @param exchangeMillis for a whole exchange
+     * @param responseMillis of an attempt, from the request's end to the response head
+     */
+    public record Bounds(long bodyBytesMax, int exchangeMillis, int responseMillis) {
+        public static final Bounds NONE = new Bounds(0, 0, 0);
+    }
 
     /**
      * An origin and its share.
@@ -39,7 +51,7 @@ public record Route(String name, String host, String prefix, List<String> method
     /** A route for everything. */
     public static Route toAll(String name, Origin origin) {
         return new Route(name, "", "/", List.of(), Map.of(), List.of(new Target(origin, 1)),
-                false, true);
+                false, true, Bounds.NONE);
     }
 
     boolean accepts(Request request) {

@@ -19,7 +19,7 @@ class OriginTest {
             .mapToObj(i -> new Address("h" + i, 80)).toList();
 
     private Origin origin(Balancer.Method method, String hashKey, Persistence persistence) {
-        return new Origin("o", addresses, method, new Origin.Settings(1, 1, 1, 1, 1, 0, 1, false, true, false,
+        return new Origin("o", addresses, method, new Origin.Settings(1, 1, 1, 1, 1, 1, 1, 0, 1, false, true, false,
                 hashKey, persistence, null, Retry.DEFAULT));
     }
 

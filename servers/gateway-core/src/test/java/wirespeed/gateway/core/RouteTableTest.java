@@ -17,7 +17,7 @@ class RouteTableTest {
     private static Route route(String host, String prefix, List<String> methods,
             Map<String, String> headers) {
         return new Route(host + prefix, host, prefix, methods, headers,
-                List.of(new Route.Target(ORIGIN, 1)), true, false);
+                List.of(new Route.Target(ORIGIN, 1)), true, false, Route.Bounds.NONE);
     }
 
     private static Route route(String host, String prefix) {
@@ -60,7 +60,8 @@ class RouteTableTest {
         Origin other = new Origin("p", List.of(new Address("h", 2)), Balancer.Method.ROUND_ROBIN,
                 Origin.Settings.DEFAULT);
         Route route = new Route("w", "", "/", List.of(), Map.of(),
-                List.of(new Route.Target(ORIGIN, 9), new Route.Target(other, 1)), false, false);
+                List.of(new Route.Target(ORIGIN, 9), new Route.Target(other, 1)), false, false,
+                Route.Bounds.NONE);
         Random random = new Random(1);
         Map<String, Integer> counts = new HashMap<>();
         for (int i = 0; i < 10_000; i++) {

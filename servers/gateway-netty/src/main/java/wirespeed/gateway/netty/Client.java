@@ -39,6 +39,9 @@ interface Client {
     /** The head of a response that switches protocols; raw bytes follow both ways. */
     void sendSwitch(Response response, String protocol);
 
+    /** The whole exchange takes at most this long, and not what timeouts.exchange says. */
+    void exchangeWithin(int millis);
+
     /** How a body with this framing of the origin's is sent to this client. */
     Framing clientFraming(Framing fromOrigin);
 }

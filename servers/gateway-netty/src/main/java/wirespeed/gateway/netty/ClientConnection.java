@@ -53,6 +53,8 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     private final Timer timer = new Timer();
     private ChannelHandlerContext channel;
     private String address;
+    private String certificate;
+    private boolean hasCertificate;
     private State state = State.HEAD;
     private Exchange exchange;
     private ByteBuf held;
@@ -102,6 +104,21 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     /** As {@link #arm}; the whole exchange has a bound, however often its parts get new time. */
     private void armExchange(int millis) {
         loop.wheel.arm(timer, Math.min(loop.nowMillis() + millis, exchangeEndMillis));
+    }
+
+    private void armEnd() {
+        loop.wheel.arm(timer, exchangeEndMillis);
+    }
+
+    @Override
+    public void exchangeWithin(int millis) {
+        exchangeEndMillis += millis - loop.timeouts.exchangeMillis();
+        boolean isReading = state == State.BODY && channel.channel().config().isAutoRead();
+        if (isReading) {
+            armExchange(loop.timeouts.bodyIdleMillis());
+        } else {
+            armEnd();
+        }
     }
 
     @Override
@@ -172,9 +189,13 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         armExchange(loop.timeouts.bodyIdleMillis());
         boolean isTooSlow = pace.isTooSlow(in.readableBytes(), loop.nowMillis());
         reader.read(in, this);
+        if (state != State.BODY) {
+            // A piece of it was refused, and the rest of it is of no interest.
+            return;
+        }
         if (reader.isDone()) {
             bodyDone();
-        } else if (isTooSlow && state == State.BODY) {
+        } else if (isTooSlow) {
             exchange.clientTooSlow();
         }
     }
@@ -226,6 +247,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         request.clientAddress(address());
         if (isTls) {
             request.scheme("https");
+            request.clientCertificate(certificate());
         }
         keepAlive = request.keepAlive();
         saidClose = !keepAlive;
@@ -245,6 +267,14 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         exchange.start();
     }
 
+    private String certificate() {
+        if (!hasCertificate) {
+            hasCertificate = true;
+            certificate = loop.tls.clientCertificate(channel.channel());
+        }
+        return certificate;
+    }
+
     private String address() {
         if (address == null) {
             address = ((InetSocketAddress) channel.channel().remoteAddress()).getAddress()
@@ -255,7 +285,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
 
     private void bodyDone() {
         state = State.RESPONSE;
-        armExchange(loop.timeouts.exchangeMillis());
+        armEnd();
         exchange.requestEnd();
     }
 
@@ -563,7 +593,11 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         // Waiting for the origin is not the client's slowness.
         if (state == State.BODY) {
             pace.reading(isOn, loop.nowMillis());
-            armExchange(isOn ? loop.timeouts.bodyIdleMillis() : loop.timeouts.exchangeMillis());
+            if (isOn) {
+                armExchange(loop.timeouts.bodyIdleMillis());
+            } else {
+                armEnd();
+            }
         }
     }
 
@@ -578,7 +612,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
             if (wasStalled && state == State.TUNNEL) {
                 loop.wheel.disarm(timer);
             } else if (wasStalled) {
-                armExchange(loop.timeouts.exchangeMillis());
+                armEnd();
             }
             exchange.clientWritable();
         } else if (wasStalled && state == State.HEAD) {

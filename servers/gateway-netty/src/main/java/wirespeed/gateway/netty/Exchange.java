@@ -59,7 +59,6 @@ final class Exchange implements Chain.Done {
         }
         try {
             snapshot.forwarding().accept(request);
-            checkBodySize(request.framing().length());
         } catch (Refusal refusal) {
             refuse(refusal);
             return;
@@ -86,7 +85,7 @@ final class Exchange implements Chain.Done {
     }
 
     private void checkBodySize(long bytes) {
-        long max = snapshot.limits().bodyBytesMax();
+        long max = context.bodyBytesMax();
         if (max >= 0 && bytes > max) {
             throw new Refusal(413, "request body is longer than " + max + " bytes");
         }
@@ -164,6 +163,15 @@ final class Exchange implements Chain.Done {
             return;
         }
         context.route(route);
+        if (route.bounds().exchangeMillis() > 0) {
+            client.exchangeWithin(route.bounds().exchangeMillis());
+        }
+        try {
+            checkBodySize(Math.max(body.bytes(), request.framing().length()));
+        } catch (Refusal refusal) {
+            refuse(refusal);
+            return;
+        }
         run(Phase.ROUTE);
     }
 
@@ -247,7 +255,9 @@ final class Exchange implements Chain.Done {
             return;
         }
         long total = body.bytes() + slice.readableBytes();
-        long max = collectMax > 0 ? collectMax : snapshot.limits().bodyBytesMax();
+        // Before there is a route, its limit is not known; and little is read.
+        long max = collectMax > 0 ? collectMax : context.route() == null ? -1
+                : context.bodyBytesMax();
         if (max >= 0 && total > max) {
             slice.release();
             abandonOrigin();

@@ -16,6 +16,8 @@ final class Http2Connection extends ChannelInboundHandlerAdapter implements Drai
     private final Http2FrameCodec codec;
     private final Http2FrameWatch watch = new Http2FrameWatch();
     private boolean isRefused;
+    private String certificate;
+    private boolean hasCertificate;
     private final Timer timer = new Timer();
     private ChannelHandlerContext channel;
     private long readMillis;
@@ -30,6 +32,15 @@ final class Http2Connection extends ChannelInboundHandlerAdapter implements Drai
     /** A stream of this connection sent data. */
     void sent(int bytes) {
         watch.sent(bytes);
+    }
+
+    /** What origins are told about the client's certificate; null for nothing. */
+    String certificate() {
+        if (!hasCertificate) {
+            hasCertificate = true;
+            certificate = loop.tls.clientCertificate(channel.channel());
+        }
+        return certificate;
     }
 
     private final class Timer extends Wheel.Entry {

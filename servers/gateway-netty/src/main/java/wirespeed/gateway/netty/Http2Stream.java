@@ -95,6 +95,21 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         loop.wheel.arm(timer, Math.min(loop.nowMillis() + millis, exchangeEndMillis));
     }
 
+    private void armEnd() {
+        loop.wheel.arm(timer, exchangeEndMillis);
+    }
+
+    @Override
+    public void exchangeWithin(int millis) {
+        exchangeEndMillis += millis - loop.timeouts.exchangeMillis();
+        boolean isReading = !isInputDone && stream.channel().config().isAutoRead();
+        if (isReading) {
+            armExchange(loop.timeouts.bodyIdleMillis());
+        } else {
+            armEnd();
+        }
+    }
+
     @Override
     public void channelRead(ChannelHandlerContext context, Object frame) {
         loop.readClock();
@@ -123,6 +138,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         request.clientAddress(((InetSocketAddress) stream.channel().parent().remoteAddress())
                 .getAddress().getHostAddress());
         request.scheme(scheme);
+        request.clientCertificate(connection.certificate());
         declared = request.framing().kind() == Framing.Kind.LENGTH
                 ? request.framing().length() : -1;
         if (frame.isEndStream() && declared > 0) {
@@ -160,7 +176,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     private void endWithoutBody(boolean isEnd) {
         if (isEnd) {
             isInputDone = true;
-            armExchange(loop.timeouts.exchangeMillis());
+            armEnd();
             awaitsRead = awaitsEnd;
             awaitsEnd = null;
         }
@@ -257,7 +273,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     private void inputDone(boolean isEnd) {
         if (isEnd && !isInputDone) {
             isInputDone = true;
-            armExchange(loop.timeouts.exchangeMillis());
+            armEnd();
             exchange.requestEnd();
         }
     }
@@ -403,7 +419,11 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         }
         // Waiting for the origin is not the client's slowness.
         if (!isInputDone && exchange != null) {
-            armExchange(isOn ? loop.timeouts.bodyIdleMillis() : loop.timeouts.exchangeMillis());
+            if (isOn) {
+                armExchange(loop.timeouts.bodyIdleMillis());
+            } else {
+                armEnd();
+            }
         }
     }
 
@@ -423,7 +443,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             if (isStalled) {
                 isStalled = false;
                 loop.stalledStreams.remove(this);
-                armExchange(loop.timeouts.exchangeMillis());
+                armEnd();
             }
             exchange.clientWritable();
         }

@@ -21,8 +21,6 @@ import wirespeed.gateway.core.Response;
 final class OriginConnection extends ChannelInboundHandlerAdapter implements BodyReader.Sink {
     private enum State { CONNECTING, UNUSED, HEAD, BODY, TUNNEL, CLOSED }
 
-    private static final int REQUESTS_MAX = 100_000;
-    private static final long AGE_MILLIS_MAX = 600_000;
     private static final int INTERIM_MAX = 8;
 
     private final Pool pool;
@@ -70,8 +68,10 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
     void established() {
         loop.readClock();
         state = State.UNUSED;
-        long jitter = ThreadLocalRandom.current().nextLong(AGE_MILLIS_MAX / 5);
-        retireMillis = loop.nowMillis() + AGE_MILLIS_MAX * 9 / 10 + jitter;
+        // Not all at once, as they were opened.
+        long age = pool.settings().connectionAgeMillis();
+        retireMillis = loop.nowMillis() + age * 9 / 10
+                + ThreadLocalRandom.current().nextLong(age / 5 + 1);
     }
 
     /** Whether the pool still counts this connection as open. */
@@ -123,7 +123,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
     }
 
     private void armResponse() {
-        loop.wheel.arm(timer, loop.nowMillis() + pool.settings().responseMillis());
+        loop.wheel.arm(timer, loop.nowMillis() + exchange.context.responseMillis());
     }
 
     void sendEnd() {
@@ -306,8 +306,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
         exchange = null;
         boolean wasSent = isRequestSent;
         // A byte after the end would be taken for the answer to the next request.
-        boolean isKept = keepAlive && wasSent && !in.isReadable() && requests < REQUESTS_MAX
-                && isYoung();
+        boolean isKept = keepAlive && wasSent && !in.isReadable() && isYoung();
         if (!isKept) {
             if (in.isReadable()) {
                 loop.meters.add(Meters.Count.UNSOLICITED, 1);
@@ -327,7 +326,8 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
     }
 
     private boolean isYoung() {
-        return loop.nowMillis() < retireMillis && !loop.gateway.isDraining()
+        return requests < pool.settings().connectionRequestsMax()
+                && loop.nowMillis() < retireMillis && !loop.gateway.isDraining()
                 && pool.leadsTo(remote());
     }
 

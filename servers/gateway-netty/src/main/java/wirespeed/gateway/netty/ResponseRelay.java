@@ -3,8 +3,10 @@ package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
+import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import wirespeed.gateway.core.BodyTap;
+import wirespeed.gateway.core.BodyTransform;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Framing;
@@ -85,11 +87,30 @@ final class ResponseRelay {
         if (tap != null) {
             tap.chunk(slice.nioBuffer().asReadOnlyBuffer());
         }
+        BodyTransform transform = context.response().transform();
+        if (transform != null) {
+            ByteBuf piece = slice;
+            slice = changed(transform.chunk(piece.nioBuffer().asReadOnlyBuffer()));
+            piece.release();
+        }
         client.sendBody(slice);
         if (!client.isWritable()) {
             exchange.pauseOrigin();
             client.stalled();
         }
+    }
+
+    /** A copy, which is the taker's. */
+    private static ByteBuf changed(ByteBuffer bytes) {
+        return bytes.hasRemaining() ? Unpooled.copiedBuffer(bytes) : Unpooled.EMPTY_BUFFER;
+    }
+
+    private void complete() {
+        BodyTransform transform = context.response().transform();
+        if (transform != null) {
+            client.sendBody(changed(transform.end()));
+        }
+        exchange.completed(context.response().status());
     }
 
     /** The origin's response is complete. */
@@ -100,7 +121,7 @@ final class ResponseRelay {
             collect();
             exchange.runPost();
         } else if (isHeadSent && !exchange.isOver()) {
-            exchange.completed(context.response().status());
+            complete();
         }
     }
 
@@ -112,6 +133,7 @@ final class ResponseRelay {
     /** Sends what the filters agreed on. */
     void sendResponse() {
         Response response = context.response();
+        response.transformBody();
         isHeadSent = true;
         if (response.body() != null) {
             // Whatever the origin still sends does not belong to this response.
@@ -133,7 +155,7 @@ final class ResponseRelay {
             pass(early.poll());
         }
         if (isEnded) {
-            exchange.completed(response.status());
+            complete();
         } else if (client.isWritable()) {
             exchange.clientWritable();
         }
@@ -157,6 +179,9 @@ final class ResponseRelay {
 
     void over(boolean isComplete) {
         releaseEarly();
+        if (context.response() != null) {
+            context.response().endTransform();
+        }
         if (context.tap() != null) {
             context.tap().end(isComplete && isEnded);
             context.tap(null);

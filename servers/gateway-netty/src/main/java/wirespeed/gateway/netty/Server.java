@@ -46,6 +46,9 @@ public final class Server implements AutoCloseable {
         transport = Transport.of(options.text("transport"));
         tls = new TlsContexts(gateway.options("tls"),
                 gateway.options("timeouts").millis("head"));
+        if (tls.isOn()) {
+            gateway.certificates(tls::readCertificates);
+        }
         gateway.gauges().put("direct.memory.bytes", PlatformDependent::usedDirectMemory);
         int threads = options.count("threads") == 0 ? Runtime.getRuntime().availableProcessors()
                 : options.count("threads");
@@ -107,7 +110,7 @@ public final class Server implements AutoCloseable {
     private void accept(Channel channel) {
         Loop loop = loops.get(channel.eventLoop());
         if (tls.isOn()) {
-            channel.pipeline().addLast(tls.fromClient(channel)).addLast(new ProtocolChoice(loop));
+            channel.pipeline().addLast(tls.fromClient()).addLast(new ProtocolChoice(loop));
         } else if (options.isTrue("h2c")) {
             channel.pipeline().addLast(new PrefaceChoice(loop));
         } else {

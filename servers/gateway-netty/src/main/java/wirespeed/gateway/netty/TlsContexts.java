@@ -1,27 +1,38 @@
 // Encryption towards clients and towards origins.
 package wirespeed.gateway.netty;
 
+import io.netty.buffer.ByteBufAllocator;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelHandler;
 import io.netty.handler.ssl.ApplicationProtocolConfig;
 import io.netty.handler.ssl.ApplicationProtocolNames;
+import io.netty.handler.ssl.ClientAuth;
 import io.netty.handler.ssl.OpenSsl;
+import io.netty.handler.ssl.SniHandler;
 import io.netty.handler.ssl.SslContext;
 import io.netty.handler.ssl.SslContextBuilder;
 import io.netty.handler.ssl.SslHandler;
 import io.netty.handler.ssl.SslProvider;
 import io.netty.util.concurrent.Future;
+import io.netty.util.DomainWildcardMappingBuilder;
+import io.netty.util.Mapping;
 import java.io.File;
+import java.security.cert.X509Certificate;
 import java.util.List;
 import javax.net.ssl.SSLEngine;
 import javax.net.ssl.SSLException;
 import javax.net.ssl.SSLParameters;
+import javax.net.ssl.SSLPeerUnverifiedException;
 import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.ClientCertificate;
 import wirespeed.gateway.core.OptionValues;
+import wirespeed.gateway.runtime.ServerCertificate;
 
 /** BoringSSL where its library loads, else the JDK's; origins are always verified. */
 final class TlsContexts {
-    private final SslContext fromClients;
+    private final OptionValues options;
+    private volatile Mapping<? super String, SslContext> fromClients;
+    private final ClientAuth clientAuth;
     private final boolean offersHttp2;
     private final int handshakeMillis;
     private final String originCa;
@@ -36,21 +47,63 @@ final class TlsContexts {
         this.handshakeMillis = handshakeMillis;
         offersHttp2 = options.isTrue("http2");
         originCa = options.text("origin-ca");
-        fromClients = options.text("certificate").isEmpty() ? null : forClients(options);
+        this.options = options;
+        clientAuth = switch (options.text("client-auth")) {
+            case "required" -> ClientAuth.REQUIRE;
+            case "optional" -> ClientAuth.OPTIONAL;
+            default -> ClientAuth.NONE;
+        };
+        if (clientAuth != ClientAuth.NONE && options.text("client-ca").isEmpty()) {
+            throw new IllegalArgumentException("tls.client-auth needs tls.client-ca");
+        }
+        readCertificates();
+    }
+
+    /** For new connections; those that stand keep what they agreed on. */
+    void readCertificates() {
+        List<ServerCertificate> all = ServerCertificate.of(options);
+        if (all.isEmpty()) {
+            return;
+        }
+        DomainWildcardMappingBuilder<SslContext> byName =
+                new DomainWildcardMappingBuilder<>(forClients(all.get(0)));
+        for (ServerCertificate more : all.subList(1, all.size())) {
+            SslContext context = forClients(more);
+            more.names().forEach(name -> byName.add(name, context));
+        }
+        fromClients = byName.build();
+    }
+
+    /** What origins are told about the certificate of a client; null when there is none. */
+    String clientCertificate(Channel channel) {
+        SslHandler handler = clientAuth == ClientAuth.NONE ? null
+                : channel.pipeline().get(SslHandler.class);
+        if (handler == null) {
+            return null;
+        }
+        try {
+            return ClientCertificate.describe((X509Certificate) handler.engine().getSession()
+                    .getPeerCertificates()[0]);
+        } catch (SSLPeerUnverifiedException showsNone) {
+            return null;
+        }
     }
 
     static SslProvider provider() {
         return OpenSsl.isAvailable() ? SslProvider.OPENSSL : SslProvider.JDK;
     }
 
-    private SslContext forClients(OptionValues options) {
+    private SslContext forClients(ServerCertificate certificate) {
         List<String> protocols = offersHttp2
                 ? List.of(ApplicationProtocolNames.HTTP_2, ApplicationProtocolNames.HTTP_1_1)
                 : List.of(ApplicationProtocolNames.HTTP_1_1);
         try {
-            return SslContextBuilder.forServer(new File(options.text("certificate")),
-                            new File(options.text("key")))
-                    .sslProvider(provider())
+            SslContextBuilder builder = SslContextBuilder.forServer(certificate.chain(),
+                    certificate.key());
+            if (clientAuth != ClientAuth.NONE) {
+                builder.trustManager(new File(options.text("client-ca")));
+            }
+            return builder.clientAuth(clientAuth).sslProvider(provider())
                     .protocols("TLSv1.3", "TLSv1.2")
                     .applicationProtocolConfig(new ApplicationProtocolConfig(
                             ApplicationProtocolConfig.Protocol.ALPN,
@@ -59,7 +112,8 @@ final class TlsContexts {
                             protocols))
                     .build();
         } catch (SSLException | IllegalArgumentException e) {
-            throw new IllegalArgumentException("tls.certificate or tls.key: " + e.getMessage(), e);
+            throw new IllegalArgumentException(certificate.chain() + " or " + certificate.key()
+                    + ": " + e.getMessage(), e);
         }
     }
 
@@ -67,10 +121,16 @@ final class TlsContexts {
         return fromClients != null;
     }
 
-    SslHandler fromClient(Channel channel) {
-        SslHandler handler = fromClients.newHandler(channel.alloc());
-        handler.setHandshakeTimeoutMillis(handshakeMillis);
-        return handler;
+    /** Chooses the certificate by the name that the client asks for, and encrypts. */
+    ChannelHandler fromClient() {
+        return new SniHandler(fromClients, 0, handshakeMillis) {
+            @Override
+            protected SslHandler newSslHandler(SslContext context, ByteBufAllocator allocator) {
+                SslHandler handler = super.newSslHandler(context, allocator);
+                handler.setHandshakeTimeoutMillis(handshakeMillis);
+                return handler;
+            }
+        };
     }
 
     /** Encrypts a connection to an origin and verifies its name. */

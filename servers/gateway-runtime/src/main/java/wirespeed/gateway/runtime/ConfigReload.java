@@ -1,6 +1,7 @@
 // Takes a configuration file over again: when it has changed, and at SIGHUP.
 package wirespeed.gateway.runtime;
 
+import java.io.File;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -16,6 +17,8 @@ final class ConfigReload implements AutoCloseable {
     private final ConfigStore store;
     private final Thread thread;
     private volatile boolean isClosed;
+    private String seenCertificates = "";
+    private String readCertificates = "";
 
     ConfigReload(GatewayRuntime runtime, ConfigStore store) {
         this.runtime = runtime;
@@ -25,7 +28,8 @@ final class ConfigReload implements AutoCloseable {
     }
 
     void start() {
-        if (store.file() != null) {
+        seenCertificates = certificates();
+        if (store.file() != null || !seenCertificates.isEmpty()) {
             thread.start();
         }
     }
@@ -33,6 +37,7 @@ final class ConfigReload implements AutoCloseable {
     /** SIGHUP: reads the file, changed or not, and opens logs anew. */
     void hangUp() {
         runtime.reopenLogs();
+        readCertificates("SIGHUP");
         if (store.file() == null) {
             LOG.log(System.Logger.Level.INFO, "SIGHUP: there is no --config to read again");
             return;
@@ -56,12 +61,19 @@ final class ConfigReload implements AutoCloseable {
     }
 
     private void watch() {
-        String seen = state(store.file());
+        String seen = store.file() == null ? "" : state(store.file());
+        readCertificates = seenCertificates;
         String refused = "";
         while (!isClosed) {
             try {
                 int millis = runtime.gateway().options("server").millis("config-watch");
                 Thread.sleep(millis == 0 ? OFF_MILLIS : millis);
+                if (millis > 0) {
+                    followCertificates();
+                }
+                if (store.file() == null) {
+                    continue;
+                }
                 String now = state(store.file());
                 if (millis == 0) {
                     seen = now;
@@ -81,6 +93,36 @@ final class ConfigReload implements AutoCloseable {
                         + " has changed and is not applied: " + bad.getMessage());
             }
         }
+    }
+
+    /** Two equal looks, as above: chain and key are two files. */
+    private void followCertificates() {
+        String now = certificates();
+        if (now.equals(seenCertificates) && !now.equals(readCertificates)) {
+            readCertificates = now;
+            readCertificates("certificates have changed");
+        }
+        seenCertificates = now;
+    }
+
+    private void readCertificates(String why) {
+        try {
+            runtime.gateway().readCertificates();
+        } catch (RuntimeException bad) {
+            LOG.log(System.Logger.Level.ERROR, why + ": the old ones stay: " + bad.getMessage());
+        }
+    }
+
+    private String certificates() {
+        StringBuilder states = new StringBuilder();
+        try {
+            for (File file : ServerCertificate.files(runtime.gateway().options("tls"))) {
+                states.append(state(file.toPath())).append('\n');
+            }
+        } catch (IllegalArgumentException beingReplaced) {
+            states.append("unreadable");
+        }
+        return states.toString();
     }
 
     private boolean isKnown() throws IOException {

@@ -59,6 +59,7 @@ final class ShippedFilters {
             case "access-log" -> List.of(new AccessLog(scope, values.text("file"),
                     values.text("format")));
             case "request-id" -> RequestId.of(scope);
+            case "compress" -> List.of(new Compress(scope, values));
             case "debug" -> List.of(new Debug(scope));
             case "static-response" -> List.of(new StaticResponse(scope, values));
             default -> throw new IllegalArgumentException("type is missing; write type ="

@@ -131,6 +131,7 @@ final class SnapshotBuilder {
         }
         Origin.Settings settings = new Origin.Settings(values.millis("connect"),
                 values.millis("response"), values.millis("body-idle"), values.count("connections"),
+                values.count("connection-requests"), values.millis("connection-age"),
                 values.count("waiters"), values.millis("slow-start"), values.count("retries"),
                 values.isTrue("interim"), values.isTrue("preserve-host"), values.isTrue("tls"),
                 values.text("hash-key"), persistence(values),
@@ -219,7 +220,8 @@ final class SnapshotBuilder {
         String name = values.text("name").isEmpty() ? "route-" + number : values.text("name");
         return new Route(name, values.text("host"), prefix, values.texts("methods"),
                 values.table("headers"), targets, values.isTrue("strip-prefix"),
-                values.isTrue("upgrade"));
+                values.isTrue("upgrade"), new Route.Bounds(values.bytes("body"),
+                        values.millis("timeout"), values.millis("response")));
     }
 
     /** The address with this id that a snapshot used, or null. */

@@ -53,7 +53,7 @@ final class Call {
             lease = plant.pool().lease(origin, address, needsFresh);
             askedNanos = System.nanoTime();
             send();
-            long wait = origin.settings().responseMillis() * 1_000_000L;
+            long wait = context.responseMillis() * 1_000_000L;
             response = readFinal(Math.min(deadlineNanos, System.nanoTime() + wait));
             context.originNanos(System.nanoTime() - askedNanos);
             response.answers(context.request().method());
@@ -204,7 +204,9 @@ final class Call {
         context.originNanos(System.nanoTime() - askedNanos);
         boolean isReusable = isRequestSent && response.keepAlive()
                 && response.received().kind() != Framing.Kind.UNTIL_CLOSE
-                && lease.connection.buffered() == 0;
+                && lease.connection.buffered() == 0
+                && lease.connection.requests()
+                < context.origin().settings().connectionRequestsMax();
         if (isReusable) {
             lease.release();
         } else {

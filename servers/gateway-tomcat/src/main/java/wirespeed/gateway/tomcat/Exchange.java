@@ -8,6 +8,7 @@ import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.BodyTap;
+import wirespeed.gateway.core.BodyTransform;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Forwarding;
@@ -31,7 +32,7 @@ final class Exchange {
     private final RequestBody body;
     private final Reply reply;
     private final Scratch scratch;
-    private final long deadlineNanos;
+    private long deadlineNanos;
     private Call call;
     private boolean mustClose;
     private boolean isTapComplete;
@@ -46,7 +47,7 @@ final class Exchange {
         this.scratch = scratch;
         long now = System.nanoTime();
         this.context = new Context(snapshot, request, now);
-        this.body = new RequestBody(request, in, snapshot.limits().bodyBytesMax(), plant);
+        this.body = new RequestBody(context, in, plant);
         this.deadlineNanos = now + plant.timeouts().exchangeMillis() * 1_000_000L;
     }
 
@@ -111,7 +112,6 @@ final class Exchange {
     private Response decide() throws Failed, ClientFailure {
         try {
             snapshot.forwarding().accept(request);
-            checkBodySize();
         } catch (Refusal refusal) {
             mustClose = true;
             throw Failed.of(refusal.status(), Category.CLIENT_BAD, refusal);
@@ -135,13 +135,19 @@ final class Exchange {
             throw Failed.of(404, Category.NO_ROUTE, null);
         }
         context.route(route);
+        bound(route.bounds());
         return filter(Phase.ROUTE);
     }
 
-    private void checkBodySize() {
-        long max = snapshot.limits().bodyBytesMax();
+    private void bound(Route.Bounds bounds) throws Failed {
+        if (bounds.exchangeMillis() > 0) {
+            deadlineNanos = context.startNanos() + bounds.exchangeMillis() * 1_000_000L;
+        }
+        long max = context.bodyBytesMax();
         if (max >= 0 && request.framing().length() > max) {
-            throw new Refusal(413, "request body is longer than " + max + " bytes");
+            mustClose = true;
+            throw Failed.of(413, Category.CLIENT_BAD, new Refusal(413,
+                    "request body is longer than " + max + " bytes"));
         }
     }
 
@@ -295,6 +301,7 @@ final class Exchange {
     /** Sends what the filters agreed on. */
     private void send() throws Failed, ClientFailure {
         Response response = context.response();
+        response.transformBody();
         Framing framing = response.framingFor(request);
         reply.head(response, request.isHeadAsked(), framing, keepAlive());
         if (response.body() != null) {
@@ -336,6 +343,7 @@ final class Exchange {
 
     private void stream() throws Failed, ClientFailure {
         BodyTap tap = context.tap();
+        BodyTransform transform = context.response().transform();
         int count = read();
         while (count >= 0) {
             context.countResponseBytes(count);
@@ -343,13 +351,32 @@ final class Exchange {
             if (tap != null) {
                 tap.chunk(ByteBuffer.wrap(scratch.body, 0, count).asReadOnlyBuffer());
             }
-            reply.write(scratch.body, count);
+            pass(transform == null ? null
+                    : transform.chunk(ByteBuffer.wrap(scratch.body, 0, count)), count);
             if (call.wouldWait()) {
                 reply.flush();
             }
             count = read();
         }
+        if (transform != null && context.category() == Category.OK) {
+            pass(transform.end(), 0);
+        }
         isTapComplete = true;
+    }
+
+    /**
+     * Sends a piece.
+     *
+     * @param changed in place of what was read; null for that itself
+     */
+    private void pass(ByteBuffer changed, int count) throws ClientFailure {
+        if (changed == null) {
+            reply.write(scratch.body, count);
+            return;
+        }
+        byte[] bytes = new byte[changed.remaining()];
+        changed.get(bytes);
+        reply.write(bytes, bytes.length);
     }
 
     /** A piece of the origin's body; when that fails the client is told, or cut off. */
@@ -401,6 +428,9 @@ final class Exchange {
             return;
         }
         isSettled = true;
+        if (context.response() != null) {
+            context.response().endTransform();
+        }
         if (context.tap() != null) {
             context.tap().end(isTapComplete && context.category() == Category.OK);
         }

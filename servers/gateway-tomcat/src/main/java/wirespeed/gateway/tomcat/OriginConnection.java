@@ -34,6 +34,7 @@ final class OriginConnection extends DefaultBHttpClientConnection
     private Meters meters;
     private Address address;
     private boolean wasUsed;
+    private int requests;
 
     OriginConnection(Http1Config config) {
         this(config, new OriginMessages.Parser());
@@ -115,7 +116,13 @@ final class OriginConnection extends DefaultBHttpClientConnection
 
     /** A new request begins; nothing of its answer has arrived. */
     void begin() {
+        requests++;
         parser.expect(Limits.DEFAULT, Long.MAX_VALUE);
+    }
+
+    /** How many were begun on this connection. */
+    int requests() {
+        return requests;
     }
 
     boolean hasReadAny() {

@@ -54,10 +54,12 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
         }
     }
 
-    private static final long LIFE_MILLIS = 60_000;
+    /** Names are asked again by new connections only. */
+    private static final int LIFE_MILLIS = 60_000;
 
     private final PoolingHttpClientConnectionManager manager;
     private final Map<Address, Way> ways = new ConcurrentHashMap<>();
+    private final Map<HttpRoute, Integer> ages = new ConcurrentHashMap<>();
     private final int connectionsMax;
     private final ScheduledExecutorService evictor;
     private final Meters meters;
@@ -73,10 +75,7 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
                 .setConnectionFactory(socket -> new OriginConnection(Http1Config.DEFAULT))
                 .setTlsSocketStrategy(Tls.toOrigins(gateway.options("tls")))
                 .setMaxConnTotal(connectionsMax).setMaxConnPerRoute(connectionsMax)
-                .setDefaultConnectionConfig(ConnectionConfig.custom()
-                        .setSocketTimeout(Timeout.DISABLED)
-                        // Names are asked again by new connections only.
-                        .setTimeToLive(TimeValue.ofMilliseconds(LIFE_MILLIS)).build())
+                .setConnectionConfigResolver(this::config)
                 .build();
         evictor = Executors.newSingleThreadScheduledExecutor(work -> {
             Thread thread = new Thread(work, "origin-connections");
@@ -86,6 +85,12 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
         long period = Math.max(50, timeouts.poolIdleMillis() / 4);
         evictor.scheduleWithFixedDelay(() -> manager.closeIdle(keep), period, period,
                 TimeUnit.MILLISECONDS);
+    }
+
+    private ConnectionConfig config(HttpRoute route) {
+        return ConnectionConfig.custom().setSocketTimeout(Timeout.DISABLED)
+                .setTimeToLive(TimeValue.ofMilliseconds(
+                        ages.getOrDefault(route, LIFE_MILLIS))).build();
     }
 
     /** A connection that is somebody's until it is given back. */
@@ -156,6 +161,7 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
     private void limit(Way way, Origin.Settings settings) {
         int wanted = settings.connectionsMax() == Origin.Settings.DEFAULT.connectionsMax()
                 ? connectionsMax : Math.min(connectionsMax, settings.connectionsMax());
+        ages.put(way.route, Math.min(LIFE_MILLIS, settings.connectionAgeMillis()));
         if (way.connectionsMax != wanted) {
             way.connectionsMax = wanted;
             manager.setMaxPerRoute(way.route, wanted);

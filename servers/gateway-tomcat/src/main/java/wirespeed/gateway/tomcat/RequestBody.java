@@ -7,6 +7,7 @@ import java.io.InputStream;
 import java.io.OutputStream;
 import java.nio.ByteBuffer;
 import wirespeed.gateway.core.BodyPace;
+import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Request;
@@ -21,21 +22,21 @@ final class RequestBody {
         boolean now() throws IOException;
     }
 
+    private final Context context;
     private final Request request;
     private final InputStream in;
     private final Plant plant;
     private BodyPace pace;
-    private final long bytesMax;
     private ByteArrayOutputStream kept;
     private boolean isReplayable;
     private boolean isComplete;
     private long bytes;
 
-    RequestBody(Request request, InputStream in, long bytesMax, Plant plant) {
-        this.request = request;
+    RequestBody(Context context, InputStream in, Plant plant) {
+        this.context = context;
+        this.request = context.request();
         this.in = in;
         this.plant = plant;
-        this.bytesMax = bytesMax;
         isComplete = request.framing().isEmpty();
         isReplayable = request.isIdempotent();
     }
@@ -100,8 +101,9 @@ final class RequestBody {
         plant.meters().add(Meters.Count.REQUEST_BODY_BYTES, count);
         Framing framing = request.framing();
         isComplete = framing.kind() == Framing.Kind.LENGTH && bytes == framing.length();
-        if (bytesMax >= 0 && bytes > bytesMax) {
-            throw tooLong(bytesMax);
+        long max = context.bodyBytesMax();
+        if (max >= 0 && bytes > max) {
+            throw tooLong(max);
         }
         return count;
     }

@@ -1,8 +1,11 @@
 // The request that filters see: as the strict reader took it, or made from Tomcat's.
 package wirespeed.gateway.tomcat;
 
+import java.security.cert.X509Certificate;
 import java.util.Enumeration;
+import org.apache.catalina.Globals;
 import org.apache.catalina.connector.Request;
+import wirespeed.gateway.core.ClientCertificate;
 import wirespeed.gateway.core.HeadCheck;
 import wirespeed.gateway.core.HeadSink;
 import wirespeed.gateway.core.Limits;
@@ -23,6 +26,10 @@ final class RequestReader {
         request.clientAddress(from.getRemoteAddr());
         if (from.isSecure()) {
             request.scheme("https");
+            if (from.getAttribute(Globals.CERTIFICATES_ATTR) instanceof X509Certificate[] shown
+                    && shown.length > 0) {
+                request.clientCertificate(ClientCertificate.describe(shown[0]));
+            }
         }
         return request;
     }

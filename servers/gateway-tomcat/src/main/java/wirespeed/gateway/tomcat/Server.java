@@ -8,6 +8,7 @@ import java.net.InetSocketAddress;
 import java.net.UnknownHostException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.LockSupport;
@@ -127,12 +128,17 @@ public final class Server implements Launcher.Carrier {
         connector.setXpoweredBy(false);
         // A port in use is an error of this start and not a line in a log.
         connector.setThrowOnFailure(true);
-        SSLHostConfig tls = Tls.forClients(gateway.options("tls"));
-        if (tls != null) {
+        List<SSLHostConfig> tls = Tls.forClients(gateway.options("tls"));
+        if (!tls.isEmpty()) {
             connector.setScheme("https");
             connector.setSecure(true);
             connector.setProperty("SSLEnabled", "true");
-            connector.addSslHostConfig(tls);
+            // Hosts are the routes' business, and all certificates ask the same of clients.
+            connector.setProperty("strictSni", "false");
+            tls.forEach(connector::addSslHostConfig);
+            // Connections that stand keep what they agreed on.
+            gateway.certificates(() -> Tls.forClients(gateway.options("tls"))
+                    .forEach(one -> http.addSslHostConfig(one, true)));
         }
         tomcat.setConnector(connector);
         ((StandardHost) tomcat.getHost()).setErrorReportValveClass(PlainErrors.class.getName());

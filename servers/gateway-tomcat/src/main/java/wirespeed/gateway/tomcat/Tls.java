@@ -2,13 +2,11 @@
 package wirespeed.gateway.tomcat;
 
 import java.io.IOException;
-import java.io.InputStream;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.security.GeneralSecurityException;
 import java.security.KeyStore;
-import java.security.cert.Certificate;
-import java.security.cert.CertificateFactory;
+import java.security.cert.X509Certificate;
+import java.util.ArrayList;
+import java.util.List;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 import org.apache.hc.client5.http.ssl.ClientTlsStrategyBuilder;
@@ -16,6 +14,7 @@ import org.apache.hc.client5.http.ssl.TlsSocketStrategy;
 import org.apache.tomcat.util.net.SSLHostConfig;
 import org.apache.tomcat.util.net.SSLHostConfigCertificate;
 import wirespeed.gateway.core.OptionValues;
+import wirespeed.gateway.runtime.ServerCertificate;
 
 /** Origins are always verified, their names too. */
 final class Tls {
@@ -29,21 +28,13 @@ final class Tls {
             SSLContext context = file.isEmpty() ? SSLContext.getDefault() : trusting(file);
             return ClientTlsStrategyBuilder.create().setSslContext(context)
                     .setTlsVersions("TLSv1.3", "TLSv1.2").buildClassic();
-        } catch (GeneralSecurityException | IOException e) {
+        } catch (GeneralSecurityException e) {
             throw new IllegalArgumentException("tls.origin-ca: " + e.getMessage(), e);
         }
     }
 
-    private static SSLContext trusting(String file) throws GeneralSecurityException, IOException {
-        KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
-        store.load(null, null);
-        try (InputStream in = Files.newInputStream(Path.of(file))) {
-            int number = 0;
-            for (Certificate one : CertificateFactory.getInstance("X.509")
-                    .generateCertificates(in)) {
-                store.setCertificateEntry("ca-" + number++, one);
-            }
-        }
+    private static SSLContext trusting(String file) throws GeneralSecurityException {
+        KeyStore store = authorities("tls.origin-ca", file);
         TrustManagerFactory trust = TrustManagerFactory.getInstance(
                 TrustManagerFactory.getDefaultAlgorithm());
         trust.init(store);
@@ -52,27 +43,48 @@ final class Tls {
         return context;
     }
 
-    /** The certificate for clients, or null when they are not served over TLS. */
-    static SSLHostConfig forClients(OptionValues options) {
-        if (options.text("certificate").isEmpty()) {
-            return null;
+    /** The certificates for clients, the default one first; empty without TLS. */
+    static List<SSLHostConfig> forClients(OptionValues options) {
+        List<SSLHostConfig> hosts = new ArrayList<>();
+        for (ServerCertificate one : ServerCertificate.of(options)) {
+            List<String> names = hosts.isEmpty() ? List.of("_default_")
+                    : one.names();
+            names.forEach(name -> hosts.add(host(name, one, options)));
         }
+        return hosts;
+    }
+
+    private static SSLHostConfig host(String name, ServerCertificate files, OptionValues options) {
         SSLHostConfig host = new SSLHostConfig();
+        host.setHostName(name);
         host.setProtocols("TLSv1.3+TLSv1.2");
         SSLHostConfigCertificate certificate = new SSLHostConfigCertificate(host,
                 SSLHostConfigCertificate.Type.UNDEFINED);
-        certificate.setCertificateFile(readable(options, "certificate"));
-        certificate.setCertificateKeyFile(readable(options, "key"));
+        certificate.setCertificateFile(files.chain().toString());
+        certificate.setCertificateKeyFile(files.key().toString());
         host.addCertificate(certificate);
+        String asks = options.text("client-auth");
+        if (!asks.equals("none")) {
+            host.setCertificateVerification(asks);
+            host.setTrustStore(authorities("tls.client-ca", options.text("client-ca")));
+        }
         return host;
     }
 
-    private static String readable(OptionValues options, String name) {
-        String file = options.text(name);
-        if (!Files.isReadable(Path.of(file))) {
-            throw new IllegalArgumentException("tls." + name + ": \"" + file
-                    + "\" cannot be read");
+    private static KeyStore authorities(String option, String file) {
+        if (file.isEmpty()) {
+            throw new IllegalArgumentException("tls.client-auth needs " + option);
         }
-        return Path.of(file).toAbsolutePath().toString();
+        try {
+            KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
+            store.load(null, null);
+            int number = 0;
+            for (X509Certificate one : ServerCertificate.certificates(option, file)) {
+                store.setCertificateEntry("ca-" + number++, one);
+            }
+            return store;
+        } catch (GeneralSecurityException | IOException e) {
+            throw new IllegalArgumentException(option + ": " + e.getMessage(), e);
+        }
     }
 }

@@ -1,0 +1,185 @@
+// Certificates of both sides: which one a client gets, how they change, and what origins are told.
+package wirespeed.gateway.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.SecureRandom;
+import java.security.cert.X509Certificate;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import javax.net.ssl.KeyManager;
+import javax.net.ssl.SNIHostName;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLEngine;
+import javax.net.ssl.SSLParameters;
+import javax.net.ssl.SSLSocket;
+import javax.net.ssl.TrustManager;
+import javax.net.ssl.X509ExtendedTrustManager;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.runtime.ConfigStore;
+
+@Timeout(240)
+abstract class CertificateContract extends CarrierContract {
+    /** What is tested is which certificate comes, and not whether it is good. */
+    private static final TrustManager TRUSTING = new X509ExtendedTrustManager() {
+        @Override
+        public void checkClientTrusted(X509Certificate[] chain, String type, Socket socket) {
+            // Everybody.
+        }
+
+        @Override
+        public void checkServerTrusted(X509Certificate[] chain, String type, Socket socket) {
+            // Everybody.
+        }
+
+        @Override
+        public void checkClientTrusted(X509Certificate[] chain, String type, SSLEngine engine) {
+            // Everybody.
+        }
+
+        @Override
+        public void checkServerTrusted(X509Certificate[] chain, String type, SSLEngine engine) {
+            // Everybody.
+        }
+
+        @Override
+        public void checkClientTrusted(X509Certificate[] chain, String type) {
+            // Everybody.
+        }
+
+        @Override
+        public void checkServerTrusted(X509Certificate[] chain, String type) {
+            // Everybody.
+        }
+
+        @Override
+        public X509Certificate[] getAcceptedIssuers() {
+            return new X509Certificate[0];
+        }
+    };
+
+    @TempDir
+    Path folder;
+
+    private String config(Certificate certificate, String tls) {
+        return "[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n"
+                + "[timeouts]\nhead = \"2m\"\n[server]\nconfig-watch = \"50ms\"\n"
+                + "[tls]\ncertificate = \"" + certificate.certificate + "\"\nkey = \""
+                + certificate.key + "\"\n" + tls;
+    }
+
+    private SSLSocket connect(Carrier gateway, String name, KeyManager... keys) throws Exception {
+        SSLContext context = SSLContext.getInstance("TLS");
+        context.init(keys, new TrustManager[] {TRUSTING}, new SecureRandom());
+        SSLSocket socket = closedLater((SSLSocket) context.getSocketFactory().createSocket(
+                gateway.address.getAddress(), gateway.address.getPort()));
+        socket.setSoTimeout(60_000);
+        if (name != null) {
+            SSLParameters parameters = socket.getSSLParameters();
+            parameters.setServerNames(List.of(new SNIHostName(name)));
+            socket.setSSLParameters(parameters);
+        }
+        socket.startHandshake();
+        return socket;
+    }
+
+    private static String subject(SSLSocket socket) throws Exception {
+        return ((X509Certificate) socket.getSession().getPeerCertificates()[0])
+                .getSubjectX500Principal().getName();
+    }
+
+    private static String get(SSLSocket socket, String more) throws IOException {
+        socket.getOutputStream().write(("GET /x HTTP/1.1\r\nHost: a\r\n" + more + "\r\n")
+                .getBytes(StandardCharsets.US_ASCII));
+        StringBuilder answer = new StringBuilder();
+        while (answer.indexOf("GET /x HTTP/1.1|") < 0) {
+            int b = socket.getInputStream().read();
+            if (b < 0) {
+                throw new IOException("closed after " + answer);
+            }
+            answer.append((char) b);
+        }
+        return answer.toString();
+    }
+
+    @Test
+    void a_client_gets_the_certificate_of_the_name_that_it_asks_for() throws Exception {
+        Certificate usual = new Certificate(folder.resolve("usual"));
+        Certificate shop = new Certificate(folder.resolve("shop"), "shop",
+                "SAN=dns:shop.test,dns:*.shop.test");
+        Carrier gateway = start(config(usual, "more-certificates = [\"" + shop.certificate + " "
+                + shop.key + "\"]\n"));
+        for (Map.Entry<String, String> asked : Map.of("shop.test", "CN=shop", "a.shop.test",
+                "CN=shop", "other.test", "CN=localhost").entrySet()) {
+            SSLSocket socket = connect(gateway, asked.getKey());
+            assertEquals(asked.getValue(), subject(socket), asked.getKey());
+            get(socket, "");
+        }
+        assertEquals("CN=localhost", subject(connect(gateway, null)));
+    }
+
+    @Test
+    void certificates_change_and_no_connection_is_dropped() throws Exception {
+        Certificate first = new Certificate(folder.resolve("now"), "first", "SAN=dns:a");
+        Certificate next = new Certificate(folder.resolve("next"), "second", "SAN=dns:a");
+        Carrier gateway = start(config(first, ""));
+        gateway.runtime.follow(new ConfigStore(null, "", Map.of(), Map.of()));
+        SSLSocket old = connect(gateway, null);
+        assertEquals("CN=first", subject(old));
+        Files.copy(next.certificate, first.certificate,
+                java.nio.file.StandardCopyOption.REPLACE_EXISTING);
+        Files.copy(next.key, first.key, java.nio.file.StandardCopyOption.REPLACE_EXISTING);
+        long end = System.nanoTime() + TimeUnit.MINUTES.toNanos(1);
+        String now = "";
+        while (!now.equals("CN=second")) {
+            assertTrue(System.nanoTime() < end, "still " + now);
+            SSLSocket fresh = connect(gateway, null);
+            now = subject(fresh);
+            get(fresh, "");
+            get(old, "");
+        }
+        Files.writeString(first.certificate, "nothing of the kind");
+        assertThrows(IllegalArgumentException.class,
+                () -> gateway.runtime.gateway().readCertificates());
+        assertEquals("CN=second", subject(connect(gateway, null)));
+        get(old, "");
+    }
+
+    @Test
+    void clients_show_certificates_and_origins_are_told() throws Exception {
+        Certificate server = new Certificate(folder.resolve("server"));
+        Certificate client = new Certificate(folder.resolve("client"), "kim", "SAN=dns:kim");
+        Carrier gateway = start(config(server, "client-auth = \"optional\"\nclient-ca = \""
+                + client.certificate + "\"\n"));
+        get(connect(gateway, null, client.keys()),
+                "X-Forwarded-Client-Cert: Subject=\"CN=boss\"\r\n");
+        get(connect(gateway, null), "X-Forwarded-Client-Cert: Subject=\"CN=boss\"\r\n");
+        String told = origin.seen.get(0).header("X-Forwarded-Client-Cert");
+        assertTrue(told.matches("Hash=[0-9a-f]{64};Subject=\"CN=kim\""), told);
+        assertNull(origin.seen.get(1).header("X-Forwarded-Client-Cert"));
+    }
+
+    @Test
+    void a_client_without_the_certificate_that_is_required_is_refused() throws Exception {
+        Certificate server = new Certificate(folder.resolve("server"));
+        Certificate client = new Certificate(folder.resolve("client"), "kim", "SAN=dns:kim");
+        Certificate stranger = new Certificate(folder.resolve("stranger"), "x", "SAN=dns:x");
+        Carrier gateway = start(config(server, "client-auth = \"required\"\nclient-ca = \""
+                + client.certificate + "\"\n"));
+        assertThrows(IOException.class, () -> get(connect(gateway, null), ""));
+        assertThrows(IOException.class, () -> get(connect(gateway, null, stranger.keys()), ""));
+        get(connect(gateway, null, client.keys()), "");
+        assertEquals(1, origin.seen.size());
+    }
+}

@@ -1,0 +1,119 @@
+// Compresses responses for clients that can undo it (RFC 9110 §8.4, §12.5.3).
+package wirespeed.gateway.runtime;
+
+import com.aayushatharva.brotli4j.Brotli4jLoader;
+import java.util.List;
+import java.util.Locale;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.Headers;
+import wirespeed.gateway.core.OptionValues;
+import wirespeed.gateway.core.Phase;
+import wirespeed.gateway.core.Response;
+import wirespeed.gateway.core.Step;
+
+/** What is encoded already, a part, short, or not to be transformed stays as it is. */
+final class Compress extends ShippedFilters.Scoped {
+    private final List<String> encodings;
+    private final List<Pattern> types;
+    private final long bytesMin;
+
+    Compress(ShippedFilters.Scope scope, OptionValues values) {
+        super(scope, Phase.POST);
+        encodings = values.texts("encodings");
+        for (String encoding : encodings) {
+            if (!encoding.equals("br") && !encoding.equals("gzip")) {
+                throw new IllegalArgumentException("encodings: \"" + encoding
+                        + "\" is neither br nor gzip");
+            }
+        }
+        if (encodings.contains("br") && !Brotli4jLoader.isAvailable()) {
+            throw new IllegalArgumentException("encodings: br is not available on this machine: "
+                    + Brotli4jLoader.getUnavailabilityCause() + "; write encodings = [\"gzip\"]");
+        }
+        types = values.texts("content-types").stream().map(Compress::pattern).toList();
+        bytesMin = values.bytes("min");
+    }
+
+    private static Pattern pattern(String type) {
+        return Pattern.compile(List.of(type.split("\\*", -1)).stream().map(Pattern::quote)
+                .collect(Collectors.joining(".*")), Pattern.CASE_INSENSITIVE);
+    }
+
+    @Override
+    public Step apply(Context context) {
+        Response response = context.response();
+        Headers headers = response.headers();
+        if (!isCompressible(response)) {
+            return Step.NEXT;
+        }
+        // Caches must know it even of the answer that stays as it is.
+        headers.add("Vary", "Accept-Encoding");
+        String encoding = chosen(context.request().headers().all("Accept-Encoding"));
+        if (encoding == null) {
+            return Step.NEXT;
+        }
+        headers.set("Content-Encoding", encoding);
+        String tag = headers.get("ETag");
+        if (tag != null && !tag.startsWith("W/")) {
+            headers.set("ETag", "W/" + tag);
+        }
+        headers.remove("Accept-Ranges");
+        headers.remove("Content-MD5");
+        headers.remove("Digest");
+        response.transform(CompressedBody.of(encoding));
+        return Step.NEXT;
+    }
+
+    private boolean isCompressible(Response response) {
+        Headers headers = response.headers();
+        int status = response.status();
+        boolean isWhole = status >= 200 && status != 204 && status != 206 && status != 304;
+        String type = headers.get("Content-Type");
+        String control = headers.get("Cache-Control");
+        return isWhole && type != null && !headers.has("Content-Encoding") && !isShort(response)
+                && (control == null || !control.toLowerCase(Locale.ROOT).contains("no-transform"))
+                && isWanted(type.split(";")[0].trim());
+    }
+
+    private boolean isShort(Response response) {
+        Framing framing = response.framing();
+        return framing != null && framing.kind() == Framing.Kind.LENGTH
+                && framing.length() < bytesMin;
+    }
+
+    private boolean isWanted(String type) {
+        for (Pattern wanted : types) {
+            if (wanted.matcher(type).matches()) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** The first of ours that the client accepts; null for none. */
+    private String chosen(List<String> accepted) {
+        for (String encoding : encodings) {
+            if (accepts(accepted, encoding)) {
+                return encoding;
+            }
+        }
+        return null;
+    }
+
+    private static boolean accepts(List<String> lines, String encoding) {
+        boolean anything = false;
+        for (String item : String.join(",", lines).split(",")) {
+            String[] parts = item.trim().split("\\s*;\\s*");
+            boolean isRefused = parts.length > 1
+                    && parts[1].toLowerCase(Locale.ROOT).matches("q\\s*=\\s*0(\\.0*)?");
+            if (parts[0].equalsIgnoreCase(encoding)) {
+                return !isRefused;
+            }
+            anything |= parts[0].equals("*") && !isRefused;
+        }
+        return anything;
+    }
+}
