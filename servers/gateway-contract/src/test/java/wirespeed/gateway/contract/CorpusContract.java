@@ -22,7 +22,7 @@ abstract class CorpusContract implements CarrierChoice {
         return true;
     }
 
-    private record Case(String name, int status, String bytes) {
+    record Case(String name, int status, String bytes) {
     }
 
     @TestFactory
@@ -32,7 +32,7 @@ abstract class CorpusContract implements CarrierChoice {
         return cases.stream().map(one -> DynamicTest.dynamicTest(one.name(), () -> run(one)));
     }
 
-    private static List<Case> cases() throws IOException {
+    static List<Case> cases() throws IOException {
         List<Case> cases = new ArrayList<>();
         try (Stream<Path> files = Files.list(Path.of("src/test/resources/corpus"))) {
             for (Path file : files.sorted().toList()) {
