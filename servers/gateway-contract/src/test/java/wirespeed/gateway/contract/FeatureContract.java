@@ -154,6 +154,13 @@ abstract class FeatureContract extends CarrierContract {
         }
         assertTrue(admin(gateway, "GET", "/metrics", null, null).body().contains(
                 "wirespeed_gateway_requests_total{category=\"ok\",status=\"2xx\"} 1.0"));
+        String metrics = admin(gateway, "GET", "/metrics", null, null).body();
+        for (String line : List.of("wirespeed_gateway_route_exchanges_seconds_count{origin=\"o\","
+                + "route=\"all\",status=\"2xx\"} 1", "wirespeed_gateway_route_exchanges_seconds_bucket"
+                + "{origin=\"o\",route=\"all\",status=\"2xx\",le=\"+Inf\"} 1",
+                "wirespeed_gateway_origin_responses_seconds_count{origin=\"o\"} 1")) {
+            assertTrue(metrics.contains(line), line + " is not in " + metrics);
+        }
         String tag = admin(gateway, "GET", "/config", null, null).headers()
                 .firstValue("ETag").orElseThrow();
         assertEquals(428, admin(gateway, "PUT", "/config", null, "x").statusCode());
@@ -169,7 +176,12 @@ abstract class FeatureContract extends CarrierContract {
                 "loop-lag = \"60s\"", "")).statusCode());
         assertEquals("new", markOf(client));
         String address = "/origins/o/addresses/127.0.0.1:" + origin.port();
-        assertEquals(200, admin(gateway, "PATCH", address, null, "state=down").statusCode());
+        String seen = admin(gateway, "GET", "/origins", null, null).headers()
+                .firstValue("ETag").orElseThrow();
+        assertEquals(412, admin(gateway, "PATCH", address, "\"0\"", "state=down").statusCode());
+        assertEquals(422, admin(gateway, "PATCH", address, seen, "weight=5,stat=x").statusCode());
+        assertEquals(200, admin(gateway, "PATCH", address, seen, "state=down").statusCode());
+        assertEquals(412, admin(gateway, "PATCH", address, seen, "state=drain").statusCode());
         // A carrier may close a connection after a 503.
         assertEquals(503, client(gateway).get("/").status());
         assertEquals(200, admin(gateway, "PATCH", address, null, "state=up").statusCode());

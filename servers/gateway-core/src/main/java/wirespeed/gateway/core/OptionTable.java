@@ -88,6 +88,8 @@ public final class OptionTable {
         d.bool("defer-accept", false, "Accept a connection when its first byte is there.");
         d.bool("h2c", false, "Take HTTP/2 without TLS from clients that begin with it (prior"
                 + " knowledge); gateway-netty only.");
+        d.texts("proxy-protocol", "", "Networks whose connections begin with a PROXY header (v1 or"
+                + " v2), which names the client; gateway-netty only.");
         d.bytes("receive-buffer", "4KiB", 1024, 1 << 20, "What one read takes at most.");
         d.texts("dns", "", "ADDRESS:PORT of the servers that origins' names are asked of; empty for"
                 + " those of the system; gateway-netty only.");

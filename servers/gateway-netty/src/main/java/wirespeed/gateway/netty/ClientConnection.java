@@ -8,7 +8,6 @@ import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.socket.ChannelInputShutdownEvent;
 import io.netty.channel.socket.DuplexChannel;
-import java.net.InetSocketAddress;
 import wirespeed.gateway.core.BodyPace;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
@@ -277,8 +276,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
 
     private String address() {
         if (address == null) {
-            address = ((InetSocketAddress) channel.channel().remoteAddress()).getAddress()
-                    .getHostAddress();
+            address = ProxyHeader.clientAddress(channel.channel());
         }
         return address;
     }

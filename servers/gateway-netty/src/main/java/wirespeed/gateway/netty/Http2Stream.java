@@ -15,7 +15,6 @@ import io.netty.handler.codec.http2.Http2Headers;
 import io.netty.handler.codec.http2.Http2HeadersFrame;
 import io.netty.handler.codec.http2.Http2ResetFrame;
 import io.netty.util.ReferenceCountUtil;
-import java.net.InetSocketAddress;
 import java.util.Locale;
 import java.util.Map;
 import wirespeed.gateway.core.BodyPace;
@@ -135,8 +134,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             return;
         }
         Request request = request(frame.headers(), !frame.isEndStream());
-        request.clientAddress(((InetSocketAddress) stream.channel().parent().remoteAddress())
-                .getAddress().getHostAddress());
+        request.clientAddress(ProxyHeader.clientAddress(stream.channel().parent()));
         request.scheme(scheme);
         request.clientCertificate(connection.certificate());
         declared = request.framing().kind() == Framing.Kind.LENGTH

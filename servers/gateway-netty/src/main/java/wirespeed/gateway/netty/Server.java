@@ -22,6 +22,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Gateway;
+import wirespeed.gateway.core.Networks;
 import wirespeed.gateway.core.OptionValues;
 
 /**
@@ -34,6 +35,8 @@ public final class Server implements AutoCloseable {
     private final OptionValues options;
     private final Transport transport;
     private final TlsContexts tls;
+    /** Whose connections begin with a PROXY header. */
+    private final Networks balancers;
     private final MultiThreadIoEventLoopGroup acceptors;
     private final MultiThreadIoEventLoopGroup workers;
     private final Map<EventLoop, Loop> loops = new IdentityHashMap<>();
@@ -43,6 +46,7 @@ public final class Server implements AutoCloseable {
     public Server(Gateway gateway) {
         this.gateway = gateway;
         options = gateway.options("server");
+        balancers = balancers(options.texts("proxy-protocol"));
         transport = Transport.of(options.text("transport"));
         tls = new TlsContexts(gateway.options("tls"),
                 gateway.options("timeouts").millis("head"));
@@ -63,6 +67,14 @@ public final class Server implements AutoCloseable {
             Loop loop = new Loop(executor, gateway, transport, tls, budget);
             loops.put(executor, loop);
             executor.submit(loop::start).syncUninterruptibly();
+        }
+    }
+
+    private static Networks balancers(List<String> texts) {
+        try {
+            return Networks.parse(texts);
+        } catch (IllegalArgumentException bad) {
+            throw new IllegalArgumentException("server.proxy-protocol: " + bad.getMessage(), bad);
         }
     }
 
@@ -109,6 +121,10 @@ public final class Server implements AutoCloseable {
 
     private void accept(Channel channel) {
         Loop loop = loops.get(channel.eventLoop());
+        if (!balancers.isEmpty() && balancers.contains(((InetSocketAddress)
+                channel.remoteAddress()).getAddress().getHostAddress())) {
+            ProxyHeader.install(channel, loop);
+        }
         if (tls.isOn()) {
             channel.pipeline().addLast(tls.fromClient()).addLast(new ProtocolChoice(loop));
         } else if (options.isTrue("h2c")) {

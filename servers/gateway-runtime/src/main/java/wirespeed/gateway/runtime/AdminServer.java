@@ -11,6 +11,7 @@ import java.security.MessageDigest;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Address.Administration;
 import wirespeed.gateway.core.OptionValues;
 
 /** On its own address and thread, so that it answers when the loops do not. */
@@ -38,6 +39,7 @@ final class AdminServer implements AutoCloseable {
 
     private final GatewayRuntime runtime;
     private final ConfigStore store;
+    private final AddressStates states;
     private final MetricsPage metrics;
     private final String token;
     private final HttpServer server;
@@ -47,8 +49,10 @@ final class AdminServer implements AutoCloseable {
         return admin;
     });
 
-    AdminServer(GatewayRuntime runtime, ConfigStore store, OptionValues options) {
+    AdminServer(GatewayRuntime runtime, ConfigStore store, AddressStates states,
+            OptionValues options) {
         this.runtime = runtime;
+        this.states = states;
         this.store = store;
         this.metrics = new MetricsPage(runtime);
         this.token = options.text("token");
@@ -138,12 +142,13 @@ final class AdminServer implements AutoCloseable {
         AdminViews views = new AdminViews(runtime);
         return switch (path) {
             case "/metrics" -> new Answer(200, "text/plain; version=0.0.4; charset=utf-8",
-                    metrics.scrape(), null);
+                    metrics.scrape() + runtime.routeMetrics().scrape(), null);
             case "/health" -> Answer.json(200, views.health());
             case "/ready" -> runtime.gateway().isDraining() ? Answer.text(503, "draining")
                     : Answer.text(200, "ready");
             case "/routes" -> Answer.json(200, views.routes());
-            case "/origins" -> Answer.json(200, views.origins());
+            case "/origins" -> new Answer(200, "application/json", views.origins() + "\n",
+                    states.tag());
             case "/filters" -> Answer.json(200, views.filters());
             case "/pools" -> Answer.json(200, views.pools());
             case "/loggers" -> Answer.json(200, views.loggers());
@@ -204,15 +209,30 @@ final class AdminServer implements AutoCloseable {
         if (address == null) {
             return Answer.text(404, "no such address; see /origins");
         }
-        for (String change : body(exchange).trim().split("[\\s,&]+")) {
-            change(address, change);
+        String expected = exchange.getRequestHeaders().getFirst("If-Match");
+        if (expected != null && !expected.equals(states.tag())) {
+            return Answer.text(412, "the addresses have changed; see /origins");
         }
-        return Answer.json(200, new AdminViews(runtime).address(address));
+        Administration state = address.administration();
+        int weight = address.weight();
+        try {
+            for (String change : body(exchange).trim().split("[\\s,&]+")) {
+                change(address, change);
+            }
+            states.keep();
+        } catch (IOException | RuntimeException refused) {
+            // All of it or nothing; what is not on the disk would be lost at the next start.
+            address.administration(state);
+            address.weight(weight);
+            throw refused;
+        }
+        return new Answer(200, "application/json", new AdminViews(runtime).address(address) + "\n",
+                states.tag());
     }
 
     private static void change(Address address, String change) {
         if (change.matches("state=(up|down|drain)")) {
-            address.administration(Address.Administration.valueOf(
+            address.administration(Administration.valueOf(
                     change.substring(6).toUpperCase(java.util.Locale.ROOT)));
         } else if (change.matches("weight=\\d{1,4}")) {
             address.weight(Integer.parseInt(change.substring(7)));

@@ -56,7 +56,7 @@ public final class ConfigStore {
         return tag(text);
     }
 
-    private static String tag(String text) {
+    static String tag(String text) {
         try {
             return '"' + HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256")
                     .digest(text.getBytes(StandardCharsets.UTF_8)), 0, 8) + '"';

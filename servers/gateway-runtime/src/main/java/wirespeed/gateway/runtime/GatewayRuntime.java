@@ -28,6 +28,8 @@ public final class GatewayRuntime implements AutoCloseable {
     private final LoopWatchDog watchDog;
     private final Gateway gateway;
     private final ContentCache cache;
+    /** Null where nobody can read them. */
+    private final RouteMetrics routeMetrics;
     private AdminServer admin;
     private ConfigReload reload;
     private Config config;
@@ -38,6 +40,7 @@ public final class GatewayRuntime implements AutoCloseable {
         this.config = config;
         cache = config.table("cache").isTrue("enabled") ? new ContentCache(config.table("cache"))
                 : null;
+        routeMetrics = config.table("admin").text("listen").isEmpty() ? null : new RouteMetrics();
         folder = new FilterFolder(config.table("filters").text("folder"), this::foldersFilters);
         folder.loadNow();
         shipped = ShippedFilters.of(config.filters());
@@ -52,6 +55,9 @@ public final class GatewayRuntime implements AutoCloseable {
         all.addAll(folder.filters());
         if (cache != null) {
             all.addAll(cache.filters());
+        }
+        if (routeMetrics != null) {
+            all.add(routeMetrics);
         }
         return all;
     }
@@ -71,7 +77,9 @@ public final class GatewayRuntime implements AutoCloseable {
     public void startAdmin(ConfigStore store) {
         OptionValues options = config.table("admin");
         if (!options.text("listen").isEmpty()) {
-            admin = new AdminServer(this, store, options);
+            AddressStates states = new AddressStates(this, store.file());
+            states.restore();
+            admin = new AdminServer(this, store, states, options);
             admin.start();
         }
     }
@@ -122,6 +130,9 @@ public final class GatewayRuntime implements AutoCloseable {
         gateway.options(next.single());
         shipped = fresh;
         config = next;
+        if (routeMetrics != null) {
+            routeMetrics.keep(snapshot);
+        }
         checker.update(snapshot.origins().values());
     }
 
@@ -189,6 +200,10 @@ public final class GatewayRuntime implements AutoCloseable {
 
     FilterFolder folder() {
         return folder;
+    }
+
+    RouteMetrics routeMetrics() {
+        return routeMetrics;
     }
 
     ContentCache cache() {

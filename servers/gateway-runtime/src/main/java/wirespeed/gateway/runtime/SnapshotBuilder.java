@@ -162,6 +162,12 @@ final class SnapshotBuilder {
         }
     }
 
+    /** The weight that the configuration gives an address. */
+    synchronized int configuredWeight(Address address) {
+        Placement wanted = placed.get(address.id());
+        return wanted == null ? 1 : wanted.weight();
+    }
+
     private static int weight(String text) {
         if (!text.matches("\\d{1,4}")) {
             throw new IllegalArgumentException("\"" + text + "\" is no weight");

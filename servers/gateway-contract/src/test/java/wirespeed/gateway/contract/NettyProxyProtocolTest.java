@@ -1,0 +1,74 @@
+// PROXY headers of load balancers, good, bad and from strangers.
+package wirespeed.gateway.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import wirespeed.gateway.netty.Main;
+import wirespeed.gateway.runtime.Launcher;
+
+class NettyProxyProtocolTest extends CarrierContract {
+    private static final String GET = "GET /p HTTP/1.1\r\nHost: a\r\n\r\n";
+    private static final String SIGNATURE = "\r\n\r\n\0\r\nQUIT\n";
+
+    @Override
+    public Launcher.Factory factory() {
+        return Main::carrier;
+    }
+
+    @Override
+    public Map<String, Object> options() {
+        return Map.of("server.threads", "1");
+    }
+
+    private Carrier from(String networks) {
+        return start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n"
+                + "[server]\nproxy-protocol = [" + networks + "]\n[timeouts]\nhead = \"2s\"\n");
+    }
+
+    private String clientOf(Carrier gateway, String header) throws IOException {
+        RawClient client = client(gateway);
+        client.send(header + GET);
+        assertEquals(200, client.read().status());
+        client.send(GET);
+        assertEquals(200, client.read().status());
+        return origin.seen.get(origin.seen.size() - 1).header("X-Forwarded-For");
+    }
+
+    @Test
+    void the_header_names_the_client() throws IOException {
+        Carrier gateway = from("\"127.0.0.0/8\"");
+        assertEquals("192.0.2.7", clientOf(gateway,
+                "PROXY TCP4 192.0.2.7 198.51.100.1 4711 80\r\n"));
+        assertEquals("2001:db8::7", clientOf(gateway,
+                "PROXY TCP6 2001:db8::7 2001:db8::1 4711 80\r\n"));
+        assertEquals("192.0.2.8", clientOf(gateway, SIGNATURE + "\u0021\u0011\0\u000c"
+                + "\u00c0\0\u0002\u0008\u00c6\u0033\u0064\u0001\u0012\u0067\0P"));
+        assertEquals("127.0.0.1", clientOf(gateway, "PROXY UNKNOWN\r\n"));
+        assertEquals("127.0.0.1", clientOf(gateway, SIGNATURE + "\u0020\0\0\0"));
+    }
+
+    @Test
+    void what_is_no_header_is_no_request_either() throws IOException {
+        Carrier gateway = from("\"127.0.0.1\"");
+        for (String bad : new String[] {GET, "PROXY TCP4 nobody 198.51.100.1 1 80\r\n" + GET,
+            "PROXY TCP4 192.0.2.7 198.51.100.1 4711 800000\r\n" + GET, "PROXY "}) {
+            RawClient client = client(gateway);
+            client.send(bad);
+            assertTrue(client.isClosed(), bad);
+        }
+        assertEquals(0, origin.seen.size());
+    }
+
+    @Test
+    void strangers_cannot_name_a_client() throws IOException {
+        Carrier gateway = from("\"192.0.2.0/24\"");
+        RawClient client = client(gateway);
+        client.send("PROXY TCP4 192.0.2.7 198.51.100.1 4711 80\r\n" + GET);
+        assertEquals(400, client.read().status());
+        assertEquals(0, origin.seen.size());
+    }
+}
