@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 
 PATIENCE_S = 60.0
+# SHLVL: a bash below another reads no ~/.bashrc, and what this machine's user has there is no part of
+# the hosts that stand for others.
 SSHD = "/usr/sbin/sshd"
 SSHD_CONFIG = """
 ListenAddress {address}
@@ -27,6 +29,7 @@ StrictModes no
 PrintMotd no
 MaxStartups 200:30:400
 LogLevel ERROR
+SetEnv SHLVL=1
 """
 SSH_CONFIG = """
 Host host*
