@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 PATIENCE_S = 60.0
-# SHLVL: a bash below another reads no ~/.bashrc, and what this machine's user has there is no part of
-# the hosts that stand for others.
+# SHLVL: a bash below another reads no ~/.bashrc; what this machine's user has there is no part of the
+# hosts that stand for others.
 SSHD = "/usr/sbin/sshd"
 SSHD_CONFIG = """
 ListenAddress {address}

@@ -4,6 +4,8 @@ import re
 import shutil
 import signal
 import subprocess
+import types
+from pathlib import Path
 
 import pytest
 from frontdoor import ROOT, wait_until
@@ -60,6 +62,17 @@ def test_a_server_started_through_the_front_door_gets_the_signal_itself(wirespee
     finally:
         server.kill()
         server.wait()
+
+
+def test_the_python_environment_belongs_to_the_folder_that_it_was_made_in():
+    """Its programs name their folder: in a moved or copied checkout it is made again."""
+    door = types.ModuleType("front_door")
+    door.__file__ = str(ROOT / "wirespeed")
+    exec(compile((ROOT / "wirespeed").read_text(), door.__file__, "exec"), door.__dict__)
+    here, built = door.PYTHON.fingerprint(), door.PARTS["load"].fingerprint()
+    door.VENV = Path("/elsewhere/build/venv")
+    assert door.PYTHON.fingerprint() != here
+    assert door.PARTS["load"].fingerprint() == built
 
 
 def test_the_tree_that_is_built_from_is_this_one():

@@ -2,7 +2,7 @@
 
 It makes a request now and then for the planned time, so that stories are about the lab and not
 about speed. `WIRESPEED_FAKE_RPS` sets the rate that it reports,
-`WIRESPEED_FAKE_EXIT` its exit code.
+`WIRESPEED_FAKE_EXIT` its exit code, `WIRESPEED_FAKE_PAUSE_S` the pause after an answer.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.request
 
-PAUSE_S = 0.02
+PAUSE_S = float(os.environ.get("WIRESPEED_FAKE_PAUSE_S", "0.02"))
 
 
 def seconds(text):

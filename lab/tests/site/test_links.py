@@ -75,6 +75,7 @@ def test_a_link_that_only_cores_limit_is_never_full():
 @needs_root
 def test_a_run_over_a_full_link_names_it_and_says_that_it_is_scaled(checkout):
     (checkout.root / "sites.toml").write_text(SITES)
+    checkout.environment["WIRESPEED_FAKE_PAUSE_S"] = "0"
     recipe = checkout.recipe(
         connections=[1], duration="1s", length=131072, server_options=["--payload", "131072"]
     )
