@@ -58,6 +58,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "what is sent empties a full buffer at any time",
     ),
     (
+        "fork_shutdown",
+        "which of two processes speaks first is not certain",
+    ),
+    (
         "exec_replaced",
         "a process that becomes another program loses its connections",
     ),
@@ -65,11 +69,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "killed_peer",
         "nobody tells the peer of a process that was killed",
     ),
-    (
-        "prefork",
-        "the child that carries the others' connections ends first",
-    ),
-    ("prefork_blocking", "the same"),
     (
         "scm_rights_churn",
         "the listener outlives the process that uses the interface",

@@ -69,6 +69,9 @@ pub const DISSOLVED: u32 = 1 << 17;
 /// connect() to another host was called and is not over.
 pub const OPENING: u32 = 1 << 19;
 
+/// connect() to another host has failed: there never was a connection.
+pub const REFUSED: u32 = 1 << 20;
+
 /// Has duplicates: FD_CLOEXEC of each is what the kernel says.
 pub const DUPLICATED: u32 = 1 << 15;
 

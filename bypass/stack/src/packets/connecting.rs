@@ -82,11 +82,10 @@ fn wait_for(fd: i32, now: Entry, socket: &Socket) -> Connected {
             }
         }
     }
-    match connection_error(socket) {
-        None => Connected::Done,
-        Some(error) => {
-            stream::unconnect(fd, now);
-            Connected::Failed(error)
-        }
+    if !socket.has(sockets::REFUSED) {
+        return Connected::Done;
     }
+    let error = connection_error(socket).unwrap_or(libc::ECONNREFUSED);
+    stream::unconnect(fd, now);
+    Connected::Failed(error)
 }

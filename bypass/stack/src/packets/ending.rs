@@ -3,29 +3,39 @@
 use core::time::Duration;
 
 use bypass_sys::clock::now_ns;
-use bypass_sys::kernel;
 
 use super::{is_active, lock, relays};
 
-/// How long a process stays for what others have not acknowledged.
+/// How long a process stays for what was sent and not acknowledged.
 const LINGER_NS: u64 = 2_000_000_000;
-const LOOK: Duration = Duration::from_micros(500);
+const LOOK: Duration = Duration::from_millis(1);
 
-/// At exit: closes every connection that no other process has, and sends what is left.
+/// How long others' connections may be still before they are given up.
+const STILL_US: u64 = 10_000_000;
+
+/// At exit: closes every connection that no other process has, sends what is left, and goes on as long as
+/// other processes have connections that come through this one and on which something moves.
 pub extern "C" fn finish() {
     if !is_active() {
         return;
     }
     let start = now_ns();
-    for relay in relays() {
-        lock(relay).close_all();
-    }
     loop {
-        super::drive();
-        let is_over = relays().iter().all(|relay| !lock(relay).is_sending());
-        if is_over || now_ns() - start > LINGER_NS {
+        let mut has_others = false;
+        let mut is_sending = false;
+        for relay in relays() {
+            let mut relay = lock(relay);
+            relay.follow(&[]);
+            relay.drive();
+            let is_needed = relay.close_own() || relay.is_being_reached();
+            has_others |= is_needed && relay.still_us() < STILL_US;
+            is_sending |= relay.is_sending();
+        }
+        let is_late = now_ns() - start > LINGER_NS;
+        if !has_others && (!is_sending || is_late) {
+            relays().iter().for_each(|relay| lock(relay).reset_all());
             return;
         }
-        let _ = kernel::poll(&mut [], Some(LOOK), None);
+        let _ = super::poll(&mut [], Some(LOOK), None);
     }
 }

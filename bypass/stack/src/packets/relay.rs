@@ -19,7 +19,8 @@ use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
 use bypass_sys::waker::Waker;
 
-use crate::listener::Listener;
+use super::MUST_FOLLOW;
+use crate::listener::{self, Listener};
 use crate::peer::{self, Bell, Peer};
 use crate::sockets::{self, Socket};
 use crate::sys::{fill_hole, peek_into};
@@ -57,8 +58,8 @@ struct Place {
     lane: usize,
     seen: Seen,
     conns: Vec<Option<Conn>>,
-    /// Of the listener whose connections it carries.
-    inode: u64,
+    /// Whose connections it carries; None: those that the program opens.
+    listener: Option<Arc<Listener>>,
 }
 
 #[derive(Clone, Copy)]
@@ -119,9 +120,14 @@ impl Relay {
         }
     }
 
+    /// How long nothing has come or gone.
+    pub fn still_us(&self) -> u64 {
+        (now_ns() / 1000).saturating_sub(self.moved_us)
+    }
+
     /// Whether something came or went a moment ago.
     pub fn is_busy(&self) -> bool {
-        let is_moving = (now_ns() / 1000).saturating_sub(self.moved_us) < QUIET_US;
+        let is_moving = self.still_us() < QUIET_US;
         is_moving || self.must_follow_us.is_some()
     }
 
@@ -161,8 +167,13 @@ impl Relay {
         self.shard.expect_news();
     }
 
-    /// Joins a segment as the other end of the program's; true entries of `places` stay where they are.
-    fn add_place(&mut self, segment: Segment, side: usize, inode: u64) -> Option<usize> {
+    /// Joins a segment as the other end of the program's; places stay where they are.
+    fn add_place(
+        &mut self,
+        segment: Segment,
+        side: usize,
+        listener: Option<Arc<Listener>>,
+    ) -> Option<usize> {
         let peer = Peer::join_as_relay(segment, side)?;
         let number = process::number();
         let lane = peer.segment.claim_lane(side, number, self.waker.number())?;
@@ -172,33 +183,34 @@ impl Relay {
             peer,
             lane,
             conns: vec![None; slots],
-            inode,
+            listener,
         });
         Some(self.places.len() - 1)
     }
 
-    /// Listens where the program listens now, and nowhere else.
+    /// Listens where the program listens now, and where it has closed its listener and other processes
+    /// have not: their connections go on coming through this one.
     pub fn follow(&mut self, listeners: &[Arc<Listener>]) {
         self.must_follow_us = None;
         let places = &self.places;
-        let gone: Vec<Handle> = self
-            .listeners
-            .iter()
-            .filter(|(_, place)| {
-                let inode = places[**place].inode;
-                listeners.iter().all(|one| one.inode != inode)
+        let is_over = |place: &usize| {
+            let own = places[*place].listener.as_ref();
+            own.is_none_or(|own| {
+                listeners.iter().all(|one| one.inode != own.inode) && own.others().is_empty()
             })
-            .map(|(handle, _)| *handle)
-            .collect();
+        };
+        let gone = self.listeners.iter().filter(|(_, place)| is_over(place));
+        let gone: Vec<Handle> = gone.map(|(handle, _)| *handle).collect();
         for handle in gone {
             self.listeners.remove(&handle);
             let _ = self.shard.close(handle);
         }
         for listener in listeners {
+            let is_it = |own: &Arc<Listener>| own.inode == listener.inode;
             let is_known = self
                 .listeners
                 .values()
-                .any(|place| self.places[*place].inode == listener.inode);
+                .any(|place| self.places[*place].listener.as_ref().is_some_and(is_it));
             if !is_known {
                 self.listen(listener);
             }
@@ -206,10 +218,13 @@ impl Relay {
         self.shard.finish();
     }
 
-    /// Whether listeners are to be looked at again, because the kernel had connections there.
-    pub fn must_follow(&self) -> bool {
+    /// Looks at the listeners again, because the kernel had connections there, if it is time.
+    pub fn follow_if_due(&mut self) {
         let now_us = now_ns() / 1000;
-        self.must_follow_us.is_some_and(|at_us| now_us >= at_us)
+        if self.must_follow_us.is_some_and(|at_us| now_us >= at_us) {
+            MUST_FOLLOW.store(false, Ordering::Relaxed);
+            self.follow(&listener::all());
+        }
     }
 
     /// None where the address is not of this interface, or taken: the kernel serves it. Where the kernel
@@ -222,7 +237,8 @@ impl Relay {
         }
         let backlog = listener.backlog.load(Ordering::Relaxed);
         let Some(handle) = self.shard.take_over(at, backlog).ok()? else {
-            self.must_follow_us = Some(self.shard.driven_us() + AGAIN_US);
+            self.must_follow_us = Some(now_ns() / 1000 + AGAIN_US);
+            MUST_FOLLOW.store(true, Ordering::Relaxed);
             return None;
         };
         match self.segment_at(listener) {
@@ -236,7 +252,7 @@ impl Relay {
     fn segment_at(&mut self, listener: &Arc<Listener>) -> Option<usize> {
         let segment = new_segment()?;
         let mapped = mapped_again(&segment)?;
-        let place = self.add_place(segment, 0, listener.inode)?;
+        let place = self.add_place(segment, 0, Some(listener.clone()))?;
         listener.adopt_from_relay(mapped)?;
         Some(place)
     }
@@ -559,6 +575,7 @@ impl Relay {
         place.names.of[1].store(target);
         place.meta.holders[0].store(peer.bit(), Ordering::SeqCst);
         socket.error.store(0, Ordering::Relaxed);
+        socket.set(sockets::REFUSED, false);
         socket.set(sockets::OPENING, true);
         self.enter(at, slot, handle, Some(index));
         Some((peer, slot, local))
@@ -569,7 +586,7 @@ impl Relay {
             let segment = new_segment()?;
             let mapped = mapped_again(&segment)?;
             let peer = Peer::join(segment, 0, 0)?;
-            let at = self.add_place(mapped, 1, 0)?;
+            let at = self.add_place(mapped, 1, None)?;
             self.outgoing = Some((peer, at));
         }
         self.outgoing.clone()
@@ -591,9 +608,17 @@ impl Relay {
         let socket = sockets::get(index);
         let peer = self.places[at].peer.clone();
         if let Some(error) = error {
-            socket.error.store(error.errno() as u32, Ordering::SeqCst);
+            // A reset is of a connection that stood: connect has worked.
+            let ends = match error {
+                tcp::Error::ConnectionReset => self.failed_with(error, &peer, slot),
+                _ => {
+                    socket.error.store(error.errno() as u32, Ordering::SeqCst);
+                    socket.set(sockets::REFUSED, true);
+                    RST | CLOSED
+                }
+            };
             let producer = &peer.segment.slot(slot).producer[peer.side];
-            producer.ends.fetch_or(RST | CLOSED, Ordering::SeqCst);
+            producer.ends.fetch_or(ends, Ordering::SeqCst);
             if let Some(conn) = self.places[at].conns[slot].as_mut() {
                 conn.has_read_end = true;
             }
@@ -604,9 +629,10 @@ impl Relay {
         peer.ring(slot, Bell::Room);
     }
 
-    /// As the process ends: connections that only it holds are closed, and those that others hold, or
-    /// would have accepted, are reset, as nobody carries them any more.
-    pub fn close_all(&mut self) {
+    /// As the process ends: closes connections that only it holds. True while others hold some, or may
+    /// still accept some: they go on through this process.
+    pub fn close_own(&mut self) -> bool {
+        let mut has_others = false;
         for at in 0..self.places.len() {
             let peer = self.places[at].peer.clone();
             let other = 1 - peer.side;
@@ -619,11 +645,38 @@ impl Relay {
                 let place = peer.segment.slot(slot);
                 let holders = place.meta.holders[other].load(Ordering::SeqCst);
                 if holders & !own == 0 {
-                    place.producer[other]
-                        .ends
-                        .fetch_or(FIN | CLOSED, Ordering::SeqCst);
+                    let ends = &place.producer[other].ends;
+                    ends.fetch_or(FIN | CLOSED, Ordering::SeqCst);
                     self.bring_out(at, slot);
+                } else if holders & QUEUED != 0 && !self.is_accepted_elsewhere(at) {
+                    self.reset(at, slot);
                 } else {
+                    has_others = true;
+                }
+            }
+        }
+        self.shard.finish();
+        has_others
+    }
+
+    fn is_accepted_elsewhere(&self, at: usize) -> bool {
+        let listener = self.places[at].listener.as_ref();
+        listener.is_some_and(|listener| !listener.others().is_empty())
+    }
+
+    /// Whether somebody is opening a connection.
+    pub fn is_being_reached(&mut self) -> bool {
+        self.shard.engine().counts().half_open > 0
+    }
+
+    /// Nobody carries them any more; who comes now asks again, and finds the kernel.
+    pub fn reset_all(&mut self) {
+        for (handle, _) in std::mem::take(&mut self.listeners) {
+            let _ = self.shard.close(handle);
+        }
+        for at in 0..self.places.len() {
+            for slot in 0..self.places[at].conns.len() {
+                if self.places[at].conns[slot].is_some() {
                     self.reset(at, slot);
                 }
             }
@@ -644,6 +697,7 @@ impl Relay {
         producer.ends.fetch_or(RST | CLOSED, Ordering::SeqCst);
         peer.ring(slot, Bell::Bytes);
         peer.ring(slot, Bell::Room);
+        self.leave(at, slot);
     }
 }
 
