@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from wirespeed.cli import knee
+from wirespeed.cli import knee, trend
 from wirespeed.errors import InputError
 from wirespeed.recipe import rates, read
+from wirespeed.results import trend as trends
 
 
 def test_a_run_is_kept_under_a_name_reproduced_and_followed(checkout):
@@ -36,7 +37,6 @@ def test_a_run_is_kept_under_a_name_reproduced_and_followed(checkout):
     assert "branch=main first" in checkout.call("runs")[1]
 
 
-CARRIES = 1000  # requests a second, beyond which the latency of the made-up server breaks
 TEXT = """
 wirespeed = 1
 name = "k"
@@ -81,6 +81,15 @@ def test_the_same_recipe_keeps_a_rate(tmp_path):
 def test_a_recipe_that_cannot_keep_a_rate_is_refused(old, new, line):
     with pytest.raises(InputError, match=line):
         rates.at_rates(TEXT.replace(old, new), [1])
+
+
+def test_a_trend_names_every_axis_also_of_runs_that_had_one_more(capsys):
+    def series(axes):
+        return trends.Series(axes, "rps", [trends.Point("a", "", "", 1.0)])
+
+    trend._show([series({"connections": 1}), series({"connections": 1, "rate": 777})], "rps", 2)
+    shown = capsys.readouterr().out
+    assert "rate" in shown and "777" in shown
 
 
 def test_the_knee_is_between_the_last_rate_that_was_kept_and_the_first_that_was_not():

@@ -81,7 +81,7 @@ def _show(found: list[trends.Series], metric: str, count: int) -> None:
     if not console.is_terminal:
         console.width = max(console.width, PIPE_COLUMNS)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    axes = list(found[0].axes)
+    axes = list(dict.fromkeys(axis for one in found for axis in one.axes))
     for axis in axes:
         table.add_column(axis)
     for head in ("runs", "course", "first", "last", "all in all"):
