@@ -11,6 +11,7 @@
 )]
 #![allow(missing_docs, reason = "the hooks are documented by their man pages")]
 
+mod cancel;
 mod hooks;
 mod outcome;
 mod real;

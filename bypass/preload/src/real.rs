@@ -1,4 +1,6 @@
 //! libc's own functions: found when first needed, also before our constructor has run.
+//!
+//! They may unwind: pthread_cancel ends a thread so, out of a call that waits.
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void, CStr};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -24,14 +26,14 @@ fn find(name: &CStr, place: &AtomicPtr<c_void>) -> *mut c_void {
 macro_rules! real {
     ($($name:ident = $symbol:literal: fn($($arg:ty),*) -> $result:ty;)*) => {$(
         #[inline(always)]
-        pub fn $name() -> unsafe extern "C" fn($($arg),*) -> $result {
+        pub fn $name() -> unsafe extern "C-unwind" fn($($arg),*) -> $result {
             static PLACE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
             let mut found = PLACE.load(Ordering::Acquire);
             if found.is_null() {
                 found = find($symbol, &PLACE);
             }
             // SAFETY: the symbol has this signature, by its man page.
-            unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> $result>(found) }
+            unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn($($arg),*) -> $result>(found) }
         }
     )*};
 }
@@ -116,6 +118,10 @@ real! {
     io_uring_submit = c"io_uring_submit": fn(*mut c_void) -> c_int;
     io_uring_submit_and_wait = c"io_uring_submit_and_wait": fn(*mut c_void, c_uint) -> c_int;
     io_uring_submit_and_wait_timeout = c"io_uring_submit_and_wait_timeout": fn(*mut c_void, *mut c_void, c_uint, *mut c_void, *mut c_void) -> c_int;
+    pthread_cancel = c"pthread_cancel": fn(libc::pthread_t) -> c_int;
+    pthread_testcancel = c"pthread_testcancel": fn() -> ();
+    pthread_setcancelstate = c"pthread_setcancelstate": fn(c_int, *mut c_int) -> c_int;
+    pthread_setcanceltype = c"pthread_setcanceltype": fn(c_int, *mut c_int) -> c_int;
     prctl = c"prctl": fn(c_int, usize, usize, usize, usize) -> c_int;
     setrlimit = c"setrlimit": fn(c_int, *const libc::rlimit) -> c_int;
     prlimit = c"prlimit": fn(pid_t, c_int, *const libc::rlimit, *mut libc::rlimit) -> c_int;

@@ -28,7 +28,7 @@ fn is_wrapped(signal: c_int) -> bool {
         && !(32..34).contains(&signal)
 }
 
-extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+extern "C-unwind" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let index = signal as usize % SIGNALS;
     let flags = FLAGS[index].load(Ordering::Acquire);
     let thread = bypass_stack::thread();
@@ -45,13 +45,14 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut li
         return;
     }
     if flags & libc::SA_SIGINFO != 0 {
-        type Full = extern "C" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void);
+        type Full = extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void);
         // SAFETY: the program gave a function of this signature with SA_SIGINFO.
         let handler = unsafe { core::mem::transmute::<usize, Full>(handler) };
         handler(signal, info, context);
     } else {
         // SAFETY: the program gave a function of this signature.
-        let handler = unsafe { core::mem::transmute::<usize, extern "C" fn(c_int)>(handler) };
+        let handler =
+            unsafe { core::mem::transmute::<usize, extern "C-unwind" fn(c_int)>(handler) };
         handler(signal);
     }
 }

@@ -46,19 +46,24 @@ pub fn leave() {
 }
 
 /// Sleeps in the kernel in the middle of an operation: nothing is held, so handlers run. One that
-/// was put off runs now, and the sleep ends before it has begun.
+/// was put off runs now, and the sleep ends before it has begun. ECANCELED: the thread is to end.
 pub fn asleep<T>(sleep: impl FnOnce() -> Result<T, i32>) -> Result<T, i32> {
     crate::service::leave_time();
     let thread = thread();
     let depth = thread.inside.swap(0, Ordering::Relaxed);
-    compiler_fence(Ordering::SeqCst);
+    let sleep_before = thread.begin_sleep();
     let result = if thread.deferred.load(Ordering::Relaxed) != 0 {
         let_in(thread);
         Err(libc::EINTR)
+    } else if thread.is_cancelled() {
+        Err(libc::ECANCELED)
     } else {
-        sleep()
+        match sleep() {
+            Err(libc::EINTR) if thread.is_cancelled() => Err(libc::ECANCELED),
+            other => other,
+        }
     };
-    compiler_fence(Ordering::SeqCst);
+    thread.end_sleep(sleep_before);
     thread.inside.store(depth, Ordering::Relaxed);
     result
 }

@@ -1,6 +1,6 @@
 //! What each thread knows about itself, found without a call into the loader.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::kernel;
 
@@ -15,11 +15,26 @@ pub struct Thread {
     pub signals: AtomicU32,
     /// Those of them without SA_RESTART: they end blocking calls.
     pub interrupts: AtomicU32,
+    /// What was said about cancelling it: the `CANCEL_` bits.
+    pub cancel: AtomicU32,
     /// Signals that are blocked until our own code is left, as the kernel's set of bits.
     pub deferred: AtomicU64,
     /// The connection whose bytes are published and not announced yet; 0 for none.
     pub held_back: AtomicU64,
+    /// The outermost thing that a call keeps while it sleeps; see the stack's `abandoned`.
+    pub kept: AtomicPtr<()>,
+    /// Another value at each beginning and end of a sleep in a call of ours; odd while it sleeps.
+    pub sleeps: AtomicU32,
 }
+
+/// Somebody has asked that the thread be cancelled.
+pub const CANCEL_REQUESTED: u32 = 1;
+/// The thread has forbidden it for the time being.
+pub const CANCEL_DISABLED: u32 = 2;
+/// The thread allows it at any instruction.
+pub const CANCEL_ASYNCHRONOUS: u32 = 4;
+/// It is ending: what its clean-up calls is not cancelled again.
+pub const CANCEL_ACTING: u32 = 8;
 
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
@@ -86,6 +101,29 @@ impl Thread {
             }
             tid => tid,
         }
+    }
+
+    /// Whether it is to end at the next place where it may.
+    pub fn is_cancelled(&self) -> bool {
+        let bits = CANCEL_REQUESTED | CANCEL_DISABLED | CANCEL_ACTING;
+        self.cancel.load(Ordering::SeqCst) & bits == CANCEL_REQUESTED
+    }
+
+    /// A sleep in a call of ours begins; what [`end_sleep`](Self::end_sleep) is to be given. Whoever
+    /// asks for a cancellation and sees no sleep is seen by [`is_cancelled`](Self::is_cancelled).
+    pub fn begin_sleep(&self) -> u32 {
+        // Who signals it must know its number.
+        self.tid();
+        let before = self.sleeps.load(Ordering::SeqCst);
+        let now = before.wrapping_add(2) | 1;
+        self.sleeps.store(now, Ordering::SeqCst);
+        before
+    }
+
+    /// It ends; a handler's sleep may have been inside another.
+    pub fn end_sleep(&self, before: u32) {
+        let now = self.sleeps.load(Ordering::SeqCst).wrapping_add(2);
+        self.sleeps.store(now & !1 | before & 1, Ordering::SeqCst);
     }
 
     /// Where the thread counts, after `take` has found a place for it.

@@ -120,7 +120,7 @@ fn after_limit(resource: c_int, result: c_int) -> c_int {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn setrlimit(resource: c_int, limit: *const rlimit) -> c_int {
+pub unsafe extern "C-unwind" fn setrlimit(resource: c_int, limit: *const rlimit) -> c_int {
     // SAFETY: the caller's limit.
     unsafe { before_limit(resource, limit) };
     // SAFETY: the caller's arguments.
@@ -128,13 +128,13 @@ pub unsafe extern "C" fn setrlimit(resource: c_int, limit: *const rlimit) -> c_i
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn setrlimit64(resource: c_int, limit: *const rlimit) -> c_int {
+pub unsafe extern "C-unwind" fn setrlimit64(resource: c_int, limit: *const rlimit) -> c_int {
     // SAFETY: the caller's arguments; both structures are the same here.
     unsafe { setrlimit(resource, limit) }
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn prlimit(
+pub unsafe extern "C-unwind" fn prlimit(
     process: libc::pid_t,
     resource: c_int,
     new: *const rlimit,
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn prlimit(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn prlimit64(
+pub unsafe extern "C-unwind" fn prlimit64(
     process: libc::pid_t,
     resource: c_int,
     new: *const rlimit,

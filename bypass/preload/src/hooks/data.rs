@@ -8,6 +8,7 @@ use bypass_sys::iovec::Pieces;
 use libc::{iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::rights;
+use crate::cancel::point;
 use crate::outcome::{errno, fail, finish, set_errno};
 use crate::real;
 
@@ -57,40 +58,45 @@ unsafe fn many<'a>(pieces: *const iovec, count: usize) -> Option<Pieces<'a>> {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn read(fd: c_int, at: *mut c_void, length: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn read(fd: c_int, at: *mut c_void, length: size_t) -> ssize_t {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::read()(fd, at, length) };
     if table::is_kernel(fd) {
         return kernel();
     }
     // SAFETY: the caller's buffer.
-    finish(unsafe { get(fd, at, length, 0) }, kernel)
+    point(|| unsafe { get(fd, at, length, 0) }, kernel)
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn write(fd: c_int, at: *const c_void, length: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn write(fd: c_int, at: *const c_void, length: size_t) -> ssize_t {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::write()(fd, at, length) };
     if table::is_kernel(fd) {
         return kernel();
     }
     // SAFETY: the caller's buffer.
-    finish(unsafe { put(fd, at, length, 0) }, kernel)
+    point(|| unsafe { put(fd, at, length, 0) }, kernel)
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn recv(fd: c_int, at: *mut c_void, length: size_t, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn recv(
+    fd: c_int,
+    at: *mut c_void,
+    length: size_t,
+    flags: c_int,
+) -> ssize_t {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::recv()(fd, at, length, flags) };
     if table::is_kernel(fd) {
         return kernel();
     }
     // SAFETY: the caller's buffer.
-    finish(unsafe { get(fd, at, length, flags) }, kernel)
+    point(|| unsafe { get(fd, at, length, flags) }, kernel)
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn send(
+pub unsafe extern "C-unwind" fn send(
     fd: c_int,
     at: *const c_void,
     length: size_t,
@@ -102,11 +108,11 @@ pub unsafe extern "C" fn send(
         return kernel();
     }
     // SAFETY: the caller's buffer.
-    finish(unsafe { put(fd, at, length, flags) }, kernel)
+    point(|| unsafe { put(fd, at, length, flags) }, kernel)
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn recvfrom(
+pub unsafe extern "C-unwind" fn recvfrom(
     fd: c_int,
     at: *mut c_void,
     length: size_t,
@@ -120,7 +126,7 @@ pub unsafe extern "C" fn recvfrom(
         return kernel();
     }
     // SAFETY: the caller's buffer.
-    let result = finish(unsafe { get(fd, at, length, flags) }, kernel);
+    let result = point(|| unsafe { get(fd, at, length, flags) }, kernel);
     // SAFETY: null or a length, by recvfrom(2).
     if let Some(address_length) = unsafe { address_length.as_mut() } {
         if result >= 0 && !address.is_null() && !table::is_kernel(fd) {
@@ -132,7 +138,7 @@ pub unsafe extern "C" fn recvfrom(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn sendto(
+pub unsafe extern "C-unwind" fn sendto(
     fd: c_int,
     at: *const c_void,
     length: size_t,
@@ -146,11 +152,11 @@ pub unsafe extern "C" fn sendto(
         return kernel();
     }
     // SAFETY: the caller's buffer.
-    finish(unsafe { put(fd, at, length, flags) }, kernel)
+    point(|| unsafe { put(fd, at, length, flags) }, kernel)
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn readv(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn readv(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::readv()(fd, pieces, count) };
     if table::is_kernel(fd) {
@@ -158,7 +164,7 @@ pub unsafe extern "C" fn readv(fd: c_int, pieces: *const iovec, count: c_int) ->
     }
     // SAFETY: the caller's buffers.
     match unsafe { many(pieces, count as usize) } {
-        Some(mut pieces) => finish(inside(|| stream::read(fd, &mut pieces, 0)), kernel),
+        Some(mut pieces) => point(|| inside(|| stream::read(fd, &mut pieces, 0)), kernel),
         None => fail(wrong_vector(pieces, count as usize)) as ssize_t,
     }
 }
@@ -182,7 +188,7 @@ fn wrong_vector(pieces: *const iovec, count: usize) -> c_int {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn writev(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn writev(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::writev()(fd, pieces, count) };
     if table::is_kernel(fd) {
@@ -190,13 +196,13 @@ pub unsafe extern "C" fn writev(fd: c_int, pieces: *const iovec, count: c_int) -
     }
     // SAFETY: the caller's buffers.
     match unsafe { many(pieces, count as usize) } {
-        Some(mut pieces) => finish(inside(|| stream::write(fd, &mut pieces, 0)), kernel),
+        Some(mut pieces) => point(|| inside(|| stream::write(fd, &mut pieces, 0)), kernel),
         None => fail(wrong_vector(pieces, count as usize)) as ssize_t,
     }
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::recvmsg()(fd, message, flags) };
     if table::is_kernel(fd) {
@@ -216,7 +222,7 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) 
     let Some(mut pieces) = (unsafe { many(header.msg_iov, header.msg_iovlen) }) else {
         return fail(wrong_message(header)) as ssize_t;
     };
-    let result = finish(inside(|| stream::read(fd, &mut pieces, flags)), kernel);
+    let result = point(|| inside(|| stream::read(fd, &mut pieces, flags)), kernel);
     if result >= 0 && !table::is_kernel(fd) {
         header.msg_namelen = 0;
         header.msg_controllen = 0;
@@ -226,7 +232,11 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) 
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn sendmsg(
+    fd: c_int,
+    message: *const msghdr,
+    flags: c_int,
+) -> ssize_t {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::sendmsg()(fd, message, flags) };
     if table::is_kernel(fd) {
@@ -252,7 +262,7 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int
     };
     // SAFETY: the header's buffers are the caller's.
     match unsafe { many(header.msg_iov, header.msg_iovlen) } {
-        Some(mut pieces) => finish(inside(|| stream::write(fd, &mut pieces, flags)), kernel),
+        Some(mut pieces) => point(|| inside(|| stream::write(fd, &mut pieces, flags)), kernel),
         None => fail(wrong_message(header)) as ssize_t,
     }
 }
@@ -266,7 +276,7 @@ fn wrong_message(header: &msghdr) -> c_int {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn recvmmsg(
+pub unsafe extern "C-unwind" fn recvmmsg(
     fd: c_int,
     messages: *mut libc::mmsghdr,
     count: c_uint,
@@ -287,7 +297,7 @@ pub unsafe extern "C" fn recvmmsg(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn sendmmsg(
+pub unsafe extern "C-unwind" fn sendmmsg(
     fd: c_int,
     messages: *mut libc::mmsghdr,
     count: c_uint,
@@ -334,7 +344,7 @@ fn each_message(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn sendfile(
+pub unsafe extern "C-unwind" fn sendfile(
     out: c_int,
     file: c_int,
     offset: *mut off_t,
@@ -373,7 +383,7 @@ pub unsafe extern "C" fn sendfile(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn sendfile64(
+pub unsafe extern "C-unwind" fn sendfile64(
     out: c_int,
     file: c_int,
     offset: *mut off_t,
@@ -384,7 +394,7 @@ pub unsafe extern "C" fn sendfile64(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn splice(
+pub unsafe extern "C-unwind" fn splice(
     from: c_int,
     from_offset: *mut off_t,
     to: c_int,
@@ -397,15 +407,15 @@ pub unsafe extern "C" fn splice(
         return unsafe { real::splice()(from, from_offset, to, to_offset, length, flags) };
     }
     let has_offset = !from_offset.is_null() || !to_offset.is_null();
-    let outcome = inside(|| stack_splice::splice(from, to, length, flags, has_offset));
-    finish(outcome, || {
+    let work = || inside(|| stack_splice::splice(from, to, length, flags, has_offset));
+    point(work, || {
         // SAFETY: the caller's arguments.
         unsafe { real::splice()(from, from_offset, to, to_offset, length, flags) }
     })
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn pread(
+pub unsafe extern "C-unwind" fn pread(
     fd: c_int,
     at: *mut c_void,
     length: size_t,
@@ -419,7 +429,7 @@ pub unsafe extern "C" fn pread(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn __read_chk(
+pub unsafe extern "C-unwind" fn __read_chk(
     fd: c_int,
     at: *mut c_void,
     length: size_t,
@@ -431,7 +441,7 @@ pub unsafe extern "C" fn __read_chk(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn __recv_chk(
+pub unsafe extern "C-unwind" fn __recv_chk(
     fd: c_int,
     at: *mut c_void,
     length: size_t,
@@ -444,7 +454,7 @@ pub unsafe extern "C" fn __recv_chk(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn __recvfrom_chk(
+pub unsafe extern "C-unwind" fn __recvfrom_chk(
     fd: c_int,
     at: *mut c_void,
     length: size_t,

@@ -9,17 +9,19 @@ use bypass_stats::Reason;
 use libc::FILE;
 
 use super::creating::or_give_back;
+use crate::cancel::point;
 use crate::outcome::{fail, finish, set_errno};
 use crate::real;
 
 #[no_mangle]
-pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     // SAFETY: numbers only.
     let kernel = || unsafe { real::close()(fd) };
     if table::is_kernel(fd) {
         return kernel();
     }
-    finish(inside(|| descriptors::close(fd)), || kernel() as isize) as c_int
+    let work = || inside(|| descriptors::close(fd));
+    point(work, || kernel() as isize) as c_int
 }
 
 /// After the kernel has duplicated `fd`.
@@ -31,7 +33,7 @@ fn shared(fd: c_int, made: c_int) -> c_int {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
     if descriptors::is_hidden(fd) {
         return fail(libc::EBADF);
     }
@@ -58,13 +60,13 @@ fn duplicate_to(fd: c_int, new: c_int, make: impl FnOnce() -> c_int) -> c_int {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn dup2(fd: c_int, new: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn dup2(fd: c_int, new: c_int) -> c_int {
     // SAFETY: numbers only.
     duplicate_to(fd, new, || unsafe { real::dup2()(fd, new) })
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: numbers only.
     duplicate_to(fd, new, || unsafe { real::dup3()(fd, new, flags) })
 }
@@ -90,7 +92,7 @@ fn control(fd: c_int, command: c_int, argument: usize, kernel: impl Fn() -> c_in
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the caller's arguments; the third is in the same register whatever its type.
     control(fd, command, argument, || unsafe {
         real::fcntl()(fd, command, argument)
@@ -98,7 +100,7 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: as fcntl.
     control(fd, command, argument, || unsafe {
         real::fcntl64()(fd, command, argument)
@@ -106,7 +108,7 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn ioctl(fd: c_int, request: u64, argument: usize) -> c_int {
+pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: u64, argument: usize) -> c_int {
     // SAFETY: the caller's arguments; the third is in the same register whatever its type.
     let kernel = || unsafe { real::ioctl()(fd, request, argument) };
     if table::is_kernel(fd) {
@@ -136,7 +138,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: u64, argument: usize) -> c_in
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     // SAFETY: numbers only.
     let kernel = |first, last| unsafe { real::close_range()(first, last, flags) };
     if first > last {
@@ -169,17 +171,17 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn closefrom(first: c_int) {
+pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
     // SAFETY: numbers only.
     unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
 }
 
 #[repr(C)]
 struct CookieFunctions {
-    read: extern "C" fn(*mut c_void, *mut c_char, usize) -> isize,
-    write: extern "C" fn(*mut c_void, *const c_char, usize) -> isize,
+    read: extern "C-unwind" fn(*mut c_void, *mut c_char, usize) -> isize,
+    write: extern "C-unwind" fn(*mut c_void, *const c_char, usize) -> isize,
     seek: Option<extern "C" fn(*mut c_void, *mut i64, c_int) -> c_int>,
-    close: extern "C" fn(*mut c_void) -> c_int,
+    close: extern "C-unwind" fn(*mut c_void) -> c_int,
 }
 
 extern "C" {
@@ -190,12 +192,12 @@ extern "C" {
     ) -> *mut FILE;
 }
 
-extern "C" fn cookie_read(cookie: *mut c_void, at: *mut c_char, length: usize) -> isize {
+extern "C-unwind" fn cookie_read(cookie: *mut c_void, at: *mut c_char, length: usize) -> isize {
     // SAFETY: stdio gives a writable buffer.
     unsafe { super::data::read(cookie as usize as c_int, at.cast(), length) }
 }
 
-extern "C" fn cookie_write(cookie: *mut c_void, at: *const c_char, length: usize) -> isize {
+extern "C-unwind" fn cookie_write(cookie: *mut c_void, at: *const c_char, length: usize) -> isize {
     // SAFETY: stdio gives a readable buffer.
     let written = unsafe { super::data::write(cookie as usize as c_int, at.cast(), length) };
     written.max(0)
@@ -205,7 +207,7 @@ extern "C" fn cookie_write(cookie: *mut c_void, at: *const c_char, length: usize
 static STREAMS: Mutex<Vec<(usize, c_int)>> = Mutex::new(Vec::new());
 
 #[no_mangle]
-pub unsafe extern "C" fn fileno(stream: *mut FILE) -> c_int {
+pub unsafe extern "C-unwind" fn fileno(stream: *mut FILE) -> c_int {
     if let Ok(streams) = STREAMS.lock() {
         if let Some((_, fd)) = streams.iter().find(|(of, _)| *of == stream as usize) {
             return *fd;
@@ -215,7 +217,7 @@ pub unsafe extern "C" fn fileno(stream: *mut FILE) -> c_int {
     unsafe { real::fileno()(stream) }
 }
 
-extern "C" fn cookie_close(cookie: *mut c_void) -> c_int {
+extern "C-unwind" fn cookie_close(cookie: *mut c_void) -> c_int {
     if let Ok(mut streams) = STREAMS.lock() {
         streams.retain(|(_, fd)| *fd != cookie as usize as c_int);
     }
@@ -224,7 +226,7 @@ extern "C" fn cookie_close(cookie: *mut c_void) -> c_int {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     match table::get(fd).kind() {
         table::Kind::Connected => {
             let functions = CookieFunctions {

@@ -107,31 +107,39 @@ unsafe fn replace(environment: List, call: impl FnOnce(List) -> c_int) -> c_int 
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn execve(path: *const c_char, arguments: List, environment: List) -> c_int {
+pub unsafe extern "C-unwind" fn execve(
+    path: *const c_char,
+    arguments: List,
+    environment: List,
+) -> c_int {
     // SAFETY: the caller's arguments.
     unsafe { replace(environment, |all| real::execve()(path, arguments, all)) }
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn execv(path: *const c_char, arguments: List) -> c_int {
+pub unsafe extern "C-unwind" fn execv(path: *const c_char, arguments: List) -> c_int {
     // SAFETY: the caller's arguments, and libc's environment.
     unsafe { execve(path, arguments, environ) }
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: List, environment: List) -> c_int {
+pub unsafe extern "C-unwind" fn execvpe(
+    file: *const c_char,
+    arguments: List,
+    environment: List,
+) -> c_int {
     // SAFETY: the caller's arguments.
     unsafe { replace(environment, |all| real::execvpe()(file, arguments, all)) }
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn execvp(file: *const c_char, arguments: List) -> c_int {
+pub unsafe extern "C-unwind" fn execvp(file: *const c_char, arguments: List) -> c_int {
     // SAFETY: the caller's arguments, and libc's environment.
     unsafe { execvpe(file, arguments, environ) }
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn fexecve(fd: c_int, arguments: List, environment: List) -> c_int {
+pub unsafe extern "C-unwind" fn fexecve(fd: c_int, arguments: List, environment: List) -> c_int {
     // SAFETY: the caller's arguments.
     unsafe { replace(environment, |all| real::fexecve()(fd, arguments, all)) }
 }

@@ -14,7 +14,7 @@ use crate::real;
 /// The child of a real vfork would run our hooks in the parent's memory; so it is a fork, and the
 /// parent waits until the child has called exec or has ended, as it would have.
 #[no_mangle]
-pub unsafe extern "C" fn vfork() -> pid_t {
+pub unsafe extern "C-unwind" fn vfork() -> pid_t {
     let mut pipe = [0 as c_int; 2];
     // SAFETY: room for two descriptors.
     let made = unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) };
@@ -58,7 +58,13 @@ fn confining(is_real: bool, all_threads: bool, confine: impl FnOnce() -> c_long)
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+pub unsafe extern "C-unwind" fn prctl(
+    option: c_int,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+) -> c_int {
     let is_strict = a == libc::SECCOMP_MODE_STRICT as usize;
     let is_confining = option == libc::PR_SET_SECCOMP && (is_strict || b != 0);
     confining(is_confining, false, || {
@@ -69,7 +75,7 @@ pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: u
 
 /// What was sent to others and not received yet would be lost with this process.
 #[no_mangle]
-pub unsafe extern "C" fn _exit(status: c_int) -> ! {
+pub unsafe extern "C-unwind" fn _exit(status: c_int) -> ! {
     passing::wait_for_receivers();
     packets::finish();
     // SAFETY: a number only.
@@ -79,13 +85,13 @@ pub unsafe extern "C" fn _exit(status: c_int) -> ! {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
+pub unsafe extern "C-unwind" fn _Exit(status: c_int) -> ! {
     // SAFETY: a number only.
     unsafe { _exit(status) }
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn syscall(
+pub unsafe extern "C-unwind" fn syscall(
     number: c_long,
     a: usize,
     b: usize,

@@ -10,11 +10,12 @@ use bypass_stats::Reason;
 use libc::{sockaddr, socklen_t};
 
 use super::creating::or_give_back;
+use crate::cancel::point;
 use crate::outcome::{fail, finish};
 use crate::real;
 
 #[no_mangle]
-pub unsafe extern "C" fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int {
     finish(
         inside(|| descriptors::socket(family, kind, protocol)),
         || {
@@ -25,7 +26,11 @@ pub unsafe extern "C" fn socket(family: c_int, kind: c_int, protocol: c_int) -> 
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+pub unsafe extern "C-unwind" fn bind(
+    fd: c_int,
+    address: *const sockaddr,
+    length: socklen_t,
+) -> c_int {
     finish(inside(|| descriptors::bind(fd)), || {
         // SAFETY: the caller's arguments.
         unsafe { real::bind()(fd, address, length) as isize }
@@ -33,7 +38,7 @@ pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: sockl
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
     finish(inside(|| listener::listen(fd, backlog)), || {
         // SAFETY: the caller's arguments.
         unsafe { real::listen()(fd, backlog) as isize }
@@ -41,7 +46,11 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+pub unsafe extern "C-unwind" fn connect(
+    fd: c_int,
+    address: *const sockaddr,
+    length: socklen_t,
+) -> c_int {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::connect()(fd, address, length) };
     if table::is_kernel(fd) {
@@ -53,13 +62,14 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: so
     // SAFETY: connect(2) promises `length` readable bytes; more than any address are not looked at.
     let bytes =
         unsafe { core::slice::from_raw_parts(address.cast::<u8>(), (length as usize).min(128)) };
-    finish(inside(|| stack_connect::connect(fd, bytes)), || {
-        kernel() as isize
-    }) as c_int
+    point(
+        || inside(|| stack_connect::connect(fd, bytes)),
+        || kernel() as isize,
+    ) as c_int
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn accept4(
+pub unsafe extern "C-unwind" fn accept4(
     fd: c_int,
     address: *mut sockaddr,
     length: *mut socklen_t,
@@ -70,7 +80,8 @@ pub unsafe extern "C" fn accept4(
         return or_give_back(|| unsafe { real::accept4()(fd, address, length, flags) });
     }
     let mut client = listener::Client::NOBODY;
-    let new = finish(inside(|| listener::accept(fd, flags, &mut client)), || {
+    let accept = || inside(|| listener::accept(fd, flags, &mut client));
+    let new = point(accept, || {
         // SAFETY: the caller's arguments.
         unsafe { real::accept4()(fd, address, length, flags) as isize }
     }) as c_int;
@@ -83,7 +94,7 @@ pub unsafe extern "C" fn accept4(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn accept(
+pub unsafe extern "C-unwind" fn accept(
     fd: c_int,
     address: *mut sockaddr,
     length: *mut socklen_t,
@@ -97,7 +108,7 @@ pub unsafe extern "C" fn accept(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     // SAFETY: numbers only.
     let kernel = || unsafe { real::shutdown()(fd, how) };
     match table::get(fd).kind() {
@@ -140,7 +151,7 @@ unsafe fn give_name(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn getsockname(
+pub unsafe extern "C-unwind" fn getsockname(
     fd: c_int,
     address: *mut sockaddr,
     length: *mut socklen_t,
@@ -155,7 +166,7 @@ pub unsafe extern "C" fn getsockname(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn getpeername(
+pub unsafe extern "C-unwind" fn getpeername(
     fd: c_int,
     address: *mut sockaddr,
     length: *mut socklen_t,
@@ -170,7 +181,7 @@ pub unsafe extern "C" fn getpeername(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn setsockopt(
+pub unsafe extern "C-unwind" fn setsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,
@@ -191,7 +202,7 @@ pub unsafe extern "C" fn setsockopt(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn getsockopt(
+pub unsafe extern "C-unwind" fn getsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,

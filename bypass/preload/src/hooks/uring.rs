@@ -112,7 +112,7 @@ unsafe fn before_submitting(ring: *const Ring) {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn io_uring_queue_init(
+pub unsafe extern "C-unwind" fn io_uring_queue_init(
     entries: c_uint,
     ring: *mut Ring,
     flags: c_uint,
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn io_uring_queue_init(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn io_uring_queue_init_params(
+pub unsafe extern "C-unwind" fn io_uring_queue_init_params(
     entries: c_uint,
     ring: *mut Ring,
     parameters: *mut c_void,
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn io_uring_queue_init_params(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn io_uring_queue_exit(ring: *mut Ring) {
+pub unsafe extern "C-unwind" fn io_uring_queue_exit(ring: *mut Ring) {
     // SAFETY: the caller's ring.
     uring::gone(unsafe { (*ring).fd });
     // SAFETY: the caller's arguments.
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn io_uring_queue_exit(ring: *mut Ring) {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn io_uring_submit(ring: *mut Ring) -> c_int {
+pub unsafe extern "C-unwind" fn io_uring_submit(ring: *mut Ring) -> c_int {
     // SAFETY: the caller's ring.
     unsafe { before_submitting(ring) };
     // SAFETY: the caller's arguments.
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn io_uring_submit(ring: *mut Ring) -> c_int {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn io_uring_submit_and_wait(ring: *mut Ring, count: c_uint) -> c_int {
+pub unsafe extern "C-unwind" fn io_uring_submit_and_wait(ring: *mut Ring, count: c_uint) -> c_int {
     // SAFETY: the caller's ring.
     unsafe { before_submitting(ring) };
     // SAFETY: the caller's arguments.
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn io_uring_submit_and_wait(ring: *mut Ring, count: c_uint
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn io_uring_submit_and_wait_timeout(
+pub unsafe extern "C-unwind" fn io_uring_submit_and_wait_timeout(
     ring: *mut Ring,
     completion: *mut c_void,
     count: c_uint,

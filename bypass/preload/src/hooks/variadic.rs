@@ -36,7 +36,11 @@ extern "C" {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn vdprintf(fd: c_int, format: *const c_char, list: *mut c_void) -> c_int {
+pub unsafe extern "C-unwind" fn vdprintf(
+    fd: c_int,
+    format: *const c_char,
+    list: *mut c_void,
+) -> c_int {
     if table::is_kernel(fd) {
         // SAFETY: the caller's arguments.
         return unsafe { real::vdprintf()(fd, format, list) };
@@ -56,7 +60,7 @@ pub unsafe extern "C" fn vdprintf(fd: c_int, format: *const c_char, list: *mut c
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn __vdprintf_chk(
+pub unsafe extern "C-unwind" fn __vdprintf_chk(
     fd: c_int,
     level: c_int,
     format: *const c_char,

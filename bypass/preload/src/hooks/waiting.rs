@@ -8,11 +8,12 @@ use bypass_stack::poll::{self as stack_poll, Sets};
 use bypass_stack::{descriptors, epoll, table, Outcome};
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
+use crate::cancel::point;
 use crate::outcome::{fail, finish};
 use crate::real;
 
 #[no_mangle]
-pub unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn epoll_create1(flags: c_int) -> c_int {
     finish(inside(|| descriptors::epoll_create(flags)), || {
         // SAFETY: numbers only.
         unsafe { real::epoll_create1()(flags) as isize }
@@ -20,7 +21,7 @@ pub unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
     if size <= 0 {
         return fail(libc::EINVAL);
     }
@@ -29,7 +30,7 @@ pub unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn epoll_ctl(
+pub unsafe extern "C-unwind" fn epoll_ctl(
     set: c_int,
     command: c_int,
     fd: c_int,
@@ -109,7 +110,7 @@ unsafe fn wait(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn epoll_wait(
+pub unsafe extern "C-unwind" fn epoll_wait(
     set: c_int,
     events: *mut epoll_event,
     count: c_int,
@@ -121,12 +122,12 @@ pub unsafe extern "C" fn epoll_wait(
         return kernel();
     }
     // SAFETY: the caller's events.
-    let outcome = unsafe { wait(set, events, count, of_millis(timeout), None) };
-    finish(outcome, || kernel() as isize) as c_int
+    let work = || unsafe { wait(set, events, count, of_millis(timeout), None) };
+    point(work, || kernel() as isize) as c_int
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn epoll_pwait(
+pub unsafe extern "C-unwind" fn epoll_pwait(
     set: c_int,
     events: *mut epoll_event,
     count: c_int,
@@ -139,12 +140,12 @@ pub unsafe extern "C" fn epoll_pwait(
         return kernel();
     }
     // SAFETY: the caller's events and mask.
-    let outcome = unsafe { wait(set, events, count, of_millis(timeout), of_mask(mask)) };
-    finish(outcome, || kernel() as isize) as c_int
+    let work = || unsafe { wait(set, events, count, of_millis(timeout), of_mask(mask)) };
+    point(work, || kernel() as isize) as c_int
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn epoll_pwait2(
+pub unsafe extern "C-unwind" fn epoll_pwait2(
     set: c_int,
     events: *mut epoll_event,
     count: c_int,
@@ -162,8 +163,8 @@ pub unsafe extern "C" fn epoll_pwait2(
         Err(error) => return fail(error),
     };
     // SAFETY: the caller's events and mask.
-    let outcome = unsafe { wait(set, events, count, timeout, of_mask(mask)) };
-    finish(outcome, || kernel() as isize) as c_int
+    let work = || unsafe { wait(set, events, count, timeout, of_mask(mask)) };
+    point(work, || kernel() as isize) as c_int
 }
 
 unsafe fn slice<'a>(fds: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
@@ -175,21 +176,19 @@ unsafe fn slice<'a>(fds: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     // SAFETY: the caller's entries.
     let entries = unsafe { slice(fds, count) };
     if !stack_poll::is_ours(entries) {
         // SAFETY: the caller's arguments.
         return unsafe { real::poll()(fds, count, timeout) };
     }
-    finish(
-        inside(|| stack_poll::poll(entries, of_millis(timeout), None)),
-        || -1,
-    ) as c_int
+    let work = || inside(|| stack_poll::poll(entries, of_millis(timeout), None));
+    point(work, || -1) as c_int
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn ppoll(
+pub unsafe extern "C-unwind" fn ppoll(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,
@@ -207,14 +206,15 @@ pub unsafe extern "C" fn ppoll(
         Ok(timeout) => {
             // SAFETY: the caller's mask.
             let mask = unsafe { of_mask(mask) };
-            finish(inside(|| stack_poll::poll(entries, timeout, mask)), || -1) as c_int
+            let work = || inside(|| stack_poll::poll(entries, timeout, mask));
+            point(work, || -1) as c_int
         }
         Err(error) => fail(error),
     }
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn __poll_chk(
+pub unsafe extern "C-unwind" fn __poll_chk(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: c_int,
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn __poll_chk(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn __ppoll_chk(
+pub unsafe extern "C-unwind" fn __ppoll_chk(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,
@@ -265,18 +265,18 @@ unsafe fn select_ours(
     if !stack_poll::is_ours(&fds) {
         return None;
     }
-    Some(match inside(|| stack_poll::poll(&mut fds, timeout, mask)) {
-        Outcome::Done(_) => match sets.from_poll(&fds) {
-            Ok(found) => found as c_int,
-            Err(error) => fail(error),
-        },
-        Outcome::Error(error) => fail(error),
-        Outcome::Kernel => return None,
+    let work = || inside(|| stack_poll::poll(&mut fds, timeout, mask));
+    if point(work, || -1) < 0 {
+        return Some(-1);
+    }
+    Some(match sets.from_poll(&fds) {
+        Ok(found) => found as c_int,
+        Err(error) => fail(error),
     })
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn select(
+pub unsafe extern "C-unwind" fn select(
     count: c_int,
     read: *mut fd_set,
     write: *mut fd_set,
@@ -307,7 +307,7 @@ pub unsafe extern "C" fn select(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn pselect(
+pub unsafe extern "C-unwind" fn pselect(
     count: c_int,
     read: *mut fd_set,
     write: *mut fd_set,
