@@ -351,6 +351,7 @@ fn establish(fd: i32, entry: Entry, peer: &Arc<Peer>, target: SocketAddr) -> Res
     let index = entry.index();
     let socket = sockets::get(index);
     let local = local_address(fd, socket, target);
+    let making = peer::making();
     let slot = peer.take_slot().ok_or(Reason::Limit)?;
     peer.segment.reset(slot);
     let place = peer.segment.slot(slot);
@@ -378,6 +379,7 @@ fn establish(fd: i32, entry: Entry, peer: &Arc<Peer>, target: SocketAddr) -> Res
         peer.return_slot(slot);
         return Err(Reason::BacklogFull);
     }
+    drop(making);
     peer::ring_listeners(&peer.segment);
     process::count(Counter::ConnectsShm, 1);
     crate::epoll::connected(index);

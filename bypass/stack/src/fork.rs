@@ -42,6 +42,8 @@ pub fn prepare() -> Option<Prepared> {
     sockets::each(share_flags);
     share_listeners();
     let number = kernel::random() | 1;
+    // Before the places are taken: no connection comes between them and the child.
+    let making = peer::hold_making();
     let places = peer::all()
         .into_iter()
         // The engines stay the parent's.
@@ -51,6 +53,7 @@ pub fn prepare() -> Option<Prepared> {
     // In the order in which operations nest them: connect starts the service, a set looks at its
     // listeners, and a listener that takes a segment enters it among the peers.
     let locks: Vec<Box<dyn Any>> = vec![
+        Box::new(making),
         Box::new(passing::hold()),
         Box::new(connect::hold()),
         Box::new(packets::hold()),
@@ -150,6 +153,7 @@ pub fn child(prepared: Option<Prepared>) {
                     peer.is_stale.store(true, Ordering::SeqCst);
                 }
                 peer.become_process(index);
+                peer.let_go_unknown();
                 greet_others(&peer, index);
             }
             None => abandon(&peer),

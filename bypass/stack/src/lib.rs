@@ -17,6 +17,7 @@ pub mod epoll;
 pub mod exec;
 pub mod fork;
 pub mod handover;
+mod inherited;
 mod lending;
 pub mod listener;
 pub mod options;

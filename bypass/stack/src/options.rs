@@ -10,7 +10,7 @@ use crate::peer::Peer;
 use crate::sockets::{self, Socket};
 use crate::stream;
 use crate::table::{self, Entry, Kind};
-use crate::{epoll, packets, process, Outcome};
+use crate::{epoll, inherited, packets, process, Outcome};
 
 /// Options that shared memory cannot honour: with them the connection is the kernel's.
 const DEMAND_KERNEL: &[(i32, i32)] = &[
@@ -148,6 +148,11 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
         Err(outcome) => return outcome,
     };
     note_buffer(fd, socket, (level, name), value);
+    note_low_water(socket, (level, name), value);
+    if (level, name) == (libc::SOL_SOCKET, libc::SO_ZEROCOPY) && int(value) != Some(0) {
+        return set_zero_copy(socket, kind);
+    }
+    inherited::set_by_program(socket, (level, name));
     if kind == Kind::Listener {
         remember(socket, level, name, value);
         return Outcome::Kernel;
@@ -183,6 +188,32 @@ fn note_buffer(fd: i32, socket: &Socket, option: (i32, i32), value: &[u8]) {
     if let Ok(stream) = stream::find(fd) {
         share_buffers(socket, stream.peer, stream.slot);
     }
+}
+
+/// A direction of which nothing larger is promised can be full with so many bytes.
+const LOW_WATER_MAX: i32 = 16_384;
+
+/// From how many bytes on a connection is readable.
+fn note_low_water(socket: &Socket, option: (i32, i32), value: &[u8]) {
+    if option != (libc::SOL_SOCKET, libc::SO_RCVLOWAT) {
+        return;
+    }
+    let Some(bytes) = int(value) else {
+        return;
+    };
+    let bytes = if bytes < 0 { i32::MAX } else { bytes }.min(LOW_WATER_MAX);
+    socket.low_water.store(bytes as u32, Ordering::Relaxed);
+    socket.set(sockets::LOW_WATER, bytes > 1);
+}
+
+/// Nobody tells of completions here. Before there is a connection it goes to the kernel; programs know
+/// that a socket may refuse, and send with copies then.
+fn set_zero_copy(socket: &Socket, kind: Kind) -> Outcome {
+    if kind != Kind::Unbound {
+        return Outcome::Error(libc::EOPNOTSUPP);
+    }
+    socket.set(sockets::KERNEL_ONLY | sockets::DIRTY, true);
+    Outcome::Kernel
 }
 
 /// Says in the segment how large the program wants its buffers, if it has said so.
@@ -264,7 +295,10 @@ pub fn get(fd: i32, level: i32, name: i32) -> Result<Vec<u8>, Outcome> {
             Ok(timeval_bytes(socket.send_timeout_ns.load(Ordering::Relaxed)).to_vec())
         }
         (libc::SOL_TCP, libc::TCP_INFO) if kind == Kind::Connected => Ok(tcp_info(fd)),
-        _ => Err(Outcome::Kernel),
+        _ => {
+            inherited::settle(fd, socket, (level, name));
+            Err(Outcome::Kernel)
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 
 use bypass_shm::doorbell::{ring_lane, Sleeper};
 use bypass_shm::layout::{Slot, CLOSED, CLOSING, FIN, PROCESSES, QUEUED, RST};
@@ -116,6 +116,18 @@ impl Peer {
     #[inline]
     pub fn bit(&self) -> u32 {
         1 << self.process_index()
+    }
+
+    /// In a forked child: ends that no socket of it means, because a thread of the parent was closing
+    /// or making them.
+    pub fn let_go_unknown(&self) {
+        let used = self.segment.slots_used().min(self.segment.slots());
+        for slot in (0..used).filter(|slot| self.socket(*slot).is_none()) {
+            let holders = &self.segment.slot(slot).meta.holders[self.side];
+            if holders.load(Ordering::SeqCst) & self.bit() != 0 {
+                self.let_go(slot, FIN);
+            }
+        }
     }
 
     /// The socket that lives in `slot`.
@@ -437,6 +449,20 @@ pub fn find(id: u64, side: usize) -> Option<Arc<Peer>> {
         .cloned()
 }
 
+/// Held by whoever makes a connection, from its slot to its socket; taken for writing by fork, which
+/// thus finds each connection made or not begun.
+static MAKING: RwLock<()> = RwLock::new(());
+
+/// While a connection is being made.
+pub fn making() -> impl Sized {
+    MAKING.read().ok()
+}
+
+/// While none is.
+pub fn hold_making() -> impl Sized {
+    MAKING.write().ok()
+}
+
 /// Segments whose last user is gone. Threads may be looking at them without a reference, in
 /// operations that do not sleep, so they rest for a while. A while is counted in ticks and not by
 /// the clock: after a stop of the whole process the clock has run on and the threads have not.
@@ -479,8 +505,6 @@ pub fn retire(peer: Arc<Peer>) {
     let is_stale = peer.side == 0 && peer.is_stale.load(Ordering::SeqCst);
     if is_stale && peer.occupied().next().is_none() {
         forget(&peer);
-    } else if Arc::strong_count(&peer) == 1 {
-        lay_to_rest(peer);
     }
 }
 
@@ -494,9 +518,13 @@ pub fn clean_graves() -> bool {
         graves.ticked_ns = now;
         graves.tick += 1;
         let tick = graves.tick;
-        graves
-            .resting
-            .retain(|(since, _)| tick - since < REST_TICKS);
+        graves.resting.retain_mut(|(since, peer)| {
+            if Arc::strong_count(peer) > 1 {
+                // Still referred to, by a set or a socket: ours is to be the last reference.
+                *since = tick;
+            }
+            tick - *since < REST_TICKS
+        });
     }
     !graves.resting.is_empty()
 }

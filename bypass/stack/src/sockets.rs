@@ -57,6 +57,11 @@ pub const QUICKACK: u32 = 1 << 14;
 /// SO_OOBINLINE is set: urgent bytes are read like others.
 pub const URGENT_IN_LINE: u32 = 1 << 18;
 
+/// SO_RCVLOWAT is above 1.
+pub const LOW_WATER: u32 = 1 << 19;
+/// Came from a listener, whose options it has as far as the program has not set them since.
+pub const ACCEPTED: u32 = 1 << 20;
+
 /// Was a member of an epoll set before, with a doorbell.
 pub const HAD_LANE: u32 = 1 << 24;
 
@@ -90,7 +95,7 @@ pub struct Socket {
     pub side: AtomicU32,
     /// Slot in the segment.
     pub slot: AtomicU32,
-    /// Listener number for a listening socket.
+    /// Number of the listener, or of the listener that it was accepted from.
     pub listener: AtomicU32,
     /// SO_LINGER's seconds.
     pub linger_s: AtomicU32,
@@ -108,6 +113,10 @@ pub struct Socket {
     pub has_answered: AtomicU32,
     /// 1: the last answer's second part came by sendfile.
     pub sends_files: AtomicU32,
+    /// SO_RCVLOWAT, where [`LOW_WATER`] is set.
+    pub low_water: AtomicU32,
+    /// Options that the shadow has rightly; see `inherited`.
+    pub own_options: AtomicU32,
     /// SO_SNDBUF as the program has set it, 0 when it has not.
     pub send_buffer: AtomicU32,
     /// SO_RCVBUF, likewise.
@@ -140,6 +149,8 @@ impl Socket {
             other_watches: AtomicU32::new(0),
             has_answered: AtomicU32::new(0),
             sends_files: AtomicU32::new(0),
+            low_water: AtomicU32::new(0),
+            own_options: AtomicU32::new(0),
             send_buffer: AtomicU32::new(0),
             receive_buffer: AtomicU32::new(0),
             peer: PeerPlace::new(),
@@ -215,6 +226,7 @@ pub fn allocate(family: i32, flags: u32) -> Option<usize> {
     socket.linger_s.store(0, Ordering::Relaxed);
     socket.other_watches.store(0, Ordering::Relaxed);
     socket.sends_files.store(0, Ordering::Relaxed);
+    socket.own_options.store(0, Ordering::Relaxed);
     socket.send_buffer.store(0, Ordering::Relaxed);
     socket.receive_buffer.store(0, Ordering::Relaxed);
     socket.error.store(0, Ordering::Relaxed);

@@ -199,6 +199,16 @@ impl Stream {
         self.inbound_ends() != 0 || self.has_bytes() || self.is_shut(sockets::SHUT_READ)
     }
 
+    /// Whether a read would find as many bytes as SO_RCVLOWAT demands.
+    #[inline]
+    pub fn has_enough(&self) -> bool {
+        if !self.socket.has(sockets::LOW_WATER) {
+            return self.has_bytes();
+        }
+        let low_water = self.socket.low_water.load(Ordering::Relaxed) as usize;
+        readable_bytes(self) >= low_water
+    }
+
     /// Whether a read would find bytes.
     #[inline]
     pub fn has_bytes(&self) -> bool {

@@ -116,6 +116,25 @@ pub fn thread_exists(thread: i32) -> bool {
     !matches!(answer, Err(libc::ESRCH | libc::EINVAL))
 }
 
+/// Whether a thread, of whichever process, is stopped by a signal or a debugger.
+pub fn thread_is_stopped(thread: i32) -> bool {
+    let mut line = [0u8; 256];
+    let name = format!("/proc/{thread}/stat\0");
+    let count = core::ffi::CStr::from_bytes_with_nul(name.as_bytes())
+        .map_err(|_| libc::EINVAL)
+        .and_then(|name| open(name, libc::O_RDONLY | libc::O_CLOEXEC))
+        .and_then(|file| {
+            let count = read(file, &mut line);
+            let _ = close(file);
+            count
+        });
+    let text = &line[..count.unwrap_or(0)];
+    // Behind the name, which may hold anything, come a blank and the state.
+    let end = text.iter().rposition(|byte| *byte == b')');
+    end.and_then(|end| text.get(end + 2))
+        .is_some_and(|state| matches!(state, b'T' | b't'))
+}
+
 /// A new descriptor of `fd`, close-on-exec, out of the way of the program's numbers.
 pub fn move_high(fd: i32) -> Result<i32> {
     let moved = fcntl(fd, libc::F_DUPFD_CLOEXEC, high_base());
@@ -146,15 +165,23 @@ pub fn seccomp_mode() -> usize {
 
 /// The soft limit of descriptors.
 pub fn descriptor_limit() -> usize {
+    soft_limit(libc::RLIMIT_NOFILE as usize).unwrap_or(0)
+}
+
+/// The largest file that this process may make: a larger one would end it by SIGXFSZ.
+pub fn file_size_limit() -> usize {
+    soft_limit(libc::RLIMIT_FSIZE as usize).unwrap_or(usize::MAX)
+}
+
+fn soft_limit(of: usize) -> Result<usize> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
     let place = &mut limit as *mut libc::rlimit as usize;
-    let arguments = [0, libc::RLIMIT_NOFILE as usize, 0, place, 0, 0];
     // SAFETY: the kernel fills one rlimit, which lives on this stack frame.
-    let _ = unsafe { call(libc::SYS_prlimit64, arguments) };
-    limit.rlim_cur as usize
+    unsafe { call(libc::SYS_prlimit64, [0, of, 0, place, 0, 0]) }?;
+    Ok(limit.rlim_cur as usize)
 }
 
 /// memfd_create(2), close-on-exec, sealable; `name` ends with NUL.

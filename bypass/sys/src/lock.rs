@@ -2,7 +2,8 @@
 //!
 //! The word is the holder's thread number. Threads of one program, and of its forked children,
 //! meet here; holding times are below a microsecond. The peer could write the word too: waiting
-//! is bounded, and a connection whose lock cannot be had is given up.
+//! is bounded, and a connection whose lock cannot be had is given up. What counts is time in which
+//! the holder could have let go: not that in which we, or it, were stopped.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,6 +12,11 @@ use crate::{clock, kernel};
 
 /// Longest wait before the connection is taken for broken.
 const WAIT_NS_MAX: u64 = 2_000_000_000;
+/// Between two looks, which are microseconds apart, no more than this counts: in the rest of the time
+/// the whole process did not run.
+const LOOK_NS_MAX: u64 = 10_000_000;
+/// So often a holder is waited for that is found stopped at the end of that time.
+const STOPS_MAX: u32 = 30;
 /// Looks before the holder's life is asked about.
 const SPINS: u32 = 200;
 
@@ -32,9 +38,42 @@ pub fn take(word: &AtomicU32, thread: u32) -> Option<Guard<'_>> {
     }
 }
 
+/// How long a wait has lasted, as far as it counts.
+struct Patience {
+    looked_ns: u64,
+    waited_ns: u64,
+    stops: u32,
+}
+
+impl Patience {
+    fn new(now_ns: u64) -> Self {
+        Self {
+            looked_ns: now_ns,
+            waited_ns: 0,
+            stops: 0,
+        }
+    }
+
+    /// Whether it is at its end, at a look; `is_stopped` is asked about the holder only then.
+    fn is_over(&mut self, now_ns: u64, is_stopped: impl FnOnce() -> bool) -> bool {
+        let passed = now_ns.saturating_sub(self.looked_ns);
+        self.looked_ns = now_ns;
+        self.waited_ns += passed.min(LOOK_NS_MAX);
+        if self.waited_ns <= WAIT_NS_MAX {
+            return false;
+        }
+        if self.stops == STOPS_MAX || !is_stopped() {
+            return true;
+        }
+        self.stops += 1;
+        self.waited_ns = 0;
+        false
+    }
+}
+
 #[cold]
 fn wait(word: &AtomicU32, thread: u32, mut holder: u32) -> Option<Guard<'_>> {
-    let start_ns = clock::now_ns();
+    let mut patience = Patience::new(clock::now_ns());
     let mut spins = 0;
     loop {
         let may_ask = spins >= SPINS && !is_confined();
@@ -49,7 +88,8 @@ fn wait(word: &AtomicU32, thread: u32, mut holder: u32) -> Option<Guard<'_>> {
         }
         spins += 1;
         if spins > SPINS {
-            if clock::now_ns() - start_ns > WAIT_NS_MAX {
+            let is_stopped = || may_ask && kernel::thread_is_stopped(holder as i32);
+            if patience.is_over(clock::now_ns(), is_stopped) {
                 return None;
             }
             if may_ask {
@@ -69,6 +109,44 @@ mod tests {
         let dead = std::thread::spawn(|| kernel::gettid().expect("a number") as u32);
         let word = AtomicU32::new(dead.join().expect("no panic"));
         assert!(take(&word, 1).is_some());
+    }
+
+    #[test]
+    fn a_stop_of_the_whole_process_does_not_use_up_the_wait() {
+        let mut patience = Patience::new(0);
+        let hour_ns = 3_600_000_000_000;
+        assert!(!patience.is_over(hour_ns, || false));
+        let look =
+            |patience: &mut Patience, at| patience.is_over(hour_ns + at * LOOK_NS_MAX, || false);
+        let last = WAIT_NS_MAX / LOOK_NS_MAX;
+        assert!((1..last).all(|at| !look(&mut patience, at)));
+        assert!(look(&mut patience, last));
+    }
+
+    #[test]
+    fn a_stopped_holder_is_waited_for_but_not_for_ever() {
+        let mut patience = Patience::new(0);
+        let looks_of_a_wait = WAIT_NS_MAX / LOOK_NS_MAX + 1;
+        let look = |patience: &mut Patience, at| patience.is_over(at * LOOK_NS_MAX, || true);
+        let whole = looks_of_a_wait * u64::from(STOPS_MAX);
+        assert!((1..=whole).all(|at| !look(&mut patience, at)));
+        assert!((whole..whole + looks_of_a_wait).any(|at| look(&mut patience, at + 1)));
+    }
+
+    #[test]
+    fn a_stopped_process_is_known() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .expect("sleep");
+        let id = child.id() as i32;
+        assert!(!kernel::thread_is_stopped(id));
+        kernel::kill(id, libc::SIGSTOP).expect("a child of ours");
+        while !kernel::thread_is_stopped(id) {
+            std::thread::yield_now();
+        }
+        child.kill().expect("a child of ours");
+        child.wait().expect("its end");
     }
 
     #[test]

@@ -23,6 +23,9 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Makes a zeroed file of `length` bytes that can never change its size.
     pub fn create(name: &CStr, length: usize) -> Result<Self> {
+        if length > kernel::file_size_limit() {
+            return Err(libc::EFBIG);
+        }
         let fd = kernel::move_high(kernel::memfd_create(name)?)?;
         let sized = kernel::ftruncate(fd, length)
             .and_then(|_| kernel::fcntl(fd, libc::F_ADD_SEALS, SEALS as usize));
@@ -37,6 +40,9 @@ impl Mapping {
 
     /// Makes a file of these bytes that can never change.
     pub fn of_bytes(name: &CStr, bytes: &[u8]) -> Result<Self> {
+        if bytes.len() > kernel::file_size_limit() {
+            return Err(libc::EFBIG);
+        }
         let fd = kernel::move_high(kernel::memfd_create(name)?)?;
         let mut written = 0;
         while written < bytes.len() {

@@ -13,7 +13,7 @@ pub fn readiness(stream: &Stream, wanted: u32) -> u32 {
     let mut events = 0;
     let ends = stream.inbound_ends();
     let is_over = ends != 0 || has(sockets::SHUT_READ);
-    if wanted & IN != 0 && (is_over || stream.has_bytes()) {
+    if wanted & IN != 0 && (is_over || stream.has_enough()) {
         events |= IN;
     }
     if wanted & libc::EPOLLPRI as u32 != 0 && stream.was_urgent() && stream.has_urgent() {

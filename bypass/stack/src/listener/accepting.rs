@@ -148,9 +148,13 @@ fn accept_shm(
 ) -> Result<Option<i32>, i32> {
     let family = from.family.load(Ordering::Relaxed);
     let fd = pool::take(family)?;
-    let inherited =
-        sockets::NODELAY | sockets::KEEPALIVE | sockets::LINGER | sockets::URGENT_IN_LINE;
+    let inherited = sockets::NODELAY
+        | sockets::KEEPALIVE
+        | sockets::LINGER
+        | sockets::URGENT_IN_LINE
+        | sockets::LOW_WATER;
     let mut own = from.flags.load(Ordering::Relaxed) & inherited;
+    own |= sockets::ACCEPTED;
     own |= if flags & libc::SOCK_NONBLOCK != 0 {
         sockets::NONBLOCK
     } else {
@@ -166,6 +170,7 @@ fn accept_shm(
         pool::give(fd, family, sockets::DIRTY);
         return Err(libc::ENFILE);
     };
+    let _making = crate::peer::making();
     let Some((peer, slot)) = listener.take() else {
         sockets::get(index).descriptors.store(0, Ordering::Release);
         sockets::free(index);
@@ -184,6 +189,8 @@ fn accept_shm(
         own.store(of.load(Ordering::Relaxed), Ordering::Relaxed);
     }
     for (own, of) in [
+        (&socket.listener, &from.listener),
+        (&socket.low_water, &from.low_water),
         (&socket.send_buffer, &from.send_buffer),
         (&socket.receive_buffer, &from.receive_buffer),
     ] {

@@ -57,6 +57,18 @@ impl Stream {
         }
     }
 
+    /// How many bytes end a read that may wait.
+    #[inline]
+    fn target(&self, flags: i32, wanted: usize) -> usize {
+        if flags & libc::MSG_WAITALL != 0 {
+            return wanted;
+        }
+        if self.socket.has(sockets::LOW_WATER) {
+            return self.socket.low_water.load(Ordering::Relaxed) as usize;
+        }
+        1
+    }
+
     /// Counts what was read otherwise, and tells the other side of the room.
     pub fn has_read(&self, count: usize) {
         self.count_in(count);
@@ -178,7 +190,7 @@ pub fn read(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
             Attempt::Done(count) => {
                 done += count;
                 let is_enough = done == wanted || count == 0 || flags & libc::MSG_PEEK != 0;
-                if is_enough || flags & libc::MSG_WAITALL == 0 {
+                if is_enough || done >= stream.target(flags, wanted) {
                     return Outcome::Done(done as isize);
                 }
                 match keep(&mut held, &stream) {
