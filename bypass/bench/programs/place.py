@@ -11,6 +11,8 @@ import time
 START_SECONDS = 40
 CLIENT_SECONDS = 60
 LOG_CHARACTERS = 300
+# Many servers give up root's rights, and their clients here keep them.
+SHARE = {"EF_SHARE_WITH": "-1"}
 
 
 class Failed(Exception):
@@ -46,7 +48,7 @@ class Place:
 
     def server(self, words, port, **options):
         """Starts a server and waits until something listens on the port (0: until it was started)."""
-        environment = {**os.environ, **options.pop("env", {})}
+        environment = {**os.environ, **SHARE, **options.pop("env", {})}
         log = open(self.folder / f"server-{len(self._servers)}.log", "wb")
         command = self._command(words, self.way != "kernel")
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -72,7 +74,7 @@ class Place:
 
     def _client(self, words, accelerated, **options):
         options = {"cwd": self.folder, "input": b"", "timeout": CLIENT_SECONDS, **options}
-        options["env"] = {**os.environ, **options.get("env", {})}
+        options["env"] = {**os.environ, **SHARE, **options.get("env", {})}
         command = self._command(words, accelerated)
         try:
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)

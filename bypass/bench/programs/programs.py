@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import catalogue
+import languages
 from place import Failed, Place
 
 WAYS = ("kernel", "both", "server")
@@ -61,6 +62,7 @@ def main():
 def compare(options, name):
     """One row of the table: the runs, and whether they gave the same answers."""
     row = {"program": name, "version": "", "runs": {}}
+    languages.prepare(name, options.work)
     for way in WAYS:
         row["runs"][way] = one_run(options, name, way)
     kernel, *ours = (row["runs"][way] for way in WAYS)

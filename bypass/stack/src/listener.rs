@@ -285,13 +285,15 @@ impl Listener {
         peers.iter().any(|peer| peer.segment.queue().waiting() > 0)
     }
 
-    /// Counts the connections that have ever come, as far as their clients are still there.
+    /// A number that is another one after each connection that has come. The clients are in it too: one
+    /// that has gone takes its count along, and the next may have come as far.
     pub fn arrivals(&self) -> u64 {
         let peers = self.peers.lock();
-        let count = |peer: &Arc<Peer>| peer.segment.queue().tail.0.load(Ordering::SeqCst);
-        peers.map_or(0, |peers| {
-            peers.iter().map(count).fold(0, u64::wrapping_add)
-        })
+        let mark = |peer: &Arc<Peer>| {
+            let tail = peer.segment.queue().tail.0.load(Ordering::SeqCst);
+            peer.segment.id().wrapping_add(tail)
+        };
+        peers.map_or(0, |peers| peers.iter().map(mark).fold(0, u64::wrapping_add))
     }
 
     /// Counts a client that forges its queue and would keep us looking for ever; false: it goes.

@@ -8,7 +8,7 @@ use bypass_sys::kernel;
 use crate::deferral::asleep;
 use crate::stream::{self, broken_pipe, Hold, Stream};
 use crate::table::{self, Kind};
-use crate::wait::For;
+use crate::wait::{Deadline, For};
 use crate::Outcome;
 
 /// A pipe that polls writable takes so many bytes without blocking (PIPE_BUF).
@@ -82,6 +82,7 @@ fn out_of_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
         return Outcome::Error(error);
     }
     let mut done = 0;
+    let mut deadline = None;
     while done < length {
         if done > 0 && !is_ready(to, libc::POLLOUT) {
             break;
@@ -96,7 +97,7 @@ fn out_of_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
             Ok(Step::Blocked) if flags & libc::SPLICE_F_NONBLOCK != 0 => libc::EAGAIN,
             Ok(Step::Blocked) => {
                 let timeout_ns = stream.socket.receive_timeout_ns.load(Ordering::Relaxed);
-                match wait(&stream, For::Bytes, timeout_ns) {
+                match wait(&stream, For::Bytes, timeout_ns, &mut deadline) {
                     Ok(()) => continue,
                     Err(error) => error,
                 }
@@ -125,11 +126,18 @@ fn or_done(done: usize, outcome: Outcome) -> Outcome {
     }
 }
 
-fn wait(stream: &Stream, what: For, timeout_ns: u64) -> Result<(), i32> {
+/// One wait of a call, whose first has begun its time.
+fn wait(
+    stream: &Stream,
+    what: For,
+    timeout_ns: u64,
+    deadline: &mut Option<Deadline>,
+) -> Result<(), i32> {
     if stream::is_nonblocking(stream, 0) {
         return Err(libc::EAGAIN);
     }
-    stream.block(what, stream::timeout(timeout_ns))
+    let deadline = *deadline.get_or_insert_with(|| stream::timeout(timeout_ns));
+    stream.block(what, deadline)
 }
 
 /// Writes a piece into the pipe and frees what the pipe took. The reader's lock is held.
@@ -171,6 +179,7 @@ fn into_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
         return Outcome::Error(error);
     }
     let mut done = 0;
+    let mut deadline = None;
     while done < length && (done == 0 || is_ready(from, libc::POLLIN)) {
         let error = match stream.writing(|| move_in(&stream, from, length - done)) {
             Ok(Step::Bytes(count)) => {
@@ -180,7 +189,7 @@ fn into_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
             Ok(Step::End) => break,
             Ok(Step::Blocked) => {
                 let timeout_ns = stream.socket.send_timeout_ns.load(Ordering::Relaxed);
-                match wait(&stream, For::Room, timeout_ns) {
+                match wait(&stream, For::Room, timeout_ns, &mut deadline) {
                     Ok(()) => continue,
                     Err(error) => error,
                 }

@@ -1,5 +1,6 @@
 //! The hooked functions, by what they are about.
 
+mod clone;
 pub mod creating;
 pub mod data;
 pub mod descriptors;

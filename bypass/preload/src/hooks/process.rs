@@ -7,7 +7,7 @@ use bypass_stack::{confinement, packets, passing};
 use libc::pid_t;
 
 use super::creating::or_give_back;
-use super::{data, descriptors, sockets, uring, waiting};
+use super::{clone, data, descriptors, sockets, uring, waiting};
 use crate::outcome::fail;
 use crate::real;
 
@@ -195,6 +195,7 @@ pub unsafe extern "C-unwind" fn syscall(
                 }
                 real::syscall()(number, a, b, c, d, e, f)
             }
+            libc::SYS_clone if clone::is_fork(a, b) => clone::fork(a),
             libc::SYS_prctl => c_long::from(prctl(fd, b, c, d, e)),
             libc::SYS_seccomp => {
                 let is_strict = a == SECCOMP_SET_MODE_STRICT;
