@@ -162,7 +162,6 @@ base_dir = {place.folder}/base
 state_dir = {place.folder}/state
 protocols = imap
 listen = 127.0.0.1
-default_vsz_limit = 0
 ssl = no
 disable_plaintext_auth = no
 log_path = /dev/stderr

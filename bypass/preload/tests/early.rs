@@ -3,11 +3,12 @@
 //! A library that the program is linked with runs its constructor first; what it decides for the
 //! process by its first socket must be what the environment says.
 
+mod library;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-const LIBRARY: &str = "libbypass_preload.so";
 const EARLY: &str = r#"
 #include <sys/socket.h>
 #include <unistd.h>
@@ -70,20 +71,9 @@ fn compile(folder: &Path, words: &[&str]) {
 fn run(folder: &Path, options: &[(&str, &str)]) -> String {
     let mut command = Command::new(folder.join("program"));
     command
-        .env("LD_PRELOAD", library())
+        .env("LD_PRELOAD", library::built())
         .envs(options.iter().copied());
     let done = command.output().expect("the program");
     assert!(done.status.success(), "{done:?}");
     String::from_utf8_lossy(&done.stdout).trim().to_owned()
-}
-
-fn library() -> PathBuf {
-    let own = std::env::current_exe().expect("a path");
-    let deps = own.parent().expect("a folder");
-    let age = |path: &PathBuf| path.metadata().and_then(|state| state.modified()).ok();
-    let candidates = [deps.join(LIBRARY), deps.join("..").join(LIBRARY)];
-    candidates
-        .into_iter()
-        .max_by_key(age)
-        .expect("two candidates")
 }

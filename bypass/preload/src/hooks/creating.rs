@@ -123,8 +123,32 @@ fn after_limit(resource: c_int, result: c_int) -> c_int {
 pub unsafe extern "C-unwind" fn setrlimit(resource: c_int, limit: *const rlimit) -> c_int {
     // SAFETY: the caller's limit.
     unsafe { before_limit(resource, limit) };
+    // SAFETY: as above.
+    if let Some(wider) = unsafe { widened(resource, limit) } {
+        // SAFETY: a limit of this frame.
+        if unsafe { real::setrlimit()(resource, &wider) } == 0 {
+            return 0;
+        }
+    }
     // SAFETY: the caller's arguments.
     after_limit(resource, unsafe { real::setrlimit()(resource, limit) })
+}
+
+/// Address space for the segments of many clients beside what a program grants itself, as dovecot's and
+/// vsftpd's workers do. It is no memory: that is taken as it is used.
+const SEGMENTS_BYTES: u64 = 64 << 30;
+
+/// A limit on address space, with room for ours.
+unsafe fn widened(resource: c_int, limit: *const rlimit) -> Option<rlimit> {
+    if resource != libc::RLIMIT_AS as c_int || !bypass_stack::process::is_started() {
+        return None;
+    }
+    // SAFETY: null or a limit, by setrlimit(2).
+    let limit = unsafe { limit.as_ref() }?;
+    Some(rlimit {
+        rlim_cur: limit.rlim_cur.saturating_add(SEGMENTS_BYTES),
+        rlim_max: limit.rlim_max.saturating_add(SEGMENTS_BYTES),
+    })
 }
 
 #[no_mangle]
