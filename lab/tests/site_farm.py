@@ -12,8 +12,7 @@ import time
 from pathlib import Path
 
 PATIENCE_S = 60.0
-# SHLVL: a bash below another reads no ~/.bashrc; what this machine's user has there is no part of the
-# hosts that stand for others.
+# SHLVL: a bash below another reads no ~/.bashrc; what this user has there is no part of the hosts.
 SSHD = "/usr/sbin/sshd"
 SSHD_CONFIG = """
 ListenAddress {address}
