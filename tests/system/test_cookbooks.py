@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 
 import pytest
 from test_measure import finished_trials, only_run, runs_here
@@ -36,3 +37,24 @@ def test_a_shipped_recipe_runs_over_a_link(wirespeed, recipe, part, budget, prog
         full = next(trial for trial in trials if trial["axes"]["test"] == "thr10M")
         assert full["bottleneck"] == "link"
         assert "stand for 25 Gb/s" in (run / "derived" / "report.html").read_text()
+
+
+def has_af_xdp():
+    try:
+        socket.socket(44, socket.SOCK_RAW).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not has_af_xdp(), reason="needs root and AF_XDP")
+def test_bypass_carries_a_recipe_over_a_link(wirespeed):
+    part = "server=nginx,payload=128,connections=100,stack=kernel,performance"
+    words = ("--site", "netns", "--only", part, "--repeat", "1", "--budget", "12s")
+    wirespeed("run", "quickstart", *words, *runs_here(wirespeed))
+    trials = [json.loads(path.read_text()) for path in finished_trials(only_run(wirespeed.folder))]
+    # Valid means too: every connection of the accelerated server was carried by bypass.
+    valid = {trial["axes"]["stack"]: trial["valid"] for trial in trials}
+    assert valid == {"kernel": True, "performance": True}
+    started = [" ".join(process["argv"]) for trial in trials for process in trial["processes"]]
+    assert sum("--interface=veth" in command for command in started) == 2

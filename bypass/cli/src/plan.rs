@@ -105,7 +105,7 @@ impl Plan {
             }
         }
         for name in self.interfaces() {
-            if !std::path::Path::new("/sys/class/net").join(&name).exists() {
+            if !has_interface(&name) {
                 let text =
                     format!("{name}: there is no such interface; ip link shows those that exist");
                 return Err(Failure::usage(text));
@@ -221,4 +221,12 @@ fn library(own: Option<&std::path::Path>) -> Result<PathBuf, Failure> {
             "the folder of this program is unknown; is /proc mounted?",
         )),
     }
+}
+
+/// Whether this network namespace has it; `/sys` may show another namespace's.
+fn has_interface(name: &str) -> bool {
+    use rustix::net::{netdevice, socket, AddressFamily, SocketType};
+    socket(AddressFamily::UNIX, SocketType::DGRAM, None)
+        .and_then(|asked| netdevice::name_to_index(asked, name))
+        .is_ok()
 }

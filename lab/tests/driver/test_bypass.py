@@ -20,7 +20,13 @@ def stat(*rows):
 
 def test_only_our_processes_count():
     found = bypass.counted(stat((1, 10, 2), (2, 20, 0), (3, 99, 99)), {1, 2})
-    assert (found.processes, found.shm, found.kernel) == (2, 30, 2)
+    assert (found.processes, found.bypassed, found.kernel) == (2, 30, 2)
+
+
+def test_connections_with_other_hosts_count_as_bypassed():
+    counters = {"accepts_shm": 1, "accepts_packets": 6, "accepts_kernel": 0}
+    data = {"schema": "bypass-stat/1", "processes": [{"pid": 1, "counters": counters}]}
+    assert bypass.counted(data, {1}).bypassed == 7
 
 
 def test_work_is_cpu_time_without_the_empty_looks():

@@ -27,14 +27,14 @@ class Served:
     """Connections that a set of processes accepted so far, by the way they came."""
 
     processes: int
-    shm: int
+    bypassed: int
     kernel: int
     polled_s: float = 0.0  # CPU time spent looking for work that was not there
     cpu_s: float = 0.0  # CPU time of the same processes at the same instant
 
     def since(self, before: Served) -> Served:
         return Served(
-            self.processes, self.shm - before.shm, self.kernel - before.kernel,
+            self.processes, self.bypassed - before.bypassed, self.kernel - before.kernel,
             self.polled_s - before.polled_s, self.cpu_s - before.cpu_s,
         )  # fmt: skip
 
@@ -52,8 +52,8 @@ class Served:
         if self.processes == 0:
             return "the server is not accelerated: bypass stat does not list it"
         if self.kernel > 0:
-            return f"{self.kernel} of {self.kernel + self.shm} connections used the kernel"
-        if self.shm > 0:
+            return f"{self.kernel} of {self.kernel + self.bypassed} connections used the kernel"
+        if self.bypassed > 0:
             return ""
         return kernel_carried(segments_per_request)
 
@@ -87,7 +87,11 @@ def counted(data: dict[str, Any], pids: Collection[int]) -> Served:
     ours = [process for process in data["processes"] if process["pid"] in pids]
     return Served(
         processes=len(ours),
-        shm=sum(process["counters"]["accepts_shm"] for process in ours),
+        bypassed=sum(
+            process["counters"].get(name, 0)
+            for process in ours
+            for name in ("accepts_shm", "accepts_packets")
+        ),
         kernel=sum(process["counters"]["accepts_kernel"] for process in ours),
         polled_s=sum(process["counters"].get("spin_ns", 0) for process in ours) / 1e9,
         cpu_s=sum(cpu_s(process["pid"]) for process in ours),

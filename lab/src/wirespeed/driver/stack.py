@@ -64,5 +64,7 @@ def wrap(root: Path, stack: Stack | None, command: Command) -> Command:
     else:
         prefix = [str(root / "target" / "release" / "bypass"), "run"]
         prefix += [f"--profile={stack.profile}"] if stack.profile else []
+        interface = stack.interface if isinstance(stack, PlacedStack) else ""
+        prefix += [f"--interface={interface}"] if interface else []
         prefix += ["--"]
     return Command(prefix + command.argv, {**command.env, **stack.env})

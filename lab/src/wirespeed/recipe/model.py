@@ -81,6 +81,7 @@ class PlacedStack(Stack):
     """A stack on a site; `has_onload` as its hosts told, None where this machine is asked."""
 
     has_onload: bool | None = None
+    interface: str = ""  # where bypass carries connections with other hosts; empty: nowhere
 
 
 class Mount(Strict):
@@ -340,6 +341,7 @@ class Link(Strict):
     server: str = ""  # the interface on the server's host
     load: str = ""
     net: str = ""
+    queues: int | None = Field(None, ge=1, le=64)  # of the interfaces that `netns` makes
 
 
 class Slurm(Strict):

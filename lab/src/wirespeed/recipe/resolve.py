@@ -295,7 +295,16 @@ class Resolver:
         names = self._names(process, index, {})
         profile = self._fill(f"stacks.{name}.profile", stack.profile, names)
         placed = {**stack.model_dump(), "profile": str(profile)}
-        return PlacedStack(**placed, has_onload=self.topology.has_onload)
+        return PlacedStack(
+            **placed,
+            has_onload=self.topology.has_onload,
+            interface=self._interface(process.role),
+        )
+
+    def _interface(self, role: str) -> str:
+        """The link's, on the hosts of this role; empty where server and load share a host."""
+        link = self.topology.links.get(self.link)
+        return getattr(link, role, "") if link and self.topology.is_apart else ""
 
     def _port(self, process: Process, index: int) -> int | None:
         if not process.port:

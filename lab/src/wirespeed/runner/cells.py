@@ -76,12 +76,18 @@ def _link_problem(cell: sweep.Cell, place: Place) -> str:
 
 
 def _apart_problem(resolver: Resolver, carrier: str) -> str:
-    """bypass joins processes of one host; over a link it would leave the link out."""
+    """Why bypass cannot carry connections over the cell's link; empty where it has none, too."""
     topology = resolver.topology
-    is_apart = not set(topology.hosts("server")) & set(topology.hosts("load"))
-    return (
-        "bypass accelerates processes of one host only" if carrier == "bypass" and is_apart else ""
-    )
+    if carrier != "bypass" or not topology.is_apart:
+        return ""
+    link = topology.links.get(resolver.link)
+    if link is None or not topology.is_one_machine:
+        return "bypass is not sent to other machines"
+    if link.rate_bps is not None:
+        return f"bypass would not keep the rate of link {link.name}: AF_XDP goes past tc"
+    if link.queues != 1:
+        return f"bypass serves one queue of an interface: queues = 1 for link {link.name}"
+    return ""
 
 
 def needs(recipe: Recipe, place: Place, cells: list[PlannedCell]) -> list[str]:

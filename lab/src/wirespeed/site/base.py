@@ -104,6 +104,7 @@ def links_of(site: Site) -> dict[str, Link]:
             link.server,
             link.load,
             link.net,
+            link.queues,
         )
         for name, link in site.link.items()
     }

@@ -114,7 +114,7 @@ def wire(fleet: Fleet, topology: Topology) -> None:
 
 def pair(near: Host, far: Host, name: str, near_ip: str, far_ip: str, link: Link) -> None:
     """A veth pair between two namespaces, with the link's MTU and rate in both directions."""
-    queues = min(QUEUES_MAX, len(near.info["cores"]))
+    queues = link.queues or min(QUEUES_MAX, len(near.info["cores"]))
     several = f"numtxqueues {queues} numrxqueues {queues}"
     pid = far.info["pid"]
     run(near, f"ip link add {name} {several} type veth peer name {name} netns {pid} {several}")

@@ -1,0 +1,74 @@
+"""bypass over a link: the cells that it can carry, and why it cannot carry the others."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from wirespeed.driver import stack
+from wirespeed.driver.base import Command
+from wirespeed.recipe.model import Recipe, Site
+from wirespeed.recipe.resolve import Place, Resolver
+from wirespeed.recipe.site import SHIPPED
+from wirespeed.runner.cells import planned_cells
+from wirespeed.site.base import Ask
+from wirespeed.site.netns import Netns
+
+RECIPE = Recipe.model_validate(
+    {
+        "wirespeed": 1,
+        "name": "apart",
+        "axes": {"stack": ["kernel", "fast"]},
+        "plan": {"duration": "1s"},
+        "stacks": {"kernel": {}, "fast": {"provider": "bypass"}},
+        "process": [
+            {"name": "app", "role": "server", "argv": ["./app"], "pin": {}, "stack": "{stack}"},
+            {"name": "gen", "role": "load", "tool": "load", "argv": ["x"], "pin": {}},
+        ],
+    }
+)
+
+
+def place_on(tmp_path, link, **changes):
+    release = tmp_path / "target" / "release"
+    release.mkdir(parents=True)
+    for name in ("bypass", "libbypass_preload.so"):
+        (release / name).touch()
+    site = Site.model_validate({"kind": "netns", "link": {"wire": link}})
+    topology = replace(Netns().foreseen(Ask("test", site, False)), **changes)
+    return Place(tmp_path, Path("r.toml"), topology, site)
+
+
+def fast_cell(place):
+    planned = planned_cells(RECIPE, place, "strict", {})
+    return next(one for one in planned if one.cell.axes["stack"] == "fast")
+
+
+def test_the_program_is_told_the_interface_of_the_link(tmp_path):
+    place = place_on(tmp_path, {"queues": 1})
+    planned = fast_cell(place)
+    assert planned.is_measured, planned.reason
+    stacks = Resolver(RECIPE, planned.cell, place).stacks()
+    under = next(one for one in stacks if one.provider == "bypass")
+    assert "--interface=wire" in stack.wrap(tmp_path, under, Command(["app"])).argv
+
+
+@pytest.mark.parametrize(
+    ("link", "changes", "reason"),
+    [
+        ({"queues": 1, "rate": "1gbit"}, {}, "would not keep the rate of link wire"),
+        ({}, {}, "queues = 1 for link wire"),
+        ({"queues": 2}, {}, "queues = 1 for link wire"),
+        ({"queues": 1}, {"machines": {}}, "bypass is not sent to other machines"),
+    ],
+)
+def test_a_link_that_bypass_cannot_serve_is_shown_with_the_reason(tmp_path, link, changes, reason):
+    planned = fast_cell(place_on(tmp_path, link, **changes))
+    assert planned.state == "not-runnable"
+    assert reason in planned.reason
+
+
+def test_the_first_link_of_the_shipped_site_can_be_served(tmp_path):
+    shipped = SHIPPED["netns"].link["veth"]
+    planned = fast_cell(place_on(tmp_path, shipped.model_dump(exclude_defaults=True)))
+    assert planned.is_measured, planned.reason
