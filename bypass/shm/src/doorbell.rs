@@ -67,17 +67,25 @@ impl Lane {
     }
 
     /// The same as [`ring`](Self::ring) for bytes that have come. Callers of one slot come one after
-    /// the other.
+    /// the other. One store tells, the news or the bell: who looked between two would hear twice, and
+    /// report an edge twice.
     #[inline]
     pub fn announce(&self, slot: usize, news: News, fenced: bool) -> bool {
         let slot = slot % SLOTS_MAX;
-        self.news[slot].store(news.count as u8, Ordering::Release);
         if news.count as u8 == 0 || news.is_elsewhere {
             self.set_bell(slot);
+        } else {
+            self.news[slot].store(news.count as u8, Ordering::Release);
         }
         self.mark_group(slot);
         light(fenced);
         self.take_sleeper()
+    }
+
+    /// The number of the latest announcement here that was no bell, for
+    /// [`Ring::announcement`](crate::ring::Ring::announcement).
+    pub fn latest(&self, slot: usize) -> u8 {
+        self.news[slot % SLOTS_MAX].load(Ordering::Relaxed)
     }
 
     /// Instead of an [`announce`](Self::announce) by process `process` of the other side, which has
@@ -357,6 +365,17 @@ mod tests {
             assert!(lane.is_ringing(SLOTS_MAX, &news), "{often}");
             assert_eq!(rung(&lane, &mut news), [5, 70, 5000], "{often}");
             assert!(!lane.is_ringing(SLOTS_MAX, &news), "{often}");
+        }
+    }
+
+    #[test]
+    fn an_announcement_is_one_store() {
+        let lane = lane();
+        for (count, is_elsewhere) in [(7, true), (256, false), (9, false)] {
+            let before = lane.latest(5);
+            lane.announce(5, news_of(count, is_elsewhere), false);
+            let has_rung = lane.bells[5].swap(0, Ordering::Relaxed) != 0;
+            assert!(has_rung != (lane.latest(5) != before), "{count}");
         }
     }
 

@@ -268,7 +268,7 @@ pub struct Locks {
     pub ring: AtomicU32,
     /// Records that the reader has finished, as last seen.
     pub records_seen: AtomicU64,
-    /// How often bytes were announced, in every life of the slot.
+    /// Number of the latest announcement of bytes in the lane where it was, also of earlier lives of the slot.
     pub news: AtomicU32,
     /// The lane where they were announced last, plus one.
     pub lane_rung: AtomicU32,

@@ -233,13 +233,17 @@ impl<'a> Ring<'a> {
         count
     }
 
-    /// Announcement `count` as `lane` is to have it.
+    /// Announcement `count` as `lane` is to have it. In another lane than the one before it is a bell,
+    /// and the count goes on from the lane's `latest`, so that the next one differs from what is seen there.
     #[inline]
-    pub fn announcement(&self, count: u32, lane: usize) -> News {
+    pub fn announcement(&self, count: u32, lane: usize, latest: impl FnOnce() -> u8) -> News {
         let lane = lane as u32 + 1;
         let is_elsewhere = self.writer.lane_rung.load(Ordering::Relaxed) != lane;
         if is_elsewhere {
             self.writer.lane_rung.store(lane, Ordering::Relaxed);
+            self.writer
+                .news
+                .store(u32::from(latest()), Ordering::Relaxed);
         }
         News {
             count,

@@ -49,8 +49,8 @@ fn announce(segment: &Segment, slot: usize, side: usize, reader: &Thread) {
     let count = ring.count_news();
     let meta = &segment.slot(slot).meta;
     ring_lane(&meta.lane[1 - side], |index| {
-        let news = ring.announcement(count, index);
         let lane = segment.lane(1 - side, index);
+        let news = ring.announcement(count, index, || lane.latest(slot));
         if lane.announce(slot, news, segment.is_fenced(1 - side)) {
             reader.unpark();
         }

@@ -386,7 +386,8 @@ fn ring_side(segment: &Segment, slot: usize, side: usize, what: Bell) {
         let fenced = segment.is_fenced(side);
         let is_asleep = match what {
             Bell::News(count) => {
-                let news = segment.ring(slot, 1 - side).announcement(count, index);
+                let ring = segment.ring(slot, 1 - side);
+                let news = ring.announcement(count, index, || lane.latest(slot));
                 lane.announce(slot, news, fenced)
             }
             Bell::Bytes | Bell::Room => lane.ring(slot, fenced),

@@ -160,12 +160,17 @@ impl Opened {
             has_partial_checksums: link.kind == "veth",
         };
         let layout = Layout::decode(&layout.encode()).ok_or(libc::EINVAL)?;
+        let bytes = layout.frames() as usize * layout.chunk as usize;
+        if bytes > kernel::file_size_limit() {
+            // Beyond it ftruncate(2) would end the process by SIGXFSZ.
+            return Err(libc::EFBIG);
+        }
         let socket = kernel::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0)? as i32;
         let socket = Owned(kernel::move_high(socket)?);
         let memory = Owned(kernel::move_high(kernel::memfd_create(
             c"wirespeed-frames",
         )?)?);
-        kernel::ftruncate(memory.0, layout.frames() as usize * layout.chunk as usize)?;
+        kernel::ftruncate(memory.0, bytes)?;
         register(socket.0, memory.0, &layout)?;
         set_busy_poll(socket.0, settings.busy_poll_us)?;
         bind(socket.0, &layout, settings.zero_copy)?;

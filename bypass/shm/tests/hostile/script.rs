@@ -123,8 +123,9 @@ fn act_on_lanes(segment: &Segment, slot: usize) {
     ring_lane(&segment.slot(slot).meta.lane[1], |index| {
         let _ = segment.lane(1, index).ring(slot, false);
         let own = segment.ring(slot, 0);
-        let next = own.announcement(own.count_news(), index);
-        let _ = segment.lane(1, index).announce(slot, next, false);
+        let lane = segment.lane(1, index);
+        let next = own.announcement(own.count_news(), index, || lane.latest(slot));
+        let _ = lane.announce(slot, next, false);
     });
     let own_lane = segment.lane(0, 0);
     let _ = own_lane.is_ringing(slots, &news);

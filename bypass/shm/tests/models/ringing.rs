@@ -21,6 +21,7 @@ pub const MODELS: &[Model] = &[
         hears_news_of_a_group,
     ),
     ("news_of_two_kinds_are_both_seen", hears_news_and_bell),
+    ("an_announcement_is_heard_once", hears_once),
     ("bytes_held_back_are_seen_or_wake", holds_back),
     ("what_follows_bytes_held_back_is_seen_or_wakes", goes_on),
     ("of_two_that_hold_back_both_are_seen", two_hold_back),
@@ -71,7 +72,10 @@ impl World {
         ring_lane(&self.lane_of, |index| {
             let lane = &self.lanes[index];
             let is_asleep = match news {
-                Some(count) => lane.announce(slot, self.ring().announcement(count, index), false),
+                Some(count) => {
+                    let news = self.ring().announcement(count, index, || lane.latest(slot));
+                    lane.announce(slot, news, false)
+                }
                 None => lane.ring(slot, false),
             };
             if is_asleep {
@@ -199,6 +203,20 @@ fn hears_news_and_bell() {
     }
     world.lanes[0].drain(BELL_GROUP, &mut seen, &mut look);
     assert!(bytes && end, "rang in vain");
+}
+
+/// What is announced is heard once, however early the reader looks.
+fn hears_once() {
+    let world = World::new(1);
+    let other = world.clone();
+    let thread = thread::spawn(move || other.publish());
+    let mut seen = Seen::of(SLOTS_MAX);
+    let mut heard = 0;
+    world.lanes[0].drain(BELL_GROUP, &mut seen, |_| heard += 1);
+    world.lanes[0].drain(BELL_GROUP, &mut seen, |_| heard += 1);
+    thread.join().expect("no panic");
+    world.lanes[0].drain(BELL_GROUP, &mut seen, |_| heard += 1);
+    assert_eq!(heard, 1);
 }
 
 impl World {

@@ -112,6 +112,9 @@ fn attach(link: &Link, mode: Mode) -> kernel::Result<Interface> {
 }
 
 fn text(error: i32) -> String {
+    if error == libc::EFBIG {
+        return "the limit on the size of files is below what it needs (ulimit -f)".to_owned();
+    }
     std::io::Error::from_raw_os_error(error).to_string()
 }
 
