@@ -41,8 +41,6 @@ static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 static LISTENERS: AtomicU32 = AtomicU32::new(0);
 /// The count that the relays know.
 static LISTENERS_KNOWN: AtomicU32 = AtomicU32::new(0);
-/// A port could not be taken over from the kernel yet.
-static MUST_FOLLOW: AtomicBool = AtomicBool::new(false);
 /// The engines are made once, or it is known that there are none.
 static IS_STARTED: Mutex<bool> = Mutex::new(false);
 
@@ -75,17 +73,6 @@ pub fn ensure() {
     let now = LISTENERS.load(Ordering::Relaxed);
     if now != LISTENERS_KNOWN.load(Ordering::Relaxed) {
         follow_listeners(now);
-    }
-    if MUST_FOLLOW.load(Ordering::Relaxed) {
-        follow_again();
-    }
-}
-
-/// A thread that spins on a core of its own leaves the service no time for this.
-#[cold]
-fn follow_again() {
-    for relay in RELAYS.get().into_iter().flatten() {
-        lock(relay).follow_if_due();
     }
 }
 

@@ -19,7 +19,6 @@ use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
 use bypass_sys::waker::Waker;
 
-use super::MUST_FOLLOW;
 use crate::listener::{self, Listener};
 use crate::peer::{self, Bell, Peer};
 use crate::sockets::{self, Socket};
@@ -111,6 +110,9 @@ impl Relay {
         if has_moved {
             self.moved_us = self.shard.driven_us();
         }
+        if self.must_follow_us.is_some() {
+            self.follow_if_due();
+        }
     }
 
     /// [`drive`](Self::drive), when nobody has for a while.
@@ -159,7 +161,14 @@ impl Relay {
 
     /// How long a sleep may last.
     pub fn wait_us(&self) -> Option<u64> {
-        self.shard.wait_us()
+        let now_us = now_ns() / 1000;
+        let until_due = self
+            .must_follow_us
+            .map(|at_us| at_us.saturating_sub(now_us));
+        [self.shard.wait_us(), until_due]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The network may have changed.
@@ -222,7 +231,6 @@ impl Relay {
     pub fn follow_if_due(&mut self) {
         let now_us = now_ns() / 1000;
         if self.must_follow_us.is_some_and(|at_us| now_us >= at_us) {
-            MUST_FOLLOW.store(false, Ordering::Relaxed);
             self.follow(&listener::all());
         }
     }
@@ -238,7 +246,6 @@ impl Relay {
         let backlog = listener.backlog.load(Ordering::Relaxed);
         let Some(handle) = self.shard.take_over(at, backlog).ok()? else {
             self.must_follow_us = Some(now_ns() / 1000 + AGAIN_US);
-            MUST_FOLLOW.store(true, Ordering::Relaxed);
             return None;
         };
         match self.segment_at(listener) {
