@@ -37,5 +37,5 @@ def find(name: str, folders: list[Path]) -> Site:
         known += sites
     if name in SHIPPED:
         return SHIPPED[name]
-    where = " or ".join(str(folder / "sites.toml") for folder in folders)
+    where = " or ".join(str(folder / "sites.toml") for folder in dict.fromkeys(folders))
     raise InputError(f"--site: there is no site {name!r} in {where}; sites: {', '.join(known)}")
