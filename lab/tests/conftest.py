@@ -130,12 +130,13 @@ class Checkout:
         for entry in Path("/proc").iterdir():
             try:
                 environment = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
+                if f"WIRESPEED_RUN={pid}-".encode() in environment:
+                    found.append((entry / "cmdline").read_bytes())
             except OSError:
                 continue
-            if f"WIRESPEED_RUN={pid}-".encode() in environment:
-                found.append((entry / "cmdline").read_bytes())
-        for tree in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
-            found += Path(tree).glob(f"**/wirespeed-{pid}-*")
+        # Not by Path.glob: it fails when a cgroup goes away while it looks.
+        for folder, names, _ in os.walk("/sys/fs/cgroup"):
+            found += [f"{folder}/{name}" for name in names if name.startswith(f"wirespeed-{pid}-")]
         if self.runs.joinpath("latest").exists():
             found += Path("/dev/shm").glob(f"wirespeed-{self.latest.name}")
         return found
