@@ -21,8 +21,11 @@ pub struct Segment {
     memory: Mapping,
     id: u64,
     client: u64,
+    /// A power of two; the memory was made, or checked to be, long enough for that many.
     slots: usize,
     ring_bytes: usize,
+    /// Offset of the first rings.
+    rings: usize,
     borrowed: BorrowedContents,
 }
 
@@ -99,6 +102,7 @@ impl Segment {
             client,
             slots,
             ring_bytes,
+            rings: rings_at(slots),
             borrowed: BorrowedContents::new(),
         };
         let header = segment.header();
@@ -137,6 +141,7 @@ impl Segment {
             client,
             slots,
             ring_bytes,
+            rings: rings_at(slots),
             borrowed: BorrowedContents::new(),
         })
     }
@@ -201,11 +206,9 @@ impl Segment {
     /// Connection `index`.
     #[inline]
     pub fn slot(&self, index: usize) -> &Slot {
-        // SAFETY: a slot is atomics only.
-        unsafe {
-            self.memory
-                .at(SLOTS_AT + self.clamp(index) * size_of::<Slot>())
-        }
+        let at = SLOTS_AT + self.clamp(index) * size_of::<Slot>();
+        // SAFETY: a slot is atomics only; the memory holds all of them, from an aligned place on.
+        unsafe { &*self.memory.address(at).cast() }
     }
 
     /// What `side` has lent.
@@ -223,16 +226,16 @@ impl Segment {
     pub fn ring(&self, index: usize, side: usize) -> Ring<'_> {
         let (index, side) = (self.clamp(index), side & 1);
         let slot = self.slot(index);
-        let at = rings_at(self.slots) + (index * 2 + side) * self.ring_bytes;
-        let bytes = self.memory.bytes_at(at, self.ring_bytes);
-        // SAFETY: all of its memory is mapped as long as `self`, which the result borrows.
+        let at = self.rings + (index * 2 + side) * self.ring_bytes;
+        // SAFETY: all of its memory is mapped as long as `self`, which the result borrows; the memory
+        // holds two rings for each slot.
         unsafe {
             Ring::new(
                 &slot.producer[side],
                 &slot.locks[side],
                 &slot.consumer[side],
                 &slot.records[side],
-                (bytes, self.ring_bytes),
+                (self.memory.address(at), self.ring_bytes),
             )
             .with(self, (index * 2 + side) as u32)
         }

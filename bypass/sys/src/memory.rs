@@ -157,6 +157,17 @@ impl Mapping {
         unsafe { &*self.base.as_ptr().add(offset).cast::<T>() }
     }
 
+    /// Address of a place that was checked before, for places that are asked for all the time.
+    ///
+    /// # Safety
+    /// `offset` must lie inside the mapping.
+    #[inline]
+    pub unsafe fn address(&self, offset: usize) -> *mut u8 {
+        debug_assert!(offset < self.length, "inside the mapping");
+        // SAFETY: the caller vouches for it.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
     /// Address of `length` bytes at `offset`, for copies.
     ///
     /// # Panics

@@ -25,7 +25,8 @@ type Passed = [Option<Place>; RECORDS];
 /// What comes next.
 enum Next {
     Nothing,
-    Bytes(usize),
+    /// So many bytes of the ring, and whether a record was made behind them.
+    Bytes(usize, bool),
     Lent {
         content: u32,
         offset: usize,
@@ -126,10 +127,14 @@ impl Ring<'_> {
         while count > 0 && changes <= RECORDS {
             count -= match self.next(place, count)? {
                 Next::Nothing => break,
-                Next::Bytes(there) => {
+                Next::Bytes(there, has_record) => {
                     let length = there.min(count);
                     visit(Chunk::Ring(self.area(place.ring), place.head, length));
                     place.head = place.head.wrapping_add(length as u64);
+                    if !has_record {
+                        // All that was published when the tail was looked at.
+                        break;
+                    }
                     length
                 }
                 Next::Lent {
@@ -169,23 +174,34 @@ impl Ring<'_> {
 
     #[inline]
     fn commit(&self, start: Position, place: Position) {
-        let consumer = self.consumer;
-        let mut passed = Passed::default();
         if place.loan_bytes != start.loan_bytes || place.records != start.records {
-            passed = self.passed(start, place);
-            consumer
-                .loan_bytes
-                .store(place.loan_bytes, Ordering::Relaxed);
-            consumer.ring.store(place.ring, Ordering::Relaxed);
-            // Release: the entry has been read before its writer may use it again.
-            consumer
-                .records_done
-                .store(place.records, Ordering::Release);
+            return self.commit_records(start, place);
         }
+        self.commit_head(start, place);
+    }
+
+    #[inline]
+    fn commit_head(&self, start: Position, place: Position) {
         if place.head != start.head {
             // Release: the bytes have been copied before they may be overwritten.
-            consumer.head.store(place.head, Ordering::Release);
+            self.consumer.head.store(place.head, Ordering::Release);
         }
+    }
+
+    /// Commits a way that led into contents or from ring to ring.
+    #[cold]
+    fn commit_records(&self, start: Position, place: Position) {
+        let consumer = self.consumer;
+        let passed = self.passed(start, place);
+        consumer
+            .loan_bytes
+            .store(place.loan_bytes, Ordering::Relaxed);
+        consumer.ring.store(place.ring, Ordering::Relaxed);
+        // Release: the entry has been read before its writer may use it again.
+        consumer
+            .records_done
+            .store(place.records, Ordering::Release);
+        self.commit_head(start, place);
         if let Some(around) = self.around {
             for ring in passed.into_iter().flatten() {
                 around.give_back(self.direction, ring);
@@ -217,7 +233,8 @@ impl Ring<'_> {
         let mut count = Self::between(place.head, tail)?;
         // After the tail: whoever has published bytes behind a record has published the record.
         let made = self.producer.records.load(Ordering::Acquire);
-        if made != place.records {
+        let has_record = made != place.records;
+        if has_record {
             let record = self.record_of(made, place.records)?;
             let before = record.at.load(Ordering::Relaxed).wrapping_sub(place.head);
             if before > count as u64 {
@@ -235,10 +252,9 @@ impl Ring<'_> {
         if count > self.area(place.ring).size {
             return Err(Broken);
         }
-        Ok(if count == 0 {
-            Next::Nothing
-        } else {
-            Next::Bytes(count)
+        Ok(match count {
+            0 => Next::Nothing,
+            _ => Next::Bytes(count, has_record),
         })
     }
 
