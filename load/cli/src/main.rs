@@ -9,6 +9,7 @@ mod live;
 mod measure;
 mod merge;
 mod options;
+mod prometheus;
 mod series;
 mod setup;
 mod spectrum;

@@ -74,7 +74,7 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
         &connections(&plan),
     ));
     signal::watch();
-    let mut series = Series::new(&plan, live, typed.has("hlog"));
+    let mut series = Series::new(&plan, live, typed.has("hlog"), typed.last("prometheus"));
     let run = Run {
         typed,
         arguments,
@@ -108,7 +108,7 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
 
 /// Files whose folder is not there could not be written after the run.
 fn find_folders(typed: &Typed) -> Result<(), Refusal> {
-    for name in ["json", "csv", "hlog", "hgrm"] {
+    for name in ["json", "csv", "hlog", "hgrm", "prometheus"] {
         let folder = typed.last(name).and_then(|path| Path::new(path).parent());
         let absent = folder.filter(|place| !place.as_os_str().is_empty() && !place.is_dir());
         if let (Some(folder), Some(path)) = (absent, typed.last(name)) {

@@ -2,6 +2,7 @@
 
 use crate::json::encoded;
 use crate::live::View;
+use crate::prometheus::Page;
 use load_engine::interval::Phase;
 use load_engine::plan::Plan;
 use load_engine::run::Second;
@@ -31,11 +32,12 @@ pub struct Series {
     /// Lines of the HdrHistogram log, without its head.
     pub hlog: String,
     keep_hlog: bool,
+    prometheus: Option<Page>,
 }
 
 impl Series {
     /// Nothing yet.
-    pub fn new(plan: &Plan, live: Live, keep_hlog: bool) -> Series {
+    pub fn new(plan: &Plan, live: Live, keep_hlog: bool, prometheus: Option<&str>) -> Series {
         let terminal = std::io::stderr().is_terminal();
         let is_long = plan.warmup_ns + plan.duration_ns() > WATCHED_NS;
         let wanted = live == Live::Always || (live == Live::Auto && terminal && is_long);
@@ -47,6 +49,7 @@ impl Series {
             ),
             hlog: String::new(),
             keep_hlog,
+            prometheus: prometheus.map(|path| Page::new(path.into())),
         }
     }
 
@@ -79,6 +82,9 @@ impl Series {
         );
         if self.keep_hlog && interval.phase == Phase::Measured {
             self.log(second, length_s);
+        }
+        if let Some(page) = &mut self.prometheus {
+            page.take(second, times);
         }
         if let Some(view) = &mut self.view {
             view.take(second);

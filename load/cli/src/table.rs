@@ -388,6 +388,14 @@ pub const TABLE: &[Entry] = &[
     ),
     option(
         Output,
+        "prometheus",
+        None,
+        Some("FILE"),
+        "",
+        "write counts and latencies in Prometheus' text format, anew each second",
+    ),
+    option(
+        Output,
         "hgrm",
         None,
         Some("FILE"),

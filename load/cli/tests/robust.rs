@@ -291,7 +291,7 @@ fn mistakes_in_odd_places_are_one_line_too() {
 #[test]
 fn results_that_cannot_be_written_are_said() {
     let server = Server::start(always(HELLO));
-    for option in ["--json", "--csv", "--hlog", "--hgrm"] {
+    for option in ["--json", "--csv", "--hlog", "--hgrm", "--prometheus"] {
         let output = run(&format!(
             "-t1 -c1 -d100ms {option} /none/file {}",
             server.url()
