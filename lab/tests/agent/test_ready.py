@@ -1,5 +1,6 @@
 """Readiness is a real answer: status and length are looked at."""
 
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -47,3 +48,11 @@ def test_a_closed_port_is_no_answer():
     answered, problem = request("http://127.0.0.1:1/", 200, None)
     assert not answered
     assert "refused" in problem
+
+
+def test_a_connection_is_enough_of_a_server_that_speaks_no_http():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert request(f"tcp://127.0.0.1:{port}", 200, None) == (True, "")
+    answered, problem = request(f"tcp://127.0.0.1:{port}", 200, None)
+    assert not answered and "refused" in problem

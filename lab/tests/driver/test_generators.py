@@ -29,7 +29,12 @@ CLOSED = {
     "h2load": ["--h1", "-t", "1", "-c", "4"],
     "ab": ["-k", "-c", "4"],
     "oha": ["-c", "4"],
+    "vegeta": ["-rate", "0", "-max-workers", "4", "-workers", "4"],
+    "k6": ["--vus", "4"],
 }
+K6_SCRIPT = """import http from "k6/http";
+export default function () { http.get(__ENV.TARGET); }
+"""
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -68,14 +73,22 @@ def instance(tool, argv, figures=None):
                     figures=figures)  # fmt: skip
 
 
+def words_of(tool, url, folder):
+    """The recipe's words; k6 reads what it does from a script."""
+    if tool != "k6":
+        return [*CLOSED[tool], url]
+    (folder / "script.js").write_text(K6_SCRIPT)
+    return [*CLOSED[tool], "-e", f"TARGET={url}", str(folder / "script.js")]
+
+
 def asked(tool, url, folder, duration_s=0.5):
     """Starts the tool as the lab does and reads it as the lab does."""
-    one = instance(tool, [*CLOSED[tool], url])
+    one = instance(tool, words_of(tool, url, folder))
     run = LoadRun(folder, duration_s, 0.0, 0.0)
     made = command.for_load(Path("/nowhere"), one, run)
     done = subprocess.run(made.argv, capture_output=True, text=True, check=False, timeout=60)
     (folder / "stdout").write_text(done.stdout)
-    return command.figures_of(one, run, folder / "stdout", done.stderr, 7)
+    return command.figures_of(one, run, Output(folder / "stdout", done.stderr, 7, int(600e9)))
 
 
 @pytest.fixture(params=sorted(CLOSED))
@@ -119,7 +132,7 @@ def read(tool, argv, text, folder, figures=None, words=""):
     run = LoadRun(folder, 2.0, 0.0, 0.0)
     driver = command.generator(one)
     driver.command(Path("/nowhere"), one, run)
-    return driver.read(one, run, Output(folder / "stdout", words, 7))
+    return driver.read(one, run, Output(folder / "stdout", words, 7, 7 + int(run.duration_s * 1e9)))
 
 
 @pytest.mark.parametrize("tool", sorted(command.GENERATORS))
@@ -222,6 +235,25 @@ def test_a_tool_of_ones_own_is_read_by_patterns(tmp_path):
     assert found.latency["service"].mean_ns == pytest.approx(1.296e6)
     with pytest.raises(ProcessError, match=r"gen-0: its output has nothing like .*\(rps\)"):
         read("command", ["pgbench"], "FATAL: no database\n", tmp_path, wanted)
+
+
+@pytest.mark.parametrize(
+    ("told", "lived_s", "seconds"),
+    [
+        ({}, 0.5, 0.5),  # it counted requests and was done before the window was
+        ({}, 2.6, 2.0),  # it took a while to start and to end
+        ({"completed": "c"}, 0.9, 0.25),
+        ({"completed": "c", "seconds": "s"}, 0.9, 0.3),
+    ],
+)
+def test_the_window_of_a_tool_of_ones_own_is_as_long_as_it_worked(told, lived_s, seconds, tmp_path):
+    """What the server used in it is divided by the requests of the same time."""
+    wanted = OwnFigures.model_validate({"json": {"rps": "r", **told}})
+    (tmp_path / "stdout").write_text(json.dumps({"r": 100, "c": 25, "s": 0.3}))
+    one = instance("command", ["mine"], wanted)
+    output = Output(tmp_path / "stdout", "", 7, 7 + int(lived_s * 1e9))
+    found = command.generator(one).read(one, LoadRun(tmp_path, 2.0, 0.0, 0.0), output)
+    assert found.window.length_ns == pytest.approx(seconds * 1e9)
 
 
 def test_a_tool_of_ones_own_is_read_by_paths_into_its_json(tmp_path):

@@ -36,7 +36,7 @@ def test_figures_of_a_run(tmp_path):
     run = LoadRun(tmp_path, 1.0, 0.0, 0.0)
     (tmp_path / "out").write_text(TEXT)
     one = instance(["-t", "1", "-c", "100", "-d", "1s", "http://x/"])
-    found = wrk.read(one, run, Output(tmp_path / "out", "", 7))
+    found = wrk.read(one, run, Output(tmp_path / "out", "", 7, 8))
     assert found.rps == 73957.40
     assert found.bytes_per_second == pytest.approx(18.48 * 1024**2)
     assert (found.completed, found.errors, found.timeouts, found.non_2xx) == (76132, 10, 4, 5)
@@ -53,7 +53,7 @@ def test_a_text_without_result_is_an_error_with_its_last_line(tmp_path):
     run = LoadRun(tmp_path, 1.0, 0.0, 0.0)
     (tmp_path / "out").write_text("unable to connect to x:80\n")
     with pytest.raises(ProcessError, match="unable to connect"):
-        wrk.read(instance(["http://x/"]), run, Output(tmp_path / "out", "", 0))
+        wrk.read(instance(["http://x/"]), run, Output(tmp_path / "out", "", 0, 1))
 
 
 @pytest.mark.parametrize(

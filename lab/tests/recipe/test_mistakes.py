@@ -89,6 +89,9 @@ MISTAKES = [
     ('value = "rps"', 'value = "rpm"', "table[0].value: 'rpm' is no metric; did you mean 'rps'?"),
     ('over = "kernel"', 'over = "kernle"', "table[0].gain.over: 'kernle' is no value of axis stack"),
     ('columns = "stack"', "", "table[0].gain: a gain compares columns"),
+    ('ready = { http = "http://{server.addr}:{port}/" }', "ready = { status = 200 }", "process.app.ready: write http ="),
+    ('ready = { http = "http://{server.addr}:{port}/" }', 'ready = { tcp = "a:1", length = 5 }', "process.app.ready: status and length belong to http"),
+    ('from = "gen"', 'from = "gen"\nquantiles = [0.5]', 'metric[0]: times are not added up; write combine = "histogram"'),
     ("[plan]", "[plan", "not TOML:"),
 ]  # fmt: skip
 
@@ -108,6 +111,11 @@ PLACEHOLDERS = [
         'role = "server"',
         'role = "server"\ncount = "{payload / 1000}"',
         "process.app.count: 0 is not a count",
+    ),
+    (
+        'http = "http://{server.addr}:{port}/"',
+        'tcp = "{server.addr}"',
+        "process.app.ready.tcp: '127.0.0.1' is not ADDRESS:PORT",
     ),
     ('stack = "{stack}"', 'stack = "{payload}"', "there is no [stacks.16]"),
 ]

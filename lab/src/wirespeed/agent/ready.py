@@ -1,8 +1,9 @@
-"""Part of the agent: readiness, a real request whose status and length are checked.
+"""Part of the agent: readiness, a request whose status and length are checked, or a connection.
 
 Standard library of Python 3.6 only: see main.py.
 """
 
+import socket
 import time
 
 PAUSE_S = 0.02  # a JVM becomes ready in tenths of seconds; this adds little to them
@@ -44,10 +45,21 @@ def length_of(response):
     return sum(len(piece) for piece in iter(lambda: response.read(PIECE_BYTES), b""))
 
 
+def connect(host, port):
+    """The same of a server that speaks no HTTP: whether it takes a connection."""
+    try:
+        socket.create_connection((host, port), timeout=ANSWER_S).close()
+    except OSError as error:
+        return False, str(error)
+    return True, ""
+
+
 def request(address, status, length):
     """(whether an HTTP answer came, what is wrong with it or "")."""
     client, parse = prepare()
     url = parse.urlsplit(address)
+    if url.scheme == "tcp":
+        return connect(url.hostname, url.port)
     connection = client.HTTPConnection(url.hostname or "", url.port, timeout=ANSWER_S)
     try:
         connection.request("GET", (url.path or "/") + ("?" + url.query if url.query else ""))

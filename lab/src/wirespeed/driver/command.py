@@ -54,11 +54,7 @@ def plain_url(instance: Instance) -> str:
     return next((word for word in reversed(argv) if word.startswith("http://")), "")
 
 
-def figures_of(
-    instance: Instance, run: LoadRun, stdout: Path, last_words: str, started_unix_ns: int
-) -> Figures | None:
+def figures_of(instance: Instance, run: LoadRun, output: Output) -> Figures | None:
     """What a generator measured; None for a command whose output the lab does not know."""
     driver = generator(instance)
-    if driver is None:
-        return None
-    return driver.read(instance, run, Output(stdout, last_words, started_unix_ns))
+    return driver.read(instance, run, output) if driver else None

@@ -19,11 +19,12 @@ TIME_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, "h"
 
 @dataclass(frozen=True)
 class Output:
-    """What a generator left: its text, and when it was started."""
+    """What a generator left: its text, when it was started, and when it had ended."""
 
     stdout: Path
     last_words: str
     started_unix_ns: int
+    ended_unix_ns: int
 
     @property
     def text(self) -> str:

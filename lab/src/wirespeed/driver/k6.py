@@ -21,6 +21,7 @@ from wirespeed.driver.generator import (
     number_after,
 )
 
+LEAST_S = 1.0  # k6 refuses a shorter scenario
 _QUANTILES = {"med": 0.5, "p(75)": 0.75, "p(90)": 0.9, "p(95)": 0.95, "p(99)": 0.99,
               "p(99.9)": 0.999}  # fmt: skip
 
@@ -29,9 +30,9 @@ def command(_root: Path, instance: Instance, run: LoadRun) -> Command:
     argv = ["k6", "run", "--quiet", "--no-usage-report"]
     argv += ["--summary-export", str(_summary(instance, run))]
     argv += ["--summary-trend-stats", ",".join(["avg", "max", *_QUANTILES])]
-    argv += ["-e", f"DURATION_S={run.duration_s:g}"]
+    argv += ["-e", f"DURATION_S={max(LEAST_S, run.duration_s):g}"]
     if not has(instance.argv, "-d", "--duration", "--stage", "--iterations"):
-        argv += ["--duration", units.duration_text(run.duration_s)]
+        argv += ["--duration", units.duration_text(max(LEAST_S, run.duration_s))]
     return Command(argv + instance.argv)
 
 
@@ -53,22 +54,25 @@ def _figures(instance: Instance, metrics: dict, run: LoadRun, started: int) -> F
     requests = metrics["http_reqs"]
     failed = int(metrics.get("http_req_failed", {}).get("passes", 0))
     dropped = int(metrics.get("dropped_iterations", {}).get("count", 0))
-    completed = int(requests["count"])
+    received = float(metrics.get("data_received", {}).get("count", 0.0))
+    # k6 counts attempts: where not a byte came back nobody answered any of them.
+    completed, rate = (int(requests["count"]), float(requests["rate"])) if received else (0, 0.0)
+    length_s = completed / rate if rate else run.duration_s
     latency = _latency(metrics["http_req_duration"], completed)
     users = number_after(instance.argv, 0, "--vus", "-u")  # else its scenarios are unknown to us
     return Figures(
-        rps=float(requests["rate"]),
+        rps=rate,
         bytes_per_second=float(metrics.get("data_received", {}).get("rate", 0.0)),
-        window=Window(started, int(run.duration_s * 1e9)),
+        window=Window(started, int(length_s * 1e9)),
         completed=completed,
-        errors=0,
-        non_2xx=failed,  # k6 counts refused connections among them
+        errors=0 if completed else failed,
+        non_2xx=failed if completed else 0,  # some of them may be connections that were refused
         timeouts=0,
         connections=users,
         closed_loop=users > 0,
         due=completed + dropped if dropped else None,
         sent=completed if dropped else None,
-        little_residual=little(latency, users, float(requests["rate"])),
+        little_residual=little(latency, users, rate),
         latency={"service": latency} if completed else {},
     )
 

@@ -33,12 +33,22 @@ def read(instance: Instance, run: LoadRun, output: Output) -> Figures:
         values = _of_json(instance, wanted, output)
     else:
         values = {n: _match(instance, n, p, output) for n, p in wanted.text.items()}
-    return _figures(values, run, output.started_unix_ns, wanted.unit)
+    return _figures(values, _seconds(values, run, output), output.started_unix_ns, wanted.unit)
 
 
-def _figures(values: dict[FigureNames, float], run: LoadRun, started: int, unit: str) -> Figures:
+def _seconds(values: dict[FigureNames, float], run: LoadRun, output: Output) -> float:
+    """The window's length. A tool that counts requests may end long before the plan's window does,
+    and what the server used is divided by what was done in the same time."""
+    if "seconds" in values:
+        return values["seconds"]
+    if values.get("completed") and values["rps"]:
+        return values["completed"] / values["rps"]
+    lived_s = (output.ended_unix_ns - output.started_unix_ns) / 1e9
+    return min(run.duration_s, lived_s)
+
+
+def _figures(values: dict[FigureNames, float], seconds: float, started: int, unit: str) -> Figures:
     rps = values["rps"]
-    seconds = values.get("seconds", run.duration_s)
     connections = int(values.get("connections", 0))
     completed = int(values.get("completed", rps * seconds))
     latency = _latency(values, completed, TIME_NS[unit])

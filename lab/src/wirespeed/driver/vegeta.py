@@ -10,11 +10,20 @@ from pathlib import Path
 
 from wirespeed import units
 from wirespeed.driver.base import Command, Figures, Instance, Latency, LoadRun, Window
-from wirespeed.driver.generator import Generator, Output, has, json_of, no_result, number_after
+from wirespeed.driver.generator import (
+    Generator,
+    Output,
+    has,
+    json_of,
+    little,
+    no_result,
+    number_after,
+)
 from wirespeed.errors import ProcessError
 
 _QUANTILES = {"50th": 0.5, "90th": 0.9, "95th": 0.95, "99th": 0.99}
 _ANSWER_S = 60.0
+WORKERS_MAX = 10_000  # where -max-workers does not say
 
 
 def command(_root: Path, instance: Instance, run: LoadRun) -> Command:
@@ -57,18 +66,21 @@ def _figures(instance: Instance, data: dict, started_unix_ns: int) -> Figures:  
     latency = Latency(times["mean"], times["max"], answered, quantiles)
     # Without a rate it sends 50 a second; with -rate 0 and -max-workers it is a closed loop.
     rate = _rate(instance.argv)
+    rps = answered / seconds if seconds else 0.0
+    workers = number_after(instance.argv, WORKERS_MAX, "-max-workers")
     return Figures(
-        rps=answered / seconds if seconds else 0.0,
+        rps=rps,
         bytes_per_second=data["bytes_in"]["total"] / seconds if seconds else 0.0,
         window=Window(started_unix_ns, int(data["duration"])),
         completed=answered,
         errors=failed,
         non_2xx=answered - good,
         timeouts=sum("timeout" in text or "deadline" in text for text in data["errors"] or []),
-        connections=number_after(instance.argv, 10_000, "-max-workers"),
+        connections=workers,
         closed_loop=rate == 0,
         due=int(rate * data["duration"] / 1e9) if rate else None,
         sent=requests if rate else None,
+        little_residual=None if rate else little(latency, workers, rps),
         latency={"service" if rate == 0 else "response": latency} if answered else {},
     )
 

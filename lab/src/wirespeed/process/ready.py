@@ -11,6 +11,11 @@ from wirespeed.process.start import Started
 _SPARE_S = 20.0  # beyond the recipe's own time, for an agent on a loaded host
 
 
+def attempt(url: str) -> str:
+    """What was done, in a message."""
+    return f"connect to {url[6:]}" if url.startswith("tcp://") else f"GET {url}"
+
+
 def wait_ready(fleet: Fleet, started: Started) -> None:
     """Returns when the server answers as the recipe says; raises with what it did instead."""
     check = started.instance.ready
@@ -37,7 +42,7 @@ def wait_ready(fleet: Fleet, started: Started) -> None:
         problem = str(error)
     fail_if_dead(fleet, started)
     if problem:
-        raise ProcessError(f"{started.label} never became ready: GET {check.url}: {problem}")
+        raise ProcessError(f"{started.label} never became ready: {attempt(check.url)}: {problem}")
 
 
 def check_reach(fleet: Fleet, started: Started, hosts: list[str]) -> None:
@@ -54,7 +59,7 @@ def check_reach(fleet: Fleet, started: Started, hosts: list[str]) -> None:
     for name, answer in found.items():
         if answer["problem"]:
             raise ProcessError(
-                f"{name} cannot reach {started.label}: GET {check.url}: {answer['problem']}; "
+                f"{name} cannot reach {started.label}: {attempt(check.url)}: {answer['problem']}; "
                 "check the address of the server in the site file"
             )
 

@@ -130,10 +130,19 @@ class Port(Strict):
 
 
 class Ready(Strict):
-    http: str
+    http: str = ""
+    tcp: str = ""  # ADDRESS:PORT of a server that speaks no HTTP: a connection is enough
     status: int = 200
     length: Scalar | None = None
     within: Seconds = 30.0
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Ready:
+        if bool(self.http) == bool(self.tcp):
+            raise ValueError('write http = "http://…" or tcp = "ADDRESS:PORT", one of them')
+        if self.tcp and {"status", "length"} & self.model_fields_set:
+            raise ValueError("status and length belong to http; tcp only connects")
+        return self
 
 
 class Namespace(Strict):
@@ -201,7 +210,8 @@ WINDOW_OPTIONS: dict[str, tuple[str, ...]] = {
     "h2load": ("-D", "--duration"), "ab": ("-t",), "oha": ("-z",), "k6": ("-d", "--duration"),
     "vegeta": ("-duration",),
 }  # fmt: skip
-WHOLE_SECOND_TOOLS = ("wrk", "wrk2", "ab")  # they read no fractions of a second
+# They read no fractions of a second; k6 refuses what is shorter than one.
+WHOLE_SECOND_TOOLS = ("wrk", "wrk2", "ab", "k6")
 
 
 class Process(Strict):
@@ -260,6 +270,13 @@ class Metric(Strict):
     quantiles: list[float | Literal["mean", "max"]] = []
     unit: str = ""
     better: Literal["higher", "lower"] = "higher"
+
+    @model_validator(mode="after")
+    def _times_are_merged(self) -> Metric:
+        is_time = bool(self.quantiles) or self.field in ("service", "response", "connect")
+        if is_time and self.combine == "sum":
+            raise ValueError('times are not added up; write combine = "histogram"')
+        return self
 
 
 class Gain(Strict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -9,7 +10,16 @@ from typing import Any, NoReturn
 from wirespeed import units
 from wirespeed.errors import RecipeError
 from wirespeed.recipe.expression import NOTHING, ExpressionError, Names, arguments_of, value_of
-from wirespeed.recipe.model import Asset, OwnFigures, PlacedStack, Process, Recipe, Site, Stack
+from wirespeed.recipe.model import (
+    Asset,
+    OwnFigures,
+    PlacedStack,
+    Process,
+    Ready,
+    Recipe,
+    Site,
+    Stack,
+)
 from wirespeed.recipe.sweep import Cell
 from wirespeed.topology import ROLES, Seat, Topology
 
@@ -36,7 +46,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Check:
-    """The readiness request: what must come back."""
+    """The readiness request: what must come back. Of `tcp://` addresses a connection is enough."""
 
     url: str
     status: int
@@ -225,11 +235,20 @@ class Resolver:
         if isinstance(length, str):
             length = self._fill(f"{key}.length", length, names)
         return Check(
-            url=str(self._fill(f"{key}.http", process.ready.http, names)),
+            url=self._asked(key, process.ready, names),
             status=process.ready.status,
             length=None if length is None else units.size_bytes(length),
             within_s=process.ready.within,
         )
+
+    def _asked(self, key: str, ready: Ready, names: Names) -> str:
+        if ready.http:
+            return str(self._fill(f"{key}.http", ready.http, names))
+        address = str(self._fill(f"{key}.tcp", ready.tcp, names))
+        host, colon, port = address.rpartition(":")
+        if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
+            self._fail(f"{key}.tcp", f"{address!r} is not ADDRESS:PORT")
+        return f"tcp://{address}"
 
     def _variables(
         self, process: Process, index: int, seats: dict[str, list[Seat]]
@@ -352,6 +371,8 @@ class Resolver:
             return max(1, len(self.topology.roles.get(head, [])))
         if head == "run" and rest in (("dir",), ("tmp",)):
             return self.place.run_dir if rest == ("dir",) else self.place.run_tmp
+        if (head, rest) == ("duration", ("seconds",)):
+            return math.ceil(units.duration_s(self._plain("duration", None, 0)))
         if (head, rest) == ("recipe", ("dir",)):
             return str(self.file.resolve().parent)
         if head == "link":

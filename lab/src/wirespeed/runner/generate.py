@@ -10,6 +10,7 @@ from typing import Any
 
 from wirespeed.driver import command
 from wirespeed.driver.base import Figures, LoadRun, Window
+from wirespeed.driver.generator import Output
 from wirespeed.errors import LastingError, ProcessError
 from wirespeed.fleet.host import Host
 from wirespeed.probe import merge, window
@@ -82,13 +83,13 @@ def generate(
         if sampling:
             lab_core = core_for_lab(life, running)
             _sample(life, running, run, sampling.every_s, lab_core)
-        _wait(life, running, run)
+        ended = _wait(life, running, run)
         if sampling:
             samples = merged(life, _sampled(life, running))
             life.bring_back(life.running)
         everyone = [*life.running, *running]
         state = {s.label: fleet.state(s.label) for s in everyone}
-        figures = _read(life, running, run)
+        figures = _read(life, running, run, ended)
     except StartFailed as error:
         running = error.started
         raise
@@ -215,13 +216,14 @@ def merged(life: Life, by_host: dict[str, list[dict[str, Any]]]) -> list[Any]:
     return merge.merged(sources, server)
 
 
-def _wait(life: Life, running: list[Started], run: LoadRun) -> None:
-    """Returns when every generator has ended; a server that ends first fails the trial."""
+def _wait(life: Life, running: list[Started], run: LoadRun) -> dict[str, float]:
+    """When each generator ended, in Unix time; a server that ends first fails the trial."""
     fleet = life.fleet
     deadline = time.monotonic() + run.start_at - time.time()
     deadline += run.warmup_s + run.duration_s + OVERTIME_S
     left = {started.label: started for started in running}
     servers = [started.label for started in life.running]
+    ended_at: dict[str, float] = {}
     while left:
         label = fleet.wait_exit([*left, *servers], deadline - time.monotonic())
         if label is None:
@@ -231,14 +233,18 @@ def _wait(life: Life, running: list[Started], run: LoadRun) -> None:
         if label in servers:
             life.check_alive()
         ended = left.pop(label)
+        ended_at[label] = time.time()
         code = fleet.exit_of(label)
         if code != 0:
             words = ended.last_words(fleet)
             kind = LastingError if code == EXIT_USAGE else ProcessError
             raise kind(f"{label} failed (exit code {code})" + (f": {words}" if words else ""))
+    return ended_at
 
 
-def _read(life: Life, running: list[Started], run: LoadRun) -> dict[str, Figures]:
+def _read(
+    life: Life, running: list[Started], run: LoadRun, ended: dict[str, float]
+) -> dict[str, Figures]:
     for host, _ in life.fleet.by_host(started.label for started in running):
         host.bring_back(run.folder)
     figures = {}
@@ -246,9 +252,12 @@ def _read(life: Life, running: list[Started], run: LoadRun) -> dict[str, Figures
         found = command.figures_of(
             started.instance,
             run,
-            started.stdout,
-            started.last_words(life.fleet),
-            int(run.start_at * 1e9),
+            Output(
+                started.stdout,
+                started.last_words(life.fleet),
+                int(run.start_at * 1e9),
+                int(ended[started.label] * 1e9),
+            ),
         )
         if found is not None:
             offset_ns = int(life.fleet.host_of(started.label).offset_s * 1e9)
