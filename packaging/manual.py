@@ -1,4 +1,4 @@
-"""Manual pages and shell completions, from what each command says of itself.
+"""Manual pages, from what each command says of itself; completions.py makes completions of them.
 
 The lab's commands are read from their parser, the other programs from their --help, which comes
 from their option tables: nothing is described twice.
@@ -24,6 +24,7 @@ PROGRAMS = {
     "bypass": ("user-level sockets for unmodified programs", ["bypass"]),
     "bypass-run": ("start a program on user-level sockets", ["bypass", "run"]),
     "bypass-stat": ("show what accelerated processes are doing", ["bypass", "stat"]),
+    "bypass-top": ("show live what accelerated processes are doing", ["bypass", "top"]),
     "bypass-options": ("list the EF_ options", ["bypass", "options"]),
     "onload": ("start a program on user-level sockets", ["onload"]),
     "onload_stackdump": ("show what accelerated processes are doing", ["onload_stackdump"]),
@@ -44,14 +45,22 @@ class Page:
         return sorted({flag for form, _ in self.options for flag in _FLAG.findall(form)})
 
 
-def pages(bin_folder):
+def pages(bin_folder, leave_out=()):
     """Every page; the programs are asked through the links of `bin_folder`."""
     for name, (title, (program, *words)) in PROGRAMS.items():
-        shown = subprocess.run([bin_folder / program, *words, "--help"], capture_output=True,
-                               text=True, check=True)
-        yield from_help(name, title, shown.stdout)
-    for name, command in get_command(app).commands.items():
-        yield _from_parser(f"wirespeed-{name}", command)
+        if name not in leave_out:
+            shown = subprocess.run([bin_folder / program, *words, "--help"], capture_output=True,
+                                   text=True, check=True)
+            yield from_help(name, title, shown.stdout)
+    yield from lab_pages()
+
+
+def lab_pages(group=None, name="wirespeed"):
+    """A page for each command of the lab, `wirespeed-tune-apply` as well as `wirespeed-tune`."""
+    for word, command in (group or get_command(app)).commands.items():
+        yield _from_parser(f"{name}-{word}", command)
+        if hasattr(command, "commands"):
+            yield from lab_pages(command, f"{name}-{word}")
 
 
 def from_help(name, title, text):
@@ -74,8 +83,10 @@ def from_help(name, title, text):
 
 def _from_parser(name, command):
     first, _, rest = (command.help or "").partition("\n")
-    usage = [name.replace("-", " ", 1), "[OPTIONS]"]
+    subcommands = getattr(command, "commands", {})
+    usage = [name.replace("-", " "), "[OPTIONS]" if not subcommands else "COMMAND"]
     options = []
+    text = rest.splitlines() + [f"{word}: {one.help}" for word, one in subcommands.items()]
     for parameter in command.params:
         if parameter.param_type_name == "argument":
             usage.append(parameter.metavar or parameter.name.upper())
@@ -85,7 +96,7 @@ def _from_parser(name, command):
             form += f" {parameter.metavar}"
         options.append((form, parameter.help or ""))
     options.append(("-h, --help", "Show this page."))
-    return Page(name, first.rstrip("."), [" ".join(usage)], rest.splitlines(), options)
+    return Page(name, first.rstrip("."), [" ".join(usage)], text, options)
 
 
 def roff(page, version):
@@ -120,91 +131,3 @@ def write_manual(pages, folder, version):
     for page in pages:
         packed = gzip.compress(roff(page, version).encode(), 9, mtime=0)
         (folder / f"{page.name}.1.gz").write_bytes(packed)
-
-
-def write_completions(pages, share):
-    """One file a shell: subcommands after the command, options after a dash."""
-    options = {page.name: " ".join(page.flags()) for page in pages}
-    subcommands = {
-        parent: " ".join(sorted(name.partition("-")[2] for name in options
-                                if name.startswith(f"{parent}-") and name not in ("wirespeed-load",)))
-        for parent in ("wirespeed", "bypass")
-    }
-    for path, text in {
-        "bash-completion/completions/wirespeed": _bash(options, subcommands),
-        "zsh/vendor-completions/_wirespeed": _zsh(options, subcommands),
-        "fish/vendor_completions.d/wirespeed.fish": _fish(options, subcommands),
-    }.items():
-        target = share / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
-    for name in ("bypass", "wirespeed-load", "onload", "onload_stackdump"):
-        link = share / "bash-completion" / "completions" / name
-        link.symlink_to("wirespeed")
-
-
-
-def _bash(options, subcommands):
-    cases = "\n".join(f'        "{name}") words="{flags}" ;;' for name, flags in options.items())
-    parents = "|".join(subcommands)
-    return f"""\
-# Completion of wirespeed, bypass and wirespeed-load.
-_wirespeed() {{
-    local word="${{COMP_WORDS[COMP_CWORD]}}" command="${{COMP_WORDS[0]##*/}}" words=""
-    case "$command" in
-        {parents}) [ "$COMP_CWORD" -gt 1 ] && command="$command-${{COMP_WORDS[1]}}" ;;
-    esac
-    if [[ "$word" == -* ]]; then
-        case "$command" in
-{cases}
-        esac
-    else
-        case "$command" in
-            wirespeed) words="{subcommands['wirespeed']} load bypass" ;;
-            bypass) words="{subcommands['bypass']} top" ;;
-        esac
-    fi
-    COMPREPLY=($(compgen -W "$words" -- "$word"))
-}}
-complete -o default -F _wirespeed wirespeed bypass wirespeed-load onload onload_stackdump
-"""
-
-
-def _zsh(options, subcommands):
-    cases = "\n".join(f"        {name}) compadd -- {flags} ;;" for name, flags in options.items())
-    return f"""\
-#compdef wirespeed bypass wirespeed-load onload onload_stackdump
-_wirespeed() {{
-    local command="${{words[1]:t}}"
-    if (( CURRENT == 2 )) && [[ "$PREFIX" != -* ]]; then
-        case "$command" in
-            wirespeed) compadd -- {subcommands['wirespeed']} load bypass; return ;;
-            bypass) compadd -- {subcommands['bypass']} top; return ;;
-        esac
-    fi
-    [[ "$command" == (wirespeed|bypass) ]] && (( CURRENT > 2 )) && command="$command-$words[2]"
-    [[ "$PREFIX" == -* ]] || {{ _files; return }}
-    case "$command" in
-{cases}
-    esac
-}}
-_wirespeed "$@"
-"""
-
-
-def _fish(options, subcommands):
-    lines = ["# Completion of wirespeed, bypass and wirespeed-load."]
-    for parent, names in subcommands.items():
-        lines.append(f'complete -c {parent} -n __fish_use_subcommand -f -a "{names}"')
-    for name, flags in options.items():
-        parent, _, sub = name.partition("-")
-        if name in subcommands or name not in [f"{p}-{s}" for p, n in subcommands.items()
-                                               for s in n.split()]:
-            target, when = name, ""
-        else:
-            target, when = parent, f' -n "__fish_seen_subcommand_from {sub}"'
-        for flag in flags.split():
-            kind = f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"
-            if flag.startswith("--") or len(flag) == 2:
-                lines.append(f"complete -c {target}{when} {kind}")
-    return "\n".join(lines) + "\n"

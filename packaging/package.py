@@ -10,6 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import completions  # noqa: E402
 import debian  # noqa: E402
 import image  # noqa: E402
 import manual  # noqa: E402
@@ -78,7 +79,7 @@ def _lay_out(usr, version, commit):
     tree.lay_out(usr, version, commit)
     pages = list(manual.pages(usr / "bin"))
     manual.write_manual(pages, usr / "share" / "man" / "man1", version)
-    manual.write_completions(pages, usr / "share")
+    completions.write(pages, usr / "share")
 
 
 def _tarball(usr, output, version):

@@ -80,19 +80,12 @@ class Checkout:
         return path
 
     def start(self, *arguments):
-        command = [
-            sys.executable,
-            "-m",
-            "wirespeed",
-            *map(str, arguments),
-            "--runs",
-            str(self.runs),
-        ]
+        command = [sys.executable, "-m", "wirespeed", *map(str, arguments)]
         # Stories are told on busy machines; that noise repeats a trial is tested without a machine.
         command += ["--accept-noise"] if arguments[0] == "run" else []
         return subprocess.Popen(
             command,
-            env=self.environment,
+            env={**self.environment, "WIRESPEED_RUNS": str(self.runs)},
             cwd=self.root,
             text=True,
             stdout=subprocess.PIPE,
@@ -151,6 +144,16 @@ class Checkout:
 
 @pytest.fixture
 def checkout(tmp_path):
+    return checkout_in(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def new_checkout():
+    """For a module that measures once and asks often."""
+    return checkout_in
+
+
+def checkout_in(tmp_path):
     root = tmp_path / "checkout"
     (root / "recipes").mkdir(parents=True)
     program = root / "target" / "release" / "wirespeed-load"

@@ -6,6 +6,7 @@ packaging/try_packages.py does that.
 
 import gzip
 import os
+import re
 import subprocess
 
 import pytest
@@ -48,6 +49,24 @@ def test_the_commands_find_what_they_need_and_change_nothing_in_the_tree(tree, t
     assert run(tree, tmp_path, "onload_stackdump").startswith("#stack-id")
     assert "installed tree" in run(tree, tmp_path, "wirespeed", "package", expect=2)
     assert snapshot(tree) == before
+
+
+def test_every_command_has_a_manual_page(tree):
+    """The lab's from its parser, `tune apply` as well as `tune`; the programs' as --help names them."""
+    script = ("from typer.main import get_command; from wirespeed.cli.app import app\n"
+              "def show(group, name):\n"
+              "    for word, one in group.commands.items():\n"
+              "        print(f'{name}-{word}'); hasattr(one, 'commands') and show(one, f'{name}-{word}')\n"
+              "show(get_command(app), 'wirespeed')")
+    python = ROOT / "build" / "venv" / "bin" / "python"
+    done = subprocess.run([python, "-c", script], capture_output=True, text=True, check=True)
+    programs = {"wirespeed", "wirespeed-load", "wirespeed-http-server", "wirespeed-origin",
+                "wirespeed-gateway", "bypass", "onload", "onload_stackdump"}
+    shown = subprocess.run([tree / "bin" / "bypass", "--help"], capture_output=True, text=True)
+    parts = {f"bypass-{word}" for word in re.findall(r"^  ([a-z]+)", shown.stdout, re.M)}
+    assert parts >= {"bypass-run", "bypass-stat", "bypass-top", "bypass-options"}
+    found = {path.name.removesuffix(".1.gz") for path in (tree / "share/man/man1").iterdir()}
+    assert found == {*done.stdout.split(), *programs, *parts}
 
 
 def test_manual_and_completions_follow_the_option_tables(tree):

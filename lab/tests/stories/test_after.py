@@ -1,6 +1,11 @@
 """After a run: labels, a baseline, the same again, a trend, a doctor, and the knee."""
 
+import base64
 import json
+import re
+import shutil
+import sys
+import zlib
 
 import pytest
 
@@ -98,3 +103,73 @@ def test_the_knee_is_between_the_last_rate_that_was_kept_and_the_first_that_was_
     assert knee._rates(1000, tried) == [480, 560, 640, 720]
     assert knee._edge({}) == (None, None)
     assert knee._rates(1000, {1000: ""})[-1] < 1300, "where nothing broke the search goes on above"
+
+
+def test_a_report_that_was_sent_is_enough_to_measure_its_run_again(checkout, tmp_path):
+    """The page alone, in another folder: the run directory, the recipe and its folder are gone."""
+    recipe = checkout.recipe(connections=[1, 2], repeat=2)
+    template = recipe.parent / "words.txt"
+    template.write_text("port {{ port }}\n")
+    text = recipe.read_text()
+    text = text.replace('role = "server"', 'role = "server"\ntemplate = { w = "words.txt" }')
+    recipe.write_text(
+        text.replace(f'"{sys.executable}", ', f'"{sys.executable}", "-X", "w={{template:w}}", ')
+    )
+    marks = ("--only", "connections=2", "--seed", "7")
+    code, _, err = checkout.call("run", recipe, *marks)
+    assert code == 0, err
+    first = checkout.run_json()
+    page = tmp_path / "mail" / "their-report.html"
+    page.parent.mkdir()
+    shutil.copy(checkout.latest / "derived" / "report.html", page)
+    shutil.rmtree(checkout.runs)
+    shutil.rmtree(recipe.parent)
+    recipe.parent.mkdir()
+    code, out, err = checkout.call("reproduce", page, "--accept-noise")
+    assert code == 0, err
+    again = checkout.run_json()
+    assert (again["seed"], again["plan"]) == (first["seed"], first["plan"])
+    assert again["labels"] == {"reproduces": first["run_id"]}
+    assert "Reproduced: no figure of 1 differs" in out
+    rendered = next(checkout.latest.rglob("*words*"), None) or next(checkout.latest.rglob("*-w*"))
+    assert re.fullmatch(r"port \d+\n", rendered.read_text())
+
+
+def test_a_page_names_what_differs_between_its_machine_and_this_one(checkout, tmp_path):
+    recipe = checkout.recipe(connections=[1])
+    assert checkout.call("run", recipe)[0] == 0
+    facts = checkout.latest / "run.json"
+    told = json.loads(facts.read_text())
+    told["facts"]["cpu_model"] = "Another Processor"
+    facts.write_text(json.dumps(told))
+    page = tmp_path / "theirs.html"
+    page.write_text(checkout_page(checkout))
+    shutil.rmtree(checkout.latest)
+    _, out, _ = checkout.call("reproduce", page, "--accept-noise")
+    assert "Another Processor" in out
+
+
+def checkout_page(checkout):
+    assert checkout.call("report", "latest")[0] == 0
+    return (checkout.latest / "derived" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("<html></html>", "is no report that carries its run"),
+        ('<script type="application/json" id="source">"AAAA"</script>', "is damaged"),
+        (None, "is not whole"),
+    ],
+)
+def test_a_page_that_does_not_carry_its_run_is_one_line(checkout, tmp_path, text, line):
+    page = tmp_path / "page.html"
+    if text is None:  # a page of somebody's making, whose names lead elsewhere
+        evil = {"format": 1, "run": {"run_id": "../../evil", "recipe": "r"}, "plan": [],
+                "trials": []}  # fmt: skip
+        packed = base64.b64encode(zlib.compress(json.dumps(evil).encode())).decode()
+        text = f'<script type="application/json" id="source">"{packed}"</script>'
+    page.write_text(text)
+    code, _, err = checkout.call("reproduce", page)
+    assert (code, err.count("\n")) == (2, 1) and line in err
+    assert not checkout.runs.exists()

@@ -20,7 +20,7 @@ from wirespeed.cli.options import (
     SiteOption,
     runs_folder,
 )
-from wirespeed.errors import COMMAND, InputError
+from wirespeed.errors import InputError
 
 MetricOption = Annotated[
     list[str] | None,
@@ -58,13 +58,15 @@ def compare(
 ) -> None:
     """Put two runs beside each other, or let commands take turns: --run 'A' --run 'B'."""
     from wirespeed.cli import compare as command
+    from wirespeed.runner.plan import Wishes
 
     names = names or []
     if commands:
-        if names or metric or as_json or len(commands) < 2:
+        if names or metric or len(commands) < 2:
             raise InputError("compare takes two RUNs, or --run COMMAND twice or more")
         contest = command.Contest(commands, path, port, connections, duration)
-        code = command.measure(contest, runs_folder(runs), repeat, accept_noise, fail_on)
+        wishes = Wishes(repeat=repeat, accept_noise=accept_noise)
+        code = command.measure(contest, runs_folder(runs), wishes, fail_on, as_json)
         raise typer.Exit(code)
     if len(names) != 2:
         raise InputError("compare takes two RUNs, or --run COMMAND twice or more")
@@ -80,13 +82,14 @@ def reproduce(
     label: LabelOption = None,
     note: NoteOption = "",
     accept_noise: NoiseOption = False,
+    as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
     """Measure a run's recipe again as it was, and compare with the original; 3 when it differs."""
     from wirespeed.cli import reproduce as command
 
     extras = command.Extras(site, metric or [], label or [], note, accept_noise)
-    raise typer.Exit(command.reproduce(run, runs_folder(runs), extras))
+    raise typer.Exit(command.reproduce(run, runs_folder(runs), extras, as_json))
 
 
 def trend(
@@ -157,34 +160,30 @@ baseline_app = typer.Typer(no_args_is_help=True, help="Give runs names to compar
 def save_baseline(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     run: RunArgument = "latest",
+    as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
     """Name a run: `wirespeed compare NAME latest` finds it."""
-    from wirespeed.results import baselines, store
+    from wirespeed.cli import baseline as command
 
-    folder = runs_folder(runs)
-    run_dir = store.find_run(folder, run)
-    baselines.save(folder, name, run_dir)
-    typer.echo(f"{name} is {run_dir.name}")
+    command.save(runs_folder(runs), name, run, as_json)
 
 
 @baseline_app.command(name="list")
-def list_baselines(runs: RunsOption = None) -> None:
+def list_baselines(as_json: JsonOption = False, runs: RunsOption = None) -> None:
     """List the names and their runs."""
-    from wirespeed.results import baselines
+    from wirespeed.cli import baseline as command
 
-    found = baselines.every(runs_folder(runs))
-    for name, run in found.items():
-        typer.echo(f"{name}  {run}")
-    if not found:
-        typer.echo(f"no baselines; `{COMMAND} baseline save NAME RUN` makes one")
+    command.show(runs_folder(runs), as_json)
 
 
 @baseline_app.command(name="remove")
 def remove_baseline(
-    name: Annotated[str, typer.Argument(metavar="NAME")], runs: RunsOption = None
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    as_json: JsonOption = False,
+    runs: RunsOption = None,
 ) -> None:
     """Forget a name; the run stays."""
-    from wirespeed.results import baselines
+    from wirespeed.cli import baseline as command
 
-    baselines.remove(runs_folder(runs), name)
+    command.remove(runs_folder(runs), name, as_json)

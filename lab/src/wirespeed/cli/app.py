@@ -15,6 +15,7 @@ from wirespeed.cli.options import (
     BudgetOption,
     FailOnOption,
     FitOption,
+    JsonOption,
     LabelOption,
     NoiseOption,
     NoteOption,
@@ -121,6 +122,7 @@ def run(
     set_: SetOption = None,
     label: LabelOption = None,
     note: NoteOption = "",
+    as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
     """Measure a recipe: every cell, repeated, in an order that drift cannot fake."""
@@ -138,14 +140,14 @@ def run(
     folder = runs_folder(runs)
     if resume:
         more = command.More(add_rounds, until_decided, force, accept_noise)
-        code = command.resume(resume, folder, more)
+        code = command.resume(resume, folder, more, as_json)
     else:
         wanted = wishes(only, repeat, budget, fit, seed, accept_noise, tune)
         calm_wait_s = units.duration_s(wait_for_calm) if wait_for_calm else 0.0
         marks = tuple(command.label(text) for text in label or [])
         wanted = replace(wanted, calm_wait_s=calm_wait_s, labels=marks, note=note)
         origin = session.source(recipe, site, set_ or [])
-        code = command.measure(origin, wanted, folder, until_decided)
+        code = command.measure(origin, wanted, folder, until_decided, as_json)
     if not code:
         code = command.gate("latest", folder, fail_on, rules)
     raise typer.Exit(code)
@@ -164,6 +166,7 @@ def plan(
         bool, typer.Option("--commands", help="Show the command lines of each measured cell.")
     ] = False,
     set_: SetOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Show cells, trials and time before anything runs."""
     from wirespeed.cli import show
@@ -173,6 +176,7 @@ def plan(
         session.source(recipe, site, set_ or []),
         wishes(only, repeat, budget, fit, 0, tune=tune),
         commands,
+        as_json,
     )
 
 
@@ -189,46 +193,49 @@ def report(
     run: RunArgument = "latest",
     fail_on: FailOnOption = "",
     require: RequireOption = None,
+    as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
     """Write a run's report, tables and CSV again from its trials, and show the tables."""
     from wirespeed.cli import run as command
 
     rules = command.gate_rules(fail_on, require or [])
-    command.report(run, runs_folder(runs))
+    command.report(run, runs_folder(runs), as_json)
     raise typer.Exit(command.gate(run, runs_folder(runs), fail_on, rules))
 
 
 @app.command(name="list")
-def list_recipes() -> None:
+def list_recipes(as_json: JsonOption = False) -> None:
     """List the recipes."""
     from wirespeed.cli import show
 
-    show.recipes()
+    show.recipes(as_json)
 
 
 @app.command(name="runs")
-def list_runs(runs: RunsOption = None) -> None:
+def list_runs(as_json: JsonOption = False, runs: RunsOption = None) -> None:
     """List past runs."""
     from wirespeed.cli import show
 
-    show.runs(runs_folder(runs))
+    show.runs(runs_folder(runs), as_json)
 
 
 @app.command()
-def audit(site: SiteOption = "here") -> None:
+def audit(site: SiteOption = "here", as_json: JsonOption = False) -> None:
     """Show what is known about a site's machines and what of it disturbs measuring."""
     from wirespeed.cli import hosts
 
-    hosts.audit(site)
+    hosts.audit(site, as_json)
 
 
 @app.command()
-def recover(runs: RunsOption = None, site: SiteOption = "here") -> None:
+def recover(
+    site: SiteOption = "here", as_json: JsonOption = False, runs: RunsOption = None
+) -> None:
     """Tidy up after a run that was killed: processes, cgroups, folders, settings."""
     from wirespeed.cli import hosts
 
-    hosts.recover(runs_folder(runs), site)
+    hosts.recover(runs_folder(runs), site, as_json)
 
 
 tune_app = typer.Typer(
@@ -238,27 +245,27 @@ app.add_typer(tune_app, name="tune")
 
 
 @tune_app.command()
-def apply(recipe: RecipeArgument, site: SiteOption = "here") -> None:
+def apply(recipe: RecipeArgument, site: SiteOption = "here", as_json: JsonOption = False) -> None:
     """Set sysctls, services and cards as a recipe asks, until `tune restore`."""
     from wirespeed.cli import hosts
 
-    hosts.tune_apply(recipe, site)
+    hosts.tune_apply(recipe, site, as_json)
 
 
 @tune_app.command()
-def status(site: SiteOption = "here") -> None:
+def status(site: SiteOption = "here", as_json: JsonOption = False) -> None:
     """Show what is changed at present, by whom, and what somebody else set since."""
     from wirespeed.cli import hosts
 
-    hosts.tune_status(site)
+    hosts.tune_status(site, as_json)
 
 
 @tune_app.command()
-def restore(site: SiteOption = "here") -> None:
+def restore(site: SiteOption = "here", as_json: JsonOption = False) -> None:
     """Put back what `tune apply` set, or a killed run left changed."""
     from wirespeed.cli import hosts
 
-    hosts.tune_restore(site)
+    hosts.tune_restore(site, as_json)
 
 
 @app.command()
@@ -282,12 +289,13 @@ def init(
         bool, typer.Option("--try/--no-try", help="Start the server once and ask it.")
     ] = True,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write the recipe of your own server; asks on a terminal what is not given."""
     from wirespeed.cli import init as writer
 
     given = writer.Answers(command, port, path, connections, bypass, tried, force)
-    writer.init(file, given)
+    writer.init(file, given, as_json)
 
 
 app.command()(after.compare)
@@ -302,7 +310,7 @@ app.add_typer(after.baseline_app, name="baseline")
 def query(
     run: RunArgument,
     question: Annotated[str, typer.Argument(metavar="SELECT", help="One SELECT of SQLite.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+    as_json: JsonOption = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
     runs: RunsOption = None,
 ) -> None:
@@ -315,7 +323,7 @@ def query(
 @app.command()
 def check(
     files: Annotated[list[Path], typer.Argument(metavar="FILE.csv …", help="Tables of figures.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check anybody's table of figures: Little's law, link limit, bytes a request, scaling."""
     from wirespeed.cli import check as command

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 
@@ -11,14 +9,15 @@ from rich.console import Console
 from rich.markup import escape
 
 from wirespeed.check import laws, table
+from wirespeed.cli import output
 
 
 def check(files: list[Path], as_json: bool) -> int:
     """Prints what the laws say of each file; 1 when figures contradict each other, else 0."""
     found = {str(path): laws.check(table.read(path)) for path in files}
     if as_json:
-        plain = {name: [asdict(finding) for finding in rows] for name, rows in found.items()}
-        print(json.dumps(plain, indent=1))
+        plain = {name: output.records(rows) for name, rows in found.items()}
+        output.write(plain)
     else:
         for name, rows in found.items():
             _show(name, rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from wirespeed.cli import output
 from wirespeed.cli import run as runs_of
 from wirespeed.cli.init import argv_of, connections_of
 from wirespeed.cli.run import EXIT_GATE
@@ -38,7 +39,7 @@ def compare(
     first, second = (load(store.find_run(runs, name)) for name in names)
     found = apart.compare(first, second, metrics or [first.primary])
     if as_json:
-        print(json.dumps(asdict(found), indent=1))
+        output.write(asdict(found))
     else:
         show(first, found)
     shut = {FAIL_ON[word] for word in fail_on.split(",") if word}
@@ -79,9 +80,7 @@ class Contest:
     duration: str
 
 
-def measure(
-    given: Contest, runs: Path, repeat: int | None, accept_noise: bool, fail_on: str
-) -> int:
+def measure(given: Contest, runs: Path, wishes: Wishes, fail_on: str, as_json: bool = False) -> int:
     """Lets the commands take turns in one run, so that there is a verdict."""
     rules = runs_of.gate_rules(fail_on.replace("worse", "loss"), [])
     filled = [
@@ -94,12 +93,11 @@ def measure(
         answers[0].status, str(Path.cwd()),
     )  # fmt: skip
     for name, argv in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", filled, strict=False):
-        print(f"{name}: {' '.join(argv)}")
+        print(f"{name}: {' '.join(argv)}", file=sys.stderr if as_json else sys.stdout)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "compare.toml"
         file.write_text(draft.contest(contest))
-        wishes = Wishes(repeat=repeat, accept_noise=accept_noise)
-        code = runs_of.measure(session.source(str(file), "here"), wishes, runs)
+        code = runs_of.measure(session.source(str(file), "here"), wishes, runs, as_json=as_json)
     return code or runs_of.gate("latest", runs, fail_on.replace("worse", "loss"), rules)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from wirespeed.cli import output
 from wirespeed.errors import COMMAND
 from wirespeed.report import wording
 from wirespeed.results import diagnosis, store
@@ -25,7 +24,7 @@ def of_machine(as_json: bool) -> int:
     """1 when something is missing without which nothing can be measured."""
     found = abilities.of_machine(place.root())
     if as_json:
-        print(json.dumps([asdict(one) for one in found], indent=1))
+        output.write(output.records(found))
     else:
         _show(found)
     return int(any(one.state == "cannot" for one in found))
@@ -57,7 +56,7 @@ def of_run(name: str, runs: Path, as_json: bool) -> None:
     summary = load(store.find_run(runs, name))
     found = diagnosis.of_run(summary)
     if as_json:
-        print(json.dumps([asdict(one) for one in found], indent=1))
+        output.write(output.records(found))
         return
     console = _console()
     if not found:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import typer
 
+from wirespeed.cli import output
 from wirespeed.errors import COMMAND, InputError
 from wirespeed.recipe import draft, read
 from wirespeed.runner import tryout
@@ -31,7 +32,7 @@ class Answers:
     force: bool
 
 
-def init(file: Path, answers: Answers) -> None:
+def init(file: Path, answers: Answers, as_json: bool = False) -> None:
     """Writes `file`, after the server was started once and asked one request."""
     if file.suffix != ".toml" or not NAME.fullmatch(file.stem):
         raise InputError(f"{file}: a recipe's file is named like my-server.toml")
@@ -41,7 +42,10 @@ def init(file: Path, answers: Answers) -> None:
     argv = argv_of("--command", answers.command)
     connections = connections_of(answers.connections)
     if not any("{port}" in word for word in argv):
-        print(f"note: the command has no {{port}}; it must listen on port {answers.port} by itself")
+        print(
+            f"note: the command has no {{port}}; it must listen on port {answers.port} by itself",
+            file=sys.stderr,
+        )
     found = tryout.ask(argv, answers.port, answers.path) if answers.tried else None
     status, length = (found.status, found.length) if found else (200, None)
     recipe = draft.Draft(
@@ -50,6 +54,9 @@ def init(file: Path, answers: Answers) -> None:
     )  # fmt: skip
     file.write_text(draft.text(recipe))
     read.read(file)
+    if as_json:
+        output.write({"file": file, "status": status, "length": length, "tried": found is not None})
+        return
     if found:
         print(f"{answers.path} answers {found.status} with {found.length} bytes")
     shown = file if "/" in str(file) else f"./{file}"

@@ -8,10 +8,9 @@ of the asked requests were answered.
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from wirespeed.cli import output
 from wirespeed.cli import run as runs_of
 from wirespeed.cli.live import Display
 from wirespeed.errors import InputError, ResultsError
@@ -75,7 +75,7 @@ def knee(origin: session.Source, search: Search, runs: Path, as_json: bool) -> i
         print("wirespeed: stopped; the finished runs are kept")
         return runs_of.EXIT_INTERRUPTED
     if as_json:
-        print(json.dumps([asdict(one) for one in found], indent=1))
+        output.write(output.records(found))
     else:
         _show(found, rules)
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from wirespeed.cli import output
 from wirespeed.results import query, store
 
 
@@ -18,7 +18,7 @@ def query_run(name: str, runs: Path, question: str, as_json: bool, as_csv: bool)
     """Prints the rows as a table, or for programs."""
     heads, rows = query.ask(store.find_run(runs, name), question)
     if as_json:
-        print(json.dumps([dict(zip(heads, row, strict=True)) for row in rows], indent=1))
+        output.write([dict(zip(heads, row, strict=True)) for row in rows])
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(heads)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from dataclasses import dataclass, replace
+import tomllib
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from wirespeed.cli import compare
+from wirespeed.cli import compare, output
 from wirespeed.cli import run as runs_of
 from wirespeed.errors import InputError, ResultsError
+from wirespeed.recipe import compose, read
 from wirespeed.recipe import site as sites
-from wirespeed.results import store
+from wirespeed.report import source
+from wirespeed.results import apart, store
 from wirespeed.results.model import Run
 from wirespeed.results.summary import Summary, load
 from wirespeed.runner import place, session
 from wirespeed.runner.plan import Wishes
+
+FROM_REPORTS = "from-reports"  # beside the runs: what pages carried
 
 
 @dataclass(frozen=True)
@@ -28,9 +34,9 @@ class Extras:
     accept_noise: bool
 
 
-def reproduce(name: str, runs: Path, extras: Extras) -> int:
+def reproduce(name: str, runs: Path, extras: Extras, as_json: bool = False) -> int:
     """0 when no figure differs, 3 when one does, 1 when it could not be measured."""
-    run_dir = store.find_run(runs, _folder(name))
+    run_dir = store.find_run(runs, _folder(name, runs))
     first = load(run_dir)
     if not first.measured:
         raise ResultsError(f"{run_dir.name} has no valid trial; there is nothing to reproduce")
@@ -41,29 +47,33 @@ def reproduce(name: str, runs: Path, extras: Extras) -> int:
         only=_only(first), repeat=first.run.plan.repeat, fit=first.run.fit, seed=first.run.seed,
         accept_noise=extras.accept_noise, labels=labels, note=extras.note,
     )  # fmt: skip
-    code = runs_of.measure(origin, wishes, runs)
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+        code = runs_of.measure(origin, wishes, runs)
     if code not in (0, runs_of.EXIT_FAILED):
         return code
-    print()
-    second = (runs / "latest").resolve().name
-    gate = compare.compare((str(run_dir), second), runs, extras.metrics, as_json=False)
-    assert gate == 0, "nothing was asked to shut the gate"
-    return code or _verdict(first, load(store.find_run(runs, second)), extras.metrics)
+    second = load(store.find_run(runs, "latest"))
+    found = apart.compare(first, second, extras.metrics or [first.primary])
+    return code or _told(first, second, found, as_json)
 
 
-def _folder(name: str) -> str:
-    """A report.html lies in its run's derived/."""
+def _folder(name: str, runs: Path) -> str:
+    """A report.html lies in its run's derived/; one that was sent carries its run itself."""
     path = Path(name)
-    if path.suffix == ".html":
-        if not path.exists():
-            raise InputError(f"there is no {name}")
-        return str(path.resolve().parent.parent)
-    return name
+    if path.suffix != ".html":
+        return name
+    if not path.exists():
+        raise InputError(f"there is no {name}")
+    beside = path.resolve().parent.parent
+    if path.resolve().parent.name == "derived" and (beside / "run.json").exists():
+        return str(beside)
+    return str(source.unpack(path, runs / FROM_REPORTS))
 
 
 def _origin(run_dir: Path, run: Run, site: str) -> session.Source:
     """The recipe as it was, with the times that it was measured with after its budget."""
     found = session.source_of(run_dir, run)
+    if (run_dir / "templates.json").exists():
+        found = _carried(found, run_dir)
     times = {"warmup": run.plan.warmup_s, "duration": run.plan.duration_s}
     plan = found.recipe.plan.model_copy(update=times)
     origin = replace(found, recipe=found.recipe.model_copy(update={"plan": plan}))
@@ -71,6 +81,21 @@ def _origin(run_dir: Path, run: Run, site: str) -> session.Source:
         return origin
     folders = [found.recipe_file.parent, Path.cwd(), place.root()]
     return replace(origin, site_name=site, site=sites.find(site, folders))
+
+
+def _carried(found: session.Source, run_dir: Path) -> session.Source:
+    """Of a page: its own templates, and what lies beside the recipe from there or from here."""
+    kept = store.read_json(run_dir / "templates.json")
+    data = tomllib.loads(found.text)
+    for process in data.get("process", []):
+        names = process.get("template", {})
+        process["template"] = {name: kept.get(path, path) for name, path in names.items()}
+    text = compose.toml(data) if kept else found.text
+    store.write_text(run_dir / "recipe-carried.toml", text)
+    recipe, text = read.read_with(run_dir / "recipe-carried.toml", (), ())
+    is_here = found.recipe_file.parent.is_dir()
+    file = found.recipe_file if is_here else Path.cwd() / f"{recipe.name}.toml"
+    return replace(found, recipe=recipe, text=text, recipe_file=file)
 
 
 def _mention_build(run: Run, commit: str) -> None:
@@ -95,15 +120,18 @@ def _only(first: Summary) -> str:
     return ",".join(words)
 
 
-def _verdict(first: Summary, second: Summary, metrics: list[str]) -> int:
-    from wirespeed.results import apart
-
-    found = apart.compare(first, second, metrics or [first.primary]).differences
-    apart_of = [one for one in found if one.word in ("better", "worse")]
-    undecided = sum(one.word == "not decided" for one in found)
-    if apart_of:
-        print(f"Not reproduced: {len(apart_of)} of {len(found)} figures differ.")
+def _told(first: Summary, second: Summary, found: apart.Apart, as_json: bool) -> int:
+    differing = sum(one.word in ("better", "worse") for one in found.differences)
+    undecided = sum(one.word == "not decided" for one in found.differences)
+    if as_json:
+        ids = {"original": first.run.run_id, "again": second.run.run_id}
+        output.write({**ids, "reproduced": not differing, **asdict(found)})
+        return runs_of.EXIT_GATE if differing else 0
+    print()
+    compare.show(first, found)
+    if differing:
+        print(f"Not reproduced: {differing} of {len(found.differences)} figures differ.")
         return runs_of.EXIT_GATE
     tail = f"; {undecided} are not decided" if undecided else ""
-    print(f"Reproduced: no figure of {len(found)} differs{tail}.")
+    print(f"Reproduced: no figure of {len(found.differences)} differs{tail}.")
     return 0

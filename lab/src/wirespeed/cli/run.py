@@ -11,6 +11,7 @@ from types import FrameType
 
 from rich.console import Console
 
+from wirespeed.cli import output
 from wirespeed.cli.live import Display
 from wirespeed.errors import COMMAND, InputError
 from wirespeed.results import gate as gating
@@ -34,14 +35,20 @@ def label(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def measure(origin: session.Source, wishes: Wishes, runs: Path, until_decided: bool = False) -> int:
+def measure(
+    origin: session.Source,
+    wishes: Wishes,
+    runs: Path,
+    until_decided: bool = False,
+    as_json: bool = False,
+) -> int:
     _mention_cut_off(runs)
     _put_back()
 
     def run(display: Display) -> tuple[Path, list[Trial]]:
         return _extended(session.start(origin, wishes, runs, display), display, until_decided)
 
-    return _shown(run, runs)
+    return _shown(run, as_json)
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,7 @@ class More:
     accept_noise: bool = False
 
 
-def resume(name: str, runs: Path, more: More) -> int:
+def resume(name: str, runs: Path, more: More, as_json: bool = False) -> int:
     run_dir = store.find_run(runs, name)
     is_done = store.read_run(run_dir).state == "done"
     rounds = more.add_rounds
@@ -73,7 +80,7 @@ def resume(name: str, runs: Path, more: More) -> int:
         first = session.resume(run_dir, display, more.force, more.accept_noise)
         return _extended(first, display, more.until_decided)
 
-    return _shown(run, runs)
+    return _shown(run, as_json)
 
 
 def _extended(
@@ -89,9 +96,8 @@ def _extended(
     return run_dir, invalid
 
 
-def report(name: str, runs: Path) -> None:
-    run_dir = store.find_run(runs, name)
-    write_report(run_dir, Console())
+def report(name: str, runs: Path, as_json: bool = False) -> None:
+    write_report(store.find_run(runs, name), Console(), as_json)
 
 
 def gate_rules(fail_on: str, require: list[str]) -> list[gating.Rule]:
@@ -112,12 +118,15 @@ def gate(name: str, runs: Path, fail_on: str, rules: list[gating.Rule]) -> int:
     return EXIT_GATE if lines else 0
 
 
-def write_report(run_dir: Path, console: Console) -> None:
+def write_report(run_dir: Path, console: Console, as_json: bool = False) -> None:
     from wirespeed.report import files, page, spreadsheet, terminal
 
     files.write(run_dir)
     spreadsheet.write(load(run_dir))
     path = page.write(run_dir)
+    if as_json:
+        output.write(output.result(run_dir))
+        return
     terminal.show(run_dir, console)
     console.print(f"Report: {shortened(path)}", soft_wrap=True)
 
@@ -130,7 +139,7 @@ def shortened(path: Path) -> str:
         return str(path)
 
 
-def _shown(run: Callable[[Display], tuple[Path, list[Trial]]], runs: Path) -> int:
+def _shown(run: Callable[[Display], tuple[Path, list[Trial]]], as_json: bool) -> int:
     """Runs with the live display; Ctrl-C and TERM end in one line that says how to go on."""
     console, errors = Console(), Console(stderr=True)
     display = Display(errors)
@@ -147,7 +156,7 @@ def _shown(run: Callable[[Display], tuple[Path, list[Trial]]], runs: Path) -> in
         raise
     finally:
         signal.signal(signal.SIGTERM, previous)
-    write_report(run_dir, console)
+    write_report(run_dir, console, as_json)
     if invalid:
         reasons = dict.fromkeys(reason for trial in invalid for reason in trial.reasons)
         errors.print(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from wirespeed.cli import output
 from wirespeed.errors import RecipeError, ResultsError
 from wirespeed.recipe import read
 from wirespeed.recipe.model import Recipe
 from wirespeed.results import store
-from wirespeed.results.model import Run
 from wirespeed.runner import commands, execute, place, session, tune
 from wirespeed.runner.plan import Schedule, Wishes, verdict_text
 from wirespeed.topology import LOCAL, Seat
@@ -24,14 +25,39 @@ RUNS_COLUMNS = 120  # in a pipe, where nobody told the width
 CELLS_SHOWN_MAX = 400  # a plan longer than this is summed up
 
 
-def plan(origin: session.Source, wishes: Wishes, with_commands: bool = False) -> None:
+def plan(
+    origin: session.Source, wishes: Wishes, with_commands: bool = False, as_json: bool = False
+) -> None:
     schedule = session.planned(origin, wishes)
+    if as_json:
+        output.write(_plan_document(schedule, wishes, with_commands))
+        return
     console = Console()
     console.print(_cells(schedule))
     for line in summary(schedule) + tune.foreseen(schedule, wishes.tune):
         console.print(escape(line), soft_wrap=True, highlight=False)
     for line in commands.of_schedule(schedule) if with_commands else ():
         console.print(escape(line), soft_wrap=True, highlight=False)
+
+
+def _plan_document(schedule: Schedule, wishes: Wishes, with_commands: bool) -> dict[str, object]:
+    return {
+        "recipe": schedule.recipe.name,
+        "trials": schedule.trials,
+        "rounds": schedule.repeat,
+        "seconds": round(schedule.seconds, 1),
+        "cells": [
+            {
+                "axes": one.cell.axes,
+                "state": one.state,
+                "reason": one.reason,
+                "cores": {label: [s.core for s in own] for label, own in one.seats.items()},
+            }
+            for one in schedule.cells
+        ],
+        "notes": summary(schedule) + tune.foreseen(schedule, wishes.tune),
+        "commands": commands.of_schedule(schedule) if with_commands else [],
+    }
 
 
 def schema() -> None:
@@ -81,11 +107,14 @@ def _cores(seats: list[Seat]) -> str:
     return host + ",".join(str(seat.core) for seat in seats)
 
 
-def recipes() -> None:
+def recipes(as_json: bool) -> None:
+    if as_json:
+        output.write([_recipe_document(path) for path in _recipe_files()])
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("recipe", "what it measures", "where the method comes from"):
         table.add_column(heading, overflow="fold")
-    for path in sorted((place.root() / "recipes").glob("*.toml")):
+    for path in _recipe_files():
         try:
             recipe = read.read(path)
         except RecipeError as error:
@@ -95,28 +124,68 @@ def recipes() -> None:
     Console().print(table)
 
 
-def _marks(run: Run) -> str:
-    return escape(" ".join([*(f"{key}={value}" for key, value in run.labels.items()), run.note]))
+def _recipe_files() -> list[Path]:
+    return sorted((place.root() / "recipes").glob("*.toml"))
 
 
-def runs(folder: Path) -> None:
+def _recipe_document(path: Path) -> dict[str, object]:
+    try:
+        recipe = read.read(path)
+    except RecipeError as error:
+        return {"name": path.stem, "file": path, "error": str(error)}
+    texts = {"title": recipe.title, "method": recipe.method}
+    return {"name": path.stem, "file": path, **texts, "axes": recipe.axis_values()}
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One run directory, as `runs` shows it."""
+
+    run: str
+    recipe: str = ""
+    state: str = ""
+    trials: int = 0
+    planned: int = 0
+    commit: str = ""
+    started: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    note: str = ""
+    error: str = ""
+
+
+def _row(run_dir: Path) -> _Row:
+    try:
+        run = store.read_run(run_dir)
+    except ResultsError as error:
+        return _Row(run_dir.name, error=str(error))
+    done = sum(1 for _ in (run_dir / "trials").glob("*/trial.json"))
+    total = sum(line.state == "planned" for line in store.read_plan(run_dir))
+    state = "cut off" if run.state == "running" and not execute.is_held(run_dir) else run.state
+    return _Row(
+        run_dir.name, run.recipe, state, done, total, run.commit, run.started, run.labels, run.note
+    )
+
+
+def _marks(row: _Row) -> str:
+    return escape(" ".join([*(f"{key}={value}" for key, value in row.labels.items()), row.note]))
+
+
+def runs(folder: Path, as_json: bool) -> None:
+    rows = [_row(run_dir) for run_dir in store.list_runs(folder)]
+    if as_json:
+        output.write(output.records(rows))
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("run", "recipe", "state", "trials", "commit", "labels and note"):
         # The run's name is what the next command is given, so it is never cut.
         table.add_column(heading, no_wrap=True)
-    for run_dir in store.list_runs(folder):
-        try:
-            run = store.read_run(run_dir)
-        except ResultsError as error:
-            table.add_row(run_dir.name, "", escape(str(error)), "", "", "")
+    for row in rows:
+        if row.error:
+            table.add_row(row.run, "", escape(row.error), "", "", "")
             continue
-        done = sum(1 for _ in (run_dir / "trials").glob("*/trial.json"))
-        total = sum(line.state == "planned" for line in store.read_plan(run_dir))
-        table.columns[0].min_width = max(table.columns[0].min_width or 0, len(run_dir.name))
-        state = "cut off" if run.state == "running" and not execute.is_held(run_dir) else run.state
-        table.add_row(
-            run_dir.name, run.recipe, state, f"{done} of {total}", run.commit, _marks(run)
-        )
+        table.columns[0].min_width = max(table.columns[0].min_width or 0, len(row.run))
+        trials = f"{row.trials} of {row.planned}"
+        table.add_row(row.run, row.recipe, row.state, trials, row.commit, _marks(row))
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, RUNS_COLUMNS)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from wirespeed.cli import output
 from wirespeed.cli.run import EXIT_GATE, label
 from wirespeed.errors import InputError, ResultsError
 from wirespeed.report import wording
@@ -46,7 +46,7 @@ def trend(choice: Choice, runs: Path, metric: str, fail_on: str, as_json: bool) 
     if not found:
         raise ResultsError(f"no measured cell of these runs has {metric!r} and fits --where")
     if as_json:
-        print(json.dumps([asdict(one) for one in found], indent=1))
+        output.write(output.records(found))
     else:
         _show(found, metric, len(summaries))
     is_worse = any(one.changes and one.changes[-1].word == "worse" for one in found)

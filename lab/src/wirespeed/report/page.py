@@ -10,12 +10,12 @@ import json
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from wirespeed.report import charts, curves, files, heat, plot, story, tables, wording
+from wirespeed.report import charts, curves, files, heat, plot, source, story, tables, wording
 from wirespeed.report.cards import Cards
 from wirespeed.report.charts import Chart
 from wirespeed.report.tables import Grid
@@ -40,14 +40,16 @@ class Detail:
     bars: int  # comparisons of one kind in the list
     has_notes: bool  # every repeat in the tooltip of its median
     has_data: bool  # medians and verdicts as JSON, for programs
+    carried: Literal["all", "declared", "nothing"]  # metrics of its run, for `reproduce`
     command_bytes: int
 
 
 DETAILS = (  # tried from rich to bare
-    Detail(4, 60, True, True, 60_000),
-    Detail(2, 60, True, True, 30_000),
-    Detail(0, 40, True, False, 20_000),
-    Detail(0, 6, False, False, 2_000),
+    Detail(4, 60, True, True, "all", 60_000),
+    Detail(2, 60, True, True, "all", 30_000),
+    Detail(0, 40, True, False, "declared", 20_000),
+    Detail(0, 6, False, False, "declared", 2_000),
+    Detail(0, 6, False, False, "nothing", 2_000),
 )
 
 
@@ -158,7 +160,14 @@ def _facts(summary: Summary, detail: Detail) -> dict[str, Any]:
         "repeat": repeat_command(summary),
         "bottleneck_key": BOTTLENECK_KEY,
         "data": _data(summary) if detail.has_data else "{}",
+        "source": _carried(summary, detail),
     }
+
+
+def _carried(summary: Summary, detail: Detail) -> str:
+    if detail.carried == "nothing":
+        return ""
+    return source.packed(summary, detail.carried == "all")
 
 
 COMPARED_HEADS = ("metric", "geometric mean", "interval", "verdict", "best", "worst")

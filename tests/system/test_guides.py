@@ -1,0 +1,59 @@
+"""Every guide works as it stands: its files in a fresh folder, its commands one after another.
+
+Windows are shortened and one small part is measured; what is shown is otherwise what is run.
+"""
+
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+from frontdoor import ROOT
+
+GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+NEEDS = {"nginx": "nginx", "python": "python3", "jvm": "java", "redis": "redis-benchmark"}
+SHORT = ["--repeat", "1", "--accept-noise"]
+PART = ["--only", "connections=1,stack=kernel", "--set", "plan.duration=1s", "--set", "plan.warmup=1s"]
+
+
+def files_of(text):
+    """Each `name`: with the block below it."""
+    return dict(re.findall(r"^`([\w.-]+)`:\n\n```\w+\n(.*?)^```", text, re.M | re.S))
+
+
+def commands_of(text):
+    blocks = re.findall(r"^```console\n(.*?)^```", text, re.M | re.S)
+    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+
+
+def shortened(words):
+    if words[1] == "run":
+        return [*words, *SHORT, *PART]
+    if words[1] == "compare":
+        return [*words, *SHORT, "--connections", "1", "--duration", "1s"]
+    return words
+
+
+def test_there_is_a_guide_for_each_kind_of_server():
+    assert {page.stem for page in GUIDES} == set(NEEDS)
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_a_guide_works_as_it_stands(page, tmp_path):
+    if not shutil.which(NEEDS[page.stem], path="/usr/local/bin:/usr/bin:/usr/sbin:/bin"):
+        pytest.skip(f"{NEEDS[page.stem]} is not installed")
+    text = page.read_text()
+    for name, content in files_of(text).items():
+        (tmp_path / name).write_text(content)
+    (tmp_path / "wirespeed").symlink_to(ROOT / "wirespeed")
+    commands = commands_of(text)
+    assert len(commands) >= 2
+    for command in commands:
+        words = shortened(shlex.split(command))
+        if words[1] in ("run", "compare"):
+            words += ["--runs", str(tmp_path / "runs")]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=400,
+                              stdin=subprocess.DEVNULL)
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    assert list((tmp_path / "runs").glob("2*/derived/report.html"))

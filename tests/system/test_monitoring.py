@@ -1,0 +1,89 @@
+"""The page on Grafana is true: what its dashboard asks for is what the three programs print."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import urllib.request
+
+import promql_parser
+import pytest
+from frontdoor import ROOT, wait_until
+
+DASHBOARD = json.loads((ROOT / "docs" / "monitoring" / "dashboard.json").read_text())
+EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", [])]
+SERVER = ["http-server", "--port", "0", "--payload", "16"]
+
+
+def metrics_of(expression):
+    """The names of the series that an expression reads."""
+    return set(re.findall(r"\b(?:wirespeed|bypass|process|system|jvm)_\w+", expression))
+
+
+def names_in(page):
+    """The series of a page in Prometheus' text format."""
+    return set(re.findall(r"^([a-z]\w*)[{ ]", page, re.M))
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_an_expression_of_the_dashboard_is_promql(expression):
+    promql_parser.parse(expression.replace("$__rate_interval", "1m"))
+
+
+def test_panels_are_beside_each_other_and_named_once():
+    taken = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {(x, y) for x in range(place["x"], place["x"] + place["w"])
+                 for y in range(place["y"], place["y"] + place["h"])}
+        assert not cells & taken and place["x"] + place["w"] <= 24, panel["title"]
+        taken |= cells
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(ids) == len(set(ids))
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_the_three_programs_print_every_metric_of_the_dashboard(wirespeed, tmp_path):
+    listen, admin = free_port(), free_port()
+    # Both ends of the second hop are accelerated, so that bypass has sockets to tell of.
+    origin = wirespeed.start("bypass", "run", "-p", "latency", "--", str(ROOT / "wirespeed"), *SERVER)
+    port = re.search(r":(\d+)", origin.stdout.readline())[1]
+    gateway = wirespeed.start("gateway", "--listen", f"127.0.0.1:{listen}",
+                              "--origin", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}")
+    page = tmp_path / "load.prom"
+    load = ["load", "-t1", "-c2", "-d2s", "--prometheus", str(page)]
+    collected = tmp_path / "bypass.prom"
+    try:
+        wait_until(lambda: answers(f"http://127.0.0.1:{listen}/"), "the gateway")
+        wirespeed(*load, f"http://127.0.0.1:{listen}/")
+        with urllib.request.urlopen(f"http://127.0.0.1:{admin}/metrics") as answer:
+            of_gateway = answer.read().decode()
+        collector = [ROOT / "docs" / "monitoring" / "collect-bypass", collected, "0"]
+        environment = {**os.environ, "WIRESPEED": str(ROOT / "wirespeed")}
+        subprocess.run(collector, env=environment, check=True)
+    finally:
+        for process in (gateway, origin):
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(30)
+    of_bypass = collected.read_text()
+    heads = set(re.findall(r"^# TYPE (\w+) counter", of_bypass, re.M))  # no fallback, no series of it
+    printed = names_in(of_gateway) | names_in(page.read_text()) | names_in(of_bypass) | heads
+    wanted = set().union(*map(metrics_of, EXPRESSIONS))
+    assert len(wanted) >= 15
+    assert wanted <= printed
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bypass.prom", "load.prom"]
+
+
+def answers(url):
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
