@@ -83,12 +83,20 @@ def remove_cgroups():
                 folders.remove(name)
                 owner = name.rpartition("-")[2]
                 if "." in owner and not is_at_work(owner):
-                    for inner in os.listdir(folder):
-                        if os.path.isdir(os.path.join(folder, inner)):
-                            remove_folder(os.path.join(folder, inner))
+                    for inner in folders_in(folder):
+                        remove_folder(inner)
                     remove_folder(folder)
                     removed.append(folder)
     return removed
+
+
+def folders_in(folder):
+    """None where the folder is gone: another run's agent may be tidying the same one."""
+    try:
+        paths = [os.path.join(folder, name) for name in os.listdir(folder)]
+    except FileNotFoundError:
+        return []
+    return [path for path in paths if os.path.isdir(path)]
 
 
 def remove_scratch():
