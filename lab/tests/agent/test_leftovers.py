@@ -1,6 +1,10 @@
 """Tidying beside another run that tidies too."""
 
+import os
 import shutil
+import subprocess
+
+import pytest
 
 from wirespeed.agent import leftovers
 
@@ -20,3 +24,19 @@ def test_a_folder_that_another_agent_removes_meanwhile_is_passed_over(tmp_path, 
     monkeypatch.setattr(leftovers, "is_at_work", gone)
     leftovers.remove_cgroups()
     assert not other.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a namespace of process ids needs root")
+def test_a_lab_in_a_container_is_not_taken_for_one_that_was_killed():
+    """Its processes are seen from outside, and its agent has another number there."""
+    command = ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", "echo ready; sleep 60"]
+    environment = {**os.environ, "WIRESPEED_AGENT": "1.1"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as inside:
+        assert inside.stdout.readline() == "ready\n"
+        with open(f"/proc/{inside.pid}/task/{inside.pid}/children") as file:
+            (child,) = map(int, file.read().split())
+        try:
+            assert child not in leftovers.marked()
+            assert inside.pid in leftovers.marked(), "of this side it would be found"
+        finally:
+            inside.kill()

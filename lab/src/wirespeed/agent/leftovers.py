@@ -59,10 +59,13 @@ def kill_processes():
 def marked():
     """process → the agent that started it, from its environment"""
     found = {}
+    own = os.readlink("/proc/self/ns/pid")
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
         try:
+            if os.readlink("/proc/%s/ns/pid" % entry) != own:
+                continue  # of a container: its agent's process id means nothing here
             with open("/proc/%s/environ" % entry, "rb") as file:
                 variables = file.read().split(b"\0")
         except OSError:
