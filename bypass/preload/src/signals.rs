@@ -5,7 +5,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use bypass_stack::deferral;
+use bypass_stack::process::deferral;
 
 use crate::outcome::fail;
 use crate::real;

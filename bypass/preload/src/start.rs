@@ -2,8 +2,9 @@
 
 use std::cell::RefCell;
 
-use bypass_stack::fork::{self, Prepared};
-use bypass_stack::{deferral, exec, handover, process};
+use bypass_stack::lifecycle::fork::{self, Prepared};
+use bypass_stack::lifecycle::{exec, handover, serving};
+use bypass_stack::process::{self, deferral};
 
 /// Run by the loader after libc is ready.
 #[used]
@@ -12,6 +13,7 @@ static START: extern "C" fn() = start;
 
 extern "C" fn start() {
     process::read_environment();
+    serving::provide();
     crate::hooks::uring::switch_libuv_off();
     crate::hooks::exec::remember_environment();
     // SAFETY: the three handlers are functions of this library, which is never unloaded.

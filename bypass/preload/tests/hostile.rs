@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use bypass_shm::layout::{LANES_AT, QUEUED, SLOTS_AT};
 use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
-use bypass_stack::table::{self, Kind};
-use bypass_stack::{descriptors, handover, stream, Outcome};
+use bypass_stack::operations::{descriptors, shutdown};
+use bypass_stack::process::table::{self, Kind};
+use bypass_stack::{listener, Outcome};
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
 use bypass_sys::memory::Mapping;
@@ -130,7 +131,7 @@ fn a_client_that_writes_all_over_its_segment_harms_only_itself() {
             }
             for fd in &open {
                 let _ = (read(*fd, 3000), write(*fd, &[7; 2000]));
-                let _ = stream::shutdown(*fd, libc::SHUT_WR);
+                let _ = shutdown::shutdown(*fd, libc::SHUT_WR);
             }
             if open.len() > 8 {
                 open.drain(..).for_each(close);
@@ -272,11 +273,11 @@ fn a_door_where_nobody_answers_leaves_the_connection_to_the_kernel() {
 #[test]
 fn only_the_listening_socket_itself_is_proof() {
     let listening = Listening::open();
-    assert!(handover::proves(listening.fd, listening.inode));
-    assert!(!handover::proves(listening.fd, listening.inode + 1));
+    assert!(listener::proves(listening.fd, listening.inode));
+    assert!(!listener::proves(listening.fd, listening.inode + 1));
     let file = Owned(kernel::memfd_create(c"any").expect("memory"));
     let inode = kernel::fstat(file.0).expect("open").st_ino;
-    assert!(!handover::proves(file.0, inode), "a file of that number");
+    assert!(!listener::proves(file.0, inode), "a file of that number");
     listening.close();
 }
 

@@ -6,32 +6,30 @@
 //! the hub, a page that they share, lists them, and a segment left at one is passed to all.
 
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bypass_shm::accept_queue;
-use bypass_shm::link;
-use bypass_shm::segment::Segment;
 use bypass_stats::Reason;
 use bypass_sys::descriptor::Owned;
-use bypass_sys::kernel;
 use bypass_sys::memory::Mapping;
-use bypass_sys::waker::Name;
+use bypass_sys::process::Held;
+use bypass_sys::sandbox::is_confined;
 
 use crate::peer::Peer;
-use crate::sockets::{self, Socket};
-use crate::table::{self, Entry, Kind};
-use crate::{options, packets, process, service, uring, Outcome};
-use bypass_sys::process::Held;
+use crate::process::{self, table};
+use crate::service::{self, Role};
+use crate::sockets::Socket;
 
-mod accepting;
-mod blocking;
+mod adopting;
 mod closing;
 mod holders;
+mod lanes;
+pub mod participants;
 
-pub use accepting::{accept, attach, revive, Client};
-pub use blocking::{Blocked, Lanes};
-pub use closing::{close, closed_number, settle, settle_waiting, shutdown};
+pub use adopting::{admit, adopt, adopt_from_relay, proves};
+pub use closing::{close, closed_number, settle, settle_waiting};
 pub use holders::HUB_BYTES;
+pub use lanes::{Blocked, Lanes};
 
 /// See the module.
 #[derive(Debug)]
@@ -55,6 +53,39 @@ pub struct Listener {
 }
 
 static LISTENERS: Mutex<Vec<Option<Arc<Listener>>>> = Mutex::new(Vec::new());
+
+/// Wakes the sets that wait for connections; they lie above, and say so when there is the first.
+static WAKE_SETS: OnceLock<fn()> = OnceLock::new();
+
+/// Counts listeners that came or went.
+static CHANGES: AtomicU32 = AtomicU32::new(0);
+
+/// Says how sets are woken that wait for connections, before the first of them does.
+pub fn set_wake_sets(wake_sets: fn()) {
+    let _ = WAKE_SETS.set(wake_sets);
+}
+
+/// A number that is another one after a listener has come or gone.
+#[inline]
+pub fn changes() -> u32 {
+    CHANGES.load(Ordering::Relaxed)
+}
+
+/// A listener was opened or closed here.
+pub fn changed() {
+    CHANGES.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Starts the service in a forked child that has listeners or connections; cheap otherwise.
+#[inline]
+pub fn ensure_service() {
+    if service::is_running() || !process::is_started() || is_confined() {
+        return;
+    }
+    if !all().is_empty() || service::has_links() {
+        let _ = service::start();
+    }
+}
 
 /// Listener `number`.
 pub fn get(number: usize) -> Option<Arc<Listener>> {
@@ -86,94 +117,6 @@ pub fn hold() -> impl Sized {
         })
         .collect();
     (each, all, closing::hold())
-}
-
-/// listen(2).
-pub fn listen(fd: i32, backlog: i32) -> Outcome {
-    let entry = table::get(fd);
-    let index = entry.index();
-    // A negative one is a very large one, as in the kernel.
-    let backlog = if backlog < 0 { i32::MAX } else { backlog };
-    let backlog = backlog.max(process::settings().acceptq_min_backlog as i32);
-    match entry.kind() {
-        Kind::Unbound => {}
-        Kind::Listener => {
-            let result = kernel::listen(fd, backlog);
-            if let Some(listener) = of(sockets::get(index)).filter(|_| result.is_ok()) {
-                listener
-                    .backlog
-                    .store(effective_backlog(fd, backlog), Ordering::Relaxed);
-            }
-            return result.into();
-        }
-        Kind::Connected => return Outcome::Error(libc::EINVAL),
-        _ => return Outcome::Kernel,
-    }
-    if let Err(error) = kernel::listen(fd, backlog) {
-        return Outcome::Error(error);
-    }
-    let socket = sockets::get(index);
-    options::apply(fd, socket);
-    socket.set(sockets::BOUND, true);
-    match open(fd, socket, effective_backlog(fd, backlog)) {
-        Ok(number) => {
-            socket.listener.store(number as u32, Ordering::Relaxed);
-            let listening = Entry::new(Kind::Listener, index, socket.life());
-            table::set(fd, listening);
-            if socket.has(sockets::DUPLICATED) {
-                table::replace_all(entry, listening);
-            }
-            describe(fd, index, socket);
-            crate::epoll::add_to_kernel(index);
-            packets::listeners_changed();
-        }
-        Err(reason) => options::leave_to_kernel(fd, reason),
-    }
-    Outcome::Done(0)
-}
-
-/// The backlog as the kernel has bounded it (net.core.somaxconn).
-fn effective_backlog(fd: i32, asked: i32) -> u32 {
-    const OF_LISTENER: usize = 28;
-    let mut info = [0u8; 32];
-    let told = kernel::option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info);
-    let bytes = info[OF_LISTENER..].try_into().unwrap_or_default();
-    match told {
-        Ok(length) if length >= OF_LISTENER + 4 => u32::from_ne_bytes(bytes),
-        _ => asked as u32,
-    }
-}
-
-fn describe(fd: i32, index: usize, socket: &Socket) {
-    if let Some(local) = options::kernel_name(fd) {
-        socket.local.store(local);
-    }
-    if let Some(row) = process::stats().and_then(|stats| stats.row(index)) {
-        row.local.store(socket.local.load());
-        for (word, value) in [(&row.role, 3), (&row.path, 1), (&row.state, 1)] {
-            word.store(value, Ordering::Relaxed);
-        }
-        row.fd.store(fd as u32 + 1, Ordering::Release);
-    }
-}
-
-fn open(fd: i32, socket: &Socket, backlog: u32) -> Result<usize, Reason> {
-    if !process::settings().tcp_server_loopback {
-        return Err(Reason::SwitchedOff);
-    }
-    if socket.has(sockets::KERNEL_ONLY) {
-        return Err(Reason::Option);
-    }
-    if uring::may_hide_sockets() {
-        return Err(Reason::IoUring);
-    }
-    let stat = kernel::fstat(fd).map_err(|_| Reason::Sandbox)?;
-    let door = link::open_door(&Name::of_listener(stat.st_ino)).map_err(|error| match error {
-        libc::EADDRINUSE => Reason::NameSquatted,
-        _ => Reason::Sandbox,
-    })?;
-    let hub = Mapping::create(c"wirespeed-hub", HUB_BYTES).map_err(|_| Reason::Limit)?;
-    enter(fd, stat.st_ino, stat.st_uid, backlog, door, hub)
 }
 
 /// Takes part in a listener whose door and hub are known.
@@ -209,35 +152,11 @@ pub fn enter(
     all[number] = Some(listener.clone());
     drop(all);
     service::start().map_err(|_| Reason::Sandbox)?;
-    service::add(listener.door, service::Role::Door(number));
+    service::add(listener.door, Role::Door(number));
     Ok(number)
 }
 
 impl Listener {
-    /// Takes a client's segment; tells the client who we are and wakes whoever accepts here.
-    pub fn adopt(&self, segment: Segment) -> Option<Arc<Peer>> {
-        let mut peers = self.peers.lock().ok()?;
-        if peers.iter().any(|peer| peer.segment.id() == segment.id()) {
-            return None;
-        }
-        let peer = Peer::join(segment, 1, self.inode)?;
-        peers.push(peer.clone());
-        drop(peers);
-        service::say_adopted(&peer, peer.process_index());
-        self.generation.fetch_add(1, Ordering::SeqCst);
-        self.wake_waiters();
-        Some(peer)
-    }
-
-    /// As [`adopt`](Self::adopt), of a segment with connections from other hosts; the other holders
-    /// take part too.
-    pub fn adopt_from_relay(&self, segment: Segment) -> Option<Arc<Peer>> {
-        let peer = self.adopt(segment)?;
-        let (inode, fds) = (self.inode, [peer.segment.fd(), self.any_fd()]);
-        self.tell_others(link::Message::Forward { inode }, &fds);
-        Some(peer)
-    }
-
     /// A client has ended: what it left in its queue goes with it.
     pub fn forget(&self, peer: &Arc<Peer>) {
         if let Ok(mut peers) = self.peers.lock() {
@@ -274,7 +193,9 @@ impl Listener {
         {
             process::wake(process::number(), number);
         }
-        crate::epoll::kick_listening();
+        if let Some(wake_sets) = WAKE_SETS.get() {
+            wake_sets();
+        }
     }
 
     /// Whether a connection waits in a segment.
@@ -296,6 +217,11 @@ impl Listener {
         peers.map_or(0, |peers| peers.iter().map(mark).fold(0, u64::wrapping_add))
     }
 
+    /// Counts the looks of accept.
+    pub fn next_turn(&self) -> u32 {
+        self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Counts a client that forges its queue and would keep us looking for ever; false: it goes.
     #[cold]
     fn drop_forger(&self) -> bool {
@@ -304,7 +230,8 @@ impl Listener {
         false
     }
 
-    fn take(&self) -> Option<(Arc<Peer>, usize)> {
+    /// Takes a connection that waits in a segment: the slot it lives in.
+    pub fn take(&self) -> Option<(Arc<Peer>, usize)> {
         let mut peers = self.peers.lock().ok()?;
         let mut found = None;
         peers.retain(|peer| {

@@ -12,23 +12,24 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
+use bypass_shard::tcp::Error;
 use bypass_stats::Reason;
 use bypass_sys::process::Leaked;
 use bypass_sys::sandbox::is_confined;
 
-use crate::sockets::Socket;
-use crate::table::Entry;
-use crate::{listener, process, service};
+use crate::listener;
+use crate::peer::Peer;
+use crate::process;
+use crate::service;
+use crate::sockets::{self, Socket};
 
-mod connecting;
 mod ending;
 mod interface;
 mod relay;
 mod watching;
 
-pub use connecting::{connection_error, is_opening};
 pub use ending::finish;
 pub use watching::{poll, watch, Watch};
 
@@ -37,9 +38,8 @@ use relay::Relay;
 /// The engines of this process.
 static RELAYS: Leaked<Vec<Mutex<Relay>>> = Leaked::new();
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
-/// Counts listeners that came or went.
-static LISTENERS: AtomicU32 = AtomicU32::new(0);
-/// The count that the relays know.
+
+/// The listeners' [count of changes](listener::changes) that the relays know.
 static LISTENERS_KNOWN: AtomicU32 = AtomicU32::new(0);
 /// The engines are made once, or it is known that there are none.
 static IS_STARTED: Mutex<bool> = Mutex::new(false);
@@ -59,18 +59,41 @@ pub fn is_active() -> bool {
     IS_ACTIVE.load(Ordering::Relaxed)
 }
 
-/// A listener was opened or closed here. Interfaces are opened now, before privileges are dropped.
-pub fn listeners_changed() {
+/// Opens the interfaces that were named, now, before privileges are dropped.
+pub fn open_interfaces() {
     if is_wanted() && !is_confined() {
         interface::open_all();
-        LISTENERS.fetch_add(1, Ordering::SeqCst);
     }
+}
+
+/// Begins a connection of the program's to `target`, whose socket object and its number are given: the
+/// segment and slot where it lives, and our address. A reason: the kernel is to do it.
+pub fn open(
+    socket: (usize, &Socket),
+    target: SocketAddr,
+) -> Result<(Arc<Peer>, usize, SocketAddr), Reason> {
+    if !is_wanted() || !interface::leads_over_named(target.ip()) {
+        return Err(Reason::NotLocal);
+    }
+    if socket.1.has(sockets::BOUND) {
+        // The port is the kernel's, and only it may answer there.
+        return Err(Reason::BoundAddress);
+    }
+    let mut reason = Reason::Interface;
+    for relay in relays() {
+        match lock(relay).open(socket, target) {
+            Ok(opened) => return Ok(opened),
+            Err(Error::NetworkUnreachable) => {}
+            Err(_) => reason = Reason::Limit,
+        }
+    }
+    Err(reason)
 }
 
 /// Before a wait: what listens here is listened on over packets too.
 #[inline]
 pub fn ensure() {
-    let now = LISTENERS.load(Ordering::Relaxed);
+    let now = listener::changes();
     if now != LISTENERS_KNOWN.load(Ordering::Relaxed) {
         follow_listeners(now);
     }
@@ -78,6 +101,10 @@ pub fn ensure() {
 
 #[cold]
 fn follow_listeners(now: u32) {
+    if !is_wanted() {
+        LISTENERS_KNOWN.store(now, Ordering::Relaxed);
+        return;
+    }
     if !is_active() && listener::all().is_empty() {
         return;
     }
@@ -171,27 +198,6 @@ pub enum Service {
     Tick(Duration),
     /// Sleep with these.
     Watch(Watch),
-}
-
-/// What came of a connect over packets.
-pub enum Connected {
-    /// The connection stands, or is being opened.
-    Done,
-    /// It was refused, or not answered: errno.
-    Failed(i32),
-}
-
-/// connect(2) to another host. A reason: the kernel is to do it.
-pub fn connect(
-    fd: i32,
-    entry: Entry,
-    socket: &Socket,
-    target: SocketAddr,
-) -> Result<Connected, Reason> {
-    if !is_wanted() {
-        return Err(Reason::NotLocal);
-    }
-    connecting::connect(fd, entry, socket, target)
 }
 
 /// Locks what decides about interfaces across a fork.

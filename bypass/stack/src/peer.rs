@@ -11,9 +11,14 @@ use bypass_shm::segment::Segment;
 use bypass_stats::Counter;
 use bypass_sys::clock::now_ns;
 
-use crate::lending::Lent;
-use crate::{process, table, trimming};
+use crate::process::{self, table};
 use bypass_sys::process::Held;
+
+pub mod due;
+mod lent;
+pub mod trimming;
+
+use lent::Lent;
 
 /// See the module.
 #[derive(Debug)]
@@ -35,7 +40,7 @@ pub struct Peer {
     /// We stand at the other end of our own program's sockets, for other hosts: no socket lives here.
     pub is_relay: bool,
     slots: Mutex<Slots>,
-    /// Numbers of what we lend, see [`crate::lending`].
+    /// Numbers of what we lend, by the contents that [`crate::stream::lending`] sends.
     pub lent: Lent,
 }
 
@@ -219,6 +224,14 @@ impl Peer {
         }
     }
 
+    /// How others find a thread of ours that sleeps on waker `waker`.
+    pub fn sleeper(&self, waker: u32) -> Sleeper {
+        Sleeper {
+            process: self.process_index() as u32,
+            waker,
+        }
+    }
+
     /// Tells our own waiting places, after an end that the other side could not write itself.
     pub fn ring_ourselves(&self, slot: usize) {
         ring_side(&self.segment, slot, self.side, Bell::Bytes);
@@ -246,7 +259,7 @@ impl Peer {
         let holders = other.load(Ordering::SeqCst);
         let is_over = holders == 0 || holders & CLOSING != 0;
         if is_over && self.segment.give_back_extents(slot) {
-            trimming::begin();
+            due::begin();
         }
     }
 
@@ -285,7 +298,7 @@ impl Peer {
             let is_closed = place.meta.holders[ours].load(Ordering::SeqCst) == 0;
             if is_closed && drop_holder(place, other, 1 << index, FIN) {
                 if self.segment.give_back_extents(slot) {
-                    trimming::begin();
+                    due::begin();
                 }
                 forget_holder(place, other, 1 << index);
             }

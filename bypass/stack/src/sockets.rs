@@ -2,10 +2,13 @@
 //! look at a closed socket is harmless and finds another generation.
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::sync::Mutex;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
-use bypass_sys::address::SharedAddress;
+use bypass_sys::address::{self, SharedAddress};
+use bypass_sys::kernel;
 
+use crate::peer::Peer;
 use crate::sys::PeerPlace;
 
 /// Sockets of a process; more are left to the kernel.
@@ -175,6 +178,28 @@ impl Socket {
         }
     }
 
+    /// The segment; valid for an operation that does not sleep (see `stream::find`).
+    #[inline]
+    pub fn peer(&self) -> Option<&'static Peer> {
+        self.peer.get()
+    }
+
+    /// A reference to the segment, for an operation that sleeps.
+    pub fn share_peer(&self) -> Option<Arc<Peer>> {
+        self.peer.share()
+    }
+
+    /// Whether connect() to another host was called and its result is not known.
+    pub fn is_opening(&self) -> bool {
+        self.has(OPENING)
+    }
+
+    /// What a connection over packets has failed with, once.
+    pub fn take_error(&self) -> Option<i32> {
+        let error = self.error.swap(0, Ordering::AcqRel) as i32;
+        (error != 0).then_some(error)
+    }
+
     /// The generation as table entries carry it.
     pub fn life(&self) -> u32 {
         self.generation.load(Ordering::Acquire) & 0xff_ffff
@@ -249,6 +274,12 @@ pub fn each(mut visit: impl FnMut(usize, &'static Socket)) {
             visit(index, get(index));
         }
     }
+}
+
+/// The address that the kernel knows a descriptor by.
+pub fn kernel_name(fd: i32) -> Option<SocketAddr> {
+    let name = kernel::socket_name(fd).ok()?;
+    address::from_bytes(&name.bytes[..name.length as usize])
 }
 
 /// Locks the arena across a fork.

@@ -1,29 +1,44 @@
 //! Bytes on a connection, with the results that TCP gives: what reading, writing and ending share.
 
 use core::sync::atomic::{AtomicU32, Ordering};
-use core::time::Duration;
 
 use bypass_shm::layout::{CLOSED, RST};
 use bypass_shm::ring::{Broken, Ring};
 use bypass_stats::Reason;
 use bypass_sys::lock;
-
-use crate::peer::Peer;
-use crate::sockets::{self, Socket};
-use crate::table::{self, Entry, Kind};
-use crate::wait::{self, Deadline, For};
-use crate::{packets, process, sole, Outcome};
 use bypass_sys::thread::thread;
 
+use crate::peer::Peer;
+use crate::process::table::{self, Entry, Kind};
+use crate::process::{self, sole, Outcome};
+use crate::sockets::{self, Socket};
+
+mod attaching;
+pub mod content;
 mod ending;
 mod holding;
+mod lending;
+mod readiness;
 mod reading;
+pub mod urgent;
 mod writing;
 
-pub use ending::{dissolve, end, retire, shutdown, unconnect};
+pub use attaching::{attach, revive, share_buffers};
+pub use ending::{end, retire};
 pub use holding::announce_held_back;
-pub use reading::{read, readable_bytes};
-pub use writing::{broken_pipe, unsent_bytes, write, VANISHING_MAX};
+pub use lending::send as lend;
+pub use readiness::{readiness, readiness_of, ALWAYS};
+pub use reading::readable_bytes;
+pub use writing::{unsent_bytes, PIECE, VANISHING_MAX};
+
+/// What a blocked call waits for on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum For {
+    /// Bytes or their end.
+    Bytes,
+    /// Space.
+    Room,
+}
 
 /// A connection that an operation works on.
 #[derive(Clone, Copy)]
@@ -95,9 +110,12 @@ enum Right {
 }
 
 /// What came of one attempt.
-enum Attempt {
+pub enum Attempt {
+    /// So many bytes have moved.
     Done(usize),
+    /// errno.
     Failed(i32),
+    /// Not now.
     Blocked,
 }
 
@@ -162,9 +180,15 @@ impl Stream {
         self.if_alive(Right::Lock(guard))
     }
 
+    /// Whether the socket is still the connection that was found.
+    #[inline]
+    pub fn is_alive(&self) -> bool {
+        self.socket.life() == self.life
+    }
+
     #[inline]
     fn if_alive(&self, right: Right) -> Result<Right, i32> {
-        if self.socket.life() == self.life {
+        if self.is_alive() {
             Ok(right)
         } else {
             Err(libc::EBADF)
@@ -177,7 +201,7 @@ impl Stream {
             return None;
         }
         self.socket.set(sockets::RESET_TOLD, true);
-        Some(packets::connection_error(self.socket).unwrap_or(libc::ECONNRESET))
+        Some(self.socket.take_error().unwrap_or(libc::ECONNRESET))
     }
 
     /// The peer has forged its cursors: nothing it says counts any more.
@@ -264,74 +288,6 @@ impl Stream {
     pub fn shared_flags(&self) -> &'static AtomicU32 {
         &self.peer.segment.slot(self.slot).locks[self.peer.side].flags
     }
-
-    /// Blocks until ready or over; EAGAIN at the timeout, EINTR after a signal.
-    pub fn block(&self, what: For, deadline: Deadline) -> Result<(), i32> {
-        announce_held_back();
-        let settings = process::settings();
-        let is_on = match what {
-            For::Bytes => settings.tcp_recv_spin,
-            For::Room => settings.tcp_send_spin,
-        };
-        let ready = || match what {
-            For::Bytes => self.is_readable(),
-            For::Room => self.is_writable(),
-        };
-        let spin_ns = if is_on { settings.spin_usec * 1000 } else { 0 };
-        if wait::spin(spin_ns, deadline, ready) {
-            return Ok(());
-        }
-        if deadline.is_interrupted() {
-            return Err(libc::EINTR);
-        }
-        if deadline.left() == Some(Duration::ZERO) {
-            return Err(libc::EAGAIN);
-        }
-        let peer = self.socket.share_peer().ok_or(libc::EBADF)?;
-        let ready = || ready() || self.socket.life() != self.life;
-        match wait::sleep_on(&peer, self.slot, what, deadline, ready) {
-            // The handler wants the call to go on.
-            Err(libc::EINTR) if !deadline.is_interrupted() => Ok(()),
-            other => other,
-        }
-    }
-}
-
-/// Keeps a connection that a call works on for longer: closing the number, or dup2 over it, leaves the
-/// call its stream, as a file in use stays open in the kernel.
-pub struct Hold(Stream);
-
-impl Hold {
-    /// None when the connection was closed meanwhile.
-    pub fn take(stream: Stream) -> Option<Self> {
-        let more = |count: u32| (count > 0).then_some(count + 1);
-        let descriptors = &stream.socket.descriptors;
-        descriptors
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
-            .ok()?;
-        // Another connection may have this object already: then its count goes back as it drops.
-        let hold = Self(stream);
-        (stream.socket.life() == stream.life).then_some(hold)
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        crate::descriptors::let_go(self.0.index);
-    }
-}
-
-/// Before a call goes into another round: see [`Hold`].
-fn keep(held: &mut Option<Hold>, stream: &Stream) -> Result<(), i32> {
-    if held.is_none() {
-        *held = Some(Hold::take(*stream).ok_or(libc::EBADF)?);
-    }
-    Ok(())
-}
-
-/// The stream of a call: the one it is blocked on, or what `fd` means now.
-pub fn current(fd: i32, held: &Option<Hold>) -> Result<Stream, Outcome> {
-    held.as_ref().map_or_else(|| find(fd), |hold| Ok(hold.0))
 }
 
 /// Asked only where a call would block.
@@ -343,9 +299,4 @@ pub fn is_nonblocking(stream: &Stream, flags: i32) -> bool {
         return stream.shared_flags().load(Ordering::Relaxed) & libc::O_NONBLOCK as u32 != 0;
     }
     stream.socket.has(sockets::NONBLOCK)
-}
-
-/// A socket's timeout; 0 is none.
-pub fn timeout(timeout_ns: u64) -> Deadline {
-    Deadline::after((timeout_ns > 0).then(|| Duration::from_nanos(timeout_ns)))
 }

@@ -3,8 +3,9 @@
 
 use core::ffi::{c_char, c_int, c_uint};
 
-use bypass_stack::deferral::inside;
-use bypass_stack::{pool, wait};
+use bypass_stack::process::deferral::inside;
+use bypass_stack::process::pool;
+use bypass_stack::process::wakers;
 use libc::{rlimit, sigset_t, DIR, FILE};
 
 use crate::real;
@@ -107,7 +108,7 @@ unsafe fn before_limit(resource: c_int, limit: *const rlimit) {
     let limit = unsafe { limit.as_ref() };
     let is_low = limit.is_some_and(|limit| limit.rlim_cur < FEW);
     if resource == libc::RLIMIT_NOFILE as c_int && is_low {
-        inside(wait::provide_waker);
+        inside(wakers::provide_waker);
     }
 }
 

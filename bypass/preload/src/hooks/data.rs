@@ -2,8 +2,12 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use bypass_stack::deferral::inside;
-use bypass_stack::{sendfile as stack_sendfile, splice as stack_splice, stream, table, Outcome};
+use bypass_stack::operations::{
+    read as stack_read, sendfile as stack_sendfile, splice as stack_splice, write as stack_write,
+};
+use bypass_stack::process::deferral::inside;
+use bypass_stack::process::table;
+use bypass_stack::Outcome;
 use bypass_sys::iovec::Pieces;
 use libc::{iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
@@ -28,7 +32,7 @@ unsafe fn get(fd: c_int, at: *mut c_void, length: size_t, flags: c_int) -> Outco
     let piece = one(at, length);
     // SAFETY: the caller promises a writable buffer.
     match unsafe { Pieces::new(&piece) } {
-        Some(mut pieces) => inside(|| stream::read(fd, &mut pieces, flags)),
+        Some(mut pieces) => inside(|| stack_read::read(fd, &mut pieces, flags)),
         None => Outcome::Error(libc::EINVAL),
     }
 }
@@ -38,7 +42,7 @@ unsafe fn put(fd: c_int, at: *const c_void, length: size_t, flags: c_int) -> Out
     let piece = one(at, length);
     // SAFETY: the caller promises a readable buffer; writing only reads it.
     match unsafe { Pieces::new(&piece) } {
-        Some(mut pieces) => inside(|| stream::write(fd, &mut pieces, flags)),
+        Some(mut pieces) => inside(|| stack_write::write(fd, &mut pieces, flags)),
         None => Outcome::Error(libc::EINVAL),
     }
 }
@@ -164,7 +168,7 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, pieces: *const iovec, count: c_
     }
     // SAFETY: the caller's buffers.
     match unsafe { many(pieces, count as usize) } {
-        Some(mut pieces) => point(|| inside(|| stream::read(fd, &mut pieces, 0)), kernel),
+        Some(mut pieces) => point(|| inside(|| stack_read::read(fd, &mut pieces, 0)), kernel),
         None => fail(wrong_vector(pieces, count as usize)) as ssize_t,
     }
 }
@@ -196,7 +200,7 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, pieces: *const iovec, count: c
     }
     // SAFETY: the caller's buffers.
     match unsafe { many(pieces, count as usize) } {
-        Some(mut pieces) => point(|| inside(|| stream::write(fd, &mut pieces, 0)), kernel),
+        Some(mut pieces) => point(|| inside(|| stack_write::write(fd, &mut pieces, 0)), kernel),
         None => fail(wrong_vector(pieces, count as usize)) as ssize_t,
     }
 }
@@ -222,7 +226,10 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
     let Some(mut pieces) = (unsafe { many(header.msg_iov, header.msg_iovlen) }) else {
         return fail(wrong_message(header)) as ssize_t;
     };
-    let result = point(|| inside(|| stream::read(fd, &mut pieces, flags)), kernel);
+    let result = point(
+        || inside(|| stack_read::read(fd, &mut pieces, flags)),
+        kernel,
+    );
     if result >= 0 && !table::is_kernel(fd) {
         header.msg_namelen = 0;
         header.msg_controllen = 0;
@@ -262,7 +269,10 @@ pub unsafe extern "C-unwind" fn sendmsg(
     };
     // SAFETY: the header's buffers are the caller's.
     match unsafe { many(header.msg_iov, header.msg_iovlen) } {
-        Some(mut pieces) => point(|| inside(|| stream::write(fd, &mut pieces, flags)), kernel),
+        Some(mut pieces) => point(
+            || inside(|| stack_write::write(fd, &mut pieces, flags)),
+            kernel,
+        ),
         None => fail(wrong_message(header)) as ssize_t,
     }
 }

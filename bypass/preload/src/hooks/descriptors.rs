@@ -3,8 +3,9 @@
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::Mutex;
 
-use bypass_stack::deferral::inside;
-use bypass_stack::{descriptors, options, table};
+use bypass_stack::operations::{descriptors, options, shadow};
+use bypass_stack::process::deferral::inside;
+use bypass_stack::process::table;
 use bypass_stats::Reason;
 use libc::FILE;
 
@@ -242,7 +243,7 @@ pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut F
             }
             return stream;
         }
-        table::Kind::Unbound => inside(|| options::leave_to_kernel(fd, Reason::Stdio)),
+        table::Kind::Unbound => inside(|| shadow::leave_to_kernel(fd, Reason::Stdio)),
         table::Kind::Pooled | table::Kind::Internal => {
             set_errno(libc::EBADF);
             return core::ptr::null_mut();

@@ -5,8 +5,8 @@ use core::ffi::{c_char, c_int, c_void, CStr};
 use std::ffi::CString;
 use std::sync::OnceLock;
 
-use bypass_stack::deferral::inside;
-use bypass_stack::exec;
+use bypass_stack::lifecycle::exec;
+use bypass_stack::process::deferral::inside;
 use libc::pid_t;
 
 use crate::real;

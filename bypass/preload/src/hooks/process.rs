@@ -2,8 +2,9 @@
 
 use core::ffi::{c_int, c_long, c_void};
 
-use bypass_stack::deferral::inside;
-use bypass_stack::{confinement, packets, passing};
+use bypass_stack::lifecycle::{confinement, passing};
+use bypass_stack::packets;
+use bypass_stack::process::deferral::inside;
 use libc::pid_t;
 
 use super::creating::or_give_back;

@@ -3,8 +3,8 @@
 
 use core::ffi::{c_int, c_uint};
 
-use bypass_stack::deferral::inside;
-use bypass_stack::passing;
+use bypass_stack::lifecycle::passing;
+use bypass_stack::process::deferral::inside;
 use libc::{cmsghdr, msghdr};
 
 /// Calls `work` with every descriptor in a message's control part.

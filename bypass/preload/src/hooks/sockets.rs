@@ -2,10 +2,14 @@
 
 use core::ffi::{c_int, c_void};
 
-use bypass_stack::deferral::inside;
-use bypass_stack::{
-    connect as stack_connect, descriptors, listener, options, stream, table, Outcome,
+use bypass_stack::lifecycle::serving;
+use bypass_stack::operations::{
+    accept as stack_accept, connect as stack_connect, descriptors, listen as stack_listen, options,
+    shadow, shutdown as stack_shutdown,
 };
+use bypass_stack::process::deferral::inside;
+use bypass_stack::process::{self, table};
+use bypass_stack::Outcome;
 use bypass_stats::Reason;
 use libc::{sockaddr, socklen_t};
 
@@ -16,6 +20,10 @@ use crate::real;
 
 #[no_mangle]
 pub unsafe extern "C-unwind" fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int {
+    if !process::is_started() {
+        // Another library's constructor may come before ours.
+        serving::provide();
+    }
     finish(
         inside(|| descriptors::socket(family, kind, protocol)),
         || {
@@ -39,7 +47,7 @@ pub unsafe extern "C-unwind" fn bind(
 
 #[no_mangle]
 pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
-    finish(inside(|| listener::listen(fd, backlog)), || {
+    finish(inside(|| stack_listen::listen(fd, backlog)), || {
         // SAFETY: the caller's arguments.
         unsafe { real::listen()(fd, backlog) as isize }
     }) as c_int
@@ -79,8 +87,8 @@ pub unsafe extern "C-unwind" fn accept4(
         // SAFETY: the caller's arguments.
         return or_give_back(|| unsafe { real::accept4()(fd, address, length, flags) });
     }
-    let mut client = listener::Client::NOBODY;
-    let accept = || inside(|| listener::accept(fd, flags, &mut client));
+    let mut client = stack_accept::Client::NOBODY;
+    let accept = || inside(|| stack_accept::accept(fd, flags, &mut client));
     let new = point(accept, || {
         // SAFETY: the caller's arguments.
         unsafe { real::accept4()(fd, address, length, flags) as isize }
@@ -116,12 +124,14 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
         // An unconnected socket: the kernel remembers it although it says ENOTCONN, so it keeps it.
         table::Kind::Unbound => {
             if (libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how) {
-                inside(|| options::leave_to_kernel(fd, Reason::Option));
+                inside(|| shadow::leave_to_kernel(fd, Reason::Option));
             }
             kernel()
         }
-        table::Kind::Listener => finish(inside(|| listener::shutdown(fd, how)), || -1) as c_int,
-        _ => finish(inside(|| stream::shutdown(fd, how)), || kernel() as isize) as c_int,
+        table::Kind::Listener => finish(inside(|| stack_listen::shutdown(fd, how)), || -1) as c_int,
+        _ => finish(inside(|| stack_shutdown::shutdown(fd, how)), || {
+            kernel() as isize
+        }) as c_int,
     }
 }
 

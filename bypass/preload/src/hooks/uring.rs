@@ -4,8 +4,8 @@
 use core::ffi::{c_int, c_uint, c_void};
 use std::path::Path;
 
-use bypass_stack::deferral::inside;
-use bypass_stack::uring;
+use bypass_stack::process::deferral::inside;
+use bypass_stack::process::uring;
 
 use crate::real;
 

@@ -4,7 +4,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use bypass_stack::table;
+use bypass_stack::process::table;
 
 use super::{data, exec};
 use crate::outcome::set_errno;

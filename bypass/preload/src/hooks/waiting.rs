@@ -3,9 +3,12 @@
 use core::ffi::{c_int, c_long};
 use core::time::Duration;
 
-use bypass_stack::deferral::inside;
-use bypass_stack::poll::{self as stack_poll, Sets};
-use bypass_stack::{descriptors, epoll, table, Outcome};
+use bypass_stack::operations::descriptors;
+use bypass_stack::process::deferral::inside;
+use bypass_stack::process::table;
+use bypass_stack::wait::epoll;
+use bypass_stack::wait::poll::{self as stack_poll, Sets};
+use bypass_stack::Outcome;
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
 use crate::cancel::point;

@@ -4,8 +4,10 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bypass_stack::table::{self, Kind};
-use bypass_stack::{connect, descriptors, listener, stream, Outcome};
+use bypass_stack::lifecycle::serving;
+use bypass_stack::operations::{accept, connect, descriptors, listen};
+use bypass_stack::process::table::{self, Kind};
+use bypass_stack::{operations, Outcome};
 use bypass_sys::iovec::Pieces;
 use bypass_sys::{address, kernel};
 
@@ -17,6 +19,7 @@ pub struct Listening {
 }
 
 fn socket(flags: i32) -> i32 {
+    serving::provide();
     match descriptors::socket(libc::AF_INET, libc::SOCK_STREAM | flags, 0) {
         Outcome::Done(fd) => fd as i32,
         other => panic!("no socket: {other:?}"),
@@ -35,7 +38,7 @@ impl Listening {
         let fd = socket(libc::SOCK_NONBLOCK);
         assert_eq!(descriptors::bind(fd), Outcome::Kernel);
         kernel::bind(fd, &loopback(0)).expect("a port");
-        assert_eq!(listener::listen(fd, 256), Outcome::Done(0));
+        assert_eq!(listen::listen(fd, 256), Outcome::Done(0));
         assert_eq!(table::get(fd).kind(), Kind::Listener);
         let name = kernel::socket_name(fd).expect("bound");
         let port = u16::from_be_bytes([name.bytes[2], name.bytes[3]]);
@@ -68,7 +71,7 @@ pub fn is_accelerated(fd: i32) -> bool {
 pub fn accept_within(fd: i32, wait: Duration) -> Option<i32> {
     let since = Instant::now();
     loop {
-        match listener::accept(fd, libc::SOCK_CLOEXEC, &mut listener::Client::NOBODY) {
+        match accept::accept(fd, libc::SOCK_CLOEXEC, &mut accept::Client::NOBODY) {
             Outcome::Done(new) => return Some(new as i32),
             Outcome::Error(libc::EAGAIN) if since.elapsed() < wait => std::thread::yield_now(),
             _ => return None,
@@ -85,7 +88,7 @@ pub fn read(fd: i32, limit: usize) -> Result<Vec<u8>, i32> {
     }];
     // SAFETY: the vector is writable.
     let mut pieces = unsafe { Pieces::new(&piece) }.expect("fits");
-    match stream::read(fd, &mut pieces, WAIT.get()) {
+    match operations::read::read(fd, &mut pieces, WAIT.get()) {
         Outcome::Done(count) => {
             bytes.truncate(count as usize);
             Ok(bytes)
@@ -103,7 +106,7 @@ pub fn write(fd: i32, bytes: &[u8]) -> Outcome {
     }];
     // SAFETY: the slice is readable; writing only reads it.
     let mut pieces = unsafe { Pieces::new(&piece) }.expect("fits");
-    stream::write(fd, &mut pieces, libc::MSG_NOSIGNAL | WAIT.get())
+    operations::write::write(fd, &mut pieces, libc::MSG_NOSIGNAL | WAIT.get())
 }
 
 thread_local! {

@@ -1,6 +1,6 @@
 //! Models of sleep and wake: whoever goes to sleep sees what was published, or is woken.
 //!
-//! The sleepers do what `epoll/waiting.rs` and `wait.rs` of the stack do, in the same order; the
+//! The sleepers do what `wait/epoll/waiting.rs` and `wait/sleeping.rs` of the stack do, in the same order; the
 //! ringers what `peer.rs` does.
 
 use std::sync::Arc;

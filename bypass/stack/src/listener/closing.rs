@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use bypass_netlink::diag;
 use bypass_shm::layout::RST;
 use bypass_shm::link::Message;
-use bypass_sys::kernel;
 
-use super::{of, Listener, LISTENERS};
-use crate::table::{self, Entry, Kind};
-use crate::{options, service, sockets, Outcome};
+use super::{changed, of, Listener, LISTENERS};
+use crate::process::table::{self, Entry, Kind};
+use crate::service;
+use crate::sockets;
 
 /// The last descriptor of a listener of this process is closed. A program may do this in the middle
 /// of its work (nginx before it closes its idle connections, each of which may get a request
@@ -23,7 +23,7 @@ pub fn close(number: usize) {
         .and_then(|mut all| all.get_mut(number)?.take());
     let Some(listener) = taken else { return };
     listener.unregister();
-    crate::packets::listeners_changed();
+    changed();
     if listener.others().is_empty() {
         // Clients must not wait for the service to tell them: a connect after this close is refused.
         let peers = listener.peers();
@@ -34,7 +34,7 @@ pub fn close(number: usize) {
     if !listener.has_waiting() {
         return;
     }
-    let address = options::kernel_name(listener.fd.load(Ordering::Relaxed));
+    let address = sockets::kernel_name(listener.fd.load(Ordering::Relaxed));
     if let (Some(address), Ok(mut closed)) = (address, CLOSED.lock()) {
         closed.push((address, listener));
     }
@@ -91,17 +91,4 @@ pub fn settle() {
             peer.let_go(slot, RST);
         }
     }
-}
-
-/// shutdown(2) of a listener ends it; what is left of the descriptor is the kernel's.
-pub fn shutdown(fd: i32, how: i32) -> Outcome {
-    let entry = table::get(fd);
-    if let Err(error) = kernel::shutdown(fd, how) {
-        return Outcome::Error(error);
-    }
-    if how != libc::SHUT_WR && table::replace(fd, entry, Entry::KERNEL) {
-        crate::descriptors::end_listener(fd, entry);
-        settle_waiting();
-    }
-    Outcome::Done(0)
 }

@@ -35,7 +35,7 @@ impl Listener {
     /// Runs `work` while no other thread of any holder does: what the kernel's queue shows in it is
     /// still there when it is taken, so accept does not block on a listener that may. None where
     /// the others did not come to an end.
-    pub(super) fn with_kernels_queue<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+    pub fn with_kernels_queue<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let _guard = lock::take(&self.hub().accepting, thread().tid())?;
         Some(work())
     }

@@ -13,8 +13,8 @@ use bypass_sys::kernel;
 use bypass_xdp::{check, Mode, Opened, Settings, Steering};
 
 use super::relay::Relay;
+use crate::process::{self, table};
 use crate::sys::lock_file;
-use crate::{process, table};
 
 /// One interface.
 struct Interface {

@@ -21,9 +21,9 @@ use bypass_sys::waker::Waker;
 
 use crate::listener::{self, Listener};
 use crate::peer::{self, Bell, Peer};
+use crate::process::{self, wakers};
 use crate::sockets::{self, Socket};
 use crate::sys::{fill_hole, peek_into};
-use crate::{process, wait};
 
 /// Bytes that are moved at once, and that may lie unread in a segment before the engine keeps them.
 const PIECE: usize = 64 << 10;
@@ -83,7 +83,7 @@ impl Relay {
         Ok(Self {
             shard,
             _lease: lease,
-            waker: wait::new_waker()?,
+            waker: wakers::new_waker()?,
             places: Vec::new(),
             conns: Vec::new(),
             listeners: HashMap::new(),
@@ -239,7 +239,7 @@ impl Relay {
     /// has connections still, it is tried again later.
     fn listen(&mut self, listener: &Arc<Listener>) -> Option<()> {
         let fd = listener.any_fd();
-        let at = crate::options::kernel_name(fd)?;
+        let at = sockets::kernel_name(fd)?;
         if at.is_ipv6() && kernel::option_int(fd, libc::SOL_IPV6, libc::IPV6_V6ONLY) == Ok(1) {
             return None;
         }
@@ -260,7 +260,7 @@ impl Relay {
         let segment = new_segment()?;
         let mapped = mapped_again(&segment)?;
         let place = self.add_place(segment, 0, Some(listener.clone()))?;
-        listener.adopt_from_relay(mapped)?;
+        listener::adopt_from_relay(&listener, mapped)?;
         Some(place)
     }
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 use bypass_sys::kernel;
 
 use super::{drive_all, is_active, lock, RELAYS};
-use crate::wait::shorter;
+use crate::process::deadline::shorter;
 
 /// Descriptors of one engine: device, news of the network, waker.
 const OF_ENGINE: usize = 3;

@@ -8,9 +8,8 @@
 
 use core::sync::atomic::Ordering;
 
-use super::{of_socket, Right, Stream};
+use super::{of_socket, For, Right, Stream};
 use crate::sockets;
-use crate::wait::For;
 use bypass_sys::thread::thread;
 
 /// Tells of what this thread has held back. For calls after which it may not come back soon.

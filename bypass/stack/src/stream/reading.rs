@@ -1,4 +1,4 @@
-//! read and its relatives.
+//! Taking bytes from the other side.
 
 use core::sync::atomic::Ordering;
 
@@ -7,13 +7,14 @@ use bypass_shm::ring::{Broken, Ring};
 use bypass_stats::Counter;
 use bypass_sys::iovec::Pieces;
 
-use super::{current, find, is_nonblocking, keep, timeout, Attempt, Hold, Stream};
+use super::{Attempt, For, Stream};
 use crate::peer::Bell;
-use crate::wait::For;
-use crate::{process, sockets, table, Outcome};
+use crate::process;
+use crate::sockets;
 
 impl Stream {
-    fn attempt_read(&self, to: &mut Pieces, flags: i32) -> Attempt {
+    /// Takes what is there.
+    pub fn attempt_read(&self, to: &mut Pieces, flags: i32) -> Attempt {
         super::announce_held_back();
         let _guard = match self.lock(For::Bytes) {
             Ok(guard) => guard,
@@ -59,7 +60,7 @@ impl Stream {
 
     /// How many bytes end a read that may wait.
     #[inline]
-    fn target(&self, flags: i32, wanted: usize) -> usize {
+    pub fn target(&self, flags: i32, wanted: usize) -> usize {
         if flags & libc::MSG_WAITALL != 0 {
             return wanted;
         }
@@ -139,83 +140,6 @@ fn take_or_end(
             return Ok((count, known));
         }
         known = now;
-    }
-}
-
-const PEEK_ALL: i32 = libc::MSG_PEEK | libc::MSG_WAITALL;
-
-#[cold]
-fn peek_all(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
-    let stream = match find(fd) {
-        Ok(stream) => stream,
-        Err(outcome) => return outcome,
-    };
-    let Some(_held) = Hold::take(stream) else {
-        return Outcome::Error(libc::EBADF);
-    };
-    crate::peek::peek_all(&stream, to, is_nonblocking(&stream, flags)).into()
-}
-
-/// read and its relatives.
-#[inline]
-pub fn read(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
-    if flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0 && !table::is_kernel(fd) {
-        return match flags & libc::MSG_OOB {
-            0 => Outcome::Error(libc::EAGAIN),
-            _ => crate::urgent::receive(fd, to, flags),
-        };
-    }
-    if flags & PEEK_ALL == PEEK_ALL {
-        return peek_all(fd, to, flags);
-    }
-    let wanted = to.left();
-    let mut deadline = None;
-    let mut held = None;
-    let mut done = 0;
-    loop {
-        let stream = match current(fd, &held) {
-            Ok(stream) => stream,
-            Err(outcome) => {
-                return if done > 0 {
-                    Outcome::Done(done as isize)
-                } else {
-                    outcome
-                }
-            }
-        };
-        if wanted == 0 {
-            return Outcome::Done(0);
-        }
-        let error = match stream.attempt_read(to, flags) {
-            Attempt::Done(count) => {
-                done += count;
-                let is_enough = done == wanted || count == 0 || flags & libc::MSG_PEEK != 0;
-                if is_enough || done >= stream.target(flags, wanted) {
-                    return Outcome::Done(done as isize);
-                }
-                match keep(&mut held, &stream) {
-                    Ok(()) => continue,
-                    Err(error) => error,
-                }
-            }
-            Attempt::Failed(error) => error,
-            Attempt::Blocked if is_nonblocking(&stream, flags) => libc::EAGAIN,
-            Attempt::Blocked => {
-                let timeout_ns = stream.socket.receive_timeout_ns.load(Ordering::Relaxed);
-                let deadline = *deadline.get_or_insert_with(|| timeout(timeout_ns));
-                let blocked =
-                    keep(&mut held, &stream).and_then(|()| stream.block(For::Bytes, deadline));
-                match blocked {
-                    Ok(()) => continue,
-                    Err(error) => error,
-                }
-            }
-        };
-        return if done > 0 {
-            Outcome::Done(done as isize)
-        } else {
-            Outcome::Error(error)
-        };
     }
 }
 

@@ -1,27 +1,22 @@
-//! write and its relatives.
+//! Giving bytes to the other side.
 
 use core::sync::atomic::Ordering;
 
 use bypass_shm::layout::{CLOSED, RST};
-use bypass_stats::{Counter, Reason};
+use bypass_stats::Counter;
 use bypass_sys::iovec::Pieces;
-use bypass_sys::kernel;
 
-use super::{current, is_nonblocking, keep, timeout, Attempt, Stream};
-use bypass_sys::sandbox::is_confined;
-
+use super::{Attempt, For, Stream};
 use crate::peer::Bell;
-use crate::table::{self, Kind};
-use crate::wait::For;
-use crate::{options, process, sockets, Outcome};
-use bypass_sys::thread::thread;
+use crate::process;
+use crate::sockets;
 
 /// Bytes of one write that go to a peer that has closed, before its reset is known: what the kernel
 /// sends at once.
 pub const VANISHING_MAX: usize = 512 << 10;
 
 /// Bytes that are written before the reader is told: what a processor's cache holds beside others.
-const PIECE: usize = 128 << 10;
+pub const PIECE: usize = 128 << 10;
 
 impl Stream {
     /// Counts what was written and tells the other side.
@@ -72,7 +67,7 @@ impl Stream {
     }
 
     /// Writes a piece: the reader of a long write begins while the rest is copied.
-    fn attempt_write(&self, from: &mut Pieces, flags: i32) -> Attempt {
+    pub fn attempt_write(&self, from: &mut Pieces, flags: i32) -> Attempt {
         if from.left() <= PIECE || self.inbound_ends() & CLOSED != 0 {
             return self.attempt_piece(from, flags);
         }
@@ -142,79 +137,6 @@ impl Stream {
         let _guard = self.lock(For::Room)?;
         work()
     }
-}
-
-/// write and its relatives.
-#[inline]
-pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
-    let wanted = from.left();
-    let mut deadline = None;
-    let mut held = None;
-    let mut done = 0;
-    loop {
-        let stream = match current(fd, &held) {
-            Ok(stream) => stream,
-            // Connects and writes at once: that is for the kernel.
-            Err(Outcome::Error(libc::ENOTCONN)) if is_connecting(fd, flags) => {
-                options::leave_to_kernel(fd, Reason::Option);
-                return Outcome::Kernel;
-            }
-            Err(Outcome::Error(libc::ENOTCONN)) => return broken_pipe(libc::EPIPE, flags),
-            Err(outcome) => {
-                return if done > 0 {
-                    Outcome::Done(done as isize)
-                } else {
-                    outcome
-                }
-            }
-        };
-        if wanted == 0 {
-            return Outcome::Done(0);
-        }
-        let piece = from.left().min(PIECE);
-        let error = match stream.attempt_write(from, flags) {
-            Attempt::Done(count) => {
-                done += count;
-                let is_short = count < piece;
-                if done == wanted || (is_short && is_nonblocking(&stream, flags)) {
-                    return Outcome::Done(done as isize);
-                }
-                match keep(&mut held, &stream) {
-                    Ok(()) => continue,
-                    Err(error) => error,
-                }
-            }
-            Attempt::Failed(error) => error,
-            Attempt::Blocked if is_nonblocking(&stream, flags) => libc::EAGAIN,
-            Attempt::Blocked => {
-                let timeout_ns = stream.socket.send_timeout_ns.load(Ordering::Relaxed);
-                let deadline = *deadline.get_or_insert_with(|| timeout(timeout_ns));
-                let blocked =
-                    keep(&mut held, &stream).and_then(|()| stream.block(For::Room, deadline));
-                match blocked {
-                    Ok(()) => continue,
-                    Err(error) => error,
-                }
-            }
-        };
-        if done > 0 {
-            return Outcome::Done(done as isize);
-        }
-        return broken_pipe(error, flags);
-    }
-}
-
-fn is_connecting(fd: i32, flags: i32) -> bool {
-    flags & libc::MSG_FASTOPEN != 0 && table::get(fd).kind() == Kind::Unbound
-}
-
-/// EPIPE comes with a signal unless the caller does not want it.
-pub fn broken_pipe(error: i32, flags: i32) -> Outcome {
-    if error == libc::EPIPE && flags & libc::MSG_NOSIGNAL == 0 && !is_confined() {
-        let process = kernel::getpid().unwrap_or(0) as i32;
-        let _ = kernel::tgkill(process, thread().tid() as i32, libc::SIGPIPE);
-    }
-    Outcome::Error(error)
 }
 
 /// Bytes that the other side has not read (SIOCOUTQ).

@@ -36,45 +36,23 @@ impl PeerPlace {
         (!peer.is_null()).then(|| unsafe { Arc::from_raw(peer) })
     }
 
-    /// Looks at it.
-    ///
-    /// # Safety
-    /// The caller must keep the socket from being closed: by one of its locks, or because it is a
-    /// member of a locked epoll set.
+    /// Looks at it; valid for an operation that does not sleep (see `stream::find`).
     #[inline]
-    pub unsafe fn get<'a>(&self) -> Option<&'a Peer> {
-        // SAFETY: the place owns a reference until `take`, which the caller excludes.
+    pub fn get(&self) -> Option<&'static Peer> {
+        // SAFETY: a segment stays mapped for seconds after its last socket was closed.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
-    /// A reference of one's own, under the same condition as [`get`](Self::get).
-    ///
-    /// # Safety
-    /// See [`get`](Self::get).
-    pub unsafe fn share(&self) -> Option<Arc<Peer>> {
+    /// A reference of one's own, for an operation that sleeps.
+    pub fn share(&self) -> Option<Arc<Peer>> {
         let peer = self.0.load(Ordering::Acquire);
         if peer.is_null() {
             return None;
         }
-        // SAFETY: the place owns a reference, so the count is above 0.
+        // SAFETY: as above; the count cannot reach 0 before the grace is over.
         unsafe { Arc::increment_strong_count(peer) };
         // SAFETY: the count just taken is given to the result.
         Some(unsafe { Arc::from_raw(peer) })
-    }
-}
-
-impl crate::sockets::Socket {
-    /// The segment; valid for an operation that does not sleep (see `stream::find`).
-    #[inline]
-    pub fn peer(&self) -> Option<&'static Peer> {
-        // SAFETY: a segment stays mapped for seconds after its last socket was closed.
-        unsafe { self.peer.get() }
-    }
-
-    /// A reference to the segment, for an operation that sleeps.
-    pub fn share_peer(&self) -> Option<Arc<Peer>> {
-        // SAFETY: as above; the count cannot reach 0 before the grace is over.
-        unsafe { self.peer.share() }
     }
 }
 

@@ -4,7 +4,7 @@ use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use crate::sole::{self, Inside};
+use crate::process::sole::{self, Inside};
 
 /// See the module.
 pub struct Owned<T> {

@@ -1,7 +1,7 @@
 //! Models: ownership without locks, and how it ends, under every order of memory operations that the
 //! language allows, by loom.
 //!
-//! `src/sole/ownership.rs` is compiled once more into this program, with loom's atomics. The fence
+//! `src/process/sole/ownership.rs` is compiled once more into this program, with loom's atomics. The fence
 //! that the kernel makes the owner pass (membarrier) is played as what it is: an interrupt before any
 //! one of the owner's memory operations; each place has its own run (`sole/atomic`).
 //! `cargo test -p bypass-stack --test models [NAME]`; a model that fails prints loom's report.
@@ -14,7 +14,7 @@ mod owning;
 mod sole {
     //! The module that holds the ownership, as the source names it.
     pub mod atomic;
-    #[path = "../../../src/sole/ownership.rs"]
+    #[path = "../../../src/process/sole/ownership.rs"]
     #[allow(dead_code, reason = "the stack uses all of it")]
     pub mod ownership;
 }

@@ -1,0 +1,11 @@
+//! Who holds what as processes come and go: fork, exec, passing, and the service thread.
+
+pub mod confinement;
+pub mod exec;
+pub mod fork;
+pub mod handover;
+mod hearing;
+mod offers;
+pub mod passing;
+pub mod serving;
+mod sharing;

@@ -1,0 +1,46 @@
+//! seccomp: what must be done before a program confines itself, because it cannot be done afterwards.
+//!
+//! A filter of one's own (sshd's child before a login) lets through what the program calls: read,
+//! write, poll. So a confined process makes no sockets and starts no thread, and it wakes nobody: it
+//! says so in its segments, and whoever sleeps there looks every millisecond instead.
+
+use bypass_sys::sandbox::{is_confined, set_confined};
+use bypass_sys::thread::thread;
+use bypass_sys::{barrier, kernel};
+
+use super::serving;
+use crate::peer::{self, Bell};
+use crate::process::{self, sole, wakers};
+use crate::stream;
+
+/// Before the filter. `all_threads`: it will hold for every thread of the process, ours too.
+pub fn prepare(all_threads: bool) {
+    if !process::is_started() || is_confined() {
+        return;
+    }
+    stream::announce_held_back();
+    sole::end_unless_ours();
+    if all_threads {
+        serving::stop();
+    }
+    // One of each that calls of a confined process need and cannot make.
+    wakers::provide_waker();
+    thread().tid();
+    barrier::choose_fences();
+    for peer in peer::all() {
+        peer.segment.set_silent(peer.side, peer.process_index());
+        // Who sleeps there without an end looks, and finds that it must not.
+        for slot in peer.occupied() {
+            peer.ring(slot, Bell::Bytes);
+            peer.ring(slot, Bell::Room);
+        }
+    }
+    set_confined(true);
+}
+
+/// The filter was refused: the process may wake others again, though they need not rely on it.
+pub fn undo() {
+    if is_confined() && kernel::seccomp_mode() == 0 {
+        set_confined(false);
+    }
+}

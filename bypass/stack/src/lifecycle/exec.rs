@@ -1,0 +1,283 @@
+//! Connections that survive exec: the new image is another process of the same end, which is
+//! entered, announced and given its door before the old one goes.
+//!
+//! What has to be known travels in a memory file whose number is in the environment. A new image
+//! that does not load us keeps the links and the door open until it ends; the other side then
+//! learns of its end as of any other.
+
+use core::sync::atomic::Ordering;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use bypass_shm::layout::{CLOSING, FIN, QUEUED};
+use bypass_shm::link;
+use bypass_shm::segment::Segment;
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
+use bypass_sys::waker::Name;
+
+use super::{handover, sharing};
+use crate::listener::participants;
+use crate::operations::shadow;
+use crate::peer::Peer;
+use crate::process;
+use crate::process::table::{self, Entry, Kind};
+use crate::service;
+use crate::sockets::{self, Socket};
+use crate::stream;
+
+/// Names the memory file for the new image.
+pub const VARIABLE: &str = "WIRESPEED_PASSED";
+const MAGIC: u64 = u64::from_le_bytes(*b"WSpass\x02\0");
+/// Behind the last of the links' descriptors.
+const NO_MORE: u64 = u64::MAX;
+/// Descriptors that are looked at.
+const NUMBERS: i32 = 65_536;
+/// Words of one connection in the file, and which is which.
+const WORDS: usize = 10;
+const INODE: usize = 0;
+const FAMILY: usize = 1;
+const FLAGS: usize = 2;
+const SLOT: usize = 3;
+const SIDE: usize = 4;
+const INDEX: usize = 5;
+const MEMORY: usize = 6;
+const LINGER: usize = 7;
+const RECEIVE: usize = 8;
+const SEND: usize = 9;
+/// Flags that the new image takes over.
+const KEPT: u32 =
+    sockets::HANDED_ON | sockets::NONBLOCK | sockets::BOUND | sockets::CORK | sockets::SHARED;
+
+/// What was prepared for a new image; taken back when exec fails.
+pub struct Prepared {
+    /// None when only unconnected sockets survive: the kernel alone hands those on.
+    file: Option<Owned>,
+    kept_open: Vec<Owned>,
+    links: Vec<Owned>,
+    bits: Vec<(Arc<Peer>, usize)>,
+    uncovered: Vec<i32>,
+}
+
+impl Prepared {
+    /// The memory file's number.
+    pub fn file(&self) -> Option<i32> {
+        self.file.as_ref().map(|file| file.0)
+    }
+
+    /// Shadows are close-on-exec; those that the new image gets are not from here on.
+    fn uncover(&self) {
+        let kept_open = self.kept_open.iter().chain(&self.links);
+        let inherited = kept_open.chain(&self.file).map(|owned| owned.0);
+        for fd in inherited.chain(self.uncovered.iter().copied()) {
+            let _ = kernel::fcntl(fd, libc::F_SETFD, 0);
+        }
+    }
+}
+
+fn survives(fd: i32, socket: &Socket) -> bool {
+    if !socket.has(sockets::DUPLICATED) {
+        return !socket.has(sockets::CLOEXEC);
+    }
+    kernel::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags as i32 & libc::FD_CLOEXEC == 0)
+}
+
+/// Before exec; None when nothing of ours survives it.
+pub fn prepare() -> Option<Prepared> {
+    if !process::is_started() {
+        return None;
+    }
+    let mut connected = Vec::new();
+    let mut uncovered = Vec::new();
+    for fd in 0..NUMBERS {
+        let entry = table::get(fd);
+        let socket = sockets::get(entry.index());
+        match entry.kind() {
+            Kind::Connected if survives(fd, socket) => connected.push((fd, entry)),
+            Kind::Unbound if survives(fd, socket) => {
+                shadow::apply(fd, socket);
+                uncovered.push(fd);
+            }
+            _ => {}
+        }
+    }
+    if connected.is_empty() && uncovered.is_empty() {
+        return None;
+    }
+    let mut prepared = Prepared {
+        file: None,
+        kept_open: Vec::new(),
+        links: Vec::new(),
+        bits: Vec::new(),
+        uncovered,
+    };
+    if !connected.is_empty() {
+        pack(&connected, &mut prepared).ok()?;
+    }
+    prepared.uncover();
+    Some(prepared)
+}
+
+fn pack(connected: &[(i32, Entry)], prepared: &mut Prepared) -> Result<(), i32> {
+    let number = kernel::random() | 1;
+    let door = link::open_door(&Name::of_process(number))?;
+    let mut words = vec![MAGIC, number, door.0 as u64];
+    let file = Owned(kernel::move_high(kernel::memfd_create(
+        c"wirespeed-passed",
+    )?)?);
+    prepared.kept_open.push(door);
+    let mut objects = HashSet::new();
+    let mut places: HashMap<(u64, usize), Option<(usize, i32)>> = HashMap::new();
+    for (fd, entry) in connected {
+        let socket = sockets::get(entry.index());
+        let Some(peer) = socket.share_peer() else {
+            continue;
+        };
+        let key = (peer.segment.id(), peer.side);
+        let place = *places
+            .entry(key)
+            .or_insert_with(|| enter(&peer, number, prepared));
+        let Some((index, memory)) = place else {
+            continue;
+        };
+        let slot = socket.slot.load(Ordering::Relaxed) as usize;
+        let holders = &peer.segment.slot(slot).meta.holders[peer.side];
+        let add = |now: u32| (now & (QUEUED | CLOSING) == 0).then_some(now | 1 << index);
+        if holders
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, add)
+            .is_err()
+        {
+            continue;
+        }
+        sharing::share_flags(entry.index(), socket);
+        let mut one = [0u64; WORDS];
+        one[INODE] = kernel::fstat(*fd)?.st_ino;
+        one[FAMILY] = socket.family.load(Ordering::Relaxed) as u64;
+        one[FLAGS] = u64::from(socket.flags.load(Ordering::Relaxed) & KEPT);
+        one[SLOT] = slot as u64;
+        one[SIDE] = peer.side as u64;
+        one[INDEX] = index as u64;
+        one[MEMORY] = memory as u64;
+        one[LINGER] = u64::from(socket.linger_s.load(Ordering::Relaxed));
+        one[RECEIVE] = socket.receive_timeout_ns.load(Ordering::Relaxed);
+        one[SEND] = socket.send_timeout_ns.load(Ordering::Relaxed);
+        if objects.insert(entry.index()) {
+            words.extend(one);
+        }
+        prepared.bits.push((peer, index));
+        prepared.uncovered.push(*fd);
+    }
+    let links = prepared.links.iter().map(|link| link.0 as u64);
+    words.splice(3..3, links.chain([NO_MORE]));
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    kernel::write(file.0, &bytes)?;
+    prepared.file = Some(file);
+    Ok(())
+}
+
+/// A place for the new image among the end's processes, told to the other side; with a duplicate of
+/// the segment's memory.
+fn enter(peer: &Arc<Peer>, number: u64, prepared: &mut Prepared) -> Option<(usize, i32)> {
+    let memory = Owned(kernel::move_high(kernel::dup(peer.segment.fd()).ok()? as i32).ok()?);
+    let index = peer.segment.enter(peer.side, number)?;
+    let links = participants::knock_participants(peer, index);
+    prepared.links.extend(links);
+    let fd = memory.0;
+    prepared.kept_open.push(memory);
+    Some((index, fd))
+}
+
+/// A new image runs in another process, which has what it needs: this one goes on as it was.
+pub fn left(prepared: Prepared) {
+    cover(&prepared);
+}
+
+fn cover(prepared: &Prepared) {
+    for fd in &prepared.uncovered {
+        let _ = kernel::fcntl(*fd, libc::F_SETFD, libc::FD_CLOEXEC as usize);
+    }
+}
+
+/// exec has failed: the program goes on as it was.
+pub fn undo(prepared: Prepared) {
+    cover(&prepared);
+    for (peer, index) in &prepared.bits {
+        peer.take_back(*index);
+    }
+}
+
+/// In the new image, before anything else of ours exists: takes over what the old one had. Which
+/// numbers mean a connection is found by the shadow's inode: spawning may have moved them.
+pub fn adopt(file: i32) {
+    let Some(words) = read(file) else { return };
+    let (number, door) = (words[1], words[2] as i32);
+    process::become_child(number);
+    let _ = kernel::fcntl(door, libc::F_SETFD, libc::FD_CLOEXEC as usize);
+    table::hide(door);
+    service::take_door(Owned(door));
+    let found = handover::inherited_sockets();
+    let mut peers: HashMap<u64, Option<Arc<Peer>>> = HashMap::new();
+    let mut rest = words[3..].splitn(2, |word| *word == NO_MORE);
+    let (links, connections) = (rest.next().unwrap_or(&[]), rest.next().unwrap_or(&[]));
+    for one in connections.chunks_exact(WORDS) {
+        let peer = peers
+            .entry(one[MEMORY])
+            .or_insert_with(|| join(one))
+            .clone();
+        let Some(peer) = peer else { continue };
+        let numbers = found.iter().filter(|(_, inode)| *inode == one[INODE]);
+        let numbers: Vec<i32> = numbers.map(|(fd, _)| *fd).collect();
+        if revive(one, &peer, &numbers).is_none() {
+            peer.let_go(peer.segment.clamp(one[SLOT] as usize), FIN);
+        }
+    }
+    // The other side knows us by links of our own now; these would outlive us in what we start.
+    for link in links {
+        let _ = kernel::close(*link as i32);
+    }
+}
+
+fn read(file: i32) -> Option<Vec<u64>> {
+    let size = usize::try_from(kernel::fstat(file).ok()?.st_size).ok()?;
+    if !(24..=8 * (4 + (WORDS + 1) * NUMBERS as usize)).contains(&size) {
+        return None;
+    }
+    let mut bytes = vec![0u8; size];
+    let count = kernel::read_at(file, &mut bytes, 0).ok()?;
+    let words: Vec<u64> = bytes[..count]
+        .chunks_exact(8)
+        .map(|eight| u64::from_ne_bytes(eight.try_into().unwrap_or_default()))
+        .collect();
+    if words.len() < 3 || words[0] != MAGIC {
+        return None;
+    }
+    let _ = kernel::close(file);
+    Some(words)
+}
+
+fn join(one: &[u64]) -> Option<Arc<Peer>> {
+    let memory = kernel::move_high(one[MEMORY] as i32).ok()?;
+    let segment = Segment::adopt(memory).ok()?;
+    let index = one[INDEX] as usize;
+    let peer = Peer::at_place(segment, one[SIDE] as usize & 1, index)?;
+    participants::greet_others(&peer, index);
+    Some(peer)
+}
+
+fn revive(one: &[u64], peer: &Arc<Peer>, numbers: &[i32]) -> Option<()> {
+    let (fd, others) = numbers.split_first()?;
+    let flags = one[FLAGS] as u32 & KEPT | sockets::DIRTY | sockets::DUPLICATED;
+    let index = sockets::allocate(one[FAMILY] as i32, flags)?;
+    let socket = sockets::get(index);
+    socket.linger_s.store(one[LINGER] as u32, Ordering::Relaxed);
+    socket
+        .receive_timeout_ns
+        .store(one[RECEIVE], Ordering::Relaxed);
+    socket.send_timeout_ns.store(one[SEND], Ordering::Relaxed);
+    stream::revive(*fd, index, peer, one[SLOT] as usize);
+    for fd in others {
+        socket.descriptors.fetch_add(1, Ordering::AcqRel);
+        table::set(*fd, Entry::new(Kind::Connected, index, socket.life()));
+    }
+    Some(())
+}

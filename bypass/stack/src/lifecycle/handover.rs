@@ -1,0 +1,119 @@
+//! Listeners that survive exec, or that another process passed: the new image asks the holders to
+//! let it in. The proof is the listening socket itself.
+
+use core::sync::atomic::Ordering;
+
+use bypass_shm::link::{self, Message, VERSION};
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
+use bypass_sys::memory::Mapping;
+use bypass_sys::waker::Name;
+
+use super::{serving, sharing};
+use crate::listener;
+use crate::operations::release;
+use crate::process;
+use crate::process::table::{self, Entry, Kind};
+use crate::service;
+use crate::sockets;
+
+/// How long a holder may take to answer. Who gives up is never offered the connections of accelerated
+/// clients, so this is far more than a loaded machine takes; that the holder is gone is seen at once.
+const ANSWER_MS: u64 = 5000;
+
+/// Sockets that this program was started with, and their inodes.
+pub fn inherited_sockets() -> Vec<(i32, u64)> {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        return Vec::new();
+    };
+    let socket = |entry: std::fs::DirEntry| {
+        let target = std::fs::read_link(entry.path()).ok()?;
+        let inode = target
+            .to_str()?
+            .strip_prefix("socket:[")?
+            .strip_suffix(']')?;
+        Some((
+            entry.file_name().to_str()?.parse().ok()?,
+            inode.parse().ok()?,
+        ))
+    };
+    entries.flatten().filter_map(socket).collect()
+}
+
+/// At the start of a program: takes part in the listeners that it has inherited.
+pub fn adopt_inherited() {
+    for (fd, _) in inherited_sockets()
+        .into_iter()
+        .filter(|(fd, _)| is_listener(*fd))
+    {
+        let _ = adopt(fd);
+    }
+}
+
+/// Another process has passed us a listening socket.
+pub fn received(fd: i32) {
+    let Ok(inode) = kernel::fstat(fd).map(|stat| stat.st_ino) else {
+        return;
+    };
+    let known = listener::all().into_iter().find(|one| one.inode == inode);
+    if let Some(known) = known {
+        let own = known.fd.load(Ordering::Relaxed);
+        return release::share(table::get(own), fd);
+    }
+    let was_running = service::is_running();
+    if adopt(fd).is_none() {
+        return;
+    }
+    sharing::share_listener(table::get(fd));
+    if was_running {
+        // What clients the other holders know; a service that starts asks by itself.
+        serving::ask_others(inode);
+    }
+}
+
+/// Whether `fd` is a TCP socket that listens.
+pub fn is_listener(fd: i32) -> bool {
+    let is = |name, wanted: &[i32]| {
+        kernel::option_int(fd, libc::SOL_SOCKET, name).is_ok_and(|value| wanted.contains(&value))
+    };
+    is(libc::SO_DOMAIN, &[libc::AF_INET, libc::AF_INET6])
+        && is(libc::SO_PROTOCOL, &[libc::IPPROTO_TCP])
+        && is(libc::SO_ACCEPTCONN, &[1])
+}
+
+fn adopt(fd: i32) -> Option<()> {
+    let settings = process::settings();
+    if settings.dont_accelerate || !settings.tcp_server_loopback {
+        return None;
+    }
+    let stat = kernel::fstat(fd).ok()?;
+    let caller = link::knock(&Name::of_listener(stat.st_ino)).ok()?;
+    // The hub tells us whom to pass clients' memory to: it must come from the socket's owner.
+    let owner = kernel::peer_credentials(caller.0).ok()?.uid;
+    if owner != stat.st_uid && owner != 0 && !process::is_own(owner) {
+        return None;
+    }
+    let ask = Message::Join {
+        inode: stat.st_ino,
+        version: VERSION,
+    };
+    let (answer, mut fds) = link::ask(caller.0, ask, &[fd], ANSWER_MS).ok()?;
+    let Message::Welcome { backlog, .. } = answer else {
+        return None;
+    };
+    let hub = Mapping::adopt(kernel::move_high(fds.pop()?.into_raw()).ok()?).ok()?;
+    if hub.len() < listener::HUB_BYTES {
+        return None;
+    }
+    let door = Owned(kernel::move_high(fds.pop()?.into_raw()).ok()?);
+    let family = kernel::option_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN).ok()?;
+    let index = sockets::allocate(family, sockets::BOUND | sockets::DIRTY)?;
+    let socket = sockets::get(index);
+    let flags = kernel::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) as i32;
+    // Listeners of ours are non-blocking underneath; programs that inherit them set what they want.
+    socket.set(sockets::NONBLOCK, flags & libc::O_NONBLOCK != 0);
+    let number = listener::enter(fd, stat.st_ino, stat.st_uid, backlog as u32, door, hub).ok()?;
+    socket.listener.store(number as u32, Ordering::Relaxed);
+    table::set(fd, Entry::new(Kind::Listener, index, socket.life()));
+    Some(())
+}

@@ -1,0 +1,178 @@
+//! What other processes say at our doors, and the answers.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use bypass_shm::link::{self, Message, VERSION};
+use bypass_shm::segment::Segment;
+use bypass_stats::Reason;
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
+
+use super::offers;
+use crate::listener::{self, adopt, participants, proves, Listener};
+use crate::peer;
+use crate::process;
+use crate::service::{dismiss, remove, set_role, Role};
+
+/// Somebody in this role has said something.
+pub(super) fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) {
+    match (role, message) {
+        (Role::Caller(number), Message::Greet { version, .. }) => {
+            hear_greeting(fd, *number, version, fds.pop());
+        }
+        (Role::Caller(number), Message::Join { inode, version }) => {
+            let listener = listener::get(*number);
+            if let Some(listener) = listener.filter(|l| l.inode == inode && version == VERSION) {
+                listener::admit(&listener, fd, fds.pop());
+            }
+            remove(fd);
+        }
+        (Role::Taker(inode), Message::Take { version, .. }) if version == VERSION => {
+            match offers::give(*inode, fd, fds.pop()) {
+                Ok(()) => set_role(fd, Role::Given(*inode)),
+                Err(_) => drop(remove(fd)),
+            }
+        }
+        (Role::Greeting(_), Message::Welcome { .. }) => {}
+        (Role::Greeting(peer), Message::Refuse { .. }) => {
+            participants::abandoned(peer);
+            remove(fd);
+        }
+        (
+            Role::Stranger,
+            Message::Adopted {
+                segment,
+                side,
+                index,
+                process,
+            },
+        ) => {
+            let own_side = 1 - (side as usize & 1);
+            match peer::find(segment, own_side) {
+                Some(peer) => set_role(fd, Role::Participant(peer, index as usize, process)),
+                None => drop(remove(fd)),
+            }
+        }
+        (Role::Participant(peer, ..), Message::Lend { number }) => {
+            if let Some(memory) = fds.pop() {
+                let number = u32::try_from(number).unwrap_or(u32::MAX);
+                let index = peer.process_index();
+                let _ = (peer.segment).borrow(peer.side, index, number, memory.into_raw());
+            }
+        }
+        (Role::Stranger, Message::Forward { inode }) if is_trusted(fd, inode, fds.get(1)) => {
+            forwarded(inode, fds.into_iter().next());
+            remove(fd);
+        }
+        (Role::Stranger, Message::Share { inode, process })
+            if is_trusted(fd, inode, fds.first()) =>
+        {
+            share(inode, process);
+            remove(fd);
+        }
+        _ => dismiss(fd, role),
+    }
+}
+
+/// A client has left its segment at the door of listener `number`.
+fn hear_greeting(fd: i32, number: usize, version: u64, segment: Option<Owned>) {
+    match listener::get(number).map(|l| greeted(&l, fd, version, segment)) {
+        Some(Ok((inode, id))) => {
+            set_role(fd, Role::Greeted(inode, id));
+            // Closed meanwhile, before its door could know of this link.
+            if listener::get(number).is_none_or(|now| now.inode != inode) {
+                dismiss(fd, &Role::Greeted(inode, id));
+            }
+        }
+        Some(Err(reason)) => {
+            let reason = reason as u64;
+            let _ = link::send(fd, Message::Refuse { reason }, &[]);
+            remove(fd);
+        }
+        None => drop(remove(fd)),
+    }
+}
+
+fn greeted(
+    listener: &Arc<Listener>,
+    link: i32,
+    version: u64,
+    fd: Option<Owned>,
+) -> Result<(u64, u64), Reason> {
+    if version != VERSION {
+        return Err(Reason::Version);
+    }
+    let client = kernel::peer_credentials(link).map_err(|_| Reason::Sandbox)?;
+    let is_owner = client.uid == listener.uid;
+    if !is_owner && !process::may_share_with(client.uid) {
+        return Err(Reason::OtherUser);
+    }
+    let segment = take_segment(fd).ok_or(Reason::PeerProtocol)?;
+    let id = segment.id();
+    // Not looked up again when it is new: a client that has died meanwhile is forgotten already.
+    let mut peers = adopt(listener, segment).into_iter().chain(listener.peers());
+    let known = peers.find(|one| one.segment.id() == id);
+    let peer = known.ok_or(Reason::Limit)?;
+    // Also one that we know already: a client greets again when a holder has closed, who may have
+    // been the only one to know that a new holder asked for it.
+    let inode = listener.inode;
+    let segment = peer.segment.fd();
+    listener.tell_others(Message::Forward { inode }, &[segment, listener.any_fd()]);
+    let backlog = u64::from(listener.backlog.load(Ordering::Relaxed));
+    let welcome = Message::Welcome {
+        process: process::number(),
+        backlog,
+    };
+    // The listening socket itself is for its owner's processes only: who holds it can accept.
+    let proof = [listener.any_fd()];
+    let proof = if is_owner { &proof[..] } else { &[] };
+    link::send(link, welcome, proof).map_err(|_| Reason::NoAnswer)?;
+    Ok((listener.inode, id))
+}
+
+fn take_segment(fd: Option<Owned>) -> Option<Segment> {
+    let high = kernel::move_high(fd?.into_raw()).ok()?;
+    Segment::adopt(high).ok()
+}
+
+/// Another holder gives us a client's segment. It comes from a process of the listener's owner or
+/// of its children; one that is not sealed, or not ours to accept from, is of no use to anybody.
+fn forwarded(inode: u64, fd: Option<Owned>) {
+    let Some(segment) = take_segment(fd) else {
+        return;
+    };
+    if let Some(listener) = listener::all()
+        .iter()
+        .find(|listener| listener.inode == inode)
+    {
+        adopt(listener, segment);
+    }
+}
+
+/// Segments are passed among processes of the listener's owner, of our own user, and those that
+/// show the listening socket: a worker that has become another user holds it still.
+fn is_trusted(link: i32, inode: u64, proof: Option<&Owned>) -> bool {
+    if proof.is_some_and(|proof| proves(proof.0, inode)) {
+        return true;
+    }
+    let Ok(caller) = kernel::peer_credentials(link) else {
+        return false;
+    };
+    let owns = |listener: &Arc<Listener>| listener.inode == inode && listener.uid == caller.uid;
+    process::is_own(caller.uid) || listener::all().iter().any(owns)
+}
+
+fn share(inode: u64, asking: u64) {
+    for listener in listener::all()
+        .iter()
+        .filter(|listener| listener.inode == inode)
+    {
+        for peer in listener.peers() {
+            if let Ok(link) = listener.knock(asking) {
+                let fds = [peer.segment.fd(), listener.any_fd()];
+                let _ = link::send(link.0, Message::Forward { inode }, &fds);
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Connections sent to another process with SCM_RIGHTS: the receiver gets the shadow, and asks at
+//! the door of its inode for the connection behind it. Until then the sender keeps the end open.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use bypass_shm::layout::{CLOSING, QUEUED};
+use bypass_shm::link::{self, Message, VERSION};
+use bypass_shm::segment::Segment;
+use bypass_sys::kernel;
+use bypass_sys::waker::Name;
+
+use super::{handover, offers};
+use crate::listener::participants;
+use crate::peer::{self, Peer};
+use crate::process;
+use crate::process::table::{self, Kind};
+use crate::service;
+use crate::sockets;
+use crate::stream::revive;
+
+pub use offers::{offer, wait_for_receivers};
+
+/// How long a sender may take to answer. Who gives up has a socket without its connection, so this is
+/// far more than a loaded machine takes; that the sender is gone is seen at once.
+const ANSWER_MS: u64 = 5000;
+
+/// Whether a descriptor has to be offered before it is sent.
+pub fn is_ours(fd: i32) -> bool {
+    matches!(
+        table::get(fd).kind(),
+        Kind::Connected | Kind::Unbound | Kind::Listener
+    )
+}
+
+/// `fd` was not sent after all.
+pub fn take_back(fd: i32) {
+    if table::get(fd).kind() == Kind::Connected {
+        if let Ok(stat) = kernel::fstat(fd) {
+            offers::given(stat.st_ino);
+        }
+    }
+}
+
+/// A socket has come from another process: if a connection is behind it, it is ours too from now on;
+/// of a listener we are one more holder.
+pub fn received(fd: i32) {
+    if process::settings().dont_accelerate || !table::is_kernel(fd) {
+        return;
+    }
+    if handover::is_listener(fd) {
+        return handover::received(fd);
+    }
+    let is = |name, wanted| kernel::option_int(fd, libc::SOL_SOCKET, name) == Ok(wanted);
+    if is(libc::SO_PROTOCOL, libc::IPPROTO_TCP) && is(libc::SO_ACCEPTCONN, 0) {
+        let _ = take(fd);
+    }
+}
+
+fn take(fd: i32) -> Option<()> {
+    let stat = kernel::fstat(fd).ok()?;
+    let caller = link::knock(&Name::of_listener(stat.st_ino)).ok()?;
+    let sender = kernel::peer_credentials(caller.0).ok()?.uid;
+    if sender != stat.st_uid && sender != 0 && !process::is_own(sender) {
+        return None;
+    }
+    let ask = Message::Take {
+        inode: stat.st_ino,
+        version: VERSION,
+    };
+    let (answer, mut fds) = link::ask(caller.0, ask, &[fd], ANSWER_MS).ok()?;
+    let Message::Give {
+        slot,
+        side,
+        family,
+        flags,
+        linger_s,
+    } = answer
+    else {
+        return None;
+    };
+    let memory = kernel::move_high(fds.pop()?.into_raw()).ok()?;
+    let peer = enter(Segment::adopt(memory).ok()?, side as usize & 1)?;
+    let slot = peer.segment.clamp(slot as usize);
+    let holders = &peer.segment.slot(slot).meta.holders[peer.side];
+    let add = |now: u32| (now & (QUEUED | CLOSING) == 0 && now != 0).then_some(now | peer.bit());
+    holders
+        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, add)
+        .ok()?;
+    if peer.socket(slot).is_some() {
+        // It has come back to a process that holds it still: another descriptor of the same.
+        return share(fd, &peer, slot);
+    }
+    let index = sockets::allocate(
+        family as i32,
+        flags as u32 & sockets::HANDED_ON | sockets::SHARED | sockets::DIRTY,
+    )?;
+    let socket = sockets::get(index);
+    socket.set(sockets::DUPLICATED, true);
+    socket.linger_s.store(linger_s as u32, Ordering::Relaxed);
+    revive(fd, index, &peer, slot);
+    Some(())
+}
+
+fn share(fd: i32, peer: &Peer, slot: usize) -> Option<()> {
+    let index = peer.socket(slot)?;
+    let socket = sockets::get(index);
+    socket.descriptors.fetch_add(1, Ordering::AcqRel);
+    socket.set(sockets::DUPLICATED, true);
+    table::set(fd, table::Entry::new(Kind::Connected, index, socket.life()));
+    Some(())
+}
+
+/// The segment as this process takes part in it; entered and announced when it does not yet.
+fn enter(segment: Segment, side: usize) -> Option<Arc<Peer>> {
+    if let Some(known) = peer::find(segment.id(), side) {
+        return Some(known);
+    }
+    service::start().ok()?;
+    let index = segment.enter(side, process::number())?;
+    let peer = Peer::at_place(segment, side, index)?;
+    participants::say_adopted(&peer, index);
+    Some(peer)
+}

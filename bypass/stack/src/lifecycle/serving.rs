@@ -1,0 +1,257 @@
+//! What the service thread does: answers doors, passes segments on, notices deaths.
+
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use bypass_shm::link::{self, Message};
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
+use bypass_sys::thread::thread;
+
+use super::{hearing, offers};
+use crate::listener::{self, participants, Listener};
+use crate::packets::{self, Service};
+use crate::peer::{self, trimming};
+use crate::process::deadline::shorter;
+use crate::process::{self, later, pool};
+use crate::service::{self, Role, Work};
+
+/// Links of those who have not spoken, oldest first.
+static SILENT: Mutex<VecDeque<i32>> = Mutex::new(VecDeque::new());
+/// How many of them are kept.
+const SILENT_MAX: usize = 64;
+/// How many callers are let in at a door in one turn.
+const KNOCKS_MAX: usize = 64;
+/// How long the doors rest when there is no descriptor for whoever knocks.
+const OVERLOAD: Duration = Duration::from_millis(10);
+/// When clients are tried again that could not be reached.
+const RETRY: Duration = Duration::from_millis(50);
+/// Between cleanings while something rests in its grave.
+const CLEANING: Duration = Duration::from_secs(5);
+
+/// Says what the thread does. Before the first socket of a process.
+pub fn provide() {
+    service::set_work(Work { run, rejoin });
+}
+
+/// Locks its list across a fork.
+pub fn hold() -> impl Sized {
+    SILENT.lock().ok()
+}
+
+/// In a forked child: the links are the parent's.
+pub fn forget() {
+    if let Ok(mut silent) = SILENT.lock() {
+        silent.clear();
+    }
+}
+
+/// Ends the thread, before it would be confined together with the program's. Nobody is met any more:
+/// new clients are the kernel's. Links stay open, as our life is known by them.
+pub fn stop() {
+    if !service::is_running() {
+        return;
+    }
+    service::end();
+    for listener in listener::all() {
+        service::close_door(listener.door, listener.inode, None);
+    }
+    later::finish();
+}
+
+/// After a fork: the inherited listeners are answered here too, and what clients the other
+/// holders know becomes known here.
+fn rejoin() {
+    for (link, peer) in service::take_links() {
+        service::add_link(link, Role::Adopted(peer));
+    }
+    for (number, listener) in listener::all().into_iter().enumerate() {
+        listener.register();
+        service::add(listener.door, Role::Door(number));
+        ask_for_clients(&listener);
+    }
+}
+
+fn ask_for_clients(listener: &Listener) {
+    let inode = listener.inode;
+    let process = process::number();
+    // As proof that we hold it, whatever user we have become.
+    listener.tell_others(Message::Share { inode, process }, &[listener.any_fd()]);
+}
+
+/// Asks the other holders of a listener, which has come to us, for the segments of its clients.
+pub fn ask_others(inode: u64) {
+    let all = listener::all();
+    if let Some(listener) = all.iter().find(|one| one.inode == inode) {
+        ask_for_clients(listener);
+    }
+}
+
+fn run(set: i32) {
+    thread().inside.store(1, Ordering::Relaxed);
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
+    let mut is_cleaning = false;
+    loop {
+        let has_unsure = participants::retry_unsure();
+        let has_grown = trimming::look();
+        let wait = match (has_unsure, has_grown) {
+            (true, _) => Some(RETRY),
+            (false, true) => Some(trimming::TICK),
+            (false, false) => is_cleaning.then_some(CLEANING),
+        };
+        let count = match sleep(set, &mut events, wait) {
+            Ok(count) => count,
+            Err(libc::EINTR) => 0,
+            Err(_) => return,
+        };
+        if service::is_stopping() {
+            return;
+        }
+        for event in &events[..count] {
+            serve(event.u64 as i32);
+        }
+        is_cleaning = peer::clean_graves() | offers::expire();
+    }
+}
+
+/// Sleeps; engines of packets are looked after meanwhile.
+fn sleep(set: i32, events: &mut [libc::epoll_event], wait: Option<Duration>) -> Result<usize, i32> {
+    match packets::serve() {
+        Service::None => kernel::epoll_wait(set, events, wait, None),
+        Service::Tick(tick) => kernel::epoll_wait(set, events, shorter(wait, Some(tick)), None),
+        Service::Watch(watch) => {
+            let mut own = [libc::pollfd {
+                fd: set,
+                events: libc::POLLIN,
+                revents: 0,
+            }];
+            watch.poll(&mut own, wait, None)?;
+            kernel::epoll_wait(set, events, Some(Duration::ZERO), None)
+        }
+    }
+}
+
+/// What came of looking at a descriptor.
+enum Seen {
+    /// Somebody knocked, and is to be met in this role.
+    Knock(Owned, Role),
+    /// Nobody could be let in at a door.
+    NoKnock(i32),
+    /// Work was left here.
+    Errands,
+    /// Somebody in this role has said something.
+    Word(Role, Message, Vec<Owned>),
+    /// A link has ended; it is closed.
+    End(Role),
+    Nothing,
+}
+
+/// Looks at a descriptor as what it is now. Threads of the program close doors and links, whose numbers
+/// may be other doors and links at once. Who closes takes the role away first: as long as the roles are
+/// locked, role and descriptor belong together.
+fn look(fd: i32) -> Seen {
+    let Some(mut roles) = service::roles() else {
+        return Seen::Nothing;
+    };
+    let guest = match roles.get(&fd) {
+        // Its role was taken away to close it.
+        None if later::has_work() => return Seen::Errands,
+        None => return Seen::Nothing,
+        Some(Role::Errands) => {
+            let _ = kernel::read(fd, &mut [0; 8]);
+            return Seen::Errands;
+        }
+        Some(Role::OwnDoor) => Role::Stranger,
+        Some(Role::Door(number)) => Role::Caller(*number),
+        Some(Role::Offer(inode)) => Role::Taker(*inode),
+        Some(role) => {
+            let is_broken = match link::receive(fd) {
+                Ok((message, fds)) => return Seen::Word(role.clone(), message, fds),
+                Err(libc::EAGAIN | libc::EINTR) => return Seen::Nothing,
+                Err(error) => error == libc::EPROTO,
+            };
+            let role = roles.remove(&fd);
+            drop(roles);
+            service::close(fd);
+            return role.filter(|_| !is_broken).map_or(Seen::Nothing, Seen::End);
+        }
+    };
+    match link::answer(fd) {
+        Ok(link) => Seen::Knock(link, guest),
+        Err(error) => Seen::NoKnock(error),
+    }
+}
+
+fn serve(fd: i32) {
+    // Anybody can knock all the time: the rest are met after the other descriptors had their turn.
+    for _ in 0..KNOCKS_MAX {
+        match look(fd) {
+            Seen::Knock(link, role) => {
+                let link_fd = link.0;
+                service::add_link(link, role);
+                // Those who mean well have spoken before they were let in.
+                serve(link_fd);
+                admit_silent(link_fd);
+            }
+            Seen::NoKnock(libc::EINTR | libc::ECONNABORTED) => {}
+            Seen::NoKnock(libc::EMFILE | libc::ENFILE) if pool::empty() > 0 => {}
+            Seen::NoKnock(libc::EAGAIN) | Seen::Nothing => return,
+            // No descriptor for whoever knocks: the door stays readable, and this must not spin.
+            Seen::NoKnock(_) => {
+                let _ = kernel::poll(&mut [], Some(OVERLOAD), None);
+                return;
+            }
+            Seen::Errands => {
+                later::finish();
+                return listener::settle();
+            }
+            Seen::Word(role, message, fds) => return hearing::hear(fd, &role, message, fds),
+            Seen::End(role) => return ended(role),
+        }
+    }
+}
+
+/// A link in this role has ended.
+fn ended(role: Role) {
+    match role {
+        Role::Greeting(peer) => participants::holder_ended(&peer),
+        Role::Adopted(peer) if peer.side == 1 => participants::client_ended(&peer),
+        Role::Greeted(_, id) => {
+            if let Some(peer) = peer::find(id, 1) {
+                participants::client_ended(&peer);
+            }
+        }
+        // Of several links to one process, as exec leaves them, each may end while it lives.
+        Role::Participant(peer, index, process) if !service::is_linked(&peer, index, process) => {
+            peer.bury(index, process);
+        }
+        Role::Given(inode) => offers::given(inode),
+        _ => {}
+    }
+}
+
+/// Anybody of the network namespace can knock and say nothing: a few may, the oldest of them goes.
+fn admit_silent(fd: i32) {
+    let Ok(mut silent) = SILENT.lock() else {
+        return;
+    };
+    silent.retain(|fd| is_silent(*fd));
+    if is_silent(fd) {
+        silent.push_back(fd);
+    }
+    if silent.len() > SILENT_MAX {
+        silent.pop_front().map(service::remove);
+    }
+}
+
+fn is_silent(fd: i32) -> bool {
+    service::roles().is_some_and(|roles| {
+        let role = roles.get(&fd);
+        matches!(
+            role,
+            Some(Role::Stranger | Role::Caller(_) | Role::Taker(_))
+        )
+    })
+}

@@ -1,0 +1,56 @@
+//! How processes come to share a listener and its clients: the proof is the listening socket itself.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use bypass_shm::link::{self, Message};
+use bypass_shm::segment::Segment;
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
+
+use super::{participants, Listener};
+use crate::peer::Peer;
+use crate::process;
+
+/// Takes a client's segment; tells the client who we are and wakes whoever accepts here.
+pub fn adopt(listener: &Listener, segment: Segment) -> Option<Arc<Peer>> {
+    let mut peers = listener.peers.lock().ok()?;
+    if peers.iter().any(|peer| peer.segment.id() == segment.id()) {
+        return None;
+    }
+    let peer = Peer::join(segment, 1, listener.inode)?;
+    peers.push(peer.clone());
+    drop(peers);
+    participants::say_adopted(&peer, peer.process_index());
+    listener.generation.fetch_add(1, Ordering::SeqCst);
+    listener.wake_waiters();
+    Some(peer)
+}
+
+/// As [`adopt`], of a segment with connections from other hosts; the other holders take part too.
+pub fn adopt_from_relay(listener: &Listener, segment: Segment) -> Option<Arc<Peer>> {
+    let peer = adopt(listener, segment)?;
+    let (inode, fds) = (listener.inode, [peer.segment.fd(), listener.any_fd()]);
+    listener.tell_others(Message::Forward { inode }, &fds);
+    Some(peer)
+}
+
+/// Whether `fd`, which somebody passed, is a descriptor of the listening socket `inode`. The number
+/// alone is no proof: files of any kind can have it, and only a socket answers the second question.
+pub fn proves(fd: i32, inode: u64) -> bool {
+    kernel::fstat(fd).is_ok_and(|stat| stat.st_ino == inode)
+        && kernel::option_int(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Ok(1)
+}
+
+/// Lets a process in that shows a descriptor of the same listening socket.
+pub fn admit(listener: &Arc<Listener>, caller: i32, proof: Option<Owned>) {
+    if !proof.is_some_and(|proof| proves(proof.0, listener.inode)) {
+        return;
+    }
+    let backlog = u64::from(listener.backlog.load(Ordering::Relaxed));
+    let welcome = Message::Welcome {
+        process: process::number(),
+        backlog,
+    };
+    let _ = link::send(caller, welcome, &[listener.door, listener.hub_fd()]);
+}

@@ -1,0 +1,65 @@
+//! How a thread waits for a connection: it is rung from every segment.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use super::Listener;
+use crate::peer::Peer;
+use crate::process;
+
+/// Waking places of one thread at all segments of a listener.
+pub struct Lanes(Vec<(Arc<Peer>, usize)>);
+
+impl Lanes {
+    /// Nowhere.
+    pub fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Takes a lane in each segment; false beside it when one had none left.
+    pub fn take(listener: &Listener, waker: u32) -> (Self, bool) {
+        let mut lanes = Vec::new();
+        let mut is_complete = true;
+        for peer in listener.peers() {
+            match peer.segment.claim_lane(1, process::number(), waker) {
+                Some(index) => {
+                    let lane = peer.segment.lane(1, index);
+                    lane.listening.store(1, Ordering::SeqCst);
+                    lane.sleep();
+                    lanes.push((peer, index));
+                }
+                None => is_complete = false,
+            }
+        }
+        (Self(lanes), is_complete)
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        for (peer, index) in &self.0 {
+            peer.segment.lane(1, *index).free();
+        }
+    }
+}
+
+/// Registers a blocked thread for as long as it lives.
+pub struct Blocked<'a>(&'a Listener, u32);
+
+impl<'a> Blocked<'a> {
+    /// From now on the thread is told of new segments.
+    pub fn register(listener: &'a Listener, waker: u32) -> Self {
+        if let Ok(mut blocked) = listener.blocked.lock() {
+            blocked.push(waker);
+        }
+        Self(listener, waker)
+    }
+}
+
+impl Drop for Blocked<'_> {
+    fn drop(&mut self) {
+        if let Ok(mut blocked) = self.0.blocked.lock() {
+            blocked.retain(|waker| *waker != self.1);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The calls as POSIX words them: one file for a call or a family of them.
+
+pub mod accept;
+pub mod connect;
+pub mod descriptors;
+mod inherited;
+pub mod listen;
+pub mod options;
+mod peek;
+pub mod read;
+pub mod release;
+pub mod sendfile;
+pub mod shadow;
+pub mod shutdown;
+pub mod splice;
+pub mod write;

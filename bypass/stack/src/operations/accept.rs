@@ -1,0 +1,218 @@
+//! accept: whose turn it is, segments or the kernel, and what the new descriptor becomes.
+
+use core::sync::atomic::Ordering;
+
+use bypass_stats::Counter;
+use bypass_sys::{address, kernel};
+
+use crate::listener::{self, Listener};
+use crate::peer::Peer;
+use crate::process::deadline::timeout;
+use crate::process::table::{self, Entry, Kind};
+use crate::process::{self, pool, Outcome};
+use crate::sockets::{self, Socket};
+use crate::stream::attach;
+use crate::wait::blocking::block_on_listener;
+
+/// The kernel's own queue is looked at before ours once in so many accepts.
+const KERNEL_TURN: u32 = 16;
+
+/// The address of an accepted client, as accept(2) gives it: a connection that is over already says
+/// it no more.
+#[derive(Debug, Clone, Copy)]
+pub struct Client {
+    /// The bytes; `length` of them count.
+    pub bytes: [u8; 28],
+    /// How many count.
+    pub length: usize,
+}
+
+impl Client {
+    /// Nobody's.
+    pub const NOBODY: Self = Self {
+        bytes: [0; 28],
+        length: 0,
+    };
+
+    fn set(&mut self, name: &kernel::NameBytes) {
+        self.length = (name.length as usize).min(self.bytes.len());
+        self.bytes[..self.length].copy_from_slice(&name.bytes[..self.length]);
+    }
+}
+
+/// accept4(2).
+pub fn accept(fd: i32, flags: i32, client: &mut Client) -> Outcome {
+    let entry = table::get(fd);
+    match entry.kind() {
+        Kind::Listener => {}
+        Kind::Unbound | Kind::Connected => return Outcome::Error(libc::EINVAL),
+        Kind::Pooled | Kind::Internal => return Outcome::Error(libc::EBADF),
+        _ => return Outcome::Kernel,
+    }
+    if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
+        return Outcome::Error(libc::EINVAL);
+    }
+    let socket = sockets::get(entry.index());
+    let Some(listener) = listener::of(socket) else {
+        return Outcome::Error(libc::EBADF);
+    };
+    let timeout_ns = socket.receive_timeout_ns.load(Ordering::Relaxed);
+    let deadline = timeout(timeout_ns);
+    loop {
+        match attempt(&listener, fd, socket, flags, client) {
+            Outcome::Error(libc::EAGAIN) if !is_nonblocking(fd, socket) => {}
+            other => return other,
+        }
+        if table::get(fd) != entry {
+            return Outcome::Error(libc::EINVAL);
+        }
+        if let Err(error) = block_on_listener(&listener, fd, deadline) {
+            return Outcome::Error(error);
+        }
+    }
+}
+
+/// Asked only where accept would block. The file's flag is the kernel's once others hold it too.
+fn is_nonblocking(fd: i32, socket: &Socket) -> bool {
+    if socket.has(sockets::SHARED) {
+        let flags = kernel::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) as i32;
+        return flags & libc::O_NONBLOCK != 0;
+    }
+    socket.has(sockets::NONBLOCK)
+}
+
+fn attempt(
+    listener: &Listener,
+    fd: i32,
+    socket: &Socket,
+    flags: i32,
+    client: &mut Client,
+) -> Outcome {
+    let turn = listener.next_turn();
+    if turn % KERNEL_TURN == KERNEL_TURN - 1 {
+        if let done @ Outcome::Done(_) = accept_kernel(listener, fd, socket, flags, client) {
+            return done;
+        }
+    }
+    if listener.has_waiting() {
+        match accept_shm(listener, socket, flags, client) {
+            Ok(Some(new)) => return Outcome::Done(new as isize),
+            Ok(None) => {}
+            Err(error) => return Outcome::Error(error),
+        }
+    }
+    accept_kernel(listener, fd, socket, flags, client)
+}
+
+fn accept_kernel(
+    listener: &Listener,
+    fd: i32,
+    socket: &Socket,
+    flags: i32,
+    client: &mut Client,
+) -> Outcome {
+    if socket.has(sockets::NONBLOCK) {
+        return take_from_kernel(fd, flags, client);
+    }
+    // The shadow may block and must not: others, who know nothing of us, may hold it too. Nor must
+    // one of ours who finds that another was faster: connections of segments could not wake it.
+    let taken = listener.with_kernels_queue(|| {
+        let mut one = [libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        match kernel::poll(&mut one, Some(core::time::Duration::ZERO), None) {
+            Ok(0) => Outcome::Error(libc::EAGAIN),
+            _ => take_from_kernel(fd, flags, client),
+        }
+    });
+    taken.unwrap_or(Outcome::Error(libc::EAGAIN))
+}
+
+fn take_from_kernel(fd: i32, flags: i32, client: &mut Client) -> Outcome {
+    let accepted = pool::or_give_back(|| kernel::accept_from(fd, flags));
+    if let Ok((new, name)) = &accepted {
+        client.set(name);
+        let new = *new;
+        table::set(new, Entry::KERNEL);
+        process::count(Counter::AcceptsKernel, 1);
+    }
+    accepted.map(|(new, _)| new as usize).into()
+}
+
+fn accept_shm(
+    listener: &Listener,
+    from: &Socket,
+    flags: i32,
+    client: &mut Client,
+) -> Result<Option<i32>, i32> {
+    let family = from.family.load(Ordering::Relaxed);
+    let fd = pool::take(family)?;
+    let inherited = sockets::NODELAY
+        | sockets::KEEPALIVE
+        | sockets::LINGER
+        | sockets::URGENT_IN_LINE
+        | sockets::LOW_WATER;
+    let mut own = from.flags.load(Ordering::Relaxed) & inherited;
+    own |= sockets::ACCEPTED;
+    own |= if flags & libc::SOCK_NONBLOCK != 0 {
+        sockets::NONBLOCK
+    } else {
+        0
+    };
+    own |= if flags & libc::SOCK_CLOEXEC != 0 {
+        sockets::CLOEXEC
+    } else {
+        0
+    };
+    let room = (fd as usize) < table::NUMBERS_MAX;
+    let Some(index) = room.then(|| sockets::allocate(family, own)).flatten() else {
+        pool::give(fd, family, false);
+        return Err(libc::ENFILE);
+    };
+    let _making = crate::peer::making();
+    let Some((peer, slot)) = listener.take() else {
+        sockets::get(index).descriptors.store(0, Ordering::Release);
+        sockets::free(index);
+        table::set(fd, Entry::new(Kind::Pooled, 0, 0));
+        pool::give(fd, family, true);
+        return Ok(None);
+    };
+    let socket = sockets::get(index);
+    socket
+        .linger_s
+        .store(from.linger_s.load(Ordering::Relaxed), Ordering::Relaxed);
+    for (own, of) in [
+        (&socket.receive_timeout_ns, &from.receive_timeout_ns),
+        (&socket.send_timeout_ns, &from.send_timeout_ns),
+    ] {
+        own.store(of.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    for (own, of) in [
+        (&socket.listener, &from.listener),
+        (&socket.low_water, &from.low_water),
+        (&socket.send_buffer, &from.send_buffer),
+        (&socket.receive_buffer, &from.receive_buffer),
+    ] {
+        own.store(of.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    let names = &peer.segment.slot(slot).names;
+    socket.local.store(names.of[1].load());
+    let remote = names.of[0].load();
+    socket.remote.store(remote);
+    client.length = address::to_bytes(remote, family, &mut client.bytes);
+    attach(fd, index, &peer, slot);
+    if peer.is_stale.load(Ordering::SeqCst) {
+        peer.bury_in(slot);
+    }
+    process::count(counter(&peer), 1);
+    Ok(Some(fd))
+}
+
+fn counter(peer: &Peer) -> Counter {
+    match peer.segment.header().over_packets.load(Ordering::Relaxed) {
+        0 => Counter::AcceptsShm,
+        _ => Counter::AcceptsPackets,
+    }
+}

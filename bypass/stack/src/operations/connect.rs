@@ -1,0 +1,418 @@
+//! connect(2): decides between shared memory and the kernel, once and for the whole connection.
+//!
+//! The kernel says which listening sockets an address means (sock_diag); we ask only who holds
+//! them, and the holder proves it by passing a duplicate of that very socket.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use bypass_netlink::diag;
+use bypass_shm::layout::{QUEUED, SLOTS_MAX};
+use bypass_shm::link::{self, Message, VERSION};
+use bypass_shm::segment::Segment;
+use bypass_stats::{Counter, Reason};
+use bypass_sys::clock::now_ns;
+use bypass_sys::sandbox::is_confined;
+use bypass_sys::waker::Name;
+use bypass_sys::{address, kernel};
+
+use super::shadow;
+use super::shutdown::dissolve;
+use crate::listener::proves;
+use crate::peer::{self, Peer};
+use crate::process::table::{self, Entry, Kind};
+use crate::process::{self, uring, Outcome};
+use crate::service;
+use crate::sockets::{self, Socket};
+use crate::stream::attach;
+use crate::wait::epoll;
+
+mod over_packets;
+
+use over_packets::Connected;
+
+/// How long "nobody" is believed.
+const NEGATIVE_NS: u64 = 50_000_000;
+/// How long the kernel's choice of listeners is believed.
+const POSITIVE_NS: u64 = 1_000_000_000;
+/// How long a holder may take to answer its door.
+const ANSWER_MS: u64 = 1000;
+/// The same for a connect that must not block.
+const NONBLOCKING_ANSWER_MS: u64 = 100;
+/// How long one that did not answer is not asked again.
+const SILENCE_NS: u64 = 5_000_000_000;
+/// Addresses remembered; more are asked about each time.
+const TARGETS_MAX: usize = 4096;
+
+/// A listening socket as the kernel knows it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Holder {
+    inode: u64,
+    uid: u32,
+}
+
+struct Target {
+    checked_ns: u64,
+    holders: Vec<Holder>,
+    /// One for each listening socket of the address; those that are not ours have a reason.
+    peers: Vec<Result<Arc<Peer>, Reason>>,
+    turn: usize,
+}
+
+static TARGETS: OnceLock<Mutex<HashMap<SocketAddr, Target>>> = OnceLock::new();
+static PORT: AtomicU32 = AtomicU32::new(0);
+
+fn targets() -> &'static Mutex<HashMap<SocketAddr, Target>> {
+    TARGETS.get_or_init(Mutex::default)
+}
+
+/// Locks the addresses across a fork.
+pub fn hold() -> impl Sized {
+    targets().lock().ok()
+}
+
+/// In a forked child: it meets the holders itself.
+pub fn forget() {
+    if let Ok(mut targets) = targets().lock() {
+        targets.clear();
+    }
+}
+
+/// Whether these are the bytes of AF_UNSPEC, which dissolves a connection.
+fn is_dissolving(bytes: &[u8]) -> bool {
+    let family = bytes
+        .get(..2)
+        .map(|two| u16::from_ne_bytes([two[0], two[1]]));
+    family == Some(libc::AF_UNSPEC as u16)
+}
+
+/// connect(2) with the program's address bytes.
+pub fn connect(fd: i32, bytes: &[u8]) -> Outcome {
+    let entry = table::get(fd);
+    let socket = sockets::get(entry.index());
+    match entry.kind() {
+        Kind::Unbound => {}
+        Kind::Connected if is_dissolving(bytes) => return dissolve(fd, entry),
+        Kind::Connected if socket.has(sockets::CONNECTING) => return result(socket),
+        Kind::Connected | Kind::Listener => return Outcome::Error(libc::EISCONN),
+        Kind::Pooled | Kind::Internal => return Outcome::Error(libc::EBADF),
+        Kind::Epoll | Kind::Kernel => return Outcome::Kernel,
+    }
+    let made = destination(socket, bytes).and_then(|target| route(fd, entry, socket, target));
+    match made {
+        Ok(Connected::Failed(error)) => Outcome::Error(error),
+        Ok(Connected::Done) if socket.has(sockets::NONBLOCK) => {
+            socket.set(sockets::CONNECTING, true);
+            Outcome::Error(libc::EINPROGRESS)
+        }
+        Ok(Connected::Done) => Outcome::Done(0),
+        Err(reason) => {
+            process::count(Counter::ConnectsKernel, 1);
+            shadow::leave_to_kernel(fd, reason);
+            Outcome::Kernel
+        }
+    }
+}
+
+/// connect(2) again, after EINPROGRESS.
+fn result(socket: &Socket) -> Outcome {
+    if socket.is_opening() {
+        return Outcome::Error(libc::EALREADY);
+    }
+    socket.set(sockets::CONNECTING, false);
+    socket.take_error().map_or(Outcome::Done(0), Outcome::Error)
+}
+
+/// Connects through shared memory or over packets; a reason: the kernel is to do it.
+fn route(fd: i32, entry: Entry, socket: &Socket, target: SocketAddr) -> Result<Connected, Reason> {
+    match decide(target, patience_ms(socket)) {
+        Ok(peer) => establish(fd, entry, &peer, target).map(|()| Connected::Done),
+        Err(Reason::NotLocal) => over_packets::connect(fd, entry, socket, target),
+        Err(reason) => Err(reason),
+    }
+}
+
+/// The address, if it is one that shared memory could reach.
+fn destination(socket: &Socket, bytes: &[u8]) -> Result<SocketAddr, Reason> {
+    if !process::settings().tcp_client_loopback {
+        return Err(Reason::SwitchedOff);
+    }
+    if is_confined() {
+        return Err(Reason::Sandbox);
+    }
+    if socket.has(sockets::KERNEL_ONLY) {
+        return Err(Reason::Option);
+    }
+    let target = address::from_bytes(bytes).ok_or(Reason::NotLocal)?;
+    let family = i32::from(u16::from_ne_bytes([bytes[0], bytes[1]]));
+    if family != socket.family.load(Ordering::Relaxed) || target.port() == 0 {
+        return Err(Reason::NotLocal);
+    }
+    // The kernel takes the wildcard as the loopback address.
+    Ok(match target.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, target.port()).into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => (Ipv6Addr::LOCALHOST, target.port()).into(),
+        _ => target,
+    })
+}
+
+/// How long a holder may take to answer: a call that must not block goes to the kernel soon.
+fn patience_ms(socket: &Socket) -> u64 {
+    if socket.has(sockets::NONBLOCK) {
+        NONBLOCKING_ANSWER_MS
+    } else {
+        ANSWER_MS
+    }
+}
+
+fn decide(target: SocketAddr, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
+    let mut targets = targets().lock().map_err(|_| Reason::Limit)?;
+    let now = now_ns();
+    if let Some(found) = targets.get_mut(&target).filter(|found| found.is_fresh(now)) {
+        return found.pick();
+    }
+    let holders = match ask_kernel(target) {
+        Ok(holders) => holders,
+        Err(reason) => {
+            remember(&mut targets, target, Target::negative(now, reason));
+            return Err(reason);
+        }
+    };
+    if let Some(known) = targets.get_mut(&target) {
+        if known.holders == holders && known.is_whole() {
+            known.checked_ns = now;
+            return known.pick();
+        }
+    }
+    let peers: Vec<_> = holders
+        .iter()
+        .map(|holder| meet(*holder, patience_ms))
+        .collect();
+    let mut fresh = Target {
+        checked_ns: now_ns(),
+        holders,
+        peers,
+        turn: 0,
+    };
+    let picked = fresh.pick();
+    remember(&mut targets, target, fresh);
+    picked
+}
+
+fn remember(targets: &mut HashMap<SocketAddr, Target>, target: SocketAddr, what: Target) {
+    if targets.len() >= TARGETS_MAX {
+        targets.clear();
+    }
+    targets.insert(target, what);
+}
+
+impl Target {
+    fn negative(now: u64, reason: Reason) -> Self {
+        Self {
+            checked_ns: now,
+            holders: Vec::new(),
+            peers: vec![Err(reason)],
+            turn: 0,
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        let mut peers = self.peers.iter();
+        !self.peers.is_empty() && peers.all(|peer| peer.as_ref().is_ok_and(|peer| listens(peer)))
+    }
+
+    fn is_fresh(&self, now: u64) -> bool {
+        let is_silent = |peer: &Result<_, Reason>| matches!(peer, Err(Reason::NoAnswer));
+        let life_ns = if self.is_whole() {
+            POSITIVE_NS
+        } else if self.peers.iter().any(is_silent) {
+            SILENCE_NS
+        } else {
+            NEGATIVE_NS
+        };
+        let mut known = self.peers.iter().flatten();
+        let has_stale = known.any(|peer| !listens(peer));
+        now.saturating_sub(self.checked_ns) < life_ns && !has_stale
+    }
+
+    fn pick(&mut self) -> Result<Arc<Peer>, Reason> {
+        self.turn = self.turn.wrapping_add(1);
+        match self.peers.get(self.turn % self.peers.len().max(1)) {
+            Some(Ok(peer)) => Ok(peer.clone()),
+            Some(Err(reason)) => Err(*reason),
+            None => Err(Reason::NoHolder),
+        }
+    }
+}
+
+fn ask_kernel(target: SocketAddr) -> Result<Vec<Holder>, Reason> {
+    if uring::may_hide_sockets() {
+        return Err(Reason::IoUring);
+    }
+    if !is_local(target.ip()) {
+        return Err(Reason::NotLocal);
+    }
+    let found = diag::listeners(target).map_err(|_| Reason::Sandbox)?;
+    if found.iter().any(|one| one.is_bound_to_device) {
+        return Err(Reason::BoundToDevice);
+    }
+    if !found.iter().all(|one| process::may_share_with(one.uid)) {
+        return Err(Reason::OtherUser);
+    }
+    if found.is_empty() {
+        return Err(Reason::NoHolder);
+    }
+    let holder = |one: &diag::Listener| Holder {
+        inode: one.inode,
+        uid: one.uid,
+    };
+    Ok(found.iter().map(holder).collect())
+}
+
+/// Whether the address is this host's: the kernel lets a socket be bound to it.
+fn is_local(ip: IpAddr) -> bool {
+    if ip.is_loopback() {
+        return true;
+    }
+    let family = if ip.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    let Ok(probe) = kernel::socket(family, kind, 0) else {
+        return false;
+    };
+    let mut bytes = [0u8; 28];
+    let length = address::to_bytes(SocketAddr::new(ip, 0), family, &mut bytes);
+    let is_local = kernel::bind(probe as i32, &bytes[..length]).is_ok();
+    let _ = kernel::close(probe as i32);
+    is_local
+}
+
+/// Whether somebody still accepts there, for all we know.
+fn listens(peer: &Peer) -> bool {
+    !peer.is_stale.load(Ordering::Relaxed) && !peer.segment.is_queue_closed()
+}
+
+/// A segment shared with the processes that hold a listening socket.
+fn meet(holder: Holder, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
+    let known = peer::all()
+        .into_iter()
+        .find(|peer| peer.side == 0 && peer.inode == holder.inode && listens(peer));
+    if let Some(peer) = known {
+        return Ok(peer);
+    }
+    let door = link::knock(&Name::of_listener(holder.inode)).map_err(|error| match error {
+        libc::ECONNREFUSED => Reason::NoHolder,
+        libc::EAGAIN => Reason::NoAnswer,
+        _ => Reason::Sandbox,
+    })?;
+    service::start().map_err(|_| Reason::Sandbox)?;
+    let slots = process::settings()
+        .max_endpoints
+        .next_power_of_two()
+        .clamp(1024, SLOTS_MAX);
+    let number = process::number();
+    let segment =
+        Segment::create(number, slots, process::ring_bytes()).map_err(|_| Reason::Limit)?;
+    let peer = Peer::join(segment, 0, holder.inode).ok_or(Reason::Limit)?;
+    let greeted = greet(door.0, &peer, holder, patience_ms);
+    if let Err(reason) = greeted {
+        peer::forget(&peer);
+        return Err(reason);
+    }
+    service::add_link(door, service::Role::Greeting(peer.clone()));
+    Ok(peer)
+}
+
+fn greet(door: i32, peer: &Peer, holder: Holder, patience_ms: u64) -> Result<(), Reason> {
+    let hello = Message::Greet {
+        version: VERSION,
+        client: process::number(),
+    };
+    let answer = link::ask(door, hello, &[peer.segment.fd()], patience_ms);
+    let (answer, fds) = answer.map_err(|_| Reason::NoAnswer)?;
+    match (answer, fds.first()) {
+        (Message::Welcome { backlog, .. }, Some(proof)) if proves(proof.0, holder.inode) => {
+            peer.backlog.store(backlog, Ordering::Relaxed);
+            Ok(())
+        }
+        // Another user's listener shows no socket; that its door is that user's must do.
+        (Message::Welcome { backlog, .. }, None) => match kernel::peer_credentials(door) {
+            Ok(owner) if owner.uid == holder.uid && !process::is_own(owner.uid) => {
+                peer.backlog.store(backlog, Ordering::Relaxed);
+                Ok(())
+            }
+            _ => Err(Reason::NameSquatted),
+        },
+        (Message::Refuse { reason }, _) if reason == Reason::Version as u64 => Err(Reason::Version),
+        (Message::Refuse { .. }, _) => Err(Reason::OtherUser),
+        _ => Err(Reason::NameSquatted),
+    }
+}
+
+fn establish(fd: i32, entry: Entry, peer: &Arc<Peer>, target: SocketAddr) -> Result<(), Reason> {
+    let index = entry.index();
+    let socket = sockets::get(index);
+    let local = local_address(fd, socket, target);
+    let making = peer::making();
+    let slot = peer.take_slot().ok_or(Reason::Limit)?;
+    peer.segment.reset(slot);
+    let place = peer.segment.slot(slot);
+    place.names.of[0].store(local);
+    place.names.of[1].store(target);
+    place.meta.holders[0].store(peer.bit(), Ordering::SeqCst);
+    place.meta.holders[1].store(QUEUED, Ordering::SeqCst);
+    socket.local.store(local);
+    socket.remote.store(target);
+    attach(fd, index, peer, slot);
+    let connected = table::get(fd);
+    let has_duplicates = socket.has(sockets::DUPLICATED);
+    if has_duplicates {
+        table::replace_all(entry, connected);
+    }
+    if !listens(peer) || peer.is_backlog_full() || !peer.offer(slot) {
+        table::set(fd, entry);
+        if has_duplicates {
+            table::replace_all(connected, entry);
+        }
+        peer.set_socket(slot, None);
+        drop(socket.peer.take());
+        place.meta.holders[1].store(0, Ordering::SeqCst);
+        place.meta.holders[0].store(0, Ordering::SeqCst);
+        peer.return_slot(slot);
+        return Err(Reason::BacklogFull);
+    }
+    drop(making);
+    peer::ring_listeners(&peer.segment);
+    process::count(Counter::ConnectsShm, 1);
+    epoll::connected(index);
+    Ok(())
+}
+
+fn local_address(fd: i32, socket: &Socket, target: SocketAddr) -> SocketAddr {
+    if socket.has(sockets::BOUND) {
+        if let Some(bound) = sockets::kernel_name(fd) {
+            if !bound.ip().is_unspecified() {
+                return bound;
+            }
+            return SocketAddr::new(source(target.ip()), bound.port());
+        }
+    }
+    // Any odd number of the range: names in logs, without meaning for the data.
+    let step = PORT.fetch_add(1, Ordering::Relaxed);
+    let start = process::number() as u32 % 14_000;
+    let port = 32_769 + 2 * ((start + step) % 14_000);
+    SocketAddr::new(source(target.ip()), port as u16)
+}
+
+/// The address that the kernel would send from.
+fn source(target: IpAddr) -> IpAddr {
+    match target {
+        IpAddr::V4(ip) if ip.is_loopback() => Ipv4Addr::LOCALHOST.into(),
+        other => other,
+    }
+}

@@ -1,0 +1,73 @@
+//! connect(2) to another host: begun at once, told when it stands or has failed.
+
+use core::sync::atomic::Ordering;
+use std::net::SocketAddr;
+
+use bypass_stats::{Counter, Reason};
+
+use crate::operations::shutdown::unconnect;
+use crate::packets;
+use crate::process;
+use crate::process::deadline::{timeout, Deadline};
+use crate::process::table::{self, Entry};
+use crate::sockets::{self, Socket};
+use crate::stream::{self, attach, For};
+use crate::wait::blocking::block;
+use crate::wait::epoll;
+
+/// What came of a connect over packets.
+pub enum Connected {
+    /// The connection stands, or is being opened.
+    Done,
+    /// It was refused, or not answered: errno.
+    Failed(i32),
+}
+
+/// connect(2) to another host. A reason: the kernel is to do it.
+pub fn connect(
+    fd: i32,
+    entry: Entry,
+    socket: &Socket,
+    target: SocketAddr,
+) -> Result<Connected, Reason> {
+    let (peer, slot, local) = packets::open((entry.index(), socket), target)?;
+    socket.local.store(local);
+    socket.remote.store(target);
+    attach(fd, entry.index(), &peer, slot);
+    let connected = table::get(fd);
+    if socket.has(sockets::DUPLICATED) {
+        table::replace_all(entry, connected);
+    }
+    process::count(Counter::ConnectsPackets, 1);
+    epoll::connected(entry.index());
+    Ok(wait_for(fd, connected, socket))
+}
+
+/// A socket that blocks does so until the connection stands, or has failed and is none.
+fn wait_for(fd: i32, now: Entry, socket: &Socket) -> Connected {
+    if socket.has(sockets::NONBLOCK) {
+        return Connected::Done;
+    }
+    let timeout_ns = socket.send_timeout_ns.load(Ordering::Relaxed);
+    let deadline: Deadline = timeout(timeout_ns);
+    while socket.is_opening() {
+        let Ok(stream) = stream::find(fd) else {
+            return Connected::Failed(libc::EBADF);
+        };
+        match block(&stream, For::Room, deadline) {
+            Ok(()) => {}
+            Err(error) => {
+                // It goes on without the call.
+                socket.set(sockets::CONNECTING, true);
+                let is_over = error == libc::EAGAIN;
+                return Connected::Failed(if is_over { libc::EINPROGRESS } else { error });
+            }
+        }
+    }
+    if !socket.has(sockets::REFUSED) {
+        return Connected::Done;
+    }
+    let error = socket.take_error().unwrap_or(libc::ECONNREFUSED);
+    unconnect(fd, now);
+    Connected::Failed(error)
+}

@@ -1,0 +1,189 @@
+//! Descriptors come and go: socket, bind, close, dup, close_range, epoll_create.
+
+use bypass_stats::Reason;
+use bypass_sys::kernel;
+use bypass_sys::sandbox::is_confined;
+
+use super::release::{release, share};
+use crate::listener;
+use crate::process::table::{self, Entry, Kind};
+use crate::process::{self, pool, Outcome};
+use crate::sockets;
+use crate::wait::epoll;
+
+/// socket(2): TCP over IP is ours from the start, everything else the kernel's.
+pub fn socket(family: i32, kind: i32, protocol: i32) -> Outcome {
+    let is_ip = family == libc::AF_INET || family == libc::AF_INET6;
+    let flags = kind & (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
+    let is_tcp =
+        kind & !flags == libc::SOCK_STREAM && (protocol == 0 || protocol == libc::IPPROTO_TCP);
+    if !is_ip || !is_tcp || process::settings().dont_accelerate || is_confined() {
+        return Outcome::Kernel;
+    }
+    process::number();
+    let fd = match pool::take(family) {
+        Ok(fd) => fd,
+        Err(error) => return Outcome::Error(error),
+    };
+    let mut own = if kind & libc::SOCK_NONBLOCK != 0 {
+        sockets::NONBLOCK
+    } else {
+        0
+    };
+    own |= if kind & libc::SOCK_CLOEXEC != 0 {
+        sockets::CLOEXEC
+    } else {
+        0
+    };
+    let room = (fd as usize) < table::NUMBERS_MAX;
+    match room.then(|| sockets::allocate(family, own)).flatten() {
+        Some(index) => {
+            let life = sockets::get(index).life();
+            table::set(fd, Entry::new(Kind::Unbound, index, life));
+        }
+        None => {
+            table::set(fd, Entry::KERNEL);
+            process::fall_back(Reason::Limit);
+            let nonblock = if kind & libc::SOCK_NONBLOCK != 0 {
+                libc::O_NONBLOCK
+            } else {
+                0
+            };
+            let _ = kernel::fcntl(fd, libc::F_SETFL, (libc::O_RDWR | nonblock) as usize);
+            let cloexec = if kind & libc::SOCK_CLOEXEC != 0 {
+                libc::FD_CLOEXEC
+            } else {
+                0
+            };
+            let _ = kernel::fcntl(fd, libc::F_SETFD, cloexec as usize);
+        }
+    }
+    Outcome::Done(fd as isize)
+}
+
+/// bind(2): the kernel reserves the port; we remember that the program chose it.
+pub fn bind(fd: i32) -> Outcome {
+    let entry = table::get(fd);
+    match entry.kind() {
+        Kind::Unbound => {
+            sockets::get(entry.index()).set(sockets::BOUND, true);
+            Outcome::Kernel
+        }
+        Kind::Connected => Outcome::Error(libc::EINVAL),
+        Kind::Pooled | Kind::Internal => Outcome::Error(libc::EBADF),
+        _ => Outcome::Kernel,
+    }
+}
+
+/// epoll_create1(2).
+pub fn epoll_create(flags: i32) -> Outcome {
+    match pool::or_give_back(|| kernel::epoll_create1(flags)) {
+        Ok(fd) => {
+            epoll::register(fd as i32);
+            Outcome::Done(fd as isize)
+        }
+        Err(error) => Outcome::Error(error),
+    }
+}
+
+/// close(2).
+pub fn close(fd: i32) -> Outcome {
+    let entry = table::get(fd);
+    match entry.kind() {
+        Kind::Kernel => return Outcome::Kernel,
+        Kind::Pooled | Kind::Internal => return Outcome::Error(libc::EBADF),
+        _ => {}
+    }
+    if !table::replace(fd, entry, Entry::new(Kind::Pooled, 0, 0)) {
+        return Outcome::Error(libc::EBADF);
+    }
+    match release(fd, entry) {
+        Some((family, is_clean)) => pool::give(fd, family, is_clean),
+        None => {
+            table::set(fd, Entry::KERNEL);
+            let _ = kernel::close(fd);
+            if entry.kind() == Kind::Listener {
+                listener::settle_waiting();
+            }
+        }
+    }
+    Outcome::Done(0)
+}
+
+/// dup(2) and fcntl(F_DUPFD): `made` is what the kernel made of `fd`.
+pub fn duplicated(fd: i32, made: i32) {
+    let entry = table::get(fd);
+    if matches!(entry.kind(), Kind::Unbound | Kind::Connected) {
+        let socket = sockets::get(entry.index());
+        if !socket.has(sockets::DUPLICATED) {
+            let cloexec = if socket.has(sockets::CLOEXEC) {
+                libc::FD_CLOEXEC
+            } else {
+                0
+            };
+            let _ = kernel::fcntl(fd, libc::F_SETFD, cloexec as usize);
+            socket.set(sockets::DUPLICATED, true);
+        }
+    }
+    share(entry, made);
+}
+
+/// Whether the program may duplicate `fd` at all.
+pub fn is_hidden(fd: i32) -> bool {
+    matches!(table::get(fd).kind(), Kind::Pooled | Kind::Internal)
+}
+
+/// Before dup2(2): what `new` meant is over, its number is about to be the kernel's. False when
+/// the number is ours and cannot be had.
+pub fn clear(new: i32) -> bool {
+    let entry = table::get(new);
+    match entry.kind() {
+        Kind::Kernel => true,
+        Kind::Internal => false,
+        Kind::Pooled => {
+            pool::remove(new);
+            true
+        }
+        _ => {
+            if table::replace(new, entry, Entry::KERNEL) {
+                release(new, entry);
+            }
+            true
+        }
+    }
+}
+
+/// close_range(2) with CLOSE_RANGE_CLOEXEC: what the program will be told.
+pub fn mark_cloexec(first: u32, last: u32) {
+    for fd in first..=last.min(table::NUMBERS_MAX as u32 - 1) {
+        let entry = table::get(fd as i32);
+        if matches!(
+            entry.kind(),
+            Kind::Unbound | Kind::Connected | Kind::Listener
+        ) {
+            sockets::get(entry.index()).set(sockets::CLOEXEC, true);
+        }
+    }
+}
+
+/// close_range(2) without flags: closes ours one by one and says which ranges are the kernel's.
+pub fn close_range(first: u32, last: u32, mut close_kernel: impl FnMut(u32, u32)) {
+    let end = last.min(table::NUMBERS_MAX as u32 - 1);
+    let mut start = first;
+    for fd in first..=end {
+        match table::get(fd as i32).kind() {
+            Kind::Kernel => continue,
+            Kind::Internal | Kind::Pooled => {}
+            _ => {
+                close(fd as i32);
+            }
+        }
+        if fd > start {
+            close_kernel(start, fd - 1);
+        }
+        start = fd + 1;
+    }
+    if start <= last {
+        close_kernel(start, last);
+    }
+}

@@ -1,0 +1,120 @@
+//! listen(2), and how it ends.
+
+use core::sync::atomic::Ordering;
+
+use bypass_shm::link;
+use bypass_stats::Reason;
+use bypass_sys::kernel;
+use bypass_sys::memory::Mapping;
+use bypass_sys::waker::Name;
+
+use super::{release, shadow};
+use crate::listener::{self, HUB_BYTES};
+use crate::packets;
+use crate::process::table::{self, Entry, Kind};
+use crate::process::{self, uring, Outcome};
+use crate::sockets::{self, Socket};
+use crate::wait::epoll;
+
+/// listen(2).
+pub fn listen(fd: i32, backlog: i32) -> Outcome {
+    let entry = table::get(fd);
+    let index = entry.index();
+    // A negative one is a very large one, as in the kernel.
+    let backlog = if backlog < 0 { i32::MAX } else { backlog };
+    let backlog = backlog.max(process::settings().acceptq_min_backlog as i32);
+    match entry.kind() {
+        Kind::Unbound => {}
+        Kind::Listener => {
+            let result = kernel::listen(fd, backlog);
+            if let Some(listener) = listener::of(sockets::get(index)).filter(|_| result.is_ok()) {
+                listener
+                    .backlog
+                    .store(effective_backlog(fd, backlog), Ordering::Relaxed);
+            }
+            return result.into();
+        }
+        Kind::Connected => return Outcome::Error(libc::EINVAL),
+        _ => return Outcome::Kernel,
+    }
+    if let Err(error) = kernel::listen(fd, backlog) {
+        return Outcome::Error(error);
+    }
+    let socket = sockets::get(index);
+    shadow::apply(fd, socket);
+    socket.set(sockets::BOUND, true);
+    match open(fd, socket, effective_backlog(fd, backlog)) {
+        Ok(number) => {
+            socket.listener.store(number as u32, Ordering::Relaxed);
+            let listening = Entry::new(Kind::Listener, index, socket.life());
+            table::set(fd, listening);
+            if socket.has(sockets::DUPLICATED) {
+                table::replace_all(entry, listening);
+            }
+            describe(fd, index, socket);
+            epoll::add_to_kernel(index);
+            // Now, before privileges are dropped.
+            packets::open_interfaces();
+            listener::changed();
+        }
+        Err(reason) => shadow::leave_to_kernel(fd, reason),
+    }
+    Outcome::Done(0)
+}
+
+/// The backlog as the kernel has bounded it (net.core.somaxconn).
+fn effective_backlog(fd: i32, asked: i32) -> u32 {
+    const OF_LISTENER: usize = 28;
+    let mut info = [0u8; 32];
+    let told = kernel::option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info);
+    let bytes = info[OF_LISTENER..].try_into().unwrap_or_default();
+    match told {
+        Ok(length) if length >= OF_LISTENER + 4 => u32::from_ne_bytes(bytes),
+        _ => asked as u32,
+    }
+}
+
+fn describe(fd: i32, index: usize, socket: &Socket) {
+    if let Some(local) = sockets::kernel_name(fd) {
+        socket.local.store(local);
+    }
+    if let Some(row) = process::stats().and_then(|stats| stats.row(index)) {
+        row.local.store(socket.local.load());
+        for (word, value) in [(&row.role, 3), (&row.path, 1), (&row.state, 1)] {
+            word.store(value, Ordering::Relaxed);
+        }
+        row.fd.store(fd as u32 + 1, Ordering::Release);
+    }
+}
+
+fn open(fd: i32, socket: &Socket, backlog: u32) -> Result<usize, Reason> {
+    if !process::settings().tcp_server_loopback {
+        return Err(Reason::SwitchedOff);
+    }
+    if socket.has(sockets::KERNEL_ONLY) {
+        return Err(Reason::Option);
+    }
+    if uring::may_hide_sockets() {
+        return Err(Reason::IoUring);
+    }
+    let stat = kernel::fstat(fd).map_err(|_| Reason::Sandbox)?;
+    let door = link::open_door(&Name::of_listener(stat.st_ino)).map_err(|error| match error {
+        libc::EADDRINUSE => Reason::NameSquatted,
+        _ => Reason::Sandbox,
+    })?;
+    let hub = Mapping::create(c"wirespeed-hub", HUB_BYTES).map_err(|_| Reason::Limit)?;
+    listener::enter(fd, stat.st_ino, stat.st_uid, backlog, door, hub)
+}
+
+/// shutdown(2) of a listener ends it; what is left of the descriptor is the kernel's.
+pub fn shutdown(fd: i32, how: i32) -> Outcome {
+    let entry = table::get(fd);
+    if let Err(error) = kernel::shutdown(fd, how) {
+        return Outcome::Error(error);
+    }
+    if how != libc::SHUT_WR && table::replace(fd, entry, Entry::KERNEL) {
+        release::release(fd, entry);
+        listener::settle_waiting();
+    }
+    Outcome::Done(0)
+}

@@ -1,0 +1,376 @@
+//! Names and options of sockets: the common ones are kept here, the rest is the shadow's.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use bypass_sys::address;
+
+use super::inherited;
+use super::shadow::{timeval_bytes, SWITCHES};
+use crate::process::table::{self, Kind};
+use crate::process::Outcome;
+use crate::sockets::{self, Socket};
+use crate::stream::{self, share_buffers, urgent};
+
+/// Options that shared memory cannot honour: with them the connection is the kernel's.
+const DEMAND_KERNEL: &[(i32, i32)] = &[
+    (libc::SOL_SOCKET, libc::SO_BINDTODEVICE),
+    (libc::SOL_SOCKET, libc::SO_MARK),
+    (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER),
+    (libc::SOL_SOCKET, libc::SO_ATTACH_BPF),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
+    (libc::SOL_IP, libc::IP_TRANSPARENT),
+    (libc::SOL_IPV6, libc::IPV6_TRANSPARENT),
+    (libc::SOL_TCP, libc::TCP_FASTOPEN),
+    (libc::SOL_TCP, libc::TCP_FASTOPEN_CONNECT),
+    (libc::SOL_TCP, libc::TCP_MD5SIG),
+    (libc::SOL_TCP, libc::TCP_REPAIR),
+    (libc::SOL_TCP, libc::TCP_ULP),
+];
+
+/// Not in the libc crate.
+pub const SIOCATMARK: u64 = 0x8905;
+
+fn int(value: &[u8]) -> Option<i32> {
+    Some(i32::from_ne_bytes(value.get(..4)?.try_into().ok()?))
+}
+
+fn object(fd: i32) -> Result<(&'static Socket, Kind), Outcome> {
+    let entry = table::get(fd);
+    match entry.kind() {
+        Kind::Unbound | Kind::Connected | Kind::Listener => {
+            Ok((sockets::get(entry.index()), entry.kind()))
+        }
+        Kind::Pooled | Kind::Internal => Err(Outcome::Error(libc::EBADF)),
+        Kind::Epoll | Kind::Kernel => Err(Outcome::Kernel),
+    }
+}
+
+/// setsockopt(2).
+pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
+    let (socket, kind) = match object(fd) {
+        Ok(found) => found,
+        Err(outcome) => return outcome,
+    };
+    note_buffer(fd, socket, (level, name), value);
+    note_low_water(socket, (level, name), value);
+    if (level, name) == (libc::SOL_SOCKET, libc::SO_ZEROCOPY) && int(value) != Some(0) {
+        return set_zero_copy(socket, kind);
+    }
+    inherited::set_by_program(socket, (level, name));
+    if kind == Kind::Listener {
+        remember(socket, level, name, value);
+        return Outcome::Kernel;
+    }
+    if remember(socket, level, name, value) {
+        return Outcome::Done(0);
+    }
+    if DEMAND_KERNEL.contains(&(level, name)) {
+        socket.set(sockets::KERNEL_ONLY, true);
+    }
+    socket.set(sockets::DIRTY, true);
+    Outcome::Kernel
+}
+
+/// Smallest buffers of the kernel, before it doubles what is asked for.
+const SEND_BUFFER_MIN: i32 = 2304;
+const RECEIVE_BUFFER_MIN: i32 = 1152;
+
+/// Sizes of buffers: the shadow keeps them, and the connection holds no more.
+fn note_buffer(fd: i32, socket: &Socket, option: (i32, i32), value: &[u8]) {
+    let (word, smallest) = match option {
+        (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => {
+            (&socket.send_buffer, SEND_BUFFER_MIN)
+        }
+        (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => {
+            (&socket.receive_buffer, RECEIVE_BUFFER_MIN)
+        }
+        _ => return,
+    };
+    if let Some(bytes) = int(value) {
+        word.store(bytes.max(smallest) as u32, Ordering::Relaxed);
+    }
+    if let Ok(stream) = stream::find(fd) {
+        share_buffers(socket, stream.peer, stream.slot);
+    }
+}
+
+/// A direction of which nothing larger is promised can be full with so many bytes.
+const LOW_WATER_MAX: i32 = 16_384;
+
+/// From how many bytes on a connection is readable.
+fn note_low_water(socket: &Socket, option: (i32, i32), value: &[u8]) {
+    if option != (libc::SOL_SOCKET, libc::SO_RCVLOWAT) {
+        return;
+    }
+    let Some(bytes) = int(value) else {
+        return;
+    };
+    let bytes = if bytes < 0 { i32::MAX } else { bytes }.min(LOW_WATER_MAX);
+    socket.low_water.store(bytes as u32, Ordering::Relaxed);
+    socket.set(sockets::LOW_WATER, bytes > 1);
+}
+
+/// Nobody tells of completions here. Before there is a connection it goes to the kernel; programs know
+/// that a socket may refuse, and send with copies then.
+fn set_zero_copy(socket: &Socket, kind: Kind) -> Outcome {
+    if kind != Kind::Unbound {
+        return Outcome::Error(libc::EOPNOTSUPP);
+    }
+    socket.set(sockets::KERNEL_ONLY | sockets::DIRTY, true);
+    Outcome::Kernel
+}
+
+/// Keeps an option that needs no kernel; false when it is another, or malformed.
+fn remember(socket: &Socket, level: i32, name: i32, value: &[u8]) -> bool {
+    if let Some((_, _, flag)) = SWITCHES.iter().find(|(l, n, _)| (*l, *n) == (level, name)) {
+        return int(value).map(|on| socket.set(*flag, on != 0)).is_some();
+    }
+    if level != libc::SOL_SOCKET {
+        return false;
+    }
+    match name {
+        libc::SO_LINGER => {
+            let (Some(on), Some(seconds)) = (int(value), value.get(4..).and_then(int)) else {
+                return false;
+            };
+            socket
+                .linger_s
+                .store(seconds.max(0) as u32, Ordering::Relaxed);
+            socket.set(sockets::LINGER, on != 0);
+            true
+        }
+        libc::SO_RCVTIMEO | libc::SO_SNDTIMEO => {
+            let Some(ns) = timeval_ns(value) else {
+                return false;
+            };
+            let is_receive = name == libc::SO_RCVTIMEO;
+            let word = if is_receive {
+                &socket.receive_timeout_ns
+            } else {
+                &socket.send_timeout_ns
+            };
+            word.store(ns, Ordering::Relaxed);
+            true
+        }
+        _ => false,
+    }
+}
+
+fn timeval_ns(value: &[u8]) -> Option<u64> {
+    let seconds = i64::from_ne_bytes(value.get(..8)?.try_into().ok()?);
+    let micros = i64::from_ne_bytes(value.get(8..16)?.try_into().ok()?);
+    ((0..1_000_000).contains(&micros) && seconds >= 0).then(|| {
+        (seconds as u64)
+            .saturating_mul(1_000_000_000)
+            .saturating_add(micros as u64 * 1000)
+    })
+}
+
+/// getsockopt(2): the value's bytes, or the kernel's answer.
+pub fn get(fd: i32, level: i32, name: i32) -> Result<Vec<u8>, Outcome> {
+    let (socket, kind) = object(fd)?;
+    if let Some((_, _, flag)) = SWITCHES.iter().find(|(l, n, _)| (*l, *n) == (level, name)) {
+        return Ok(i32::from(socket.has(*flag)).to_ne_bytes().to_vec());
+    }
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_ERROR) if kind == Kind::Connected => {
+            Ok(pending_error(fd).to_ne_bytes().to_vec())
+        }
+        (libc::SOL_SOCKET, libc::SO_LINGER) => {
+            let mut bytes = i32::from(socket.has(sockets::LINGER))
+                .to_ne_bytes()
+                .to_vec();
+            bytes.extend(socket.linger_s.load(Ordering::Relaxed).to_ne_bytes());
+            Ok(bytes)
+        }
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => {
+            Ok(timeval_bytes(socket.receive_timeout_ns.load(Ordering::Relaxed)).to_vec())
+        }
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => {
+            Ok(timeval_bytes(socket.send_timeout_ns.load(Ordering::Relaxed)).to_vec())
+        }
+        (libc::SOL_TCP, libc::TCP_INFO) if kind == Kind::Connected => Ok(tcp_info(fd)),
+        _ => {
+            inherited::settle(fd, socket, (level, name));
+            Err(Outcome::Kernel)
+        }
+    }
+}
+
+fn pending_error(fd: i32) -> i32 {
+    let Ok(stream) = stream::find(fd) else {
+        return 0;
+    };
+    let is_reset = stream.inbound_ends() & bypass_shm::layout::RST != 0;
+    if is_reset && !stream.socket.has(sockets::RESET_TOLD) {
+        stream.socket.set(sockets::RESET_TOLD, true);
+        return stream.socket.take_error().unwrap_or(libc::ECONNRESET);
+    }
+    0
+}
+
+/// State, segment size and times as a loopback connection has them; the rest is 0.
+fn tcp_info(fd: i32) -> Vec<u8> {
+    const ESTABLISHED: u8 = 1;
+    const CLOSE_WAIT: u8 = 8;
+    const LOOPBACK_MSS: u32 = 65_483;
+    let mut bytes = vec![0u8; 104];
+    let ends = stream::find(fd).map_or(0, |stream| stream.inbound_ends());
+    bytes[0] = if ends == 0 { ESTABLISHED } else { CLOSE_WAIT };
+    for (at, value) in [
+        (16, LOOPBACK_MSS),
+        (20, LOOPBACK_MSS),
+        (68, 1),
+        (72, 1),
+        (80, 10),
+    ] {
+        bytes[at..at + 4].copy_from_slice(&u32::to_ne_bytes(value));
+    }
+    bytes
+}
+
+/// getsockname(2) and getpeername(2): address bytes and their number.
+pub fn name(fd: i32, is_peer: bool) -> Result<([u8; 28], usize), Outcome> {
+    let (socket, kind) = object(fd)?;
+    let mut bytes = [0u8; 28];
+    match kind {
+        Kind::Connected => {
+            if is_peer && stream::find(fd).is_ok_and(|stream| is_over(&stream)) {
+                return Err(Outcome::Error(libc::ENOTCONN));
+            }
+            let address = if is_peer {
+                &socket.remote
+            } else {
+                &socket.local
+            };
+            let family = socket.family.load(Ordering::Relaxed);
+            let length = address::to_bytes(address.load(), family, &mut bytes);
+            Ok((bytes, length))
+        }
+        _ if is_peer => Err(Outcome::Error(libc::ENOTCONN)),
+        _ => Err(Outcome::Kernel),
+    }
+}
+
+/// Reset, or ended in both directions.
+fn is_over(stream: &stream::Stream) -> bool {
+    let ends = stream.inbound_ends();
+    ends & bypass_shm::layout::RST != 0 || (ends != 0 && stream.is_shut(sockets::SHUT_WRITE))
+}
+
+/// fcntl(2) of the commands that concern a socket's flags.
+pub fn fcntl(fd: i32, command: i32, argument: usize) -> Outcome {
+    let (socket, kind) = match object(fd) {
+        Ok(found) => found,
+        Err(outcome) => return outcome,
+    };
+    let flag = |flag, value| if socket.has(flag) { value } else { 0 };
+    match command {
+        libc::F_GETFL if kind == Kind::Listener && socket.has(sockets::SHARED) => Outcome::Kernel,
+        libc::F_GETFL => {
+            let is_nonblocking = match shared_flags(fd, socket, kind) {
+                Some(flags) => flags.load(Ordering::Relaxed) as i32 & libc::O_NONBLOCK,
+                None => flag(sockets::NONBLOCK, libc::O_NONBLOCK),
+            };
+            Outcome::Done((libc::O_RDWR | is_nonblocking) as isize)
+        }
+        libc::F_SETFL => {
+            let wanted = argument as i32;
+            set_nonblocking(fd, socket, kind, wanted & libc::O_NONBLOCK != 0);
+            if kind == Kind::Listener {
+                return Outcome::Kernel;
+            }
+            if wanted & libc::O_ASYNC != 0 {
+                socket.set(sockets::DIRTY | sockets::KERNEL_ONLY, true);
+                return Outcome::Kernel;
+            }
+            Outcome::Done(0)
+        }
+        libc::F_GETFD | libc::F_SETFD
+            if kind == Kind::Listener || socket.has(sockets::DUPLICATED) =>
+        {
+            Outcome::Kernel
+        }
+        libc::F_GETFD => Outcome::Done(flag(sockets::CLOEXEC, libc::FD_CLOEXEC) as isize),
+        libc::F_SETFD => {
+            socket.set(sockets::CLOEXEC, argument as i32 & libc::FD_CLOEXEC != 0);
+            Outcome::Done(0)
+        }
+        libc::F_SETOWN | libc::F_GETOWN if kind == Kind::Connected => owner(fd, command, argument),
+        _ => Outcome::Kernel,
+    }
+}
+
+/// Where O_NONBLOCK of a connection is that other processes hold too.
+fn shared_flags(fd: i32, socket: &Socket, kind: Kind) -> Option<&'static AtomicU32> {
+    if kind != Kind::Connected || !socket.has(sockets::SHARED) {
+        return None;
+    }
+    stream::find(fd).ok().map(|stream| stream.shared_flags())
+}
+
+fn set_nonblocking(fd: i32, socket: &Socket, kind: Kind, on: bool) {
+    socket.set(sockets::NONBLOCK, on);
+    if let Some(flags) = shared_flags(fd, socket, kind) {
+        if on {
+            flags.fetch_or(libc::O_NONBLOCK as u32, Ordering::Relaxed);
+        } else {
+            flags.fetch_and(!(libc::O_NONBLOCK as u32), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Who gets SIGURG.
+fn owner(fd: i32, command: i32, argument: usize) -> Outcome {
+    let Ok(stream) = stream::find(fd) else {
+        return Outcome::Error(libc::EBADF);
+    };
+    let place = &stream.peer.segment.slot(stream.slot).locks[stream.peer.side].owner;
+    if command == libc::F_SETOWN {
+        place.store(argument as u32, Ordering::Relaxed);
+        return Outcome::Done(0);
+    }
+    Outcome::Done(place.load(Ordering::Relaxed) as i32 as isize)
+}
+
+/// What ioctl(2) of one int does, for the requests that concern streams.
+pub fn ioctl(fd: i32, request: u64, value: i32) -> Result<i32, Outcome> {
+    let (socket, kind) = object(fd)?;
+    match request {
+        SIOCATMARK if kind == Kind::Connected => {
+            Ok(i32::from(urgent::is_at_mark(&stream::find(fd)?)))
+        }
+        libc::FIONBIO => {
+            set_nonblocking(fd, socket, kind, value != 0);
+            if kind == Kind::Listener {
+                Err(Outcome::Kernel)
+            } else {
+                Ok(0)
+            }
+        }
+        libc::FIOASYNC => {
+            socket.set(sockets::DIRTY | sockets::KERNEL_ONLY, true);
+            Err(Outcome::Kernel)
+        }
+        libc::FIOCLEX | libc::FIONCLEX => {
+            socket.set(sockets::CLOEXEC, request == libc::FIOCLEX);
+            if kind == Kind::Listener || socket.has(sockets::DUPLICATED) {
+                Err(Outcome::Kernel)
+            } else {
+                Ok(0)
+            }
+        }
+        libc::FIONREAD | libc::TIOCOUTQ if kind == Kind::Connected => {
+            let stream = stream::find(fd)?;
+            let count = if request == libc::FIONREAD {
+                stream::readable_bytes(&stream)
+            } else {
+                stream::unsent_bytes(&stream)
+            };
+            Ok(count as i32)
+        }
+        _ => Err(Outcome::Kernel),
+    }
+}

@@ -1,0 +1,89 @@
+//! read and its relatives.
+
+use core::sync::atomic::Ordering;
+
+use bypass_sys::iovec::Pieces;
+
+use super::peek;
+use super::release::{current, keep, Hold};
+use crate::process::deadline::timeout;
+use crate::process::{table, Outcome};
+use crate::stream::{find, is_nonblocking, urgent, Attempt, For};
+use crate::wait::blocking::block;
+
+const PEEK_ALL: i32 = libc::MSG_PEEK | libc::MSG_WAITALL;
+
+#[cold]
+fn peek_all(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
+    let stream = match find(fd) {
+        Ok(stream) => stream,
+        Err(outcome) => return outcome,
+    };
+    let Some(_held) = Hold::take(stream) else {
+        return Outcome::Error(libc::EBADF);
+    };
+    peek::peek_all(&stream, to, is_nonblocking(&stream, flags)).into()
+}
+
+/// read and its relatives.
+#[inline]
+pub fn read(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
+    if flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0 && !table::is_kernel(fd) {
+        return match flags & libc::MSG_OOB {
+            0 => Outcome::Error(libc::EAGAIN),
+            _ => urgent::receive(fd, to, flags),
+        };
+    }
+    if flags & PEEK_ALL == PEEK_ALL {
+        return peek_all(fd, to, flags);
+    }
+    let wanted = to.left();
+    let mut deadline = None;
+    let mut held = None;
+    let mut done = 0;
+    loop {
+        let stream = match current(fd, &held) {
+            Ok(stream) => stream,
+            Err(outcome) => {
+                return if done > 0 {
+                    Outcome::Done(done as isize)
+                } else {
+                    outcome
+                }
+            }
+        };
+        if wanted == 0 {
+            return Outcome::Done(0);
+        }
+        let error = match stream.attempt_read(to, flags) {
+            Attempt::Done(count) => {
+                done += count;
+                let is_enough = done == wanted || count == 0 || flags & libc::MSG_PEEK != 0;
+                if is_enough || done >= stream.target(flags, wanted) {
+                    return Outcome::Done(done as isize);
+                }
+                match keep(&mut held, &stream) {
+                    Ok(()) => continue,
+                    Err(error) => error,
+                }
+            }
+            Attempt::Failed(error) => error,
+            Attempt::Blocked if is_nonblocking(&stream, flags) => libc::EAGAIN,
+            Attempt::Blocked => {
+                let timeout_ns = stream.socket.receive_timeout_ns.load(Ordering::Relaxed);
+                let deadline = *deadline.get_or_insert_with(|| timeout(timeout_ns));
+                let blocked =
+                    keep(&mut held, &stream).and_then(|()| block(&stream, For::Bytes, deadline));
+                match blocked {
+                    Ok(()) => continue,
+                    Err(error) => error,
+                }
+            }
+        };
+        return if done > 0 {
+            Outcome::Done(done as isize)
+        } else {
+            Outcome::Error(error)
+        };
+    }
+}

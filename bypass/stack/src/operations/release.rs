@@ -1,0 +1,110 @@
+//! Who holds a socket: its numbers, and calls that are at work on it. The last one ends it.
+
+use core::sync::atomic::Ordering;
+
+use crate::listener;
+use crate::process::table::{self, Entry, Kind};
+use crate::process::{self, Outcome};
+use crate::sockets;
+use crate::stream::{self, find, Stream};
+use crate::wait::epoll;
+
+/// Takes one descriptor away from what it meant; the family of a shadow that may be kept, and whether it
+/// is as socket(2) made it.
+pub fn release(fd: i32, entry: Entry) -> Option<(i32, bool)> {
+    let index = entry.index();
+    if entry.kind() == Kind::Epoll {
+        epoll::close(index, fd);
+        return None;
+    }
+    let socket = sockets::get(index);
+    if socket.descriptors.fetch_sub(1, Ordering::AcqRel) != 1 {
+        listener::closed_number(fd, entry);
+        return None;
+    }
+    Some(finish(entry.kind(), index)).filter(|_| entry.kind() != Kind::Listener)
+}
+
+/// A call that was blocked on a connection has ended.
+pub fn let_go(index: usize) {
+    if sockets::get(index)
+        .descriptors
+        .fetch_sub(1, Ordering::AcqRel)
+        == 1
+    {
+        finish(Kind::Connected, index);
+    }
+}
+
+/// Nothing means this socket any more: its family, and whether its shadow is as socket(2) made it.
+fn finish(kind: Kind, index: usize) -> (i32, bool) {
+    let socket = sockets::get(index);
+    let flags = socket.flags.load(Ordering::Relaxed);
+    let family = socket.family.load(Ordering::Relaxed);
+    epoll::forget(index);
+    match kind {
+        Kind::Listener => {
+            listener::close(socket.listener.load(Ordering::Relaxed) as usize);
+        }
+        Kind::Connected => stream::end(index),
+        _ => {}
+    }
+    if let Some(row) = process::stats().and_then(|stats| stats.row_quick(index)) {
+        row.fd.store(0, Ordering::Release);
+    }
+    sockets::free(index);
+    (family, flags & (sockets::DIRTY | sockets::BOUND) == 0)
+}
+
+/// What a duplicate made by the kernel means: the same as the original.
+pub fn share(old: Entry, new: i32) {
+    match old.kind() {
+        Kind::Unbound | Kind::Connected | Kind::Listener => {
+            let socket = sockets::get(old.index());
+            socket.descriptors.fetch_add(1, Ordering::AcqRel);
+            socket.set(sockets::DIRTY, true);
+            table::set(new, old);
+        }
+        Kind::Epoll => epoll::share(old.index(), new),
+        _ => {
+            table::set(new, Entry::KERNEL);
+        }
+    }
+}
+
+/// Keeps a connection that a call works on for longer: closing the number, or dup2 over it, leaves the
+/// call its stream, as a file in use stays open in the kernel.
+pub struct Hold(Stream);
+
+impl Hold {
+    /// None when the connection was closed meanwhile.
+    pub fn take(stream: Stream) -> Option<Self> {
+        let more = |count: u32| (count > 0).then_some(count + 1);
+        let descriptors = &stream.socket.descriptors;
+        descriptors
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
+            .ok()?;
+        // Another connection may have this object already: then its count goes back as it drops.
+        let hold = Self(stream);
+        stream.is_alive().then_some(hold)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let_go(self.0.index);
+    }
+}
+
+/// Before a call goes into another round: see [`Hold`].
+pub fn keep(held: &mut Option<Hold>, stream: &Stream) -> Result<(), i32> {
+    if held.is_none() {
+        *held = Some(Hold::take(*stream).ok_or(libc::EBADF)?);
+    }
+    Ok(())
+}
+
+/// The stream of a call: the one it is blocked on, or what `fd` means now.
+pub fn current(fd: i32, held: &Option<Hold>) -> Result<Stream, Outcome> {
+    held.as_ref().map_or_else(|| find(fd), |hold| Ok(hold.0))
+}

@@ -1,0 +1,59 @@
+//! shutdown(2) of a connection, and connect to nowhere.
+
+use core::sync::atomic::Ordering;
+
+use bypass_shm::layout::{FIN, RST};
+
+use crate::process::table::{self, Entry, Kind};
+use crate::process::Outcome;
+use crate::sockets;
+use crate::stream::{self, find};
+use crate::wait::epoll;
+
+/// shutdown(2).
+pub fn shutdown(fd: i32, how: i32) -> Outcome {
+    let stream = match find(fd) {
+        Ok(stream) => stream,
+        Err(outcome) => return outcome,
+    };
+    if !(libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how) {
+        return Outcome::Error(libc::EINVAL);
+    }
+    let ends = stream.inbound_ends();
+    let is_over = ends & FIN != 0 && stream.is_shut(sockets::SHUT_WRITE);
+    if is_over || ends & RST != 0 || stream.is_shut(sockets::WROTE_TO_CLOSED) {
+        return Outcome::Error(libc::ENOTCONN);
+    }
+    stream.shut(how);
+    Outcome::Done(0)
+}
+
+/// connect(2) to AF_UNSPEC: resets the connection; its descriptors are unconnected sockets again,
+/// whose next call says ECONNRESET.
+pub fn dissolve(fd: i32, entry: Entry) -> Outcome {
+    unconnect(fd, entry);
+    sockets::get(entry.index()).set(sockets::DISSOLVED, true);
+    Outcome::Done(0)
+}
+
+/// Resets a connection, whose descriptors are unconnected sockets again.
+pub fn unconnect(fd: i32, entry: Entry) {
+    let socket = sockets::get(entry.index());
+    socket.linger_s.store(0, Ordering::Relaxed);
+    let had_linger = socket.has(sockets::LINGER);
+    socket.set(sockets::LINGER, true);
+    epoll::forget(entry.index());
+    stream::end(entry.index());
+    socket.set(sockets::LINGER, had_linger);
+    let gone = sockets::SHUT_READ | sockets::SHUT_WRITE | sockets::WROTE_TO_CLOSED;
+    socket.set(
+        gone | sockets::RESET_TOLD | sockets::CONNECTING | sockets::SHARED | sockets::OPENING,
+        false,
+    );
+    let fresh = Entry::new(Kind::Unbound, entry.index(), socket.life());
+    if socket.descriptors.load(Ordering::Relaxed) == 1 {
+        table::replace(fd, entry, fresh);
+    } else {
+        table::replace_all(entry, fresh);
+    }
+}

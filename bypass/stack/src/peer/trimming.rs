@@ -1,0 +1,73 @@
+//! Memory of connections that have grown goes back when nobody needs it: what is free, and what an idle
+//! connection keeps. The service looks once a second as long as there is any.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use std::sync::Arc;
+
+use bypass_sys::clock::now_ns;
+use bypass_sys::lock;
+use bypass_sys::thread::thread;
+
+use super::{due, Peer};
+use crate::process::sole;
+
+/// Between looks: a connection is idle when nothing was written to it from one to the next.
+pub const TICK: Duration = Duration::from_secs(1);
+
+static LOOKED_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Looks if it is time; true when it is to be called again after a [`TICK`].
+pub fn look() -> bool {
+    if !due::is_due() {
+        return false;
+    }
+    let now = now_ns();
+    let elapsed = now.saturating_sub(LOOKED_NS.load(Ordering::Relaxed));
+    if elapsed < TICK.as_nanos() as u64 * 9 / 10 {
+        return true;
+    }
+    LOOKED_NS.store(now, Ordering::Relaxed);
+    // Before the looks: what grows behind one of them is due again.
+    due::set_due(false);
+    let count = super::mapped().iter().filter(|peer| trim(peer)).count();
+    if count > 0 {
+        due::set_due(true);
+    }
+    count > 0
+}
+
+/// True when connections of ours are still in larger rings.
+fn trim(peer: &Arc<Peer>) -> bool {
+    let (mut idle, mut has_grown) = (Vec::new(), false);
+    peer.segment.grown(peer.side, |slot| {
+        // A relay's directions belong to whoever drives it.
+        if peer.is_relay || peer.socket(slot).is_none() {
+            return;
+        }
+        let is_idle = peer.segment.ring(slot, peer.side).is_idle();
+        has_grown |= is_idle.is_some();
+        if is_idle == Some(true) {
+            idle.push(slot);
+        }
+    });
+    if !idle.is_empty() {
+        sole::visit(|| idle.into_iter().for_each(|slot| leave(peer, slot)));
+    }
+    peer.segment.clean_extents();
+    has_grown
+}
+
+/// Leaves the larger ring of an idle connection.
+fn leave(peer: &Peer, slot: usize) {
+    let word = &peer.segment.slot(slot).locks[peer.side].write;
+    let Some(_guard) = lock::take(word, thread().tid()) else {
+        return;
+    };
+    // Ended meanwhile: then its slot may be another connection's.
+    if peer.socket(slot).is_some() {
+        if let Some(place) = peer.segment.ring(slot, peer.side).leave_idle_extent() {
+            peer.segment.empty_extent(place);
+        }
+    }
+}

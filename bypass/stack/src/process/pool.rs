@@ -1,0 +1,114 @@
+//! Descriptors that are kept for the next socket: a connection then costs no system call.
+//!
+//! Only clean shadows are kept: as socket(2) made them, close-on-exec, never bound.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+
+use bypass_stats::Counter;
+use bypass_sys::kernel;
+
+use super::settings::settings;
+use super::statistics::count;
+use super::table::{self, Entry, Kind};
+
+/// The soft limit of descriptors; 0 when it has to be asked for.
+static LIMIT: AtomicUsize = AtomicUsize::new(0);
+
+static POOL: [Mutex<Vec<i32>>; 2] = [const { Mutex::new(Vec::new()) }; 2];
+
+fn shelf(family: i32) -> &'static Mutex<Vec<i32>> {
+    &POOL[usize::from(family == libc::AF_INET6)]
+}
+
+fn limit() -> usize {
+    match LIMIT.load(Ordering::Relaxed) {
+        0 => {
+            let limit = kernel::descriptor_limit();
+            LIMIT.store(limit, Ordering::Relaxed);
+            limit
+        }
+        limit => limit,
+    }
+}
+
+/// The program may have changed its limit of descriptors.
+pub fn limit_changed() {
+    LIMIT.store(0, Ordering::Relaxed);
+    empty();
+}
+
+/// Whether one more number may be kept. A quarter of the limit at most, and none of its highest
+/// quarter: a number as high as that was given out because most below are in use.
+fn has_place(fd: i32, kept: usize) -> bool {
+    let quarter = limit() / 4;
+    kept < settings().socket_cache_max.min(quarter) && (fd as usize) < 3 * quarter
+}
+
+/// The limit of descriptors is the program's: before it is told, the pool gives its numbers back.
+pub fn or_give_back<T>(make: impl Fn() -> Result<T, i32>) -> Result<T, i32> {
+    match make() {
+        Err(libc::EMFILE | libc::ENFILE) if empty() > 0 => make(),
+        made => made,
+    }
+}
+
+/// A clean TCP socket of `family`, from the pool or from the kernel.
+pub fn take(family: i32) -> Result<i32, i32> {
+    if let Some(fd) = shelf(family).lock().ok().and_then(|mut shelf| shelf.pop()) {
+        count(Counter::PoolHits, 1);
+        return Ok(fd);
+    }
+    count(Counter::PoolMisses, 1);
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    or_give_back(|| kernel::socket(family, kind, 0)).map(|fd| fd as i32)
+}
+
+/// Keeps or closes the shadow of a socket that the program has closed; its entry is `Pooled`. One that is
+/// not as socket(2) made it is closed.
+pub fn give(fd: i32, family: i32, is_clean: bool) {
+    if is_clean && !bypass_sys::sandbox::is_confined() {
+        if let Ok(mut shelf) = shelf(family).lock() {
+            if has_place(fd, shelf.len()) {
+                shelf.push(fd);
+                return;
+            }
+        }
+    }
+    table::set(fd, Entry::KERNEL);
+    let _ = kernel::close(fd);
+}
+
+/// Closes what is kept; says how many.
+pub fn empty() -> usize {
+    let mut closed = 0;
+    for shelf in &POOL {
+        let fds = shelf
+            .lock()
+            .map(|mut shelf| std::mem::take(&mut *shelf))
+            .unwrap_or_default();
+        for fd in fds {
+            if table::get(fd).kind() == Kind::Pooled {
+                table::set(fd, Entry::KERNEL);
+                let _ = kernel::close(fd);
+                closed += 1;
+            }
+        }
+    }
+    closed
+}
+
+/// Locks the pool across a fork.
+pub fn hold() -> impl Sized {
+    POOL.each_ref().map(|shelf| shelf.lock().ok())
+}
+
+/// Takes a particular number out of the pool, because dup2 or the like is about to use it.
+pub fn remove(fd: i32) {
+    for shelf in &POOL {
+        if let Ok(mut shelf) = shelf.lock() {
+            shelf.retain(|kept| *kept != fd);
+        }
+    }
+    table::set(fd, Entry::KERNEL);
+}

@@ -1,0 +1,52 @@
+//! The page of statistics that `bypass stat` reads, and its counters.
+
+use bypass_stats::{Counter, Reason, Stats};
+use bypass_sys::kernel;
+use bypass_sys::process::Leaked;
+use bypass_sys::thread::thread;
+
+use super::settings::{profile, settings};
+use super::table;
+
+static STATS: Leaked<Stats> = Leaked::new();
+
+/// Makes the page of a process that has begun.
+pub fn open() {
+    if let Ok(stats) = Stats::create(profile(), &settings().cluster_name, &command()) {
+        table::hide(stats.fd());
+        STATS.put(stats);
+    }
+}
+
+fn command() -> String {
+    let mut bytes = [0u8; 64];
+    let count = kernel::open(c"/proc/self/comm", libc::O_RDONLY).and_then(|fd| {
+        let count = kernel::read(fd, &mut bytes);
+        let _ = kernel::close(fd);
+        count
+    });
+    String::from_utf8_lossy(&bytes[..count.unwrap_or(0)])
+        .trim()
+        .to_owned()
+}
+
+/// Adds to a counter.
+#[inline]
+pub fn count(counter: Counter, amount: u64) {
+    if let Some(stats) = STATS.get() {
+        stats.add(thread().stripe(|| stats.take_stripe()), counter, amount);
+    }
+}
+
+/// Counts a fallback to the kernel.
+pub fn fall_back(reason: Reason) {
+    if let Some(stats) = STATS.get() {
+        stats.fall_back(reason);
+    }
+}
+
+/// The page of statistics.
+#[inline]
+pub fn stats() -> Option<&'static Stats> {
+    STATS.get()
+}

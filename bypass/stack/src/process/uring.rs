@@ -1,0 +1,102 @@
+//! Rings of io_uring: what is submitted there is not seen by the hooks of sockets, so a process with a
+//! ring is left to the kernel, unless all its submissions are seen and none is about a socket.
+//!
+//! Rings made by the shared liburing are such: it is asked to submit, and what it is about to submit
+//! is looked at first. A database's ring for its files excludes nothing then.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
+
+use super::table;
+
+/// Rings whose submissions are seen, by descriptor.
+static SEEN: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+/// A socket went through one of them.
+static HAS_SOCKETS: AtomicBool = AtomicBool::new(false);
+
+/// The shared liburing has made ring `fd`.
+pub fn made(fd: i32) {
+    if let Ok(mut seen) = SEEN.lock() {
+        if !seen.contains(&fd) {
+            seen.push(fd);
+        }
+    }
+}
+
+/// Ring `fd` is gone: its number may be another's next.
+pub fn gone(fd: i32) {
+    if let Ok(mut seen) = SEEN.lock() {
+        seen.retain(|of| *of != fd);
+    }
+}
+
+/// Operation `code` on descriptor `fd` is about to be submitted.
+pub fn submits(code: u8, fd: i32) {
+    if is_about_sockets(code) || !table::is_kernel(fd) {
+        HAS_SOCKETS.store(true, Ordering::Relaxed);
+    }
+}
+
+/// By linux/io_uring.h: the operations that make, wait for or use sockets, or give descriptors a
+/// meaning that is not seen.
+fn is_about_sockets(code: u8) -> bool {
+    const POLL_ADD: u8 = 6;
+    const POLL_REMOVE: u8 = 7;
+    const SENDMSG: u8 = 9;
+    const RECVMSG: u8 = 10;
+    const ACCEPT: u8 = 13;
+    const CONNECT: u8 = 16;
+    const SEND: u8 = 26;
+    const RECV: u8 = 27;
+    const EPOLL_CTL: u8 = 29;
+    const SPLICE: u8 = 30;
+    const SHUTDOWN: u8 = 34;
+    /// MSG_RING is 40, SOCKET 45, SEND_ZC 47; all later ones are unknown.
+    const LATER: u8 = 45;
+    let known = [
+        POLL_ADD,
+        POLL_REMOVE,
+        SENDMSG,
+        RECVMSG,
+        ACCEPT,
+        CONNECT,
+        SEND,
+        RECV,
+        EPOLL_CTL,
+        SPLICE,
+        SHUTDOWN,
+    ];
+    code >= LATER || known.contains(&code)
+}
+
+/// Whether this process may submit operations on sockets where they are not seen.
+pub fn may_hide_sockets() -> bool {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        return false;
+    };
+    // A link is read of the kernel's descriptors only: there may be very many of ours.
+    let number = |entry: &std::fs::DirEntry| entry.file_name().to_str()?.parse::<i32>().ok();
+    let is_ring = |entry: &std::fs::DirEntry| {
+        std::fs::read_link(entry.path()).is_ok_and(|to| to.as_os_str() == "anon_inode:[io_uring]")
+    };
+    let seen = SEEN.lock().map(|seen| seen.clone()).unwrap_or_default();
+    entries.flatten().any(|entry| {
+        let Some(fd) = number(&entry).filter(|fd| table::is_kernel(*fd)) else {
+            return false;
+        };
+        is_ring(&entry) && (HAS_SOCKETS.load(Ordering::Relaxed) || !seen.contains(&fd))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_not_about_sockets() {
+        let of_files = [0, 1, 2, 3, 4, 5, 8, 11, 17, 18, 19, 20, 21, 22, 23, 24, 25];
+        assert!(of_files.iter().all(|code| !is_about_sockets(*code)));
+        let of_sockets = [6, 9, 10, 13, 16, 26, 27, 29, 34, 45, 46, 47, 200];
+        assert!(of_sockets.iter().all(|code| is_about_sockets(*code)));
+    }
+}

@@ -1,0 +1,52 @@
+//! How a socket becomes a connection: it lives in a slot of a segment from then on.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use crate::peer::Peer;
+use crate::process;
+use crate::process::table::{self, Entry, Kind};
+use crate::sockets::{self, Socket};
+
+/// Makes `fd` a connection: socket object `index` lives in `slot` from now on.
+pub fn attach(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
+    let socket = sockets::get(index);
+    socket.side.store(peer.side as u32, Ordering::Relaxed);
+    socket.slot.store(slot as u32, Ordering::Relaxed);
+    socket.peer.put(peer.clone());
+    peer.set_socket(slot, Some(index));
+    share_buffers(socket, peer, slot);
+    if let Some(row) = process::stats().and_then(|stats| stats.row(index)) {
+        row.local.store(socket.local.load());
+        row.peer.store(socket.remote.load());
+        let role = peer.side as u32 + 1;
+        let is_far = peer.segment.header().over_packets.load(Ordering::Relaxed) != 0;
+        let path = if is_far { 3 } else { 1 };
+        for (word, value) in [(&row.role, role), (&row.path, path), (&row.state, 1)] {
+            word.store(value, Ordering::Relaxed);
+        }
+        row.bytes_in.store(0, Ordering::Relaxed);
+        row.bytes_out.store(0, Ordering::Relaxed);
+        row.fd.store(fd as u32 + 1, Ordering::Release);
+    }
+    table::set(fd, Entry::new(Kind::Connected, index, socket.life()));
+}
+
+/// [`attach`] for a connection that another process had before: its names are in the slot.
+pub fn revive(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
+    let slot = peer.segment.clamp(slot);
+    let names = &peer.segment.slot(slot).names;
+    let socket = sockets::get(index);
+    socket.local.store(names.of[peer.side].load());
+    socket.remote.store(names.of[1 - peer.side].load());
+    attach(fd, index, peer, slot);
+}
+
+/// Says in the segment how large the program wants its buffers, if it has said so.
+pub fn share_buffers(socket: &Socket, peer: &Peer, slot: usize) {
+    let send = socket.send_buffer.load(Ordering::Relaxed);
+    let receive = socket.receive_buffer.load(Ordering::Relaxed);
+    if send | receive != 0 {
+        peer.segment.set_buffers(slot, peer.side, send, receive);
+    }
+}

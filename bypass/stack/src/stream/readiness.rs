@@ -1,0 +1,54 @@
+//! What an epoll set, or a poll, reports of a connection.
+
+use bypass_shm::layout::{CLOSED, FIN, RST};
+
+use super::{of_socket, Stream};
+use crate::sockets;
+
+/// Bits of an event that are always reported.
+pub const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+
+const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
+const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
+
+/// Which of the `wanted` events, and of those that are always reported, a connection has now.
+#[inline]
+pub fn readiness(stream: &Stream, wanted: u32) -> u32 {
+    let flags = stream.shut_flags();
+    let has = |flag: u32| flags & flag != 0;
+    let mut events = 0;
+    let ends = stream.inbound_ends();
+    let is_over = ends != 0 || has(sockets::SHUT_READ);
+    if wanted & IN != 0 && (is_over || stream.has_enough()) {
+        events |= IN;
+    }
+    if wanted & libc::EPOLLPRI as u32 != 0 && stream.was_urgent() && stream.has_urgent() {
+        events |= libc::EPOLLPRI as u32;
+    }
+    // What no member asks for is not looked at: the writer's room least of all.
+    if wanted & OUT != 0 && stream.is_writable() {
+        events |= OUT;
+    }
+    if ends == 0 && !has(sockets::SHUT_READ | sockets::WROTE_TO_CLOSED) {
+        return events & (wanted | ALWAYS);
+    }
+    let reset = ends & RST != 0 || has(sockets::WROTE_TO_CLOSED);
+    if ends & (FIN | CLOSED) != 0 || reset || has(sockets::SHUT_READ) {
+        events |= libc::EPOLLRDHUP as u32;
+    }
+    if reset || (has(sockets::SHUT_WRITE) && is_over) {
+        events |= libc::EPOLLHUP as u32;
+    }
+    if reset && !has(sockets::RESET_TOLD) {
+        events |= libc::EPOLLERR as u32;
+    }
+    events & (wanted | ALWAYS)
+}
+
+/// The same of a socket object.
+pub fn readiness_of(index: usize, wanted: u32) -> u32 {
+    match of_socket(index) {
+        Some(stream) => readiness(&stream, wanted),
+        None => (libc::EPOLLOUT | libc::EPOLLHUP) as u32 & (wanted | ALWAYS),
+    }
+}

@@ -1,0 +1,91 @@
+//! Calls that block: on a connection, or on a listener.
+
+use core::time::Duration;
+
+use bypass_stats::Counter;
+
+use super::{sleep_on, spin};
+use crate::listener::{self, Blocked, Lanes, Listener};
+use crate::packets;
+use crate::process;
+use crate::process::deadline::{shorter, Deadline};
+use crate::process::deferral::asleep;
+use crate::process::wakers::Borrowed;
+use crate::stream::{announce_held_back, For, Stream};
+
+/// Blocks until ready or over; EAGAIN at the timeout, EINTR after a signal.
+pub fn block(stream: &Stream, what: For, deadline: Deadline) -> Result<(), i32> {
+    announce_held_back();
+    let settings = process::settings();
+    let is_on = match what {
+        For::Bytes => settings.tcp_recv_spin,
+        For::Room => settings.tcp_send_spin,
+    };
+    let ready = || match what {
+        For::Bytes => stream.is_readable(),
+        For::Room => stream.is_writable(),
+    };
+    let spin_ns = if is_on { settings.spin_usec * 1000 } else { 0 };
+    if spin(spin_ns, deadline, ready) {
+        return Ok(());
+    }
+    if deadline.is_interrupted() {
+        return Err(libc::EINTR);
+    }
+    if deadline.left() == Some(Duration::ZERO) {
+        return Err(libc::EAGAIN);
+    }
+    let peer = stream.socket.share_peer().ok_or(libc::EBADF)?;
+    let ready = || ready() || !stream.is_alive();
+    match sleep_on(&peer, stream.slot, what, deadline, ready) {
+        // The handler wants the call to go on.
+        Err(libc::EINTR) if !deadline.is_interrupted() => Ok(()),
+        other => other,
+    }
+}
+
+/// Until a connection may wait, EAGAIN at the timeout, EINTR after a signal.
+pub fn block_on_listener(listener: &Listener, fd: i32, deadline: Deadline) -> Result<(), i32> {
+    listener::ensure_service();
+    packets::ensure();
+    packets::drive();
+    let settings = process::settings();
+    let spin_ns = if settings.tcp_accept_spin {
+        settings.spin_usec * 1000
+    } else {
+        0
+    };
+    if spin(spin_ns, deadline, || listener.has_waiting()) {
+        return Ok(());
+    }
+    if deadline.is_interrupted() {
+        return Err(libc::EINTR);
+    }
+    if deadline.left() == Some(Duration::ZERO) {
+        return Err(libc::EAGAIN);
+    }
+    // Without a descriptor for a waker we look again soon: accept has one of its own to ask for.
+    let waker = Borrowed::take().unwrap_or_else(|_| Borrowed::none());
+    let _blocked = Blocked::register(listener, waker.number());
+    let (_lanes, is_complete) = if waker.is_none() {
+        (Lanes::none(), false)
+    } else {
+        Lanes::take(listener, waker.number())
+    };
+    if listener.has_waiting() {
+        return Ok(());
+    }
+    let bound = (!is_complete).then_some(Duration::from_millis(1));
+    let entry = |fd| libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    process::count(Counter::Sleeps, 1);
+    let mut fds = [entry(fd), entry(waker.fd())];
+    match asleep(|| packets::poll(&mut fds, shorter(deadline.left(), bound), None)) {
+        // The handler wants the call to go on.
+        Err(libc::EINTR) if !deadline.is_interrupted() => Ok(()),
+        other => other.map(|_| ()),
+    }
+}

@@ -1,0 +1,330 @@
+//! epoll_ctl, and what becomes of members whose sockets change.
+
+use super::*;
+
+/// epoll_ctl(2).
+pub fn control(epoll: i32, command: i32, fd: i32, event: Option<Event>) -> Outcome {
+    let entry = table::get(epoll);
+    if entry.kind() != Kind::Epoll {
+        return match entry.kind() {
+            Kind::Pooled | Kind::Internal => Outcome::Error(libc::EBADF),
+            // The shadow gives the right error.
+            _ => Outcome::Kernel,
+        };
+    }
+    let set = &SETS[entry.index()];
+    let target = table::get(fd);
+    match target.kind() {
+        Kind::Kernel | Kind::Epoll => {
+            return control_kernel(set, epoll, command, fd, target, event)
+        }
+        Kind::Pooled | Kind::Internal => return Outcome::Error(libc::EBADF),
+        _ => {}
+    }
+    let mut guard = set.lock();
+    let Some(inner) = guard.as_mut() else {
+        return Outcome::Error(libc::EBADF);
+    };
+    let known = inner.find(fd, target.index());
+    let result = match (command, known, event) {
+        (libc::EPOLL_CTL_ADD, Some(_), _) => Err(libc::EEXIST),
+        (libc::EPOLL_CTL_ADD, None, Some(event)) => {
+            add(set, entry.index(), inner, fd, target, event)
+        }
+        (libc::EPOLL_CTL_MOD, Some(member), Some(event)) => modify(set, inner, member, event),
+        (libc::EPOLL_CTL_DEL, Some(member), _) => {
+            remove(set, entry.index(), inner, member);
+            Ok(())
+        }
+        (libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL, None, _) => Err(libc::ENOENT),
+        (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, _, None) => Err(libc::EFAULT),
+        _ => Err(libc::EINVAL),
+    };
+    result.map(|()| 0).into()
+}
+
+fn control_kernel(
+    set: &Set,
+    epoll: i32,
+    command: i32,
+    fd: i32,
+    target: Entry,
+    event: Option<Event>,
+) -> Outcome {
+    let (events, data) = event.map_or((0, 0), |event| (event.events, event.data));
+    if event.is_none() && command != libc::EPOLL_CTL_DEL {
+        return Outcome::Error(libc::EFAULT);
+    }
+    let result = if target.kind() == Kind::Epoll {
+        control_nested(set, epoll, command, (fd, target.index()), (events, data))
+    } else {
+        kernel::epoll_control(epoll, command, fd, events, data)
+    };
+    match command {
+        libc::EPOLL_CTL_ADD if result.is_ok() => set.kernel_members.fetch_add(1, Ordering::Relaxed),
+        libc::EPOLL_CTL_DEL if result.is_ok() => set.kernel_members.fetch_sub(1, Ordering::Relaxed),
+        _ => 0,
+    };
+    result.into()
+}
+
+/// A set as a member: the kernel has it, and what it says of it is checked against set `number`.
+fn control_nested(
+    set: &Set,
+    epoll: i32,
+    command: i32,
+    (fd, number): (i32, usize),
+    (events, data): (u32, u64),
+) -> Result<usize, i32> {
+    if command == libc::EPOLL_CTL_ADD {
+        watch(number);
+    }
+    // Under the lock, in which a one-shot may be armed again with what was asked before.
+    let mut guard = set.lock();
+    let done = kernel::epoll_control(epoll, command, fd, events, data)?;
+    if let Some(inner) = guard.as_mut() {
+        inner.nested.retain(|nested| nested.fd != fd);
+        if command != libc::EPOLL_CTL_DEL {
+            set.has_nested.store(true, Ordering::SeqCst);
+            let _ = inner.need_waker(set);
+            inner.nested.push(Nested {
+                number,
+                fd,
+                events,
+                data,
+            });
+        }
+    }
+    Ok(done)
+}
+
+/// From now on the kernel set behind set `number` shows that something is ready.
+pub fn watch(number: usize) {
+    let set = &SETS[number % SETS_MAX];
+    let mut guard = set.lock();
+    if let Some(inner) = guard.as_mut() {
+        set.is_watched.store(true, Ordering::SeqCst);
+        let _ = inner.need_waker(set);
+        inner.rearm(set);
+    }
+}
+
+/// As [`Inner::need_waker`]; the kernel's sets need no descriptor for a member, so where there is
+/// none to be had we sleep by the millisecond until a later member finds one.
+fn need_waker_or_look(set: &Set, inner: &mut Inner) -> Result<(), i32> {
+    let was_without = inner.waker.is_none();
+    match inner.need_waker(set) {
+        Err(libc::EMFILE | libc::ENFILE) => return Ok(()),
+        other => other?,
+    }
+    if was_without {
+        // Their segments are entered again: nobody can have rung here before.
+        inner
+            .listeners
+            .iter_mut()
+            .for_each(|(_, _, seen)| *seen = 0);
+    }
+    Ok(())
+}
+
+fn add(
+    set: &Set,
+    number: usize,
+    inner: &mut Inner,
+    fd: i32,
+    target: Entry,
+    event: Event,
+) -> Result<(), i32> {
+    let with_exclusive = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLWAKEUP) as u32;
+    let allowed = with_exclusive | ALWAYS | EDGE | EXCLUSIVE;
+    if event.events & EXCLUSIVE != 0 && event.events & !allowed != 0 {
+        return Err(libc::EINVAL);
+    }
+    need_waker_or_look(set, inner)?;
+    let socket = sockets::get(target.index());
+    let member = Member {
+        fd,
+        socket: target.index(),
+        life: target.generation(),
+        events: event.events,
+        data: event.data,
+        is_queued: false,
+        is_scanned: false,
+        is_in_kernel: false,
+    };
+    let index = inner.insert(member);
+    let word = watch_word(number, index);
+    let is_first = socket
+        .watch
+        .compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed)
+        .is_ok();
+    if !is_first || set.is_orphan.load(Ordering::Relaxed) {
+        if is_first {
+            socket.watch.store(0, Ordering::Relaxed);
+        }
+        inner.scan(index);
+    }
+    set.members.fetch_add(1, Ordering::SeqCst);
+    if target.kind() == Kind::Listener {
+        add_listener(set, inner, index)?;
+    } else {
+        inner.settle(index);
+    }
+    inner.queue(index);
+    set.kick();
+    Ok(())
+}
+
+fn add_listener(set: &Set, inner: &mut Inner, index: usize) -> Result<(), i32> {
+    let Some(member) = inner.members[index].as_mut() else {
+        return Ok(());
+    };
+    kernel::epoll_control(
+        set.fd.load(Ordering::Relaxed),
+        libc::EPOLL_CTL_ADD,
+        member.fd,
+        member.events,
+        member.data,
+    )?;
+    member.is_in_kernel = true;
+    if let Some(listener) = listener::of(sockets::get(member.socket)) {
+        inner.listeners.push((index as u32, listener, 0));
+        listener::set_wake_sets(kick_listening);
+        set.has_listeners.store(true, Ordering::SeqCst);
+        inner.follow_listeners();
+    }
+    Ok(())
+}
+
+fn modify(set: &Set, inner: &mut Inner, index: usize, event: Event) -> Result<(), i32> {
+    let Some(member) = inner.members[index].as_mut() else {
+        return Err(libc::ENOENT);
+    };
+    if (member.events | event.events) & EXCLUSIVE != 0 {
+        return Err(libc::EINVAL);
+    }
+    member.events = event.events;
+    member.data = event.data;
+    if member.is_in_kernel {
+        let (fd, data) = (member.fd, member.data);
+        let epoll = set.fd.load(Ordering::Relaxed);
+        kernel::epoll_control(epoll, libc::EPOLL_CTL_MOD, fd, event.events, data)?;
+    }
+    inner.queue(index);
+    if set.sleepers.load(Ordering::SeqCst) > 0 || set.is_watched.load(Ordering::Relaxed) {
+        set.kick();
+    }
+    Ok(())
+}
+
+fn remove(set: &Set, number: usize, inner: &mut Inner, index: usize) {
+    let Some(member) = inner.members[index].take() else {
+        return;
+    };
+    inner.detach(number, &member);
+    if let Some(word) = inner.by_fd.get_mut(member.fd as usize) {
+        if *word == index as u32 + 1 {
+            *word = 0;
+        }
+    }
+    if member.is_in_kernel {
+        let epoll = set.fd.load(Ordering::Relaxed);
+        let _ = kernel::epoll_control(epoll, libc::EPOLL_CTL_DEL, member.fd, 0, 0);
+        inner.listeners.retain(|(of, ..)| *of != index as u32);
+        inner.reported.remove(&(index as u32));
+        set.has_listeners
+            .store(!inner.listeners.is_empty(), Ordering::SeqCst);
+    }
+    if member.is_scanned {
+        inner.scanned.retain(|of| *of != index as u32);
+    }
+    // A queued number must leave the queue before somebody else gets it.
+    if member.is_queued {
+        inner.ready.retain(|of| *of != index as u32);
+    }
+    inner.free.push(index as u32);
+    set.members.fetch_sub(1, Ordering::SeqCst);
+}
+
+fn with_watch(index: usize, work: impl FnOnce(&Set, usize, &mut Inner, usize)) {
+    let word = sockets::get(index).watch.load(Ordering::Acquire);
+    let Some(number) = ((word >> 32) as usize).checked_sub(1) else {
+        return;
+    };
+    let set = &SETS[number % SETS_MAX];
+    let mut guard = set.lock();
+    let member = word as u32 as usize;
+    if let Some(inner) = guard.as_mut() {
+        let is_it = inner.members.get(member).and_then(Option::as_ref);
+        if is_it.is_some_and(|member| member.socket == index) {
+            work(set, number, inner, member);
+        }
+    }
+}
+
+/// A member has become a connection.
+pub fn connected(index: usize) {
+    with_watch(index, |set, _, inner, member| {
+        inner.settle(member);
+        inner.queue(member);
+        set.kick();
+    });
+}
+
+/// A member has become a listener.
+pub fn add_to_kernel(index: usize) {
+    with_watch(index, |set, _, inner, member| {
+        let _ = add_listener(set, inner, member);
+        inner.queue(member);
+        set.kick();
+    });
+}
+
+/// A socket is left to the kernel: its members move into the kernel's sets as they are.
+pub fn move_to_kernel(index: usize) {
+    each_watch(index, |set, number, inner, member| {
+        let Some(found) = inner.members[member].as_ref() else {
+            return;
+        };
+        let (fd, events, data) = (found.fd, found.events, found.data);
+        remove(set, number, inner, member);
+        let epoll = set.fd.load(Ordering::Relaxed);
+        if kernel::epoll_control(epoll, libc::EPOLL_CTL_ADD, fd, events, data).is_ok() {
+            set.kernel_members.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+}
+
+/// A socket's last descriptor is closed: it leaves all sets.
+pub fn forget(index: usize) {
+    each_watch(index, |set, number, inner, member| {
+        remove(set, number, inner, member)
+    });
+}
+
+/// Every member that is socket `index`: the one that is rung for it, and those that are looked at.
+fn each_watch(index: usize, work: impl Fn(&Set, usize, &mut Inner, usize)) {
+    with_watch(index, &work);
+    if sockets::get(index).other_watches.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    for (number, set) in SETS.iter().enumerate().take(used()) {
+        let mut guard = set.lock();
+        let Some(inner) = guard.as_mut() else {
+            continue;
+        };
+        let is_it = |of: &u32| {
+            let member = inner.members[*of as usize].as_ref();
+            member.is_some_and(|member| member.socket == index)
+        };
+        let found: Vec<u32> = inner
+            .scanned
+            .iter()
+            .copied()
+            .filter(|of| is_it(of))
+            .collect();
+        for member in found {
+            work(set, number, inner, member as usize);
+        }
+    }
+}

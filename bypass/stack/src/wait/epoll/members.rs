@@ -1,0 +1,284 @@
+//! The members of a set, and its doorbells in the segments where they live.
+
+use super::*;
+
+impl Inner {
+    pub(super) fn find(&self, fd: i32, socket: usize) -> Option<usize> {
+        let index = (*self.by_fd.get(fd as usize)? as usize).checked_sub(1)?;
+        let member = self.members.get(index)?.as_ref()?;
+        (member.fd == fd && member.socket == socket).then_some(index)
+    }
+
+    pub(super) fn insert(&mut self, member: Member) -> usize {
+        let fd = member.fd as usize;
+        let index = match self.free.pop() {
+            Some(index) => index as usize,
+            None => {
+                self.members.push(None);
+                self.members.len() - 1
+            }
+        };
+        self.members[index] = Some(member);
+        if self.by_fd.len() <= fd {
+            self.by_fd.resize(fd + 64, 0);
+        }
+        self.by_fd[fd] = index as u32 + 1;
+        index
+    }
+
+    pub(super) fn need_waker(&mut self, set: &Set) -> Result<(), i32> {
+        if self.waker.is_some() || set.is_orphan.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let waker = wakers::new_waker()?;
+        let epoll = set.fd.load(Ordering::Relaxed);
+        let events = libc::EPOLLIN as u32;
+        kernel::epoll_control(epoll, libc::EPOLL_CTL_ADD, waker.fd(), events, WAKER_DATA)?;
+        let number = u64::from(waker.number());
+        set.waker.store(number + 1, Ordering::Release);
+        self.waker = Some(waker);
+        Ok(())
+    }
+
+    pub(super) fn queue(&mut self, index: usize) {
+        if let Some(member) = self.members.get_mut(index).and_then(Option::as_mut) {
+            if !member.is_queued {
+                member.is_queued = true;
+                self.ready.push_back(index as u32);
+            }
+        }
+    }
+
+    pub(super) fn scan(&mut self, index: usize) {
+        let Some(member) = self.members[index].as_mut() else {
+            return;
+        };
+        if !member.is_scanned {
+            member.is_scanned = true;
+            sockets::get(member.socket)
+                .other_watches
+                .fetch_add(1, Ordering::Relaxed);
+            self.scanned.push(index as u32);
+            kick_outer_sets();
+        }
+    }
+
+    /// Gives a connected member its doorbell.
+    pub(super) fn settle(&mut self, index: usize) {
+        let Some(member) = self.members[index].as_ref() else {
+            return;
+        };
+        if member.is_scanned {
+            return;
+        }
+        let socket = member.socket;
+        let Some(stream) = stream::of_socket(socket) else {
+            return;
+        };
+        let place = self
+            .places
+            .iter()
+            .position(|place| core::ptr::eq(&*place.peer, stream.peer));
+        let place = place.or_else(|| self.enter(sockets::get(socket).share_peer()?));
+        let Some(place) = place else {
+            sockets::get(socket).watch.store(0, Ordering::Relaxed);
+            self.scan(index);
+            return;
+        };
+        let lane = self.places[place].lane as u32 + 1;
+        if !take_bell(&stream, lane) {
+            // Another process that holds this end is told by the one bell that there is.
+            sockets::get(socket).watch.store(0, Ordering::Relaxed);
+            self.scan(index);
+            return;
+        }
+        let has_moved = sockets::get(socket).has(sockets::HAD_LANE | sockets::SHARED);
+        sockets::get(socket).set(sockets::HAD_LANE, true);
+        // The member is looked at next, and a ringer may just be at work. One that found no lane
+        // looks for it once more behind a fence; one that still rings a former lane does not.
+        if has_moved {
+            barrier::heavy();
+        } else {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Queues the members without a bell; one whose bell another process has given up gets it.
+    pub(super) fn queue_scanned(&mut self, number: usize) {
+        let mut at = 0;
+        while at < self.scanned.len() {
+            let index = self.scanned[at] as usize;
+            self.queue(index);
+            if self.ring_instead(number, index) {
+                self.scanned.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn ring_instead(&mut self, number: usize, index: usize) -> bool {
+        let Some(member) = self.members[index].as_mut() else {
+            return false;
+        };
+        let socket = sockets::get(member.socket);
+        let Some(stream) = stream::of_socket(member.socket) else {
+            return false;
+        };
+        let is_there = |place: &&Place| core::ptr::eq(&*place.peer, stream.peer);
+        let Some(place) = self.places.iter().find(is_there) else {
+            return false;
+        };
+        let word = watch_word(number, index);
+        let watch = &socket.watch;
+        let is_free = watch.compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed);
+        if is_free.is_err() {
+            return false;
+        }
+        if !take_bell(&stream, place.lane as u32 + 1) {
+            watch.store(0, Ordering::Relaxed);
+            return false;
+        }
+        member.is_scanned = false;
+        socket.other_watches.fetch_sub(1, Ordering::Relaxed);
+        // The member is queued: what came before this is looked at after it.
+        barrier::heavy();
+        true
+    }
+
+    /// A member leaves: its bell is no longer ours, if it is.
+    pub(super) fn detach(&self, set: usize, member: &Member) {
+        let socket = sockets::get(member.socket);
+        if member.is_scanned {
+            socket.other_watches.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let word = socket.watch.load(Ordering::Relaxed);
+        if word >> 32 != set as u64 + 1 {
+            return;
+        }
+        socket.watch.store(0, Ordering::Relaxed);
+        let stream = stream::of_socket(member.socket).filter(|_| socket.life() == member.life);
+        let Some(stream) = stream else { return };
+        let is_there = |place: &&Place| core::ptr::eq(&*place.peer, stream.peer);
+        if let Some(place) = self.places.iter().find(is_there) {
+            // After fork or SCM_RIGHTS it may be the bell of another process that holds the end.
+            let own = place.lane as u32 + 1;
+            let lane = &stream.peer.segment.slot(stream.slot).meta.lane[stream.peer.side];
+            let _ = lane.compare_exchange(own, 0, Ordering::SeqCst, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn enter(&mut self, peer: Arc<Peer>) -> Option<usize> {
+        // Sets without a listener learn of ended clients when new ones come.
+        self.leave_stale();
+        let waker = self.waker.as_ref()?.number();
+        let lane = peer
+            .segment
+            .claim_lane(peer.side, process::number(), waker)?;
+        let seen = Seen::of(peer.segment.slots());
+        self.places.push(Place {
+            peer,
+            lane,
+            seen,
+            is_listening: false,
+        });
+        Some(self.places.len() - 1)
+    }
+
+    /// Sees to it that every segment of our listeners wakes us.
+    pub(super) fn follow_listeners(&mut self) {
+        for at in 0..self.listeners.len() {
+            let (index, listener, seen) = &self.listeners[at];
+            let generation = listener.generation();
+            if *seen == generation {
+                continue;
+            }
+            let events = self.members[*index as usize]
+                .as_ref()
+                .map_or(0, |member| member.events);
+            let word = if events & EXCLUSIVE != 0 { 2 } else { 1 };
+            for peer in listener.peers() {
+                let known = self.places.iter().position(|p| Arc::ptr_eq(&p.peer, &peer));
+                let place = known.or_else(|| self.enter(peer));
+                self.misses_a_place |= place.is_none();
+                if let Some(place) = place {
+                    let place = &mut self.places[place];
+                    place.is_listening = true;
+                    let lane = place.lane();
+                    lane.listening.store(word, Ordering::SeqCst);
+                }
+            }
+            self.listeners[at].2 = generation;
+            self.leave_stale();
+        }
+    }
+
+    /// Lets segments of ended clients go, once nothing of ours lives there.
+    pub(super) fn leave_stale(&mut self) {
+        self.places.retain(|place| {
+            let is_over = place.peer.is_stale.load(Ordering::Relaxed)
+                && place.peer.occupied().next().is_none();
+            if is_over {
+                place.lane().free();
+            }
+            !is_over
+        });
+    }
+
+    /// After a wake of a watched set was taken: what is there shows in the kernel set again, and the
+    /// next ring will.
+    pub(super) fn renew_watch(&mut self, set: &Set) {
+        if let Some(waker) = &self.waker {
+            waker.drain();
+        }
+        self.rearm(set);
+    }
+
+    /// For a set that somebody watches: the next ring must reach the kernel set.
+    pub(super) fn rearm(&mut self, set: &Set) {
+        self.announce_sleep();
+        if self.has_ready() || self.is_ringing() || self.is_held_back() {
+            set.kick();
+        }
+    }
+
+    /// From now on whoever rings must wake us; what rang before is seen by a look after this.
+    pub(super) fn announce_sleep(&self) {
+        for place in &self.places {
+            place.lane().sleep();
+        }
+        if !self.places.is_empty() {
+            barrier::heavy();
+        }
+    }
+
+    pub(super) fn is_held_back(&self) -> bool {
+        let mut places = self.places.iter();
+        places.any(|place| place.lane().is_held_back())
+    }
+
+    pub(super) fn is_ringing(&self) -> bool {
+        self.places.iter().any(|place| {
+            let slots = place.peer.segment.slots_used();
+            place.lane().is_ringing(slots, &place.seen)
+                || (place.is_listening && place.peer.segment.queue().waiting() > 0)
+        })
+    }
+}
+
+/// Makes `lane` the one that is rung for our end of a connection; false when another living process
+/// that holds the same end has its own there.
+fn take_bell(stream: &Stream, lane: u32) -> bool {
+    let side = stream.peer.side;
+    let segment = &stream.peer.segment;
+    let word = &segment.slot(stream.slot).meta.lane[side];
+    let take = |now: u32| {
+        let owner = (now as usize).checked_sub(1).map_or(0, |now| {
+            segment.lane(side, now).owner.load(Ordering::SeqCst)
+        });
+        (owner == 0 || owner == process::number()).then_some(lane)
+    };
+    word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take)
+        .is_ok()
+}

@@ -1,0 +1,449 @@
+//! epoll_wait: look, spin, sleep.
+
+use bypass_sys::clock::{ticks, ticks_in};
+
+use super::*;
+use crate::process::deadline::{shorter, signals as signals_now};
+
+/// The kernel's part of a set is looked at this often while user-level events keep coming.
+const KERNEL_LOOK_US: u64 = 20;
+/// The same when there was something there.
+const KERNEL_LOOK_BUSY_US: u64 = 2;
+/// Announcements that are held back are looked for in one of so many looks, in those that do not
+/// wait, and once in each microsecond of a spin, by when the rest of an answer has mostly come.
+const HELD_BACK_LOOKS: u32 = 16;
+/// Looks in a row before the clock is read: about a microsecond.
+const LOOKS: u32 = 16;
+/// Members without doorbells are looked at this often.
+const SCAN: Duration = Duration::from_millis(1);
+/// After so many spins in a row that found nothing, short spins are left out...
+const FRUITLESS_MAX: u32 = 8;
+/// ...but for one in so many.
+const FRUITLESS_RETRY: u32 = 32;
+/// Spins longer than this are the user's wish to burn the core: never left out.
+const SHORT_SPIN_NS: u64 = 1_000_000;
+
+/// epoll_pwait2(2) on a set of ours.
+pub fn wait(
+    epoll: i32,
+    out: &mut [libc::epoll_event],
+    timeout: Option<Duration>,
+    mask: Option<u64>,
+) -> Outcome {
+    let entry = table::get(epoll);
+    match entry.kind() {
+        Kind::Epoll => {}
+        Kind::Pooled | Kind::Internal => return Outcome::Error(libc::EBADF),
+        Kind::Kernel => return Outcome::Kernel,
+        _ => return Outcome::Error(libc::EINVAL),
+    }
+    if out.is_empty() {
+        return Outcome::Error(libc::EINVAL);
+    }
+    listener::ensure_service();
+    stream::announce_held_back();
+    packets::ensure();
+    packets::drive();
+    let set = &SETS[entry.index()];
+    if timeout == Some(Duration::ZERO) {
+        return once(set, entry.index(), epoll, out).map_or_else(Outcome::Error, done);
+    }
+    let before = signals_now();
+    let mut deadline = None;
+    loop {
+        match begin(set, entry.index(), epoll, out, before) {
+            Begun::Found(found) => return done(found),
+            // A signal that only the mask lets in cannot come before the sleep.
+            Begun::Spinning if mask.is_some() => {}
+            Begun::Spinning => {
+                let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
+                if let Some(found) = spin(set, entry.index(), epoll, out, deadline, before) {
+                    return done(found);
+                }
+            }
+            Begun::Sleepy => {}
+        }
+        let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
+        if signals_now() != before {
+            return Outcome::Error(libc::EINTR);
+        }
+        match sleep(set, entry.index(), epoll, out, deadline, mask) {
+            Ok(0) if deadline.left() != Some(Duration::ZERO) => {}
+            Ok(found) => return done(found),
+            Err(error) => return Outcome::Error(error),
+        }
+    }
+}
+
+/// What the first looks at a set have brought.
+enum Begun {
+    Found(usize),
+    /// Nothing yet: it is worth spinning on.
+    Spinning,
+    Sleepy,
+}
+
+/// The first looks, for which the set is locked once and no clock is read: most waits end here.
+fn begin(
+    set: &Set,
+    number: usize,
+    epoll: i32,
+    out: &mut [libc::epoll_event],
+    signals: u32,
+) -> Begun {
+    // A plain set sleeps at once: the kernel's part is all there is, and it wakes us.
+    if set.members.load(Ordering::SeqCst) == 0 {
+        return Begun::Sleepy;
+    }
+    let mut guard = set.lock();
+    let Some(inner) = guard.as_mut().filter(|inner| !inner.is_plain()) else {
+        return Begun::Sleepy;
+    };
+    let found = inner.look(set, number, epoll, out, false);
+    if found > 0 {
+        return Begun::Found(found);
+    }
+    if !inner.is_worth_spinning() {
+        return Begun::Sleepy;
+    }
+    process::count(Counter::Spins, 1);
+    match inner.look_often(set, number, epoll, out, signals) {
+        Some(found) => {
+            inner.fruitless_spins = 0;
+            Begun::Found(found)
+        }
+        None => Begun::Spinning,
+    }
+}
+
+fn done(found: usize) -> Outcome {
+    Outcome::Done(found as isize)
+}
+
+/// User-level events now, and the kernel's when it is time to look there.
+fn look(
+    set: &Set,
+    number: usize,
+    epoll: i32,
+    out: &mut [libc::epoll_event],
+    is_kernel_due: bool,
+) -> usize {
+    let mut guard = set.lock();
+    guard.as_mut().map_or(0, |inner| {
+        inner.look(set, number, epoll, out, is_kernel_due)
+    })
+}
+
+impl Inner {
+    fn look(
+        &mut self,
+        set: &Set,
+        number: usize,
+        epoll: i32,
+        out: &mut [libc::epoll_event],
+        is_kernel_due: bool,
+    ) -> usize {
+        let has_kernel =
+            set.kernel_members.load(Ordering::Relaxed) > 0 || !self.listeners.is_empty();
+        self.looks = self.looks.wrapping_add(1);
+        let share = match out.len() {
+            _ if !has_kernel => 0,
+            // Of a single place each has every other look.
+            1 => self.looks as usize % 2,
+            places => places.div_ceil(4),
+        };
+        self.drain(number);
+        if self.looks.is_multiple_of(HELD_BACK_LOOKS) || is_kernel_due {
+            self.drain_held_back(number);
+        }
+        let mut found = self.collect(&mut out[..], share);
+        if has_kernel && found < out.len() {
+            found += self.look_at_kernel(epoll, &mut out[found..], is_kernel_due || found == 0);
+        }
+        if found == 0 && share > 0 {
+            found = self.collect(out, 0);
+        }
+        // The last thing: a wake that came meanwhile was taken with the kernel's events.
+        if set.is_watched.load(Ordering::Relaxed) {
+            self.renew_watch(set);
+        }
+        found
+    }
+
+    /// The kernel's events, when it is time to ask for them.
+    fn look_at_kernel(&mut self, epoll: i32, out: &mut [libc::epoll_event], is_due: bool) -> usize {
+        let now = ticks();
+        if !is_due && now.wrapping_sub(self.polled) < self.kernel_look() {
+            return 0;
+        }
+        self.polled = now;
+        process::count(Counter::KernelPolls, 1);
+        let count = kernel::epoll_wait(epoll, out, Some(Duration::ZERO), None).unwrap_or(0);
+        let kept = self.without_waker(epoll, &mut out[..count]);
+        self.is_kernel_busy = kept > 0;
+        kept
+    }
+
+    /// Ticks between looks at the kernel's part: fewer while it is busy.
+    fn kernel_look(&self) -> u64 {
+        ticks_in(if self.is_kernel_busy {
+            KERNEL_LOOK_BUSY_US
+        } else {
+            KERNEL_LOOK_US
+        })
+    }
+
+    /// Whether a [`look`](Self::look) could find something: a few loads of lines that are ours
+    /// until somebody rings.
+    fn is_worth_a_look(&self, set: &Set) -> bool {
+        let has_kernel = || {
+            (set.kernel_members.load(Ordering::Relaxed) > 0 || !self.listeners.is_empty())
+                && ticks().wrapping_sub(self.polled) >= self.kernel_look()
+        };
+        !self.ready.is_empty()
+            || !self.scanned.is_empty()
+            || self.is_ringing()
+            || self
+                .listeners
+                .iter()
+                .any(|(_, listener, seen)| *seen != listener.generation())
+            || (self.misses_a_place && self.listeners.iter().any(|(_, l, _)| l.has_waiting()))
+            || has_kernel()
+            || set.is_watched.load(Ordering::Relaxed)
+    }
+}
+
+/// A wait that may not wait.
+fn once(set: &Set, number: usize, epoll: i32, out: &mut [libc::epoll_event]) -> Result<usize, i32> {
+    let found = look(set, number, epoll, out, true);
+    let no_kernel = set.kernel_members.load(Ordering::Relaxed) <= 0;
+    if found == 0 && no_kernel && !set.has_listeners.load(Ordering::Relaxed) {
+        // Nothing of the kernel's in the set; ask it only whether the set is still there.
+        let count = kernel::epoll_wait(epoll, out, Some(Duration::ZERO), None)?;
+        let mut guard = set.lock();
+        let Some(inner) = guard.as_mut() else {
+            return Ok(count);
+        };
+        let kept = inner.without_waker(epoll, &mut out[..count]);
+        if set.is_watched.load(Ordering::Relaxed) {
+            inner.renew_watch(set);
+        }
+        return Ok(kept);
+    }
+    Ok(found)
+}
+
+/// Spins as long as the options say.
+fn spin(
+    set: &Set,
+    number: usize,
+    epoll: i32,
+    out: &mut [libc::epoll_event],
+    deadline: Deadline,
+    signals: u32,
+) -> Option<usize> {
+    let settings = process::settings();
+    let spin_ns = settings.spin_usec * 1000;
+    let start = now_ns();
+    let result = loop {
+        let result = look_often(set, number, epoll, out, signals);
+        let now = now_ns();
+        let is_over = now - start >= spin_ns || deadline.is_over(now);
+        if result.is_some() || is_over || signals_now() != signals {
+            break result;
+        }
+        if settings.sleep_spin_usec > 0 {
+            let pause = Duration::from_micros(settings.sleep_spin_usec);
+            let _ = kernel::poll(&mut [], shorter(deadline.left(), Some(pause)), None);
+        }
+    };
+    process::count(Counter::SpinNs, now_ns() - start);
+    if let Some(inner) = set.lock().as_mut() {
+        inner.fruitless_spins = if result.is_some() {
+            0
+        } else {
+            inner.fruitless_spins.saturating_add(1)
+        };
+    }
+    result
+}
+
+/// Looks some times in a row with the set locked, but lets others have it who wait for it.
+fn look_often(
+    set: &Set,
+    number: usize,
+    epoll: i32,
+    out: &mut [libc::epoll_event],
+    signals: u32,
+) -> Option<usize> {
+    while set.callers.load(Ordering::Relaxed) > 0 && signals_now() == signals {
+        core::hint::spin_loop();
+    }
+    packets::drive();
+    let mut guard = set.lock();
+    let inner = guard.as_mut()?;
+    inner.drain_held_back(number);
+    inner.look_often(set, number, epoll, out, signals)
+}
+
+impl Inner {
+    /// Whether no peer has a way to ring in this set, and no member waits to be looked at.
+    fn is_plain(&self) -> bool {
+        let has_bells = !self.places.is_empty() || self.misses_a_place;
+        !has_bells && self.scanned.is_empty() && self.ready.is_empty()
+    }
+
+    fn look_often(
+        &mut self,
+        set: &Set,
+        number: usize,
+        epoll: i32,
+        out: &mut [libc::epoll_event],
+        signals: u32,
+    ) -> Option<usize> {
+        for _ in 0..LOOKS {
+            if self.is_worth_a_look(set) {
+                let found = self.look(set, number, epoll, out, false);
+                if found > 0 {
+                    return Some(found);
+                }
+            }
+            if set.callers.load(Ordering::Relaxed) > 0 || signals_now() != signals {
+                return None;
+            }
+            core::hint::spin_loop();
+        }
+        None
+    }
+
+    /// Short spins are for peers that run on another core; where they never pay, they only take time
+    /// from the peer.
+    fn is_worth_spinning(&mut self) -> bool {
+        let settings = process::settings();
+        let spin_ns = settings.spin_usec * 1000;
+        if !settings.epoll_spin || spin_ns == 0 {
+            return false;
+        }
+        if spin_ns >= SHORT_SPIN_NS || self.fruitless_spins < FRUITLESS_MAX {
+            return true;
+        }
+        self.fruitless_spins = self.fruitless_spins.saturating_add(1);
+        self.fruitless_spins.is_multiple_of(FRUITLESS_RETRY)
+    }
+}
+
+fn sleep(
+    set: &Set,
+    number: usize,
+    epoll: i32,
+    out: &mut [libc::epoll_event],
+    deadline: Deadline,
+    mask: Option<u64>,
+) -> Result<usize, i32> {
+    let bound = {
+        let mut guard = set.lock();
+        let Some(inner) = guard.as_mut() else {
+            return Err(libc::EBADF);
+        };
+        set.sleepers.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        inner.follow_listeners();
+        inner.announce_sleep();
+        inner.drain(number);
+        inner.drain_held_back(number);
+        let found = inner.collect(out, 0);
+        if found > 0 {
+            set.wake_up(inner);
+            return Ok(found);
+        }
+        inner.must_look_again(set).then_some(SCAN)
+    };
+    process::count(Counter::Sleeps, 1);
+    let result = process::deferral::asleep(|| {
+        sleep_in_kernel(epoll, out, shorter(deadline.left(), bound), mask)
+    });
+    let mut guard = set.lock();
+    let Some(inner) = guard.as_mut() else {
+        set.sleepers.fetch_sub(1, Ordering::SeqCst);
+        return result;
+    };
+    set.wake_up(inner);
+    inner.polled = ticks();
+    let count = result?;
+    let mut found = inner.without_waker(epoll, &mut out[..count]);
+    inner.is_kernel_busy = found > 0;
+    inner.drain(number);
+    if found < out.len() {
+        found += inner.collect(&mut out[found..], 0);
+    }
+    if set.is_watched.load(Ordering::Relaxed) {
+        inner.renew_watch(set);
+    }
+    Ok(found)
+}
+
+/// epoll_pwait2(2), during which engines are looked after.
+fn sleep_in_kernel(
+    epoll: i32,
+    out: &mut [libc::epoll_event],
+    wait: Option<Duration>,
+    mask: Option<u64>,
+) -> Result<usize, i32> {
+    if !packets::is_active() {
+        return kernel::epoll_wait(epoll, out, wait, mask);
+    }
+    let mut own = [libc::pollfd {
+        fd: epoll,
+        events: libc::POLLIN,
+        revents: 0,
+    }];
+    packets::poll(&mut own, wait, mask)?;
+    if own[0].revents & libc::POLLIN == 0 {
+        return Ok(0);
+    }
+    kernel::epoll_wait(epoll, out, Some(Duration::ZERO), None)
+}
+
+impl Inner {
+    /// Whether something of the set, or of a set in it, can become ready without a ring.
+    fn must_look_again(&self, set: &Set) -> bool {
+        let is_deaf = set.is_orphan.load(Ordering::Relaxed) || self.waker.is_none();
+        let is_blind =
+            is_deaf && (set.has_listeners.load(Ordering::Relaxed) || !self.nested.is_empty());
+        // Every one is shown, not only the first that must be looked at.
+        let nested = self.nested.iter().filter(|inner| show(inner.number));
+        let has_such = nested.count() > 0;
+        let is_silent = |place: &Place| place.peer.segment.has_silent(1 - place.peer.side);
+        let has_such = has_such || self.places.iter().any(is_silent);
+        !self.scanned.is_empty() || is_blind || has_such
+    }
+}
+
+/// Lets the kernel set behind set `number` show members that have no bell; true when there are such.
+fn show(number: usize) -> bool {
+    let set = &SETS[number % SETS_MAX];
+    let mut guard = set.lock();
+    let Some(inner) = guard.as_mut().filter(|inner| inner.must_look_again(set)) else {
+        return false;
+    };
+    inner.drain(number);
+    if inner.has_ready() {
+        set.kick();
+    }
+    true
+}
+
+impl Set {
+    /// One waiter leaves; others that still sleep must be found by the next ring.
+    fn wake_up(&self, inner: &mut Inner) {
+        let others = self.sleepers.fetch_sub(1, Ordering::SeqCst) > 1;
+        if others {
+            inner.announce_sleep();
+        } else {
+            inner.places.iter().for_each(|place| place.lane().awake());
+        }
+        if others && (inner.is_ringing() || inner.is_held_back()) {
+            self.kick();
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Spinning, and sleeping until the other side of a connection rings.
+
+use core::time::Duration;
+
+use bypass_stats::Counter;
+use bypass_sys::clock::now_ns;
+
+use crate::packets;
+use crate::peer::Peer;
+use crate::process;
+use crate::process::deadline::{shorter, signals, Deadline};
+use crate::process::deferral::asleep;
+use crate::process::wakers::Borrowed;
+use crate::stream::For;
+
+/// Longest sleep when another thread sits in the place where we would be woken.
+const CROWDED: Duration = Duration::from_millis(1);
+
+/// Spins up to `spin_ns` while nothing is ready; true when something is.
+pub fn spin(spin_ns: u64, deadline: Deadline, mut is_ready: impl FnMut() -> bool) -> bool {
+    if spin_ns == 0 {
+        return false;
+    }
+    let (start, before) = (now_ns(), signals());
+    process::count(Counter::Spins, 1);
+    let mut rounds = 0u32;
+    let found = loop {
+        packets::drive();
+        if is_ready() {
+            break true;
+        }
+        core::hint::spin_loop();
+        rounds += 1;
+        if rounds.is_multiple_of(16) {
+            let now = now_ns();
+            if now - start > spin_ns || deadline.is_over(now) || signals() != before {
+                break false;
+            }
+        }
+    };
+    process::count(Counter::SpinNs, now_ns() - start);
+    found
+}
+
+/// Sleeps until the peer rings or the deadline passes. `is_ready` looks without the sleeper's
+/// registration being missed. The socket must not be locked by the caller.
+pub fn sleep_on(
+    peer: &Peer,
+    slot: usize,
+    what: For,
+    deadline: Deadline,
+    mut is_ready: impl FnMut() -> bool,
+) -> Result<(), i32> {
+    let Ok(waker) = Borrowed::take() else {
+        // No descriptor for a waker: look again soon, as a read knows no such error.
+        return nap(deadline);
+    };
+    let meta = &peer.segment.slot(slot).meta;
+    let place = match what {
+        For::Bytes => &meta.sleeper_read[peer.side],
+        For::Room => &meta.sleeper_write[peer.side],
+    };
+    let sleeper = peer.sleeper(waker.number());
+    let is_alone = sleeper.register(place) && !peer.segment.has_silent(1 - peer.side);
+    let bound = (!is_alone).then_some(CROWDED);
+    bypass_sys::barrier::heavy();
+    packets::drive();
+    let result = if is_ready() {
+        Ok(0)
+    } else {
+        sleep(&waker, shorter(deadline.left(), bound))
+    };
+    sleeper.withdraw(place);
+    result.map(|_| ())
+}
+
+fn nap(deadline: Deadline) -> Result<(), i32> {
+    asleep(|| packets::poll(&mut [], shorter(deadline.left(), Some(CROWDED)), None).map(|_| ()))
+}
+
+fn sleep(waker: &Borrowed, wait: Option<Duration>) -> Result<usize, i32> {
+    process::count(Counter::Sleeps, 1);
+    let mut fds = [libc::pollfd {
+        fd: waker.fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    }];
+    asleep(|| packets::poll(&mut fds, wait, None))
+}
