@@ -55,6 +55,10 @@ fn connect(listening: &Listening) -> (i32, i32) {
 
 fn write_before_reading(from: i32, to: i32, bytes: &[u8]) {
     assert_eq!(write(from, bytes), Outcome::Done(bytes.len() as isize));
+    read_back(to, bytes);
+}
+
+fn read_back(to: i32, bytes: &[u8]) {
     let mut got = Vec::new();
     while got.len() < bytes.len() {
         got.extend(read(to, MIB).expect("bytes"));
@@ -97,8 +101,10 @@ fn an_idle_connection_gives_back_what_it_held_and_goes_on() {
     let before = held_bytes();
     let bytes = a_mebibyte();
     for _ in 0..2 {
-        write_before_reading(near, far, &bytes);
+        assert_eq!(write(near, &bytes), Outcome::Done(MIB as isize));
+        // Before they are read: on a machine that stalls, a moment later may be a second later.
         assert!(held_bytes() >= before + MIB / 2);
+        read_back(far, &bytes);
         await_held(before + LITTLE);
         write_before_reading(near, far, b"a few bytes");
         write_before_reading(far, near, &bytes);
