@@ -69,34 +69,7 @@ name  = "load"
 role  = "load"
 stack = "{{stack.client}}"
 pin   = {{ cores = "from 0", per = 1 }}
-tool  = "load"
-argv  = ["-t", "1", "-c", "{{connections}}", "-d", "{{duration}}", {_toml(url % "{server.port}")}]
-
-[[metric]]
-name   = "rps"
-from   = "load"
-better = "higher"
-
-[[metric]]
-name      = "latency"
-from      = "load"
-combine   = "histogram"
-quantiles = ["mean", 0.5, 0.99, "max"]
-better    = "lower"
-
-[[table]]
-title   = "Requests per second"
-rows    = "connections"
-columns = "stack"
-value   = "rps"
-gain    = {{ over = "{KERNEL}", round = 1 }}
-
-[[table]]
-title   = "Latency p99"
-rows    = "connections"
-columns = "stack"
-value   = "latency.p99"
-"""
+{_measured(url, "stack", KERNEL, "")}"""
 
 
 @dataclass(frozen=True)
@@ -120,6 +93,7 @@ def contest(made: Contest) -> str:
         for name, argv in zip(names, made.commands, strict=True)
     )
     url = "http://{server.addr}:%s" + made.path
+    of_latency = 'gain    = { over = "A", round = 1 }\n'
     return f"""\
 # Made by `wirespeed compare --run`.
 wirespeed = 1
@@ -149,12 +123,19 @@ ready = {{ http = {_toml(url % "{port}")}, status = {made.status} }}
 name  = "load"
 role  = "load"
 pin   = {{ cores = "from 0", per = 1 }}
+{_measured(url, "variant", "A", of_latency)}"""
+
+
+def _measured(url: str, columns: str, over: str, of_latency: str) -> str:
+    """The rest of the generator, the metrics and the tables: the same whatever is compared."""
+    return f"""\
 tool  = "load"
 argv  = ["-t", "1", "-c", "{{connections}}", "-d", "{{duration}}", {_toml(url % "{server.port}")}]
 
 [[metric]]
 name   = "rps"
 from   = "load"
+better = "higher"
 
 [[metric]]
 name      = "latency"
@@ -166,17 +147,16 @@ better    = "lower"
 [[table]]
 title   = "Requests per second"
 rows    = "connections"
-columns = "variant"
+columns = "{columns}"
 value   = "rps"
-gain    = {{ over = "A", round = 1 }}
+gain    = {{ over = "{over}", round = 1 }}
 
 [[table]]
 title   = "Latency p99"
 rows    = "connections"
-columns = "variant"
+columns = "{columns}"
 value   = "latency.p99"
-gain    = {{ over = "A", round = 1 }}
-"""
+{of_latency}"""
 
 
 def _bypass() -> str:
