@@ -18,6 +18,7 @@ import asyncio
 import itertools
 import multiprocessing
 import shutil
+import signal
 import socket
 import struct
 import sys
@@ -208,6 +209,17 @@ def honest_process(pipe, count, port, until):
     pipe.send(asyncio.run(all_honest(count, port, until)))
 
 
+async def stop_and_go(gateway, seconds, until):
+    """Gives the process no time for a while, again and again, as a machine that stands still."""
+    while seconds and time.monotonic() + 4 * seconds < until:
+        await asyncio.sleep(3 * seconds)
+        gateway.process.send_signal(signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            gateway.process.send_signal(signal.SIGCONT)
+
+
 async def run(options, gateway):
     begin = time.monotonic()
     until = begin + options.seconds
@@ -218,7 +230,8 @@ async def run(options, gateway):
                             args=(theirs, options.honest, gateway.port, until))
     apart.start()
     everybody = asyncio.gather(*(hostile(kind, gateway.port, until, ended)
-                                 for kind in options.kinds for _ in range(options.each)))
+                                 for kind in options.kinds for _ in range(options.each)),
+                               stop_and_go(gateway, options.stop, until))
     loop = asyncio.get_running_loop()
     rows = []
     for part in (0.2, 0.4, 0.6, 0.8, 0.97):
@@ -253,6 +266,8 @@ def main(arguments):
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--each", type=int, default=20, help="hostile clients of a kind")
     parser.add_argument("--honest", type=int, default=20, help="honest clients")
+    parser.add_argument("--stop", type=float, default=0, metavar="S",
+                        help="stop the gateway's process for S seconds, again and again")
     parser.add_argument("--kinds", type=named, default=KINDS, help="of hostile clients, by comma")
     parser.add_argument("--flag", action="append", default=[], help="of the gateway's JVM")
     parser.add_argument("--java", default=shutil.which("java"))
@@ -265,7 +280,7 @@ def main(arguments):
             tally, times, ended, rows = asyncio.run(run(options, gateway))
         finally:
             gateway.stop()
-            origin.stop(soak.signal.SIGTERM)
+            origin.stop(signal.SIGTERM)
         faults = judge(options.kinds, tally, ended, rows, gateway.log_lines("LEAK|fault in"))
     print(f"| honest requests answered | {tally['answered']:,} |\n|---|---|")
     shown = ", ".join(f"{one * 1000:,.0f}" for one in times)

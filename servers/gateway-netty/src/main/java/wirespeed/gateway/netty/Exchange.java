@@ -189,7 +189,7 @@ final class Exchange implements Chain.Done {
 
     /** Asks an address; false when there is no other one than {@code not}. */
     private boolean ask(Address not, boolean needsFresh) {
-        Address address = context.origin().choose(context, not, loop.nowMillis());
+        Address address = context.origin().choose(context, not, loop.sharedMillis());
         if (address == null && not != null) {
             return false;
         }
@@ -330,7 +330,7 @@ final class Exchange implements Chain.Done {
 
     /** A final response head came from the origin. */
     void responseHead(Response response) {
-        context.origin().judge(context.address(), response.status(), loop.nowMillis());
+        context.origin().judge(context.address(), response.status(), loop.sharedMillis());
         context.originNanos(loop.nowNanos() - askedNanos);
         if (isTriedElsewhere(response.status())) {
             return;
@@ -439,7 +439,7 @@ final class Exchange implements Chain.Done {
         endWaiting();
         uncount();
         if (loss != Loss.STALE) {
-            failed.breaker().failed(loop.nowMillis());
+            failed.breaker().failed(loop.sharedMillis());
         }
         boolean isUntouched = category == Category.CONNECT;
         if (loss != Loss.AFTER_ANSWER && mayRetry(loss, isUntouched)

@@ -51,6 +51,7 @@ final class Loop {
     private long dateSecond;
     private long forgetMillis;
     private long nowNanos;
+    private final LoopClock clock = new LoopClock();
 
     Loop(EventLoop executor, Gateway gateway, Transport transport, TlsContexts tls,
             BodyBudget budget) {
@@ -70,7 +71,8 @@ final class Loop {
     void start() {
         watch = new LoopWatch(Thread.currentThread());
         gateway.watches().add(watch);
-        readClock();
+        nowNanos = System.nanoTime();
+        clock.start(nowNanos);
         wheel = new Wheel(nowMillis());
         executor.scheduleAtFixedRate(this::tick, Wheel.TICK_MILLIS, Wheel.TICK_MILLIS,
                 TimeUnit.MILLISECONDS);
@@ -87,8 +89,9 @@ final class Loop {
 
     private void advance() {
         readClock();
+        clock.tick();
         long now = nowMillis();
-        shedder.tick(now);
+        shedder.tick(sharedMillis());
         relieve(now);
         wheel.advance(now);
         for (Pool pool : pools.values()) {
@@ -126,6 +129,7 @@ final class Loop {
      */
     void readClock() {
         nowNanos = System.nanoTime();
+        clock.read(nowNanos);
     }
 
     /** System.nanoTime at the beginning of the present event. */
@@ -133,7 +137,13 @@ final class Loop {
         return nowNanos;
     }
 
+    /** For deadlines of this loop: time in which it could not run does not count. */
     long nowMillis() {
+        return clock.nowMillis();
+    }
+
+    /** For what loops share, such as breakers. */
+    long sharedMillis() {
         return nowNanos / 1_000_000;
     }
 

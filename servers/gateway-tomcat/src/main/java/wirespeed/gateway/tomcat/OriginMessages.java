@@ -125,10 +125,11 @@ final class OriginMessages {
         private int read(InputStream in) throws IOException {
             if (buffer.length() == 0) {
                 long left = (deadlineNanos - System.nanoTime()) / 1_000_000;
-                if (left <= 0) {
+                if (left <= 0 && in.available() == 0) {
                     throw new SocketTimeoutException("no response head in time");
                 }
-                connection.readTimeout((int) Math.min(Integer.MAX_VALUE, left));
+                // What came while this process got no time is here already.
+                connection.readTimeout((int) Math.min(Integer.MAX_VALUE, Math.max(1, left)));
             }
             int b = buffer.read(in);
             if (b < 0) {
