@@ -10,8 +10,9 @@ origin share core 1. Ratios are taken inside a round, the figure is the median o
 
 Cells: cpu (closed loop, 50 ms origin), capacity (closed loop, an origin without latency), tail
 (open loop at --share of the lowest capacity of them, the same rate for all), equal-rate (open loop
-at --rate, one that each can carry on a core, 50 ms origin), churn (Connection: close), memory
-(2000 connections, small heap). gateway_contenders.py says how to add a gateway.
+at --rate, one that each can carry on a core, 50 ms origin), churn and tls-churn (Connection: close),
+memory (2000 connections, small heap), tls, http2, filters, cache, body-16k, body-1m: gateway_cells.py
+has what each contender is told there. gateway_contenders.py says how to add a gateway.
 "JVM" is what of the CPU compilers and collectors took: where it is large, --warm was too short.
 Standard library only; needs wirespeed-load (cargo build --release), nginx and, for its rows,
 haproxy; holding idle states off needs root.
@@ -33,6 +34,7 @@ import threading
 import time
 from pathlib import Path
 
+import gateway_cells
 import gateway_contenders as contenders
 import gateway_load as loads
 
@@ -46,15 +48,6 @@ http {{ access_log off; keepalive_requests 100000000; default_type text/plain;
   uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
   server {{ listen 127.0.0.1:{port} backlog=4096; location / {{ return 200 "BODY"; }} }} }}
 """
-# Per cell: connections, gateways, whether the origin answers at once.
-CELLS = {
-    "cpu": ([1000, 2000], ["nginx", "netty", "haproxy"], False),
-    "capacity": ([1000], ["nginx", "netty", "haproxy"], True),
-    "tail": ([1000], ["nginx", "netty", "haproxy"], True),
-    "churn": ([1000], ["nginx", "netty", "haproxy"], False),
-    "memory": ([2000], ["nginx", "netty-small", "netty"], False),
-    "equal-rate": ([400], ["netty", "tomcat", "zuul2", "zuul-netty-2013"], False),
-}
 # Requests/s that every contender of equal-rate carries on one core when it is warm.
 EQUAL_RATE = 800
 LOWEST = "lowest"
@@ -81,7 +74,7 @@ def origins(options, port, folder, log):
         jar = SERVERS / "stub-origin" / "target" / "stub-origin.jar"
         flags = contenders.jvm_flags(SERVERS / "stub-origin" / "jvm.options", options.java)
         command = [options.java, *flags, "-jar", str(jar), "--port", str(port),
-                   "--payload", "1KiB", "--latency", options.latency]
+                   "--payload", options.payload, "--latency", options.latency]
     else:
         own = folder / "origin"
         own.mkdir()
@@ -104,11 +97,11 @@ def await_port(name, process, port, settle_s, log):
 
 def warm(contender, options):
     if contender.kind != "jvm":
-        loads.send(options.load, contender.port, options.connections[0], 1, options.close)
+        loads.send(options.load, contender, options.connections[0], 1, options.close)
         return
     # In pieces, with pauses in which the compiler gets the core for itself.
     for _ in range(max(1, options.warm // 5)):
-        loads.send(options.load, contender.port, options.connections[0], 5, options.close)
+        loads.send(options.load, contender, options.connections[0], 5, options.close)
         time.sleep(0.5)
 
 
@@ -243,7 +236,7 @@ def table(summary, options):
 def options_of(arguments):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cell", choices=list(CELLS), default="cpu")
+    parser.add_argument("--cell", choices=list(gateway_cells.CELLS), default="cpu")
     parser.add_argument("--only", nargs="+", help="in this order; ratios are to the first")
     parser.add_argument("--contenders", nargs="+", type=Path, default=[], metavar="FILE")
     parser.add_argument("--connections", nargs="+", type=int)
@@ -252,7 +245,8 @@ def options_of(arguments):
     parser.add_argument("--warm", type=int, default=20, help="seconds of load on each JVM before;"
                         " in equal-rate the most that are spent until all are warm")
     parser.add_argument("--ask", action="store_true", help="wait for Enter before the windows")
-    parser.add_argument("--latency", default="50ms", help="of the stub origin")
+    parser.add_argument("--latency", help="of the stub origin, in place of the cell's")
+    parser.add_argument("--payload", help="of the stub origin, in place of the cell's")
     parser.add_argument("--origin", choices=["stub", "static"], help="another origin for a cell")
     parser.add_argument("--share", type=float, default=0.8, help="of the capacity, for a tail")
     parser.add_argument("--of", default=LOWEST, help="whose capacity, for a tail; by default the"
@@ -263,11 +257,13 @@ def options_of(arguments):
     parser.add_argument("--json", type=Path)
     parser.add_argument("--verbose", action="store_true", help="each run to standard error")
     options = parser.parse_args(arguments)
-    connections, names, static = CELLS[options.cell]
-    options.connections = options.connections or connections
-    options.only = options.only or names
-    options.static = options.origin == "static" if options.origin else static
-    options.close = options.cell == "churn"
+    cell = options.asked = gateway_cells.CELLS[options.cell]
+    options.connections = options.connections or cell.connections
+    options.only = options.only or cell.only
+    options.static = options.origin == "static" if options.origin else cell.static
+    options.latency = options.latency or cell.latency
+    options.payload = options.payload or cell.payload
+    options.close = options.cell.endswith("churn")
     if options.cell == "equal-rate":
         options.rate = options.rate or EQUAL_RATE
         options.contenders = options.contenders or [SERVERS / "bench/peers/peers.toml"]
@@ -292,10 +288,12 @@ def compare(options, folder, log, processes):
     origin_port = next(ports)
     origin = origins(options, origin_port, folder, log)
     processes.append(origin)
-    running = contenders.chosen(options.only, options.contenders, options.java, ports)
+    running = contenders.chosen(options.only, options.contenders, options.java, ports,
+                                options.asked)
+    certificate = gateway_cells.certificate(folder) if options.asked.scheme == "https" else {}
     for contender in running:
         contender.start(options.java, origin_port, folder / contender.name.replace("/", "_"), 0,
-                        log)
+                        log, certificate)
         processes.append(contender.process)
     await_port("the origin", origin, origin_port, 30, log)
     for contender in running:

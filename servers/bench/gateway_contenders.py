@@ -33,14 +33,14 @@ NGINX = """
 worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/nginx.err;
 worker_rlimit_nofile 65536;
 events {{ worker_connections 20000; }}
-http {{
+http {{ HTTP
   access_log off; keepalive_timeout 300s; keepalive_requests 10000000;
   client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
   uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
   upstream o {{ server 127.0.0.1:{origin}; keepalive 2048; keepalive_requests 10000000; }}
-  server {{ listen 127.0.0.1:{port} backlog=4096;
+  server {{ listen 127.0.0.1:{port} backlog=4096LISTEN; SERVER
     location / {{ proxy_pass http://o; proxy_http_version 1.1;
-      proxy_set_header Connection ""; HEADERS }} }}
+      proxy_set_header Connection ""; HEADERS LOCATION }} }}
 }}
 """
 # What the gateway adds by default, added by nginx, too: the same work.
@@ -63,11 +63,11 @@ defaults
   option http-keep-alive
   http-reuse always
 frontend f
-  bind 127.0.0.1:{port} backlog 4096
-  default_backend b
+  bind 127.0.0.1:{port} backlog 4096BIND
+FRONTEND  default_backend b
 backend b
   server o 127.0.0.1:{origin} pool-max-conn 4096 pool-purge-delay 3600s
-"""
+BACKENDMORE"""
 
 # Where several JVMs are compared, all of them have one heap, collector and kind of pages.
 EQUAL_JVM = ["-Xms1500m", "-Xmx1500m", "-Xmn500m", "-XX:+UseParallelGC", "-XX:+AlwaysPreTouch",
@@ -86,11 +86,13 @@ class Contender:
     files: dict = field(default_factory=dict)
     env: dict = field(default_factory=dict)
     port: int = 0
+    scheme: str = "http"
+    load: tuple = ()
     process: subprocess.Popen = None
 
-    def start(self, java, origin, folder, core, log):
+    def start(self, java, origin, folder, core, log, certificate):
         folder.mkdir()
-        places = {"port": self.port, "origin": origin, "folder": folder, "java": java,
+        places = {**certificate, "port": self.port, "origin": origin, "folder": folder, "java": java,
                   "jvm": " ".join(EQUAL_JVM)}
         for name, text in self.files.items():
             (folder / name).write_text(text.format(**places))
@@ -113,44 +115,58 @@ def jvm_flags(file, java):
     return flags
 
 
-def ours(module, java, flags, *arguments, options="jvm.options"):
+def ours(module, java, flags, cell, *arguments, options="jvm.options"):
     """A gateway of this repository."""
     return shlex.join([java, *jvm_flags(SERVERS / module / options, java), *flags, "-jar",
                        str(SERVERS / module / "target" / f"{module}.jar")]) \
         + " --listen 127.0.0.1:{port} --origin 127.0.0.1:{origin}" \
-        + " --set limits.in-flight=100000 " + shlex.join(arguments)
+        + " --set limits.in-flight=100000 " + shlex.join(arguments + cell.ours) \
+        + (" --config {folder}/gateway.toml" if cell.ours_toml else "")
 
 
-def nginx(headers):
+def nginx(headers, cell):
     found = shutil.which("nginx") or "/usr/sbin/nginx"
     return {"command": f"{found} -c {{folder}}/nginx.conf",
-            "files": {"nginx.conf": NGINX.replace("HEADERS", headers)}}
+            "files": {"nginx.conf": NGINX.replace("HEADERS", headers).replace(
+                "HTTP", cell.nginx_http).replace("LISTEN", cell.nginx_listen).replace(
+                "SERVER", cell.nginx_server).replace(
+                "LOCATION", cell.nginx_location)}}
 
 
-def haproxy():
+def haproxy(cell):
     found = shutil.which("haproxy") or "/usr/sbin/haproxy"
-    return {"command": f"{found} -f {{folder}}/haproxy.cfg", "files": {"haproxy.cfg": HAPROXY}}
+    return {"command": f"{found} -f {{folder}}/haproxy.cfg", "files": {
+        "haproxy.cfg": HAPROXY.replace("BIND", cell.haproxy_bind).replace(
+            "FRONTEND", cell.haproxy_frontend).replace("BACKEND", cell.haproxy_backend).replace(
+            "MORE", cell.haproxy_more)}}
+
+
+def with_metrics(java, flags, cell):
+    """Times exchanges by route and origin, which it does where somebody can read them."""
+    return ours("gateway-netty", java, flags, cell, "--threads", "1", "--admin", "127.0.0.1:0")
 
 
 def transport(name):
-    return lambda java, flags: ours("gateway-netty", java, flags, "--threads", "1",
-                                    "--transport", name)
+    return lambda java, flags, cell: ours("gateway-netty", java, flags, cell, "--threads", "1",
+                                          "--transport", name)
 
 
-def small(java, flags):
+def small(java, flags, cell):
     # glibc keeps an arena a thread, and gives nothing of it back.
     return shlex.join(["env", "MALLOC_ARENA_MAX=1"]) + " " + ours(
-        "gateway-netty", java, flags, "--threads", "1", options="jvm-small.options")
+        "gateway-netty", java, flags, cell, "--threads", "1", options="jvm-small.options")
 
 
 OURS = {
     "netty": transport("epoll"), "netty-nio": transport("nio"),
-    "netty-io_uring": transport("io_uring"), "netty-small": small,
-    "tomcat": lambda java, flags: ours("gateway-tomcat", java, flags, "--threads", "platform"),
-    "tomcat-virtual": lambda java, flags: ours("gateway-tomcat", java, flags,
-                                               "--threads", "virtual"),
+    "netty-io_uring": transport("io_uring"), "netty-small": small, "netty-metrics": with_metrics,
+    "tomcat": lambda java, flags, cell: ours("gateway-tomcat", java, flags, cell, "--threads",
+                                             "platform"),
+    "tomcat-virtual": lambda java, flags, cell: ours("gateway-tomcat", java, flags, cell,
+                                                     "--threads", "virtual"),
 }
-OTHERS = {"nginx": lambda: nginx(""), "nginx-headers": lambda: nginx(NGINX_HEADERS),
+OTHERS = {"nginx": lambda cell: nginx("", cell),
+          "nginx-headers": lambda cell: nginx(NGINX_HEADERS, cell),
           "haproxy": haproxy}
 
 
@@ -161,19 +177,20 @@ def with_equal_jvm(command):
     return shlex.join([java, *EQUAL_JVM, *kept])
 
 
-def of_name(name, java):
+def of_name(name, java, cell):
     """nginx, haproxy, or one of ours with @25 for another Java and %FLAG for more JVM flags."""
     kind, *flags = name.split("%")
     kind, _, major = kind.partition("@")
     if kind in OTHERS:
-        return Contender(name, **OTHERS[kind]())
+        return Contender(name, **OTHERS[kind](cell))
     if kind not in OURS:
         raise SystemExit(f"no gateway {kind}: there are {', '.join([*OTHERS, *OURS])}, and those"
                          " of --contenders FILE")
     own = os.environ.get("JAVA" + major) if major else java
     if not own:
         raise SystemExit(f"{name}: set the environment variable JAVA{major} to that java")
-    return Contender(name, OURS[kind](own, flags), kind="jvm")
+    files = {"gateway.toml": cell.ours_toml} if cell.ours_toml else {}
+    return Contender(name, OURS[kind](own, flags, cell), kind="jvm", files=files)
 
 
 def of_file(file):
@@ -199,10 +216,10 @@ def free_ports():
                 yield port
 
 
-def chosen(names, files, java, ports):
+def chosen(names, files, java, ports, cell):
     """The contenders with these names, each with a port of its own."""
     given = {name: own for file in files for name, own in of_file(file).items()}
-    contenders = [given.get(name) or of_name(name, java) for name in names]
+    contenders = [given.get(name) or of_name(name, java, cell) for name in names]
     if sum(contender.kind == "jvm" for contender in contenders) > 1:
         for contender in contenders:
             if contender.kind == "jvm" and contender.name not in given \
@@ -210,4 +227,5 @@ def chosen(names, files, java, ports):
                 contender.command = with_equal_jvm(contender.command)
     for contender in contenders:
         contender.port = next(ports)
+        contender.scheme, contender.load = cell.scheme, cell.load
     return contenders

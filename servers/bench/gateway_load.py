@@ -107,7 +107,7 @@ def idle_ns():
     return idle
 
 
-def send(program, port, connections, seconds, close=False, rate=None, warmup=0):
+def send(program, contender, connections, seconds, close=False, rate=None, warmup=0):
     """Sends load from core 1; the answer is the generator's own report."""
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         command = ["taskset", "-c", "1", program, "-t1", f"-c{connections}", f"-d{seconds}",
@@ -115,7 +115,8 @@ def send(program, port, connections, seconds, close=False, rate=None, warmup=0):
         command += ["--warmup", str(warmup)] if warmup else []
         command += ["-R", str(int(rate)), "--wait", "sleep"] if rate else []
         command += ["-H", "Connection: close"] if close else []
-        ran = subprocess.run([*command, f"http://127.0.0.1:{port}/"], capture_output=True,
+        command += contender.load
+        ran = subprocess.run([*command, f"{contender.scheme}://127.0.0.1:{contender.port}/"], capture_output=True,
                              text=True)
         if ran.returncode:
             raise SystemExit(f"the generator failed: {ran.stderr.strip()}")
@@ -142,7 +143,7 @@ def measure(contender, program, connections, seconds, close=False, rate=None):
     """One row: load in a window, and CPU in exactly this window."""
     pid = contender.process.pid
     with Watch(pid) as watch:
-        found = send(program, contender.port, connections, seconds, close, rate, warmup=LEAD_S)
+        found = send(program, contender, connections, seconds, close, rate, warmup=LEAD_S)
     window = found["window"]
     length, cpu, own, *idle = watch.between(window["start_unix_ns"],
                                             window["start_unix_ns"] + window["length_ns"])
