@@ -157,6 +157,28 @@ abstract class CertificateContract extends CarrierContract {
     }
 
     @Test
+    void certificates_that_change_all_the_time_fail_no_request() throws Exception {
+        Certificate now = new Certificate(folder.resolve("now"), "first", "SAN=dns:a");
+        Certificate next = new Certificate(folder.resolve("next"), "second", "SAN=dns:a");
+        String[] chains = {Files.readString(now.certificate), Files.readString(next.certificate)};
+        String[] keys = {Files.readString(now.key), Files.readString(next.key)};
+        Carrier gateway = start(config(now, "").replace("50ms", "1h"));
+        SSLSocket old = connect(gateway, null);
+        for (int turn = 1; turn <= 100; turn++) {
+            Files.writeString(now.certificate, chains[turn % 2]);
+            Files.writeString(now.key, keys[turn % 2]);
+            gateway.runtime.gateway().readCertificates();
+            if (turn % 10 < 2) {
+                SSLSocket fresh = connect(gateway, null);
+                assertEquals(turn % 2 == 1 ? "CN=second" : "CN=first", subject(fresh));
+                get(fresh, "");
+                fresh.close();
+            }
+            get(old, "");
+        }
+    }
+
+    @Test
     void clients_show_certificates_and_origins_are_told() throws Exception {
         Certificate server = new Certificate(folder.resolve("server"));
         Certificate client = new Certificate(folder.resolve("client"), "kim", "SAN=dns:kim");

@@ -105,6 +105,25 @@ class NettyNamesTest {
     }
 
     @Test
+    void a_name_that_moves_all_the_time_fails_no_request() throws Exception {
+        try (RecordingOrigin one = new RecordingOrigin();
+                RecordingOrigin two = new RecordingOrigin(new ServerSocket(one.port(), 50,
+                        InetAddress.getByName("127.0.0.2")));
+                NameServer names = new NameServer(1);
+                Carrier gateway = new Carrier(Main::carrier, Map.of("server.threads", "1",
+                        "server.dns", "127.0.0.1:" + names.port()), "[origins.o]\naddresses ="
+                        + " [\"origin.test:" + one.port() + "\"]\nretries = 0\n");
+                RawClient client = gateway.client()) {
+            for (int turn = 0; turn < 300 && (turn < 30 || two.seen.isEmpty()); turn++) {
+                names.last = 1 + turn % 2;
+                assertEquals(200, client.get("/" + turn).status());
+                Thread.sleep(70);
+            }
+            assertTrue(!one.seen.isEmpty() && !two.seen.isEmpty(), "nothing moved");
+        }
+    }
+
+    @Test
     void a_name_that_nobody_answers_holds_up_nobody_else() throws Exception {
         try (RecordingOrigin origin = new RecordingOrigin(); NameServer names = new NameServer(1);
                 Carrier gateway = new Carrier(Main::carrier, Map.of("server.threads", "1",

@@ -11,9 +11,15 @@ import com.aayushatharva.brotli4j.decoder.BrotliInputStream;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.zip.GZIPInputStream;
 import org.junit.jupiter.api.Test;
@@ -44,6 +50,113 @@ abstract class RouteContract extends CarrierContract {
                 + "\r\n\r\n" + Integer.toHexString(length) + "\r\n" + "x".repeat(length)
                 + "\r\n0\r\n\r\n", 65536);
         return client.read().status();
+    }
+
+    @Test
+    void spans_of_exchanges_reach_a_collector() throws Exception {
+        BlockingQueue<String> exported = new LinkedBlockingQueue<>();
+        RecordingOrigin collector = closedLater(new RecordingOrigin());
+        collector.handler = (seen, out, socket) -> {
+            exported.add(seen.line() + "\n" + seen.body());
+            RecordingOrigin.respond(out, 200, "Content-Type: application/x-protobuf\r\n", "");
+            return true;
+        };
+        Carrier gateway = start(origins(route("/", "name = \"shop\"")
+                + "[tracing]\nservice = \"gw-7\"\nendpoint = \"http://127.0.0.1:"
+                + collector.port() + "/v1/traces\"\n"));
+        String trace = "0af7651916cd43dd8448eb211c80319c";
+        RawClient client = client(gateway);
+        client.send("GET /thing HTTP/1.1\r\nHost: a\r\ntraceparent: 00-" + trace
+                + "-b7ad6b7169203331-01\r\n\r\n");
+        assertEquals(200, client.read().status());
+        String told = origin.seen.get(0).header("traceparent");
+        assertTrue(told.matches("00-" + trace + "-[0-9a-f]{16}-01"), told);
+        assertNotEquals("b7ad6b7169203331", told.substring(36, 52));
+        String batch = exported.poll(60, TimeUnit.SECONDS);
+        assertTrue(batch.startsWith("POST /v1/traces HTTP/1.1"), batch);
+        for (String part : new String[] {"gw-7", "GET shop", "/thing", "http.route",
+            "http.response.status_code", bytes(trace), bytes(told.substring(36, 52)),
+            bytes("b7ad6b7169203331")}) {
+            assertTrue(batch.contains(part), part);
+        }
+    }
+
+    private static String bytes(String hex) {
+        return new String(java.util.HexFormat.of().parseHex(hex), StandardCharsets.ISO_8859_1);
+    }
+
+    /** Everything that comes until the gateway closes. */
+    private static String exchange(Carrier gateway, String request) throws IOException {
+        try (Socket socket = new Socket(gateway.address.getAddress(), gateway.address.getPort())) {
+            socket.setSoTimeout(60_000);
+            socket.getOutputStream().write(request.getBytes(StandardCharsets.US_ASCII));
+            return new String(socket.getInputStream().readAllBytes(), StandardCharsets.US_ASCII);
+        }
+    }
+
+    @Test
+    void trailers_of_a_response_reach_a_client_that_takes_them() throws IOException {
+        origin.handler = (seen, out, socket) -> {
+            out.write(("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n"
+                    + "X-Sum: 42\r\nContent-Length: 3\r\nSet-Cookie: a=b\r\n\r\n")
+                    .getBytes(StandardCharsets.US_ASCII));
+            return true;
+        };
+        Carrier gateway = start(origins(""));
+        RawClient client = client(gateway);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: TE\r\n\r\n");
+        String taken = twoParts(client.socket.getInputStream());
+        assertTrue(taken.toLowerCase().endsWith("\r\n0\r\nx-sum: 42\r\n\r\n"), taken);
+        String dropped = exchange(gateway, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        assertTrue(dropped.contains("hello") && !dropped.toLowerCase().contains("x-sum"), dropped);
+    }
+
+    @Test
+    void trailers_of_a_request_go_on_where_that_is_wanted() throws Exception {
+        StringBuffer received = new StringBuffer();
+        try (ServerSocket bare = new ServerSocket(0, 10, InetAddress.getLoopbackAddress())) {
+            Thread serving = new Thread(() -> serveOneAfterTheOther(bare, received));
+            serving.setDaemon(true);
+            serving.start();
+            for (boolean isOn : new boolean[] {true, false}) {
+                Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:"
+                        + bare.getLocalPort() + "\"]\nrequest-trailers = " + isOn + "\n");
+                received.setLength(0);
+                String answer = exchange(gateway, "POST / HTTP/1.1\r\nHost: a\r\nConnection: close"
+                        + "\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 42\r\n"
+                        + "X-Real-IP: 1.1.1.1\r\n\r\n");
+                assertTrue(answer.startsWith("HTTP/1.1 200"), answer);
+                assertTrue(received.toString().toLowerCase().endsWith(isOn
+                        ? "\r\n0\r\nx-sum: 42\r\n\r\n" : "\r\n0\r\n\r\n"), received.toString());
+            }
+        }
+    }
+
+    /** A head ends with an empty line, and so does a body in chunks. */
+    private static String twoParts(InputStream in) throws IOException {
+        StringBuilder all = new StringBuilder();
+        int ends = 0;
+        while (ends < 2) {
+            int next = in.read();
+            if (next < 0) {
+                throw new IOException("closed after " + all);
+            }
+            all.append((char) next);
+            ends += all.length() > 3 && all.substring(all.length() - 4).equals("\r\n\r\n") ? 1 : 0;
+        }
+        return all.toString();
+    }
+
+    private static void serveOneAfterTheOther(ServerSocket bare, StringBuffer received) {
+        while (!bare.isClosed()) {
+            try (Socket socket = bare.accept()) {
+                received.append(twoParts(socket.getInputStream()));
+                RecordingOrigin.respond(socket.getOutputStream(), 200, "Connection: close\r\n",
+                        "ok");
+            } catch (IOException gone) {
+                return;
+            }
+        }
     }
 
     @Test

@@ -25,6 +25,7 @@ public record Forwarding(String viaName, Networks trusted) {
             }
         }
         request.upgrade(upgrade(headers, request.minor()));
+        request.takesTrailers(takesTrailers(headers, request.minor()));
         HopByHop.strip(headers, 400);
         if (trusted.contains(request.clientAddress())) {
             request.peerAddress(request.clientAddress());
@@ -57,6 +58,13 @@ public record Forwarding(String viaName, Networks trusted) {
         boolean isListed = HopByHop.options(headers).stream()
                 .anyMatch(option -> option.equalsIgnoreCase("upgrade"));
         return isListed && "websocket".equalsIgnoreCase(upgrade) ? "websocket" : null;
+    }
+
+    /** RFC 9110 §10.1.4: only who says so is sure to do something with trailers. */
+    private static boolean takesTrailers(Headers headers, int minor) {
+        return minor == 1 && headers.mayHave(Field.TE.bit) && headers.all("TE").stream()
+                .flatMap(line -> java.util.Arrays.stream(line.split(",")))
+                .anyMatch(coding -> coding.trim().equalsIgnoreCase("trailers"));
     }
 
     /** Adds the fields that tell the origin about client and gateway; once a request. */
@@ -125,6 +133,21 @@ public record Forwarding(String viaName, Networks trusted) {
             sink.put(UPGRADE).put(request.upgrade()).crlf();
         }
         sink.crlf();
+    }
+
+    /** Path and query for the origin of an exchange. */
+    public static String target(Context context) {
+        Request request = context.request();
+        String path = context.route() == null ? request.pathWithParameters()
+                : context.route().forwardedPath(request.pathWithParameters());
+        return request.query() == null ? path : path + '?' + request.query();
+    }
+
+    /** The name that an address is asked for. */
+    public static String authority(Context context, Address address) {
+        boolean isKept = context.request().host() != null
+                && context.origin().settings().preserveHost();
+        return isKept ? context.request().host() : address.id();
     }
 
     /** Takes the origin's connection fields off a response. */

@@ -14,6 +14,7 @@ public final class OptionPage {
         SECTIONS.put("timeouts", "[timeouts]");
         SECTIONS.put("tls", "[tls]");
         SECTIONS.put("admin", "[admin]");
+        SECTIONS.put("tracing", "[tracing]");
         SECTIONS.put("cache", "[cache]");
         SECTIONS.put("origin", "[origins.NAME]");
         SECTIONS.put("route", "[[route]]");

@@ -68,6 +68,7 @@ public final class OptionTable {
         timeouts(d);
         tls(d);
         admin(d);
+        tracing(d);
         cache(d);
         origins(d);
         health(d);
@@ -158,6 +159,15 @@ public final class OptionTable {
         d.text("token", "", "Needed as 'Authorization: Bearer' unless the address is loopback.");
     }
 
+    private static void tracing(Declaration d) {
+        d.in("tracing", false);
+        d.text("endpoint", "", "URL to which spans are sent as OTLP over HTTP, such as"
+                + " http://127.0.0.1:4318/v1/traces; empty for none.");
+        d.count("sample-percent", 100, 0, 100, "Share of the traces that begin here which are sent;"
+                + " of others the client decides.");
+        d.text("service", "wirespeed-gateway", "service.name of the spans.");
+    }
+
     private static void cache(Declaration d) {
         d.in("cache", false);
         d.bool("enabled", false, "Store responses in memory as RFC 9111 says.");
@@ -191,6 +201,13 @@ public final class OptionTable {
         d.texts("retry-status", "", "Statuses that are tried at another address, too, such as 503.");
         d.count("retry-budget", 20, 0, 100, "Retries as a share of the requests, in per cent.");
         d.bool("eject-on-5xx", false, "Count a 5xx as a failure of its address.");
+        d.duration("eject-slower-than", "0ms", 0, HOUR, "Count a response head that takes longer as a"
+                + " failure of its address, too; 0 for none.");
+        d.choice("http2", "off", List.of("off", "alpn", "prior-knowledge"), "Ask by HTTP/2: when the"
+                + " origin chooses it in the TLS handshake, or always without TLS (h2c);"
+                + " gateway-netty only.");
+        d.bool("request-trailers", false, "Pass trailers of requests on. What removes or checks header"
+                + " fields does not see them.");
         d.bool("preserve-host", true, "Send the client's Host and not the address.");
         d.bool("tls", false, "Encrypt and verify; the address is the name that is verified.");
         d.choice("persistence", "none", List.of("none", "cookie", "header"),

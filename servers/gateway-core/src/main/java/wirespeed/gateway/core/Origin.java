@@ -26,15 +26,27 @@ public final class Origin {
      * @param persistence how clients are bound to an address
      * @param check active health checks; null for none
      * @param retry what an answer means for the next attempt
+     * @param http2 whether it is asked by HTTP/2
+     * @param requestTrailers whether trailers of requests go on to it
      */
     public record Settings(int connectMillis, int responseMillis, int idleBodyMillis,
             int connectionsMax, int connectionRequestsMax, int connectionAgeMillis,
             int waitersMax, int slowStartMillis, int retries,
             boolean passesInterim, boolean preserveHost, boolean tls, String hashKey,
-            Persistence persistence, HealthCheck check, Retry retry) {
+            Persistence persistence, HealthCheck check, Retry retry,
+            Http2 http2, boolean requestTrailers) {
         public static final Settings DEFAULT = new Settings(1000, 20_000, 30_000, 4096,
                 100_000, 600_000, 1000, 10_000, 1, false, true, false, "client", Persistence.NONE, null,
-                Retry.DEFAULT);
+                Retry.DEFAULT, Http2.OFF, false);
+    }
+
+    /** When an origin is asked by HTTP/2. */
+    public enum Http2 {
+        OFF,
+        /** When it chooses so in the TLS handshake. */
+        ALPN,
+        /** Without TLS, from the first byte on (RFC 9113 §3.3). */
+        PRIOR_KNOWLEDGE
     }
 
     /** So that even the first moment of a slow start brings some requests. */
@@ -202,9 +214,13 @@ public final class Origin {
         return key.equals("path") ? request.path() : request.clientAddress();
     }
 
-    /** An address has answered: for its breaker that is a success or a failure. */
-    public void judge(Address address, int status, long nowMillis) {
-        if (status >= 500 && settings.retry().ejectsOn5xx()) {
+    /**
+     * An address has answered: for its breaker that is a success or a failure.
+     *
+     * @param tookMillis from asking it to the head of its answer
+     */
+    public void judge(Address address, int status, long tookMillis, long nowMillis) {
+        if (settings.retry().isFailure(status, tookMillis)) {
             address.breaker().failed(nowMillis);
         } else {
             address.breaker().succeeded();

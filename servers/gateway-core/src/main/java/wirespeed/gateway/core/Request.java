@@ -21,6 +21,7 @@ public final class Request {
     private boolean keepAlive;
     private boolean expectsContinue;
     private String upgrade;
+    private boolean takesTrailers;
     private String clientCertificate;
     private ByteBuffer body;
 
@@ -194,6 +195,15 @@ public final class Request {
 
     void upgrade(String upgrade) {
         this.upgrade = upgrade;
+    }
+
+    /** Whether the client said that it takes the trailers of a response. */
+    public boolean takesTrailers() {
+        return takesTrailers;
+    }
+
+    void takesTrailers(boolean takesTrailers) {
+        this.takesTrailers = takesTrailers;
     }
 
     /** The collected body, read-only, when a filter asked for it; else null. */

@@ -47,6 +47,26 @@ public final class Response {
         return response;
     }
 
+    /**
+     * One that HTTP/2 brought; refused with 502 when its length contradicts its end.
+     *
+     * @param method that the origin was asked with
+     * @param isEnded whether no body follows
+     */
+    public static Response fromFields(int status, Headers headers, String method,
+            boolean isEnded) {
+        if (headers.mayHave(Field.TRANSFER_ENCODING.bit)) {
+            throw new Refusal(502, "Transfer-Encoding in an HTTP/2 response");
+        }
+        Response response = new Response(status, 1, headers);
+        Framing said = Framing.of(headers, 1, 502);
+        response.framing = said != null ? said : isEnded ? Framing.length(0) : Framing.CHUNKED;
+        if (!response.answers(method).isEmpty() && isEnded) {
+            throw new Refusal(502, "response without the body that its Content-Length names");
+        }
+        return response;
+    }
+
     public int status() {
         return status;
     }

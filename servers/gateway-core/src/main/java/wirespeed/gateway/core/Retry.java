@@ -10,13 +10,16 @@ import java.util.List;
  * @param statuses answered with these, an idempotent request is sent to another address
  * @param budgetPercent how many retries there may be, as a share of the requests
  * @param ejectsOn5xx whether a 5xx counts as a failure of the address
+ * @param slowMillis a response head that takes longer counts as a failure, too; 0 for none
  */
-public record Retry(List<Integer> statuses, int budgetPercent, boolean ejectsOn5xx) {
+public record Retry(List<Integer> statuses, int budgetPercent, boolean ejectsOn5xx,
+        int slowMillis) {
     /** No status is tried again, and a fifth of the requests may be retries of lost ones. */
-    public static final Retry DEFAULT = new Retry(List.of(), 20, false);
+    public static final Retry DEFAULT = new Retry(List.of(), 20, false, 0);
 
     /** From the texts of a configuration; a status that is none is refused. */
-    public static Retry of(List<String> statuses, int budgetPercent, boolean ejectsOn5xx) {
+    public static Retry of(List<String> statuses, int budgetPercent, boolean ejectsOn5xx,
+            int slowMillis) {
         List<Integer> numbers = new ArrayList<>();
         for (String status : statuses) {
             if (!status.matches("[45]\\d\\d")) {
@@ -25,6 +28,11 @@ public record Retry(List<Integer> statuses, int budgetPercent, boolean ejectsOn5
             }
             numbers.add(Integer.valueOf(status));
         }
-        return new Retry(List.copyOf(numbers), budgetPercent, ejectsOn5xx);
+        return new Retry(List.copyOf(numbers), budgetPercent, ejectsOn5xx, slowMillis);
+    }
+
+    /** Whether an answer speaks against its address. */
+    boolean isFailure(int status, long tookMillis) {
+        return status >= 500 && ejectsOn5xx || slowMillis > 0 && tookMillis > slowMillis;
     }
 }

@@ -20,7 +20,8 @@ class OriginTest {
 
     private Origin origin(Balancer.Method method, String hashKey, Persistence persistence) {
         return new Origin("o", addresses, method, new Origin.Settings(1, 1, 1, 1, 1, 1, 1, 0, 1, false, true, false,
-                hashKey, persistence, null, Retry.DEFAULT));
+                hashKey, persistence, null, Retry.DEFAULT, Origin.Http2.OFF,
+                false));
     }
 
     private Origin origin(Balancer.Method method) {
@@ -239,6 +240,26 @@ class OriginTest {
         for (String text : List.of("a", "a:", "a:x", "a:70000", "::1:80")) {
             org.junit.jupiter.api.Assertions.assertThrows(IllegalArgumentException.class,
                     () -> Address.parse(text), text);
+        }
+    }
+
+    @Test
+    void slow_answers_eject_an_address_where_that_is_wanted() {
+        Origin.Settings usual = Origin.Settings.DEFAULT;
+        for (int slowMillis : new int[] {0, 1000}) {
+            Address address = new Address("s" + slowMillis, 80);
+            Origin own = new Origin("o", List.of(address, new Address("other", 80)),
+                    Balancer.Method.RANDOM_TWO, new Origin.Settings(1, 1, 1, 1, 1, 1, 1, 0, 1,
+                    false, true, false, "client", Persistence.NONE, null,
+                    Retry.of(List.of(), 20, false, slowMillis), usual.http2(), false));
+            for (int i = 0; i < Breaker.FAILURES_IN_A_ROW; i++) {
+                own.judge(address, 200, 1000, 5000);
+            }
+            assertTrue(!address.breaker().isOpen(), "1000 ms are not more than 1000 ms");
+            for (int i = 0; i < Breaker.FAILURES_IN_A_ROW; i++) {
+                own.judge(address, 200, 1001, 5000);
+            }
+            assertEquals(slowMillis > 0, address.breaker().isOpen());
         }
     }
 }

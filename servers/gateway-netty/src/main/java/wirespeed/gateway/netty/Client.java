@@ -3,6 +3,7 @@ package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
 import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Response;
 
 /** Called on the exchange's loop only. */
@@ -13,8 +14,12 @@ interface Client {
     /** Sends a piece of the body; takes it over. */
     void sendBody(ByteBuf slice);
 
-    /** The response is complete. */
-    void sendEnd();
+    /**
+     * The response is complete.
+     *
+     * @param trailers that follow its body, if this client can have them; null for none
+     */
+    void sendEnd(Headers trailers);
 
     /** The head was sent and the rest will not come: the client must not take it for complete. */
     void cut();

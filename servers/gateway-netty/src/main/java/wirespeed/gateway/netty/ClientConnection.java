@@ -15,6 +15,7 @@ import wirespeed.gateway.core.Forwarding;
 import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.HeadCheck;
 import wirespeed.gateway.core.HeadSink;
+import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Limits;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Refusal;
@@ -284,7 +285,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     private void bodyDone() {
         state = State.RESPONSE;
         armEnd();
-        exchange.requestEnd();
+        exchange.requestEnd(reader.trailers());
     }
 
     private void awaitHead() {
@@ -482,9 +483,9 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     }
 
     @Override
-    public void sendEnd() {
+    public void sendEnd(Headers trailers) {
         if (isChunked) {
-            out.lastChunk();
+            out.lastChunk(trailers, loop.sink);
             isChunked = false;
         }
         if (state == State.CLOSED) {

@@ -3,10 +3,13 @@ package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
 import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Attempts;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Chain;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Forwarding;
+import wirespeed.gateway.core.Headers;
+import wirespeed.gateway.core.Loss;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Phase;
 import wirespeed.gateway.core.Refusal;
@@ -15,6 +18,7 @@ import wirespeed.gateway.core.Response;
 import wirespeed.gateway.core.Route;
 import wirespeed.gateway.core.Snapshot;
 import wirespeed.gateway.core.Step;
+import wirespeed.gateway.core.Trailers;
 
 /** Everything here happens on one loop; the client and the origin connection call in. */
 final class Exchange implements Chain.Done {
@@ -25,7 +29,7 @@ final class Exchange implements Chain.Done {
     private final Request request;
     private final RequestBody body;
     private final ResponseRelay relay;
-    private OriginConnection origin;
+    private OriginStream origin;
     private Pool waitingIn;
     private OriginConnection promised;
     private Phase phase = Phase.PRE;
@@ -217,13 +221,13 @@ final class Exchange implements Chain.Done {
     }
 
     /** The pool has a connection. */
-    void connected(OriginConnection connection) {
+    void connected(OriginStream connection) {
         endWaiting();
         origin = connection;
         origin.begin(this);
         body.replay(origin);
         if (body.isComplete()) {
-            origin.sendEnd();
+            origin.sendEnd(requestTrailers());
             return;
         }
         if (request.expectsContinue() && body.bytes() == 0) {
@@ -231,6 +235,10 @@ final class Exchange implements Chain.Done {
             client.flush();
         }
         client.readBody(true);
+    }
+
+    private Headers requestTrailers() {
+        return context.origin().settings().requestTrailers() ? body.trailers() : null;
     }
 
     private void endWaiting() {
@@ -287,8 +295,8 @@ final class Exchange implements Chain.Done {
     }
 
     /** The request body is complete. */
-    void requestEnd() {
-        body.complete();
+    void requestEnd(Headers trailers) {
+        body.complete(Trailers.fit(trailers));
         if (isOver) {
             return;
         }
@@ -297,7 +305,7 @@ final class Exchange implements Chain.Done {
             body.collectInto(request);
             run(Phase.PRE);
         } else if (origin != null) {
-            origin.sendEnd();
+            origin.sendEnd(requestTrailers());
         }
     }
 
@@ -330,7 +338,8 @@ final class Exchange implements Chain.Done {
 
     /** A final response head came from the origin. */
     void responseHead(Response response) {
-        context.origin().judge(context.address(), response.status(), loop.sharedMillis());
+        context.origin().judge(context.address(), response.status(),
+                (loop.nowNanos() - askedNanos) / 1_000_000, loop.sharedMillis());
         context.originNanos(loop.nowNanos() - askedNanos);
         if (isTriedElsewhere(response.status())) {
             return;
@@ -350,11 +359,11 @@ final class Exchange implements Chain.Done {
 
     /** Whether this answer is dropped, because another address is asked for a better one. */
     private boolean isTriedElsewhere(int status) {
-        if (!context.origin().settings().retry().statuses().contains(status)
-                || !body.isComplete() || !mayRetry(Loss.BEFORE_ANSWER, false)) {
+        if (isOver || !body.isComplete()
+                || !Attempts.isTriedElsewhere(context, status, body.isReplayable())) {
             return false;
         }
-        OriginConnection answered = origin;
+        OriginStream answered = origin;
         Address failed = context.address();
         origin = null;
         uncount();
@@ -379,13 +388,13 @@ final class Exchange implements Chain.Done {
     }
 
     /** The origin's response is complete; the connection is no longer ours. */
-    void responseEnd(boolean wasRequestSent) {
+    void responseEnd(boolean wasRequestSent, Headers trailers) {
         origin = null;
         context.originNanos(loop.nowNanos() - askedNanos);
         uncount();
         // A final response before the request was sent: the rest of it has nowhere to go.
         mustClose |= !wasRequestSent;
-        relay.end();
+        relay.end(request.takesTrailers() ? Trailers.fit(trailers) : null);
     }
 
     /** The origin wants to speak another protocol, as the client asked. */
@@ -419,17 +428,8 @@ final class Exchange implements Chain.Done {
         origin = null;
         uncount();
         over(101);
-        client.sendEnd();
+        client.sendEnd(null);
         client.flush();
-    }
-
-    /** How far an attempt had come when it was lost. */
-    enum Loss {
-        /** On a connection that was used before, without a byte of an answer: likely its end. */
-        STALE,
-        /** Without a byte of an answer. */
-        BEFORE_ANSWER,
-        AFTER_ANSWER
     }
 
     /** No response, or no more of it. */
@@ -442,29 +442,14 @@ final class Exchange implements Chain.Done {
             failed.breaker().failed(loop.sharedMillis());
         }
         boolean isUntouched = category == Category.CONNECT;
-        if (loss != Loss.AFTER_ANSWER && mayRetry(loss, isUntouched)
+        if (!isOver && Attempts.mayFollow(context, loss, isUntouched, body.isReplayable())
                 && ask(loss == Loss.STALE ? null : failed, true)) {
             loop.meters.add(Meters.Count.RETRIES, 1);
             client.flush();
             return;
         }
-        int status = category == Category.ORIGIN_TIMEOUT ? 504 : 502;
-        fail(status, category, cause);
+        fail(Attempts.status(category), category, cause);
         client.flush();
-    }
-
-    /** Without a connection nothing was sent, so that any method may be tried again. */
-    private boolean mayRetry(Loss loss, boolean isUntouched) {
-        if (isOver || !isUntouched && (!request.isIdempotent() || !body.isReplayable())) {
-            return false;
-        }
-        if (loss == Loss.STALE && context.attempts() == 1) {
-            // The origin has not seen this request: trying again costs it nothing.
-            return true;
-        }
-        return context.origin().addresses().size() > 1
-                && context.attempts() <= context.origin().settings().retries()
-                && context.origin().takesRetry();
     }
 
     private void refuse(Refusal refusal) {
@@ -527,7 +512,7 @@ final class Exchange implements Chain.Done {
             pool.cancel(this, mine);
         }
         if (origin != null) {
-            OriginConnection abandoned = origin;
+            OriginStream abandoned = origin;
             origin = null;
             abandoned.abandon();
         }
@@ -562,9 +547,9 @@ final class Exchange implements Chain.Done {
     }
 
     /** The client has everything. */
-    void completed(int status) {
+    void completed(int status, Headers trailers) {
         over(status);
-        client.sendEnd();
+        client.sendEnd(trailers);
     }
 
     private void over(int status) {

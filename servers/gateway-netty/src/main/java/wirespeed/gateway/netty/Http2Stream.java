@@ -46,6 +46,10 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     private boolean isInputDone;
     private boolean isDone;
     private boolean isDirty;
+    /** Written with what follows it. */
+    private Http2Headers pendingHead;
+    /** From then on a stream of requests may pause as long as the exchange may take. */
+    private boolean isAnswering;
     private boolean isStalled;
     private long waitingMillis;
     private long exchangeEndMillis;
@@ -180,7 +184,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         }
     }
 
-    /** They are dropped, and end the body, which must be as long as it was announced. */
+    /** They end the body, which must be as long as it was announced. */
     private void trailers(Http2HeadersFrame frame) {
         if (!frame.isEndStream() || declared >= 0 && received != declared) {
             throw new Refusal(400, "body differs from Content-Length");
@@ -189,8 +193,17 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             endWithoutBody(true);
         } else {
             begin();
-            inputDone(true);
+            inputDone(true, fields(frame.headers()));
         }
+    }
+
+    private Headers fields(Http2Headers trailers) {
+        Headers fields = new Headers();
+        for (Map.Entry<CharSequence, CharSequence> field : trailers) {
+            add(fields, field.getKey().toString(), field.getValue().toString(),
+                    loop.gateway.snapshot().limits());
+        }
+        return fields;
     }
 
     private Request request(Http2Headers fields, boolean hasBody) {
@@ -256,8 +269,8 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             return;
         }
         begin();
-        armExchange(loop.timeouts.bodyIdleMillis());
-        if (pace.isTooSlow(frame.content().readableBytes(), loop.nowMillis())
+        awaitBody();
+        if (!isAnswering && pace.isTooSlow(frame.content().readableBytes(), loop.nowMillis())
                 && !frame.isEndStream()) {
             exchange.clientTooSlow();
             return;
@@ -265,14 +278,14 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         if (frame.content().isReadable()) {
             exchange.requestBody(frame.content().retainedSlice());
         }
-        inputDone(frame.isEndStream());
+        inputDone(frame.isEndStream(), null);
     }
 
-    private void inputDone(boolean isEnd) {
+    private void inputDone(boolean isEnd, Headers trailers) {
         if (isEnd && !isInputDone) {
             isInputDone = true;
             armEnd();
-            exchange.requestEnd();
+            exchange.requestEnd(trailers);
         }
     }
 
@@ -329,7 +342,18 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         if (response.isLocal()) {
             head.set("date", loop.date());
         }
-        write(new DefaultHttp2HeadersFrame(head, false));
+        // With the end of an empty body in it: gRPC tells an error so.
+        pendingHead = head;
+        armEnd();
+        isAnswering = true;
+    }
+
+    private void writeHead(boolean isEnd) {
+        if (pendingHead != null) {
+            Http2Headers head = pendingHead;
+            pendingHead = null;
+            write(new DefaultHttp2HeadersFrame(head, isEnd));
+        }
     }
 
     private static boolean isConnectionField(String name) {
@@ -347,6 +371,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
 
     @Override
     public void sendBody(ByteBuf slice) {
+        writeHead(false);
         connection.sent(slice.readableBytes());
         boolean waits = stream.channel().bytesBeforeUnwritable() < NOTHING_WAITS_BYTES;
         write(new DefaultHttp2DataFrame(waits ? compact(slice) : slice, false));
@@ -366,18 +391,31 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     }
 
     @Override
-    public void sendEnd() {
+    public void sendEnd(Headers trailers) {
         if (isDone) {
             return;
         }
         isDone = true;
         // Until the client has taken it; then the stream is inactive.
         arm(loop.timeouts.sendMillis());
-        write(new DefaultHttp2DataFrame(true));
+        writeEnd(trailers);
         awaitTaker();
         if (!isInputDone) {
             // RFC 9113 §8.1: the response is complete, the rest of the request is not needed.
             write(new DefaultHttp2ResetFrame(Http2Error.NO_ERROR));
+        }
+    }
+
+    private void writeEnd(Headers trailers) {
+        if (trailers != null) {
+            writeHead(false);
+            Http2Headers last = new DefaultHttp2Headers(false);
+            trailers.forEach(last::add);
+            write(new DefaultHttp2HeadersFrame(last, true));
+        } else if (pendingHead != null) {
+            writeHead(true);
+        } else {
+            write(new DefaultHttp2DataFrame(true));
         }
     }
 
@@ -396,6 +434,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
 
     @Override
     public void flush() {
+        writeHead(false);
         if (isDirty) {
             isDirty = false;
             stream.flush();
@@ -418,10 +457,18 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         // Waiting for the origin is not the client's slowness.
         if (!isInputDone && exchange != null) {
             if (isOn) {
-                armExchange(loop.timeouts.bodyIdleMillis());
+                awaitBody();
             } else {
                 armEnd();
             }
+        }
+    }
+
+    private void awaitBody() {
+        if (isAnswering) {
+            armEnd();
+        } else {
+            armExchange(loop.timeouts.bodyIdleMillis());
         }
     }
 

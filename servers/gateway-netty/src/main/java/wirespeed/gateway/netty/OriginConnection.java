@@ -12,13 +12,16 @@ import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Forwarding;
 import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.HeadCheck;
+import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Limits;
+import wirespeed.gateway.core.Loss;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Refusal;
 import wirespeed.gateway.core.Response;
 
 /** Reading stays on while it is unused, so that a close or an unasked byte ends it at once. */
-final class OriginConnection extends ChannelInboundHandlerAdapter implements BodyReader.Sink {
+final class OriginConnection extends ChannelInboundHandlerAdapter
+        implements OriginStream, BodyReader.Sink {
     private enum State { CONNECTING, UNUSED, HEAD, BODY, TUNNEL, CLOSED }
 
     private static final int INTERIM_MAX = 8;
@@ -88,7 +91,8 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
     }
 
     /** Sends the head of a request. */
-    void begin(Exchange user) {
+    @Override
+    public void begin(Exchange user) {
         exchange = user;
         if (flushTarget != null && flushTarget != user.client) {
             flushTarget.flush();
@@ -107,7 +111,8 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
         loop.wheel.disarm(timer);
     }
 
-    void sendBody(ByteBuf slice) {
+    @Override
+    public void sendBody(ByteBuf slice) {
         if (isChunkedRequest) {
             out.chunk(slice);
         } else {
@@ -116,7 +121,8 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
     }
 
     /** The request body waits for the origin to take what is written. */
-    void stalled() {
+    @Override
+    public void stalled() {
         if (state == State.HEAD) {
             armResponse();
         }
@@ -126,9 +132,10 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
         loop.wheel.arm(timer, loop.nowMillis() + exchange.context.responseMillis());
     }
 
-    void sendEnd() {
+    @Override
+    public void sendEnd(Headers trailers) {
         if (isChunkedRequest) {
-            out.lastChunk();
+            out.lastChunk(trailers, loop.sink);
         }
         isRequestSent = true;
         out.flush();
@@ -137,24 +144,28 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
         }
     }
 
-    void sendRaw(ByteBuf bytes) {
+    @Override
+    public void sendRaw(ByteBuf bytes) {
         out.body(bytes);
         out.flush();
         armIdle();
     }
 
-    void flush() {
+    @Override
+    public void flush() {
         if (state != State.CLOSED) {
             out.flush();
         }
     }
 
-    boolean isWritable() {
+    @Override
+    public boolean isWritable() {
         return out.isWritable();
     }
 
     /** Stops or resumes reading the response; what is not read is not the origin's delay. */
-    void read(boolean isOn) {
+    @Override
+    public void read(boolean isOn) {
         if (isReading() == isOn) {
             return;
         }
@@ -171,7 +182,8 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
     }
 
     /** The exchange does not want the rest. */
-    void abandon() {
+    @Override
+    public void abandon() {
         exchange = null;
         // A complete response leaves a connection that others can use.
         if (state != State.BODY || !reader.isDone()) {
@@ -317,7 +329,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
             read(true);
         }
         if (user != null) {
-            user.responseEnd(wasSent);
+            user.responseEnd(wasSent, reader.trailers());
         }
         // Last: a request that waits takes the connection at once, and with it the flush.
         if (isKept && state == State.UNUSED) {
@@ -391,12 +403,12 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
         if (before == State.TUNNEL) {
             user.tunnelClosed();
         } else if (before == State.BODY && reader.endsWithClose() && !isBroken) {
-            user.responseEnd(isRequestSent);
+            user.responseEnd(isRequestSent, null);
             user.client.flush();
         } else {
-            Exchange.Loss loss = requests > 1 ? Exchange.Loss.STALE : Exchange.Loss.BEFORE_ANSWER;
+            Loss loss = requests > 1 ? Loss.STALE : Loss.BEFORE_ANSWER;
             user.originFailed(Category.ORIGIN_RESET, null,
-                    isResponseBegun ? Exchange.Loss.AFTER_ANSWER : loss);
+                    isResponseBegun ? Loss.AFTER_ANSWER : loss);
         }
     }
 
@@ -429,7 +441,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter implements Bod
         close();
         if (user != null) {
             user.originFailed(category, cause, isResponseBegun
-                    ? Exchange.Loss.AFTER_ANSWER : Exchange.Loss.BEFORE_ANSWER);
+                    ? Loss.AFTER_ANSWER : Loss.BEFORE_ANSWER);
         }
     }
 }

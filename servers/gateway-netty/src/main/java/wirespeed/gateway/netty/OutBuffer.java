@@ -11,6 +11,8 @@ import io.netty.util.concurrent.FastThreadLocal;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import wirespeed.gateway.core.HeadSink;
+import wirespeed.gateway.core.Headers;
+import wirespeed.gateway.core.Trailers;
 
 /**
  * What is larger than the rest of the buffer is passed on as it came, without a copy. Holds no
@@ -115,6 +117,21 @@ final class OutBuffer {
         writeOpen();
         write(slice);
         write(CRLF.duplicate());
+    }
+
+    /**
+     * The last chunk.
+     *
+     * @param trailers that follow it; null for none
+     */
+    void lastChunk(Headers trailers, HeadSink sink) {
+        if (trailers != null) {
+            sink.clear();
+            Trailers.write(trailers, sink);
+            head(sink);
+            return;
+        }
+        lastChunk();
     }
 
     void lastChunk() {

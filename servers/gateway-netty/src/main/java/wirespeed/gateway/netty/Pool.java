@@ -10,11 +10,13 @@ import io.netty.util.concurrent.Future;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Set;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Category;
+import wirespeed.gateway.core.Loss;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Origin;
 
@@ -34,6 +36,10 @@ final class Pool {
     private final ArrayDeque<Waiter> waiters = new ArrayDeque<>();
     /** On their way for requests that have been given up; the next ones take them. */
     private final ArrayDeque<OriginConnection> orphans = new ArrayDeque<>();
+    /** Those of HTTP/2, which serve several at a time. */
+    private final List<Http2Origin> shared = new ArrayList<>();
+    private int connecting;
+    private boolean wasShared;
     private final Bootstrap bootstrap;
     private Origin.Settings settings;
     private int open;
@@ -72,6 +78,9 @@ final class Pool {
     /** Calls the exchange back, at once or later, with a connection or a reason. */
     void acquire(Exchange exchange, boolean needsFresh) {
         isUsed = true;
+        if (settings.http2() != Origin.Http2.OFF && acquireStream(exchange)) {
+            return;
+        }
         OriginConnection connection = needsFresh ? null : unused.pollFirst();
         if (connection != null) {
             exchange.connected(connection);
@@ -84,6 +93,35 @@ final class Pool {
         } else {
             waiters.add(new Waiter(exchange, loop.nowMillis() + loop.timeouts.poolWaitMillis()));
         }
+    }
+
+    /** A stream of a connection, or of one that is on its way; false when there is none. */
+    private boolean acquireStream(Exchange exchange) {
+        for (Http2Origin one : shared) {
+            if (one.hasRoom()) {
+                one.open(exchange);
+                return true;
+            }
+        }
+        boolean isAwaited = connecting > 0 && waiters.size() < settings.waitersMax()
+                && (wasShared || settings.http2() == Origin.Http2.PRIOR_KNOWLEDGE);
+        if (isAwaited) {
+            waiters.add(new Waiter(exchange, loop.nowMillis() + loop.timeouts.poolWaitMillis()));
+        }
+        return isAwaited;
+    }
+
+    /** A connection has ended a stream, or is there. */
+    void hasRoom(Http2Origin one) {
+        while (!waiters.isEmpty() && one.hasRoom()) {
+            one.open(waiters.poll().exchange());
+        }
+    }
+
+    /** A connection of HTTP/2 is gone. */
+    void closed(Http2Origin one, OriginConnection place) {
+        shared.remove(one);
+        closed(place);
     }
 
     /**
@@ -119,6 +157,7 @@ final class Pool {
         OriginConnection connection = new OriginConnection(this, loop);
         promise(connection, exchange);
         open++;
+        connecting++;
         loop.meters.add(Meters.Count.ORIGIN_CONNECTIONS_OPENED, 1);
         loop.meters.add(Meters.Count.ORIGIN_CONNECTIONS_OPEN, 1);
         Bootstrap own = bootstrap.clone()
@@ -127,7 +166,8 @@ final class Pool {
                     @Override
                     protected void initChannel(Channel channel) {
                         if (settings.tls()) {
-                            channel.pipeline().addLast(loop.tls.toOrigin(channel, address));
+                            channel.pipeline().addLast(loop.tls.toOrigin(channel, address,
+                                    settings.http2() == Origin.Http2.ALPN));
                         }
                         channel.pipeline().addLast(connection);
                     }
@@ -155,20 +195,27 @@ final class Pool {
             } else if (settings.tls()) {
                 loop.tls.handshake(future.channel()).addListener(done -> {
                     if (done.isSuccess()) {
-                        established(connection);
+                        established(connection, future.channel());
                     } else {
                         refused(connection, done.cause());
                         future.channel().close();
                     }
                 });
             } else {
-                established(connection);
+                established(connection, future.channel());
             }
         });
     }
 
-    private void established(OriginConnection connection) {
+    private void established(OriginConnection connection, Channel channel) {
+        connecting--;
         connection.established();
+        wasShared = settings.tls() ? loop.tls.isHttp2(channel)
+                : settings.http2() == Origin.Http2.PRIOR_KNOWLEDGE;
+        if (wasShared) {
+            share(connection, channel);
+            return;
+        }
         Exchange user = takeUser(connection);
         if (user == null) {
             release(connection);
@@ -178,12 +225,23 @@ final class Pool {
         connection.flush();
     }
 
+    private void share(OriginConnection connection, Channel channel) {
+        Exchange user = takeUser(connection);
+        Http2Origin one = Http2Origin.install(channel, this, loop, connection);
+        shared.add(one);
+        if (user != null) {
+            one.open(user);
+        }
+        hasRoom(one);
+    }
+
     private void refused(OriginConnection connection, Throwable cause) {
+        connecting--;
         loop.readClock();
         Exchange user = takeUser(connection);
         closed(connection);
         if (user != null) {
-            user.originFailed(Category.CONNECT, cause, Exchange.Loss.BEFORE_ANSWER);
+            user.originFailed(Category.CONNECT, cause, Loss.BEFORE_ANSWER);
         }
     }
 
@@ -296,6 +354,7 @@ final class Pool {
         while (!unused.isEmpty()) {
             unused.pollFirst().close();
         }
+        List.copyOf(shared).forEach(Http2Origin::retire);
     }
 
     String describe() {

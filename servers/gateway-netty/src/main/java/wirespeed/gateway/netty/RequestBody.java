@@ -4,6 +4,7 @@ package wirespeed.gateway.netty;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import java.nio.ByteBuffer;
+import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Request;
 
 /** Nothing is allocated for the requests without a body, which are most. */
@@ -17,6 +18,7 @@ final class RequestBody {
     private long bytes;
     private boolean isComplete;
     private boolean isReplayable;
+    private Headers trailers;
 
     RequestBody(Request request, BodyBudget budget) {
         this.budget = budget;
@@ -37,8 +39,18 @@ final class RequestBody {
         return bytes;
     }
 
-    void complete() {
+    /**
+     * The body is complete.
+     *
+     * @param fit the trailers that may go on; null for none
+     */
+    void complete(Headers fit) {
         isComplete = true;
+        trailers = fit;
+    }
+
+    Headers trailers() {
+        return trailers;
     }
 
     /** Takes over a piece that cannot be sent now. */
@@ -56,7 +68,7 @@ final class RequestBody {
     }
 
     /** Sends a piece, and keeps it while the body stays small enough for a second attempt. */
-    void pass(ByteBuf slice, OriginConnection origin) {
+    void pass(ByteBuf slice, OriginStream origin) {
         bytes += slice.readableBytes();
         if (isReplayable && bytes <= KEPT_BYTES_MAX && !budget.isUsedUp()) {
             keep(slice);
@@ -68,7 +80,7 @@ final class RequestBody {
     }
 
     /** Sends all that is held, to the first or to another address. */
-    void replay(OriginConnection origin) {
+    void replay(OriginStream origin) {
         if (collected != null) {
             origin.sendBody(Unpooled.wrappedBuffer(collected));
             return;

@@ -10,6 +10,7 @@ import wirespeed.gateway.core.BodyTransform;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Response;
 
@@ -20,6 +21,7 @@ final class ResponseRelay {
     private final Client client;
     private final HeldBytes collected;
     private ArrayDeque<ByteBuf> early;
+    private Headers trailers;
     private int collectMax;
     private boolean isCollecting;
     private boolean isHeadSent;
@@ -110,12 +112,17 @@ final class ResponseRelay {
         if (transform != null) {
             client.sendBody(changed(transform.end()));
         }
-        exchange.completed(context.response().status());
+        exchange.completed(context.response().status(), trailers);
     }
 
-    /** The origin's response is complete. */
-    void end() {
+    /**
+     * The origin's response is complete.
+     *
+     * @param fit the trailers that may go on; null for none
+     */
+    void end(Headers fit) {
         isEnded = true;
+        trailers = fit;
         if (isCollecting) {
             isCollecting = false;
             collect();
@@ -148,7 +155,7 @@ final class ResponseRelay {
             // A body that the client cannot have, because of what it asked or of a filter's status.
             exchange.abandonOrigin();
             releaseEarly();
-            exchange.completed(response.status());
+            exchange.completed(response.status(), null);
             return;
         }
         while (early != null && !early.isEmpty()) {
@@ -168,7 +175,7 @@ final class ResponseRelay {
             context.countResponseBytes(response.body().remaining());
             client.sendBody(Unpooled.wrappedBuffer(response.body()));
         }
-        exchange.completed(response.status());
+        exchange.completed(response.status(), null);
     }
 
     /** Forgets a response that will not be sent. */

@@ -37,6 +37,7 @@ final class TlsContexts {
     private final int handshakeMillis;
     private final String originCa;
     private SslContext toOrigins;
+    private SslContext http2ToOrigins;
 
     /**
      * Reads certificates.
@@ -105,12 +106,7 @@ final class TlsContexts {
             }
             return builder.clientAuth(clientAuth).sslProvider(provider())
                     .protocols("TLSv1.3", "TLSv1.2")
-                    .applicationProtocolConfig(new ApplicationProtocolConfig(
-                            ApplicationProtocolConfig.Protocol.ALPN,
-                            ApplicationProtocolConfig.SelectorFailureBehavior.NO_ADVERTISE,
-                            ApplicationProtocolConfig.SelectedListenerFailureBehavior.ACCEPT,
-                            protocols))
-                    .build();
+                    .applicationProtocolConfig(alpn(protocols)).build();
         } catch (SSLException | IllegalArgumentException e) {
             throw new IllegalArgumentException(certificate.chain() + " or " + certificate.key()
                     + ": " + e.getMessage(), e);
@@ -134,8 +130,8 @@ final class TlsContexts {
     }
 
     /** Encrypts a connection to an origin and verifies its name. */
-    ChannelHandler toOrigin(Channel channel, Address address) {
-        SslHandler handler = toOrigins().newHandler(channel.alloc(), address.host(),
+    ChannelHandler toOrigin(Channel channel, Address address, boolean mayBeHttp2) {
+        SslHandler handler = toOrigins(mayBeHttp2).newHandler(channel.alloc(), address.host(),
                 address.port());
         SSLEngine engine = handler.engine();
         SSLParameters parameters = engine.getSSLParameters();
@@ -144,18 +140,41 @@ final class TlsContexts {
         return handler;
     }
 
-    private synchronized SslContext toOrigins() {
-        if (toOrigins == null) {
-            try {
-                SslContextBuilder builder = SslContextBuilder.forClient().sslProvider(provider())
-                        .protocols("TLSv1.3", "TLSv1.2");
-                toOrigins = originCa.isEmpty() ? builder.build()
-                        : builder.trustManager(new File(originCa)).build();
-            } catch (SSLException e) {
-                throw new IllegalStateException("TLS to origins: " + e.getMessage(), e);
-            }
+    private synchronized SslContext toOrigins(boolean mayBeHttp2) {
+        if (mayBeHttp2) {
+            http2ToOrigins = http2ToOrigins == null ? forOrigins(true) : http2ToOrigins;
+            return http2ToOrigins;
         }
+        toOrigins = toOrigins == null ? forOrigins(false) : toOrigins;
         return toOrigins;
+    }
+
+    private SslContext forOrigins(boolean mayBeHttp2) {
+        SslContextBuilder builder = SslContextBuilder.forClient().sslProvider(provider())
+                .protocols("TLSv1.3", "TLSv1.2");
+        if (mayBeHttp2) {
+            builder.applicationProtocolConfig(alpn(List.of(ApplicationProtocolNames.HTTP_2,
+                    ApplicationProtocolNames.HTTP_1_1)));
+        }
+        try {
+            return originCa.isEmpty() ? builder.build()
+                    : builder.trustManager(new File(originCa)).build();
+        } catch (SSLException e) {
+            throw new IllegalStateException("TLS to origins: " + e.getMessage(), e);
+        }
+    }
+
+    private static ApplicationProtocolConfig alpn(List<String> protocols) {
+        return new ApplicationProtocolConfig(ApplicationProtocolConfig.Protocol.ALPN,
+                ApplicationProtocolConfig.SelectorFailureBehavior.NO_ADVERTISE,
+                ApplicationProtocolConfig.SelectedListenerFailureBehavior.ACCEPT, protocols);
+    }
+
+    /** Whether both sides of an encrypted connection have chosen HTTP/2. */
+    boolean isHttp2(Channel channel) {
+        SslHandler handler = channel.pipeline().get(SslHandler.class);
+        return handler != null
+                && ApplicationProtocolNames.HTTP_2.equals(handler.applicationProtocol());
     }
 
     Future<Channel> handshake(Channel channel) {

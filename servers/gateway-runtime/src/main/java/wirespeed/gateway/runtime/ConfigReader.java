@@ -17,7 +17,7 @@ import wirespeed.gateway.core.OptionValues;
 /** All mistakes of a file are reported together. */
 public final class ConfigReader {
     private static final List<String> SINGLE = List.of("server", "limits", "timeouts", "tls",
-            "admin", "cache", "filters", "tomcat");
+            "admin", "tracing", "cache", "filters", "tomcat");
 
     private final String file;
     private final List<String> mistakes = new ArrayList<>();

@@ -30,6 +30,8 @@ public final class GatewayRuntime implements AutoCloseable {
     private final ContentCache cache;
     /** Null where nobody can read them. */
     private final RouteMetrics routeMetrics;
+    /** Null where there is no collector. */
+    private final Tracing tracing;
     private AdminServer admin;
     private ConfigReload reload;
     private Config config;
@@ -41,6 +43,7 @@ public final class GatewayRuntime implements AutoCloseable {
         cache = config.table("cache").isTrue("enabled") ? new ContentCache(config.table("cache"))
                 : null;
         routeMetrics = config.table("admin").text("listen").isEmpty() ? null : new RouteMetrics();
+        tracing = Tracing.of(config.table("tracing"));
         folder = new FilterFolder(config.table("filters").text("folder"), this::foldersFilters);
         folder.loadNow();
         shipped = ShippedFilters.of(config.filters());
@@ -58,6 +61,9 @@ public final class GatewayRuntime implements AutoCloseable {
         }
         if (routeMetrics != null) {
             all.add(routeMetrics);
+        }
+        if (tracing != null) {
+            all.add(tracing);
         }
         return all;
     }
@@ -231,5 +237,8 @@ public final class GatewayRuntime implements AutoCloseable {
             admin.close();
         }
         shipped.forEach(GatewayRuntime::close);
+        if (tracing != null) {
+            tracing.close();
+        }
     }
 }

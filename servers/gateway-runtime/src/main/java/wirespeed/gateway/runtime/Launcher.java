@@ -83,7 +83,7 @@ public final class Launcher {
                 + "  --set KEY=VALUE  any option below\n");
         shortcuts.forEach((flag, key) -> help.append(String.format("  %-16s %s%n", flag, key)));
         return help.append("\nOptions (also as WIRESPEED_GATEWAY_… in the environment):\n")
-                .append(OptionPage.help(List.of("server", "limits", "timeouts", "tls", "admin",
+                .append(OptionPage.help(List.of("server", "limits", "timeouts", "tls", "admin", "tracing",
                         "cache", "filters", "tomcat"))).toString();
     }
 

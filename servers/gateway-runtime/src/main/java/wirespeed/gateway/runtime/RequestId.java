@@ -37,7 +37,9 @@ final class RequestId extends ShippedFilters.Scoped {
         }
         request.headers().set(ID, id);
         context.attribute(ATTRIBUTE, id);
-        request.headers().set(TRACE, trace(request.headers().all(TRACE)));
+        if (context.attribute(Tracing.SPAN) == null) {
+            request.headers().set(TRACE, trace(request.headers().all(TRACE)));
+        }
         return Step.NEXT;
     }
 

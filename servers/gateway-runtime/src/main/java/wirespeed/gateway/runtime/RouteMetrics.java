@@ -63,10 +63,17 @@ final class RouteMetrics implements FinishFilter {
         String origin = context.origin() == null ? NOBODY : context.origin().name();
         Key key = new Key(context.route() == null ? NOBODY : context.route().name(), origin,
                 status / 100);
-        whole.computeIfAbsent(key, this::timer).record(nanos, TimeUnit.NANOSECONDS);
+        Timer exchanges = whole.get(key);
+        if (exchanges == null) {
+            exchanges = whole.computeIfAbsent(key, this::timer);
+        }
+        exchanges.record(nanos, TimeUnit.NANOSECONDS);
         if (context.address() != null) {
-            origins.computeIfAbsent(origin, this::originTimer).record(context.originNanos(),
-                    TimeUnit.NANOSECONDS);
+            Timer responses = origins.get(origin);
+            if (responses == null) {
+                responses = origins.computeIfAbsent(origin, this::originTimer);
+            }
+            responses.record(context.originNanos(), TimeUnit.NANOSECONDS);
         }
     }
 

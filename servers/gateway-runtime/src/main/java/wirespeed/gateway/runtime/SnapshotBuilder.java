@@ -136,8 +136,31 @@ final class SnapshotBuilder {
                 values.isTrue("interim"), values.isTrue("preserve-host"), values.isTrue("tls"),
                 values.text("hash-key"), persistence(values),
                 check(values), Retry.of(values.texts("retry-status"),
-                        values.count("retry-budget"), values.isTrue("eject-on-5xx")));
+                        values.count("retry-budget"), values.isTrue("eject-on-5xx"),
+                        values.millis("eject-slower-than")), http2(values),
+                values.isTrue("request-trailers"));
         return new Origin(name, list, Balancer.Method.parse(values.text("balance")), settings);
+    }
+
+    private static Origin.Http2 http2(OptionValues values) {
+        boolean isEncrypted = values.isTrue("tls");
+        return switch (values.text("http2")) {
+            case "alpn" -> {
+                if (!isEncrypted) {
+                    throw new IllegalArgumentException("http2 = \"alpn\" needs tls = true; without"
+                            + " TLS write \"prior-knowledge\"");
+                }
+                yield Origin.Http2.ALPN;
+            }
+            case "prior-knowledge" -> {
+                if (isEncrypted) {
+                    throw new IllegalArgumentException("http2 = \"prior-knowledge\" is for origins"
+                            + " without TLS; write \"alpn\"");
+                }
+                yield Origin.Http2.PRIOR_KNOWLEDGE;
+            }
+            default -> Origin.Http2.OFF;
+        };
     }
 
     /** Reads "host:port", "host:port*3" and "host:port backup". */

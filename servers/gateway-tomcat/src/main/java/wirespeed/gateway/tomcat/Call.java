@@ -3,12 +3,15 @@ package wirespeed.gateway.tomcat;
 
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.OutputStream;
 import java.net.SocketTimeoutException;
+import wirespeed.gateway.core.Loss;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Forwarding;
 import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Limits;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Origin;
@@ -30,6 +33,7 @@ final class Call {
     private OriginPool.Lease lease;
     private InputStream in;
     private Response response;
+    private Headers trailers;
     private boolean isRequestSent;
     private boolean isCounted;
     private long askedNanos;
@@ -80,12 +84,12 @@ final class Call {
         OriginConnection connection = lease.connection;
         if (failed instanceof SocketTimeoutException) {
             return new OriginFailure(Category.ORIGIN_TIMEOUT, connection.hasReadAny()
-                    ? OriginFailure.Loss.AFTER_ANSWER : OriginFailure.Loss.BEFORE_ANSWER,
+                    ? Loss.AFTER_ANSWER : Loss.BEFORE_ANSWER,
                     failed.getMessage(), failed);
         }
-        OriginFailure.Loss loss = connection.hasReadAny() ? OriginFailure.Loss.AFTER_ANSWER
-                : connection.wasUsed() ? OriginFailure.Loss.STALE
-                : OriginFailure.Loss.BEFORE_ANSWER;
+        Loss loss = connection.hasReadAny() ? Loss.AFTER_ANSWER
+                : connection.wasUsed() ? Loss.STALE
+                : Loss.BEFORE_ANSWER;
         return new OriginFailure(Category.ORIGIN_RESET, loss, failed.getMessage(), failed);
     }
 
@@ -93,7 +97,7 @@ final class Call {
         OriginConnection connection = lease.connection;
         if (connection.wasUsed() && connection.hasUnasked()) {
             plant.meters().add(Meters.Count.UNSOLICITED, 1);
-            throw new OriginFailure(Category.ORIGIN_RESET, OriginFailure.Loss.STALE,
+            throw new OriginFailure(Category.ORIGIN_RESET, Loss.STALE,
                     "the origin sent what nobody asked for", null);
         }
         connection.begin();
@@ -105,11 +109,7 @@ final class Call {
             connection.sendHead(request.method(), scratch.sink, framing);
             isRequestSent = framing.isEmpty();
             if (!isRequestSent) {
-                connection.sendBody(request.method(), framing, out -> {
-                    isRequestSent = requestBody.writeTo(out, scratch.body,
-                            connection::hasUnasked);
-                    return isRequestSent;
-                });
+                connection.sendBody(request.method(), framing, body(connection));
             }
         } catch (ClientFailure client) {
             throw client;
@@ -119,6 +119,26 @@ final class Call {
                 throw broken;
             }
         }
+    }
+
+    private OriginConnection.BodyWriter body(OriginConnection connection) {
+        return new OriginConnection.BodyWriter() {
+            @Override
+            public boolean writeTo(OutputStream out) throws IOException {
+                isRequestSent = requestBody.writeTo(out, scratch.body, connection::hasUnasked);
+                return isRequestSent;
+            }
+
+            @Override
+            public Headers trailers() {
+                return requestBody.trailers();
+            }
+        };
+    }
+
+    /** What followed the body of the response, which was read to its end; null for nothing. */
+    Headers trailers() {
+        return trailers;
     }
 
     private static boolean hasAnswer(OriginConnection connection) {
@@ -173,6 +193,7 @@ final class Call {
             }
             int count = in.read(scratch.body, 0, scratch.body.length);
             if (count < 0) {
+                trailers = lease.connection.trailers();
                 complete();
             }
             return count;
@@ -187,7 +208,7 @@ final class Call {
 
     private OriginFailure lost(Category category, Exception cause) {
         abandon();
-        return new OriginFailure(category, OriginFailure.Loss.AFTER_ANSWER, cause.getMessage(),
+        return new OriginFailure(category, Loss.AFTER_ANSWER, cause.getMessage(),
                 cause);
     }
 

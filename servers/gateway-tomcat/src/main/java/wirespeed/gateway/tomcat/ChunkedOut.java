@@ -5,6 +5,9 @@ import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import org.apache.hc.core5.http.io.SessionOutputBuffer;
+import wirespeed.gateway.core.HeadSink;
+import wirespeed.gateway.core.Headers;
+import wirespeed.gateway.core.Trailers;
 
 /**
  * In place of HttpClient's own, which writes the last chunk when it is closed: a body that was
@@ -12,7 +15,6 @@ import org.apache.hc.core5.http.io.SessionOutputBuffer;
  */
 final class ChunkedOut extends OutputStream {
     private static final byte[] CRLF = {'\r', '\n'};
-    private static final byte[] LAST = {'0', '\r', '\n', '\r', '\n'};
 
     private final SessionOutputBuffer buffer;
     private final OutputStream out;
@@ -42,7 +44,10 @@ final class ChunkedOut extends OutputStream {
         buffer.flush(out);
     }
 
-    void finish() throws IOException {
-        buffer.write(LAST, out);
+    /** Writes the last chunk, with these trailers; null for none. */
+    void finish(Headers trailers) throws IOException {
+        HeadSink sink = new HeadSink();
+        Trailers.write(trailers, sink);
+        buffer.write(sink.array(), 0, sink.length(), out);
     }
 }

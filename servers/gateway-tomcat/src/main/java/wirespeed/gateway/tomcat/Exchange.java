@@ -7,14 +7,15 @@ import java.io.InputStream;
 import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Attempts;
 import wirespeed.gateway.core.BodyTap;
 import wirespeed.gateway.core.BodyTransform;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Forwarding;
 import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.Loss;
 import wirespeed.gateway.core.Meters;
-import wirespeed.gateway.core.Origin;
 import wirespeed.gateway.core.Phase;
 import wirespeed.gateway.core.Refusal;
 import wirespeed.gateway.core.Request;
@@ -22,6 +23,7 @@ import wirespeed.gateway.core.Response;
 import wirespeed.gateway.core.Route;
 import wirespeed.gateway.core.Snapshot;
 import wirespeed.gateway.core.Step;
+import wirespeed.gateway.core.Trailers;
 
 /** Everything blocks, so the order of the text is the order of events. */
 final class Exchange {
@@ -47,7 +49,7 @@ final class Exchange {
         this.scratch = scratch;
         long now = System.nanoTime();
         this.context = new Context(snapshot, request, now);
-        this.body = new RequestBody(context, in, plant);
+        this.body = new RequestBody(context, in, plant, reply::requestTrailers);
         this.deadlineNanos = now + plant.timeouts().exchangeMillis() * 1_000_000L;
     }
 
@@ -182,7 +184,7 @@ final class Exchange {
                 address = other;
                 needsFresh = false;
             } catch (OriginFailure failure) {
-                boolean isStale = failure.loss() == OriginFailure.Loss.STALE;
+                boolean isStale = failure.loss() == Loss.STALE;
                 if (!isStale) {
                     address.breaker().failed(nowMillis());
                 }
@@ -218,10 +220,11 @@ final class Exchange {
             throw Failed.later(Category.LIMIT, full.getMessage());
         } catch (Refusal malformed) {
             call.abandon();
-            throw new OriginFailure(Category.ORIGIN_MALFORMED, OriginFailure.Loss.AFTER_ANSWER,
+            throw new OriginFailure(Category.ORIGIN_MALFORMED, Loss.AFTER_ANSWER,
                     malformed.getMessage(), malformed);
         }
-        context.origin().judge(address, context.response().status(), nowMillis());
+        context.origin().judge(address, context.response().status(),
+                context.originNanos() / 1_000_000, nowMillis());
         // A final response before the request was sent: the rest of it has nowhere to go.
         mustClose |= !call.isRequestSent();
         context.origin().settings().persistence().bind(context);
@@ -229,33 +232,19 @@ final class Exchange {
 
     /** Who is asked for a better answer; null when this one stands. */
     private Address insteadOf(Address answered) {
-        Origin origin = context.origin();
-        boolean isTriedElsewhere =
-                origin.settings().retry().statuses().contains(context.response().status())
-                && origin.addresses().size() > 1 && call.isRequestSent()
-                && request.isIdempotent() && body.isReplayable()
-                && System.nanoTime() < deadlineNanos
-                && context.attempts() <= origin.settings().retries() && origin.takesRetry();
-        return isTriedElsewhere ? origin.choose(context, answered, nowMillis()) : null;
+        boolean isTriedElsewhere = call.isRequestSent() && System.nanoTime() < deadlineNanos
+                && Attempts.isTriedElsewhere(context, context.response().status(),
+                        body.isReplayable());
+        return isTriedElsewhere ? context.origin().choose(context, answered, nowMillis()) : null;
     }
 
-    /** Without a connection nothing was sent, so that any method may be tried again. */
     private boolean mayRetry(OriginFailure failure) {
-        boolean isUntouched = failure.category() == Category.CONNECT;
-        boolean isStale = failure.loss() == OriginFailure.Loss.STALE;
-        boolean hasOther = isStale || context.origin().addresses().size() > 1;
-        return failure.loss() != OriginFailure.Loss.AFTER_ANSWER && hasOther
-                && (isUntouched || request.isIdempotent() && body.isReplayable())
-                && System.nanoTime() < deadlineNanos
-                // An unused connection that was closed says nothing against the origin.
-                && (isStale && context.attempts() == 1
-                || context.attempts() <= context.origin().settings().retries()
-                && context.origin().takesRetry());
+        return System.nanoTime() < deadlineNanos && Attempts.mayFollow(context, failure.loss(),
+                failure.category() == Category.CONNECT, body.isReplayable());
     }
 
     private static Failed originFailed(OriginFailure failure) {
-        return Failed.of(failure.category() == Category.ORIGIN_TIMEOUT ? 504 : 502,
-                failure.category(), failure);
+        return Failed.of(Attempts.status(failure.category()), failure.category(), failure);
     }
 
     /** The connections of both sides are the tunnel's when this exchange has ended. */
@@ -318,10 +307,14 @@ final class Exchange {
         } else if (framing.isEmpty()) {
             call.complete();
         } else {
+            if (request.takesTrailers() && framing.isChunked()) {
+                Call streamed = call;
+                reply.trailers(() -> Trailers.fit(streamed.trailers()));
+            }
             stream();
         }
-        if (request.isHeadAsked()) {
-            // Otherwise Tomcat would count the bytes that were not written.
+        if (request.isHeadAsked() || request.takesTrailers()) {
+            // Otherwise Tomcat would count the bytes, those that were not written, too.
             reply.flush();
         }
         settle();
@@ -384,7 +377,7 @@ final class Exchange {
         try {
             if (System.nanoTime() > deadlineNanos) {
                 throw new OriginFailure(Category.ORIGIN_TIMEOUT,
-                        OriginFailure.Loss.AFTER_ANSWER, "the exchange took too long",
+                        Loss.AFTER_ANSWER, "the exchange took too long",
                         new SocketTimeoutException());
             }
             return call.read();

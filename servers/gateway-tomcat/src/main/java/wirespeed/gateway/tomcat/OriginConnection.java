@@ -23,6 +23,7 @@ import org.apache.hc.core5.io.CloseMode;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.HeadSink;
+import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Limits;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Response;
@@ -33,6 +34,7 @@ final class OriginConnection extends DefaultBHttpClientConnection
     private final OriginMessages.Parser parser;
     private Meters meters;
     private Address address;
+    private ChunkedBody chunked;
     private boolean wasUsed;
     private int requests;
 
@@ -90,6 +92,9 @@ final class OriginConnection extends DefaultBHttpClientConnection
     interface BodyWriter {
         /** Whether all of it was written; an answer may come first. */
         boolean writeTo(OutputStream out) throws IOException;
+
+        /** What follows the last chunk of it; null for nothing. */
+        Headers trailers();
     }
 
     /** Sends a body with the framing that the head announced. */
@@ -140,6 +145,11 @@ final class OriginConnection extends DefaultBHttpClientConnection
         }
     }
 
+    /** What followed the body that was read last; null for nothing. */
+    Headers trailers() {
+        return chunked == null ? null : chunked.trailers();
+    }
+
     void answered() {
         wasUsed = true;
     }
@@ -170,8 +180,8 @@ final class OriginConnection extends DefaultBHttpClientConnection
     @Override
     protected InputStream createContentInputStream(long length, SessionInputBuffer buffer,
             InputStream in) {
-        return length == ContentLengthStrategy.CHUNKED ? new ChunkedBody(buffer, in)
-                : super.createContentInputStream(length, buffer, in);
+        chunked = length == ContentLengthStrategy.CHUNKED ? new ChunkedBody(buffer, in) : null;
+        return chunked != null ? chunked : super.createContentInputStream(length, buffer, in);
     }
 
     @Override
@@ -232,7 +242,7 @@ final class OriginConnection extends DefaultBHttpClientConnection
         public void writeTo(OutputStream out) throws IOException {
             boolean isComplete = writer.writeTo(out);
             if (isComplete && out instanceof ChunkedOut chunked) {
-                chunked.finish();
+                chunked.finish(writer.trailers());
             }
         }
 

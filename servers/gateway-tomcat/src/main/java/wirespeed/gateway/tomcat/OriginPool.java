@@ -23,6 +23,7 @@ import org.apache.hc.core5.io.CloseMode;
 import org.apache.hc.core5.pool.PoolStats;
 import org.apache.hc.core5.util.TimeValue;
 import org.apache.hc.core5.util.Timeout;
+import wirespeed.gateway.core.Loss;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Gateway;
@@ -146,7 +147,7 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
         } catch (IOException | RuntimeException e) {
             endpoint.close(CloseMode.IMMEDIATE);
             manager.release(endpoint, null, TimeValue.ZERO_MILLISECONDS);
-            throw new OriginFailure(Category.CONNECT, OriginFailure.Loss.BEFORE_ANSWER,
+            throw new OriginFailure(Category.CONNECT, Loss.BEFORE_ANSWER,
                     "no connection to " + address + ": " + e.getMessage(), e);
         }
     }
@@ -183,7 +184,7 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
             Thread.currentThread().interrupt();
             throw new Full("interrupted while waiting for a connection");
         } catch (ExecutionException e) {
-            throw new OriginFailure(Category.CONNECT, OriginFailure.Loss.BEFORE_ANSWER,
+            throw new OriginFailure(Category.CONNECT, Loss.BEFORE_ANSWER,
                     "no connection: " + e.getCause(), e);
         } finally {
             way.entering.decrementAndGet();

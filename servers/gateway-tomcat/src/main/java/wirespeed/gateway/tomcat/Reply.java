@@ -2,12 +2,16 @@
 package wirespeed.gateway.tomcat;
 
 import java.io.IOException;
+import java.util.LinkedHashMap;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Set;
+import java.util.function.Supplier;
 import org.apache.catalina.connector.Response;
 import org.apache.coyote.ActionCode;
 import org.apache.tomcat.util.http.MimeHeaders;
 import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.Headers;
 
 /** Heads go around the servlet API, which would rewrite Content-Type and drop unknown statuses. */
 final class Reply {
@@ -83,6 +87,24 @@ final class Reply {
         headers.addValue("Upgrade").setString(protocol);
         headers.addValue("Connection").setString("upgrade");
         return client.getRequest().upgrade(Tunnel.class);
+    }
+
+    /** What follows the body, asked for at its end; to be called before the first byte of it. */
+    void trailers(Supplier<Headers> trailers) {
+        client.getCoyoteResponse().setTrailerFields(() -> {
+            Map<String, String> fields = new LinkedHashMap<>();
+            Headers last = trailers.get();
+            if (last != null) {
+                last.forEach((name, value) -> fields.merge(name, value, (a, b) -> a + ", " + b));
+            }
+            return fields;
+        });
+    }
+
+    /** What followed the body of the request; null for nothing. */
+    Headers requestTrailers() {
+        return client.getRequest().getCoyoteRequest().getNote(Http11.READER)
+                instanceof StrictReader reader ? reader.trailers() : null;
     }
 
     void write(byte[] bytes, int count) throws ClientFailure {

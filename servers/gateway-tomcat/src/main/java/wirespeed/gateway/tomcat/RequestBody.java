@@ -6,11 +6,14 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.nio.ByteBuffer;
+import java.util.function.Supplier;
 import wirespeed.gateway.core.BodyPace;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Request;
+import wirespeed.gateway.core.Trailers;
 
 /** Nothing is kept for the requests without a body, which are most. */
 final class RequestBody {
@@ -26,13 +29,15 @@ final class RequestBody {
     private final Request request;
     private final InputStream in;
     private final Plant plant;
+    private final Supplier<Headers> received;
     private BodyPace pace;
     private ByteArrayOutputStream kept;
     private boolean isReplayable;
     private boolean isComplete;
     private long bytes;
 
-    RequestBody(Context context, InputStream in, Plant plant) {
+    RequestBody(Context context, InputStream in, Plant plant, Supplier<Headers> received) {
+        this.received = received;
         this.context = context;
         this.request = context.request();
         this.in = in;
@@ -49,6 +54,11 @@ final class RequestBody {
     /** Whether everything that was read can be sent again. */
     boolean isReplayable() {
         return isReplayable || bytes == 0;
+    }
+
+    /** What goes on behind the last chunk of a body that was read to its end; null for nothing. */
+    Headers trailers() {
+        return context.origin().settings().requestTrailers() ? Trailers.fit(received.get()) : null;
     }
 
     /** Reads the whole body for filters. */

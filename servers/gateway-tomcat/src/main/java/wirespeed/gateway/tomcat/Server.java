@@ -21,6 +21,7 @@ import org.apache.catalina.core.StandardContext;
 import org.apache.catalina.core.StandardHost;
 import org.apache.catalina.startup.Tomcat;
 import org.apache.tomcat.util.net.SSLHostConfig;
+import wirespeed.gateway.core.ChunkFrames;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Gateway;
 import wirespeed.gateway.core.OptionValues;
@@ -110,7 +111,7 @@ public final class Server implements Launcher.Carrier {
         http.setMaxHttpRequestHeaderSize((int) limits.bytes("head") + 1024);
         http.setMaxHttpResponseHeaderSize((int) limits.bytes("response-head") + 4096);
         http.setMaxHeaderCount(limits.count("fields") + 1);
-        http.setMaxTrailerSize(2 * ChunkReader.TRAILER_BYTES_MAX);
+        http.setMaxTrailerSize(2 * ChunkFrames.TRAILER_BYTES_MAX);
         http.setMaxSwallowSize(SWALLOWED_BYTES_MAX);
         // What the gateway's own rules allow in a target.
         http.setRelaxedPathChars("\"<>[]^`{|}");

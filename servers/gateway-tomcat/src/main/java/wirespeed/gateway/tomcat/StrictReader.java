@@ -6,7 +6,9 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.function.Supplier;
+import wirespeed.gateway.core.ChunkFrames;
 import wirespeed.gateway.core.HeadCheck;
+import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Limits;
 import wirespeed.gateway.core.Refusal;
 import wirespeed.gateway.core.Request;
@@ -39,7 +41,9 @@ final class StrictReader {
     private final Source socket;
     private final Supplier<Limits> limitsNow;
     private final long headNanos;
-    private final ChunkReader chunks = new ChunkReader();
+    private final ChunkFrames frames = new ChunkFrames();
+    /** Bytes of the frame line that begins at {@link #from} which were checked. */
+    private int checked;
     private State state = State.HEAD;
     private Limits limits;
     private byte[] received = new byte[0];
@@ -163,7 +167,8 @@ final class StrictReader {
         beginHead();
         if (request.framing().isChunked()) {
             state = State.CHUNKED;
-            chunks.begin();
+            frames.begin();
+            checked = 0;
         } else if (!request.framing().isEmpty()) {
             state = State.LENGTH;
             left = request.framing().length();
@@ -214,16 +219,16 @@ final class StrictReader {
     private int chunked(ByteBuffer into) throws IOException {
         try {
             while (true) {
-                if (chunks.data() > 0) {
-                    int count = piece(into, chunks.data());
-                    chunks.took(Math.max(0, count));
+                if (frames.data() > 0) {
+                    int count = piece(into, frames.data());
+                    frames.took(Math.max(0, count));
                     return count;
                 }
-                int end = to > from ? chunks.line(received, from, to) : -1;
-                if (end >= 0) {
-                    passed = ByteBuffer.wrap(received, from, end - from);
-                    from = end;
-                    state = chunks.isOver() ? State.HEAD : State.CHUNKED;
+                if (isLineComplete()) {
+                    passed = ByteBuffer.wrap(received, from, checked);
+                    from += checked;
+                    checked = 0;
+                    state = frames.isDone() ? State.HEAD : State.CHUNKED;
                     return pass(into);
                 }
                 int count = fill();
@@ -235,6 +240,21 @@ final class StrictReader {
             state = State.REFUSED;
             throw new Refused(refused);
         }
+    }
+
+    /** Lines are passed on whole, after the check. */
+    private boolean isLineComplete() {
+        while (from + checked < to) {
+            if (frames.frame(received[from + checked++])) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** The trailers of the request that was read last; null for none. */
+    Headers trailers() {
+        return frames.trailers();
     }
 
     /** At most {@code most} bytes, first of those that came with a head or a chunk's line. */

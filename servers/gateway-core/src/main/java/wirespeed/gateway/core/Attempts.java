@@ -1,0 +1,50 @@
+// Whether a request is sent again, and what its client is told when it is not.
+package wirespeed.gateway.core;
+
+/** One place for both carriers: whoever retries by other rules than the other one surprises users. */
+public final class Attempts {
+    private Attempts() {
+    }
+
+    /**
+     * Whether another attempt may follow one that was lost; takes it from the retry budget.
+     *
+     * @param isUntouched whether nothing was sent, for want of a connection: then any method may be
+     *     tried again
+     * @param isReplayable whether all of the body that was read can be sent again
+     */
+    public static boolean mayFollow(Context context, Loss loss, boolean isUntouched,
+            boolean isReplayable) {
+        if (loss == Loss.AFTER_ANSWER || !isUntouched && !isRepeatable(context, isReplayable)) {
+            return false;
+        }
+        // An unused connection that was closed: the origin has not seen this request.
+        return loss == Loss.STALE && context.attempts() == 1 || mayAskAnother(context);
+    }
+
+    /**
+     * Whether an answer is dropped, because another address may have a better one; takes the attempt
+     * from the retry budget.
+     *
+     * @param isReplayable as above; the whole body was read
+     */
+    public static boolean isTriedElsewhere(Context context, int status, boolean isReplayable) {
+        return context.origin().settings().retry().statuses().contains(status)
+                && isRepeatable(context, isReplayable) && mayAskAnother(context);
+    }
+
+    private static boolean isRepeatable(Context context, boolean isReplayable) {
+        return context.request().isIdempotent() && isReplayable;
+    }
+
+    private static boolean mayAskAnother(Context context) {
+        Origin origin = context.origin();
+        return origin.addresses().size() > 1
+                && context.attempts() <= origin.settings().retries() && origin.takesRetry();
+    }
+
+    /** What a client is told of an origin's failure. */
+    public static int status(Category failure) {
+        return failure == Category.ORIGIN_TIMEOUT ? 504 : 502;
+    }
+}

@@ -1,0 +1,11 @@
+// How far an attempt had come when it was lost.
+package wirespeed.gateway.core;
+
+/** Says whether the origin may have acted on the request. */
+public enum Loss {
+    /** On a connection that was used before, without a byte of an answer: likely its end. */
+    STALE,
+    /** Without a byte of an answer. */
+    BEFORE_ANSWER,
+    AFTER_ANSWER
+}

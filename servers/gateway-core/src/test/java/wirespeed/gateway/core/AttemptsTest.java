@@ -1,0 +1,68 @@
+// When a request is sent again.
+package wirespeed.gateway.core;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.List;
+import java.util.Map;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+
+class AttemptsTest {
+    private static Context asked(String method, int addresses, int attempts) {
+        List<Address> all = IntStream.range(0, addresses)
+                .mapToObj(i -> new Address("h" + i, 80)).toList();
+        Origin.Settings usual = Origin.Settings.DEFAULT;
+        Origin origin = new Origin("o", all, Balancer.Method.RANDOM_TWO, new Origin.Settings(
+                usual.connectMillis(), usual.responseMillis(), usual.idleBodyMillis(),
+                usual.connectionsMax(), usual.connectionRequestsMax(),
+                usual.connectionAgeMillis(), usual.waitersMax(), 0, 1, false, true, false,
+                "client", Persistence.NONE, null, Retry.of(List.of("503"), 20, false, 0),
+                Origin.Http2.OFF, false));
+        Context context = new Context(new Snapshot(1, new Chain(List.of()),
+                new RouteTable(List.of()), Map.of(), Limits.DEFAULT,
+                new Forwarding("gw-1", Networks.NONE)), HeadCheckTest.parse(method
+                + " /p HTTP/1.1\r\nHost: a\r\n\r\n"), 0);
+        context.route(Route.toAll("all", origin));
+        for (int i = 0; i < attempts; i++) {
+            context.attempt(all.get(0));
+        }
+        return context;
+    }
+
+    @Test
+    void a_stale_connection_is_no_attempt_of_the_origins() {
+        assertTrue(Attempts.mayFollow(asked("GET", 1, 1), Loss.STALE, false, true));
+        assertFalse(Attempts.mayFollow(asked("GET", 1, 2), Loss.STALE, false, true));
+        assertFalse(Attempts.mayFollow(asked("POST", 1, 1), Loss.STALE, false, true));
+    }
+
+    @Test
+    void another_address_is_asked_within_the_retries() {
+        assertTrue(Attempts.mayFollow(asked("GET", 2, 1), Loss.BEFORE_ANSWER, false, true));
+        assertFalse(Attempts.mayFollow(asked("GET", 2, 2), Loss.BEFORE_ANSWER, false, true));
+        assertFalse(Attempts.mayFollow(asked("GET", 1, 1), Loss.BEFORE_ANSWER, false, true));
+        assertFalse(Attempts.mayFollow(asked("GET", 2, 1), Loss.AFTER_ANSWER, false, true));
+        assertFalse(Attempts.mayFollow(asked("PUT", 2, 1), Loss.BEFORE_ANSWER, false, false));
+        assertTrue(Attempts.mayFollow(asked("POST", 2, 1), Loss.BEFORE_ANSWER, true, false));
+    }
+
+    @Test
+    void an_answer_is_dropped_for_its_status_only() {
+        assertTrue(Attempts.isTriedElsewhere(asked("GET", 2, 1), 503, true));
+        assertFalse(Attempts.isTriedElsewhere(asked("GET", 2, 1), 502, true));
+        assertFalse(Attempts.isTriedElsewhere(asked("POST", 2, 1), 503, true));
+    }
+
+    @Test
+    void the_budget_ends() {
+        Context context = asked("GET", 2, 1);
+        int taken = 0;
+        while (Attempts.mayFollow(context, Loss.BEFORE_ANSWER, false, true)) {
+            taken++;
+        }
+        assertEquals(11, taken);
+    }
+}

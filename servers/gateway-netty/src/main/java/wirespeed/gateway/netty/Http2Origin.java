@@ -1,0 +1,165 @@
+// One HTTP/2 connection to an address, whose streams serve many exchanges at a time.
+package wirespeed.gateway.netty;
+
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.handler.codec.http2.Http2Exception;
+import io.netty.handler.codec.http2.Http2FrameCodec;
+import io.netty.handler.codec.http2.Http2FrameCodecBuilder;
+import io.netty.handler.codec.http2.Http2GoAwayFrame;
+import io.netty.handler.codec.http2.Http2MultiplexHandler;
+import io.netty.handler.codec.http2.Http2Settings;
+import io.netty.handler.codec.http2.Http2StreamChannel;
+import io.netty.handler.codec.http2.Http2StreamChannelBootstrap;
+import io.netty.util.ReferenceCountUtil;
+import io.netty.util.concurrent.Future;
+import java.util.concurrent.ThreadLocalRandom;
+import wirespeed.gateway.core.Category;
+import wirespeed.gateway.core.Loss;
+
+/** Stands behind the codec; the pool asks it for streams as long as it has room. */
+final class Http2Origin extends ChannelInboundHandlerAdapter {
+    private static final int STREAMS_MAX = 100;
+    private static final int STREAM_WINDOW_BYTES = 64 * 1024;
+
+    private final Pool pool;
+    private final Loop loop;
+    /** Counted by the pool in place of this one. */
+    private final OriginConnection place;
+    private final Channel channel;
+    private final Http2FrameCodec codec;
+    private final Timer timer = new Timer();
+    private final long retireMillis;
+    private int streams;
+    private int begun;
+    private boolean isRetired;
+
+    private Http2Origin(Pool pool, Loop loop, OriginConnection place, Channel channel,
+            Http2FrameCodec codec) {
+        this.pool = pool;
+        this.loop = loop;
+        this.place = place;
+        this.channel = channel;
+        this.codec = codec;
+        long age = pool.settings().connectionAgeMillis();
+        retireMillis = loop.nowMillis() + age * 9 / 10
+                + ThreadLocalRandom.current().nextLong(age / 5 + 1);
+    }
+
+    /** An unused connection ends after a while. */
+    private final class Timer extends Wheel.Entry {
+        @Override
+        void onTimeout(long nowMillis) {
+            if (streams == 0) {
+                channel.close();
+            }
+        }
+    }
+
+    /** Makes an HTTP/2 connection of one that is established; {@code place} leaves its pipeline. */
+    static Http2Origin install(Channel channel, Pool pool, Loop loop, OriginConnection place) {
+        Http2FrameCodec codec = Http2FrameCodecBuilder.forClient()
+                .initialSettings(Http2Settings.defaultSettings()
+                        .pushEnabled(false)
+                        .initialWindowSize(STREAM_WINDOW_BYTES)
+                        .maxHeaderListSize(loop.gateway.snapshot().answerLimits().headBytesMax()))
+                .validateHeaders(true)
+                .gracefulShutdownTimeoutMillis(0)
+                .build();
+        Http2Origin connection = new Http2Origin(pool, loop, place, channel, codec);
+        channel.pipeline().remove(place);
+        channel.pipeline().addLast(codec, new Http2MultiplexHandler(
+                new ChannelInboundHandlerAdapter()), connection);
+        connection.widen();
+        return connection;
+    }
+
+    /** A client that does not read its stream must not hold up those of the others. */
+    private void widen() {
+        try {
+            codec.connection().local().flowController().incrementWindowSize(
+                    codec.connection().connectionStream(), STREAMS_MAX * STREAM_WINDOW_BYTES);
+        } catch (Http2Exception impossible) {
+            throw new IllegalStateException(impossible);
+        }
+    }
+
+    /** Whether one more exchange may use it. */
+    boolean hasRoom() {
+        return !isRetired && channel.isActive() && streams < STREAMS_MAX
+                && codec.connection().local().canOpenStream()
+                && !codec.connection().goAwayReceived()
+                && begun < pool.settings().connectionRequestsMax()
+                && loop.nowMillis() < retireMillis && !loop.gateway.isDraining() && leadsThere();
+    }
+
+    private boolean leadsThere() {
+        return channel.remoteAddress() instanceof java.net.InetSocketAddress remote
+                && pool.leadsTo(remote.getAddress());
+    }
+
+    /** Gives the exchange a stream of its own. */
+    void open(Exchange user) {
+        streams++;
+        begun++;
+        loop.wheel.disarm(timer);
+        Http2OriginStream stream = new Http2OriginStream(pool, loop, this, begun > 1);
+        new Http2StreamChannelBootstrap(channel).handler(stream).open()
+                .addListener((Future<Http2StreamChannel> opened) -> {
+                    if (!opened.isSuccess()) {
+                        streamEnded();
+                        user.originFailed(Category.ORIGIN_RESET, opened.cause(),
+                                Loss.STALE);
+                    } else if (user.isOver()) {
+                        stream.abandon();
+                    } else {
+                        user.connected(stream);
+                        stream.flush();
+                    }
+                });
+    }
+
+    /** A stream is over, in whatever way. */
+    void streamEnded() {
+        streams--;
+        if (streams > 0) {
+            pool.hasRoom(this);
+        } else if (isRetired || loop.nowMillis() >= retireMillis) {
+            channel.close();
+        } else {
+            loop.wheel.arm(timer, loop.nowMillis() + loop.timeouts.poolIdleMillis());
+            pool.hasRoom(this);
+        }
+    }
+
+    /** No exchange is to begin on it any more; those that are under way go on. */
+    void retire() {
+        isRetired = true;
+        if (streams == 0) {
+            channel.close();
+        }
+    }
+
+    @Override
+    public void channelRead(ChannelHandlerContext context, Object frame) {
+        if (frame instanceof Http2GoAwayFrame) {
+            retire();
+        }
+        ReferenceCountUtil.release(frame);
+    }
+
+    @Override
+    public void channelInactive(ChannelHandlerContext context) {
+        loop.readClock();
+        isRetired = true;
+        loop.wheel.disarm(timer);
+        pool.closed(this, place);
+    }
+
+    @Override
+    public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
+        // Streams are told by the codec; what is left over is the end of the connection.
+        context.close();
+    }
+}

@@ -1,0 +1,386 @@
+// One exchange on an HTTP/2 connection to an origin.
+package wirespeed.gateway.netty;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.handler.codec.http2.DefaultHttp2DataFrame;
+import io.netty.handler.codec.http2.DefaultHttp2Headers;
+import io.netty.handler.codec.http2.DefaultHttp2HeadersFrame;
+import io.netty.handler.codec.http2.DefaultHttp2ResetFrame;
+import io.netty.handler.codec.http2.Http2DataFrame;
+import io.netty.handler.codec.http2.Http2Error;
+import io.netty.handler.codec.http2.Http2GoAwayFrame;
+import io.netty.handler.codec.http2.Http2Headers;
+import io.netty.handler.codec.http2.Http2HeadersFrame;
+import io.netty.handler.codec.http2.Http2ResetFrame;
+import io.netty.util.ReferenceCountUtil;
+import java.util.Locale;
+import java.util.Map;
+import wirespeed.gateway.core.Category;
+import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.Forwarding;
+import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.Headers;
+import wirespeed.gateway.core.Loss;
+import wirespeed.gateway.core.Refusal;
+import wirespeed.gateway.core.Request;
+import wirespeed.gateway.core.Response;
+
+/** Its answer obeys the rules that answers by HTTP/1 obey, so that it may go on by either version. */
+final class Http2OriginStream extends ChannelInboundHandlerAdapter implements OriginStream {
+    private static final int INTERIM_MAX = 8;
+
+    private final Pool pool;
+    private final Loop loop;
+    private final Http2Origin connection;
+    private final boolean wasUsed;
+    private final Timer timer = new Timer();
+    private ChannelHandlerContext channel;
+    private Exchange exchange;
+    private Client flushTarget;
+    /** Written with what follows it. */
+    private Http2Headers pendingHead;
+    private Framing framing;
+    private long received;
+    private int interims;
+    private boolean isRequestSent;
+    private boolean isRefused;
+    private boolean isOver;
+
+    Http2OriginStream(Pool pool, Loop loop, Http2Origin connection, boolean wasUsed) {
+        this.pool = pool;
+        this.loop = loop;
+        this.connection = connection;
+        this.wasUsed = wasUsed;
+    }
+
+    private final class Timer extends Wheel.Entry {
+        @Override
+        void onTimeout(long nowMillis) {
+            // It may be the connection that is dead, which no byte would tell.
+            connection.retire();
+            fail(Category.ORIGIN_TIMEOUT, null);
+        }
+    }
+
+    @Override
+    public void handlerAdded(ChannelHandlerContext context) {
+        channel = context;
+    }
+
+    @Override
+    public void begin(Exchange user) {
+        exchange = user;
+        flushTarget = user.client;
+        pendingHead = head(user.context);
+    }
+
+    private Http2Headers head(Context context) {
+        Request request = context.request();
+        Http2Headers head = new DefaultHttp2Headers(false).method(request.method())
+                .scheme(pool.settings().tls() ? "https" : "http")
+                .authority(Forwarding.authority(context, pool.address()))
+                .path(Forwarding.target(context));
+        request.headers().forEach((name, value) -> {
+            String lower = name.toLowerCase(Locale.ROOT);
+            if (!lower.equals("host") && !lower.equals("content-length")) {
+                head.add(lower, value);
+            }
+        });
+        if (request.framing().kind() == Framing.Kind.LENGTH) {
+            head.set("content-length", String.valueOf(request.framing().length()));
+        }
+        if (request.takesTrailers()) {
+            head.set("te", "trailers");
+        }
+        return head;
+    }
+
+    private void writeHead(boolean isEnd) {
+        if (pendingHead != null) {
+            Http2Headers head = pendingHead;
+            pendingHead = null;
+            channel.write(new DefaultHttp2HeadersFrame(head, isEnd));
+        }
+    }
+
+    @Override
+    public void sendBody(ByteBuf slice) {
+        writeHead(false);
+        channel.write(new DefaultHttp2DataFrame(slice, false));
+    }
+
+    @Override
+    public void sendEnd(Headers trailers) {
+        isRequestSent = true;
+        if (trailers != null) {
+            writeHead(false);
+            Http2Headers last = new DefaultHttp2Headers(false);
+            trailers.forEach(last::add);
+            channel.write(new DefaultHttp2HeadersFrame(last, true));
+        } else if (pendingHead != null) {
+            writeHead(true);
+        } else {
+            channel.write(new DefaultHttp2DataFrame(true));
+        }
+        channel.flush();
+        if (framing == null) {
+            armResponse();
+        }
+    }
+
+    private void armResponse() {
+        loop.wheel.arm(timer, loop.nowMillis() + exchange.context.responseMillis());
+    }
+
+    @Override
+    public void sendRaw(ByteBuf bytes) {
+        bytes.release();
+        throw new IllegalStateException("nothing is switched on HTTP/2");
+    }
+
+    @Override
+    public void stalled() {
+        if (framing == null && exchange != null) {
+            armResponse();
+        }
+    }
+
+    @Override
+    public boolean isWritable() {
+        return channel.channel().isWritable();
+    }
+
+    @Override
+    public void read(boolean isOn) {
+        if (isReading() == isOn) {
+            return;
+        }
+        channel.channel().config().setAutoRead(isOn);
+        if (!isOn) {
+            loop.wheel.disarm(timer);
+        } else if (framing != null) {
+            armIdle();
+        }
+    }
+
+    private boolean isReading() {
+        return channel.channel().config().isAutoRead();
+    }
+
+    private void armIdle() {
+        if (!isOver && isReading()) {
+            loop.wheel.arm(timer, loop.nowMillis() + pool.settings().idleBodyMillis());
+        }
+    }
+
+    @Override
+    public void flush() {
+        if (!isOver) {
+            writeHead(false);
+            channel.flush();
+        }
+    }
+
+    @Override
+    public void abandon() {
+        exchange = null;
+        reset();
+    }
+
+    /** Ends the stream early, if it has not ended. */
+    private void reset() {
+        if (!isOver) {
+            channel.writeAndFlush(new DefaultHttp2ResetFrame(Http2Error.CANCEL));
+            over();
+            channel.close();
+        }
+    }
+
+    private void over() {
+        isOver = true;
+        pendingHead = null;
+        loop.wheel.disarm(timer);
+        connection.streamEnded();
+    }
+
+    @Override
+    public void channelRead(ChannelHandlerContext context, Object frame) {
+        loop.readClock();
+        try {
+            if (isOver || exchange == null) {
+                return;
+            }
+            if (frame instanceof Http2HeadersFrame headers) {
+                headers(headers);
+            } else if (frame instanceof Http2DataFrame data) {
+                data(data);
+            }
+        } catch (Refusal | IllegalArgumentException malformed) {
+            fail(Category.ORIGIN_MALFORMED, malformed);
+        } finally {
+            ReferenceCountUtil.release(frame);
+        }
+    }
+
+    private void headers(Http2HeadersFrame frame) {
+        Headers fields = fields(frame.headers());
+        if (framing != null) {
+            if (!frame.isEndStream()) {
+                throw new Refusal(502, "a second head in a response");
+            }
+            end(fields);
+            return;
+        }
+        int status = status(frame.headers().status());
+        if (status < 200) {
+            interim(Response.received(status, fields, Framing.NONE), frame.isEndStream());
+            return;
+        }
+        Response response = Response.fromFields(status, fields,
+                exchange.context.request().method(), frame.isEndStream());
+        framing = response.received();
+        armIdle();
+        exchange.responseHead(response);
+        if (frame.isEndStream() && exchange != null) {
+            end(null);
+        }
+    }
+
+    private static int status(CharSequence text) {
+        if (text == null || !text.toString().matches("[1-5]\\d\\d")) {
+            throw new Refusal(502, "response without a status");
+        }
+        return Integer.parseInt(text.toString());
+    }
+
+    private void interim(Response response, boolean isEnd) {
+        if (isEnd || response.status() == 101 || ++interims > INTERIM_MAX) {
+            throw new Refusal(502, "interim response that ends the stream, switches protocols or"
+                    + " is one too many");
+        }
+        if (response.status() > 102) {
+            exchange.interim(response);
+        }
+    }
+
+    private Headers fields(Http2Headers received) {
+        int fieldsMax = exchange.context.snapshot().answerLimits().fieldsMax();
+        Headers fields = new Headers();
+        for (Map.Entry<CharSequence, CharSequence> field : received) {
+            String name = field.getKey().toString();
+            if (name.startsWith(":")) {
+                continue;
+            }
+            if (fields.size() >= fieldsMax) {
+                throw new Refusal(502, "more than " + fieldsMax + " header fields");
+            }
+            fields.add(name, field.getValue().toString());
+        }
+        return fields;
+    }
+
+    private void data(Http2DataFrame frame) {
+        if (framing == null) {
+            throw new Refusal(502, "body before its head");
+        }
+        received += frame.content().readableBytes();
+        boolean isTooLong = framing.kind() == Framing.Kind.LENGTH && received > framing.length()
+                || framing.kind() == Framing.Kind.NONE && received > 0;
+        if (isTooLong) {
+            throw new Refusal(502, "body is longer than its Content-Length");
+        }
+        armIdle();
+        if (frame.content().isReadable()) {
+            exchange.responseBody(frame.content().retainedSlice());
+        }
+        if (frame.isEndStream() && exchange != null) {
+            end(null);
+        }
+    }
+
+    private void end(Headers trailers) {
+        if (framing.kind() == Framing.Kind.LENGTH && received != framing.length()) {
+            throw new Refusal(502, "body is shorter than its Content-Length");
+        }
+        Exchange user = exchange;
+        exchange = null;
+        boolean wasSent = isRequestSent;
+        if (wasSent) {
+            over();
+        } else {
+            reset();
+        }
+        user.responseEnd(wasSent, trailers);
+        // A stream that has ended on both sides reads no more, and so does not complete a read.
+        user.client.flush();
+    }
+
+    @Override
+    public void channelReadComplete(ChannelHandlerContext context) {
+        if (flushTarget != null) {
+            flushTarget.flush();
+        }
+    }
+
+    @Override
+    public void channelWritabilityChanged(ChannelHandlerContext context) {
+        if (exchange != null && isWritable()) {
+            if (framing == null && !isRequestSent) {
+                loop.wheel.disarm(timer);
+            }
+            exchange.originWritable();
+        }
+    }
+
+    @Override
+    public void userEventTriggered(ChannelHandlerContext context, Object event) {
+        if (event instanceof Http2GoAwayFrame) {
+            // Sent to the streams only that the origin has not looked at (RFC 9113 §6.8).
+            isRefused = true;
+        } else if (event instanceof Http2ResetFrame reset) {
+            loop.readClock();
+            isRefused |= reset.errorCode() == Http2Error.REFUSED_STREAM.code();
+            lost(Category.ORIGIN_RESET, null);
+        }
+    }
+
+    @Override
+    public void channelInactive(ChannelHandlerContext context) {
+        loop.readClock();
+        lost(Category.ORIGIN_RESET, null);
+    }
+
+    @Override
+    public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
+        fail(Category.ORIGIN_MALFORMED, cause);
+        context.close();
+    }
+
+    private void fail(Category category, Throwable cause) {
+        Exchange user = exchange;
+        exchange = null;
+        reset();
+        tell(user, category, cause, Loss.BEFORE_ANSWER);
+    }
+
+    /** The stream has ended without us. */
+    private void lost(Category category, Throwable cause) {
+        if (isOver) {
+            return;
+        }
+        Exchange user = exchange;
+        exchange = null;
+        over();
+        tell(user, category, cause, isRefused || wasUsed ? Loss.STALE
+                : Loss.BEFORE_ANSWER);
+    }
+
+    private void tell(Exchange user, Category category, Throwable cause, Loss loss) {
+        if (user != null) {
+            user.originFailed(category, cause,
+                    framing == null ? loss : Loss.AFTER_ANSWER);
+        }
+    }
+}
