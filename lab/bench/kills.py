@@ -1,11 +1,12 @@
-"""Random kill -9 of the lab, its agent and its server in runs with --tune: is all as it was?
+"""Random kill -9 of the lab, its agents and its server in runs with --tune: is all as it was?
 
-    python lab/bench/kills.py [KILLS]
+    python lab/bench/kills.py [KILLS [SITE]]        SITE: here (default) or netns
 
-A small real recipe runs again and again; at a random moment one of the three, or lab and agent
+A small real recipe runs again and again; at a random moment one of the three, or lab and one agent
 together, is killed. Then the next command must find and leave everything as before: the sysctl that
-the recipe sets, the cores of a program that stands for all others, processes, cgroups, namespaces,
-mounts and scratch folders; no finished trial may be lost, and --resume must end with every cell.
+the recipe sets, the cores of a program that stands for all others, the machine's interfaces and
+qdiscs, processes, cgroups, network namespaces, mounts and scratch folders; no finished trial may be
+lost, and --resume must end with every cell.
 Needs root. Prints one JSON object.
 """
 
@@ -20,6 +21,8 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+
+from wirespeed.agent.children import start_ticks
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "tests")]
 
@@ -70,6 +73,7 @@ class Machine:
         self.recipe.write_text(text)
         self.other = subprocess.Popen(["sleep", "3600"])
         self.cores = os.sched_getaffinity(self.other.pid)
+        self.links, self.qdiscs = told("ip", "-o", "link"), told("tc", "qdisc")
         self.state = folder / "tuned.json"
         self.environment = {
             **os.environ,
@@ -90,9 +94,13 @@ class Machine:
     def trials(self):
         return {path.parent.name for path in self.folder.glob("runs/latest/trials/*/trial.json")}
 
-    def differences(self, lab_pid):
-        """What is not as before."""
+    def differences(self, lab_pid, namespaces=()):
+        """What is not as before; `namespaces` are those that the run's agents had."""
         found = []
+        if held(namespaces):
+            found.append("namespaces")
+        if (told("ip", "-o", "link"), told("tc", "qdisc")) != (self.links, self.qdiscs):
+            found.append("interfaces or qdiscs")
         if Path(SETTING).read_text().strip() != self.was:
             found.append("sysctl")
         if os.sched_getaffinity(self.other.pid) != self.cores:
@@ -119,24 +127,51 @@ def marked(mark):
     return found
 
 
-def kill(machine, lab, whom):
+def told(*argv):
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+
+def agents_of(lab):
+    """The lab's children: one agent for each host of the site."""
+    with contextlib.suppress(OSError):
+        text = Path(f"/proc/{lab.pid}/task/{lab.pid}/children").read_text()
+        return [int(pid) for pid in text.split()]
+    return []
+
+
+def network(pid):
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/ns/net")
+    return None
+
+
+def held(namespaces):
+    """Whether a mount or a process that is older than this question keeps one of these networks.
+
+    Numbers of namespaces are given again at once, to whoever else makes one meanwhile.
+    """
+    mounts = Path("/proc/self/mountinfo").read_text()
+    if any(name in mounts for name, _ in namespaces):
+        return True
+    known = {name: ticks for name, ticks in namespaces}
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return any((start_ticks(pid) or 0) <= known.get(network(pid), -1) for pid in pids)
+
+
+def kill(lab, whom):
     """True when there was somebody to kill."""
-    try:
-        agent = json.loads(machine.state.read_text())["by"][0]
-    except (OSError, ValueError):
-        agent = None
+    agents = agents_of(lab)
+    agent = [random.choice(agents)] if agents else []
     victims = {
         "lab": [lab.pid],
-        "agent": [agent],
+        "agent": agent,
         "server": marked(f"{lab.pid}-")[:1],
-        "both": [agent, lab.pid],
+        "both": [*agent, lab.pid] if agent else [],
     }[whom]
-    if not victims or None in victims:
-        return False
     for pid in victims:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    return True
+    return bool(victims)
 
 
 def one(machine, whom):
@@ -146,15 +181,20 @@ def one(machine, whom):
     while not machine.state.exists() and lab.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
     time.sleep(random.random() * 2.0)
-    has_killed = lab.poll() is None and kill(machine, lab, whom)
+    now = start_ticks(subprocess.Popen(["true"]).pid)
+    namespaces = {(network(pid), now) for pid in agents_of(lab)}
+    namespaces = {
+        (name, ticks) for name, ticks in namespaces if name not in (network("self"), None)
+    }
+    has_killed = lab.poll() is None and kill(lab, whom)
     lab.wait(timeout=120)
     before = machine.trials()
     if lab.returncode:
         machine.lab("recover").wait(timeout=60)
     deadline = time.monotonic() + 5
-    while machine.differences(lab.pid) and time.monotonic() < deadline:
+    while machine.differences(lab.pid, namespaces) and time.monotonic() < deadline:
         time.sleep(0.02)
-    wrong = machine.differences(lab.pid)
+    wrong = machine.differences(lab.pid, namespaces)
     if not before <= machine.trials():
         wrong.append("lost trials")
     if lab.returncode:

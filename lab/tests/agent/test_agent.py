@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from wirespeed.agent import sampling
 from wirespeed.errors import BusyError, HostError
 from wirespeed.fleet.channel import Far
 from wirespeed.fleet.fleet import Fleet
@@ -124,6 +125,22 @@ def test_samples_count_the_cpu_of_a_process(host, tmp_path):
     assert used == sorted(used) and used[-1] > used[0]
     assert all(sample["text"]["/proc/stat"].startswith("cpu ") for sample in samples)
     host.ask("stop", names=["app"], grace_s=0)
+
+
+def test_an_agent_beside_another_reads_only_the_counters_that_it_is_asked_for(host):
+    host.ask("sample_start", names=[], every_s=60, instants=[], paths=["/proc/net/snmp"])
+    samples = host.ask("sample_stop")
+    assert len(samples) == 2
+    assert all(list(sample["text"]) == ["/proc/net/snmp"] for sample in samples)
+
+
+def test_the_cpu_time_of_the_lab_is_read_from_its_clock(host, tmp_path):
+    pid = spawn(host, tmp_path, argv=(sys.executable, "-c", "while True: pass"))["pid"]
+    assert wait_until(lambda: sampling.process_time_of(pid) > 0.05)
+    told_s = host.ask("state", name="app")["cpu_us"] / 1e6
+    assert sampling.process_time_of(pid) >= told_s > 0
+    host.ask("stop", names=["app"], grace_s=0)
+    assert sampling.process_time_of(pid) == 0.0
 
 
 def test_the_lab_stays_on_one_core_while_samples_are_taken(host):
@@ -278,6 +295,32 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for namesp
 
 
 @needs_root
+def test_what_an_agent_of_another_pid_namespace_uses_is_left_alone(tmp_path):
+    """A step of a batch system or a container sees other process ids, and the same /dev/shm: it
+    took the files of a run that was being measured for those of one that had ended."""
+    mark = f"{os.getpid()}-{tmp_path.name}"
+    scratch = Path("/dev/shm") / f"wirespeed-test-{tmp_path.name}-{os.getpid()}"
+    order = {"mark": mark, "cgroups": True}
+    apart = ("unshare", "-pf", "--kill-child=KILL", "--mount-proc")
+    here = Host(Far("here", python=sys.executable), order)
+    there = Host(Far("there", apart, sys.executable), order)
+    try:
+        here.greet()
+        there.greet()
+        here.ask("clean_up_at_end", folders=[str(scratch)])
+        spawn(here, tmp_path, argv=("sleep", "500"))
+        spawn(there, tmp_path, name="far", argv=("sleep", "500"))
+        assert wait_until(lambda: len(sleepers(mark)) == 2)
+        for agent in (here, there):
+            found = agent.ask("leftovers")
+            assert not [path for path in found["folders"] if mark in path or path == str(scratch)]
+        assert scratch.exists() and len(sleepers(mark)) == 2
+    finally:
+        here.close()
+        there.close()
+
+
+@needs_root
 def test_a_payload_is_mounted_where_only_the_agents_programs_see_it(host, tmp_path):
     folder = str(tmp_path / "files")
     mount = {"type": "tmpfs", "size": "2m", "options": "noatime"}
@@ -312,10 +355,12 @@ def test_a_program_gets_a_namespace_of_its_own_on_the_interface_that_it_names(tm
         for command in ("ip link add up0 type veth peer name up1", "ip link set up0 up"):
             assert host.ask("run", argv=command.split())["code"] == 0
         own = {"on": "up0", "addr": "10.99.0.7/24"}
-        spawn(host, tmp_path, argv=("ip", "-o", "-4", "address"), namespace=own)
+        look = ("sh", "-c", "ip -o -4 address; ip -o -d link show up0")
+        spawn(host, tmp_path, argv=look, namespace=own)
         assert host.wait_exit(["app"], PATIENCE_S)
         text = (tmp_path / "out").read_text()
-        assert "10.99.0.7/24" in text and "up0" not in text
+        # By the same name, so that a stack that is told the link's interface finds it there too.
+        assert "10.99.0.7/24" in text and "macvlan" in text
         with pytest.raises(HostError, match=r"ip link add .* nothing9"):
             spawn(host, tmp_path, namespace={"on": "nothing9", "addr": "10.99.0.8/24"}, name="b")
     finally:

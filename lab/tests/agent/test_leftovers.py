@@ -15,7 +15,7 @@ def test_a_folder_that_another_agent_removes_meanwhile_is_passed_over(tmp_path, 
     other = tmp_path / "wirespeed-7-abcd-3.4"
     (other / "app-0").mkdir(parents=True)
 
-    def gone(owner):
+    def gone(owner, _namespace):
         if owner == "1.2":
             shutil.rmtree(group)
         return False

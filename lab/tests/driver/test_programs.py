@@ -11,7 +11,7 @@ from wirespeed.errors import RecipeError
 from wirespeed.recipe import read
 from wirespeed.recipe.model import PlacedStack, Stack
 from wirespeed.recipe.resolve import Instance, Place, Resolver, jvm_options
-from wirespeed.recipe.sweep import Cell
+from wirespeed.recipe.sweep import SweepPoint
 from wirespeed.topology import Seat, one_host
 
 TEMPLATE = Path(__file__).resolve().parents[3] / "servers" / "nginx" / "nginx.conf"
@@ -72,7 +72,7 @@ def test_each_instance_has_its_own_file_of_a_template_that_knows_other_processes
     path = recipe_of(tmp_path, '["app", "{template:app.conf}"]', text)
     seats = {"server": [0, 1], "load": [1], "origin": [1]}
     place = Place(tmp_path, path, one_host(seats), run_dir=str(tmp_path))
-    resolver = Resolver(read.read(path), Cell("all", {}), place)
+    resolver = Resolver(read.read(path), SweepPoint("all", {}), place)
     servers = [one for one in resolver.instances({}) if one.role == "server"]
     for one in servers:
         nginx.command(one, path, tmp_path)

@@ -17,6 +17,7 @@ parser.add_argument(
 )
 parser.add_argument("--only", default="", help="answer 404 to every other path")
 parser.add_argument("--ignore-term", action="store_true")
+parser.add_argument("--daemon", action="store_true", help="go on in a child, and end")
 parser.add_argument("--fork", action="store_true", help="leave a child in a session of its own")
 options = parser.parse_args()
 served = 0
@@ -54,6 +55,8 @@ if options.ignore_term:
     import signal
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if options.daemon and os.fork():
+    os._exit(0)
 if options.fork and os.fork() == 0:
     os.setsid()
     time.sleep(600)

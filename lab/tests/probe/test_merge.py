@@ -3,7 +3,7 @@
 import pytest
 
 from wirespeed.probe import window
-from wirespeed.probe.merge import Source, core_name, merged
+from wirespeed.probe.merge import HostSamples, core_name, merged
 from wirespeed.probe.window import Part
 
 S = 1_000_000_000
@@ -32,8 +32,8 @@ def series(label, idle, cpu_us, clock_s=0.0, segments=0):
 
 def usage(load_machine, clock_s=0.0):
     sources = [
-        Source("load", load_machine, clock_s, series("gen-0", 50, 500_000, clock_s, 70)),
-        Source("server", "m1", 0.0, series("app-0", 0, 1_000_000, 0.0, 30)),
+        HostSamples("load", load_machine, clock_s, series("gen-0", 50, 500_000, clock_s, 70)),
+        HostSamples("server", "m1", 0.0, series("app-0", 0, 1_000_000, 0.0, 30)),
     ]
     load_core = core_name(0, load_machine, "m1")
     parts = [Part("app-0", "server", (0,)), Part("gen-0", "load", (load_core,))]

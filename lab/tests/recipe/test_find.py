@@ -1,7 +1,10 @@
 """A recipe is found by path or by name; a wrong name is answered with the right ones."""
 
+from pathlib import Path
+
 import pytest
 
+from wirespeed.cli import options
 from wirespeed.errors import InputError
 from wirespeed.recipe import read
 
@@ -16,3 +19,11 @@ def test_a_near_name_is_suggested(tmp_path):
     (tmp_path / "netty.toml").touch()
     with pytest.raises(InputError, match="did you mean 'netty'"):
         read.find("nety", [tmp_path])
+
+
+def test_a_relative_folder_for_runs_is_that_of_the_shell(monkeypatch, tmp_path):
+    """NGINX took a configuration in `runs/…` for one below its own prefix."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WIRESPEED_RUNS", "elsewhere")
+    assert options.runs_folder(Path("runs")) == tmp_path / "runs"
+    assert options.runs_folder(None) == tmp_path / "elsewhere"

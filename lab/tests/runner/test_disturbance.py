@@ -17,7 +17,7 @@ from wirespeed.runner.disturbance import (
     NoiseMonitor,
     of_window,
 )
-from wirespeed.runner.judge import Verdict
+from wirespeed.runner.judge import TrialJudgement
 from wirespeed.runner.pace import Pace
 
 
@@ -114,7 +114,7 @@ class Window:
     def __init__(self, folder, share, rps, reasons=()):
         self.folder, self.canary, self.rps = folder, None, rps
         words = ("others",) if share else ()
-        self.verdict = Verdict(list(reasons), [], "server", Disturbance(share, words))
+        self.verdict = TrialJudgement(list(reasons), [], "server", Disturbance(share, words))
         self.has_failed = bool(reasons)
         (folder / "figures").write_text(str(rps))
 
@@ -122,7 +122,7 @@ class Window:
 @pytest.fixture
 def measured(tmp_path, monkeypatch):
     """Runs the windows of one trial with given shares: (the chosen window, how many there were)."""
-    order = trial.Order(None, None, tmp_path, 1, True)
+    order = trial.Attempt(None, None, tmp_path, 1, True)
 
     def run(*windows):
         left = list(windows)
@@ -168,7 +168,9 @@ def test_a_disturbed_window_stands_when_the_next_one_fails(measured):
 
 def test_the_record_says_why_each_discarded_window_does_not_count():
     figures = {"gen-0": SimpleNamespace(rps=1234.4)}
-    verdict = Verdict([], [], "server", Disturbance(0.1, ("other programs used 10 % of core 0",)))
+    verdict = TrialJudgement(
+        [], [], "server", Disturbance(0.1, ("other programs used 10 % of core 0",))
+    )
     record = SimpleNamespace(done=SimpleNamespace(figures=figures), verdict=verdict)
     assert trial._told(record) == "other programs used 10 % of core 0: 1,234 requests/s"
     failed = replace(verdict, reasons=["no request was completed"])

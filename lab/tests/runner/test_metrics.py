@@ -1,5 +1,8 @@
 """Metrics: sums, merged histograms, quantiles that are shown only with samples behind them."""
 
+import math
+import random
+
 import pytest
 from hdrh.histogram import HdrHistogram
 
@@ -52,6 +55,29 @@ def test_histograms_are_merged_not_averaged():
     assert flat["m.p75"] == pytest.approx(9000, rel=1e-3)
     assert flat["m.p50"] == pytest.approx(2000, rel=1e-3)
     assert flat["m.max"] == 9000
+
+
+def test_percentiles_of_eight_generators_are_those_of_all_their_samples_together():
+    """Generators of unequal speed and length: the mean of their percentiles would be far off."""
+    chance = random.Random(8)
+    each = [
+        [
+            max(1, int(chance.lognormvariate(13 + number / 2, 0.6)))
+            for _ in range(200 * (9 - number))
+        ]
+        for number in range(8)
+    ]
+    flat = metrics.combined(
+        [metric(combine="histogram", quantiles=["mean", 0.5, 0.9, 0.99, "max"])],
+        {"gen": [figures(latency={"service": histogram(samples)}) for samples in each]},
+    )
+    together = sorted(sample for samples in each for sample in samples)
+    assert flat["m.mean"] == pytest.approx(sum(together) / len(together) / 1e3)
+    assert flat["m.max"] == together[-1] / 1e3
+    for name, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
+        exact_us = together[math.ceil(q * len(together)) - 1] / 1e3
+        # Three digits are what the histogram keeps of a value.
+        assert flat[f"m.{name}"] == pytest.approx(exact_us, rel=2e-3)
 
 
 def test_a_quantile_without_enough_samples_is_no_figure():

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from wirespeed.recipe.model import Recipe
-from wirespeed.recipe.sweep import Cell
+from wirespeed.recipe.sweep import SweepPoint
 from wirespeed.runner import tune
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.tune import Wanted
@@ -24,7 +24,8 @@ def recipe(**more):
 def cell(server, load):
     seats = {"http-0": server, "gen-0": load}
     return PlannedCell(
-        Cell("c", {}), seats={k: [Seat("here", core) for core in own] for k, own in seats.items()}
+        SweepPoint("c", {}),
+        seats={k: [Seat("here", core) for core in own] for k, own in seats.items()},
     )
 
 

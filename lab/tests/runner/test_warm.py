@@ -67,10 +67,14 @@ def loaded(monkeypatch):
     return run
 
 
-def figures(rps, completed=100, bytes_per_second=1e6):
+def figures(rps, completed=100, bytes_per_second=1e6, errors=0):
     return SimpleNamespace(
-        rps=rps, completed=completed, bytes_per_second=bytes_per_second, in_flight=50
+        rps=rps, completed=completed, bytes_per_second=bytes_per_second, in_flight=50, errors=errors
     )
+
+
+def nothing_yet(errors=0):
+    return figures(0.0, 0, 0.0, errors)
 
 
 def test_a_server_with_a_compiler_of_its_own_is_warmed_until_steady(loaded):
@@ -110,13 +114,37 @@ def test_a_cell_without_a_warm_up_of_its_own_waits_for_its_answers_all_the_same(
     warm.learn(life, CELL, none_whole)
     assert warm.timeout_s(life, CELL) == warm.LONGEST_S
     warm.learn(life, CELL, SimpleNamespace(figures={"gen-0": figures(29.0, 60, 3e8)}))
-    assert warm.timeout_s(life, CELL) == pytest.approx(5 * 50 / 29)
+    assert warm.timeout_s(life, CELL) == warm.TIMEOUT_LEAST_S
     warm.learn(life, CELL, none_whole)
-    assert warm.timeout_s(life, CELL) == pytest.approx(5 * 50 / 29)
+    assert warm.timeout_s(life, CELL) == warm.TIMEOUT_LEAST_S
 
 
-def test_short_answers_leave_window_and_timeout_alone(loaded):
+def test_short_answers_leave_the_window_alone(loaded):
     life = life_of("nginx")
     loaded(life, lambda number, _: figures(50_000.0))
-    assert warm.timeout_s(life, CELL) is None
+    assert warm.timeout_s(life, CELL) == 10.0, "a slow answer is latency, not an error"
     assert warm.window_s(life, CELL) == 1.0
+    assert warm.step_s(life, CELL) == 0.25
+
+
+def test_a_cold_server_is_waited_for(loaded):
+    """1,000 connections to a JVM that has a fifth of a core: no answer in the first windows, and
+    a window measured then would be nothing but timeouts."""
+    life = life_of("jvm", warmup_s=2.0)
+    rates, lengths = loaded(life, lambda n, _: nothing_yet() if n < 3 else figures(140.0))
+    assert rates[:2] == [0.0, 0.0] and rates[-1] == 140.0
+    assert lengths[1] == 2 * lengths[0]
+    assert life.answer_s["c1"] == pytest.approx(50 / 140)
+    # The first answers of all connections are not what is measured.
+    assert warm.step_s(life, CELL) == pytest.approx(2 * 50 / 140)
+    life.answer_s["c1"] = 60.0
+    assert warm.step_s(life, CELL) == warm.STEP_LONGEST_S
+    life.schedule.recipe = recipe_of("throughput")
+    assert warm.step_s(life, CELL) == 0.25, "bytes need no whole answers"
+
+
+def test_a_server_that_never_answers_is_not_waited_for_for_long(loaded):
+    _, lengths = loaded(life_of(warmup_s=2.0), lambda *_: nothing_yet())
+    assert sum(lengths) < 90
+    _, lengths = loaded(life_of(warmup_s=2.0), lambda *_: nothing_yet(errors=7))
+    assert sum(lengths) <= 2.0

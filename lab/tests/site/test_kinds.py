@@ -111,6 +111,24 @@ def test_a_run_that_is_ended_from_outside_leaves_nothing(kind, sign):
         assert wait_until(lambda: not kind.slurm.jobs())
 
 
+@pytest.mark.parametrize("kind", ["netns"], indirect=True)
+def test_a_killed_agent_ends_the_run_and_is_no_result_of_its_server(kind):
+    """Its server dies with it, and the generator on the other host fails for that reason: the trial
+    stood as failed, and a resumed run could not mend it."""
+    process = started(kind, recipe(kind, duration="1500ms"))
+    kind.wait_for_trials(1, process)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    time.sleep(0.5)  # into the next window
+    os.kill(int(children[1]), signal.SIGKILL)  # after the machine's comes the server's
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1 and "agent" in err, err
+    assert all(trial["valid"] for trial in kind.trials())
+    assert kind.nothing_left(process.pid)
+    code, _, err = kind.call("run", "--resume", "latest")
+    assert code == 0, err
+    assert [trial["valid"] for trial in kind.trials()] == [True, True, True]
+
+
 @pytest.mark.parametrize("kind", ["ssh"], indirect=True)
 def test_a_cut_cable_ends_what_runs_behind_it_and_the_run_says_so(kind):
     process = started(kind, recipe(kind, duration="700ms", server_options=["--fork"]))

@@ -55,6 +55,23 @@ def test_several_load_hosts_reach_the_server_and_share_its_link(tmp_path):
         site.fleet.close()
 
 
+@needs_root
+def test_every_load_host_reaches_the_origin_without_the_server(tmp_path):
+    """What generator and origin can do alone: those cells had no way to the origin."""
+    site = Site.model_validate(
+        {"kind": "netns", "load": {"count": 2}, "link": {"thin": {"rate": "100mbit"}}}
+    )
+    opened = kinds.open_site(Ask("test", site, True, f"{os.getpid()}-origin"))
+    try:
+        fleet, address = opened.fleet, opened.topology.address_of("origin", "thin")
+        for name in opened.topology.hosts("load"):
+            rate, interface, _ = links.one_way(fleet, fleet[name], fleet["origin"], address)
+            assert interface and 0 < rate < 120e6
+        links.one_way(fleet, fleet["server"], fleet["origin"], address)
+    finally:
+        fleet.close()
+
+
 def test_differences_from_the_declaration_are_told():
     found = Capacity(TENTH, "eth0", 2.4e9, 2.45e9, 1500)
     assert found.differences() == []

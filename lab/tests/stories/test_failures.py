@@ -277,6 +277,27 @@ def fill(path: Path):
             pass
 
 
+def test_a_server_that_makes_itself_a_daemon_is_to_stay_in_the_foreground(checkout):
+    process = checkout.start("run", checkout.recipe(server_options=["--daemon"]))
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    one_line(err, "start it in the foreground, without the option that makes it a daemon")
+    assert checkout.nothing_left(process.pid), "the daemon has ended too"
+
+
+def test_a_run_whose_reader_has_gone_is_measured_and_kept(checkout):
+    """`run … | head`: the tables come last, so there is nothing to read before they are measured,
+    and to throw the measurement away for a closed pipe would lose it."""
+    process = checkout.start("run", checkout.recipe())
+    process.stdout.close()
+    err = process.stderr.read()
+    process.wait(PATIENCE_S)
+    assert "Traceback" not in err and "BrokenPipe" not in err
+    assert checkout.run_json()["state"] == "done" and len(checkout.trials()) == 3
+    code, out, _ = checkout.call("report", "latest")
+    assert code == 0 and out
+
+
 def test_term_ends_a_run_like_ctrl_c(checkout):
     process = checkout.start("run", checkout.recipe(duration="700ms"))
     checkout.wait_for_trials(1, process)

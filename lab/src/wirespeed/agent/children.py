@@ -56,8 +56,8 @@ class Cgroups:
 
     @staticmethod
     def name_of(mark):
-        """wirespeed-MARK-PID.TICKS: whoever finds it can tell whether its agent still works."""
-        return "wirespeed-%s-%d.%d" % (mark, os.getpid(), start_ticks(os.getpid()))
+        """wirespeed-MARK-nsNAMESPACE-AGENT: who finds it can tell whether its agent works."""
+        return "wirespeed-%s-ns%s-%s" % (mark, pid_namespace(), identity(os.getpid()))
 
     def _usable(self, folder):
         try:
@@ -177,6 +177,19 @@ def start_ticks(pid):
     return int(text[19]) if len(text) > 19 else None
 
 
+def identity(pid):
+    """PID.TICKS: with the time of its start a process id is unique, in its namespace."""
+    return "%d.%d" % (pid, start_ticks(pid))
+
+
+def pid_namespace():
+    """The namespace in which process ids are counted here; empty where the kernel does not tell."""
+    try:
+        return str(os.stat("/proc/self/ns/pid").st_ino)
+    except OSError:
+        return ""
+
+
 def descendants(root):
     """The process and all its children, grandchildren and session members that still run."""
     parents, sessions = {}, {}
@@ -258,7 +271,7 @@ def become_child(message, cgroup, mark, origin):
     environment = dict(os.environ)
     environment.update(message.get("env", {}))
     environment["WIRESPEED_RUN"] = mark
-    environment["WIRESPEED_AGENT"] = "%d.%d" % (parent, start_ticks(parent))
+    environment["WIRESPEED_AGENT"] = identity(parent)
     yield "exec"
     if message.get("at"):  # the agent does not wait for it: what is wrong goes to the output
         os.close(report)

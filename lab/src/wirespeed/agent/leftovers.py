@@ -11,16 +11,20 @@ import signal
 import time
 
 from wirespeed.agent.children import (
+    identity,
     is_alive,
+    pid_namespace,
     read_text,
     remove_folder,
     send_signal,
     start_ticks,
+    write_text,
 )
 
 CGROUP_TREES = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 MARK = b"WIRESPEED_AGENT="
 OWNER = ".wirespeed-agent"  # the file in a scratch folder that names its agent
+OWNERS_NAMESPACE = ".wirespeed-namespace"  # and the one that says where its process id counts
 GONE_S = 3.0
 
 
@@ -30,16 +34,22 @@ def tidy():
     return {"processes": processes, "folders": remove_cgroups() + remove_scratch()}
 
 
-def own_name():
-    """PID.TICKS: with the time of its start a process id is unique."""
-    return "%d.%d" % (os.getpid(), start_ticks(os.getpid()))
-
-
-def is_at_work(name):
+def is_at_work(name, namespace=""):
+    """Whether that agent lives. One of another PID namespace (a container, a step of a batch
+    system) cannot be seen from here: what it left is not ours to judge."""
+    if namespace and namespace != pid_namespace():
+        return True
     pid, _, ticks = name.partition(".")
     if not (pid.isdigit() and ticks.isdigit()):
         return False
     return start_ticks(int(pid)) == int(ticks) and is_alive(int(pid))
+
+
+def own(folder):
+    """Says in a folder that it is this agent's."""
+    os.makedirs(folder, exist_ok=True)
+    write_text(os.path.join(folder, OWNERS_NAMESPACE), pid_namespace())
+    write_text(os.path.join(folder, OWNER), identity(os.getpid()))
 
 
 def kill_processes():
@@ -59,12 +69,12 @@ def kill_processes():
 def marked():
     """process → the agent that started it, from its environment"""
     found = {}
-    own = os.readlink("/proc/self/ns/pid")
+    namespace = os.readlink("/proc/self/ns/pid")
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
         try:
-            if os.readlink("/proc/%s/ns/pid" % entry) != own:
+            if os.readlink("/proc/%s/ns/pid" % entry) != namespace:
                 continue  # of a container: its agent's process id means nothing here
             with open("/proc/%s/environ" % entry, "rb") as file:
                 variables = file.read().split(b"\0")
@@ -84,8 +94,9 @@ def remove_cgroups():
             for name in [name for name in folders if name.startswith("wirespeed-")]:
                 folder = os.path.join(base, name)
                 folders.remove(name)
-                owner = name.rpartition("-")[2]
-                if "." in owner and not is_at_work(owner):
+                rest, _, owner = name.rpartition("-")
+                namespace = rest.rpartition("-ns")[2] if "-ns" in rest else ""
+                if "." in owner and not is_at_work(owner, namespace):
                     for inner in folders_in(folder):
                         remove_folder(inner)
                     remove_folder(folder)
@@ -94,10 +105,10 @@ def remove_cgroups():
 
 
 def folders_in(folder):
-    """None where the folder is gone: another run's agent may be tidying the same one."""
+    """Nothing where it is gone already: its own agent, or another one, tidies at the same time."""
     try:
         paths = [os.path.join(folder, name) for name in os.listdir(folder)]
-    except FileNotFoundError:
+    except OSError:
         return []
     return [path for path in paths if os.path.isdir(path)]
 
@@ -108,7 +119,8 @@ def remove_scratch():
         for name in os.listdir(root) if os.path.isdir(root) else ():
             folder = os.path.join(root, name)
             owner = read_text(os.path.join(folder, OWNER))
-            if name.startswith("wirespeed-") and owner and not is_at_work(owner):
+            namespace = read_text(os.path.join(folder, OWNERS_NAMESPACE))
+            if name.startswith("wirespeed-") and owner and not is_at_work(owner, namespace):
                 shutil.rmtree(folder, ignore_errors=True)
                 removed.append(folder)
     return removed

@@ -41,7 +41,7 @@ from wirespeed.agent.children import (
     write_text,
 )
 from wirespeed.agent.helpers import Helpers, run_program
-from wirespeed.agent.leftovers import OWNER, own_name, tidy
+from wirespeed.agent.leftovers import own, tidy
 from wirespeed.agent.namespaces import Namespaces
 from wirespeed.agent.sampling import Sampler, canary_ms
 from wirespeed.agent.tuning import Tuning, restore, set_own, state_file, status
@@ -220,8 +220,7 @@ class Agent:
     def do_clean_up_at_end(self, message):
         """Folders that go away with the agent, also when the lab was killed."""
         for folder in message["folders"]:
-            os.makedirs(folder, exist_ok=True)
-            write_text(os.path.join(folder, OWNER), own_name())
+            own(folder)
             self.folders.append(folder)
         return {}
 
@@ -293,7 +292,7 @@ class Agent:
     def do_sample_start(self, message):
         children = [self.children[name] for name in message["names"] if name in self.children]
         instants, core = message.get("instants", []), message.get("lab_core")
-        self.sampler.start(message["every_s"], children, instants, core)
+        self.sampler.start(message["every_s"], children, instants, core, message.get("paths"))
         return {}
 
     def do_sample_stop(self, _):

@@ -40,8 +40,10 @@ def make(on, address, interface):
         where = "/proc/%d/ns/net" % pid
         run("ip link add %s link %s netns %d type macvlan mode bridge" % (interface, on, pid))
         inside = "nsenter --net=%s " % where
-        run(inside + "ip address add %s dev %s" % (address, interface))
-        run(inside + "ip link set %s up" % interface)
+        # Named as the one below: whoever names the link's interface (bypass) finds it here too.
+        run(inside + "ip link set %s name %s" % (interface, on))
+        run(inside + "ip address add %s dev %s" % (address, on))
+        run(inside + "ip link set %s up" % on)
         run(inside + "ip link set lo up")
         return os.open(where, os.O_RDONLY | os.O_CLOEXEC)
     finally:

@@ -103,4 +103,5 @@ RecipeArgument = Annotated[
 def runs_folder(given: Path | None) -> Path:
     from wirespeed.runner import place
 
-    return given or Path(os.environ.get("WIRESPEED_RUNS", place.root() / "runs"))
+    # Whole: programs are started elsewhere, and their command lines name files of the run.
+    return (given or Path(os.environ.get("WIRESPEED_RUNS", place.root() / "runs"))).absolute()

@@ -11,7 +11,7 @@ from typing import Any
 
 from wirespeed.errors import BusyError, HostError
 from wirespeed.fleet.channel import Far
-from wirespeed.fleet.host import ANSWER_S, Host, pump
+from wirespeed.fleet.host import ANSWER_S, END_S, Host, pump
 
 START_S = 60.0  # until the last host has answered for the first time
 
@@ -190,7 +190,7 @@ class Fleet:
         for host in self.hosts.values():
             host.leave()
         for host in self.hosts.values():
-            host.channel.wait(15)
+            host.channel.wait(END_S)
         for undo in self.undo:
             undo()
         self._selector.close()

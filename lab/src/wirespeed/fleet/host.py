@@ -17,6 +17,7 @@ from wirespeed.fleet.channel import Channel, Far
 
 PROTOCOL = 2
 ANSWER_S = 30.0  # an agent answers in a millisecond; a loaded guest may take seconds
+END_S = 60.0  # an agent that kills and removes what it made; a killed one would leave it
 SILENCE_S = 10.0  # a host that keeps a lease speaks once a second; longer and it is lost
 PIECE_BYTES = 1 << 20  # of a file that is sent or fetched
 CLOCK_ASKS = 7  # the one with the shortest way counts
@@ -221,7 +222,7 @@ class Host:
     def close(self) -> None:
         """Ends the agent, which kills whatever is left; returns when it has."""
         self.leave()
-        self.channel.wait(15)
+        self.channel.wait(END_S)
 
     def leave(self) -> None:
         """The first half of `close`: many hosts end side by side."""

@@ -16,7 +16,7 @@ from wirespeed.probe.parse import LAB, CoreName, Snapshot, snapshot
 
 
 @dataclass(frozen=True)
-class Source:
+class HostSamples:
     """What one host's agent has sampled."""
 
     host: str
@@ -29,7 +29,7 @@ def core_name(core: int, machine: str, server_machine: str) -> CoreName:
     return core if machine == server_machine else f"{machine}.{core}"
 
 
-def merged(sources: Sequence[Source], server: str) -> list[Snapshot]:
+def merged(sources: Sequence[HostSamples], server: str) -> list[Snapshot]:
     """The server's series with what the other hosts add."""
     series = {
         source.host: [_on_our_clock(snapshot(raw), source.offset_s) for raw in source.samples]

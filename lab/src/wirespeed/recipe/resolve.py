@@ -20,7 +20,7 @@ from wirespeed.recipe.model import (
     Site,
     Stack,
 )
-from wirespeed.recipe.sweep import Cell
+from wirespeed.recipe.sweep import SweepPoint
 from wirespeed.topology import ROLES, Seat, Topology
 
 # Names of {asset:…} that are programs of this repository.
@@ -106,7 +106,7 @@ class FileSet:
 class Resolver:
     """One cell of a recipe at one place. `seats` come from the fit: label → seats."""
 
-    def __init__(self, recipe: Recipe, cell: Cell, place: Place) -> None:
+    def __init__(self, recipe: Recipe, cell: SweepPoint, place: Place) -> None:
         self.recipe, self.cell, self.place = recipe, cell, place
         self.link = place.topology.link_of(cell.axes)
         self.topology = place.topology.on(self.link)

@@ -13,7 +13,7 @@ from wirespeed.recipe.model import Recipe
 
 
 @dataclass(frozen=True)
-class Cell:
+class SweepPoint:
     """One point of the sweep; `id` is the same in every run of the same recipe name and axes."""
 
     id: str
@@ -23,16 +23,16 @@ class Cell:
         return all(self.axes.get(name) == value for name, value in values.items())
 
 
-def cells(recipe: Recipe) -> list[Cell]:
+def cells(recipe: Recipe) -> list[SweepPoint]:
     """Every cell in the recipe's order; the last axis turns fastest."""
     values = recipe.axis_values()
     points = itertools.product(*values.values())
     return [cell(recipe.name, dict(zip(values, point, strict=True))) for point in points]
 
 
-def cell(recipe_name: str, axes: dict[str, Any]) -> Cell:
+def cell(recipe_name: str, axes: dict[str, Any]) -> SweepPoint:
     # A letter in front: a spreadsheet takes 1234567890 and 12e4567890 for numbers.
-    return Cell("c" + digest([recipe_name, sorted(axes.items())]), axes)
+    return SweepPoint("c" + digest([recipe_name, sorted(axes.items())]), axes)
 
 
 def trial_key(cell_id: str, round_number: int) -> str:

@@ -20,7 +20,7 @@ from wirespeed.topology import Seat
 class PlannedCell:
     """One cell: where its processes run, or why it is not measured."""
 
-    cell: sweep.Cell
+    cell: sweep.SweepPoint
     state: CellState = "planned"
     reason: str = ""
     seats: dict[str, list[Seat]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ def planned_cells(
     return result
 
 
-def _judged(recipe: Recipe, cell: sweep.Cell, place: Place, fit_mode: str) -> PlannedCell:
+def _judged(recipe: Recipe, cell: sweep.SweepPoint, place: Place, fit_mode: str) -> PlannedCell:
     problem = _link_problem(cell, place)
     if problem:
         return PlannedCell(cell, "not-runnable", problem)
@@ -67,7 +67,7 @@ def _judged(recipe: Recipe, cell: sweep.Cell, place: Place, fit_mode: str) -> Pl
     return PlannedCell(cell, seats=fitted.seats, shared_cores=fitted.shared)
 
 
-def _link_problem(cell: sweep.Cell, place: Place) -> str:
+def _link_problem(cell: sweep.SweepPoint, place: Place) -> str:
     """An axis `link` names links of the site."""
     link, links = cell.axes.get("link"), place.topology.links
     if link is None or link in links:

@@ -27,7 +27,7 @@ from wirespeed.runner.files import scratch_folder
 from wirespeed.runner.life import Life
 from wirespeed.runner.pace import Pace, allowed_s
 from wirespeed.runner.plan import Schedule
-from wirespeed.runner.trial import Memory, Order
+from wirespeed.runner.trial import Attempt, Memory
 from wirespeed.runner.watcher import Progress, Watcher
 from wirespeed.units import duration_for_people
 
@@ -146,7 +146,7 @@ class Runner:
         while queue:
             line, planned = queue[0]
             attempt = attempts[line.key] = attempts.get(line.key, 0) + 1
-            order = Order(line, planned, self._trial_folder(line), attempt, is_first)
+            order = Attempt(line, planned, self._trial_folder(line), attempt, is_first)
             is_first = False
             measured, alive = self._attempt(life, order)
             again = is_refused(measured) and attempt <= RETRIES_MAX and self._may_retry(measured)
@@ -169,7 +169,7 @@ class Runner:
         self.pace.repeated(cost_s)
         return True
 
-    def _attempt(self, life: Life, order: Order) -> tuple[Trial, bool]:
+    def _attempt(self, life: Life, order: Attempt) -> tuple[Trial, bool]:
         """(the trial, whether the servers still live)."""
         self.watcher.phase(
             order.line, "warming up" if order.is_first_of_life else "measuring", self.progress()
@@ -181,6 +181,8 @@ class Runner:
             problem = self._disk_or(error)
             if isinstance(problem, StorageError):
                 raise problem from error
+            # A server dies with its agent, and that is no result of the server's.
+            self.fleet.each(self.fleet.all(), "clock")
             reason = str(error)
             if isinstance(error, LastingError):
                 self.failures.lasting.add(order.line.cell)
@@ -191,7 +193,7 @@ class Runner:
             alive = False
         return trials.failed(order, reason, began, time.time()), alive
 
-    def _keep_attempt(self, order: Order, measured: Trial) -> None:
+    def _keep_attempt(self, order: Attempt, measured: Trial) -> None:
         """Moves the files of a rejected attempt aside, so that the next has the folder alone."""
         aside = order.folder / f"attempt-{order.attempt}"
         store.write_trial(order.folder, measured)
@@ -205,7 +207,7 @@ class Runner:
         )
         self.watcher.told(f"{place_of(order.line)} is repeated: {reasons}")
 
-    def _record(self, order: Order, measured: Trial) -> None:
+    def _record(self, order: Attempt, measured: Trial) -> None:
         store.write_trial(order.folder, measured)
         store.append_event(self.run_dir, "trial", key=measured.key, valid=measured.valid)
         self.done.add(measured.key)

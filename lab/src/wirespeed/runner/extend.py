@@ -28,7 +28,7 @@ def add_rounds(run_dir: Path, rounds: int) -> None:
     run, lines = store.read_run(run_dir), store.read_plan(run_dir)
     recipe = plans.with_values(read.read(run_dir / "recipe.toml"), run.axes)
     planned = [line for line in lines if line.state == "planned"]
-    cells = {line.cell: PlannedCell(sweep.Cell(line.cell, line.axes)) for line in planned}
+    cells = {line.cell: PlannedCell(sweep.SweepPoint(line.cell, line.axes)) for line in planned}
     if not cells:
         raise InputError(f"{run_dir.name} has no cell to measure more often")
     last = max(line.round for line in planned)

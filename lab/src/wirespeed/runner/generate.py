@@ -14,7 +14,7 @@ from wirespeed.driver.generator import Output
 from wirespeed.errors import LastingError, ProcessError
 from wirespeed.fleet.host import Host
 from wirespeed.probe import merge, window
-from wirespeed.probe.merge import Source
+from wirespeed.probe.merge import HostSamples
 from wirespeed.probe.parse import CoreName
 from wirespeed.process import start, stop
 from wirespeed.process.start import Order, Started, StartFailed
@@ -27,6 +27,8 @@ LEAD_EACH_S = 0.01
 LEAD_HOST_S = 0.005  # a host more is a channel more to write to
 STARTS_MAX = 3
 EXIT_USAGE = 2  # of most programs: they were called wrongly, and will be again
+OWN_COUNTERS = ("/proc/net/snmp",)  # of a network namespace, where the rest is the machine's
+OTHERS_EVERY_S = 1.0  # beside the window's two edges, between which counters are a straight line
 OVERTIME_S = 20.0  # a generator that is this late will not end by itself
 
 
@@ -177,19 +179,23 @@ def _sample(
     instants = [window_start, window_start + run.duration_s]
     questions = []
     for host, labels in _sampled_hosts(life, running):
-        questions.append(
-            (
-                host,
-                "sample_start",
-                {
-                    "names": labels,
-                    "every_s": every_s,
-                    "instants": [instant + host.offset_s for instant in instants],
-                    "lab_core": lab_core if host.far.shares_files else None,
-                },
-            )
-        )
+        asked = {
+            "names": labels,
+            "every_s": every_s,
+            "instants": [instant + host.offset_s for instant in instants],
+            "lab_core": lab_core if host.far.shares_files else None,
+        }
+        questions.append((host, "sample_start", {**asked, **_less_of(life, host, every_s)}))
     life.fleet.together(questions)
+
+
+def _less_of(life: Life, host: Host, every_s: float) -> dict[str, Any]:
+    """What another host on the server's machine need not read: the machine's counters are read
+    once, by the server's own agent, and every sample more disturbs the cores that are measured."""
+    server = next((life.fleet[s.instance.host] for s in life.running), host)
+    if host is server or life.fleet.machine_of(host) is not life.fleet.machine_of(server):
+        return {}
+    return {"paths": OWN_COUNTERS, "every_s": max(every_s, OTHERS_EVERY_S)}
 
 
 def _sampled_hosts(life: Life, running: list[Started]) -> list[tuple[Host, list[str]]]:
@@ -208,7 +214,7 @@ def merged(life: Life, by_host: dict[str, list[dict[str, Any]]]) -> list[Any]:
     """One series of samples on the lab's clock, with the server's host as its measure."""
     server = next((s.instance.host for s in life.running), next(iter(by_host)))
     sources = [
-        Source(
+        HostSamples(
             name, life.fleet.machine_of(life.fleet[name]).name, life.fleet[name].offset_s, samples
         )
         for name, samples in by_host.items()

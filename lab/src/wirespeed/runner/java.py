@@ -38,7 +38,7 @@ def chosen(recipe: Recipe, place: Place, installed: Path = INSTALLED) -> Place:
     return replace(place, java=newest.program, java_major=newest.major)
 
 
-def _wanted(recipe: Recipe, cell: sweep.Cell, place: Place) -> int:
+def _wanted(recipe: Recipe, cell: sweep.SweepPoint, place: Place) -> int:
     return max(Resolver(recipe, cell, place).javas().values(), default=0)
 
 

@@ -23,7 +23,7 @@ OVERLAP_MIN = 0.95  # of each generator's window with the others'
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TrialJudgement:
     """`reasons` make a trial invalid and have it repeated; `notes` are only told.
 
     A disturbance from outside is neither: the window is measured again, or counts with its mark.
@@ -58,7 +58,7 @@ class Evidence:
     accept_noise: bool = False  # whoever asked for it knows what such figures are worth
 
 
-def judge(evidence: Evidence) -> Verdict:
+def judge(evidence: Evidence) -> TrialJudgement:
     reasons = _errors(evidence) + ([evidence.fell_back] if evidence.fell_back else [])
     notes = [*_little(evidence), *_open_loop(evidence)]
     canary, best_ms = evidence.canary, evidence.canary_best_ms
@@ -80,7 +80,7 @@ def judge(evidence: Evidence) -> Verdict:
     notes += _waiting(evidence)
     for label, one in evidence.figures.items():
         notes += [f"{label}: {warning}" for warning in one.warnings]
-    return Verdict(reasons, notes, bottleneck(evidence), disturbed)
+    return TrialJudgement(reasons, notes, bottleneck(evidence), disturbed)
 
 
 def _errors(evidence: Evidence) -> list[str]:

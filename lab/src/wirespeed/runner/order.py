@@ -17,7 +17,7 @@ from wirespeed.runner.cells import PlannedCell
 
 
 @dataclass(frozen=True)
-class Life:
+class PlannedLife:
     """Trials of one round that share one server's life, in their order."""
 
     round: int
@@ -45,15 +45,17 @@ def groups(recipe: Recipe, cells: Sequence[PlannedCell]) -> list[list[PlannedCel
     return list(found.values())
 
 
-def lives(recipe: Recipe, cells: Sequence[PlannedCell], repeat: int, seed: int) -> list[Life]:
+def lives(
+    recipe: Recipe, cells: Sequence[PlannedCell], repeat: int, seed: int
+) -> list[PlannedLife]:
     chance = random.Random(seed)
     shared = groups(recipe, cells)
     rounds = range(1, repeat + 1)
     if recipe.plan.order == "blocked":
         shared.sort(key=lambda group: _baseline_rank(recipe, group[0]))
-        return [Life(number, list(group)) for group in shared for number in rounds]
+        return [PlannedLife(number, list(group)) for group in shared for number in rounds]
     return [
-        Life(number, _within(recipe, group, chance))
+        PlannedLife(number, _within(recipe, group, chance))
         for number in rounds
         for group in _shuffled(recipe, shared, chance)
     ]

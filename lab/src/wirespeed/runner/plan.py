@@ -52,7 +52,7 @@ class Schedule:
     recipe: Recipe
     place: Place
     cells: list[PlannedCell]
-    lives: list[order.Life]
+    lives: list[order.PlannedLife]
     times: Times
     repeat: int
     thinned: list[str]
@@ -134,7 +134,7 @@ def comparisons(recipe: Recipe, cells: Sequence[PlannedCell]) -> int:
     return max((len(pairs) for pairs in found.values()), default=0)
 
 
-def _pairs(cells: Sequence[sweep.Cell], axis: str, over: Any) -> list[tuple[str, str]]:
+def _pairs(cells: Sequence[sweep.SweepPoint], axis: str, over: Any) -> list[tuple[str, str]]:
     """Each cell with the one that differs from it in being the baseline."""
     by_rest = {_rest(cell, axis): cell.id for cell in cells if cell.axes[axis] == over}
     return [
@@ -144,7 +144,7 @@ def _pairs(cells: Sequence[sweep.Cell], axis: str, over: Any) -> list[tuple[str,
     ]
 
 
-def _rest(cell: sweep.Cell, axis: str) -> str:
+def _rest(cell: sweep.SweepPoint, axis: str) -> str:
     return repr([(name, value) for name, value in cell.axes.items() if name != axis])
 
 

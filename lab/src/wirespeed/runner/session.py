@@ -359,10 +359,10 @@ def _schedule_of(run_dir: Path, run: Run, origin: Source, topology: Topology) ->
     )  # fmt: skip
     where = replace(where, duration_s=times.duration_s, warmup_s=times.warmup_s)
     known = {line.cell: _cell_of(line, recipe, where, run.fit) for line in lines}
-    lives: dict[int, order.Life] = {}
+    lives: dict[int, order.PlannedLife] = {}
     for line in lines:
         if line.state == "planned":
-            life = lives.setdefault(line.life, order.Life(line.round, []))
+            life = lives.setdefault(line.life, order.PlannedLife(line.round, []))
             life.cells.append(known[line.cell])
     done = len(store.read_trials(run_dir))
     total = sum(line.state == "planned" for line in lines)
@@ -375,7 +375,7 @@ def _schedule_of(run_dir: Path, run: Run, origin: Source, topology: Topology) ->
 
 
 def _cell_of(line: PlannedTrial, recipe: Recipe, where: Place, mode: str) -> PlannedCell:
-    one = sweep.Cell(line.cell, line.axes)
+    one = sweep.SweepPoint(line.cell, line.axes)
     if line.state != "planned":
         return PlannedCell(one, line.state, line.reason)
     fitted = fit.fit(Resolver(recipe, one, where), mode)

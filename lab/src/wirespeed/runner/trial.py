@@ -29,7 +29,7 @@ from wirespeed.runner.generate import (
 from wirespeed.runner.judge import Evidence, judge
 from wirespeed.runner.life import Life
 from wirespeed.runner.plan import TRIAL_S
-from wirespeed.runner.warm import learn, timeout_s, warm
+from wirespeed.runner.warm import learn, step_s, timeout_s, warm
 from wirespeed.runner.warm import window_s as measured_s
 
 WINDOW_PREFIX = "window-"  # folders of the windows that do not count
@@ -46,7 +46,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Order:
+class Attempt:
     """Which trial to run, and where its files go."""
 
     line: PlannedTrial
@@ -56,7 +56,7 @@ class Order:
     is_first_of_life: bool
 
 
-def measure(life: Life, order: Order, memory: Memory) -> Trial:
+def measure(life: Life, order: Attempt, memory: Memory) -> Trial:
     """Measures one trial in a running life; nothing counts until its trial.json is written."""
     warmup: list[float] = []
     life.check_urls(order.planned)
@@ -72,7 +72,7 @@ def measure(life: Life, order: Order, memory: Memory) -> Trial:
 
 
 def _windows(
-    life: Life, order: Order, noise: NoiseMonitor, before_ms: float | None
+    life: Life, order: Attempt, noise: NoiseMonitor, before_ms: float | None
 ) -> list[_Record]:
     """Measures the window again in the same life while something from outside disturbs it."""
     tried: list[_Record] = []
@@ -95,17 +95,14 @@ def _window_folder(folder: Path, number: int) -> Path:
     return made
 
 
-def window_cost_s(life: Life, order: Order) -> float:
+def window_cost_s(life: Life, order: Attempt) -> float:
     """What one more window costs."""
-    times = life.schedule.times
-    length_s = measured_s(life, order.planned)
-    return min(times.warmup_s, times.step_warmup_s) + length_s + TRIAL_S
+    return step_s(life, order.planned) + measured_s(life, order.planned) + TRIAL_S
 
 
 def _window(
-    life: Life, order: Order, noise: NoiseMonitor, folder: Path, before_ms: float | None
+    life: Life, order: Attempt, noise: NoiseMonitor, folder: Path, before_ms: float | None
 ) -> _Record:
-    times = life.schedule.times
     length_s = measured_s(life, order.planned)
     with_census = noise.wants_names or length_s < CENSUS_BELOW_S
     before = proof.served(life)
@@ -114,7 +111,7 @@ def _window(
         order.planned,
         folder,
         length_s,
-        min(times.warmup_s, times.step_warmup_s),
+        step_s(life, order.planned),
         Sampling(beat_s(life, length_s), with_census),
         timeout_s(life, order.planned),
     )
@@ -124,7 +121,7 @@ def _window(
     return _Record(life, order, done, seen, served, noise.best_ms, folder)
 
 
-def _settled(order: Order, tried: list[_Record]) -> _Record:
+def _settled(order: Attempt, tried: list[_Record]) -> _Record:
     """The calmest window, by its disturbance alone; its files are the trial's."""
     sound = [one for one in tried if not one.has_failed] or tried
     chosen = min(sound, key=lambda one: one.verdict.disturbed.share)
@@ -161,7 +158,7 @@ class _Record:
     def __init__(
         self,
         life: Life,
-        order: Order,
+        order: Attempt,
         done: Generated,
         canary_seen: Canary | None,
         served: tuple[Served | None, Served | None],
@@ -354,7 +351,7 @@ def link_outputs(life_folder: Path, folder: Path) -> None:
                 raise StorageError(f"cannot write {target}: {error.strerror}") from error
 
 
-def failed(order: Order, reason: str, t_start: float, t_end: float) -> Trial:
+def failed(order: Attempt, reason: str, t_start: float, t_end: float) -> Trial:
     """The record of a trial that gave no figures: it stays in the data and is counted."""
     line = order.line
     return Trial(

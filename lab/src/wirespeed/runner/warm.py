@@ -22,8 +22,11 @@ STABLE_SHARE = 0.02
 STABLE_WINDOWS = 3
 WARM_AT_ONCE = ("nginx",)  # compiled ahead of time: one window fills its caches
 LONGEST_S = 60.0  # of a single answer, which a warm-up waits for to learn how long it takes
-TIMEOUT_OWN_S = 2.0  # the generator's, which suits short answers
+TIMEOUT_LEAST_S = 10.0  # a slow answer is latency; only one that does not come is an error
+FIRST_ANSWER_S = 30.0  # until the first byte of a server that is ready but still cold
+STEP_LONGEST_S = 5.0  # of the load before a window
 TIMEOUT_ANSWERS = 5.0  # an answer that takes so many times its usual is lost
+ANSWERS_BEFORE = 2.0  # of each connection, before the window
 WINDOW_ANSWERS = 3.0  # a window in which requests are counted holds so many of them
 
 
@@ -48,7 +51,7 @@ def warm(life: Life, planned: PlannedCell, folder: Path) -> list[float]:
         done = generate(life, planned, folder, length_s, 0.0, timeout_s=LONGEST_S)
         rates.append(sum(figures.rps for figures in done.figures.values()))
         elapsed = time.monotonic() - started
-        if _is_under_way(done) and elapsed < LONGEST_S:
+        if is_awaited(done) and elapsed < (LONGEST_S if has_bytes(done) else FIRST_ANSWER_S):
             length_s = cap_s = max(2 * length_s, cap_s)
             continue
         learn(life, planned, done)
@@ -66,10 +69,15 @@ def is_stable(rates: list[float]) -> bool:
     return max(last) / min(last) - 1 <= STABLE_SHARE
 
 
-def _is_under_way(done: Generated) -> bool:
-    """Bytes come, but no answer is whole yet: it is larger than the window."""
+def is_awaited(done: Generated) -> bool:
+    """No answer is whole yet and nothing has failed: it is larger than the window, or the server
+    is still cold. A window measured now would show that alone."""
     found = done.figures.values()
-    return any(f.bytes_per_second > 0 for f in found) and all(f.completed == 0 for f in found)
+    return bool(found) and all(f.completed == 0 and f.errors == 0 for f in found)
+
+
+def has_bytes(done: Generated) -> bool:
+    return any(f.bytes_per_second > 0 for f in done.figures.values())
 
 
 def learn(life: Life, planned: PlannedCell, done: Generated) -> None:
@@ -82,12 +90,23 @@ def learn(life: Life, planned: PlannedCell, done: Generated) -> None:
         life.answer_s[planned.cell.id] = max(found)
 
 
-def timeout_s(life: Life, planned: PlannedCell) -> float | None:
-    """The longest wait for an answer in this cell; None where the generator's own will do."""
+def timeout_s(life: Life, planned: PlannedCell) -> float:
+    """The longest wait for an answer in this cell."""
     if planned.cell.id not in life.answer_s:
         return LONGEST_S
-    wanted_s = min(LONGEST_S, TIMEOUT_ANSWERS * life.answer_s[planned.cell.id])
-    return wanted_s if wanted_s > TIMEOUT_OWN_S else None
+    wanted_s = TIMEOUT_ANSWERS * life.answer_s[planned.cell.id]
+    return min(LONGEST_S, max(TIMEOUT_LEAST_S, wanted_s))
+
+
+def step_s(life: Life, planned: PlannedCell) -> float:
+    """Load before the window. Where requests are counted it goes on until every new connection has
+    had its first answers: a thousand connections at once wait for each other."""
+    times = life.schedule.times
+    own_s = min(times.warmup_s, times.step_warmup_s)
+    if not own_s or not counts_requests(life.schedule.recipe, planned):
+        return own_s
+    answer_s = life.answer_s.get(planned.cell.id, 0.0)
+    return max(own_s, min(STEP_LONGEST_S, ANSWERS_BEFORE * answer_s))
 
 
 def window_s(life: Life, planned: PlannedCell) -> float:

@@ -20,7 +20,9 @@ from wirespeed.topology import Link, Topology
 
 MACHINE = "machine"  # the agent outside the namespaces, for what is the kernel's
 SERVER, ORIGIN = "server", "origin"
-NETS_MAX = 60  # 10.77.0 to 10.77.59 for links, 10.77.100 for the origin's
+NETS_MAX = 60  # 10.77.0 to 10.77.59 for links
+ORIGIN_ADDRESS = "10.77.100.2"
+DIRECT_NET = "10.77.101"  # between generators and origin
 BURST_S = 0.002  # of a capped link: what may pass at once; smaller bursts do not reach the rate
 BURST_BYTES_MIN = 256 << 10  # segments of 64 KiB travel whole
 QUEUES_MAX = 8
@@ -62,7 +64,7 @@ class Netns:
             addresses={
                 "server": {name: f"{link.net}.1" for name, link in links.items()},
                 "load": {name: f"{link.net}.101" for name, link in links.items()},
-                "origin": {name: "10.77.100.2" for name in links},
+                "origin": {name: ORIGIN_ADDRESS for name in links},
             },
             links=links,
             machines={host: MACHINE for host in hosts},
@@ -96,20 +98,26 @@ def wire(fleet: Fleet, topology: Topology) -> None:
     server = fleet[SERVER]
     generators = [fleet[name] for name in topology.hosts("load")]
     for link in topology.links.values():
-        pair(server, generators[0], link.server, f"{link.net}.1", f"{link.net}.101", link)
-        for number, host in enumerate(generators[1:], 102):
-            pid = host.info["pid"]
-            run(
-                generators[0],
-                f"ip link add mv{number} link {link.load} netns {pid} type macvlan mode bridge",
-            )
-            run(host, f"ip link set mv{number} name {link.load}")
-            run(host, f"ip address add {link.net}.{number}/24 dev {link.load}")
-            run(host, f"ip link set {link.load} up")
+        cable(server, generators, link)
     if topology.roles["origin"]:
-        first = next(iter(topology.links.values()))
-        private = replace(first, rate_bps=None)
-        pair(server, fleet[ORIGIN], "origin", "10.77.100.1", "10.77.100.2", private)
+        origin, first = fleet[ORIGIN], next(iter(topology.links.values()))
+        pair(server, origin, "origin", "10.77.100.1", ORIGIN_ADDRESS, replace(first, rate_bps=None))
+        # Cells without the server: generators reach the origin over a link like that to the server.
+        cable(origin, generators, replace(first, load="direct", server="direct", net=DIRECT_NET))
+        for host in generators:
+            run(host, f"ip route add {ORIGIN_ADDRESS} via {DIRECT_NET}.1")
+
+
+def cable(near: Host, generators: list[Host], link: Link) -> None:
+    """One end at `near`, the other shared by all generators; the first has the interface."""
+    first, *others = generators
+    pair(near, first, link.load, f"{link.net}.1", f"{link.net}.101", link)
+    for number, host in enumerate(others, 102):
+        pid = host.info["pid"]
+        run(first, f"ip link add mv{number} link {link.load} netns {pid} type macvlan mode bridge")
+        run(host, f"ip link set mv{number} name {link.load}")
+        run(host, f"ip address add {link.net}.{number}/24 dev {link.load}")
+        run(host, f"ip link set {link.load} up")
 
 
 def pair(near: Host, far: Host, name: str, near_ip: str, far_ip: str, link: Link) -> None:

@@ -1,0 +1,49 @@
+"""What becomes of a trial whose programs fail."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from wirespeed.errors import HostError, ProcessError
+from wirespeed.results.model import PlannedTrial
+from wirespeed.runner import execute
+from wirespeed.runner.trial import Attempt
+
+
+class Fleet:
+    def __init__(self, has_died):
+        self.has_died = has_died
+
+    def all(self):
+        return ["server", "load"]
+
+    def each(self, hosts, op):
+        if self.has_died:
+            raise HostError("server: the agent has ended")
+        return dict.fromkeys(hosts)
+
+
+def attempted(monkeypatch, tmp_path, has_died):
+    def measure(*_):
+        raise ProcessError("gen-0 failed (exit code 1): connection refused")
+
+    monkeypatch.setattr(execute.trials, "measure", measure)
+    runner = object.__new__(execute.Runner)
+    runner.run_dir, runner.fleet, runner.memory = tmp_path, Fleet(has_died), None
+    runner.watcher = SimpleNamespace(phase=lambda *_: None)
+    runner.progress = lambda: None
+    line = PlannedTrial(1, 1, "c1", "t1", {"connections": 1})
+    planned = SimpleNamespace(shared_cores=False)
+    life = SimpleNamespace(check_alive=lambda: None)
+    return runner._attempt(life, Attempt(line, planned, tmp_path, 1, True))
+
+
+def test_a_generator_that_fails_is_a_result(monkeypatch, tmp_path):
+    trial, alive = attempted(monkeypatch, tmp_path, has_died=False)
+    assert alive and not trial.valid and "connection refused" in trial.reasons[0]
+
+
+def test_a_generator_that_fails_because_an_agent_was_killed_is_none(monkeypatch, tmp_path):
+    """The server dies with its agent, and the trial stood as failed: `--resume` could not mend it."""
+    with pytest.raises(HostError, match="the agent has ended"):
+        attempted(monkeypatch, tmp_path, has_died=True)
