@@ -3,10 +3,10 @@
     python lab/bench/aa.py RUN …                       counts in finished runs
     python lab/bench/aa.py measure MINUTES [SIZE …]    makes the runs first, then counts
 
-Runs of the recipe `aa` have no true difference, so each gain and loss is false. Runs of `planted.toml`
-have contenders that are slower by 3, 5 and 10 % of their core (slowed.py). `measure` makes runs of SIZE
-comparisons (those of the shipped recipes: 4, 12, 18, 30) in turns, a `planted` one after each turn,
-with the rounds that the plan chooses, until MINUTES are over. Needs root, as the recipe does.
+Runs of the recipe `aa` have no true difference, so each gain and loss is false. Runs of
+`planted.toml` have contenders that are slower by 3, 5 and 10 % of their core (slowed.py). `measure`
+makes runs of SIZE comparisons (those of the shipped recipes: 4, 12, 18, 30) in turns, a `planted`
+one after each turn, with the rounds that the plan chooses, until MINUTES are over. Needs root.
 """
 
 import os
@@ -48,7 +48,8 @@ def counted(run_dirs):
         for family in run.families:
             found[family.contender, family.metric].pooled[family.verdict.word] += 1
         lines.append(
-            f"{run_dir.resolve().name}: {len(run.gains)} comparisons in {run.run.plan.repeat} rounds, "
+            f"{run_dir.resolve().name}: {len(run.gains)} comparisons, "
+            f"{run.run.plan.repeat} rounds, "
             f"noise floor {run.floors[run.primary] or 0:.1%}, "
             f"{len(run.disturbed)} of {len(run.valid)} trials disturbed"
         )
@@ -62,9 +63,8 @@ def report(run_dirs):
         words = ", ".join(f"{row.words[word]} {word}" for word in WORDS if row.words[word])
         pooled = ", ".join(f"{n} {word}" for word, n in row.pooled.items())
         print(f"{contender}, {metric}: {row.words.total()} comparisons: {words}")
-        print(
-            f"  figure: median {median(row.gains):+.1f} %, {min(row.gains):+.1f} … {max(row.gains):+.1f} %"
-        )
+        least, most = min(row.gains), max(row.gains)
+        print(f"  figure: median {median(row.gains):+.1f} %, {least:+.1f} … {most:+.1f} %")
         print(f"  pooled over a run: {pooled}")
     twins = [row for (contender, _), row in found.items() if contender == "B"]
     total = sum(row.words.total() for row in twins)

@@ -1,9 +1,9 @@
-"""Starts a server that is slower by a known share: a thief in its own cgroup takes that share of its core.
+"""Starts a server that is slower by a known share: a thief beside it takes that much of its core.
 
     python slowed.py SHARE nginx -p … -c …
 
-The thief is part of the server as the lab sees it: pinned with it, ended with it, counted in its CPU a
-request. A server that fills its core then answers (1 - SHARE) of the requests, whatever the noise.
+The thief is part of the server as the lab sees it: in its cgroup, pinned with it, ended with it,
+counted in its CPU a request. A server that fills its core then answers (1 - SHARE) of the requests.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ import sys
 import time
 
 PR_SET_PDEATHSIG = 1
-REST_S = 0.002  # a thief that has slept is scheduled at once, as it used less than its due
+REST_S = 0.005  # a thief that has slept is scheduled at once, as it used less than its due
 
 
 def steal(share: float) -> None:
