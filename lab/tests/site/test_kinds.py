@@ -106,7 +106,8 @@ def test_a_run_that_is_ended_from_outside_leaves_nothing(kind, sign):
     process.send_signal(sign)
     process.communicate(timeout=PATIENCE_S)
     assert kind.nothing_left(process.pid)
-    assert wait_until(lambda: not scratch_folders(kind))
+    left = wait_until(lambda: not scratch_folders(kind)) or scratch_folders(kind)
+    assert left is True, [list(map(str, folder.rglob("*"))) for folder in left]
     if kind.slurm:
         assert wait_until(lambda: not kind.slurm.jobs())
 

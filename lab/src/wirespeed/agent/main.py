@@ -449,7 +449,16 @@ class Agent:
         if self.cgroups:
             self.cgroups.remove()
         for folder in self.folders:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
+
+
+def remove_tree(folder):
+    """Once more while something that is just ending still writes there."""
+    deadline = time.monotonic() + KILL_WAIT_S
+    shutil.rmtree(folder, ignore_errors=True)
+    while os.path.exists(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def drain(fd):
