@@ -7,7 +7,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bypass_sys::memory::Mapping;
 use bypass_sys::{clock, kernel};
@@ -123,8 +123,7 @@ fn at_hand() -> OwnedGuard<'static, [Option<Recent>; RECENT]> {
 
 /// Locks the copies across a fork.
 pub fn hold() -> impl Sized {
-    let copies = COPIES.get_or_init(Mutex::default).lock().ok();
-    (copies, at_hand())
+    (copies(), at_hand())
 }
 
 /// The whole content of a regular file, to be [given back](give_back); None when it is to be read as
@@ -161,18 +160,25 @@ pub fn give_back(file: i32, content: Arc<Content>) {
 
 #[cold]
 fn find(file: i32, stamp: Stamp) -> Option<Arc<Content>> {
+    find_or_read(stamp, |size| read_whole(file, size))
+}
+
+fn copies() -> Option<MutexGuard<'static, Copies>> {
+    COPIES.get_or_init(Mutex::default).lock().ok()
+}
+
+/// Reads without the lock: a slow file system is to hold up nobody who sends another file, or forks.
+fn find_or_read(stamp: Stamp, read: impl FnOnce(usize) -> Option<Vec<u8>>) -> Option<Arc<Content>> {
     let key = (stamp.device, stamp.inode);
-    let mut copies = COPIES.get_or_init(Mutex::default).lock().ok()?;
-    let known = copies.by_file.get(&key);
+    let known = copies()?.by_file.get(&key).cloned();
     if let Some(content) = known.filter(|content| content.stamp == stamp) {
-        return Some(content.clone());
+        return Some(content);
     }
     if i128::from(clock::unix_ns()) - stamp.rested_since_ns() < REST_NS {
         return None;
     }
-    let bytes = read_whole(file, stamp.size as usize)?;
-    let content = Arc::new(Content::new(stamp, bytes));
-    copies.insert(key, content.clone());
+    let content = Arc::new(Content::new(stamp, read(stamp.size as usize)?));
+    copies()?.insert(key, content.clone());
     Some(content)
 }
 
@@ -231,6 +237,24 @@ mod tests {
         let mut other = &file;
         other.write_all(b"other").expect("written");
         assert!(is_read_as_it_is(&file));
+        std::fs::remove_file(&path).expect("removed");
+    }
+
+    #[test]
+    fn others_may_look_while_a_file_is_read() {
+        let path = std::env::temp_dir().join(format!("wirespeed-slow-{}", std::process::id()));
+        std::fs::write(&path, b"slow").expect("written");
+        let file = std::fs::File::open(&path).expect("open");
+        let mut stamp = Stamp::of(file.as_raw_fd()).expect("a regular file");
+        (stamp.modified, stamp.changed) = ((0, 0), (0, 0));
+        let mut was_free = false;
+        let read = |_| {
+            // Another test may look there at the moment.
+            let is_free = |_| COPIES.get().is_some_and(|copies| copies.try_lock().is_ok());
+            was_free = (0..100_000_000).any(is_free);
+            Some(b"slow".to_vec())
+        };
+        assert!(find_or_read(stamp, read).is_some() && was_free);
         std::fs::remove_file(&path).expect("removed");
     }
 }
