@@ -14,6 +14,7 @@ use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
 use bypass_stats::{Counter, Reason};
 use bypass_sys::clock::now_ns;
+use bypass_sys::process::Held;
 use bypass_sys::sandbox::is_confined;
 use bypass_sys::waker::Name;
 use bypass_sys::{address, kernel};
@@ -53,6 +54,8 @@ struct Holder {
     uid: u32,
 }
 
+/// What is known of an address; empty when it was never asked about.
+#[derive(Default)]
 struct Target {
     checked_ns: u64,
     holders: Vec<Holder>,
@@ -61,16 +64,25 @@ struct Target {
     turn: usize,
 }
 
-static TARGETS: OnceLock<Mutex<HashMap<SocketAddr, Target>>> = OnceLock::new();
+type Targets = HashMap<SocketAddr, Arc<Mutex<Target>>>;
+
+/// Locked for a look only. Whoever waits for the first answer of a listener's process has the lock of
+/// that address: connects to others go on.
+static TARGETS: OnceLock<Mutex<Targets>> = OnceLock::new();
 static PORT: AtomicU32 = AtomicU32::new(0);
 
-fn targets() -> &'static Mutex<HashMap<SocketAddr, Target>> {
+fn targets() -> &'static Mutex<Targets> {
     TARGETS.get_or_init(Mutex::default)
 }
 
-/// Locks the addresses across a fork.
+/// Locks the addresses across a fork, which thus finds each listener met or not asked.
 pub fn hold() -> impl Sized {
-    targets().lock().ok()
+    let targets = targets().lock().ok();
+    let each = targets.iter().flat_map(|targets| targets.values());
+    let held: Vec<_> = each
+        .map(|target| Held::lock(target.clone(), |target| target))
+        .collect();
+    (held, targets)
 }
 
 /// In a forked child: it meets the holders itself.
@@ -168,44 +180,42 @@ fn patience_ms(socket: &Socket) -> u64 {
 }
 
 fn decide(target: SocketAddr, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
-    let mut targets = targets().lock().map_err(|_| Reason::Limit)?;
+    let known = known(target).ok_or(Reason::Limit)?;
+    let mut known = known.lock().map_err(|_| Reason::Limit)?;
     let now = now_ns();
-    if let Some(found) = targets.get_mut(&target).filter(|found| found.is_fresh(now)) {
-        return found.pick();
+    if known.is_fresh(now) {
+        return known.pick();
     }
     let holders = match ask_kernel(target) {
         Ok(holders) => holders,
         Err(reason) => {
-            remember(&mut targets, target, Target::negative(now, reason));
+            *known = Target::negative(now, reason);
             return Err(reason);
         }
     };
-    if let Some(known) = targets.get_mut(&target) {
-        if known.holders == holders && known.is_whole() {
-            known.checked_ns = now;
-            return known.pick();
-        }
+    if known.holders == holders && known.is_whole() {
+        known.checked_ns = now;
+        return known.pick();
     }
-    let peers: Vec<_> = holders
+    let peers = holders
         .iter()
         .map(|holder| meet(*holder, patience_ms))
         .collect();
-    let mut fresh = Target {
+    *known = Target {
         checked_ns: now_ns(),
         holders,
         peers,
         turn: 0,
     };
-    let picked = fresh.pick();
-    remember(&mut targets, target, fresh);
-    picked
+    known.pick()
 }
 
-fn remember(targets: &mut HashMap<SocketAddr, Target>, target: SocketAddr, what: Target) {
-    if targets.len() >= TARGETS_MAX {
+fn known(target: SocketAddr) -> Option<Arc<Mutex<Target>>> {
+    let mut targets = targets().lock().ok()?;
+    if targets.len() >= TARGETS_MAX && !targets.contains_key(&target) {
         targets.clear();
     }
-    targets.insert(target, what);
+    Some(targets.entry(target).or_default().clone())
 }
 
 impl Target {
@@ -224,6 +234,9 @@ impl Target {
     }
 
     fn is_fresh(&self, now: u64) -> bool {
+        if self.peers.is_empty() {
+            return false;
+        }
         let is_silent = |peer: &Result<_, Reason>| matches!(peer, Err(Reason::NoAnswer));
         let life_ns = if self.is_whole() {
             POSITIVE_NS
