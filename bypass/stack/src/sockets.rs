@@ -75,13 +75,49 @@ pub const SHARED: u32 = 1 << 16;
 pub const DISSOLVED: u32 = 1 << 17;
 
 /// connect() to another host was called and is not over.
-pub const OPENING: u32 = 1 << 19;
+pub const OPENING: u32 = 1 << 21;
 
 /// connect() to another host has failed: there never was a connection.
-pub const REFUSED: u32 = 1 << 20;
+pub const REFUSED: u32 = 1 << 22;
 
 /// Has duplicates: FD_CLOEXEC of each is what the kernel says.
 pub const DUPLICATED: u32 = 1 << 15;
+
+/// Every flag has a bit of its own: one that shared the bit of another would be set with it.
+const _: () = {
+    let all = [
+        NONBLOCK,
+        CLOEXEC,
+        NODELAY,
+        KEEPALIVE,
+        LINGER,
+        DIRTY,
+        BOUND,
+        KERNEL_ONLY,
+        SHUT_READ,
+        SHUT_WRITE,
+        WROTE_TO_CLOSED,
+        RESET_TOLD,
+        CORK,
+        CONNECTING,
+        QUICKACK,
+        DUPLICATED,
+        SHARED,
+        DISSOLVED,
+        URGENT_IN_LINE,
+        LOW_WATER,
+        ACCEPTED,
+        OPENING,
+        REFUSED,
+        HAD_LANE,
+    ];
+    let (mut at, mut seen) = (0, 0);
+    while at < all.len() {
+        assert!(all[at].is_power_of_two() && seen & all[at] == 0);
+        seen |= all[at];
+        at += 1;
+    }
+};
 
 /// One socket.
 #[repr(align(128))]
