@@ -15,7 +15,7 @@ one was the kernel's is an error. Everything that it starts ends with it.
                                                     cargo build --release -p bypass-shard --example http
 
 kernel       nginx and wrk on the kernel          balanced, performance   nginx over packets, with that profile
-both         nginx with performance and wrk with its profile, both over packets
+both         nginx with performance and wrk with the profile --client, both over packets
 responder-kernel, native, busy-poll, generic, trains    a minimal HTTP responder, on the kernel and on a shard
 """
 
@@ -167,7 +167,7 @@ def measure(link, server, folder, options):
             load += ["-H", "Connection: close"]
         load.append(f"http://{ADDRESS}:{PORT}/{options.now}")
         if server == "both":
-            load = [*accelerated("wrk-profile", "va"), *load]
+            load = [*accelerated(options.client, "va"), *load]
         before = counters(link, process.pid)
         done = subprocess.run(link.inside(0, 1, *load), capture_output=True, text=True, timeout=options.seconds + 30)
         after = counters(link, process.pid)
@@ -212,6 +212,7 @@ def main():
     parser.add_argument("--size", type=int, nargs="+", default=[1024], help="bytes of a response's body")
     parser.add_argument("--mtu", type=int, default=1500)
     parser.add_argument("--spin", type=int, default=1_000_000, help="of the responders, in microseconds")
+    parser.add_argument("--client", default="wrk", help="profile of an accelerated wrk; wrk-profile pauses between polls")
     parser.add_argument("--close", action="store_true", help="one connection a request")
     options = parser.parse_args()
     if unknown := set(options.servers) - set(SERVERS):
