@@ -6,6 +6,7 @@ import subprocess
 from rooms import ROOT
 
 UNSAFE_ROOMS = ("bypass/sys/", "bypass/stats/", "bypass/shm/", "bypass/preload/", "bypass/stack/src/sys/", "bypass/xdp/src/sys/",
+                "bypass/packetdrill/",
                 "load/engine/src/sys/")
 COMMENT = {".rs": ("//!", "//"), ".py": ('"""', "#!"), ".java": ("/*", "//", "package"),
            ".toml": ("#",), ".opf": ("#",), ".c": ("/*", "//")}

@@ -1,0 +1,264 @@
+//! A host in virtual time: one engine, the packets that leave it, and the sockets of a script.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+use bypass_tcp::{Address, Config, Engine, Error, Handle, Route, Rx, SocketOption, TxMeta, TxSink};
+
+use crate::sets::Set;
+
+const ETHERNET: usize = 14;
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+/// When the script begins: not 0, where a clock would be suspect.
+const START_US: u64 = 1_000_000_000;
+/// What packetdrill gives its interface when it chooses from this network itself.
+const LOCAL: &str = "192.168.0.1";
+
+/// What a descriptor is.
+#[derive(Debug)]
+pub enum Socket {
+    /// Neither listens nor is connected.
+    Fresh(Fresh),
+    /// Listens or is connected.
+    Open {
+        /// The engine's.
+        handle: Handle,
+        /// O_NONBLOCK.
+        is_nonblocking: bool,
+        /// connect(2) has begun and its end was not told.
+        is_connecting: bool,
+    },
+    /// An epoll set.
+    Set(Set),
+}
+
+/// What was asked of a socket before it had an end in the engine.
+#[derive(Debug, Default)]
+pub struct Fresh {
+    /// bind(2).
+    pub local: Option<SocketAddr>,
+    /// O_NONBLOCK.
+    pub is_nonblocking: bool,
+    /// setsockopt(2).
+    pub options: Vec<SocketOption>,
+    /// IPV6_V6ONLY.
+    pub is_v6_only: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Host {
+    engine: EngineBox,
+    now_us: u64,
+    leaving: Leaving,
+    addresses: Vec<IpAddr>,
+    /// By descriptor.
+    pub sockets: HashMap<i32, Socket>,
+}
+
+struct EngineBox(Engine);
+
+impl std::fmt::Debug for EngineBox {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("engine")
+    }
+}
+
+/// Packets without their Ethernet headers, and when they left.
+#[derive(Debug, Default)]
+struct Leaving {
+    now_us: u64,
+    packets: VecDeque<(u64, Vec<u8>)>,
+}
+
+impl TxSink for Leaving {
+    fn transmit(&mut self, len: usize, _: TxMeta, fill: impl FnOnce(&mut [u8])) -> bool {
+        let mut frame = vec![0; len];
+        fill(&mut frame);
+        // Neighbours are known: ARP and its relatives of IPv6 are not what scripts are about.
+        let is_ip = matches!(frame[12..14], [8, 0] | [0x86, 0xdd]);
+        if is_ip {
+            self.packets
+                .push_back((self.now_us, frame.split_off(ETHERNET)));
+        }
+        true
+    }
+}
+
+impl Host {
+    /// A host with the settings that `flags` name: `local=ADDRESS`, `mtu=BYTES`, separated by commas.
+    /// None for others.
+    pub fn new(flags: &str) -> Option<Self> {
+        let mut config = Config {
+            mac: MAC,
+            secret: *b"packetdrill test",
+            ..Config::default()
+        };
+        let mut local = LOCAL.parse().ok();
+        for flag in flags.split([',', ' ']).filter(|flag| !flag.is_empty()) {
+            match flag.split_once('=')? {
+                ("local", address) => local = Some(address.parse().ok()?),
+                ("mtu", bytes) => config.mtu = bytes.parse().ok()?,
+                _ => return None,
+            }
+        }
+        let mut host = Self {
+            engine: EngineBox(Engine::new(config, START_US)),
+            now_us: START_US,
+            leaving: Leaving::default(),
+            addresses: Vec::new(),
+            sockets: HashMap::new(),
+        };
+        host.add_address(local?);
+        Some(host)
+    }
+
+    /// The host has this address from now on: packetdrill may have chosen one by chance.
+    pub fn add_address(&mut self, ip: IpAddr) {
+        if ip.is_unspecified() || ip.is_multicast() || self.addresses.contains(&ip) {
+            return;
+        }
+        self.addresses.push(ip);
+        let addresses = self.addresses.iter().map(|ip| Address {
+            ip: *ip,
+            prefix_len: if ip.is_ipv4() { 16 } else { 48 },
+        });
+        let addresses: Vec<_> = addresses.collect();
+        self.engine.0.set_addresses(&addresses);
+        let routes: Vec<Route> = ["0.0.0.0", "::"]
+            .iter()
+            .filter_map(|network| {
+                Some(Route {
+                    network: network.parse().ok()?,
+                    prefix_len: 0,
+                    gateway: None,
+                    mtu: 0,
+                    source: None,
+                })
+            })
+            .collect();
+        self.engine.0.set_routes(&routes);
+    }
+
+    /// The remote end is reachable, whoever it is.
+    fn know(&mut self, ip: IpAddr) {
+        let (now_us, leaving) = (self.now_us, &mut self.leaving);
+        self.engine.0.set_neighbour(now_us, ip, PEER_MAC, leaving);
+    }
+
+    /// Virtual time, in microseconds.
+    pub fn now_us(&self) -> u64 {
+        self.now_us
+    }
+
+    /// A call of the application, after which what it has caused leaves.
+    pub fn act<T>(&mut self, act: impl FnOnce(&mut Engine, u64) -> T) -> T {
+        let done = act(&mut self.engine.0, self.now_us);
+        self.end_round();
+        done
+    }
+
+    fn end_round(&mut self) {
+        self.leaving.now_us = self.now_us;
+        self.engine.0.end_batch(self.now_us, &mut self.leaving);
+        while self.engine.0.next_event().is_some() {}
+    }
+
+    /// Lets time pass up to `until_us`, timer by timer.
+    pub fn advance(&mut self, until_us: u64) {
+        while let Some(at_us) = self.engine.0.next_timer().filter(|at| *at <= until_us) {
+            self.fire(at_us);
+        }
+        self.now_us = self.now_us.max(until_us);
+    }
+
+    fn fire(&mut self, at_us: u64) {
+        self.now_us = self.now_us.max(at_us);
+        self.leaving.now_us = self.now_us;
+        self.engine.0.poll_timers(self.now_us, &mut self.leaving);
+        self.end_round();
+    }
+
+    /// When time changes something next.
+    pub fn next_timer(&self) -> Option<u64> {
+        self.engine.0.next_timer()
+    }
+
+    /// A packet that has left, and when.
+    pub fn pop_packet(&mut self) -> Option<(u64, Vec<u8>)> {
+        self.leaving.packets.pop_front()
+    }
+
+    /// An IP packet arrives. False: it is none.
+    pub fn arrive(&mut self, packet: &[u8]) -> bool {
+        let Some((kind, source, destination)) = ends(packet) else {
+            return false;
+        };
+        self.add_address(destination);
+        self.know(source);
+        let mut frame = [&MAC[..], &PEER_MAC, &kind].concat();
+        frame.extend_from_slice(packet);
+        self.leaving.now_us = self.now_us;
+        let rx = Rx {
+            bytes: &frame,
+            checksum_verified: false,
+        };
+        let leaving = &mut self.leaving;
+        self.engine.0.rx_burst(self.now_us, &[rx], leaving);
+        self.end_round();
+        true
+    }
+
+    /// connect(2), begun.
+    pub fn connect(&mut self, fresh: &Fresh, to: SocketAddr) -> Result<Handle, Error> {
+        self.know(to.ip());
+        let (now_us, engine) = (self.now_us, &mut self.engine.0);
+        let handle = engine.connect(now_us, fresh.local, to)?;
+        for option in &fresh.options {
+            engine.setopt(now_us, handle, *option)?;
+        }
+        self.end_round();
+        Ok(handle)
+    }
+
+    /// listen(2).
+    pub fn listen(&mut self, fresh: &Fresh, backlog: u32) -> Result<Handle, Error> {
+        let at = fresh.local.ok_or(Error::InvalidArgument)?;
+        let (now_us, engine) = (self.now_us, &mut self.engine.0);
+        let handle = engine.listen_with(at, backlog, fresh.is_v6_only)?;
+        for option in &fresh.options {
+            engine.setopt(now_us, handle, *option)?;
+        }
+        Ok(handle)
+    }
+
+    /// Bits of epoll that hold of a descriptor.
+    pub fn readiness(&mut self, fd: i32) -> Option<u32> {
+        match self.sockets.get(&fd)? {
+            Socket::Open { handle, .. } => self.engine.0.readiness(*handle).ok(),
+            // As Linux says of a socket that is neither connected nor listens.
+            Socket::Fresh(_) => Some(bypass_tcp::WRITABLE | bypass_tcp::HANGUP),
+            Socket::Set(_) => Some(0),
+        }
+    }
+}
+
+/// EtherType, source and destination of an IP packet.
+fn ends(packet: &[u8]) -> Option<([u8; 2], IpAddr, IpAddr)> {
+    let v4 = |at: usize| {
+        Some(IpAddr::from(
+            <[u8; 4]>::try_from(packet.get(at..at + 4)?).ok()?,
+        ))
+    };
+    let v6 = |at: usize| {
+        Some(IpAddr::from(
+            <[u8; 16]>::try_from(packet.get(at..at + 16)?).ok()?,
+        ))
+    };
+    match packet.first()? >> 4 {
+        4 => Some(([8, 0], v4(12)?, v4(16)?)),
+        6 => Some(([0x86, 0xdd], v6(8)?, v6(24)?)),
+        _ => None,
+    }
+}

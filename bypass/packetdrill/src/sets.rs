@@ -1,0 +1,71 @@
+//! Epoll sets of a script: what was asked of whom, and what was told already.
+
+/// A member.
+#[derive(Debug, Clone, Copy)]
+pub struct Member {
+    /// Descriptor.
+    pub fd: i32,
+    /// Events that are wanted, with EPOLLET and EPOLLONESHOT.
+    pub events: u32,
+    /// What comes back with them.
+    pub data: u64,
+    /// Readiness at the last look, for edges.
+    told: u32,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Set {
+    members: Vec<Member>,
+}
+
+const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+const EDGE: u32 = libc::EPOLLET as u32;
+const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
+
+impl Set {
+    /// epoll_ctl(2); an error number.
+    pub fn control(&mut self, command: i32, fd: i32, events: u32, data: u64) -> Result<(), i32> {
+        let at = self.members.iter().position(|member| member.fd == fd);
+        let member = Member {
+            fd,
+            events,
+            data,
+            told: 0,
+        };
+        match (command, at) {
+            (libc::EPOLL_CTL_ADD, None) => self.members.push(member),
+            (libc::EPOLL_CTL_ADD, Some(_)) => return Err(libc::EEXIST),
+            (libc::EPOLL_CTL_MOD, Some(at)) => self.members[at] = member,
+            (libc::EPOLL_CTL_DEL, Some(at)) => drop(self.members.remove(at)),
+            (libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL, None) => return Err(libc::ENOENT),
+            _ => return Err(libc::EINVAL),
+        }
+        Ok(())
+    }
+
+    /// Descriptors of the members.
+    pub fn fds(&self) -> Vec<i32> {
+        self.members.iter().map(|member| member.fd).collect()
+    }
+
+    /// What is to be told, at most `most`, where `ready` is the readiness of each member.
+    pub fn collect(&mut self, ready: &[u32], most: usize) -> Vec<(u32, u64)> {
+        let mut found = Vec::new();
+        for (member, ready) in self.members.iter_mut().zip(ready) {
+            let is_off = member.events & ONESHOT != 0 && member.events & !(EDGE | ONESHOT) == 0;
+            let now = ready & (member.events | ALWAYS);
+            let is_news = member.events & EDGE == 0 || now & !member.told != 0;
+            if now == 0 || is_off || !is_news || found.len() == most {
+                member.told &= now;
+                continue;
+            }
+            found.push((now, member.data));
+            member.told = now;
+            if member.events & ONESHOT != 0 {
+                member.events &= EDGE | ONESHOT;
+            }
+        }
+        found
+    }
+}
