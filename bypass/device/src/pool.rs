@@ -87,6 +87,15 @@ impl Pool {
         chunk.0
     }
 
+    /// A frame that the device has from a former user of the memory.
+    pub fn is_lent_for_sending(&mut self, index: u64) {
+        self.free.retain(|free| u64::from(*free) != index);
+        let owner = usize::try_from(index).ok();
+        if let Some(owner) = owner.and_then(|index| self.owners.get_mut(index)) {
+            *owner = Owner::Sending;
+        }
+    }
+
     /// Takes back what the device says it has filled.
     #[inline]
     pub fn received(&mut self, index: u64) -> Option<Chunk> {

@@ -16,6 +16,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,14 @@ const CASES: &[Case] = &[
         compare(Mode::Both)
     }),
     ("nginx_answers_over_packets_and_leaves_the_interface", nginx),
+    (
+        "nginx_reloads_under_load_without_losing_a_request",
+        nginx_reloads,
+    ),
+    (
+        "a_new_worker_follows_one_that_was_killed",
+        a_worker_follows_another,
+    ),
 ];
 
 /// Programs that are not compared, and why; docs/limits/packets.md says the same in words.
@@ -239,6 +248,91 @@ fn nginx() {
     assert_eq!(&bytes, b"after");
 }
 
+/// As users reload: clients go on, old workers end once theirs are served, new ones take packets.
+fn nginx_reloads() {
+    require_tool("nginx");
+    let network = Network::new();
+    let folder = programs::folder().join("nginx-reloads");
+    let mut master = start_nginx(&network, &folder);
+    let (is_over, answered) = (AtomicBool::new(false), AtomicU32::new(0));
+    let failed = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    match get(&network, "/page") {
+                        Ok(body) if body.len() == PAGE => {
+                            answered.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Ok(body) => log(&failed, format!("{} bytes", body.len())),
+                        Err(error) => log(&failed, error.to_string()),
+                    }
+                }
+            });
+        }
+        for _ in 0..4 {
+            let before = answered.load(Ordering::Relaxed);
+            let known = children_of(master.id());
+            let _ = bypass_sys::kernel::kill(master.id() as i32, libc::SIGHUP);
+            wait_until("a new worker, and answers", || {
+                let is_new = |child: &u32| !known.contains(child);
+                children_of(master.id()).iter().any(is_new)
+                    && answered.load(Ordering::Relaxed) > before + 50
+            });
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    wait_until("the old workers have ended", || {
+        children_of(master.id()).len() == 1
+    });
+    takes_packets(&network, children_of(master.id())[0]);
+    end(&mut master);
+    let failed = failed.into_inner().expect("whole");
+    let answered = answered.load(Ordering::Relaxed);
+    assert!(failed.is_empty(), "of {answered}: {failed:?}");
+}
+
+fn log(failed: &Mutex<Vec<String>>, what: String) {
+    failed.lock().expect("whole").push(what);
+}
+
+/// nginx's master starts another worker: the interface is that one's, as it was left.
+fn a_worker_follows_another() {
+    require_tool("nginx");
+    let network = Network::new();
+    let folder = programs::folder().join("nginx-followed");
+    let mut master = start_nginx(&network, &folder);
+    for _ in 0..3 {
+        let worker = child_of(master.id()).expect("a worker");
+        let _ = bypass_sys::kernel::kill(worker as i32, libc::SIGKILL);
+        wait_until("another worker", || {
+            child_of(master.id()).is_some_and(|child| child != worker)
+        });
+        takes_packets(&network, child_of(master.id()).expect("a worker"));
+    }
+    end(&mut master);
+}
+
+/// Every connection of a worker is carried by packets, once the first is.
+fn takes_packets(network: &Network, worker: u32) {
+    let taken = |name| counter(worker, name).unwrap_or(0);
+    wait_until("the worker takes packets", || {
+        get(network, "/page").is_ok_and(|body| body.len() == PAGE) && taken("accepts_packets") > 0
+    });
+    let before = (taken("accepts_packets"), taken("accepts_kernel"));
+    for _ in 0..100 {
+        assert_eq!(get(network, "/page").expect("an answer").len(), PAGE);
+    }
+    let after = (taken("accepts_packets"), taken("accepts_kernel"));
+    assert_eq!(after, (before.0 + 100, before.1), "over packets, kernel");
+}
+
+fn end(master: &mut Child) {
+    let _ = bypass_sys::kernel::kill(master.id() as i32, libc::SIGTERM);
+    let _ = master.wait();
+    let _ = fs::remove_dir_all(root());
+}
+
 fn root() -> PathBuf {
     std::env::temp_dir().join(format!("bypass-packets-{}", std::process::id()))
 }
@@ -296,9 +390,14 @@ fn get(network: &Network, path: &str) -> io::Result<Vec<u8>> {
 }
 
 fn child_of(process: u32) -> Option<u32> {
+    children_of(process).first().copied()
+}
+
+fn children_of(process: u32) -> Vec<u32> {
     let path = format!("/proc/{process}/task/{process}/children");
-    let children = fs::read_to_string(path).ok()?;
-    children.split_whitespace().next()?.parse().ok()
+    let children = fs::read_to_string(path).unwrap_or_default();
+    let numbers = children.split_whitespace();
+    numbers.filter_map(|one| one.parse().ok()).collect()
 }
 
 fn counter(process: u32, name: &str) -> Option<u64> {

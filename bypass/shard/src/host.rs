@@ -183,6 +183,11 @@ impl Host {
         self.listening.push(at.port());
     }
 
+    /// No port is claimed but those that are listened on: for who follows a process that has ended.
+    pub fn drop_others_claims(&self) {
+        self.steering.keep_only(Transport::Tcp, &self.listening);
+    }
+
     /// A port was not to be claimed after all.
     pub fn unclaim(&mut self, port: u16) {
         if let Some(place) = self.listening.iter().position(|one| *one == port) {

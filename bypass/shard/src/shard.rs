@@ -265,6 +265,14 @@ impl Shard {
         listening
     }
 
+    /// After the first listeners of a shard that follows a process which has ended: what that one had
+    /// claimed besides is the kernel's again. No connection must have been opened yet.
+    pub fn drop_others_claims(&mut self) {
+        if let Some(host) = &self.host {
+            host.drop_others_claims();
+        }
+    }
+
     /// Takes a connection.
     pub fn accept(&mut self, listener: Handle) -> Result<Handle, Error> {
         self.engine.accept(listener)

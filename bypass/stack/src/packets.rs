@@ -36,13 +36,18 @@ pub use watching::{poll, watch, Watch};
 use relay::Relay;
 
 /// The engines of this process.
-static RELAYS: Leaked<Vec<Mutex<Relay>>> = Leaked::new();
+static RELAYS: Leaked<Vec<&'static Mutex<Relay>>> = Leaked::new();
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 
 /// The listeners' [count of changes](listener::changes) that the relays know.
 static LISTENERS_KNOWN: AtomicU32 = AtomicU32::new(0);
 /// The engines are made once, or it is known that there are none.
 static IS_STARTED: Mutex<bool> = Mutex::new(false);
+/// Another process uses an interface that was named; it is ours when that one ends.
+static IS_WAITING: AtomicBool = AtomicBool::new(false);
+
+/// Between looks whether an interface is free.
+const TAKE_AGAIN: Duration = Duration::from_millis(20);
 
 /// How long nobody must have driven an engine before the service does.
 const IDLE_US: u64 = 1000;
@@ -115,7 +120,7 @@ fn follow_listeners(now: u32) {
 }
 
 /// The engines, made now if they were not.
-fn relays() -> &'static [Mutex<Relay>] {
+fn relays() -> &'static [&'static Mutex<Relay>] {
     if !is_active() {
         start();
     }
@@ -135,13 +140,28 @@ fn start() {
     if service::start().is_err() {
         return;
     }
-    let relays: Vec<_> = interface::take().into_iter().map(Mutex::new).collect();
-    if !relays.is_empty() {
-        RELAYS.put(relays);
-        IS_ACTIVE.store(true, Ordering::Release);
-        bypass_sys::process::at_exit(ending::finish);
-        service::wake();
+    bypass_sys::process::at_exit(ending::finish);
+    take_free();
+    service::wake();
+}
+
+/// Makes engines over the interfaces that no other process uses, or uses any more. One at a time:
+/// whoever calls holds what says that they are started.
+fn take_free() {
+    let (mut taken, is_waiting) = interface::take();
+    IS_WAITING.store(is_waiting, Ordering::Relaxed);
+    if taken.is_empty() {
+        return;
     }
+    for relay in &mut taken {
+        relay.succeed(&listener::all());
+    }
+    let new = taken
+        .into_iter()
+        .map(|relay| &*Box::leak(Box::new(Mutex::new(relay))));
+    let all = RELAYS.get().into_iter().flatten().copied().chain(new);
+    RELAYS.put(all.collect());
+    IS_ACTIVE.store(true, Ordering::Release);
 }
 
 fn lock(relay: &Mutex<Relay>) -> MutexGuard<'_, Relay> {
@@ -171,8 +191,15 @@ fn drive_all() {
 /// For the service thread: drives what nobody has driven for a while. How it is to sleep: not at all
 /// with packets, for a while, or until an engine has something to do.
 pub fn serve() -> Service {
+    let is_waiting = IS_WAITING.load(Ordering::Relaxed);
+    if let (true, Ok(_one_at_a_time)) = (is_waiting, IS_STARTED.lock()) {
+        take_free();
+    }
     if !is_active() {
-        return Service::None;
+        return match is_waiting {
+            true => Service::Tick(TAKE_AGAIN),
+            false => Service::None,
+        };
     }
     let mut is_busy = false;
     for relay in RELAYS.get().into_iter().flatten() {
@@ -187,7 +214,11 @@ pub fn serve() -> Service {
     if is_busy {
         return Service::Tick(Duration::from_micros(IDLE_US));
     }
-    watch().map_or(Service::Tick(Duration::ZERO), Service::Watch)
+    match watch() {
+        None => Service::Tick(Duration::ZERO),
+        Some(watch) if is_waiting => Service::Watch(watch.within(TAKE_AGAIN)),
+        Some(watch) => Service::Watch(watch),
+    }
 }
 
 /// See [`serve`].
@@ -208,6 +239,7 @@ pub fn hold() -> impl Sized {
 /// In a forked child: the engines are the parent's, and so are the queues that they use. What it has
 /// inherited goes on through the parent; it makes none of its own.
 pub fn forget() {
+    IS_WAITING.store(false, Ordering::Relaxed);
     if IS_ACTIVE.swap(false, Ordering::AcqRel) {
         // Not dropped: what is in them lies in memory that the parent uses.
         RELAYS.put(Vec::new());

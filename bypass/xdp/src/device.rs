@@ -22,6 +22,9 @@ const FRAME_MAX: usize = 65_549;
 const BATCH: usize = 64;
 /// Times that the kernel is asked to send in one flush.
 const KICKS_MAX: usize = 64;
+/// How often a successor looks whether the kernel has sent what it had taken, and how long it waits.
+const DRAINS_MAX: u32 = 50;
+const DRAIN_PAUSE: core::time::Duration = core::time::Duration::from_millis(1);
 
 /// One queue of an interface.
 #[derive(Debug)]
@@ -43,8 +46,8 @@ pub struct Xdp {
 }
 
 impl Xdp {
-    /// Maps the rings of a socket and gives the kernel frames to receive into. EBUSY: another process
-    /// has used it, and nobody knows which frames the kernel still has.
+    /// Maps the rings of a socket and gives the kernel frames to receive into, or takes over what a
+    /// process has left that used it and has ended. EBUSY: the kernel does not finish sending for that one.
     pub fn new(opened: Opened) -> kernel::Result<Self> {
         let (layout, socket) = (opened.layout, opened.socket.0);
         let [rx, tx, fill, completion] = ring_offsets(socket)?;
@@ -63,17 +66,47 @@ impl Xdp {
             socket: opened.socket,
             layout,
         };
-        if device.fill.was_used() {
+        match device.fill.was_used() {
+            true => device.take_over()?,
+            false => device.lend_all(),
+        }
+        Ok(device)
+    }
+
+    /// Frames for receiving are the lowest ones, and stay what they are.
+    fn lend_all(&mut self) {
+        for _ in 0..self.layout.receive {
+            if let Some(chunk) = self.pool.take(self.layout.send as usize) {
+                self.lend(chunk);
+            }
+        }
+        self.fill.publish();
+    }
+
+    /// The rings tell which frames are whose: those for receiving are the kernel's, or wait for us with
+    /// what has arrived since; of the others those that stand in a ring. One that was killed between two
+    /// stores may have lost the frames of that round.
+    fn take_over(&mut self) -> kernel::Result<()> {
+        for _ in 0..self.layout.receive {
+            if let Some(chunk) = self.pool.take(self.layout.send as usize) {
+                self.pool.lend_for_receiving(chunk);
+            }
+        }
+        for _ in 0..DRAINS_MAX {
+            if self.send.taken() == self.completion.written() {
+                break;
+            }
+            std::thread::sleep(DRAIN_PAUSE);
+        }
+        if self.send.taken() != self.completion.written() {
             return Err(libc::EBUSY);
         }
-        for _ in 0..device.fill.room(layout.receive).min(layout.receive) {
-            let Some(chunk) = device.pool.take(layout.send as usize) else {
-                break;
-            };
-            device.lend(chunk);
+        let chunk = u64::from(self.layout.chunk);
+        let unsent = self.send.left().into_iter().map(|entry| entry.addr);
+        for address in unsent.chain(self.completion.left()) {
+            self.pool.is_lent_for_sending(address / chunk);
         }
-        device.fill.publish();
-        Ok(device)
+        Ok(())
     }
 
     /// Interface, queue and sizes.

@@ -158,6 +158,20 @@ impl Steering {
         self.ports.update(usize::from(port), add) & mask == 0
     }
 
+    /// Only these ports are claimed, each once, whatever others have claimed that have ended. For the
+    /// only user of the tables.
+    pub fn keep_only(&self, transport: Transport, ports: &[u16]) {
+        let (mask, unit) = (transport.mask(), transport.unit());
+        for port in 0..PORTS {
+            let is_kept = u16::try_from(port).is_ok_and(|port| ports.contains(&port));
+            let claims = if is_kept { unit } else { 0 };
+            let set = |word: u64| (word & mask != claims).then(|| word & !mask | claims);
+            if self.ports.get(port) & mask != claims {
+                self.ports.update(port, set);
+            }
+        }
+    }
+
     /// One claim less; with the last one the port is the kernel's again.
     pub fn release(&self, transport: Transport, port: u16) {
         let (mask, unit) = (transport.mask(), transport.unit());

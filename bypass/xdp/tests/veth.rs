@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bypass_device::{Device, Frame, Offload};
 use bypass_netlink::Tables;
+use bypass_sys::descriptor::Owned;
 use bypass_sys::{kernel, network};
 use bypass_testkit::contract::{self, Pair, PORT};
 use bypass_testkit::{skip, veth, Case, Namespace};
@@ -32,6 +33,7 @@ const CASES: &[Case] = &[
         "a_process_without_privilege_uses_what_it_was_passed",
         passed,
     ),
+    ("a_successor_finds_what_arrived_meanwhile", succeeded),
     ("another_program_is_refused_and_named", occupied),
     ("the_check_names_what_is_missing", checked),
 ];
@@ -489,6 +491,88 @@ fn passed() {
             .expect("the link")
     });
     assert_eq!(link.xdp_program, None, "nobody holds it any more");
+}
+
+/// One process after the other uses a socket; its descriptors stay open in a third. Frames that nobody
+/// has read are the successor's, those that wait to be sent leave, and no frame's place is lost.
+fn succeeded() {
+    let sides = namespaces(1, 1500);
+    let (steering, kept) = sides[1].run(|| {
+        let tables = Tables::new().expect("tables");
+        let link = tables.link("vb").expect("the link");
+        let steering = match Steering::attach(link.index, Mode::Native, false) {
+            Err(libc::EPERM) => {
+                skip("bpf(2) is not allowed here (needs CAP_BPF and CAP_NET_ADMIN)")
+            }
+            other => other.expect("attached"),
+        };
+        let opened = Opened::open(link, 0, Settings::default()).expect("opened");
+        steering.set_socket(0, opened.socket()).expect("room");
+        (steering, opened)
+    });
+    steering.add_address(ip(ADDRESSES[1]));
+    for port in [5000, 6000] {
+        assert!(steering.claim(Transport::Udp, port));
+    }
+    let again = || {
+        let copy = |fd: &i32| Owned(kernel::dup(*fd).expect("dup") as i32);
+        let fds = kept.descriptors().iter().map(copy).collect();
+        Opened::of(*kept.layout(), fds).expect("opened")
+    };
+    let client = socket(&sides[0], ADDRESSES[0], 0);
+    let mut device = Xdp::new(again()).expect("rings");
+    let free = device.frames_free();
+    for round in 0..40u8 {
+        for number in 0..100 {
+            client
+                .send_to(&[number], (ADDRESSES[1], 5000))
+                .expect("sent");
+        }
+        // Half of what came is read and answered, and one answer is not flushed.
+        let mut answers = Vec::new();
+        while answers.len() < 50 {
+            let most = 50 - answers.len();
+            device
+                .receive(most, &mut |frame| answers.push(turned(frame.bytes)))
+                .expect("frames");
+        }
+        for (number, answer) in answers.iter().enumerate() {
+            let fill = &mut |place: &mut [u8]| place.copy_from_slice(answer);
+            device
+                .send(answer.len(), Offload::default(), fill)
+                .expect("room");
+            if number < 49 {
+                device.flush().expect("a flush");
+            }
+        }
+        drop(device);
+        device = Xdp::new(again()).expect("rings");
+        let mut left = 0;
+        while left < 50 {
+            left += device.receive(64, &mut |_| ()).expect("frames");
+        }
+        for number in 0..49 {
+            assert_eq!(hears(&client), Some(number), "round {round}");
+        }
+        wait_for_frames(&mut device, free);
+    }
+    steering.keep_only(Transport::Udp, &[5000]);
+    let kernels = socket(&sides[1], ADDRESSES[1], 6000);
+    client.send_to(&[7], (ADDRESSES[1], 6000)).expect("sent");
+    assert_eq!(hears(&kernels), Some(7), "no longer claimed");
+}
+
+/// Until the kernel has given every frame back that was sent.
+fn wait_for_frames(device: &mut Xdp, free: usize) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while device.frames_free() != free {
+        device.flush().expect("a flush");
+        assert!(
+            Instant::now() < end,
+            "{} of {free} are free",
+            device.frames_free()
+        );
+    }
 }
 
 fn occupied() {

@@ -22,6 +22,8 @@ struct Interface {
     opened: Opened,
     /// Locked by the process that uses it.
     lease: Owned,
+    /// It was another's when it was last asked for.
+    is_others: bool,
 }
 
 impl Interface {
@@ -106,6 +108,7 @@ fn attach(link: &Link, mode: Mode) -> kernel::Result<Interface> {
         steering: Arc::new(steering),
         opened,
         lease,
+        is_others: false,
     };
     interface.descriptors().for_each(table::hide);
     Ok(interface)
@@ -118,27 +121,33 @@ fn text(error: i32) -> String {
     std::io::Error::from_raw_os_error(error).to_string()
 }
 
-/// Engines over the interfaces that no other process uses.
-pub fn take() -> Vec<Relay> {
+/// Engines over the interfaces that no other process uses, and whether there are others.
+pub fn take() -> (Vec<Relay>, bool) {
     let Ok(mut known) = INTERFACES.lock() else {
-        return Vec::new();
+        return (Vec::new(), false);
     };
     let Known::Opened(all) = &mut *known else {
-        return Vec::new();
+        return (Vec::new(), false);
     };
     let mut relays = Vec::new();
-    for interface in std::mem::take(all) {
+    for mut interface in std::mem::take(all) {
+        if lock_file(interface.lease.0).is_err() {
+            // Connections reach this process through the listeners that it shares with the other one.
+            if !std::mem::replace(&mut interface.is_others, true) {
+                process::fall_back(Reason::Interface);
+            }
+            all.push(interface);
+            continue;
+        }
         match over(interface) {
             Ok(relay) => relays.push(relay),
-            // Another worker uses it: connections reach this one through the listener they share.
             Err(_) => process::fall_back(Reason::Interface),
         }
     }
-    relays
+    (relays, !all.is_empty())
 }
 
 fn over(interface: Interface) -> kernel::Result<Relay> {
-    lock_file(interface.lease.0)?;
     if let Ok(mut used) = USED.lock() {
         used.extend(interface.descriptors());
     }

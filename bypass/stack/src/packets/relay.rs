@@ -49,6 +49,8 @@ pub struct Relay {
     rung: Vec<usize>,
     /// When listeners are to be looked at again.
     must_follow_us: Option<u64>,
+    /// The process ends: what arrives from now on is for who follows it.
+    is_over: bool,
 }
 
 /// A segment at whose other end we stand.
@@ -92,11 +94,15 @@ impl Relay {
             moved_us: 0,
             rung: Vec::new(),
             must_follow_us: None,
+            is_over: false,
         })
     }
 
     /// A round: frames in, bytes in, bytes out, frames out.
     pub fn drive(&mut self) {
+        if self.is_over {
+            return;
+        }
         for place in &self.places {
             place.lane().awake();
         }
@@ -225,6 +231,14 @@ impl Relay {
             }
         }
         self.shard.finish();
+    }
+
+    /// The first [`follow`](Self::follow), perhaps after a process that had the interface before: what has
+    /// arrived since is for these listeners too.
+    pub fn succeed(&mut self, listeners: &[Arc<Listener>]) {
+        self.follow(listeners);
+        self.shard.drop_others_claims();
+        self.drive();
     }
 
     /// Looks at the listeners again, because the kernel had connections there, if it is time.
@@ -676,8 +690,9 @@ impl Relay {
         self.shard.engine().counts().half_open > 0
     }
 
-    /// Nobody carries them any more; who comes now asks again, and finds the kernel.
+    /// Nobody carries them any more; who comes now asks again, and finds the kernel or the next process.
     pub fn reset_all(&mut self) {
+        self.is_over = true;
         for (handle, _) in std::mem::take(&mut self.listeners) {
             let _ = self.shard.close(handle);
         }

@@ -55,6 +55,12 @@ impl Watch {
         &self.fds[..self.count]
     }
 
+    /// The same, and no longer than `most`.
+    pub fn within(self, most: Duration) -> Self {
+        let bound = shorter(self.bound, Some(most));
+        Self { bound, ..self }
+    }
+
     /// No longer than this.
     pub fn bound(&self) -> Option<Duration> {
         self.bound

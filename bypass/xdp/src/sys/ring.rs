@@ -135,6 +135,26 @@ impl<T: Entry> Ring<T> {
         self.own != 0
     }
 
+    /// The reader's cursor: entries that were ever taken.
+    pub fn taken(&self) -> u32 {
+        self.word(self.offsets.consumer).load(Ordering::Acquire)
+    }
+
+    /// The writer's cursor: entries that were ever written.
+    pub fn written(&self) -> u32 {
+        self.word(self.offsets.producer).load(Ordering::Acquire)
+    }
+
+    /// What stands in the ring and was not taken.
+    pub fn left(&self) -> Vec<T> {
+        let count = self.written().wrapping_sub(self.taken()).min(self.size);
+        let entry = |number| self.entry(self.taken().wrapping_add(number));
+        // SAFETY: inside the ring, and every content is a valid value.
+        (0..count)
+            .map(|number| unsafe { entry(number).read() })
+            .collect()
+    }
+
     /// For a ring that we read: begins at the reader's cursor.
     pub fn reading(mut self) -> Self {
         core::mem::swap(&mut self.own, &mut self.seen);
