@@ -216,7 +216,7 @@ fn nginx() {
     require_tool("nginx");
     let network = Network::new();
     let folder = programs::folder().join("nginx-packets");
-    let mut master = start_nginx(&network, &folder);
+    let mut master = start_nginx(&network, &folder, "nobody nogroup");
     let worker = child_of(master.id()).expect("a worker");
     let before = counter(worker, "accepts_packets").expect("statistics");
     for _ in 0..50 {
@@ -253,13 +253,14 @@ fn nginx_reloads() {
     require_tool("nginx");
     let network = Network::new();
     let folder = programs::folder().join("nginx-reloads");
-    let mut master = start_nginx(&network, &folder);
+    let mut master = start_nginx(&network, &folder, "root");
     let (is_over, answered) = (AtomicBool::new(false), AtomicU32::new(0));
     let failed = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
+                let end = Instant::now() + 8 * PATIENCE;
+                while !is_over.load(Ordering::Relaxed) && Instant::now() < end {
                     match get(&network, "/page") {
                         Ok(body) if body.len() == PAGE => {
                             answered.fetch_add(1, Ordering::Relaxed);
@@ -301,7 +302,7 @@ fn a_worker_follows_another() {
     require_tool("nginx");
     let network = Network::new();
     let folder = programs::folder().join("nginx-followed");
-    let mut master = start_nginx(&network, &folder);
+    let mut master = start_nginx(&network, &folder, "nobody nogroup");
     for _ in 0..3 {
         let worker = child_of(master.id()).expect("a worker");
         let _ = bypass_sys::kernel::kill(worker as i32, libc::SIGKILL);
@@ -340,7 +341,7 @@ fn root() -> PathBuf {
 const PAGE: usize = 100_000;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn start_nginx(network: &Network, folder: &Path) -> Child {
+fn start_nginx(network: &Network, folder: &Path, user: &str) -> Child {
     fs::create_dir_all(folder.join("logs")).expect("a folder");
     // nobody may read it, unlike what lies in a home folder.
     let root = root();
@@ -348,11 +349,12 @@ fn start_nginx(network: &Network, folder: &Path) -> Child {
     fs::write(root.join("page"), vec![b'x'; PAGE]).expect("a page");
     let configuration = folder.join("nginx.conf");
     let text = format!(
-        "worker_processes 1; daemon off; pid {0}/pid; error_log stderr; user nobody nogroup;\n\
+        "worker_processes 1; daemon off; pid {0}/pid; error_log stderr; user {2};\n\
          events {{ worker_connections 256; }}\n\
          http {{ access_log off; sendfile on; server {{ listen 80; root {1}; }} }}\n",
         folder.display(),
-        root.display()
+        root.display(),
+        user
     );
     fs::write(&configuration, text).expect("a configuration");
     let mut command = Command::new("nginx");

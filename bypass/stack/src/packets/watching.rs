@@ -5,7 +5,8 @@ use core::time::Duration;
 use bypass_sys::kernel;
 
 use super::{drive_all, is_active, lock, RELAYS};
-use crate::process::deadline::shorter;
+use crate::process::deadline::{shorter, signals};
+use crate::process::deferral::inside;
 
 /// Descriptors of one engine: device, news of the network, waker.
 const OF_ENGINE: usize = 3;
@@ -88,7 +89,7 @@ impl Watch {
         let result = kernel::poll(&mut all, shorter(wait, self.bound), mask);
         let (first, rest) = all.split_at(own.len());
         own.copy_from_slice(first);
-        self.done(rest);
+        inside(|| self.done(rest));
         result
     }
 }
@@ -102,12 +103,21 @@ pub fn poll(
     if !is_active() {
         return kernel::poll(own, wait, mask);
     }
-    drive_all();
-    match watch() {
+    // A thread that is about to sleep takes signals at once: not with an engine locked that the handler
+    // may use. One that was put off has run when this is over, and the sleep ends before it has begun.
+    let before = signals();
+    let watch = inside(|| {
+        drive_all();
+        watch()
+    });
+    if signals() != before {
+        return Err(libc::EINTR);
+    }
+    match watch {
         Some(watch) => watch.poll(own, wait, mask),
         None => {
             let result = kernel::poll(own, Some(Duration::ZERO), mask);
-            drive_all();
+            inside(drive_all);
             result
         }
     }
