@@ -6,8 +6,10 @@ use bypass_sys::clock::now_ns;
 
 use super::{is_active, lock, relays};
 
-/// How long a process stays for what was sent and not acknowledged.
-const LINGER_NS: u64 = 2_000_000_000;
+/// How long a process stays for what was sent and not acknowledged while nothing of it moves...
+const LINGER_US: u64 = 2_000_000;
+/// ...and in all.
+const LINGER_NS_MAX: u64 = 30_000_000_000;
 const LOOK: Duration = Duration::from_millis(1);
 
 /// How long others' connections may be still before they are given up.
@@ -27,11 +29,14 @@ pub extern "C" fn finish() {
             let mut relay = lock(relay);
             relay.follow(&[]);
             relay.drive();
-            let is_needed = relay.close_own() || relay.is_being_reached();
+            let left = relay.close_own();
+            let is_needed = left.has_others || relay.is_being_reached();
             has_others |= is_needed && relay.still_us() < STILL_US;
-            is_sending |= relay.is_sending();
+            let is_waiting = left.has_unsent || relay.is_sending();
+            let still_us = relay.still_us().min((now_ns() - start) / 1000);
+            is_sending |= is_waiting && still_us < LINGER_US;
         }
-        let is_late = now_ns() - start > LINGER_NS;
+        let is_late = now_ns() - start > LINGER_NS_MAX;
         if !has_others && (!is_sending || is_late) {
             relays().iter().for_each(|relay| lock(relay).reset_all());
             return;

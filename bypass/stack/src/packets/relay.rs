@@ -53,6 +53,15 @@ pub struct Relay {
     is_over: bool,
 }
 
+/// What a process that ends has left to do.
+#[derive(Default)]
+pub struct Left {
+    /// Others hold connections, or may still accept some: they go on through this process.
+    pub has_others: bool,
+    /// Bytes were written for which the engine has no room yet.
+    pub has_unsent: bool,
+}
+
 /// A segment at whose other end we stand.
 struct Place {
     peer: Arc<Peer>,
@@ -139,10 +148,11 @@ impl Relay {
         is_moving || self.must_follow_us.is_some()
     }
 
-    /// Whether bytes, or an end, are on their way that the others have not acknowledged.
+    /// Whether the engine has bytes, or an end, that the others have not acknowledged, or have no room for.
     pub fn is_sending(&mut self) -> bool {
         let engine = self.shard.engine();
-        engine.has_output() || engine.counts().segments > 0
+        let counts = engine.counts();
+        engine.has_output() || counts.segments > 0 || counts.buffer_bytes > 0
     }
 
     /// Before a sleep: true when there is something to do at once.
@@ -650,10 +660,9 @@ impl Relay {
         peer.ring(slot, Bell::Room);
     }
 
-    /// As the process ends: closes connections that only it holds. True while others hold some, or may
-    /// still accept some: they go on through this process.
-    pub fn close_own(&mut self) -> bool {
-        let mut has_others = false;
+    /// As the process ends: closes connections that only it holds, when the engine has what was written.
+    pub fn close_own(&mut self) -> Left {
+        let mut left = Left::default();
         for at in 0..self.places.len() {
             let peer = self.places[at].peer.clone();
             let other = 1 - peer.side;
@@ -669,15 +678,16 @@ impl Relay {
                     let ends = &place.producer[other].ends;
                     ends.fetch_or(FIN | CLOSED, Ordering::SeqCst);
                     self.bring_out(at, slot);
+                    left.has_unsent |= self.places[at].conns[slot].is_some();
                 } else if holders & QUEUED != 0 && !self.is_accepted_elsewhere(at) {
                     self.reset(at, slot);
                 } else {
-                    has_others = true;
+                    left.has_others = true;
                 }
             }
         }
         self.shard.finish();
-        has_others
+        left
     }
 
     fn is_accepted_elsewhere(&self, at: usize) -> bool {
