@@ -194,9 +194,12 @@ def test_a_wrong_path_is_found_with_one_request_and_not_measured(checkout):
 def test_a_disk_that_is_full_from_the_start_is_one_line(checkout):
     recipe = checkout.recipe(connections=[1])
     lab = f"{sys.executable} -m wirespeed run /mnt/recipes/{recipe.name} --runs /tmp/runs"
+    # The lab itself may lie below /tmp, where the full disk is put.
+    home = Path(__file__).parents[3]
     script = (
-        f"mount --bind {checkout.root} /mnt && mount -t tmpfs -o size=64k tmpfs /tmp && "
-        "mount --bind /tmp /var/tmp && cd /tmp && "
+        f"mount --bind {checkout.root} /mnt && mount --bind {home} /srv && "
+        "mount -t tmpfs -o size=64k tmpfs /tmp && mount --bind /tmp /var/tmp && "
+        f"mkdir -p {home} && mount --bind /srv {home} && cd /tmp && "
         f"{{ cat /dev/zero > filler; WIRESPEED_ROOT=/mnt exec {lab} --accept-noise; }}"
     )
     done = subprocess.run(
