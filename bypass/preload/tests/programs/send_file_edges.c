@@ -48,7 +48,11 @@ static void time_out(int fd) {
     off_t start = 0;
     ssize_t put = sendfile(fd, file, &start, 12 * MIB);
     say("until the time was over: some %d, all %d", put > 0, put == 12 * MIB);
-    result("and none afterwards", sendfile(fd, file, &start, 12 * MIB));
+    /* What the peer's host took in late may have made room once more. */
+    while ((put = sendfile(fd, file, &start, 12 * MIB)) > 0)
+        ;
+    result("and none afterwards", put);
+    tell(0);
     close(file);
 }
 
@@ -102,7 +106,7 @@ static void server(void) {
     read_to_end(fd, &sum);
     close(fd);
     fd = accept(listening, NULL, NULL);
-    sleep(1);
+    hear();
     read_to_end(fd, &sum);
     close(fd);
     int first = accept(listening, NULL, NULL), second = accept(listening, NULL, NULL);
