@@ -17,6 +17,8 @@ struct Position {
     loan_bytes: u64,
     /// Word of the ring where the byte at `head` lies.
     ring: u32,
+    /// How often the way has led to another ring.
+    changes: usize,
 }
 
 /// Rings that a reader is through with.
@@ -102,6 +104,7 @@ impl Ring<'_> {
             records: self.consumer.records_done.load(Ordering::Relaxed),
             loan_bytes: self.consumer.loan_bytes.load(Ordering::Relaxed),
             ring: self.consumer.ring.load(Ordering::Relaxed),
+            changes: 0,
         }
     }
 
@@ -123,8 +126,7 @@ impl Ring<'_> {
         mut visit: impl FnMut(Chunk),
     ) -> Result<Position, Broken> {
         // Bounded, because a peer could send its reader from ring to ring for ever.
-        let mut changes = 0;
-        while count > 0 && changes <= RECORDS {
+        while count > 0 && place.changes <= RECORDS {
             count -= match self.next(place, count)? {
                 Next::Nothing => break,
                 Next::Bytes(there, has_record) => {
@@ -157,7 +159,7 @@ impl Ring<'_> {
                 Next::Elsewhere(ring) => {
                     place.ring = ring.word();
                     place.records = place.records.wrapping_add(1);
-                    changes += 1;
+                    place.changes += 1;
                     0
                 }
             };
@@ -174,34 +176,36 @@ impl Ring<'_> {
 
     #[inline]
     fn commit(&self, start: Position, place: Position) {
-        if place.loan_bytes != start.loan_bytes || place.records != start.records {
-            return self.commit_records(start, place);
+        if place.changes > 0 {
+            return self.commit_changes(start, place);
         }
-        self.commit_head(start, place);
+        self.commit_place(start, place);
     }
 
     #[inline]
-    fn commit_head(&self, start: Position, place: Position) {
+    fn commit_place(&self, start: Position, place: Position) {
+        let consumer = self.consumer;
+        if place.loan_bytes != start.loan_bytes || place.records != start.records {
+            consumer
+                .loan_bytes
+                .store(place.loan_bytes, Ordering::Relaxed);
+            consumer.ring.store(place.ring, Ordering::Relaxed);
+            // Release: the entry has been read before its writer may use it again.
+            consumer
+                .records_done
+                .store(place.records, Ordering::Release);
+        }
         if place.head != start.head {
             // Release: the bytes have been copied before they may be overwritten.
-            self.consumer.head.store(place.head, Ordering::Release);
+            consumer.head.store(place.head, Ordering::Release);
         }
     }
 
-    /// Commits a way that led into contents or from ring to ring.
+    /// Commits a way that led from ring to ring, and gives those back that nobody looks into any more.
     #[cold]
-    fn commit_records(&self, start: Position, place: Position) {
-        let consumer = self.consumer;
+    fn commit_changes(&self, start: Position, place: Position) {
         let passed = self.passed(start, place);
-        consumer
-            .loan_bytes
-            .store(place.loan_bytes, Ordering::Relaxed);
-        consumer.ring.store(place.ring, Ordering::Relaxed);
-        // Release: the entry has been read before its writer may use it again.
-        consumer
-            .records_done
-            .store(place.records, Ordering::Release);
-        self.commit_head(start, place);
+        self.commit_place(start, place);
         if let Some(around) = self.around {
             for ring in passed.into_iter().flatten() {
                 around.give_back(self.direction, ring);
