@@ -311,6 +311,41 @@ class NettyHttp2Test {
     }
 
     @Test
+    void an_invalid_preface_without_tls_is_refused_as_http_2_and_http_1_stays_http_1()
+            throws Exception {
+        start("", "");
+        gateway.close();
+        gateway = new Carrier(Main::carrier, Map.of("server.threads", "1", "server.h2c", "true"),
+                "[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n");
+        opened.add(gateway);
+        for (String invalid : new String[] {"INVALID CONNECTION PREFACE\r\n\r\n",
+            "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", "PRI * HTTP/1.1\r\nHost: a\r\n\r\n"}) {
+            byte[] answer = everything(invalid);
+            // SETTINGS first, then GOAWAY with PROTOCOL_ERROR; no text.
+            assertTrue(answer.length > 17 && answer[3] == 4, invalid + answer.length);
+            byte[] last = java.util.Arrays.copyOfRange(answer, 9 + answer[2], answer.length);
+            assertEquals(7, last[3], invalid);
+            assertEquals(1, last[16], invalid);
+        }
+        for (String one : new String[] {"GET / HTTP/9.9\r\n\r\n",
+            "PUT / HTTP/1.1\r\nHo st: a\r\n\r\n"}) {
+            String answer = new String(everything(one), java.nio.charset.StandardCharsets.US_ASCII);
+            assertTrue(answer.startsWith("HTTP/1.1 "), one + answer);
+        }
+        assertEquals(0, origin.seen.size());
+    }
+
+    private byte[] everything(String sent) throws Exception {
+        try (java.net.Socket socket = new java.net.Socket(gateway.address.getAddress(),
+                gateway.address.getPort())) {
+            socket.setSoTimeout(60_000);
+            socket.getOutputStream().write(sent.getBytes(
+                    java.nio.charset.StandardCharsets.US_ASCII));
+            return socket.getInputStream().readAllBytes();
+        }
+    }
+
+    @Test
     void a_drain_says_goaway_and_answers_what_was_begun() throws Exception {
         start("", "");
         CountDownLatch isAsked = new CountDownLatch(1);

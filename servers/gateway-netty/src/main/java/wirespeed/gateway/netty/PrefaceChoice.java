@@ -12,6 +12,9 @@ final class PrefaceChoice extends ByteToMessageDecoder {
     private static final byte[] PREFACE =
             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".getBytes(StandardCharsets.US_ASCII);
 
+    /** "PRI ", which no client of HTTP/1 sends. */
+    private static final int METHOD_BYTES = 4;
+
     private final Loop loop;
     private final Timer timer = new Timer();
     private ChannelHandlerContext channel;
@@ -44,14 +47,30 @@ final class PrefaceChoice extends ByteToMessageDecoder {
         int count = Math.min(in.readableBytes(), PREFACE.length);
         for (int i = 0; i < count; i++) {
             if (in.getByte(in.readerIndex() + i) != PREFACE[i]) {
-                context.pipeline().addLast(new ClientConnection(loop, false));
-                context.pipeline().remove(this);
+                choose(context, i >= METHOD_BYTES || isNeither(in));
                 return;
             }
         }
         if (count == PREFACE.length) {
-            Http2Clients.install(context.pipeline(), loop, "http");
-            context.pipeline().remove(this);
+            choose(context, true);
         }
+    }
+
+    /** An invalid preface goes to HTTP/2, too: its codec refuses it with GOAWAY (§3.4). */
+    private void choose(ChannelHandlerContext context, boolean isHttp2) {
+        if (isHttp2) {
+            Http2Clients.install(context.pipeline(), loop, "http");
+        } else {
+            context.pipeline().addLast(new ClientConnection(loop, false));
+        }
+        context.pipeline().remove(this);
+    }
+
+    /** Whether a first line is there that names no version of HTTP, so that nobody meant HTTP/1. */
+    private static boolean isNeither(ByteBuf in) {
+        int end = in.indexOf(in.readerIndex(), in.writerIndex(), (byte) '\n');
+        return end > in.readerIndex() + 1
+                && !in.toString(in.readerIndex(), end - in.readerIndex(), StandardCharsets.US_ASCII)
+                .contains(" HTTP/");
     }
 }

@@ -172,7 +172,7 @@ final class FilterFolder implements AutoCloseable {
             kept.put(name, isSame ? now
                     : new Loaded(now.hash(), old == null ? List.of() : old.filters(), error));
             if (!isSame && now.error() == null) {
-                now.filters().forEach(Filter::close);
+                now.filters().forEach(GatewayRuntime::close);
                 forget(now.filters());
             }
         });
@@ -269,6 +269,6 @@ final class FilterFolder implements AutoCloseable {
         if (thread != null) {
             thread.interrupt();
         }
-        filters().forEach(Filter::close);
+        filters().forEach(GatewayRuntime::close);
     }
 }

@@ -191,7 +191,7 @@ public final class GatewayRuntime implements AutoCloseable {
         return old.size();
     }
 
-    private static void close(Filter filter) {
+    static void close(Filter filter) {
         try {
             filter.close();
         } catch (RuntimeException failed) {

@@ -34,6 +34,7 @@ public final class Launcher {
     }
 
     private static final int BAD_INPUT = 2;
+    private static final long CLOSE_MILLIS_MAX = 10_000;
     private final String name;
     private final Map<String, String> shortcuts = new LinkedHashMap<>();
     private final Map<String, Object> flags = new LinkedHashMap<>();
@@ -168,25 +169,42 @@ public final class Launcher {
         return 0;
     }
 
-    /** The hook holds the JVM until the drain is over. */
+    /** The hook holds the JVM until the drain is over; nobody comes back from here. */
     private void awaitSignal(GatewayRuntime runtime, Carrier carrier) {
-        CountDownLatch stopped = new CountDownLatch(1);
-        Thread hook = new Thread(() -> {
-            OptionValues server = runtime.gateway().options("server");
-            runtime.gateway().drain();
-            pause(server.millis("drain-delay"));
-            int cut = carrier.stop(server.millis("drain"));
-            if (cut > 0) {
-                System.err.println(name + ": " + cut + " exchanges were cut after "
-                        + server.millis("drain") + " ms");
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            try {
+                drain(runtime.gateway(), carrier);
+                close(runtime);
+            } finally {
+                // Exit code 0 for a stop that was asked for: without this it would be 143.
+                Runtime.getRuntime().halt(0);
             }
-            stopped.countDown();
-            // Exit code 0 for a stop that was asked for: without this it would be 143.
-            Runtime.getRuntime().halt(0);
-        }, "stop");
-        Runtime.getRuntime().addShutdownHook(hook);
+        }, "stop"));
         try {
-            stopped.await();
+            new CountDownLatch(1).await();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private void drain(Gateway gateway, Carrier carrier) {
+        OptionValues server = gateway.options("server");
+        gateway.drain();
+        pause(server.millis("drain-delay"));
+        int cut = carrier.stop(server.millis("drain"));
+        if (cut > 0) {
+            System.err.println(name + ": " + cut + " exchanges were cut after "
+                    + server.millis("drain") + " ms");
+        }
+    }
+
+    /** Writes what logs and spans still hold; a filter that does not close holds up nobody. */
+    private static void close(GatewayRuntime runtime) {
+        Thread closing = new Thread(runtime::close, "close");
+        closing.setDaemon(true);
+        closing.start();
+        try {
+            closing.join(CLOSE_MILLIS_MAX);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
