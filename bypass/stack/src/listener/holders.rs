@@ -20,6 +20,10 @@ struct Hub {
     holders: [AtomicU64; HOLDERS_MAX],
     /// The user of each: when it is gone, anybody could take the name of its door.
     users: [AtomicU32; HOLDERS_MAX],
+    /// Processes through which connections of other hosts come, and their users: one that has closed the
+    /// listener goes on carrying them.
+    carriers: [AtomicU64; HOLDERS_MAX],
+    carriers_users: [AtomicU32; HOLDERS_MAX],
     /// Who takes a connection out of the kernel's queue; see [`Listener::with_kernels_queue`].
     accepting: AtomicU32,
 }
@@ -47,16 +51,23 @@ impl Listener {
 
     /// Enters this process among the holders.
     pub fn register(&self) {
-        let number = process::number();
-        let user = kernel::geteuid().unwrap_or(0) as u32;
-        let hub = self.hub();
-        for (place, of) in hub.holders.iter().zip(&hub.users) {
-            let taken = place.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
-            if taken.is_ok() || taken == Err(number) {
-                of.store(user, Ordering::SeqCst);
-                return;
-            }
-        }
+        enter(&self.hub().holders, &self.hub().users);
+    }
+
+    /// Enters this process among those through which connections of other hosts come, until it ends.
+    pub fn register_carrier(&self) {
+        enter(&self.hub().carriers, &self.hub().carriers_users);
+    }
+
+    /// Whether connections of other hosts come through process `number`, which runs as `user`. Who says so
+    /// holds the listening socket.
+    pub fn is_carrier(&self, number: u64, user: u32) -> bool {
+        has(
+            &self.hub().carriers,
+            &self.hub().carriers_users,
+            number,
+            user,
+        )
     }
 
     /// A link to holder `number`, if it is that holder who answers there.
@@ -64,10 +75,7 @@ impl Listener {
         let link = link::knock(&Name::of_process(number))?;
         let found = kernel::peer_credentials(link.0)?.uid;
         let hub = self.hub();
-        let is_holder = hub.holders.iter().zip(&hub.users).any(|(place, user)| {
-            let user = user.load(Ordering::SeqCst);
-            place.load(Ordering::SeqCst) == number && user == found
-        });
+        let is_holder = has(&hub.holders, &hub.users, number, found);
         // A door that was opened before its process changed its user is the former user's.
         if is_holder || found == 0 || found == self.uid {
             Ok(link)
@@ -100,9 +108,12 @@ impl Listener {
 
     /// Strikes a holder that does not answer its door.
     fn strike(&self, number: u64) {
-        for place in &self.hub().holders {
-            let _ = place.compare_exchange(number, 0, Ordering::SeqCst, Ordering::SeqCst);
-        }
+        strike(&self.hub().holders, number);
+    }
+
+    /// Strikes a process that carries no connections any more.
+    pub(super) fn strike_carrier(&self, number: u64) {
+        strike(&self.hub().carriers, number);
     }
 
     /// Says something to every other holder, with a descriptor.
@@ -115,4 +126,30 @@ impl Listener {
             }
         }
     }
+}
+
+/// Enters this process and its user into a list of the hub.
+fn enter(places: &[AtomicU64], users: &[AtomicU32]) {
+    let number = process::number();
+    let user = kernel::geteuid().unwrap_or(0) as u32;
+    for (place, of) in places.iter().zip(users) {
+        let taken = place.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
+        if taken.is_ok() || taken == Err(number) {
+            of.store(user, Ordering::SeqCst);
+            return;
+        }
+    }
+}
+
+fn strike(places: &[AtomicU64], number: u64) {
+    for place in places {
+        let _ = place.compare_exchange(number, 0, Ordering::SeqCst, Ordering::SeqCst);
+    }
+}
+
+fn has(places: &[AtomicU64], users: &[AtomicU32], number: u64, user: u32) -> bool {
+    let is_it = |(place, of): (&AtomicU64, &AtomicU32)| {
+        place.load(Ordering::SeqCst) == number && of.load(Ordering::SeqCst) == user
+    };
+    places.iter().zip(users).any(is_it)
 }

@@ -31,17 +31,34 @@ pub fn forget() {
     }
 }
 
-/// A link to a process of the other side, or to a listener's door. Names are free again when their
-/// owner ends, and any user can take them: a user with whom we would share no memory counts as nobody.
-fn knock(peer: &Peer, name: &Name) -> Result<Owned, i32> {
+/// A link to `name`, a listener's door or that of a process of the other side. Names are free again when
+/// their owner ends, and any user can take them: a user with whom we would share no memory counts as
+/// nobody, unless `is_known`.
+fn knock(
+    peer: &Peer,
+    name: &Name,
+    is_known: impl Fn(&Listener, u32) -> bool,
+) -> Result<Owned, i32> {
     let link = link::knock(name)?;
     let user = kernel::peer_credentials(link.0)?.uid;
-    let is_owner = |listener: &Arc<Listener>| listener.inode == peer.inode && listener.uid == user;
-    if process::may_share_with(user) || all().iter().any(is_owner) {
+    let knows = |listener: &Arc<Listener>| listener.uid == user || is_known(listener, user);
+    if process::may_share_with(user) || of_peer(peer).iter().any(knows) {
         Ok(link)
     } else {
         Err(libc::ECONNREFUSED)
     }
+}
+
+/// A link to a process of the other side: a client, or a holder of the listener through which connections
+/// of other hosts come. That one may have become a user whom we would not trust by itself.
+fn knock_process(peer: &Peer, number: u64) -> Result<Owned, i32> {
+    let is_carrier = |listener: &Listener, user| listener.is_carrier(number, user);
+    knock(peer, &Name::of_process(number), is_carrier)
+}
+
+fn of_peer(peer: &Peer) -> Vec<Arc<Listener>> {
+    let of = all().into_iter();
+    of.filter(|listener| listener.inode == peer.inode).collect()
 }
 
 /// Tells the other side's processes who takes part at place `index` of our side; the link is kept,
@@ -72,11 +89,10 @@ pub fn knock_participants(peer: &Peer, index: usize) -> Vec<Owned> {
         if number == 0 {
             continue;
         }
-        let name = Name::of_process(number);
         // A server's worker may have become a user whom the client would not trust by itself.
         let link = match peer.side {
-            0 => link::knock(&name),
-            _ => knock(peer, &name),
+            0 => link::knock(&Name::of_process(number)),
+            _ => knock_process(peer, number),
         };
         let Ok(link) = link else { continue };
         if link::send(link.0, message, &[]).is_ok() {
@@ -109,7 +125,7 @@ pub fn holder_ended(peer: &Arc<Peer>) {
         client: process::number(),
     };
     for _ in 0..GREETINGS {
-        let link = match knock(peer, &Name::of_listener(peer.inode)) {
+        let link = match knock(peer, &Name::of_listener(peer.inode), |_, _| false) {
             Ok(link) => link,
             Err(libc::ECONNREFUSED) => return abandoned(peer),
             // The door is crowded, or we lack descriptors.
@@ -144,9 +160,13 @@ pub fn client_ended(peer: &Arc<Peer>) {
         }
         // Forked children of the client may live on; they are found at their own doors. A process
         // that is ending closes its link before its door: whoever answers is watched again.
-        match knock(peer, &Name::of_process(number)) {
+        match knock_process(peer, number) {
             Ok(link) => add_link(link, Role::Adopted(peer.clone())),
-            Err(libc::ECONNREFUSED) => peer.bury(index, number),
+            Err(libc::ECONNREFUSED) => {
+                peer.bury(index, number);
+                let listeners = of_peer(peer);
+                listeners.iter().for_each(|one| one.strike_carrier(number));
+            }
             // Its door is crowded or we lack descriptors: it may live.
             Err(_) => {
                 if let Ok(mut unsure) = UNSURE.lock() {
@@ -161,7 +181,7 @@ pub fn client_ended(peer: &Arc<Peer>) {
         return;
     }
     peer.bury_rest();
-    for listener in all().iter().filter(|listener| listener.inode == peer.inode) {
+    for listener in of_peer(peer) {
         // What it left in the queue can still be accepted and read, as in the kernel.
         if peer.segment.queue().waiting() == 0 {
             listener.forget(peer);

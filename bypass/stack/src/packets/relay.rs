@@ -284,7 +284,8 @@ impl Relay {
         let segment = new_segment()?;
         let mapped = mapped_again(&segment)?;
         let place = self.add_place(segment, 0, Some(listener.clone()))?;
-        listener::adopt_from_relay(&listener, mapped)?;
+        listener.register_carrier();
+        listener::adopt_from_relay(listener, mapped)?;
         Some(place)
     }
 
