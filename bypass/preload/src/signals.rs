@@ -5,7 +5,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use bypass_stack::process::deferral;
+use bypass_stack::process::{deferral, kept};
 
 use crate::outcome::fail;
 use crate::real;
@@ -44,6 +44,15 @@ extern "C-unwind" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: 
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
         return;
     }
+    kept::without(|| run(handler, flags, (signal, info, context)));
+}
+
+/// Runs a handler of the program.
+fn run(
+    handler: usize,
+    flags: c_int,
+    (signal, info, context): (c_int, *mut libc::siginfo_t, *mut libc::c_void),
+) {
     if flags & libc::SA_SIGINFO != 0 {
         type Full = extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void);
         // SAFETY: the program gave a function of this signature with SA_SIGINFO.

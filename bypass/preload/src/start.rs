@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use bypass_stack::lifecycle::fork::{self, Prepared};
 use bypass_stack::lifecycle::{exec, handover, serving};
+use bypass_stack::operations::release;
 use bypass_stack::process::{self, deferral};
 
 /// Run by the loader after libc is ready.
@@ -14,6 +15,7 @@ static START: extern "C" fn() = start;
 extern "C" fn start() {
     process::read_environment();
     serving::provide();
+    release::provide();
     crate::hooks::uring::switch_libuv_off();
     crate::hooks::exec::remember_environment();
     // SAFETY: the three handlers are functions of this library, which is never unloaded.

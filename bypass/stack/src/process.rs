@@ -3,6 +3,7 @@
 
 pub mod deadline;
 pub mod deferral;
+pub mod kept;
 pub mod later;
 mod number;
 pub mod outcome;

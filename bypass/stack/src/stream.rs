@@ -25,7 +25,7 @@ mod writing;
 
 pub use attaching::{attach, revive, share_buffers};
 pub use ending::{end, retire};
-pub use holding::announce_held_back;
+pub use holding::{announce_held_back, index_of, named};
 pub use lending::send as lend;
 pub use readiness::{readiness, readiness_of, ALWAYS};
 pub use reading::readable_bytes;

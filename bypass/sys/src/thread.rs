@@ -1,6 +1,6 @@
 //! What each thread knows about itself, found without a call into the loader.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::kernel;
 
@@ -21,8 +21,8 @@ pub struct Thread {
     pub deferred: AtomicU64,
     /// The connection whose bytes are published and not announced yet; 0 for none.
     pub held_back: AtomicU64,
-    /// The outermost thing that a call keeps while it sleeps; see the stack's `abandoned`.
-    pub kept: AtomicPtr<()>,
+    /// The connection that a call of this thread holds while it sleeps, by name; 0 for none.
+    pub kept: AtomicU64,
     /// Another value at each beginning and end of a sleep in a call of ours; odd while it sleeps.
     pub sleeps: AtomicU32,
 }

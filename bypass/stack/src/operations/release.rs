@@ -3,10 +3,11 @@
 use core::sync::atomic::Ordering;
 
 use crate::listener;
+use crate::process::kept::{self, Keeper};
 use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, Outcome};
 use crate::sockets;
-use crate::stream::{self, find, Stream};
+use crate::stream::{self, find, index_of, named, Stream};
 use crate::wait::epoll;
 
 /// Takes one descriptor away from what it meant; the family of a shadow that may be kept, and whether it
@@ -74,26 +75,49 @@ pub fn share(old: Entry, new: i32) {
 
 /// Keeps a connection that a call works on for longer: closing the number, or dup2 over it, leaves the
 /// call its stream, as a file in use stays open in the kernel.
-pub struct Hold(Stream);
+pub struct Hold {
+    stream: Stream,
+    /// Let go of while a handler runs that interrupts the call.
+    is_kept: bool,
+}
 
 impl Hold {
     /// None when the connection was closed meanwhile.
     pub fn take(stream: Stream) -> Option<Self> {
-        let more = |count: u32| (count > 0).then_some(count + 1);
-        let descriptors = &stream.socket.descriptors;
-        descriptors
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
-            .ok()?;
-        // Another connection may have this object already: then its count goes back as it drops.
-        let hold = Self(stream);
-        stream.is_alive().then_some(hold)
+        hold(&stream).then(|| Self {
+            stream,
+            is_kept: kept::begin(stream.name()),
+        })
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let_go(self.0.index);
+        if !self.is_kept || kept::end(self.stream.name()) {
+            let_go(self.stream.index);
+        }
     }
+}
+
+/// One more holds the connection; false when it was closed meanwhile.
+fn hold(stream: &Stream) -> bool {
+    let more = |count: u32| (count > 0).then_some(count + 1);
+    let descriptors = &stream.socket.descriptors;
+    let taken = descriptors.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+    // Another connection may have this object already: then its count goes back.
+    let is_held = taken.is_ok() && stream.is_alive();
+    if taken.is_ok() && !is_held {
+        let_go(stream.index);
+    }
+    is_held
+}
+
+/// Says how a call that sleeps lets go of its connection. Before the first socket of a process.
+pub fn provide() {
+    kept::provide(Keeper {
+        let_go: |name| let_go(index_of(name)),
+        take: |name| named(name).is_some_and(|stream| hold(&stream)),
+    });
 }
 
 /// Before a call goes into another round: see [`Hold`].
@@ -106,5 +130,6 @@ pub fn keep(held: &mut Option<Hold>, stream: &Stream) -> Result<(), i32> {
 
 /// The stream of a call: the one it is blocked on, or what `fd` means now.
 pub fn current(fd: i32, held: &Option<Hold>) -> Result<Stream, Outcome> {
-    held.as_ref().map_or_else(|| find(fd), |hold| Ok(hold.0))
+    held.as_ref()
+        .map_or_else(|| find(fd), |hold| Ok(hold.stream))
 }

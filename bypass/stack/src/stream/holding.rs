@@ -24,8 +24,7 @@ pub fn announce_held_back() {
 /// What was expected to follow has not.
 fn announce(name: u64) {
     thread().held_back.store(0, Ordering::Relaxed);
-    let index = (name as u32).wrapping_sub(1) as usize;
-    let Some(stream) = of_socket(index).filter(|stream| stream.name() == name) else {
+    let Some(stream) = named(name) else {
         // Closed meanwhile: its end has been announced.
         return;
     };
@@ -37,9 +36,19 @@ fn announce(name: u64) {
     }
 }
 
+/// Number of the socket object in a name.
+pub fn index_of(name: u64) -> usize {
+    (name as u32).wrapping_sub(1) as usize
+}
+
+/// The connection of that name, if it still is one.
+pub fn named(name: u64) -> Option<Stream> {
+    of_socket(index_of(name)).filter(|stream| stream.name() == name)
+}
+
 impl Stream {
     /// Names this life of the socket; never 0.
-    fn name(&self) -> u64 {
+    pub fn name(&self) -> u64 {
         u64::from(self.life) << 32 | (self.index as u64 + 1)
     }
 
