@@ -29,8 +29,22 @@ public final class Attempts {
      * @param isReplayable as above; the whole body was read
      */
     public static boolean isTriedElsewhere(Context context, int status, boolean isReplayable) {
-        return context.origin().settings().retry().statuses().contains(status)
-                && isRepeatable(context, isReplayable) && mayAskAnother(context);
+        return isUnwanted(context, status) && isRepeatable(context, isReplayable) && mayAskAnother(context);
+    }
+
+    /** Whether a better answer than one with this status is looked for. */
+    public static boolean isUnwanted(Context context, int status) {
+        return context.origin().settings().retry().statuses().contains(status);
+    }
+
+    /**
+     * Whether a second address may be asked before the first has failed; takes it from the retry
+     * budget.
+     *
+     * @param isReplayable as above; the whole body was read
+     */
+    public static boolean mayHedge(Context context, boolean isReplayable) {
+        return isRepeatable(context, isReplayable) && mayAskAnother(context);
     }
 
     private static boolean isRepeatable(Context context, boolean isReplayable) {

@@ -74,7 +74,7 @@ public final class Context {
         this.origin = origin;
     }
 
-    /** The address that was asked last, or null. */
+    /** The address that answers, or was asked last; null before one was asked. */
     public Address address() {
         return address;
     }
@@ -83,6 +83,11 @@ public final class Context {
     public void attempt(Address address) {
         this.address = address;
         attempts++;
+    }
+
+    /** Of several that were asked, this one counts; no attempt of its own. */
+    public void address(Address address) {
+        this.address = address;
     }
 
     /** How many addresses were asked so far. */

@@ -200,6 +200,9 @@ public final class OptionTable {
         d.count("retries", 1, 0, 10, "On other addresses, for idempotent requests.");
         d.texts("retry-status", "", "Statuses that are tried at another address, too, such as 503.");
         d.count("retry-budget", 20, 0, 100, "Retries as a share of the requests, in per cent.");
+        d.duration("hedge-after", "0ms", 0, HOUR, "Ask a second address when an idempotent request has"
+                + " no answer after this, within retries and their budget; the first answer counts;"
+                + " 0 for never; gateway-netty only.");
         d.bool("eject-on-5xx", false, "Count a 5xx as a failure of its address.");
         d.duration("eject-slower-than", "0ms", 0, HOUR, "Count a response head that takes longer as a"
                 + " failure of its address, too; 0 for none.");

@@ -11,15 +11,16 @@ import java.util.List;
  * @param budgetPercent how many retries there may be, as a share of the requests
  * @param ejectsOn5xx whether a 5xx counts as a failure of the address
  * @param slowMillis a response head that takes longer counts as a failure, too; 0 for none
+ * @param hedgeMillis after which a second address is asked beside the first; 0 for never
  */
 public record Retry(List<Integer> statuses, int budgetPercent, boolean ejectsOn5xx,
-        int slowMillis) {
+        int slowMillis, int hedgeMillis) {
     /** No status is tried again, and a fifth of the requests may be retries of lost ones. */
-    public static final Retry DEFAULT = new Retry(List.of(), 20, false, 0);
+    public static final Retry DEFAULT = new Retry(List.of(), 20, false, 0, 0);
 
     /** From the texts of a configuration; a status that is none is refused. */
     public static Retry of(List<String> statuses, int budgetPercent, boolean ejectsOn5xx,
-            int slowMillis) {
+            int slowMillis, int hedgeMillis) {
         List<Integer> numbers = new ArrayList<>();
         for (String status : statuses) {
             if (!status.matches("[45]\\d\\d")) {
@@ -28,7 +29,8 @@ public record Retry(List<Integer> statuses, int budgetPercent, boolean ejectsOn5
             }
             numbers.add(Integer.valueOf(status));
         }
-        return new Retry(List.copyOf(numbers), budgetPercent, ejectsOn5xx, slowMillis);
+        return new Retry(List.copyOf(numbers), budgetPercent, ejectsOn5xx, slowMillis,
+                hedgeMillis);
     }
 
     /** Whether an answer speaks against its address. */

@@ -19,7 +19,7 @@ class AttemptsTest {
                 usual.connectMillis(), usual.responseMillis(), usual.idleBodyMillis(),
                 usual.connectionsMax(), usual.connectionRequestsMax(),
                 usual.connectionAgeMillis(), usual.waitersMax(), 0, 1, false, true, false,
-                "client", Persistence.NONE, null, Retry.of(List.of("503"), 20, false, 0),
+                "client", Persistence.NONE, null, Retry.of(List.of("503"), 20, false, 0, 10),
                 Origin.Http2.OFF, false));
         Context context = new Context(new Snapshot(1, new Chain(List.of()),
                 new RouteTable(List.of()), Map.of(), Limits.DEFAULT,
@@ -54,6 +54,21 @@ class AttemptsTest {
         assertTrue(Attempts.isTriedElsewhere(asked("GET", 2, 1), 503, true));
         assertFalse(Attempts.isTriedElsewhere(asked("GET", 2, 1), 502, true));
         assertFalse(Attempts.isTriedElsewhere(asked("POST", 2, 1), 503, true));
+    }
+
+    @Test
+    void a_request_is_hedged_once_and_only_if_it_may_be_sent_twice() {
+        assertTrue(Attempts.mayHedge(asked("GET", 2, 1), true));
+        assertFalse(Attempts.mayHedge(asked("GET", 2, 2), true), "no more than the retries");
+        assertFalse(Attempts.mayHedge(asked("GET", 1, 1), true), "no other address");
+        assertFalse(Attempts.mayHedge(asked("PUT", 2, 1), false), "its body is gone");
+        assertFalse(Attempts.mayHedge(asked("POST", 2, 1), true));
+        Context context = asked("GET", 2, 1);
+        int taken = 0;
+        while (Attempts.mayHedge(context, true)) {
+            taken++;
+        }
+        assertEquals(11, taken, "the retry budget bounds it");
     }
 
     @Test

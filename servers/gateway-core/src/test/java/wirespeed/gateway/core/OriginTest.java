@@ -251,7 +251,7 @@ class OriginTest {
             Origin own = new Origin("o", List.of(address, new Address("other", 80)),
                     Balancer.Method.RANDOM_TWO, new Origin.Settings(1, 1, 1, 1, 1, 1, 1, 0, 1,
                     false, true, false, "client", Persistence.NONE, null,
-                    Retry.of(List.of(), 20, false, slowMillis), usual.http2(), false));
+                    Retry.of(List.of(), 20, false, slowMillis, 0), usual.http2(), false));
             for (int i = 0; i < Breaker.FAILURES_IN_A_ROW; i++) {
                 own.judge(address, 200, 1000, 5000);
             }

@@ -2,6 +2,8 @@
 package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.TimeUnit;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Attempts;
 import wirespeed.gateway.core.Category;
@@ -29,18 +31,18 @@ final class Exchange implements Chain.Done {
     private final Request request;
     private final RequestBody body;
     private final ResponseRelay relay;
-    private OriginStream origin;
-    private Pool waitingIn;
-    private OriginConnection promised;
+    /** The only one, or the first of two; null when nobody is asked. */
+    private Attempt attempt;
+    /** Another address that is asked beside the first; the first answer counts. */
+    private Attempt hedge;
+    private ScheduledFuture<?> hedgeTimer;
     private Phase phase = Phase.PRE;
-    private Address counted;
     private int collectMax;
     private boolean isPrepared;
     private boolean isRunning;
     private boolean isOver;
     private boolean mustClose;
     private boolean isSwitched;
-    private long askedNanos;
 
     Exchange(Loop loop, Client client, Request request) {
         this.loop = loop;
@@ -203,28 +205,85 @@ final class Exchange implements Chain.Done {
             run(Phase.ERROR);
             return true;
         }
-        context.attempt(address);
-        counted = address;
-        address.inFlight().incrementAndGet();
-        askedNanos = loop.nowNanos();
         if (!body.isComplete()) {
             client.readBody(false);
         }
-        waitingIn = loop.pool(context.origin(), address);
-        waitingIn.acquire(this, needsFresh);
+        context.attempt(address);
+        attempt = new Attempt(this, address);
+        armHedge();
+        attempt.start(needsFresh);
         return true;
     }
 
-    /** A connection is on its way, for this exchange first. */
-    void promised(OriginConnection connection) {
-        promised = connection;
+    /** Asks a second address in a while, if the whole request is there and may be sent twice. */
+    private void armHedge() {
+        int millis = context.origin().settings().retry().hedgeMillis();
+        if (millis > 0 && hedgeTimer == null && body.isComplete() && request.upgrade() == null) {
+            hedgeTimer = loop.executor.schedule(this::hedge, millis, TimeUnit.MILLISECONDS);
+        }
     }
 
-    /** The pool has a connection. */
-    void connected(OriginStream connection) {
-        endWaiting();
-        origin = connection;
-        origin.begin(this);
+    private void hedge() {
+        loop.readClock();
+        boolean isAwaited = !isOver && attempt != null && hedge == null
+                && context.response() == null;
+        if (!isAwaited || !Attempts.mayHedge(context, body.isReplayable())) {
+            return;
+        }
+        Address other = context.origin().choose(context, attempt.address(), loop.sharedMillis());
+        if (other != null) {
+            loop.meters.add(Meters.Count.HEDGES, 1);
+            context.attempt(other);
+            hedge = new Attempt(this, other);
+            hedge.start(false);
+        }
+    }
+
+    private void disarmHedge() {
+        if (hedgeTimer != null) {
+            hedgeTimer.cancel(false);
+        }
+    }
+
+    /** The one that is under way beside this; null for none. */
+    private Attempt beside(Attempt one) {
+        return one == attempt ? hedge : attempt;
+    }
+
+    /** Goes on with this attempt alone; another one is cancelled. */
+    private void settleOn(Attempt one) {
+        disarmHedge();
+        Attempt loser = beside(one);
+        if (loser != null) {
+            if (one == hedge) {
+                loop.meters.add(Meters.Count.HEDGES_WON, 1);
+            }
+            context.address(one.address());
+            attempt = one;
+            hedge = null;
+            loser.abandon();
+        }
+    }
+
+    /** Whether this attempt came to nothing without harm, because another one is under way. */
+    private boolean isReplaced(Attempt lost) {
+        Attempt other = beside(lost);
+        if (isOver || other == null) {
+            return false;
+        }
+        context.address(other.address());
+        attempt = other;
+        hedge = null;
+        return true;
+    }
+
+    /** The stream of the only attempt; null where there is none, or it waits for a connection. */
+    private OriginStream origin() {
+        return attempt == null ? null : attempt.stream();
+    }
+
+    /** An attempt has a connection. */
+    void connected(OriginStream origin) {
         body.replay(origin);
         if (body.isComplete()) {
             origin.sendEnd(requestTrailers());
@@ -241,15 +300,12 @@ final class Exchange implements Chain.Done {
         return context.origin().settings().requestTrailers() ? body.trailers() : null;
     }
 
-    private void endWaiting() {
-        waitingIn = null;
-        promised = null;
-    }
-
     /** The pool has no connection. */
-    void refusedByPool(String reason) {
-        endWaiting();
-        uncount();
+    void refusedByPool(Attempt refused, String reason) {
+        if (isReplaced(refused)) {
+            return;
+        }
+        attempt = null;
         context.category(Category.LIMIT);
         context.response(retryLater(503, reason));
         run(Phase.ERROR);
@@ -258,6 +314,7 @@ final class Exchange implements Chain.Done {
     /** A piece of the request body; taken over. */
     void requestBody(ByteBuf slice) {
         loop.meters.add(Meters.Count.REQUEST_BODY_BYTES, slice.readableBytes());
+        OriginStream origin = origin();
         if (isOver || relay.isHeadSent() && origin == null) {
             slice.release();
             return;
@@ -304,8 +361,11 @@ final class Exchange implements Chain.Done {
             loop.meters.add(Meters.Count.BODIES_COLLECTED, 1);
             body.collectInto(request);
             run(Phase.PRE);
-        } else if (origin != null) {
-            origin.sendEnd(requestTrailers());
+        } else if (attempt != null) {
+            armHedge();
+            if (attempt.stream() != null) {
+                attempt.stream().sendEnd(requestTrailers());
+            }
         }
     }
 
@@ -322,33 +382,34 @@ final class Exchange implements Chain.Done {
 
     /** The client can take more of the response body. */
     void clientWritable() {
-        if (origin != null) {
-            origin.read(true);
+        if (origin() != null) {
+            origin().read(true);
         }
     }
 
     /** An interim response came; it goes on at once or it is of no use. */
-    void interim(Response response) {
-        if (context.origin().settings().passesInterim() && !relay.isHeadSent() && !isOver) {
+    void interim(Attempt from, Response response) {
+        if (from == attempt && context.origin().settings().passesInterim() && !relay.isHeadSent() && !isOver) {
             Forwarding.acceptResponse(response);
             client.sendInterim(response);
             client.flush();
         }
     }
 
-    /** A final response head came from the origin. */
-    void responseHead(Response response) {
-        context.origin().judge(context.address(), response.status(),
-                (loop.nowNanos() - askedNanos) / 1_000_000, loop.sharedMillis());
-        context.originNanos(loop.nowNanos() - askedNanos);
-        if (isTriedElsewhere(response.status())) {
+    /** A final response head came from an origin. */
+    void responseHead(Attempt answered, Response response) {
+        context.origin().judge(answered.address(), response.status(),
+                answered.tookNanos() / 1_000_000, loop.sharedMillis());
+        context.originNanos(answered.tookNanos());
+        if (isTriedElsewhere(answered, response.status())) {
             return;
         }
+        settleOn(answered);
         try {
             Forwarding.acceptResponse(response);
         } catch (Refusal refusal) {
             abandonOrigin();
-            originFailed(Category.ORIGIN_MALFORMED, refusal, Loss.AFTER_ANSWER);
+            originFailed(answered, Category.ORIGIN_MALFORMED, refusal, Loss.AFTER_ANSWER);
             return;
         }
         context.response(response);
@@ -358,19 +419,16 @@ final class Exchange implements Chain.Done {
     }
 
     /** Whether this answer is dropped, because another address is asked for a better one. */
-    private boolean isTriedElsewhere(int status) {
-        if (isOver || !body.isComplete()
-                || !Attempts.isTriedElsewhere(context, status, body.isReplayable())) {
+    private boolean isTriedElsewhere(Attempt answered, int status) {
+        if (isOver || !body.isComplete()) {
             return false;
         }
-        OriginStream answered = origin;
-        Address failed = context.address();
-        origin = null;
-        uncount();
-        if (!ask(failed, false)) {
-            origin = answered;
-            counted = failed;
-            failed.inFlight().incrementAndGet();
+        if (Attempts.isUnwanted(context, status) && isReplaced(answered)) {
+            answered.abandon();
+            return true;
+        }
+        if (!Attempts.isTriedElsewhere(context, status, body.isReplayable())
+                || !ask(answered.address(), false)) {
             return false;
         }
         loop.meters.add(Meters.Count.RETRIES, 1);
@@ -388,10 +446,9 @@ final class Exchange implements Chain.Done {
     }
 
     /** The origin's response is complete; the connection is no longer ours. */
-    void responseEnd(boolean wasRequestSent, Headers trailers) {
-        origin = null;
-        context.originNanos(loop.nowNanos() - askedNanos);
-        uncount();
+    void responseEnd(Attempt ended, boolean wasRequestSent, Headers trailers) {
+        attempt = null;
+        context.originNanos(ended.tookNanos());
         // A final response before the request was sent: the rest of it has nowhere to go.
         mustClose |= !wasRequestSent;
         relay.end(request.takesTrailers() ? Trailers.fit(trailers) : null);
@@ -413,6 +470,7 @@ final class Exchange implements Chain.Done {
 
     /** Raw bytes of the client after a switch. */
     void tunnel(ByteBuf bytes) {
+        OriginStream origin = origin();
         if (origin == null) {
             bytes.release();
             return;
@@ -425,22 +483,22 @@ final class Exchange implements Chain.Done {
 
     /** The other side of a switched connection has closed. */
     void tunnelClosed() {
-        origin = null;
-        uncount();
+        attempt = null;
         over(101);
         client.sendEnd(null);
         client.flush();
     }
 
-    /** No response, or no more of it. */
-    void originFailed(Category category, Throwable cause, Loss loss) {
-        Address failed = context.address();
-        origin = null;
-        endWaiting();
-        uncount();
+    /** No response of this attempt, or no more of it. */
+    void originFailed(Attempt lost, Category category, Throwable cause, Loss loss) {
+        Address failed = lost.address();
         if (loss != Loss.STALE) {
             failed.breaker().failed(loop.sharedMillis());
         }
+        if (isReplaced(lost)) {
+            return;
+        }
+        attempt = null;
         boolean isUntouched = category == Category.CONNECT;
         if (!isOver && Attempts.mayFollow(context, loss, isUntouched, body.isReplayable())
                 && ask(loss == Loss.STALE ? null : failed, true)) {
@@ -503,38 +561,29 @@ final class Exchange implements Chain.Done {
         over(relay.isHeadSent() ? context.response().status() : 0);
     }
 
-    /** Takes the origin's connection away from this exchange; it cannot be used again. */
+    /** Takes the origin's connections away from this exchange; they cannot be used again. */
     void abandonOrigin() {
-        if (waitingIn != null) {
-            Pool pool = waitingIn;
-            OriginConnection mine = promised;
-            endWaiting();
-            pool.cancel(this, mine);
+        Attempt first = attempt;
+        Attempt second = hedge;
+        attempt = null;
+        hedge = null;
+        if (first != null) {
+            first.abandon();
         }
-        if (origin != null) {
-            OriginStream abandoned = origin;
-            origin = null;
-            abandoned.abandon();
-        }
-        uncount();
-    }
-
-    private void uncount() {
-        if (counted != null) {
-            counted.inFlight().decrementAndGet();
-            counted = null;
+        if (second != null) {
+            second.abandon();
         }
     }
 
     void pauseOrigin() {
-        if (origin != null) {
-            origin.read(false);
+        if (origin() != null) {
+            origin().read(false);
         }
     }
 
     void flushOrigin() {
-        if (origin != null) {
-            origin.flush();
+        if (origin() != null) {
+            origin().flush();
         }
     }
 
@@ -557,6 +606,7 @@ final class Exchange implements Chain.Done {
             return;
         }
         isOver = true;
+        disarmHedge();
         try {
             body.release();
             relay.over(context.category() == Category.OK);

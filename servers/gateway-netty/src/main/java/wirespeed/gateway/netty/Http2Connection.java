@@ -14,7 +14,7 @@ import wirespeed.gateway.core.Meters;
 final class Http2Connection extends ChannelInboundHandlerAdapter implements Drainable {
     private final Loop loop;
     private final Http2FrameCodec codec;
-    private final Http2FrameWatch watch = new Http2FrameWatch();
+    private final Http2FrameWatch watch = Http2FrameWatch.ofClient();
     private boolean isRefused;
     private String certificate;
     private boolean hasCertificate;

@@ -1,4 +1,4 @@
-// Looks at the frame heads of one client's HTTP/2 connection: who floods, and who reuses a stream.
+// Looks at the frame heads of one HTTP/2 connection: who floods, and who reuses a stream.
 package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
@@ -10,9 +10,10 @@ import java.util.List;
 import java.util.Set;
 
 /**
- * The codec bounds RST_STREAM, CONTINUATION and empty DATA; frames that cost a client nothing and
- * the gateway an answer or a look are bounded here, over windows of ten seconds. Reads no socket and
- * no clock: bytes and time come in.
+ * The codec bounds RST_STREAM, CONTINUATION and empty DATA; frames that cost the other side nothing
+ * and the gateway an answer or a look are bounded here, over windows of ten seconds. Of an origin only
+ * those that have no place in an answer are counted. Reads no socket and no clock: bytes and time come
+ * in.
  */
 final class Http2FrameWatch {
     private static final int PREFACE_BYTES = 24;
@@ -20,6 +21,8 @@ final class Http2FrameWatch {
     private static final long WINDOW_MILLIS = 10_000;
     private static final int SETTINGS_MAX = 100;
     private static final int CONTROLS_MAX = 2000;
+    /** Origins of gRPC measure their way by PING. */
+    private static final int ORIGIN_CONTROLS_MAX = 10_000;
     private static final int WINDOW_UPDATES_MAX = 2000;
     private static final int SMALL_DATA_MAX = 10_000;
     private static final int SMALL_DATA_BYTES = 16;
@@ -31,11 +34,12 @@ final class Http2FrameWatch {
     private record Gap(int from, int to) {
     }
 
+    private final boolean isOrigin;
     private final byte[] head = new byte[HEAD_BYTES];
     private final Set<Integer> open = new LinkedHashSet<>();
     private final List<Gap> gaps = new ArrayList<>(0);
     private int headLength;
-    private int skip = PREFACE_BYTES;
+    private int skip;
     private int highest;
     private long windowMillis;
     private int settings;
@@ -43,6 +47,19 @@ final class Http2FrameWatch {
     private int windowUpdates;
     private int smallData;
     private long updatesAllowed;
+
+    private Http2FrameWatch(boolean isOrigin) {
+        this.isOrigin = isOrigin;
+        skip = isOrigin ? 0 : PREFACE_BYTES;
+    }
+
+    static Http2FrameWatch ofClient() {
+        return new Http2FrameWatch(false);
+    }
+
+    static Http2FrameWatch ofOrigin() {
+        return new Http2FrameWatch(true);
+    }
 
     /** Data went to the client, who may answer it with updates of its windows. */
     void sent(int bytes) {
@@ -68,7 +85,11 @@ final class Http2FrameWatch {
             if (headLength == HEAD_BYTES) {
                 headLength = 0;
                 skip = (head[0] & 0xff) << 16 | (head[1] & 0xff) << 8 | head[2] & 0xff;
-                frame(head[3], head[4], skip);
+                if (isOrigin) {
+                    originFrame(head[3]);
+                } else {
+                    frame(head[3], head[4], skip);
+                }
             }
         }
     }
@@ -86,6 +107,16 @@ final class Http2FrameWatch {
                 // The codec refuses or bounds them.
             }
             default -> bound(++controls, CONTROLS_MAX, "PING, PRIORITY or unknown");
+        }
+    }
+
+    private void originFrame(int type) throws Http2Exception {
+        switch (type) {
+            case 0, 1, 3, 8, 9 -> {
+                // Parts of answers, and updates of windows that requests need.
+            }
+            case 4 -> bound(++settings, SETTINGS_MAX, "SETTINGS");
+            default -> bound(++controls, ORIGIN_CONTROLS_MAX, "PING, GOAWAY or unknown");
         }
     }
 

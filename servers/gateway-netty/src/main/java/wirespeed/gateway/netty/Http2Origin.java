@@ -1,6 +1,7 @@
 // One HTTP/2 connection to an address, whose streams serve many exchanges at a time.
 package wirespeed.gateway.netty;
 
+import io.netty.buffer.ByteBuf;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
@@ -47,6 +48,26 @@ final class Http2Origin extends ChannelInboundHandlerAdapter {
                 + ThreadLocalRandom.current().nextLong(age / 5 + 1);
     }
 
+    /** Stands before the codec: who floods has no more streams. */
+    private final class Watch extends ChannelInboundHandlerAdapter {
+        private final Http2FrameWatch frames = Http2FrameWatch.ofOrigin();
+
+        @Override
+        public void channelRead(ChannelHandlerContext context, Object bytes) {
+            try {
+                loop.readClock();
+                frames.look((ByteBuf) bytes, loop.nowMillis());
+            } catch (Http2Exception flood) {
+                ReferenceCountUtil.release(bytes);
+                isRetired = true;
+                // Without a GOAWAY, which would wait for streams that the origin keeps open.
+                context.channel().unsafe().closeForcibly();
+                return;
+            }
+            context.fireChannelRead(bytes);
+        }
+    }
+
     /** An unused connection ends after a while. */
     private final class Timer extends Wheel.Entry {
         @Override
@@ -69,7 +90,7 @@ final class Http2Origin extends ChannelInboundHandlerAdapter {
                 .build();
         Http2Origin connection = new Http2Origin(pool, loop, place, channel, codec);
         channel.pipeline().remove(place);
-        channel.pipeline().addLast(codec, new Http2MultiplexHandler(
+        channel.pipeline().addLast(connection.new Watch(), codec, new Http2MultiplexHandler(
                 new ChannelInboundHandlerAdapter()), connection);
         connection.widen();
         return connection;
@@ -100,7 +121,7 @@ final class Http2Origin extends ChannelInboundHandlerAdapter {
     }
 
     /** Gives the exchange a stream of its own. */
-    void open(Exchange user) {
+    void open(Attempt user) {
         streams++;
         begun++;
         loop.wheel.disarm(timer);

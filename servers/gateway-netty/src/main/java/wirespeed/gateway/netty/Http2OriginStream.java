@@ -37,7 +37,7 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     private final boolean wasUsed;
     private final Timer timer = new Timer();
     private ChannelHandlerContext channel;
-    private Exchange exchange;
+    private Attempt attempt;
     private Client flushTarget;
     /** Written with what follows it. */
     private Http2Headers pendingHead;
@@ -70,8 +70,8 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     }
 
     @Override
-    public void begin(Exchange user) {
-        exchange = user;
+    public void begin(Attempt user) {
+        attempt = user;
         flushTarget = user.client;
         pendingHead = head(user.context);
     }
@@ -131,7 +131,7 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     }
 
     private void armResponse() {
-        loop.wheel.arm(timer, loop.nowMillis() + exchange.context.responseMillis());
+        loop.wheel.arm(timer, loop.nowMillis() + attempt.context.responseMillis());
     }
 
     @Override
@@ -142,7 +142,7 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
 
     @Override
     public void stalled() {
-        if (framing == null && exchange != null) {
+        if (framing == null && attempt != null) {
             armResponse();
         }
     }
@@ -185,7 +185,7 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
 
     @Override
     public void abandon() {
-        exchange = null;
+        attempt = null;
         reset();
     }
 
@@ -209,7 +209,7 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     public void channelRead(ChannelHandlerContext context, Object frame) {
         loop.readClock();
         try {
-            if (isOver || exchange == null) {
+            if (isOver || attempt == null) {
                 return;
             }
             if (frame instanceof Http2HeadersFrame headers) {
@@ -239,11 +239,11 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
             return;
         }
         Response response = Response.fromFields(status, fields,
-                exchange.context.request().method(), frame.isEndStream());
+                attempt.context.request().method(), frame.isEndStream());
         framing = response.received();
         armIdle();
-        exchange.responseHead(response);
-        if (frame.isEndStream() && exchange != null) {
+        attempt.responseHead(response);
+        if (frame.isEndStream() && attempt != null) {
             end(null);
         }
     }
@@ -261,12 +261,12 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
                     + " is one too many");
         }
         if (response.status() > 102) {
-            exchange.interim(response);
+            attempt.interim(response);
         }
     }
 
     private Headers fields(Http2Headers received) {
-        int fieldsMax = exchange.context.snapshot().answerLimits().fieldsMax();
+        int fieldsMax = attempt.context.snapshot().answerLimits().fieldsMax();
         Headers fields = new Headers();
         for (Map.Entry<CharSequence, CharSequence> field : received) {
             String name = field.getKey().toString();
@@ -293,9 +293,9 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
         }
         armIdle();
         if (frame.content().isReadable()) {
-            exchange.responseBody(frame.content().retainedSlice());
+            attempt.responseBody(frame.content().retainedSlice());
         }
-        if (frame.isEndStream() && exchange != null) {
+        if (frame.isEndStream() && attempt != null) {
             end(null);
         }
     }
@@ -304,8 +304,8 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
         if (framing.kind() == Framing.Kind.LENGTH && received != framing.length()) {
             throw new Refusal(502, "body is shorter than its Content-Length");
         }
-        Exchange user = exchange;
-        exchange = null;
+        Attempt user = attempt;
+        attempt = null;
         boolean wasSent = isRequestSent;
         if (wasSent) {
             over();
@@ -326,11 +326,11 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
 
     @Override
     public void channelWritabilityChanged(ChannelHandlerContext context) {
-        if (exchange != null && isWritable()) {
+        if (attempt != null && isWritable()) {
             if (framing == null && !isRequestSent) {
                 loop.wheel.disarm(timer);
             }
-            exchange.originWritable();
+            attempt.originWritable();
         }
     }
 
@@ -339,6 +339,8 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
         if (event instanceof Http2GoAwayFrame) {
             // Sent to the streams only that the origin has not looked at (RFC 9113 §6.8).
             isRefused = true;
+            // Each stream gets a frame of its own, which holds the buffer it was read into.
+            ReferenceCountUtil.release(event);
         } else if (event instanceof Http2ResetFrame reset) {
             loop.readClock();
             isRefused |= reset.errorCode() == Http2Error.REFUSED_STREAM.code();
@@ -359,8 +361,8 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     }
 
     private void fail(Category category, Throwable cause) {
-        Exchange user = exchange;
-        exchange = null;
+        Attempt user = attempt;
+        attempt = null;
         reset();
         tell(user, category, cause, Loss.BEFORE_ANSWER);
     }
@@ -370,14 +372,14 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
         if (isOver) {
             return;
         }
-        Exchange user = exchange;
-        exchange = null;
+        Attempt user = attempt;
+        attempt = null;
         over();
         tell(user, category, cause, isRefused || wasUsed ? Loss.STALE
                 : Loss.BEFORE_ANSWER);
     }
 
-    private void tell(Exchange user, Category category, Throwable cause, Loss loss) {
+    private void tell(Attempt user, Category category, Throwable cause, Loss loss) {
         if (user != null) {
             user.originFailed(category, cause,
                     framing == null ? loss : Loss.AFTER_ANSWER);

@@ -33,7 +33,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
     private final Timer timer = new Timer();
     private ChannelHandlerContext channel;
     private State state = State.CONNECTING;
-    private Exchange exchange;
+    private Attempt attempt;
     private Client flushTarget;
     private ByteBuf held;
     private int scanned;
@@ -46,7 +46,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
     private long retireMillis;
     private boolean isCounted = true;
     private boolean isBroken;
-    Exchange firstUser;
+    Attempt firstUser;
 
     OriginConnection(Pool pool, Loop loop) {
         this.pool = pool;
@@ -92,8 +92,8 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
 
     /** Sends the head of a request. */
     @Override
-    public void begin(Exchange user) {
-        exchange = user;
+    public void begin(Attempt user) {
+        attempt = user;
         if (flushTarget != null && flushTarget != user.client) {
             flushTarget.flush();
         }
@@ -129,7 +129,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
     }
 
     private void armResponse() {
-        loop.wheel.arm(timer, loop.nowMillis() + exchange.context.responseMillis());
+        loop.wheel.arm(timer, loop.nowMillis() + attempt.context.responseMillis());
     }
 
     @Override
@@ -184,7 +184,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
     /** The exchange does not want the rest. */
     @Override
     public void abandon() {
-        exchange = null;
+        attempt = null;
         // A complete response leaves a connection that others can use.
         if (state != State.BODY || !reader.isDone()) {
             close();
@@ -233,11 +233,11 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
                 }
                 case TUNNEL -> {
                     armIdle();
-                    exchange.client.sendBody(in.readRetainedSlice(in.readableBytes()));
-                    exchange.client.flush();
-                    if (!exchange.client.isWritable()) {
+                    attempt.client.sendBody(in.readRetainedSlice(in.readableBytes()));
+                    attempt.client.flush();
+                    if (!attempt.client.isWritable()) {
                         read(false);
-                        exchange.client.stalled();
+                        attempt.client.stalled();
                     }
                 }
                 case UNUSED -> {
@@ -255,7 +255,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
 
     /** Reads a response head; false when it is not complete. */
     private boolean head(ByteBuf in) {
-        Limits limits = exchange.context.snapshot().answerLimits();
+        Limits limits = attempt.context.snapshot().answerLimits();
         isResponseBegun = true;
         int length = Math.min(in.readableBytes(), limits.headBytesMax() + 1);
         byte[] bytes = loop.scratch(length);
@@ -288,34 +288,34 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
             }
             // 100 and 102 are about this connection only.
             if (response.status() > 102) {
-                exchange.interim(response);
+                attempt.interim(response);
             }
             return;
         }
         keepAlive = response.keepAlive();
-        Framing framing = response.answers(exchange.context.request().method());
+        Framing framing = response.answers(attempt.context.request().method());
         reader.begin(framing);
         keepAlive &= framing.kind() != Framing.Kind.UNTIL_CLOSE;
         state = State.BODY;
         armIdle();
-        exchange.responseHead(response);
+        attempt.responseHead(response);
         endIfDone(in);
     }
 
     private void switchProtocol(Response response) {
-        if (!exchange.mayUpgrade()) {
+        if (!attempt.mayUpgrade()) {
             throw new Refusal(502, "101 that nobody asked for");
         }
         state = State.TUNNEL;
-        exchange.switched(response);
+        attempt.switched(response);
     }
 
     private void endIfDone(ByteBuf in) {
         if (!reader.isDone() || state != State.BODY) {
             return;
         }
-        Exchange user = exchange;
-        exchange = null;
+        Attempt user = attempt;
+        attempt = null;
         boolean wasSent = isRequestSent;
         // A byte after the end would be taken for the answer to the next request.
         boolean isKept = keepAlive && wasSent && !in.isReadable() && isYoung();
@@ -351,10 +351,10 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
 
     @Override
     public void body(ByteBuf slice) {
-        if (exchange == null) {
+        if (attempt == null) {
             slice.release();
         } else {
-            exchange.responseBody(slice);
+            attempt.responseBody(slice);
         }
     }
 
@@ -368,7 +368,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
     public void channelReadComplete(ChannelHandlerContext context) {
         Client target = flushTarget;
         if (target != null) {
-            if (exchange == null) {
+            if (attempt == null) {
                 flushTarget = null;
             }
             target.flush();
@@ -377,11 +377,11 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
 
     @Override
     public void channelWritabilityChanged(ChannelHandlerContext context) {
-        if (exchange != null && isWritable()) {
+        if (attempt != null && isWritable()) {
             if (state == State.HEAD && !isRequestSent) {
                 loop.wheel.disarm(timer);
             }
-            exchange.originWritable();
+            attempt.originWritable();
         }
     }
 
@@ -395,8 +395,8 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
         State before = state;
         state = State.CLOSED;
         loop.wheel.disarm(timer);
-        Exchange user = exchange;
-        exchange = null;
+        Attempt user = attempt;
+        attempt = null;
         if (user == null) {
             return;
         }
@@ -417,7 +417,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
         // A reset is no end: a body that lasts until the close must not look complete.
         isBroken = true;
         // Resets end in channelInactive; what is left are faults, which must not stay unseen.
-        if (!(cause instanceof java.io.IOException) && exchange != null) {
+        if (!(cause instanceof java.io.IOException) && attempt != null) {
             fail(Category.ORIGIN_MALFORMED, cause);
         }
         context.close();
@@ -436,8 +436,8 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
     }
 
     private void fail(Category category, Throwable cause) {
-        Exchange user = exchange;
-        exchange = null;
+        Attempt user = attempt;
+        attempt = null;
         close();
         if (user != null) {
             user.originFailed(category, cause, isResponseBegun

@@ -7,7 +7,7 @@ import wirespeed.gateway.core.Headers;
 /** Called on the exchange's loop only; calls the exchange back until its response is complete. */
 interface OriginStream {
     /** Sends the head of a request. */
-    void begin(Exchange user);
+    void begin(Attempt user);
 
     /** A piece of the request body; takes it over. */
     void sendBody(ByteBuf slice);

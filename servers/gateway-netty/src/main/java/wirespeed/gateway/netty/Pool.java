@@ -25,7 +25,7 @@ import wirespeed.gateway.core.Origin;
  * loops and is touched only when a connection comes or goes.
  */
 final class Pool {
-    private record Waiter(Exchange exchange, long deadlineMillis) {
+    private record Waiter(Attempt attempt, long deadlineMillis) {
     }
 
     private static final long LOOK_MILLIS = 1000;
@@ -76,37 +76,37 @@ final class Pool {
     }
 
     /** Calls the exchange back, at once or later, with a connection or a reason. */
-    void acquire(Exchange exchange, boolean needsFresh) {
+    void acquire(Attempt attempt, boolean needsFresh) {
         isUsed = true;
-        if (settings.http2() != Origin.Http2.OFF && acquireStream(exchange)) {
+        if (settings.http2() != Origin.Http2.OFF && acquireStream(attempt)) {
             return;
         }
         OriginConnection connection = needsFresh ? null : unused.pollFirst();
         if (connection != null) {
-            exchange.connected(connection);
+            attempt.connected(connection);
         } else if (!orphans.isEmpty()) {
-            promise(orphans.poll(), exchange);
+            promise(orphans.poll(), attempt);
         } else if (mayConnect()) {
-            connect(exchange);
+            connect(attempt);
         } else if (waiters.size() >= settings.waitersMax()) {
-            exchange.refusedByPool("too many requests wait for a connection to the origin");
+            attempt.refusedByPool("too many requests wait for a connection to the origin");
         } else {
-            waiters.add(new Waiter(exchange, loop.nowMillis() + loop.timeouts.poolWaitMillis()));
+            waiters.add(new Waiter(attempt, loop.nowMillis() + loop.timeouts.poolWaitMillis()));
         }
     }
 
     /** A stream of a connection, or of one that is on its way; false when there is none. */
-    private boolean acquireStream(Exchange exchange) {
+    private boolean acquireStream(Attempt attempt) {
         for (Http2Origin one : shared) {
             if (one.hasRoom()) {
-                one.open(exchange);
+                one.open(attempt);
                 return true;
             }
         }
         boolean isAwaited = connecting > 0 && waiters.size() < settings.waitersMax()
                 && (wasShared || settings.http2() == Origin.Http2.PRIOR_KNOWLEDGE);
         if (isAwaited) {
-            waiters.add(new Waiter(exchange, loop.nowMillis() + loop.timeouts.poolWaitMillis()));
+            waiters.add(new Waiter(attempt, loop.nowMillis() + loop.timeouts.poolWaitMillis()));
         }
         return isAwaited;
     }
@@ -114,7 +114,7 @@ final class Pool {
     /** A connection has ended a stream, or is there. */
     void hasRoom(Http2Origin one) {
         while (!waiters.isEmpty() && one.hasRoom()) {
-            one.open(waiters.poll().exchange());
+            one.open(waiters.poll().attempt());
         }
     }
 
@@ -129,20 +129,20 @@ final class Pool {
      *
      * @param promised the one that was on its way for it, or null when it waited for any
      */
-    void cancel(Exchange exchange, OriginConnection promised) {
+    void cancel(Attempt attempt, OriginConnection promised) {
         if (promised == null) {
-            waiters.removeIf(waiter -> waiter.exchange() == exchange);
+            waiters.removeIf(waiter -> waiter.attempt() == attempt);
         } else if (!waiters.isEmpty()) {
-            promise(promised, waiters.poll().exchange());
+            promise(promised, waiters.poll().attempt());
         } else {
             promised.firstUser = null;
             orphans.add(promised);
         }
     }
 
-    private static void promise(OriginConnection connection, Exchange exchange) {
-        connection.firstUser = exchange;
-        exchange.promised(connection);
+    private static void promise(OriginConnection connection, Attempt attempt) {
+        connection.firstUser = attempt;
+        attempt.promised(connection);
     }
 
     private boolean mayConnect() {
@@ -153,9 +153,9 @@ final class Pool {
         return false;
     }
 
-    private void connect(Exchange exchange) {
+    private void connect(Attempt attempt) {
         OriginConnection connection = new OriginConnection(this, loop);
-        promise(connection, exchange);
+        promise(connection, attempt);
         open++;
         connecting++;
         loop.meters.add(Meters.Count.ORIGIN_CONNECTIONS_OPENED, 1);
@@ -216,7 +216,7 @@ final class Pool {
             share(connection, channel);
             return;
         }
-        Exchange user = takeUser(connection);
+        Attempt user = takeUser(connection);
         if (user == null) {
             release(connection);
             return;
@@ -226,7 +226,7 @@ final class Pool {
     }
 
     private void share(OriginConnection connection, Channel channel) {
-        Exchange user = takeUser(connection);
+        Attempt user = takeUser(connection);
         Http2Origin one = Http2Origin.install(channel, this, loop, connection);
         shared.add(one);
         if (user != null) {
@@ -238,7 +238,7 @@ final class Pool {
     private void refused(OriginConnection connection, Throwable cause) {
         connecting--;
         loop.readClock();
-        Exchange user = takeUser(connection);
+        Attempt user = takeUser(connection);
         closed(connection);
         if (user != null) {
             user.originFailed(Category.CONNECT, cause, Loss.BEFORE_ANSWER);
@@ -246,8 +246,8 @@ final class Pool {
     }
 
     /** For whom the connection was made, if anybody still waits for it. */
-    private Exchange takeUser(OriginConnection connection) {
-        Exchange user = connection.firstUser;
+    private Attempt takeUser(OriginConnection connection) {
+        Attempt user = connection.firstUser;
         connection.firstUser = null;
         if (user == null) {
             orphans.remove(connection);
@@ -259,7 +259,7 @@ final class Pool {
     void release(OriginConnection connection) {
         Waiter waiter = waiters.poll();
         if (waiter != null) {
-            waiter.exchange().connected(connection);
+            waiter.attempt().connected(connection);
             connection.flush();
             return;
         }
@@ -286,7 +286,7 @@ final class Pool {
 
     private void serveWaiter() {
         if (!waiters.isEmpty() && mayConnect()) {
-            connect(waiters.poll().exchange());
+            connect(waiters.poll().attempt());
         }
     }
 
@@ -328,18 +328,18 @@ final class Pool {
         }
         serveWaiter();
         Iterator<Waiter> all = waiters.iterator();
-        ArrayDeque<Exchange> late = new ArrayDeque<>();
+        ArrayDeque<Attempt> late = new ArrayDeque<>();
         while (all.hasNext()) {
             Waiter waiter = all.next();
             if (waiter.deadlineMillis() > nowMillis) {
                 break;
             }
             all.remove();
-            late.add(waiter.exchange());
+            late.add(waiter.attempt());
         }
-        late.forEach(exchange -> {
-            exchange.refusedByPool("no connection to the origin became free in time");
-            exchange.client.flush();
+        late.forEach(attempt -> {
+            attempt.refusedByPool("no connection to the origin became free in time");
+            attempt.client.flush();
         });
     }
 

@@ -135,11 +135,19 @@ final class SnapshotBuilder {
                 values.count("waiters"), values.millis("slow-start"), values.count("retries"),
                 values.isTrue("interim"), values.isTrue("preserve-host"), values.isTrue("tls"),
                 values.text("hash-key"), persistence(values),
-                check(values), Retry.of(values.texts("retry-status"),
-                        values.count("retry-budget"), values.isTrue("eject-on-5xx"),
-                        values.millis("eject-slower-than")), http2(values),
+                check(values), retry(values), http2(values),
                 values.isTrue("request-trailers"));
         return new Origin(name, list, Balancer.Method.parse(values.text("balance")), settings);
+    }
+
+    private static Retry retry(OptionValues values) {
+        if (values.millis("hedge-after") > 0 && values.count("retries") == 0) {
+            throw new IllegalArgumentException("hedge-after needs retries of 1 or more: a second"
+                    + " attempt is one of them");
+        }
+        return Retry.of(values.texts("retry-status"), values.count("retry-budget"),
+                values.isTrue("eject-on-5xx"), values.millis("eject-slower-than"),
+                values.millis("hedge-after"));
     }
 
     private static Origin.Http2 http2(OptionValues values) {

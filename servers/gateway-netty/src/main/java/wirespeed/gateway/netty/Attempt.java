@@ -1,0 +1,153 @@
+// One attempt of an exchange at one address: it waits for a connection, is sent, and is answered.
+package wirespeed.gateway.netty;
+
+import io.netty.buffer.ByteBuf;
+import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Category;
+import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.Headers;
+import wirespeed.gateway.core.Loss;
+import wirespeed.gateway.core.Response;
+
+/** What pools and origin streams know of an exchange, of which two may be under way (hedging). */
+final class Attempt {
+    final Context context;
+    final Client client;
+    private final Exchange exchange;
+    private final Address address;
+    private final long askedNanos;
+    private Pool waitingIn;
+    private OriginConnection promised;
+    private OriginStream stream;
+    private boolean isCounted = true;
+    private boolean isAbandoned;
+
+    Attempt(Exchange exchange, Address address) {
+        this.exchange = exchange;
+        this.context = exchange.context;
+        this.client = exchange.client;
+        this.address = address;
+        this.askedNanos = exchange.loop.nowNanos();
+        address.inFlight().incrementAndGet();
+    }
+
+    void start(boolean needsFresh) {
+        waitingIn = exchange.loop.pool(context.origin(), address);
+        waitingIn.acquire(this, needsFresh);
+    }
+
+    Address address() {
+        return address;
+    }
+
+    /** What carries it; null before there is a connection, and when it is over. */
+    OriginStream stream() {
+        return stream;
+    }
+
+    long tookNanos() {
+        return exchange.loop.nowNanos() - askedNanos;
+    }
+
+    /** A connection is on its way, for this attempt first. */
+    void promised(OriginConnection connection) {
+        promised = connection;
+    }
+
+    /** The pool has a connection. */
+    void connected(OriginStream connection) {
+        endWaiting();
+        stream = connection;
+        stream.begin(this);
+        exchange.connected(stream);
+    }
+
+    /** The pool has no connection. */
+    void refusedByPool(String reason) {
+        end();
+        exchange.refusedByPool(this, reason);
+    }
+
+    /** No response, or no more of it. */
+    void originFailed(Category category, Throwable cause, Loss loss) {
+        end();
+        if (!isAbandoned) {
+            exchange.originFailed(this, category, cause, loss);
+        }
+    }
+
+    /** An interim response came. */
+    void interim(Response response) {
+        exchange.interim(this, response);
+    }
+
+    /** A final response head came. */
+    void responseHead(Response response) {
+        exchange.responseHead(this, response);
+    }
+
+    /** A piece of the response's body; taken over. */
+    void responseBody(ByteBuf slice) {
+        exchange.responseBody(slice);
+    }
+
+    /** The response is complete; the connection is no longer ours. */
+    void responseEnd(boolean wasRequestSent, Headers trailers) {
+        end();
+        exchange.responseEnd(this, wasRequestSent, trailers);
+    }
+
+    /** The origin can take more of the request body. */
+    void originWritable() {
+        exchange.originWritable();
+    }
+
+    boolean mayUpgrade() {
+        return exchange.mayUpgrade();
+    }
+
+    /** The origin speaks another protocol from here on. */
+    void switched(Response response) {
+        exchange.switched(response);
+    }
+
+    /** The other side of a switched connection has closed. */
+    void tunnelClosed() {
+        end();
+        exchange.tunnelClosed();
+    }
+
+    /** Whether nobody wants its answer any more. */
+    boolean isOver() {
+        return isAbandoned || exchange.isOver();
+    }
+
+    /** Takes the connection away, which cannot be used again unless its response is complete. */
+    void abandon() {
+        isAbandoned = true;
+        Pool pool = waitingIn;
+        OriginConnection mine = promised;
+        OriginStream abandoned = stream;
+        end();
+        if (pool != null) {
+            pool.cancel(this, mine);
+        }
+        if (abandoned != null) {
+            abandoned.abandon();
+        }
+    }
+
+    private void end() {
+        endWaiting();
+        stream = null;
+        if (isCounted) {
+            isCounted = false;
+            address.inFlight().decrementAndGet();
+        }
+    }
+
+    private void endWaiting() {
+        waitingIn = null;
+        promised = null;
+    }
+}
