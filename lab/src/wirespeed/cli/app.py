@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import wirespeed
-from wirespeed.cli import after
+from wirespeed.cli import after, streams
 from wirespeed.cli.options import (
     BudgetOption,
     FailOnOption,
@@ -339,12 +339,15 @@ def _refuse_recipe_as_command() -> None:
 
 
 def main() -> None:
+    streams.guard()
     try:
         _refuse_recipe_as_command()
         app()
     except WirespeedError as error:
         print(f"wirespeed: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
-    except BrokenPipeError:  # `wirespeed runs | head`
-        sys.stderr.close()
-        raise SystemExit(0) from None
+    except SystemExit as end:
+        if words := streams.last_words():
+            print(f"wirespeed: {words}", file=sys.stderr)
+            raise SystemExit(end.code or 1) from None
+        raise

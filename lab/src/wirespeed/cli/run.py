@@ -11,7 +11,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from wirespeed.cli import output
+from wirespeed.cli import output, streams
 from wirespeed.cli.live import Display
 from wirespeed.errors import COMMAND, InputError
 from wirespeed.results import gate as gating
@@ -157,6 +157,9 @@ def _shown(run: Callable[[Display], tuple[Path, list[Trial]]], as_json: bool) ->
     finally:
         signal.signal(signal.SIGTERM, previous)
     write_report(run_dir, console, as_json)
+    if streams.problem():
+        report = shortened(run_dir / "derived" / "report.html")
+        errors.print(f"wirespeed: not all of this was read; the report: {report}", soft_wrap=True)
     if invalid:
         reasons = dict.fromkeys(reason for trial in invalid for reason in trial.reasons)
         errors.print(

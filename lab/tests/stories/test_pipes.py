@@ -1,0 +1,72 @@
+"""Output that nobody reads to its end: the measurement is finished and kept all the same."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+RUN = "import sys; from wirespeed.cli import main; main()"
+
+
+def piped(checkout, *arguments, out=subprocess.PIPE, err=subprocess.PIPE):
+    return subprocess.Popen(
+        [sys.executable, "-c", RUN, *map(str, arguments)], cwd=checkout.root, text=True,
+        env={**checkout.environment, "WIRESPEED_RUNS": str(checkout.runs)}, stdout=out, stderr=err,
+    )  # fmt: skip
+
+
+def test_a_run_whose_tables_nobody_reads_ends_well_and_says_where_its_report_is(checkout):
+    process = piped(checkout, "run", checkout.recipe(connections=[1, 2]), "--accept-noise")
+    process.stdout.close()  # as `head` does
+    err = process.stderr.read()
+    assert process.wait() == 0, err
+    assert checkout.run_json()["state"] == "done" and len(checkout.trials()) == 2
+    assert "not all of this was read; the report: " in err.splitlines()[-1]
+    assert (checkout.latest / "derived" / "report.html").exists()
+
+
+def test_a_run_goes_on_when_its_progress_is_read_no_longer(checkout):
+    process = piped(
+        checkout, "run", checkout.recipe(connections=[1, 2]), "--accept-noise",
+        err=subprocess.STDOUT,
+    )  # fmt: skip
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait() == 0
+    assert checkout.run_json()["state"] == "done" and len(checkout.trials()) == 2
+
+
+def test_a_gate_keeps_its_exit_code_when_nobody_reads_the_tables(checkout):
+    process = piped(
+        checkout, "run", checkout.recipe(connections=[1]), "--accept-noise",
+        "--require", "rps > 1000000000",
+    )  # fmt: skip
+    process.stdout.close()
+    process.stderr.read()
+    assert process.wait() == 3
+
+
+@pytest.mark.parametrize("command", [("runs",), ("list",), ("schema",), ("--help",)])
+def test_a_closed_pipe_is_no_failure(checkout, command):
+    process = piped(checkout, *command)
+    process.stdout.close()
+    err = process.stderr.read()
+    assert (process.wait(), err) == (0, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_behind_standard_output_is_one_line_and_exit_1(checkout):
+    with open("/dev/full", "w") as full:
+        process = piped(checkout, "schema", out=full)
+        err = process.stderr.read()
+    assert process.wait() == 1
+    assert err == "wirespeed: standard output could not be written: No space left on device\n"
+
+
+def test_closed_standard_streams_do_not_stop_a_run(checkout):
+    words = f"run {checkout.recipe(connections=[1])} --accept-noise"
+    shell = f'exec "{sys.executable}" -c "{RUN}" {words} >&- 2>&-'
+    environment = {**checkout.environment, "WIRESPEED_RUNS": str(checkout.runs)}
+    assert subprocess.run(["sh", "-c", shell], cwd=checkout.root, env=environment).returncode == 0
+    assert checkout.run_json()["state"] == "done"
