@@ -15,18 +15,22 @@ import json
 import os
 import random
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from pathlib import Path
 
-from wirespeed.agent.children import start_ticks
+from wirespeed.agent.children import CLONE_NEWNET, LIBC
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "tests")]
 
 FAKES = Path(__file__).parents[1] / "tests" / "fakes"
+SO_NETNS_COOKIE = 71  # asm-generic/socket.h, Linux 5.14
 SETTING = "/proc/sys/net/unix/max_dgram_qlen"
 CELLS = 3
 RECIPE = """
@@ -75,6 +79,7 @@ class Machine:
         self.cores = os.sched_getaffinity(self.other.pid)
         self.links, self.qdiscs = told("ip", "-o", "link"), told("tc", "qdisc")
         self.state = folder / "tuned.json"
+        self.complaints = folder / "stderr"  # of the command that was called last
         self.environment = {
             **os.environ,
             "WIRESPEED_ROOT": str(root),
@@ -86,18 +91,19 @@ class Machine:
     def lab(self, *words):
         command = [sys.executable, "-m", "wirespeed", *map(str, words)]
         command += ["--runs", str(self.folder / "runs")]
-        return subprocess.Popen(
-            command, env=self.environment, cwd=self.folder, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        with open(self.complaints, "w") as complaints:
+            return subprocess.Popen(
+                command, env=self.environment, cwd=self.folder, stdout=subprocess.DEVNULL,
+                stderr=complaints,
+            )  # fmt: skip
 
     def trials(self):
         return {path.parent.name for path in self.folder.glob("runs/latest/trials/*/trial.json")}
 
-    def differences(self, lab_pid, namespaces=()):
-        """What is not as before; `namespaces` are those that the run's agents had."""
+    def differences(self, lab_pid, networks=()):
+        """What is not as before; `networks` are the namespaces that the run's agents had."""
         found = []
-        if held(namespaces):
+        if held(networks):
             found.append("namespaces")
         if (told("ip", "-o", "link"), told("tc", "qdisc")) != (self.links, self.qdiscs):
             found.append("interfaces or qdiscs")
@@ -139,23 +145,35 @@ def agents_of(lab):
     return []
 
 
-def network(pid):
-    with contextlib.suppress(OSError):
-        return os.readlink(f"/proc/{pid}/ns/net")
-    return None
+def cookie(path):
+    """A network namespace's number, which no other one ever gets; None when it is gone.
 
-
-def held(namespaces):
-    """Whether a mount or a process that is older than this question keeps one of these networks.
-
-    Numbers of namespaces are given again at once, to whoever else makes one meanwhile.
+    The numbers of inodes in /proc/PID/ns are given again at once, to whoever makes one meanwhile.
     """
-    mounts = Path("/proc/self/mountinfo").read_text()
-    if any(name in mounts for name, _ in namespaces):
-        return True
-    known = {name: ticks for name, ticks in namespaces}
-    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return any((start_ticks(pid) or 0) <= known.get(network(pid), -1) for pid in pids)
+    found = []
+
+    def enter():
+        with contextlib.suppress(OSError), open(path) as handle:
+            if LIBC.setns(handle.fileno(), CLONE_NEWNET) == 0:
+                with socket.socket() as probe:
+                    raw = probe.getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, 8)
+                found.append(struct.unpack("Q", raw)[0])
+
+    thread = threading.Thread(target=enter)  # the namespace of a thread is its own
+    thread.start()
+    thread.join()
+    return found[0] if found else None
+
+
+def held(cookies):
+    """Whether a mount or a process keeps one of these networks."""
+    mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    paths = {words[3]: words[4] for words in mounts if words[3].startswith("net:")}
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit():
+                paths.setdefault(os.readlink(entry / "ns/net"), str(entry / "ns/net"))
+    return bool(cookies) and any(cookie(path) in cookies for path in paths.values())
 
 
 def kill(lab, whom):
@@ -181,20 +199,17 @@ def one(machine, whom):
     while not machine.state.exists() and lab.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
     time.sleep(random.random() * 2.0)
-    now = start_ticks(subprocess.Popen(["true"]).pid)
-    namespaces = {(network(pid), now) for pid in agents_of(lab)}
-    namespaces = {
-        (name, ticks) for name, ticks in namespaces if name not in (network("self"), None)
-    }
+    networks = {cookie(f"/proc/{pid}/ns/net") for pid in agents_of(lab)}
+    networks -= {cookie("/proc/self/ns/net"), None}
     has_killed = lab.poll() is None and kill(lab, whom)
     lab.wait(timeout=120)
     before = machine.trials()
     if lab.returncode:
         machine.lab("recover").wait(timeout=60)
     deadline = time.monotonic() + 5
-    while machine.differences(lab.pid, namespaces) and time.monotonic() < deadline:
+    while machine.differences(lab.pid, networks) and time.monotonic() < deadline:
         time.sleep(0.02)
-    wrong = machine.differences(lab.pid, namespaces)
+    wrong = machine.differences(lab.pid, networks)
     if not before <= machine.trials():
         wrong.append("lost trials")
     if lab.returncode:
@@ -202,7 +217,8 @@ def one(machine, whom):
         again.wait(timeout=120)
         wrong += machine.differences(again.pid)
         if again.returncode not in (0, 2) or len(machine.trials()) != CELLS:
-            wrong.append(f"resume: exit {again.returncode}, {len(machine.trials())} trials")
+            said = machine.complaints.read_text().splitlines()[-3:]
+            wrong.append(f"resume: exit {again.returncode}, {len(machine.trials())} trials, {said}")
     return has_killed, wrong
 
 

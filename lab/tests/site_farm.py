@@ -3,6 +3,7 @@
 Everything lives in processes of this one: when they end, namespaces and interfaces are gone.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -154,10 +155,31 @@ class Farm:
         self._in(self.switch, f"ip link set p{11 + number} down")
 
     def close(self):
+        """The sessions too: behind a cut cable an sshd waits for its client for ever."""
+        own = {network(process.pid) for process in self.processes} - {network("self"), None}
         for process in reversed(self.processes):
             process.kill()
         for process in self.processes:
             process.wait()
+        deadline = time.monotonic() + PATIENCE_S
+        while (left := [pid for pid in everybody() if network(pid) in own]) and (
+            time.monotonic() < deadline
+        ):
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+
+
+def everybody():
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+
+
+def network(pid):
+    """The network namespace of a process; None when it has ended."""
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/ns/net")
+    return None
 
 
 def address(number):

@@ -40,10 +40,11 @@ def scratch_folder(run_id: str) -> Path:
 def prepare(fleet: Fleet, run_dir: Path) -> None:
     """A scratch folder on every host, gone with its agent; run files stand below it elsewhere.
 
-    Hosts of one machine share it: the first to end removes what all of them are done with.
+    Hosts of one machine share it, and each removes it at its end: what one of them was still asked
+    for may write there after another has ended.
     """
     scratch = scratch_folder(run_dir.name)
-    for host in fleet.machines:
+    for host in fleet.all():
         _own(host, scratch)
     for host in fleet.seats:
         if not host.far.shares_files:
