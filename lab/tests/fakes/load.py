@@ -1,7 +1,7 @@
 """A small real load generator that writes the JSON of wirespeed-load: one thread, few requests.
 
-It makes a request now and then for the planned time, so that stories are about the lab and not
-about speed. `WIRESPEED_FAKE_RPS` sets the rate that it reports,
+It makes a request now and then for the planned time, or keeps a rate as far as it can (-R), so that
+stories are about the lab and not about speed. `WIRESPEED_FAKE_RPS` sets the rate that it reports,
 `WIRESPEED_FAKE_EXIT` its exit code, `WIRESPEED_FAKE_PAUSE_S` the pause after an answer.
 """
 
@@ -22,6 +22,7 @@ def seconds(text):
 parser = argparse.ArgumentParser()
 parser.add_argument("-c", type=int, default=1)
 parser.add_argument("-t", type=int, default=1)
+parser.add_argument("-R", type=float, default=0.0)
 parser.add_argument("-d", type=seconds, default=1.0)
 parser.add_argument("--warmup", type=seconds, default=0.0)
 parser.add_argument("--pin", default="")
@@ -48,7 +49,7 @@ while time.time() < end:
         strange += 1
     except OSError:
         errors += 1
-    time.sleep(PAUSE_S)
+    time.sleep(1 / options.R if options.R else PAUSE_S)
 rps = float(os.environ.get("WIRESPEED_FAKE_RPS", completed / options.d))
 mean_ns = options.c / rps * 1e9 if rps else 0
 latency = {
@@ -66,8 +67,8 @@ result = {
     "tool": "fake",
     "argv": sys.argv,
     "plan": {
-        "mode": "closed",
-        "rate_rps": None,
+        "mode": "open" if options.R else "closed",
+        "rate_rps": options.R or None,
         "connections": options.c,
         "depth": 1,
         "threads": options.t,
@@ -76,7 +77,7 @@ result = {
     },
     "window": {"start_unix_ns": int((end - options.d) * 1e9), "length_ns": int(options.d * 1e9)},
     "totals": {
-        "due": None,
+        "due": round(options.R * options.d) or None,
         "sent": completed,
         "completed": completed,
         "dropped": 0,
@@ -90,7 +91,12 @@ result = {
     "rps": rps,
     "bytes_per_second": received / options.d,
     "errors": {"connect": {}, "read": 0, "write": 0, "timeout": 0, "total": errors},
-    "latency": {"service": latency, "response": None, "connect": None, "lateness": None},
+    "latency": {
+        "service": latency,
+        "response": latency if options.R else None,
+        "connect": None,
+        "lateness": None,
+    },
     "steps": [],
     "seconds": [],
     "threads": [{"core": None, "user_ns": 0, "sys_ns": 0, "busy": 0.1, "completed": completed}],
