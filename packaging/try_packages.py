@@ -10,14 +10,18 @@ what a user would see, and a line for each thing that it checked.
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-import venv
 from pathlib import Path
 
 #: Enough to start every program of the kit once: both servers, generator, user-level sockets.
 PART = "payload=128,connections=100"
+#: Lines of a command's output that are shown, from its end.
+LINES_SHOWN = 12
+#: What runs write, below a home folder.
+DATA = (".local/share/wirespeed", ".local/state/wirespeed")
 #: Sees neither the checkout nor any process of this machine; all of it ends with the command.
 _ENTER = """\
 root=$0
@@ -32,13 +36,25 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("packages", type=Path)
     arguments = parser.parse_args()
+    check_by_lintian(arguments.packages)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "root"
         version = _unpack_image(arguments.packages, root)
         try_debian_package(root)
         try_tarball(root, arguments.packages / f"wirespeed-{version}.tar.gz")
-        try_wheel(Path(folder), arguments.packages, version)
+        try_wheel(root, arguments.packages, version)
     print("all packages work where the checkout is absent, and leave nothing")
+
+
+def check_by_lintian(packages):
+    """Clean but for the tags that debian.py lists, each with its reason."""
+    if not shutil.which("lintian"):
+        print("lintian is not installed: not checked")
+        return
+    (deb,) = packages.glob("*.deb")
+    command = ["lintian", "--allow-root", "--fail-on", "error,warning,info", deb]
+    subprocess.run(command, check=True)
+    print("  lintian is content")
 
 
 def _unpack_image(packages, root):
@@ -73,23 +89,27 @@ def try_tarball(root, archive):
     _left(root, "the tarball")
 
 
-def _measure(root, command):
-    _inside(root, *command, "--version")
-    _inside(root, *command, "run", "quickstart", "--only", PART, "--repeat", "2")
+def _measure(root, command, path=""):
+    _inside(root, *command, "--version", path=path)
+    _inside(root, *command, "run", "quickstart", "--only", PART, "--repeat", "2", path=path)
     runs = root / "root/.local/share/wirespeed/runs"
     reports = list(runs.glob("2*/derived/report.html"))  # not those of the link `latest`
     assert len(reports) == 1, f"{len(reports)} reports"
     print(f"  quickstart wrote a report of {reports[0].stat().st_size // 1024} KiB")
-    subprocess.run(["rm", "-rf", root / "root/.local/share/wirespeed"], check=True)
+    for folder in DATA:  # as docs/install.md says; a package never touches home folders
+        subprocess.run(["rm", "-rf", root / "root" / folder], check=True)
 
 
-def _inside(root, *command):
+def _inside(root, *command, path=""):
+    """A command as root in there; `path` stands before the folders of programs."""
     print("$", *command, flush=True)
     enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
-    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8"}
+    folders = ":".join(filter(None, [path, "/usr/sbin:/usr/bin:/sbin:/bin"]))
+    environment = {"PATH": folders, "HOME": "/root", "LC_ALL": "C.UTF-8",
+                   "DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run([*enter, "sh", "-c", _ENTER, root, *command], env=environment, text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    print("\n".join(f"  {line}" for line in done.stdout.splitlines()[-30:]), flush=True)
+    print("\n".join(f"  {line}" for line in done.stdout.splitlines()[-LINES_SHOWN:]), flush=True)
     if done.returncode:
         raise SystemExit(f"`{' '.join(command)}` failed (exit {done.returncode})")
 
@@ -103,19 +123,23 @@ def _left(root, what):
     print(f"  {what} is gone: nothing left")
 
 
-def try_wheel(folder, packages, version):
+def try_wheel(root, packages, version):
     """In an environment of its own, with the programs of the unpacked tarball on the path."""
-    _unpack(packages / f"wirespeed-{version}.tar.gz", folder / "tarball")
+    _inside(root, "apt-get", "update", "-q")
+    _inside(root, "apt-get", "install", "-q", "-y", "--no-install-recommends", "python3-venv")
+    _unpack(packages / f"wirespeed-{version}.tar.gz", root / "opt")
     (wheel,) = packages.glob(f"wirespeed-{version}-*.whl")
-    venv.create(folder / "venv", with_pip=True)
-    pip = folder / "venv/bin/pip"
-    subprocess.run([pip, "install", "-q", "--disable-pip-version-check", wheel], check=True)
-    environment = {key: value for key, value in os.environ.items() if key != "WIRESPEED_ROOT"}
-    environment["PATH"] = f"{folder}/tarball/wirespeed-{version}/bin:{environment['PATH']}"
-    done = subprocess.run([folder / "venv/bin/wirespeed", "list"], env=environment, cwd="/",
-                          capture_output=True, text=True, check=True)
-    assert "quickstart" in done.stdout, done.stdout
-    print("  the wheel finds the programs and the recipes")
+    # What pip would fetch is fetched out here, where this machine's settings of pip count.
+    command = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check",
+               "-d", root / "opt" / "wheels", wheel]
+    subprocess.run(command, check=True)
+    _inside(root, "python3", "-m", "venv", "/opt/lab")
+    _inside(root, "/opt/lab/bin/pip", "install", "-q", "--no-index", "--find-links", "/opt/wheels",
+            "wirespeed")
+    _measure(root, ["/opt/lab/bin/wirespeed"], f"/opt/wirespeed-{version}/bin")
+    _inside(root, "/opt/lab/bin/pip", "uninstall", "-q", "-y", "wirespeed")
+    subprocess.run(["rm", "-rf", root / f"opt/wirespeed-{version}", root / "opt/wheels"], check=True)
+    _left(root, "the wheel")
 
 
 if __name__ == "__main__":

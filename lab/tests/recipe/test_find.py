@@ -27,3 +27,15 @@ def test_a_relative_folder_for_runs_is_that_of_the_shell(monkeypatch, tmp_path):
     monkeypatch.setenv("WIRESPEED_RUNS", "elsewhere")
     assert options.runs_folder(Path("runs")) == tmp_path / "runs"
     assert options.runs_folder(None) == tmp_path / "elsewhere"
+
+
+@pytest.mark.parametrize("data", ["", "data"])
+def test_runs_of_an_installed_tree_lie_with_the_users_own_data(monkeypatch, tmp_path, data):
+    """A lab from a wheel wrote them into the tree that the command `bypass` belongs to."""
+    (tmp_path / "INSTALLED").touch()
+    monkeypatch.delenv("WIRESPEED_RUNS", raising=False)
+    monkeypatch.setenv("WIRESPEED_ROOT", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / data) if data else "")
+    folder = tmp_path / (data or "home/.local/share")
+    assert options.runs_folder(None) == folder / "wirespeed" / "runs"

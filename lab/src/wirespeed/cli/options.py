@@ -104,4 +104,4 @@ def runs_folder(given: Path | None) -> Path:
     from wirespeed.runner import place
 
     # Whole: programs are started elsewhere, and their command lines name files of the run.
-    return (given or Path(os.environ.get("WIRESPEED_RUNS", place.root() / "runs"))).absolute()
+    return (given or Path(os.environ.get("WIRESPEED_RUNS") or place.runs_folder())).absolute()

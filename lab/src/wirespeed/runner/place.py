@@ -32,6 +32,16 @@ def installed() -> Path | None:
     return folder if folder and (folder / "INSTALLED").is_file() else None
 
 
+def runs_folder() -> Path:
+    """Where runs are kept unless somebody says otherwise; nothing is written into an installed
+    tree, which the next upgrade replaces."""
+    checkout = root()
+    if not (checkout / "INSTALLED").is_file():
+        return checkout / "runs"
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data) / "wirespeed" / "runs"
+
+
 def at(recipe: Recipe, recipe_file: Path, site: Site, checkout: Path, topology: Topology) -> Place:
     """The place of a recipe's programs on a site."""
     here = Place(root=checkout, recipe_file=recipe_file, topology=topology, site=site)
