@@ -182,7 +182,7 @@ def trials_over_time(summary: Summary) -> Chart | None:
     for cell in summary.measured:
         middle = cell.median(metric)
         for trial in (*cell.trials, *cell.invalid):
-            point = _deviation(trial, metric, middle, first)
+            point = deviation(trial, metric, middle, first)
             if point and trial.valid:
                 marks.setdefault(cell.axes.get(axis or ""), []).append(point)
             elif point:
@@ -190,20 +190,18 @@ def trials_over_time(summary: Summary) -> Chart | None:
     every = [point for points in (*marks.values(), crosses) for point in points]
     if not marks:
         return None
-    reach = _reach(every)
+    most = reach(every)
     lines = [
-        Series(
-            str(name) if axis else metric, colour(summary, axis or "", name), _cut(points, reach)
-        )
+        Series(str(name) if axis else metric, colour(summary, axis or "", name), _cut(points, most))
         for name, points in marks.items()
     ]
     lines.sort(key=lambda line: line.colour)
-    canary = _canary(summary, first, reach)
+    canary = _canary(summary, first, most)
     labels = Labels("Every trial in time order", "minutes since the first trial",
                     f"{wording.measure(metric).label}, % from the cell's median")  # fmt: skip
-    svg = plot.strip_chart(lines, _cut(crosses, reach), canary, labels)
-    beyond = sum(abs(point.y) > reach for point in every)
-    return Chart(svg, _time_caption(bool(crosses), canary is not None, reach, beyond))
+    svg = plot.strip_chart(lines, _cut(crosses, most), canary, labels)
+    beyond = sum(abs(point.y) > most for point in every)
+    return Chart(svg, _time_caption(bool(crosses), canary is not None, most, beyond))
 
 
 def _time_caption(has_crosses: bool, has_canary: bool, cut: float, beyond: int) -> str:
@@ -218,7 +216,7 @@ def _time_caption(has_crosses: bool, has_canary: bool, cut: float, beyond: int) 
     return " ".join(parts)
 
 
-def _reach(points: Sequence[Point]) -> float:
+def reach(points: Sequence[Point]) -> float:
     """How far the axis goes: most trials, not the single far one."""
     sizes = sorted(abs(p.y) for p in points)
     return max(REACH_MIN, 1.5 * sizes[int(0.95 * (len(sizes) - 1))])
@@ -228,7 +226,8 @@ def _cut(points: Sequence[Point], reach: float) -> tuple[Point, ...]:
     return tuple(Point(p.x, min(max(p.y, -reach), reach)) for p in points)
 
 
-def _deviation(trial: Trial, metric: str, middle: float | None, first: float) -> Point | None:
+def deviation(trial: Trial, metric: str, middle: float | None, first: float) -> Point | None:
+    """A trial at its minute, in percent from the median of its cell."""
     value = trial.metrics.get(metric)
     if value is None or not middle:
         return None

@@ -15,7 +15,18 @@ from typing import Any, Literal
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from wirespeed.report import charts, curves, files, heat, plot, source, story, tables, wording
+from wirespeed.report import (
+    charts,
+    curves,
+    files,
+    heat,
+    plot,
+    source,
+    story,
+    strips,
+    tables,
+    wording,
+)
 from wirespeed.report.cards import Cards
 from wirespeed.report.charts import Chart
 from wirespeed.report.tables import Grid
@@ -147,6 +158,7 @@ def _facts(summary: Summary, detail: Detail) -> dict[str, Any]:
         "is_reduced": detail is not DETAILS[0],
         "curves": curves.latency_curves(summary) if detail.resources else [],
         "strip": charts.trials_over_time(summary),
+        "strips": strips.cells_over_time(summary) if detail.resources else None,
         "audit": run.audit,
         "over_time": over_time,
         "over_time_cell": which,

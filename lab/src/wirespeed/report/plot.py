@@ -19,6 +19,7 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 14, 44, 40
 CHAR = 6.4  # mean width of a letter of 12 units; only used to lay out legends
 SERIES_MAX = 6
 STRIP_ROW = 15
+ROW_HEIGHT, ROW_REACH = 38, 9
 MARKS_MAX = 150  # more trials of a series than this are dots in the strip
 
 STYLE = """
@@ -65,6 +66,17 @@ class Series:
     colour: int
     points: tuple[Point, ...]
     is_marked: bool = True  # samples are too many for marks
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell of a chart of rows: its name, its figure, and its trials around the middle."""
+
+    name: str
+    text: str
+    colour: int
+    points: tuple[Point, ...]
+    crosses: tuple[Point, ...]
 
 
 @dataclass(frozen=True)
@@ -167,6 +179,38 @@ def strip_chart(series: Sequence[Series], crosses: Sequence[Point], line: Series
         body.append(f'<g class="s{s.colour}">{marks}</g>')
     body += [_cross(frame.x(float(p.x)), frame.y(p.y)) for p in crosses]
     return _svg(labels.title, bottom + BOTTOM, [legend, *body], True)
+
+
+def rows_chart(rows: Sequence[Row], reach: float, labels: Labels) -> str:
+    """A strip for each row, all over the same time; its name above it, its figure at the right."""
+    span = max((float(p.x) for row in rows for p in (*row.points, *row.crosses)), default=0) or 1.0
+
+    def x_of(minute: float) -> float:
+        return 8 + minute / span * (WIDTH - 16)
+
+    body = []
+    for number, row in enumerate(rows):
+        middle = number * ROW_HEIGHT + 26.0
+
+        def y_of(value: float, middle: float = middle) -> float:
+            return middle - min(max(value / reach, -1.0), 1.0) * ROW_REACH
+
+        places = [(x_of(float(p.x)), y_of(p.y)) for p in row.points]
+        body += [
+            f'<line class="grid" x1="0" x2="{WIDTH}" y1="{middle}" y2="{middle}"/>',
+            f'<text x="0" y="{middle - 14}">{escape(row.name)}</text>',
+            f'<text x="{WIDTH}" y="{middle - 14}" text-anchor="end">{escape(row.text)}</text>',
+            f'<g class="s{row.colour}">{_marks(row.colour, places, 2.8)}</g>',
+            *(_cross(x_of(float(p.x)), y_of(p.y)) for p in row.crosses),
+        ]
+    foot = len(rows) * ROW_HEIGHT + 4.0
+    body += [
+        f'<text x="{x_of(tick):.1f}" y="{foot + 12}" text-anchor="middle">{tick:g}</text>'
+        for tick in ticks(0, span)
+        if tick <= span
+    ]
+    body.append(_x_title(Frame(x_of, lambda v: v, bottom=foot - 4), labels.x))
+    return _svg(labels.title, foot + 34, body, True)
 
 
 def time_chart(series: Sequence[Series], labels: Labels) -> str:
