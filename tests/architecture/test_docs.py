@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from wirespeed.cli.app import app
 
 # What a reader replaces by a thing of his own.
-STANDS_FOR = ("RECIPE", "RUN", "NAME", "URL", "COMMAND", "…", "./my.toml")
+STANDS_FOR = ("RECIPE", "RUN", "NAME", "URL", "COMMAND", "…", "./my.toml", "./my-server.toml")
 GENERATOR_OPTIONS = (ROOT / "docs" / "load-options.md").read_text()
 LAB = get_command(app).commands
 COMMANDS_LEAST = 30  # a change of habit in the documents must not empty this test

@@ -42,6 +42,7 @@ connections = {list(draft.connections)}
 stack       = {_toml(stacks)}   # the second is the first again: its gain is noise
 
 [plan]
+warmup   = "2s"   # at most; a JVM wants more
 repeat   = 5
 baseline = {{ stack = "{KERNEL}" }}
 duration = "2s"
