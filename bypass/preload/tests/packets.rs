@@ -48,6 +48,10 @@ const CASES: &[Case] = &[
         "a_new_worker_follows_one_that_was_killed",
         a_worker_follows_another,
     ),
+    (
+        "a_connect_does_not_read_the_kernels_tables_again",
+        connects_without_netlink,
+    ),
 ];
 
 /// Programs that are not compared, and why; docs/limits/packets.md says the same in words.
@@ -325,6 +329,43 @@ fn a_worker_follows_another() {
     }
     end(&mut master);
 }
+
+/// One connection a request: what the kernel knows of the network was read with the first.
+fn connects_without_netlink() {
+    require_tool("strace");
+    require_tool("python3");
+    let network = Network::new();
+    let listener = network.server.run(|| TcpListener::bind((SERVER, 0)));
+    let listener = listener.expect("a listener");
+    let port = listener.local_addr().expect("an address").port();
+    let calls = root().join("calls");
+    fs::create_dir_all(root()).expect("a folder");
+    let program = format!(
+        "import socket\nfor _ in range({CONNECTS}):\n s = socket.socket(); s.connect(('{SERVER}', {port}))\n \
+         assert s.recv(2) == b'ok'; s.close()"
+    );
+    let mut command = Command::new("strace");
+    command.args(["-f", "-e", "trace=bind", "-o"]).arg(&calls);
+    let library = library::built();
+    command
+        .arg("-E")
+        .arg(format!("LD_PRELOAD={}", library.display()));
+    command.args(["python3", "-c", &program]);
+    let mut client = network.spawn("client", command).expect("python starts");
+    for _ in 0..CONNECTS {
+        let (mut server, _) = listener.accept().expect("a connection");
+        server.write_all(b"ok").expect("sent");
+    }
+    assert!(client.wait().expect("an end").success());
+    let calls = fs::read_to_string(&calls).expect("what was called");
+    let _ = fs::remove_dir_all(root());
+    let asked = calls.lines().filter(|call| call.contains("AF_NETLINK"));
+    let asked = asked.count();
+    assert!(calls.contains("AF_XDP"), "over packets");
+    assert!(asked < CONNECTS / 4, "{asked} netlink sockets");
+}
+
+const CONNECTS: usize = 100;
 
 /// Every connection of a worker is carried by packets, once the first is.
 fn takes_packets(network: &Network, worker: u32) {

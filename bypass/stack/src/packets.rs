@@ -240,6 +240,7 @@ pub fn hold() -> impl Sized {
 /// inherited goes on through the parent; it makes none of its own.
 pub fn forget() {
     IS_WAITING.store(false, Ordering::Relaxed);
+    interface::forget_network();
     if IS_ACTIVE.swap(false, Ordering::AcqRel) {
         // Not dropped: what is in them lies in memory that the parent uses.
         RELAYS.put(Vec::new());

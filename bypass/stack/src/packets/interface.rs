@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use bypass_netlink::{Link, Tables};
 use bypass_shard::{Settings as ShardSettings, Shard};
 use bypass_stats::Reason;
+use bypass_sys::clock::now_ns;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
 use bypass_xdp::{check, Mode, Opened, Settings, Steering};
@@ -44,9 +45,21 @@ static INTERFACES: Mutex<Known> = Mutex::new(Known::NotOpened);
 /// Descriptors of those that this process uses.
 static USED: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
-/// Locks both across a fork.
+/// Locks them across a fork.
 pub fn hold() -> impl Sized {
-    (INTERFACES.lock().ok(), USED.lock().ok())
+    (
+        INTERFACES.lock().ok(),
+        USED.lock().ok(),
+        NETWORK.lock().ok(),
+    )
+}
+
+/// In a forked child: the parent is to hear all news of the network.
+pub fn forget_network() {
+    let taken = NETWORK.lock().ok().and_then(|mut known| known.take());
+    if let Some((tables, _)) = taken {
+        table::show(tables.fd());
+    }
 }
 
 /// In a forked child: an interface must not stay taken when its user has ended.
@@ -157,12 +170,28 @@ fn over(interface: Interface) -> kernel::Result<Relay> {
     Relay::new(shard, interface.lease)
 }
 
+/// What the kernel knows of the network, for connections that may not be ours, and when it was last asked.
+static NETWORK: Mutex<Option<(Tables, u64)>> = Mutex::new(None);
+/// Changes of the network may be so old, as those that engines follow.
+const NETWORK_NS: u64 = 10_000_000;
+
 /// Whether the way to `target` may lead over an interface that was named, for all the kernel knows.
 pub fn leads_over_named(target: std::net::IpAddr) -> bool {
     let names = &process::settings().interfaces;
-    let Ok(tables) = Tables::new() else {
+    let Ok(mut known) = NETWORK.lock() else {
         return false;
     };
+    if known.is_none() {
+        *known = Tables::new().ok().map(|tables| (tables, now_ns()));
+        known.iter().for_each(|(of, _)| table::hide(of.fd()));
+    }
+    let Some((tables, asked_ns)) = known.as_mut() else {
+        return false;
+    };
+    if now_ns().saturating_sub(*asked_ns) >= NETWORK_NS {
+        *asked_ns = now_ns();
+        let _ = tables.update();
+    }
     let hop = tables.next_hop(target).filter(|hop| !hop.is_local);
     let link = hop.and_then(|hop| tables.link_at(hop.link));
     link.is_some_and(|link| names.contains(&link.name))
