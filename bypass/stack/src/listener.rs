@@ -2,10 +2,11 @@
 //!
 //! The shadow is the real kernel listener, so the port is truly taken and everybody else is served
 //! as before. Beside it stands a door with the socket's inode in its name, where accelerated
-//! clients leave their segments. All processes that hold the socket (nginx's workers) take part:
-//! the hub, a page that they share, lists them, and a segment left at one is passed to all.
+//! clients leave their segments. The processes that hold the socket (nginx's workers) are listed in
+//! the hub, which they share. A segment left at one is passed to those that attend: that wait for
+//! connections here, or have accepted one.
 
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use bypass_shm::accept_queue;
@@ -45,6 +46,8 @@ pub struct Listener {
     /// Given to listen().
     pub backlog: AtomicU32,
     hub: Mapping,
+    /// Whether this process has waited for connections here: clients' segments are for those that do.
+    attends: AtomicBool,
     peers: Mutex<Vec<Arc<Peer>>>,
     generation: AtomicU32,
     turn: AtomicU32,
@@ -138,6 +141,7 @@ pub fn enter(
         uid,
         backlog: AtomicU32::new(backlog),
         hub,
+        attends: AtomicBool::new(false),
         peers: Mutex::default(),
         generation: AtomicU32::new(1),
         turn: AtomicU32::new(0),
@@ -157,6 +161,24 @@ pub fn enter(
 }
 
 impl Listener {
+    /// This process accepts here, or waits to: from now on it gets the segments of all clients.
+    #[inline]
+    pub fn attend(&self) {
+        if !self.attends.load(Ordering::Relaxed) {
+            self.begin_to_attend();
+        }
+    }
+
+    #[cold]
+    fn begin_to_attend(&self) {
+        self.attends.store(true, Ordering::SeqCst);
+        // A service that starts later does the rest.
+        if service::is_running() {
+            self.register();
+            self.ask_for_clients();
+        }
+    }
+
     /// A client has ended: what it left in its queue goes with it.
     pub fn forget(&self, peer: &Arc<Peer>) {
         if let Ok(mut peers) = self.peers.lock() {

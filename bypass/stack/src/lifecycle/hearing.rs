@@ -116,9 +116,7 @@ fn greeted(
     let peer = known.ok_or(Reason::Limit)?;
     // Also one that we know already: a client greets again when a holder has closed, who may have
     // been the only one to know that a new holder asked for it.
-    let inode = listener.inode;
-    let segment = peer.segment.fd();
-    listener.tell_others(Message::Forward { inode }, &[segment, listener.any_fd()]);
+    listener.pass_to_attending(peer.segment.fd());
     let backlog = u64::from(listener.backlog.load(Ordering::Relaxed));
     let welcome = Message::Welcome {
         process: process::number(),

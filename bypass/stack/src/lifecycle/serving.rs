@@ -11,11 +11,11 @@ use bypass_sys::kernel;
 use bypass_sys::thread::thread;
 
 use super::{hearing, offers};
-use crate::listener::{self, participants, Listener};
+use crate::listener::{self, participants};
 use crate::packets::{self, Service};
 use crate::peer::{self, trimming};
 use crate::process::deadline::shorter;
-use crate::process::{self, later, pool};
+use crate::process::{later, pool};
 use crate::service::{self, Role, Work};
 
 /// Links of those who have not spoken, oldest first.
@@ -70,22 +70,15 @@ fn rejoin() {
     for (number, listener) in listener::all().into_iter().enumerate() {
         listener.register();
         service::add(listener.door, Role::Door(number));
-        ask_for_clients(&listener);
+        listener.ask_for_clients();
     }
-}
-
-fn ask_for_clients(listener: &Listener) {
-    let inode = listener.inode;
-    let process = process::number();
-    // As proof that we hold it, whatever user we have become.
-    listener.tell_others(Message::Share { inode, process }, &[listener.any_fd()]);
 }
 
 /// Asks the other holders of a listener, which has come to us, for the segments of its clients.
 pub fn ask_others(inode: u64) {
     let all = listener::all();
     if let Some(listener) = all.iter().find(|one| one.inode == inode) {
-        ask_for_clients(listener);
+        listener.ask_for_clients();
     }
 }
 

@@ -30,8 +30,7 @@ pub fn adopt(listener: &Listener, segment: Segment) -> Option<Arc<Peer>> {
 /// As [`adopt`], of a segment with connections from other hosts; the other holders take part too.
 pub fn adopt_from_relay(listener: &Listener, segment: Segment) -> Option<Arc<Peer>> {
     let peer = adopt(listener, segment)?;
-    let (inode, fds) = (listener.inode, [peer.segment.fd(), listener.any_fd()]);
-    listener.tell_others(Message::Forward { inode }, &fds);
+    listener.pass_to_attending(peer.segment.fd());
     Some(peer)
 }
 

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 
 use bypass_netlink::diag;
 use bypass_shm::layout::RST;
-use bypass_shm::link::Message;
 
 use super::{changed, of, Listener, LISTENERS};
 use crate::process::table::{self, Entry, Kind};
@@ -76,14 +75,13 @@ pub fn settle() {
         .map(|mut closed| std::mem::take(&mut *closed))
         .unwrap_or_default();
     for (address, listener) in closed {
-        let inode = listener.inode;
         for peer in listener.peers() {
             if peer.segment.queue().waiting() > 0 {
-                listener.tell_others(Message::Forward { inode }, &[peer.segment.fd()]);
+                listener.pass_on(peer.segment.fd());
             }
         }
         let is_listening = diag::listening(address.port())
-            .map_or(true, |found| found.iter().any(|one| one.inode == inode));
+            .map_or(true, |found| found.iter().any(|one| one.inode == listener.inode));
         if is_listening {
             continue;
         }

@@ -24,6 +24,8 @@ struct Hub {
     /// listener goes on carrying them.
     carriers: [AtomicU64; HOLDERS_MAX],
     carriers_users: [AtomicU32; HOLDERS_MAX],
+    /// Whether each accepts: an idle holder (a worker beside the others' listeners) needs no segments.
+    attending: [AtomicU32; HOLDERS_MAX],
     /// Who takes a connection out of the kernel's queue; see [`Listener::with_kernels_queue`].
     accepting: AtomicU32,
 }
@@ -49,9 +51,13 @@ impl Listener {
         self.hub.fd()
     }
 
-    /// Enters this process among the holders.
+    /// Enters this process among the holders, or says that it attends now.
     pub fn register(&self) {
-        enter(&self.hub().holders, &self.hub().users);
+        let hub = self.hub();
+        if let Some(at) = enter(&hub.holders, &hub.users) {
+            let attends = self.attends.load(Ordering::SeqCst);
+            hub.attending[at].store(u32::from(attends), Ordering::SeqCst);
+        }
     }
 
     /// Enters this process among those through which connections of other hosts come, until it ends.
@@ -68,6 +74,33 @@ impl Listener {
             number,
             user,
         )
+    }
+
+    /// Asks the other holders for the segments of its clients, if this process attends.
+    pub fn ask_for_clients(&self) {
+        if !self.attends.load(Ordering::SeqCst) {
+            return;
+        }
+        let (inode, process) = (self.inode, process::number());
+        // As proof that we hold it, whatever user we have become.
+        self.tell(&self.others(), Message::Share { inode, process }, &[self.any_fd()]);
+    }
+
+    /// Passes a segment of a listener that is closed here to the others that attend; where none does, to
+    /// all who might.
+    pub fn pass_on(&self, segment: i32) {
+        let attending = self.others_attending();
+        let to = if attending.is_empty() { self.others() } else { attending };
+        let inode = self.inode;
+        // Without the socket as proof: its number may be another file's by now.
+        self.tell(&to, Message::Forward { inode }, &[segment]);
+    }
+
+    /// As [`Self::pass_on`], by one that keeps the segment itself: who attends later asks for it.
+    pub fn pass_to_attending(&self, segment: i32) {
+        let inode = self.inode;
+        let fds = [segment, self.any_fd()];
+        self.tell(&self.others_attending(), Message::Forward { inode }, &fds);
     }
 
     /// A link to holder `number`, if it is that holder who answers there.
@@ -116,9 +149,19 @@ impl Listener {
         strike(&self.hub().carriers, number);
     }
 
-    /// Says something to every other holder, with a descriptor.
-    pub fn tell_others(&self, message: Message, fds: &[i32]) {
-        for number in self.others() {
+    fn others_attending(&self) -> Vec<u64> {
+        let own = process::number();
+        let hub = self.hub();
+        let places = hub.holders.iter().zip(&hub.attending);
+        places
+            .filter(|(_, attends)| attends.load(Ordering::SeqCst) != 0)
+            .map(|(place, _)| place.load(Ordering::SeqCst))
+            .filter(|number| *number != 0 && *number != own)
+            .collect()
+    }
+
+    fn tell(&self, holders: &[u64], message: Message, fds: &[i32]) {
+        for &number in holders {
             match self.knock(number) {
                 Ok(link) => drop(link::send(link.0, message, fds)),
                 Err(libc::ECONNREFUSED) => self.strike(number),
@@ -128,17 +171,17 @@ impl Listener {
     }
 }
 
-/// Enters this process and its user into a list of the hub.
-fn enter(places: &[AtomicU64], users: &[AtomicU32]) {
+/// Enters this process and its user into a list of the hub; where it stands there.
+fn enter(places: &[AtomicU64], users: &[AtomicU32]) -> Option<usize> {
     let number = process::number();
     let user = kernel::geteuid().unwrap_or(0) as u32;
-    for (place, of) in places.iter().zip(users) {
+    let is_ours = |place: &AtomicU64| {
         let taken = place.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
-        if taken.is_ok() || taken == Err(number) {
-            of.store(user, Ordering::SeqCst);
-            return;
-        }
-    }
+        taken.is_ok() || taken == Err(number)
+    };
+    let at = places.iter().position(is_ours)?;
+    users[at].store(user, Ordering::SeqCst);
+    Some(at)
 }
 
 fn strike(places: &[AtomicU64], number: u64) {

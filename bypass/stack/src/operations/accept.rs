@@ -56,6 +56,7 @@ pub fn accept(fd: i32, flags: i32, client: &mut Client) -> Outcome {
     let Some(listener) = listener::of(socket) else {
         return Outcome::Error(libc::EBADF);
     };
+    listener.attend();
     let timeout_ns = socket.receive_timeout_ns.load(Ordering::Relaxed);
     let deadline = timeout(timeout_ns);
     loop {

@@ -59,9 +59,19 @@ struct Holder {
 struct Target {
     checked_ns: u64,
     holders: Vec<Holder>,
-    /// One for each listening socket of the address; those that are not ours have a reason.
-    peers: Vec<Result<Arc<Peer>, Reason>>,
+    /// One for each listening socket of the address.
+    peers: Vec<Met>,
     turn: usize,
+}
+
+/// What is known of who holds a listening socket.
+#[derive(Clone)]
+enum Met {
+    /// Not asked yet: with a socket for each of many workers, few are needed for few connections.
+    NotYet,
+    Yes(Arc<Peer>),
+    /// It is not ours.
+    No(Reason),
 }
 
 type Targets = HashMap<SocketAddr, Arc<Mutex<Target>>>;
@@ -184,7 +194,7 @@ fn decide(target: SocketAddr, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
     let mut known = known.lock().map_err(|_| Reason::Limit)?;
     let now = now_ns();
     if known.is_fresh(now) {
-        return known.pick();
+        return known.pick(patience_ms);
     }
     let holders = match ask_kernel(target) {
         Ok(holders) => holders,
@@ -195,19 +205,16 @@ fn decide(target: SocketAddr, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
     };
     if known.holders == holders && known.is_whole() {
         known.checked_ns = now;
-        return known.pick();
+        return known.pick(patience_ms);
     }
-    let peers = holders
-        .iter()
-        .map(|holder| meet(*holder, patience_ms))
-        .collect();
     *known = Target {
-        checked_ns: now_ns(),
+        checked_ns: now,
+        peers: vec![Met::NotYet; holders.len()],
+        // Clients of few connections each must not all begin with the same worker.
+        turn: process::number() as usize ^ known.turn,
         holders,
-        peers,
-        turn: 0,
     };
-    known.pick()
+    known.pick(patience_ms)
 }
 
 fn known(target: SocketAddr) -> Option<Arc<Mutex<Target>>> {
@@ -223,21 +230,25 @@ impl Target {
         Self {
             checked_ns: now,
             holders: Vec::new(),
-            peers: vec![Err(reason)],
+            peers: vec![Met::No(reason)],
             turn: 0,
         }
     }
 
     fn is_whole(&self) -> bool {
-        let mut peers = self.peers.iter();
-        !self.peers.is_empty() && peers.all(|peer| peer.as_ref().is_ok_and(|peer| listens(peer)))
+        let serves = |met: &Met| match met {
+            Met::NotYet => true,
+            Met::Yes(peer) => listens(peer),
+            Met::No(_) => false,
+        };
+        !self.peers.is_empty() && self.peers.iter().all(serves)
     }
 
     fn is_fresh(&self, now: u64) -> bool {
         if self.peers.is_empty() {
             return false;
         }
-        let is_silent = |peer: &Result<_, Reason>| matches!(peer, Err(Reason::NoAnswer));
+        let is_silent = |met: &Met| matches!(met, Met::No(Reason::NoAnswer));
         let life_ns = if self.is_whole() {
             POSITIVE_NS
         } else if self.peers.iter().any(is_silent) {
@@ -245,17 +256,25 @@ impl Target {
         } else {
             NEGATIVE_NS
         };
-        let mut known = self.peers.iter().flatten();
-        let has_stale = known.any(|peer| !listens(peer));
+        let is_stale = |met: &Met| matches!(met, Met::Yes(peer) if !listens(peer));
+        let has_stale = self.peers.iter().any(is_stale);
         now.saturating_sub(self.checked_ns) < life_ns && !has_stale
     }
 
-    fn pick(&mut self) -> Result<Arc<Peer>, Reason> {
+    fn pick(&mut self, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
         self.turn = self.turn.wrapping_add(1);
-        match self.peers.get(self.turn % self.peers.len().max(1)) {
-            Some(Ok(peer)) => Ok(peer.clone()),
-            Some(Err(reason)) => Err(*reason),
-            None => Err(Reason::NoHolder),
+        let at = self.turn % self.peers.len().max(1);
+        let met = self.peers.get_mut(at).ok_or(Reason::NoHolder)?;
+        if let (Met::NotYet, Some(holder)) = (&*met, self.holders.get(at)) {
+            *met = meet(*holder, patience_ms).map_or_else(Met::No, Met::Yes);
+            if matches!(met, Met::No(_)) {
+                self.checked_ns = now_ns();
+            }
+        }
+        match met {
+            Met::Yes(peer) => Ok(peer.clone()),
+            Met::No(reason) => Err(*reason),
+            Met::NotYet => Err(Reason::NoHolder),
         }
     }
 }

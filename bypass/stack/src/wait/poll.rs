@@ -83,7 +83,10 @@ fn user_events(one: &libc::pollfd) -> i16 {
         }
         Kind::Listener => {
             let listener = listener::of(sockets::get(entry.index()));
-            let is_waiting = listener.is_some_and(|listener| listener.has_waiting());
+            let is_waiting = listener.is_some_and(|listener| {
+                listener.attend();
+                listener.has_waiting()
+            });
             if is_waiting {
                 libc::POLLIN | libc::POLLRDNORM
             } else {
