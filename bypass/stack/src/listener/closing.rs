@@ -80,8 +80,9 @@ pub fn settle() {
                 listener.pass_on(peer.segment.fd());
             }
         }
-        let is_listening = diag::listening(address.port())
-            .map_or(true, |found| found.iter().any(|one| one.inode == listener.inode));
+        let is_listening = diag::listening(address.port()).map_or(true, |found| {
+            found.iter().any(|one| one.inode == listener.inode)
+        });
         if is_listening {
             continue;
         }

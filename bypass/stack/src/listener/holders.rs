@@ -83,14 +83,22 @@ impl Listener {
         }
         let (inode, process) = (self.inode, process::number());
         // As proof that we hold it, whatever user we have become.
-        self.tell(&self.others(), Message::Share { inode, process }, &[self.any_fd()]);
+        self.tell(
+            &self.others(),
+            Message::Share { inode, process },
+            &[self.any_fd()],
+        );
     }
 
     /// Passes a segment of a listener that is closed here to the others that attend; where none does, to
     /// all who might.
     pub fn pass_on(&self, segment: i32) {
         let attending = self.others_attending();
-        let to = if attending.is_empty() { self.others() } else { attending };
+        let to = if attending.is_empty() {
+            self.others()
+        } else {
+            attending
+        };
         let inode = self.inode;
         // Without the socket as proof: its number may be another file's by now.
         self.tell(&to, Message::Forward { inode }, &[segment]);
