@@ -41,7 +41,7 @@ pub struct Relay {
     places: Vec<Place>,
     /// By the handle's index.
     conns: Vec<Option<(u32, u32)>>,
-    listeners: HashMap<Handle, usize>,
+    listeners: HashMap<Handle, Group>,
     /// Of the connections that the program opens.
     outgoing: Option<(Arc<Peer>, usize)>,
     bytes: Vec<u8>,
@@ -60,6 +60,21 @@ pub struct Left {
     pub has_others: bool,
     /// Bytes were written for which the engine has no room yet.
     pub has_unsent: bool,
+}
+
+/// The listening sockets of one address (with SO_REUSEPORT each worker has one), which take turns.
+struct Group {
+    at: SocketAddr,
+    places: Vec<usize>,
+    turn: usize,
+}
+
+impl Group {
+    fn next(&mut self) -> Option<usize> {
+        self.turn = self.turn.wrapping_add(1);
+        let at = self.turn % self.places.len().max(1);
+        self.places.get(at).copied()
+    }
 }
 
 /// A segment at whose other end we stand.
@@ -224,18 +239,22 @@ impl Relay {
                 listeners.iter().all(|one| one.inode != own.inode) && own.others().is_empty()
             })
         };
-        let gone = self.listeners.iter().filter(|(_, place)| is_over(place));
-        let gone: Vec<Handle> = gone.map(|(handle, _)| *handle).collect();
+        let mut gone = Vec::new();
+        for (handle, group) in &mut self.listeners {
+            group.places.retain(|place| !is_over(place));
+            if group.places.is_empty() {
+                gone.push(*handle);
+            }
+        }
         for handle in gone {
             self.listeners.remove(&handle);
             let _ = self.shard.close(handle);
         }
         for listener in listeners {
             let is_it = |own: &Arc<Listener>| own.inode == listener.inode;
-            let is_known = self
-                .listeners
-                .values()
-                .any(|place| self.places[*place].listener.as_ref().is_some_and(is_it));
+            let mut served = self.listeners.values().flat_map(|group| &group.places);
+            let is_known =
+                served.any(|place| self.places[*place].listener.as_ref().is_some_and(is_it));
             if !is_known {
                 self.listen(listener);
             }
@@ -267,13 +286,26 @@ impl Relay {
         if at.is_ipv6() && kernel::option_int(fd, libc::SOL_IPV6, libc::IPV6_V6ONLY) == Ok(1) {
             return None;
         }
+        let joined = self.listeners.iter().find(|(_, group)| group.at == at);
+        if let Some(handle) = joined.map(|(handle, _)| *handle) {
+            let place = self.segment_at(listener)?;
+            self.listeners.get_mut(&handle)?.places.push(place);
+            return Some(());
+        }
         let backlog = listener.backlog.load(Ordering::Relaxed);
         let Some(handle) = self.shard.take_over(at, backlog).ok()? else {
             self.must_follow_us = Some(now_ns() / 1000 + AGAIN_US);
             return None;
         };
         match self.segment_at(listener) {
-            Some(place) => drop(self.listeners.insert(handle, place)),
+            Some(place) => {
+                let group = Group {
+                    at,
+                    places: vec![place],
+                    turn: 0,
+                };
+                self.listeners.insert(handle, group);
+            }
             None => drop(self.shard.close(handle)),
         }
         Some(())
@@ -290,14 +322,8 @@ impl Relay {
     }
 
     fn handle(&mut self, event: tcp::Event) {
-        if let Some(place) = self.listeners.get(&event.handle) {
-            let place = *place;
-            while let Ok(handle) = self.shard.accept(event.handle) {
-                if self.offer(place, handle).is_none() {
-                    let _ = self.abort(handle);
-                }
-            }
-            return;
+        if self.listeners.contains_key(&event.handle) {
+            return self.accept_all(event.handle);
         }
         let found = self.conns.get(event.handle.index as usize).copied();
         let Some((place, slot)) = found.flatten() else {
@@ -310,6 +336,16 @@ impl Relay {
             self.look_at_error(place, slot, event.handle);
             self.bring_in(place, slot);
             self.bring_out(place, slot);
+        }
+    }
+
+    fn accept_all(&mut self, listening: Handle) {
+        while let Ok(handle) = self.shard.accept(listening) {
+            let group = self.listeners.get_mut(&listening);
+            let place = group.and_then(Group::next);
+            if place.and_then(|place| self.offer(place, handle)).is_none() {
+                let _ = self.abort(handle);
+            }
         }
     }
 
