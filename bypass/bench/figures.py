@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Pairs, proxy, round trip, half acceleration and Netty: kernel and accelerated by turns, as ratios.
+"""Pairs, proxy, round trip, half acceleration, profiles and Netty: kernel and accelerated by turns, as ratios.
 
     bypass/bench/figures.py CELL... [--rounds 5] [--seconds 1] [--java PATH]
 
 Cells: `pairs` (server and generator share a core: one pair, then one on every core), `proxy` (nginx or
 gateway-netty between generator and origin), `roundtrip` (one connection, p50), `half` (one end
-preloaded, the other on the kernel), `netty-nio`, `netty-epoll`. Servers run on core 0, the generator on
+preloaded, the other on the kernel), `profiles` (balanced against performance at load), `netty-nio`, `netty-epoll`. Servers run on core 0, the generator on
 core 1, idle states held off. Prints Markdown with the medians of all rounds. `nginx.sh` has the plain
 nginx cells. Standard library only; needs nginx, wrk and the release build.
 """
@@ -38,6 +38,7 @@ http {{
   server {{
     listen 127.0.0.1:{port};
     location = /0 {{ return 200 ""; }}
+    root {folder};
     location = /1024 {{ default_type text/plain; return 200 "{body}"; }}
     location /proxied {{ proxy_pass http://origin/1024; proxy_http_version 1.1; proxy_set_header Connection ""; }}
   }}
@@ -173,6 +174,19 @@ def half(bench):
                 yield f"{len(BODY) if path != '0' else 0} B on the kernel", name, requests_per_second(run)
 
 
+def profiles(bench):
+    """The balanced profile against performance, where there is enough to do that nobody sleeps long."""
+    files = {"0": "0 KB", "1024": "1 KB", "10k": "10 KB"}
+    Path(bench.folder).chmod(0o755)
+    Path(bench.folder, "10k").write_bytes(b"x" * 10240)
+    for stack in ("performance", "balanced"):
+        with bench.nginx(stack, 0) as port:
+            for connections in (50, 100):
+                for path, size in files.items():
+                    run = bench.wrk(client_profile(stack), 1, port, path, connections)
+                    yield f"{size}, {connections} connections", stack, requests_per_second(run)
+
+
 def netty(bench, transport):
     """The Netty http-server with a payload of 128 B."""
     for stack in (None, *bench.options.profiles):
@@ -182,7 +196,7 @@ def netty(bench, transport):
             yield f"Netty {transport}, 128 B", stack, requests_per_second(bench.wrk(client_profile(stack), 1, port, "128"))
 
 
-CELLS = {"pairs": pairs, "proxy": proxy, "roundtrip": roundtrip, "half": half,
+CELLS = {"pairs": pairs, "proxy": proxy, "roundtrip": roundtrip, "half": half, "profiles": profiles,
          "netty-nio": lambda bench: netty(bench, "nio"), "netty-epoll": lambda bench: netty(bench, "epoll")}
 
 
