@@ -214,7 +214,7 @@ WINDOW_OPTIONS: dict[str, tuple[str, ...]] = {
 WHOLE_SECOND_TOOLS = ("wrk", "wrk2", "ab", "k6")
 
 
-class Process(Strict):
+class ProcessSpec(Strict):
     name: Name
     role: Literal["server", "load", "origin"]
     argv: Annotated[list[str], BeforeValidator(_texts)] = Field(min_length=1)
@@ -255,7 +255,7 @@ SampleName = Literal[
 ]
 
 
-class Sample(Strict):
+class SampleSpec(Strict):
     every: Seconds = 0.2
     server: list[SampleName] = []
     load: list[SampleName] = []
@@ -279,7 +279,7 @@ class Metric(Strict):
         return self
 
 
-class Gain(Strict):
+class GainSpec(Strict):
     over: Scalar
     round: int = Field(0, ge=0, le=6)
 
@@ -298,7 +298,7 @@ class Table(Strict):
     columns: Name | None = None
     value: str | None = None
     values: list[str] = []
-    gain: Gain | None = None
+    gain: GainSpec | None = None
     published: Published | None = None
 
 
@@ -312,9 +312,9 @@ class Recipe(Strict):
     plan: Plan = Field(default_factory=lambda: Plan.model_validate({}))
     stacks: dict[Name, Stack] = {}
     asset: list[Asset] = []
-    process: list[Process] = Field(min_length=1)
+    process: list[ProcessSpec] = Field(min_length=1)
     tune: Tune | None = None
-    sample: Sample = Sample()
+    sample: SampleSpec = SampleSpec()
     metric: list[Metric] = []
     table: list[Table] = []
 
@@ -351,7 +351,7 @@ def _rate(value: Any) -> Any:
 Rate = Annotated[str, BeforeValidator(_rate)]
 
 
-class Link(Strict):
+class LinkSpec(Strict):
     rate: Rate = ""  # 25gbit, 400mbit: as tc writes it, in bits a second
     mtu: int | None = Field(None, ge=576, le=65535)
     speed: str = ""  # the published link that it stands for
@@ -361,7 +361,7 @@ class Link(Strict):
     queues: int | None = Field(None, ge=1, le=64)  # of the interfaces that `netns` makes
 
 
-class Slurm(Strict):
+class SlurmSpec(Strict):
     nodes: int = 2
     partition: str = ""
     options: list[str] = []  # of salloc
@@ -374,7 +374,7 @@ class Site(Strict):
     server: RoleSite = RoleSite()
     load: RoleSite = RoleSite()
     origin: RoleSite = RoleSite()
-    link: dict[str, Link] = {}
+    link: dict[str, LinkSpec] = {}
     fit: Literal["strict", "share", "pairs"] = "strict"
     # high: measured programs before all others, where this user may; the default on the loopback.
     # With a link the kernel's own threads serve packets, and high would hold them back.
@@ -382,7 +382,7 @@ class Site(Strict):
     python: str = "python3"  # on other hosts: 3.6 or newer
     lease: Seconds = 1.0  # silence after which a host ends everything that it started for us
     options: list[str] = []  # of the ssh command: ["-F", "ssh_config", "-J", "jump"]
-    slurm: Slurm = Slurm()
+    slurm: SlurmSpec = SlurmSpec()
 
     @field_serializer("lease")
     def _lease_as_written(self, lease: float) -> str:

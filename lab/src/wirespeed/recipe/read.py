@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from wirespeed.errors import InputError, RecipeError
 from wirespeed.recipe.compose import compose
-from wirespeed.recipe.model import WINDOW_OPTIONS, Process, Recipe, Table
+from wirespeed.recipe.model import WINDOW_OPTIONS, ProcessSpec, Recipe, Table
 
 Model = TypeVar("Model", bound=BaseModel)
 # Figures every trial has, whatever the recipe's metrics: docs/results-format.md lists them.
@@ -226,7 +226,7 @@ class _Checks:
             ):
                 self._one_of(key, process.stack, list(self.recipe.stacks), "stack")
 
-    def _window(self, process: Process) -> None:
+    def _window(self, process: ProcessSpec) -> None:
         """A generator's own duration would not be the window that the lab plans and records."""
         options = WINDOW_OPTIONS.get(process.tool or "", ())
         joined = tuple(o if len(o) == 2 else f"{o}=" for o in options)

@@ -14,7 +14,7 @@ from wirespeed.recipe.model import (
     Asset,
     OwnFigures,
     PlacedStack,
-    Process,
+    ProcessSpec,
     Ready,
     Recipe,
     Site,
@@ -113,7 +113,7 @@ class Resolver:
         self.file = place.recipe_file
         self.processes = {process.name: process for process in recipe.process}
 
-    def count(self, process: Process) -> int:
+    def count(self, process: ProcessSpec) -> int:
         value = self._value(f"process.{process.name}.count", process.count, process)
         least = 0 if process.role == "server" and self._is_ceiling() else 1
         is_count = isinstance(value, int) and not isinstance(value, bool)
@@ -125,7 +125,7 @@ class Resolver:
         """Whether the recipe measures this cell without its server."""
         return bool(self.recipe.plan.ceiling) and self.cell.matches(self.recipe.plan.ceiling)
 
-    def workers(self, process: Process) -> int | None:
+    def workers(self, process: ProcessSpec) -> int | None:
         if not process.pin or process.pin.workers is None:
             return None
         key = f"process.{process.name}.pin.workers"
@@ -187,7 +187,7 @@ class Resolver:
 
         return scheme
 
-    def _instance(self, process: Process, index: int, seats: dict[str, list[Seat]]) -> Instance:
+    def _instance(self, process: ProcessSpec, index: int, seats: dict[str, list[Seat]]) -> Instance:
         key = f"process.{process.name}"
         label = f"{process.name}-{index}"
         names = self._names(process, index, seats)
@@ -217,7 +217,7 @@ class Resolver:
             figures=process.figures,
         )
 
-    def _netns(self, process: Process, names: Names) -> dict[str, str] | None:
+    def _netns(self, process: ProcessSpec, names: Names) -> dict[str, str] | None:
         """None where the link has no interface to share, as the loopback has none."""
         if process.netns is None or not self.topology.links.get(self.link):
             return None
@@ -227,7 +227,7 @@ class Resolver:
             return None
         return {"on": on, "addr": str(self._fill(f"{key}.addr", process.netns.addr, names))}
 
-    def _check(self, process: Process, names: Names) -> Check | None:
+    def _check(self, process: ProcessSpec, names: Names) -> Check | None:
         if not process.ready:
             return None
         key = f"process.{process.name}.ready"
@@ -251,7 +251,7 @@ class Resolver:
         return f"tcp://{address}"
 
     def _variables(
-        self, process: Process, index: int, seats: dict[str, list[Seat]]
+        self, process: ProcessSpec, index: int, seats: dict[str, list[Seat]]
     ) -> dict[str, Any]:
         own = [seat.core for seat in seats.get(f"{process.name}-{index}", [])]
         return {
@@ -267,7 +267,7 @@ class Resolver:
             **self._origin(),
         }
 
-    def _told(self, process: Process) -> dict[str, Any]:
+    def _told(self, process: ProcessSpec) -> dict[str, Any]:
         """What a template may know of any process: where it listens, and how many there are."""
         count = self.count(process)
         ports = [self._port(process, index) for index in range(count)]
@@ -296,7 +296,7 @@ class Resolver:
             mount={"size": mount.size, "options": mount.options} if mount else None,
         )
 
-    def _stack(self, process: Process) -> str:
+    def _stack(self, process: ProcessSpec) -> str:
         if not process.stack:
             return ""
         key = f"process.{process.name}.stack"
@@ -306,7 +306,7 @@ class Resolver:
             self._fail(key, f"there is no [stacks.{name}]; stacks: {known}")
         return name
 
-    def _under(self, process: Process, index: int) -> Stack | None:
+    def _under(self, process: ProcessSpec, index: int) -> Stack | None:
         name = self._stack(process)
         if not name:
             return None
@@ -325,7 +325,7 @@ class Resolver:
         link = self.topology.links.get(self.link)
         return getattr(link, role, "") if link and self.topology.is_apart else ""
 
-    def _port(self, process: Process, index: int) -> int | None:
+    def _port(self, process: ProcessSpec, index: int) -> int | None:
         if not process.port:
             return None
         return process.port.base + process.port.step * index
@@ -337,7 +337,7 @@ class Resolver:
 
     def _names(
         self,
-        process: Process | None,
+        process: ProcessSpec | None,
         index: int,
         seats: dict[str, list[Seat]],
         scheme: Any = None,
@@ -351,7 +351,7 @@ class Resolver:
     def _lookup(
         self,
         path: tuple[Any, ...],
-        process: Process | None,
+        process: ProcessSpec | None,
         index: int,
         seats: dict[str, list[Seat]],
     ) -> Any:
@@ -379,7 +379,7 @@ class Resolver:
             return self._of_link(path, rest)
         raise ExpressionError(f"there is no {_dotted(path)!r}; {self._hint(head)}")
 
-    def _plain(self, name: str, process: Process | None, index: int) -> Any:
+    def _plain(self, name: str, process: ProcessSpec | None, index: int) -> Any:
         if name in self.cell.axes:
             return self.cell.axes[name]
         duration_s = self.place.duration_s
@@ -407,7 +407,7 @@ class Resolver:
             value = value[step]
         return value
 
-    def _of_process(self, process: Process, rest: tuple[Any, ...]) -> Any:
+    def _of_process(self, process: ProcessSpec, rest: tuple[Any, ...]) -> Any:
         index = 0
         if isinstance(rest[0], int | float):
             index, rest = int(rest[0]), rest[1:]
@@ -451,7 +451,7 @@ class Resolver:
 
     # -- filling ----------------------------------------------------------------------------
 
-    def _value(self, key: str, value: Any, process: Process | None) -> Any:
+    def _value(self, key: str, value: Any, process: ProcessSpec | None) -> Any:
         if not isinstance(value, str):
             return value
         filled = self._fill(key, value, self._names(process, 0, {}))

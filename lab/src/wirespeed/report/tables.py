@@ -67,7 +67,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Source:
+class Beside:
     """The document beside a sheet, and how our cells find their figure in it."""
 
     document: Document
@@ -83,7 +83,7 @@ class Source:
         return self.document.figure(metric, cell.axes, merged, self.stacks, self.scale)
 
 
-def source(summary: Summary, sheet: Sheet) -> Source | None:
+def source(summary: Summary, sheet: Sheet) -> Beside | None:
     """The published figures that belong to a sheet."""
     spec = sheet.spec.get("published")
     document = published.read(str(spec.get("file", ""))) if isinstance(spec, dict) else None
@@ -91,7 +91,7 @@ def source(summary: Summary, sheet: Sheet) -> Source | None:
         return None
     variables = given.axis_variables(summary.run_dir)
     scale = float(spec.get("scale", 1.0))
-    return Source(document, spec.get("stacks", {}), scale, variables)
+    return Beside(document, spec.get("stacks", {}), scale, variables)
 
 
 def grid(summary: Summary, sheet: Sheet) -> Grid:
@@ -138,7 +138,7 @@ def _row_place(sheet: Sheet, row: tuple[Any, ...], column: Any) -> str:
     return ", ".join([*parts, *([str(column)] if column is not None else [])])
 
 
-def _columns(sheet: Sheet, beside: Source | None) -> list[Column]:
+def _columns(sheet: Sheet, beside: Beside | None) -> list[Column]:
     unit = _measure(sheet, sheet.metrics[0], beside).unit if len(sheet.metrics) == 1 else ""
     ours = f"{OURS}, {unit}" if unit else OURS
     own = [Column(ours, label) for label in _value_heads(sheet, beside)]
@@ -150,7 +150,7 @@ def _columns(sheet: Sheet, beside: Source | None) -> list[Column]:
     return own + gains + theirs
 
 
-def _value_heads(sheet: Sheet, beside: Source | None) -> list[str]:
+def _value_heads(sheet: Sheet, beside: Beside | None) -> list[str]:
     if len(sheet.metrics) == 1:
         head = _measure(sheet, sheet.metrics[0], beside).label
         return [head if column is None else str(column) for column in sheet.columns]
@@ -161,7 +161,7 @@ def _value_heads(sheet: Sheet, beside: Source | None) -> list[str]:
     ]
 
 
-def _published_heads(sheet: Sheet, beside: Source) -> list[str]:
+def _published_heads(sheet: Sheet, beside: Beside) -> list[str]:
     if len(sheet.metrics) > 1:
         return [
             f"{_measure(sheet, metric, beside).label}, {unit}".removesuffix(", ")
@@ -170,7 +170,7 @@ def _published_heads(sheet: Sheet, beside: Source) -> list[str]:
     return [str(column) for column in sheet.columns if _has_figures(sheet, column, beside)]
 
 
-def _measure(sheet: Sheet, metric: str, beside: Source | None) -> wording.Measure:
+def _measure(sheet: Sheet, metric: str, beside: Beside | None) -> wording.Measure:
     """Published latencies are in ms; a table with a column for each metric chooses for each."""
     if beside and metric.startswith("latency."):
         return wording.measure(metric, sheet.units.get(metric, ""), is_ms=True)
@@ -179,7 +179,7 @@ def _measure(sheet: Sheet, metric: str, beside: Source | None) -> wording.Measur
     return wording.measure(metric, sheet.units.get(metric, ""), is_ms=is_ms)
 
 
-def _published_units(sheet: Sheet, beside: Source) -> dict[str, str]:
+def _published_units(sheet: Sheet, beside: Beside) -> dict[str, str]:
     """The metrics that the document has, with its units."""
     units: dict[str, str] = {}
     for metric in sheet.metrics:
@@ -190,7 +190,7 @@ def _published_units(sheet: Sheet, beside: Source) -> dict[str, str]:
     return units
 
 
-def _has_figures(sheet: Sheet, column: Any, beside: Source) -> bool:
+def _has_figures(sheet: Sheet, column: Any, beside: Beside) -> bool:
     cells = (sheet.cells.get((row, column)) for row in sheet.rows)
     return any(cell and beside.figure(cell, sheet.metrics[0]) for cell in cells)
 
@@ -201,7 +201,7 @@ def _contenders(sheet: Sheet) -> list[Any]:
     return [column for column in sheet.columns if column in judged]
 
 
-def _published_contenders(sheet: Sheet, beside: Source) -> list[Any]:
+def _published_contenders(sheet: Sheet, beside: Beside) -> list[Any]:
     if sheet.over is None:
         return []
     others = [column for column in sheet.columns if column != sheet.over]
@@ -209,7 +209,7 @@ def _published_contenders(sheet: Sheet, beside: Source) -> list[Any]:
 
 
 def _own_entries(
-    summary: Summary, sheet: Sheet, row: tuple[Any, ...], beside: Source | None
+    summary: Summary, sheet: Sheet, row: tuple[Any, ...], beside: Beside | None
 ) -> list[Entry]:
     entries = []
     for column in sheet.columns:
@@ -219,7 +219,7 @@ def _own_entries(
     return entries
 
 
-def _own_entry(sheet: Sheet, cell: Cell | None, metric: str, beside: Source | None) -> Entry:
+def _own_entry(sheet: Sheet, cell: Cell | None, metric: str, beside: Beside | None) -> Entry:
     if cell is None or not cell.trials:
         return Entry(wording.state(cell), "state", cell.reason if cell else "")
     value = cell.median(metric)
@@ -268,7 +268,7 @@ def verdict_entry(gain: Gain, times: bool = False) -> Entry:
     return Entry(wording.verdict(gain, times), kind, "; ".join(parts), interval)
 
 
-def _published_entries(sheet: Sheet, row: tuple[Any, ...], beside: Source) -> list[Entry]:
+def _published_entries(sheet: Sheet, row: tuple[Any, ...], beside: Beside) -> list[Entry]:
     entries = []
     if len(sheet.metrics) > 1:
         cell = sheet.cells.get((row, sheet.columns[0]))
@@ -284,18 +284,18 @@ def _published_entries(sheet: Sheet, row: tuple[Any, ...], beside: Source) -> li
     return entries
 
 
-def _published_entry(cell: Cell | None, metric: str, beside: Source) -> Entry:
+def _published_entry(cell: Cell | None, metric: str, beside: Beside) -> Entry:
     figure = beside.figure(cell, metric) if cell else None
     return Entry(figure.text if figure else wording.NONE, "published")
 
 
-def _published_gain(sheet: Sheet, row: tuple[Any, ...], name: Any, beside: Source) -> Entry:
+def _published_gain(sheet: Sheet, row: tuple[Any, ...], name: Any, beside: Beside) -> Entry:
     printed = _printed_gain(sheet, row, name, beside)
     text = wording.percent(printed / 100 if printed is not None else None, sheet.gain_decimals)
     return Entry(text, "published")
 
 
-def _notes(summary: Summary, sheet: Sheet, beside: Source | None) -> tuple[str, ...]:
+def _notes(summary: Summary, sheet: Sheet, beside: Beside | None) -> tuple[str, ...]:
     notes = list(summary.run.thinned)
     most = max((cell.disturbed for cell in sheet.cells.values()), default=0.0)
     if most > 0:
@@ -325,7 +325,7 @@ def _document_note(figures: Sequence[Figure], link: str) -> list[str]:
     return [f"Published: {wording.listed(names)} of the document."] if names else []
 
 
-def _figures(sheet: Sheet, beside: Source) -> list[Figure]:
+def _figures(sheet: Sheet, beside: Beside) -> list[Figure]:
     found = (
         beside.figure(cell, metric) for cell in sheet.cells.values() for metric in sheet.metrics
     )
@@ -358,7 +358,7 @@ def _shape(contender: str, over: str, metric: str, pairs: Sequence[tuple[float, 
     )
 
 
-def _printed_gain(sheet: Sheet, row: tuple[Any, ...], name: Any, beside: Source) -> float | None:
+def _printed_gain(sheet: Sheet, row: tuple[Any, ...], name: Any, beside: Beside) -> float | None:
     cell = sheet.cells.get((row, name))
     figure = beside.figure(cell, sheet.metrics[0]) if cell else None
     if figure is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from wirespeed import topology
-from wirespeed.recipe.model import Process
+from wirespeed.recipe.model import ProcessSpec
 from wirespeed.recipe.resolve import Resolver
 from wirespeed.topology import Seat
 
@@ -36,7 +36,7 @@ def fit(resolver: Resolver, mode: str) -> Fitted:
 
 
 def _process(
-    resolver: Resolver, process: Process, seats: list[Seat], taken: dict[str, int], share: bool
+    resolver: Resolver, process: ProcessSpec, seats: list[Seat], taken: dict[str, int], share: bool
 ) -> Fitted:
     count = resolver.count(process)
     pin = process.pin
@@ -83,7 +83,7 @@ def _named(resolver: Resolver, seats: list[Seat], cores: list[int]) -> list[Seat
     ]
 
 
-def _wished(resolver: Resolver, process: Process, seats: list[Seat]) -> list[Seat]:
+def _wished(resolver: Resolver, process: ProcessSpec, seats: list[Seat]) -> list[Seat]:
     """The seats that the process's `smt` and `numa` leave, in their order."""
     pin = process.pin
     if pin is not None and pin.smt == "avoid":
@@ -98,7 +98,7 @@ def _in_turns(seats: list[Seat]) -> list[Seat]:
     return [own[0] for own in topology.deal(seats, len(seats), 1, share=False).seats]
 
 
-def _problem(resolver: Resolver, process: Process, count: int, per: int, have: int) -> str:
+def _problem(resolver: Resolver, process: ProcessSpec, count: int, per: int, have: int) -> str:
     wanted = f"{count} × {process.name}" + (f" on {per} cores each" if per > 1 else "")
     cores = f"{have} core{'' if have == 1 else 's'}"
     return f"{wanted}, but the {process.role} has {cores} here (--fit share lets them share)"
