@@ -3,6 +3,7 @@
     python packaging/completions.py bash|zsh|fish      # of this checkout; ./wirespeed completion
 """
 
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -52,7 +53,16 @@ def words_after(options):
         if parent in options:
             found.setdefault(parent, set()).add(word)
     found["wirespeed"] |= set(OF_THE_DOOR)
+    found["wirespeed-completion"] = set(FILES)
+    found["wirespeed-build"] = set(parts())
     return {name: " ".join(sorted(words)) for name, words in found.items()}
+
+
+def parts():
+    """What `wirespeed build` can name, as the front door lists it."""
+    done = subprocess.run([tree.ROOT / "wirespeed", "build", "--list"], capture_output=True, text=True,
+                          check=True)
+    return [line.split()[0] for line in done.stdout.splitlines()]
 
 
 def _bash(options, words, recipes):
@@ -151,7 +161,10 @@ def main(shell):
         for command, target in tree.COMMANDS.items():
             (Path(folder) / command).symlink_to(tree.ROOT / target)
         pages = list(manual.pages(Path(folder), leave_out=JAVA))
-    pages += [manual.Page(name, "", [], []) for name in JAVA]
+    pages += [manual.Page(name, "", [], [], manual.OF_THE_DOOR.get(name, [])) for name in JAVA]
+    import package  # which imports this module
+
+    pages.append(manual.from_help("wirespeed-package", "", package.parser().format_help()))
     print(script(shell, pages), end="")
 
 

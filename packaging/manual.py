@@ -21,6 +21,8 @@ PROGRAMS = {
     "wirespeed-http-server": ("HTTP server under test", ["wirespeed", "http-server"]),
     "wirespeed-origin": ("slow HTTP origin", ["wirespeed", "origin"]),
     "wirespeed-gateway": ("HTTP gateway", ["wirespeed", "gateway"]),
+    "wirespeed-build": ("build or install what a measurement needs", ["wirespeed", "build"]),
+    "wirespeed-completion": ("print a completion script", ["wirespeed", "completion"]),
     "bypass": ("user-level sockets for unmodified programs", ["bypass"]),
     "bypass-run": ("start a program on user-level sockets", ["bypass", "run"]),
     "bypass-stat": ("show what accelerated processes are doing", ["bypass", "stat"]),
@@ -29,6 +31,8 @@ PROGRAMS = {
     "onload": ("start a program on user-level sockets", ["onload"]),
     "onload_stackdump": ("show what accelerated processes are doing", ["onload_stackdump"]),
 }
+#: What the front door takes before the program sees the rest.
+OF_THE_DOOR = {"wirespeed-gateway": [("--carrier NAME", "netty, also without it, or tomcat")]}
 
 
 @dataclass
@@ -51,7 +55,9 @@ def pages(bin_folder, leave_out=()):
         if name not in leave_out:
             shown = subprocess.run([bin_folder / program, *words, "--help"], capture_output=True,
                                    text=True, check=True)
-            yield from_help(name, title, shown.stdout)
+            page = from_help(name, title, shown.stdout)
+            page.options += OF_THE_DOOR.get(name, [])
+            yield page
     yield from lab_pages()
 
 

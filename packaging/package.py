@@ -42,7 +42,8 @@ def main(words):
             _step("OCI image", lambda: image.build(deb, output, version, commit))
 
 
-def _arguments(words):
+def parser():
+    """Also what the completions of a checkout are made from."""
     parser = argparse.ArgumentParser(
         prog="wirespeed package", allow_abbrev=False,
         description="Make packages of this checkout. What is missing is built first.")
@@ -51,11 +52,15 @@ def _arguments(words):
     parser.add_argument("--only", default="deb,tarball,wheel", metavar="KIND[,KIND]",
                         help="deb, tarball, wheel, image; without it all but the image, which needs "
                         "root and debootstrap")
-    arguments = parser.parse_args(words)
+    return parser
+
+
+def _arguments(words):
+    arguments = parser().parse_args(words)
     arguments.only = arguments.only.split(",")
     wrong = [kind for kind in arguments.only if kind not in KINDS]
     if wrong:
-        parser.error(f"--only: {wrong[0]!r} is none of {', '.join(KINDS)}")
+        parser().error(f"--only: {wrong[0]!r} is none of {', '.join(KINDS)}")
     return arguments
 
 

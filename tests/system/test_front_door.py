@@ -27,7 +27,7 @@ def test_help_names_every_command(wirespeed):
         assert re.search(rf"^  {command} +\w", text, re.M), command
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS - {"completion"}))
+@pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_command_explains_itself(wirespeed, command):
     done = wirespeed(command, "--help")
     assert re.search("usage", done.stdout, re.I)
@@ -66,6 +66,11 @@ def completions():
     ("wirespeed run --bud", {"--budget"}),
     ("wirespeed tune ", {"apply", "status", "restore"}),
     ("wirespeed baseline save --js", {"--json"}),
+    ("wirespeed completion ", {"bash", "zsh", "fish"}),
+    ("wirespeed build stu", {"stub-origin"}),
+    ("wirespeed build --li", {"--list"}),
+    ("wirespeed package --on", {"--only"}),
+    ("wirespeed gateway --car", {"--carrier"}),
     ("wirespeed load --head", {"--header", "--headroom"}),
     ("wirespeed bypass stat --prom", {"--prometheus"}),
     ("bypass stat --prom", {"--prometheus"}),

@@ -61,7 +61,8 @@ def test_every_command_has_a_manual_page(tree):
     python = ROOT / "build" / "venv" / "bin" / "python"
     done = subprocess.run([python, "-c", script], capture_output=True, text=True, check=True)
     programs = {"wirespeed", "wirespeed-load", "wirespeed-http-server", "wirespeed-origin",
-                "wirespeed-gateway", "bypass", "onload", "onload_stackdump"}
+                "wirespeed-gateway", "wirespeed-build", "wirespeed-completion",
+                "bypass", "onload", "onload_stackdump"}
     shown = subprocess.run([tree / "bin" / "bypass", "--help"], capture_output=True, text=True)
     parts = {f"bypass-{word}" for word in re.findall(r"^  ([a-z]+)", shown.stdout, re.M)}
     assert parts >= {"bypass-run", "bypass-stat", "bypass-top", "bypass-options"}
