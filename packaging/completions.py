@@ -30,7 +30,7 @@ def write(pages, share):
         target = share / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(script(shell, pages))
-    for name in ("bypass", "wirespeed-load", "onload", "onload_stackdump"):
+    for name in ("bypass", "wirespeed-load", "onload", "onload_stackdump", "onload_tcpdump"):
         (share / FILES["bash"]).with_name(name).symlink_to("wirespeed")
 
 
@@ -92,7 +92,7 @@ _wirespeed() {{
     fi
     COMPREPLY=($(compgen -W "$words" -- "$word"))
 }}
-complete -o default -F _wirespeed wirespeed ./wirespeed bypass wirespeed-load onload onload_stackdump
+complete -o default -F _wirespeed wirespeed ./wirespeed bypass wirespeed-load onload onload_stackdump onload_tcpdump
 """
 
 
@@ -102,7 +102,7 @@ def _zsh(options, words, recipes):
     with_recipe = "|".join(f"wirespeed-{name}" for name in WITH_RECIPE)
     known = " ".join(name for name in options if "-" in name)
     return f"""\
-#compdef wirespeed bypass wirespeed-load onload onload_stackdump
+#compdef wirespeed bypass wirespeed-load onload onload_stackdump onload_tcpdump
 _wirespeed() {{
     local command="${{words[1]:t}}" word
     local -a known=({known})
@@ -122,7 +122,7 @@ _wirespeed() {{
     esac
     _files
 }}
-compdef _wirespeed wirespeed ./wirespeed bypass wirespeed-load onload onload_stackdump 2>/dev/null
+compdef _wirespeed wirespeed ./wirespeed bypass wirespeed-load onload onload_stackdump onload_tcpdump 2>/dev/null
 [[ "$funcstack[1]" == _wirespeed ]] && _wirespeed "$@"
 """
 

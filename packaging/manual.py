@@ -27,9 +27,11 @@ PROGRAMS = {
     "bypass-run": ("start a program on user-level sockets", ["bypass", "run"]),
     "bypass-stat": ("show what accelerated processes are doing", ["bypass", "stat"]),
     "bypass-top": ("show live what accelerated processes are doing", ["bypass", "top"]),
+    "bypass-capture": ("write the frames of accelerated processes as a capture file", ["bypass", "capture"]),
     "bypass-options": ("list the EF_ options", ["bypass", "options"]),
     "onload": ("start a program on user-level sockets", ["onload"]),
     "onload_stackdump": ("show what accelerated processes are doing", ["onload_stackdump"]),
+    "onload_tcpdump": ("write the frames of accelerated processes as a capture file", ["onload_tcpdump"]),
 }
 #: What the front door takes before the program sees the rest.
 OF_THE_DOOR = {"wirespeed-gateway": [("--carrier NAME", "netty, also without it, or tomcat")]}

@@ -22,6 +22,7 @@ COMMANDS = {
     "bypass": "target/release/bypass",
     "onload": "target/release/bypass",
     "onload_stackdump": "target/release/bypass",
+    "onload_tcpdump": "target/release/bypass",
 }
 #: What of the Python packages no program reads.
 _UNREAD = ("__pycache__", "bin", "tests", "*.pyi")

@@ -62,7 +62,7 @@ def test_every_command_has_a_manual_page(tree):
     done = subprocess.run([python, "-c", script], capture_output=True, text=True, check=True)
     programs = {"wirespeed", "wirespeed-load", "wirespeed-http-server", "wirespeed-origin",
                 "wirespeed-gateway", "wirespeed-build", "wirespeed-completion",
-                "bypass", "onload", "onload_stackdump"}
+                "bypass", "onload", "onload_stackdump", "onload_tcpdump"}
     shown = subprocess.run([tree / "bin" / "bypass", "--help"], capture_output=True, text=True)
     parts = {f"bypass-{word}" for word in re.findall(r"^  ([a-z]+)", shown.stdout, re.M)}
     assert parts >= {"bypass-run", "bypass-stat", "bypass-top", "bypass-options"}

@@ -1,6 +1,7 @@
 //! The command bypass: starts programs on user-level sockets and shows what they do there.
 #![forbid(unsafe_code)]
 
+mod capture;
 mod check;
 mod cluster;
 mod elf;
@@ -26,6 +27,7 @@ usage: bypass COMMAND [OPTIONS]
   run --check [-p PROFILE] [--] PROGRAM …     say what would be accelerated, and why not
   stat                                        what accelerated processes are doing
   top                                         the same, live: stat --watch
+  capture                                     their frames, for Wireshark and tcpdump
   options                                     every EF_* option
 
 Each command has --help.
@@ -69,9 +71,10 @@ fn dispatch(command: &str, rest: Vec<OsString>) -> Result<ExitCode, Failure> {
         "run" => run::command(rest),
         "stat" => stat::command(&rest),
         "top" => stat::command(&[vec![OsString::from("--watch")], rest].concat()),
+        "capture" => capture::command(&rest),
         "options" => options::command(&rest),
         other => Err(Failure::usage(format!(
-            "{other:?} is no command; there are run, stat, top and options (bypass --help)"
+            "{other:?} is no command; there are run, stat, top, capture and options (bypass --help)"
         ))),
     }
 }

@@ -1,11 +1,11 @@
-//! The command names that the documents' readers type, `onload` and `onload_stackdump`, as links to
-//! this program (Onload User Guide SF-104474-CD: onload(1), onload_stackdump(1)).
+//! The command names that the documents' readers type, `onload`, `onload_stackdump` and
+//! `onload_tcpdump`, as links to this program (Onload User Guide SF-104474-CD).
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use crate::failure::{print, Failure};
-use crate::{run, stat};
+use crate::{capture, run, stat};
 
 const HELP: &str = "\
 usage: onload [OPTIONS] PROGRAM [ARGUMENTS]
@@ -30,11 +30,27 @@ Another name of bypass stat. A stack is one accelerated process here; its number
   netstat     every connection, a line each
 ";
 
+const TCPDUMP_HELP: &str = "\
+usage: onload_tcpdump [-w FILE] [-c COUNT] [-s BYTES] [port PORT] [and] [host ADDRESS]
+
+Another name of bypass capture: writes what every accelerated process sends and receives as a capture
+file, to FILE or to standard output.
+
+  -w FILE    write to FILE; - is standard output, the default
+  -c COUNT   end after so many frames
+  -s BYTES   keep so many bytes of each frame; 0 is all
+  -i, -n     taken and without effect: no interface is chosen, no name is looked up
+";
+
 /// The command behind a link's name; None when the program was called by its own name.
 pub(crate) fn command(name: &str, words: &[OsString]) -> Option<Result<ExitCode, Failure>> {
     match name {
         "onload" => Some(launch(words)),
         "onload_stackdump" => Some(dump(words)),
+        "onload_tcpdump" => Some(match words.first().and_then(|word| word.to_str()) {
+            Some("-h" | "--help") => print(TCPDUMP_HELP),
+            _ => capture::as_tcpdump(words),
+        }),
         _ => None,
     }
 }

@@ -32,28 +32,39 @@ impl<W: Write> Capture<W> {
 
     /// Appends a frame that passed at `unix_ns`. The first error ends the capture, not the traffic.
     pub fn add(&mut self, unix_ns: u64, frame: &[u8]) {
+        self.add_cut(unix_ns, frame, frame.len());
+    }
+
+    /// The same of a frame of `length` bytes, of which these are kept.
+    pub fn add_cut(&mut self, unix_ns: u64, frame: &[u8], length: usize) {
         if self.error.is_none() {
-            self.error = self.write(unix_ns, frame).err().map(|error| error.kind());
+            let written = self.write(unix_ns, frame, length);
+            self.error = written.err().map(|error| error.kind());
         }
     }
 
-    fn write(&mut self, unix_ns: u64, frame: &[u8]) -> io::Result<()> {
+    /// Has what was added reach the file; the first error of all.
+    pub fn flush(&mut self) -> io::Result<()> {
+        match self.error {
+            Some(error) => Err(error.into()),
+            None => self.out.flush(),
+        }
+    }
+
+    fn write(&mut self, unix_ns: u64, frame: &[u8], length: usize) -> io::Result<()> {
         let kept = &frame[..frame.len().min(SNAP)];
         let mut header = [0; 16];
         header[..4].copy_from_slice(&((unix_ns / 1_000_000_000) as u32).to_le_bytes());
         header[4..8].copy_from_slice(&((unix_ns % 1_000_000_000) as u32).to_le_bytes());
         header[8..12].copy_from_slice(&(kept.len() as u32).to_le_bytes());
-        header[12..].copy_from_slice(&(frame.len() as u32).to_le_bytes());
+        header[12..].copy_from_slice(&(length as u32).to_le_bytes());
         self.out.write_all(&header)?;
         self.out.write_all(kept)
     }
 
     /// Completes the file.
     pub fn finish(mut self) -> io::Result<W> {
-        if let Some(error) = self.error {
-            return Err(error.into());
-        }
-        self.out.flush()?;
+        self.flush()?;
         Ok(self.out)
     }
 }

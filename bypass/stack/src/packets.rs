@@ -25,6 +25,7 @@ use crate::process;
 use crate::service;
 use crate::sockets::{self, Socket};
 
+mod captured;
 mod ending;
 mod interface;
 mod relay;

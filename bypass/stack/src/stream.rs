@@ -14,6 +14,7 @@ use crate::process::{self, sole, Outcome};
 use crate::sockets::{self, Socket};
 
 mod attaching;
+mod capturing;
 pub mod content;
 mod ending;
 mod holding;
@@ -24,6 +25,7 @@ pub mod urgent;
 mod writing;
 
 pub use attaching::{attach, revive, share_buffers};
+pub use capturing::{opened as show_opened, By};
 pub use ending::{end, retire};
 pub use holding::{announce_held_back, index_of, named};
 pub use lending::send as lend;
@@ -201,6 +203,7 @@ impl Stream {
             return None;
         }
         self.socket.set(sockets::RESET_TOLD, true);
+        self.show_reset(By::Peer);
         Some(self.socket.take_error().unwrap_or(libc::ECONNRESET))
     }
 

@@ -1,4 +1,5 @@
-//! What a process says about itself: one sealed page file that `bypass stat` maps read-only.
+//! What a process says about itself: one sealed page file that `bypass stat` maps read-only, and `bypass
+//! capture` for writing.
 //!
 //! Found as `/proc/PID/fd/N -> /memfd:wirespeed-stats (deleted)`: the rights are those of /proc,
 //! and nothing is left when the process ends. Each thread counts in its own stripe, so counting
@@ -11,7 +12,9 @@ use bypass_sys::address::SharedAddress;
 use bypass_sys::memory::Mapping;
 use bypass_sys::{clock, kernel};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WSstat\x01\0");
+pub mod capture;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"WSstat\x02\0");
 /// Threads that count alone; further ones share the last stripe.
 pub const STRIPES: usize = 64;
 const ROWS: usize = 16_384;
@@ -141,6 +144,10 @@ pub struct Row {
     pub bytes_in: AtomicU64,
     /// Bytes sent.
     pub bytes_out: AtomicU64,
+    /// Where the sequence numbers of a [capture] begin.
+    pub first_number: AtomicU32,
+    /// What a [capture] has shown of the end.
+    pub shown: AtomicU32,
     /// Ours.
     pub local: SharedAddress,
     /// The other's.
@@ -159,6 +166,7 @@ struct Page {
     reasons: [AtomicU64; REASON_WORDS],
     stripes: [Stripe; STRIPES],
     rows: [Row; ROWS],
+    capture: capture::Shared,
 }
 
 /// The writer's side.
@@ -225,6 +233,22 @@ impl Stats {
             .rows_used
             .fetch_max((index.min(ROWS - 1) + 1) as u32, Ordering::Relaxed);
         self.page().rows.get(index)
+    }
+
+    /// Whether somebody captures this process.
+    #[inline]
+    pub fn is_captured(&self) -> bool {
+        self.page().capture.is_wanted()
+    }
+
+    /// Shows a frame to whoever captures; `is_incomplete`: the checksum of its transport header is.
+    pub fn capture_frame(&self, frame: &[u8], is_incomplete: bool) {
+        self.page().capture.frame(frame, is_incomplete);
+    }
+
+    /// For showing what happens on the same-host connection of socket object `index`.
+    pub fn captured_stream(&self, index: usize) -> Option<capture::Stream<'_>> {
+        capture::Stream::new(&self.page().capture, self.page().rows.get(index)?)
     }
 
     /// The row of socket object `index`, for counting only.
@@ -308,6 +332,15 @@ impl View {
     /// its own later: the one that names this process counts, else the last, because numbers
     /// differ between pid namespaces.
     pub fn open(pid: u32) -> io::Result<Option<Self>> {
+        Self::find(pid, false)
+    }
+
+    /// The same, for [capturing](capture::Reader) it.
+    pub fn open_for_capture(pid: u32) -> io::Result<Option<Self>> {
+        Self::find(pid, true)
+    }
+
+    fn find(pid: u32, is_writable: bool) -> io::Result<Option<Self>> {
         let mut last = None;
         for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
             let path = entry?.path();
@@ -320,7 +353,7 @@ impl View {
             {
                 continue;
             }
-            let Some(view) = Self::map(&path)? else {
+            let Some(view) = Self::map(&path, is_writable)? else {
                 continue;
             };
             if view.page().pid.load(Ordering::Relaxed) == pid {
@@ -331,9 +364,16 @@ impl View {
         Ok(last)
     }
 
-    fn map(path: &std::path::Path) -> io::Result<Option<Self>> {
-        let file = std::os::fd::IntoRawFd::into_raw_fd(std::fs::File::open(path)?);
-        let memory = Mapping::view(file).map_err(io::Error::from_raw_os_error)?;
+    fn map(path: &std::path::Path, is_writable: bool) -> io::Result<Option<Self>> {
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.read(true).write(is_writable).open(path)?;
+        let map = if is_writable {
+            Mapping::adopt
+        } else {
+            Mapping::view
+        };
+        let memory = map(std::os::fd::IntoRawFd::into_raw_fd(file));
+        let memory = memory.map_err(io::Error::from_raw_os_error)?;
         let view = Self { memory };
         let is_page = view.memory.len() >= size_of::<Page>()
             && view.page().magic.load(Ordering::Acquire) == MAGIC
@@ -359,6 +399,23 @@ impl View {
     fn page(&self) -> &Page {
         // SAFETY: the page is atomics only.
         unsafe { self.memory.at(0) }
+    }
+
+    pub(crate) fn capture(&self) -> &capture::Shared {
+        &self.page().capture
+    }
+
+    /// Gives the memory of the capture's ring back, which reads as zero from then on.
+    pub(crate) fn release_ring(&self) {
+        let (offset, length) = capture::Shared::ring_in(core::mem::offset_of!(Page, capture));
+        self.memory.release(offset, length);
+    }
+
+    /// Whether it is the page that process `pid` has now.
+    pub fn is_of(&self, pid: u32) -> bool {
+        let own = self.page().started_unix_ns.load(Ordering::Relaxed);
+        let now = Self::open(pid).ok().flatten();
+        now.is_some_and(|now| now.page().started_unix_ns.load(Ordering::Relaxed) == own)
     }
 
     /// Who it is.

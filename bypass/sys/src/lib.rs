@@ -8,6 +8,7 @@ pub mod address;
 pub mod barrier;
 pub mod clock;
 pub mod descriptor;
+pub mod interrupt;
 pub mod iovec;
 pub mod kernel;
 pub mod lock;

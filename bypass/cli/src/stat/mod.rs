@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::failure::{print, Failure};
+pub(crate) use snapshot::is_own;
 use snapshot::Snapshot;
 
 const HELP: &str = "\

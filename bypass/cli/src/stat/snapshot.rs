@@ -125,7 +125,7 @@ fn one(pid: u32) -> Result<Process, Failure> {
 
 /// A child that has made no socket yet still holds its parent's page, which is not about it.
 /// In another pid namespace the numbers differ, so an unknown number is taken as its own.
-fn is_own(pid: u32, view: &View) -> bool {
+pub(crate) fn is_own(pid: u32, view: &View) -> bool {
     let said = view.header().pid;
     said == pid || !std::path::Path::new(&format!("/proc/{said}")).exists()
 }

@@ -11,7 +11,7 @@ use crate::process::deadline::timeout;
 use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, pool, Outcome};
 use crate::sockets::{self, Socket};
-use crate::stream::attach;
+use crate::stream::{attach, show_opened};
 use crate::wait::blocking::block_on_listener;
 
 /// The kernel's own queue is looked at before ours once in so many accepts.
@@ -207,6 +207,7 @@ fn accept_shm(
     if peer.is_stale.load(Ordering::SeqCst) {
         peer.bury_in(slot);
     }
+    show_opened(index);
     process::count(counter(&peer), 1);
     Ok(Some(fd))
 }

@@ -27,7 +27,7 @@ use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, uring, Outcome};
 use crate::service;
 use crate::sockets::{self, Socket};
-use crate::stream::attach;
+use crate::stream::{attach, show_opened};
 use crate::wait::epoll;
 
 mod over_packets;
@@ -419,6 +419,7 @@ fn establish(fd: i32, entry: Entry, peer: &Arc<Peer>, target: SocketAddr) -> Res
         return Err(Reason::BacklogFull);
     }
     drop(making);
+    show_opened(index);
     peer::ring_listeners(&peer.segment);
     process::count(Counter::ConnectsShm, 1);
     epoll::connected(index);

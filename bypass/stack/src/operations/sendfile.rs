@@ -11,7 +11,7 @@ use crate::process::deadline::{timeout, Deadline};
 use crate::process::deferral::asleep;
 use crate::process::Outcome;
 use crate::stream::content::{self, Content};
-use crate::stream::{self, lend, For, Stream};
+use crate::stream::{self, lend, By, For, Stream};
 use crate::sys;
 use crate::wait::blocking::block;
 
@@ -223,6 +223,7 @@ fn push(stream: &Stream, bytes: &[u8]) -> Result<usize, i32> {
         pushed += ring.push_slice(&bytes[pushed..]).map_err(broken)?;
     }
     if pushed > 0 {
+        stream.show_bytes(By::Us, &bytes[..pushed]);
         stream.publish(pushed);
     }
     Ok(pushed)
@@ -242,6 +243,7 @@ fn send_content(
     }
     stream.peer.expect_ringing(stream.slot);
     if lend(stream, content, offset as usize, rest.len()) {
+        stream.show_bytes(By::Us, rest);
         stream.publish(rest.len());
         return Ok(Step::Sent(rest.len()));
     }
@@ -262,6 +264,7 @@ fn fill(stream: &Stream, file: i32, offset: i64, wanted: usize) -> Result<Step, 
     match sys::read_cached(file, at, room, offset) {
         Ok(0) => Ok(Step::End),
         Ok(count) => {
+            stream.show_bytes(By::Us, sys::filled(at, count));
             ring.filled(count);
             stream.publish(count);
             Ok(Step::Sent(count))

@@ -11,7 +11,7 @@ use crate::process::deadline::{timeout, Deadline};
 use crate::process::deferral::asleep;
 use crate::process::table::{self, Kind};
 use crate::process::Outcome;
-use crate::stream::{self, For, Stream};
+use crate::stream::{self, By, For, Stream};
 use crate::sys;
 use crate::wait::blocking::block;
 
@@ -164,6 +164,7 @@ fn move_out(stream: &Stream, pipe: i32, wanted: usize) -> Result<Step, i32> {
     }
     let taken = sys::write_now(pipe, &bytes[..count])?;
     ring.discard(taken);
+    stream.show_bytes(By::Peer, &bytes[..taken]);
     stream.has_read(taken);
     Ok(Step::Bytes(taken))
 }
@@ -232,6 +233,7 @@ fn move_in(stream: &Stream, pipe: i32, wanted: usize) -> Result<Step, i32> {
     if count == 0 {
         return Ok(Step::End);
     }
+    stream.show_bytes(By::Us, sys::filled(at, count));
     ring.filled(count);
     stream.publish(count);
     Ok(Step::Bytes(count))

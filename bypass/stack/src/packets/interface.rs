@@ -11,8 +11,9 @@ use bypass_stats::Reason;
 use bypass_sys::clock::now_ns;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
-use bypass_xdp::{check, Mode, Opened, Settings, Steering};
+use bypass_xdp::{check, Mode, Opened, Settings, Steering, Xdp};
 
+use super::captured::Shown;
 use super::relay::Relay;
 use crate::process::{self, table};
 use crate::sys::lock_file;
@@ -165,7 +166,9 @@ fn over(interface: Interface) -> kernel::Result<Relay> {
         used.extend(interface.descriptors());
     }
     let steering = interface.steering.clone();
-    let shard = Shard::over_xdp(steering, interface.opened, ShardSettings::default())?;
+    let link = interface.opened.layout().link;
+    let device = Box::new(Shown(Xdp::new(interface.opened)?));
+    let shard = Shard::over(steering, link, device, ShardSettings::default())?;
     shard.poll_fds().into_iter().flatten().for_each(table::hide);
     Relay::new(shard, interface.lease)
 }

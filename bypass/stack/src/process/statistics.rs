@@ -45,6 +45,12 @@ pub fn fall_back(reason: Reason) {
     }
 }
 
+/// The page, as long as somebody captures what this process sends and receives.
+#[inline]
+pub fn captured() -> Option<&'static Stats> {
+    stats().filter(|stats| stats.is_captured())
+}
+
 /// The page of statistics.
 #[inline]
 pub fn stats() -> Option<&'static Stats> {

@@ -3,6 +3,8 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
+use bypass_stats::Row;
+
 use crate::peer::Peer;
 use crate::process;
 use crate::process::table::{self, Entry, Kind};
@@ -17,19 +19,32 @@ pub fn attach(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
     peer.set_socket(slot, Some(index));
     share_buffers(socket, peer, slot);
     if let Some(row) = process::stats().and_then(|stats| stats.row(index)) {
-        row.local.store(socket.local.load());
-        row.peer.store(socket.remote.load());
-        let role = peer.side as u32 + 1;
-        let is_far = peer.segment.header().over_packets.load(Ordering::Relaxed) != 0;
-        let path = if is_far { 3 } else { 1 };
-        for (word, value) in [(&row.role, role), (&row.path, path), (&row.state, 1)] {
-            word.store(value, Ordering::Relaxed);
-        }
-        row.bytes_in.store(0, Ordering::Relaxed);
-        row.bytes_out.store(0, Ordering::Relaxed);
+        describe(row, socket, peer);
         row.fd.store(fd as u32 + 1, Ordering::Release);
     }
     table::set(fd, Entry::new(Kind::Connected, index, socket.life()));
+}
+
+/// Says in the page of statistics what the connection is; no byte of it was counted yet.
+pub(super) fn describe(row: &Row, socket: &Socket, peer: &Peer) {
+    row.local.store(socket.local.load());
+    row.peer.store(socket.remote.load());
+    let role = peer.side as u32 + 1;
+    let is_far = peer.segment.header().over_packets.load(Ordering::Relaxed) != 0;
+    let path = if is_far { 3 } else { 1 };
+    // Differs from the last one's between the same addresses.
+    let first_number = socket.life().wrapping_mul(0x9e37_79b1);
+    for (word, value) in [
+        (&row.role, role),
+        (&row.path, path),
+        (&row.state, 1),
+        (&row.first_number, first_number),
+        (&row.shown, 0),
+    ] {
+        word.store(value, Ordering::Relaxed);
+    }
+    row.bytes_in.store(0, Ordering::Relaxed);
+    row.bytes_out.store(0, Ordering::Relaxed);
 }
 
 /// [`attach`] for a connection that another process had before: its names are in the slot.

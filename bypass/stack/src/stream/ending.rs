@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bypass_shm::layout::{FIN, RST};
 use bypass_stats::Counter;
 
-use super::{of_socket, For, Stream};
+use super::{of_socket, By, For, Stream};
 use crate::peer::{self, Bell, Peer};
 use crate::process;
 use crate::sockets;
@@ -27,6 +27,7 @@ pub fn end(index: usize) {
     if ends & RST != 0 {
         process::count(Counter::Resets, 1);
     }
+    stream.show_end(unread, ends);
     stream.peer.set_socket(stream.slot, None);
     drop((reader, writer));
     stream.peer.ring_ourselves(stream.slot);
@@ -43,6 +44,17 @@ pub fn retire(peer: Option<Arc<Peer>>) {
 }
 
 impl Stream {
+    /// For a capture: what the close of the last descriptor does.
+    fn show_end(&self, has_unread: bool, ends: u32) {
+        if !has_unread && self.inbound_ends() & FIN != 0 {
+            self.show_ended(By::Peer);
+        }
+        match ends & RST {
+            0 => self.show_ended(By::Us),
+            _ => self.show_reset(By::Us),
+        }
+    }
+
     /// Ends directions, `how` as shutdown(2) names them.
     pub fn shut(&self, how: i32) {
         if how != libc::SHUT_WR {
@@ -53,6 +65,7 @@ impl Stream {
             let place = self.peer.segment.slot(self.slot);
             // Not before a writer has published what it is writing.
             let guard = self.lock(For::Room);
+            self.show_ended(By::Us);
             place.producer[self.peer.side]
                 .ends
                 .fetch_or(FIN, Ordering::SeqCst);

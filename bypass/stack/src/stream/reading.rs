@@ -7,6 +7,7 @@ use bypass_shm::ring::{Broken, Ring};
 use bypass_stats::Counter;
 use bypass_sys::iovec::Pieces;
 
+use super::capturing::{self, By};
 use super::{Attempt, For, Stream};
 use crate::peer::Bell;
 use crate::process;
@@ -21,6 +22,10 @@ impl Stream {
             Err(error) => return Attempt::Failed(error),
         };
         let ring = self.inbound();
+        // What is thrown away is not shown: the buffer of such a call may not even exist.
+        let before = (flags & libc::MSG_TRUNC == 0)
+            .then(|| capturing::before(to))
+            .flatten();
         let taken = take_or_end(|| self.take_bytes(ring, to, flags), || self.inbound_ends());
         match taken {
             Err(broken) => {
@@ -30,6 +35,7 @@ impl Stream {
             Ok((0, ends)) => self.read_nothing(ends),
             Ok((count, _)) => {
                 if flags & libc::MSG_PEEK == 0 {
+                    self.show_passed(By::Peer, before, count);
                     self.has_read(count);
                     self.expect_answer();
                 }
@@ -98,6 +104,9 @@ impl Stream {
     fn read_nothing(&self, ends: u32) -> Attempt {
         if ends & RST != 0 {
             return self.tell_reset().map_or(Attempt::Done(0), Attempt::Failed);
+        }
+        if ends != 0 {
+            self.show_ended(By::Peer);
         }
         if ends != 0 || self.is_shut(sockets::SHUT_READ) {
             return Attempt::Done(0);

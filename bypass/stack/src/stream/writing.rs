@@ -6,6 +6,7 @@ use bypass_shm::layout::{CLOSED, RST};
 use bypass_stats::Counter;
 use bypass_sys::iovec::Pieces;
 
+use super::capturing::{self, By};
 use super::{Attempt, For, Stream};
 use crate::peer::Bell;
 use crate::process;
@@ -98,6 +99,7 @@ impl Stream {
             Ok(None) => {}
         }
         let ring = self.outbound();
+        let before = capturing::before(from);
         // Behind a loan that is not read yet a mark would be in the wrong place.
         let is_urgent = flags & libc::MSG_OOB != 0 && ring.lent_bytes() == 0;
         let mut pushed = if is_urgent {
@@ -118,6 +120,7 @@ impl Stream {
             }
             Ok(0) => Attempt::Blocked,
             Ok(count) => {
+                self.show_passed(By::Us, before, count);
                 let is_held = !is_urgent && self.expects_more(flags) && self.hold_back(&right);
                 if is_held {
                     self.count_out(count);

@@ -56,6 +56,24 @@ impl PeerPlace {
     }
 }
 
+/// The first `count` bytes of a call's buffers, as slices.
+pub fn slices<'a>(mut pieces: Pieces<'a>, count: usize) -> impl Iterator<Item = &'a [u8]> {
+    let mut left = count;
+    core::iter::from_fn(move || {
+        let (at, length) = pieces.take(left);
+        left -= length;
+        // SAFETY: the program vouches for the buffers of its call, which lasts.
+        (length > 0).then(|| unsafe { core::slice::from_raw_parts(at, length) })
+    })
+}
+
+/// Bytes that were just put into a ring's [hole](Ring::hole) and are not published yet.
+pub fn filled<'a>(at: *const u8, count: usize) -> &'a [u8] {
+    // SAFETY: both come from the hole; whoever filled it holds the writer's lock, and only a reader
+    // that breaks the rules would write there.
+    unsafe { core::slice::from_raw_parts(at, count) }
+}
+
 /// Copies what a ring holds into `bytes` and keeps it there; how much that was.
 pub fn peek_into(ring: &Ring, bytes: &mut [u8]) -> Result<usize, Broken> {
     let piece = [libc::iovec {

@@ -1,0 +1,59 @@
+"""One end of the connections that are captured: `peer.py server|client ADDRESS PORT BYTES…`.
+
+The client opens a connection for each number of BYTES, sends as many, ends its direction, and gets twice
+as many back. Number 0 is a connection that it resets. A line on standard input lets it begin; before
+that it has made one connection, so that it is known as accelerated.
+"""
+
+import socket
+import struct
+import sys
+
+
+def pattern(count, start):
+    return bytes((start + place * 7) % 251 for place in range(count))
+
+
+def read_all(connection):
+    pieces = []
+    while piece := connection.recv(50_000):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def serve(address):
+    with socket.create_server(address, backlog=64) as listener:
+        print("listening", flush=True)
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                try:
+                    got = read_all(connection)
+                    connection.sendall(pattern(2 * len(got), 1))
+                except ConnectionResetError:
+                    print("reset", flush=True)
+
+
+def dial(address, counts):
+    socket.create_connection(address).close()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for count in counts:
+        with socket.create_connection(address) as connection:
+            if count == 0:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.sendall(b"x")
+                continue
+            data = pattern(count, 0)
+            for start in range(0, count, 10_007):
+                connection.sendall(data[start:start + 10_007])
+            connection.shutdown(socket.SHUT_WR)
+            assert read_all(connection) == pattern(2 * count, 1), "the answer"
+    print("done", flush=True)
+
+
+if __name__ == "__main__":
+    role, host, port, *counts = sys.argv[1:]
+    if role == "server":
+        serve((host, int(port)))
+    dial((host, int(port)), [int(count) for count in counts])

@@ -1,0 +1,55 @@
+//! A device whose frames are shown to whoever captures the process (`bypass_stats::capture`).
+
+use bypass_device::{Capabilities, Checksum, Counters, Device, Error, Frame, Offload};
+
+use crate::process;
+
+/// See the [module](self).
+pub struct Shown<D>(pub D);
+
+impl<D: Device> Device for Shown<D> {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn receive(&mut self, most: usize, take: &mut dyn FnMut(Frame)) -> Result<usize, Error> {
+        let Some(stats) = process::captured() else {
+            return self.0.receive(most, take);
+        };
+        self.0.receive(most, &mut |frame| {
+            stats.capture_frame(frame.bytes, frame.checksum == Checksum::Partial);
+            take(frame);
+        })
+    }
+
+    fn send(
+        &mut self,
+        length: usize,
+        offload: Offload,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Error> {
+        let Some(stats) = process::captured() else {
+            return self.0.send(length, offload, fill);
+        };
+        self.0.send(length, offload, &mut |frame| {
+            fill(frame);
+            stats.capture_frame(frame, offload.checksum.is_some());
+        })
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.0.flush()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.0.arm()
+    }
+
+    fn poll_fd(&self) -> Option<i32> {
+        self.0.poll_fd()
+    }
+
+    fn counters(&self) -> Counters {
+        self.0.counters()
+    }
+}

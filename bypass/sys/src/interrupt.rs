@@ -1,0 +1,28 @@
+//! Being asked to end, for a command that has something to finish first.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+static IS_ASKED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn ask(_signal: i32) {
+    IS_ASKED.store(true, Ordering::Relaxed);
+}
+
+/// From now on Ctrl-C, SIGTERM and SIGHUP set what this returns, and calls that they meet go on. What is
+/// ignored already, as by nohup, stays so.
+pub fn asked() -> &'static AtomicBool {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: all zeroes is an empty sigaction.
+        let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
+        // SAFETY: asks for the present one, into a structure on this frame.
+        unsafe { libc::sigaction(signal, core::ptr::null(), &mut action) };
+        if action.sa_sigaction == libc::SIG_IGN {
+            continue;
+        }
+        action.sa_sigaction = ask as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        // SAFETY: the handler stores one atomic.
+        unsafe { libc::sigaction(signal, &action, core::ptr::null_mut()) };
+    }
+    &IS_ASKED
+}
