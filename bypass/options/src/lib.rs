@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod definition;
+mod engine;
 pub mod markdown;
 mod nearest;
 pub mod profile;
@@ -14,6 +15,7 @@ mod settings;
 pub mod table;
 
 pub use definition::{Definition, Group, Kind, State, Value};
+pub use engine::{SynOptions, Tcp};
 pub use nearest::{nearest, unknown_option};
 pub use resolve::{environment, Origin, Resolved, PROFILE_VARIABLE};
 pub use settings::{interfaces, Settings, ShareWith};

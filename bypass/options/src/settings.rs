@@ -1,5 +1,6 @@
 //! The options that change something, in the types that the library uses.
 
+use crate::engine::Tcp;
 use crate::resolve::Resolved;
 
 /// What the stack obeys; every field is the option of the same name.
@@ -39,6 +40,8 @@ pub struct Settings {
     pub share_with: ShareWith,
     /// EF_INTERFACE_WHITELIST: connections to other hosts over these are ours.
     pub interfaces: Vec<String>,
+    /// Options of TCP with other hosts.
+    pub tcp: Tcp,
 }
 
 /// Whom a process accelerates connections with besides processes of its own user.
@@ -98,6 +101,7 @@ impl From<&Resolved> for Settings {
             cluster_name: from.text("EF_CLUSTER_NAME"),
             share_with: ShareWith::from(from.number("EF_SHARE_WITH")),
             interfaces: interfaces(&from.text("EF_INTERFACE_WHITELIST")),
+            tcp: Tcp::from(from),
         }
     }
 }

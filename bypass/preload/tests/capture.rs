@@ -30,6 +30,10 @@ const CASES: &[Case] = &[
         a_stopped_reader,
     ),
     (
+        "options_of_tcp_reach_what_is_sent_over_packets",
+        options_of_tcp,
+    ),
+    (
         "only_the_frames_that_are_wanted_are_written",
         filtered_and_counted,
     ),
@@ -56,13 +60,24 @@ struct Running {
 
 impl Running {
     fn start(role: &str, address: &str, port: u16, host: Host, counts: &[usize]) -> Self {
+        Self::with(role, address, port, host, (counts, &[]))
+    }
+
+    fn with(
+        role: &str,
+        address: &str,
+        port: u16,
+        host: Host,
+        (counts, environment): (&[usize], &[(&str, &str)]),
+    ) -> Self {
         let mut command = Command::new("python3");
         command
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/capture/peer.py"))
             .args([role, address, &port.to_string()])
             .args(counts.iter().map(usize::to_string))
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+            .stdout(Stdio::piped())
+            .envs(environment.iter().copied());
         if let Some(interface) = host.accelerated {
             command
                 .env("LD_PRELOAD", library::built())
@@ -368,13 +383,62 @@ fn both_ends_tell_once() {
     assert_unremarkable(&all);
 }
 
-fn over_packets() {
-    require_tool("tshark");
+/// Two hosts joined by a link.
+fn hosts() -> (Namespace, Namespace) {
     require_xdp();
     let (far, near) = (Namespace::new(), Namespace::new());
     veth((&far, "va"), (&near, "vb"), 1);
     far.ip("addr add 10.78.0.1/24 dev va");
     near.ip("addr add 10.78.0.2/24 dev vb");
+    (far, near)
+}
+
+/// EF_TCP_SYN_OPTS=2: window scaling, and neither timestamps nor selective acknowledgments.
+fn options_of_tcp() {
+    require_tool("tshark");
+    let (far, near) = hosts();
+    let port = 20_986;
+    let on_packets = Host {
+        namespace: Some(&near),
+        accelerated: Some("vb"),
+    };
+    let on_kernel = Host {
+        namespace: Some(&far),
+        accelerated: None,
+    };
+    let option = &[("EF_TCP_SYN_OPTS", "2")];
+    let mut server = Running::with("server", "10.78.0.2", port, on_packets, (&[], option));
+    server.expect("listening");
+    let mut client = Running::start("client", "10.78.0.2", port, on_kernel, &[1000]);
+    client.expect("ready");
+    let capturing = Capturing::start("options", &pid_words(&[server.pid()]));
+    client.begin();
+    client.expect("done");
+    let (_, _, file) = capturing.end();
+    let answer = format!("tcp.srcport == {port} && tcp.flags.syn == 1");
+    let fields = [
+        "tcp.options.timestamp.tsval",
+        "tcp.options.sack_perm",
+        "tcp.options.wscale.shift",
+    ];
+    let shown = Command::new("tshark")
+        .arg("-r")
+        .arg(&file)
+        .args(["-Y", &answer, "-T", "fields"])
+        .args(fields.iter().flat_map(|field| ["-e", field]))
+        .output()
+        .expect("tshark runs");
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let found: Vec<&str> = text.trim_end_matches('\n').split('\t').collect();
+    assert!(
+        matches!(found[..], ["", "", shift] if !shift.is_empty()),
+        "timestamps, selective acknowledgments, scale: {text:?}"
+    );
+}
+
+fn over_packets() {
+    require_tool("tshark");
+    let (far, near) = hosts();
     let port = 20_983;
     let host = |namespace, accelerated| Host {
         namespace: Some(namespace),

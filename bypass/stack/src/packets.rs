@@ -27,6 +27,7 @@ use crate::sockets::{self, Socket};
 
 mod captured;
 mod ending;
+mod engine;
 mod interface;
 mod relay;
 mod watching;

@@ -1,11 +1,11 @@
-//! Options about TCP itself; a byte stream in shared memory has neither segments nor loss.
+//! Options about TCP itself: of the engine that serves other hosts, as a byte stream in shared memory has
+//! neither segments nor loss.
 
 use crate::definition::{number, switch, Definition, Group};
 
 const COUNT_MAX: i64 = 1 << 30;
 const NO_LOSS: &str = "shared memory loses nothing and acknowledges nothing";
 const NO_SYN: &str = "connections over shared memory have no handshake";
-const NO_WAIT: &str = "without packets there is no TIME_WAIT and no orphan to wait for";
 const BUFFERS: &str =
     "a direction holds up to 4 MiB as needed; SO_SNDBUF and SO_RCVBUF of the program are its limit";
 
@@ -18,7 +18,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("bytes")
     .of(Group::Tcp)
-    .inert(NO_LOSS),
+    .does("with other hosts, over packets: the first congestion window, in whole segments"),
     number(
         "EF_DYNAMIC_ACK_THRESH",
         "16",
@@ -65,7 +65,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("s")
     .of(Group::Tcp)
-    .inert(NO_WAIT),
+    .does("over packets: TIME_WAIT is twice as long; a minute where it is not set"),
     number(
         "EF_TCP_FIN_TIMEOUT",
         "60",
@@ -74,7 +74,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("s")
     .of(Group::Tcp)
-    .inert(NO_WAIT),
+    .does("over packets: how long a closed connection waits for the end of the other side"),
     number(
         "EF_TCP_SYNRECV_MAX",
         "1024",
@@ -82,7 +82,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Half-open connections of a stack",
     )
     .of(Group::Tcp)
-    .inert(NO_SYN),
+    .does("over packets: half-open connections of an engine; 4096 where it is not set"),
     number(
         "EF_TCP_BACKLOG_MAX",
         "256",
@@ -97,7 +97,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Answer with SYN cookies when half-open places are gone",
     )
     .of(Group::Tcp)
-    .inert(NO_SYN),
+    .does("over packets: 0 lets a full table drop SYNs; cookies are sent where it is not set"),
     number(
         "EF_TCP_SYN_OPTS",
         "7",
@@ -105,7 +105,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "TCP options that a SYN offers, as bits",
     )
     .of(Group::Tcp)
-    .inert(NO_SYN),
+    .does("over packets: 1 timestamps, 2 window scaling, 4 selective acknowledgments, 8 ECN; ECN is accepted, not asked for, where it is not set"),
     number(
         "EF_TCP_RCVBUF_MODE",
         "0",
@@ -171,7 +171,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Retransmissions before a connection is given up",
     )
     .of(Group::Tcp)
-    .inert(NO_LOSS),
+    .does("over packets: retransmissions of data before a connection is given up"),
     number(
         "EF_RETRANSMIT_THRESHOLD_SYN",
         "4",
@@ -179,7 +179,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Retransmissions of a SYN",
     )
     .of(Group::Tcp)
-    .inert(NO_SYN),
+    .does("over packets: retransmissions of a SYN; 6 where it is not set"),
     number(
         "EF_NONAGLE_INFLIGHT_MAX",
         "50",
@@ -212,7 +212,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("ms")
     .of(Group::Tcp)
-    .inert(NO_LOSS),
+    .does("over packets: the shortest retransmission time-out, beyond the round-trip time"),
     number(
         "EF_RFC_RTO_MAX",
         "120000",
@@ -221,5 +221,5 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("ms")
     .of(Group::Tcp)
-    .inert(NO_LOSS),
+    .does("over packets: the longest retransmission time-out"),
 ];

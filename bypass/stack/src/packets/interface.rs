@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 
 use bypass_netlink::{Link, Tables};
-use bypass_shard::{Settings as ShardSettings, Shard};
+use bypass_shard::Shard;
 use bypass_stats::Reason;
 use bypass_sys::clock::now_ns;
 use bypass_sys::descriptor::Owned;
@@ -14,6 +14,7 @@ use bypass_sys::kernel;
 use bypass_xdp::{check, Mode, Opened, Settings, Steering, Xdp};
 
 use super::captured::Shown;
+use super::engine;
 use super::relay::Relay;
 use crate::process::{self, table};
 use crate::sys::lock_file;
@@ -168,7 +169,8 @@ fn over(interface: Interface) -> kernel::Result<Relay> {
     let steering = interface.steering.clone();
     let link = interface.opened.layout().link;
     let device = Box::new(Shown(Xdp::new(interface.opened)?));
-    let shard = Shard::over(steering, link, device, ShardSettings::default())?;
+    let settings = engine::settings(&process::settings().tcp);
+    let shard = Shard::over(steering, link, device, settings)?;
     shard.poll_fds().into_iter().flatten().for_each(table::hide);
     Relay::new(shard, interface.lease)
 }
