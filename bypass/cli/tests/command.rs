@@ -338,6 +338,25 @@ fn the_name_onload_stackdump_knows_the_documents_words() {
 }
 
 #[test]
+fn a_capture_says_in_one_line_what_keeps_it_from_beginning() {
+    let bench = Bench::new("capture");
+    let nobody = u32::MAX.to_string();
+    for (words, code) in [
+        (&["capture", &nobody][..], 1),
+        (&["capture", "1", "-w", "x.pcap"], 1),
+        (&["capture", "--port", "x"], 2),
+        (&["capture", "--no-such"], 2),
+    ] {
+        refusal(&bench.run(words), code);
+        assert!(!bench.folder.join("x.pcap").exists(), "{words:?}");
+    }
+    let output = called(&bench, "onload_tcpdump", &["udp"]);
+    assert!(refusal(&output, 2).contains("port N and host A"));
+    let output = called(&bench, "onload_tcpdump", &["-i", "any", "-w", "/no/such"]);
+    assert!(refusal(&output, 1).contains("/no/such"));
+}
+
+#[test]
 fn prometheus_text_has_a_type_for_every_sample() {
     let output = Bench::new("prometheus").run(&["stat", "--prometheus"]);
     assert_eq!(output.status.code(), Some(0));

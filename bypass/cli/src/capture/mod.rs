@@ -75,6 +75,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     let mut sources = Sources::begin(&arguments.pids, arguments.filter, arguments.snap)?;
     let mut out = Output::open(name, arguments.count)?;
+    sources.look();
     eprintln!("bypass capture: {} to {name}", processes(sources.count()));
     let end = arguments.duration.map(|duration| Instant::now() + duration);
     loop {

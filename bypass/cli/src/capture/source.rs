@@ -38,7 +38,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Begins to capture these processes, or all that there are and that will come.
+    /// Begins to capture these processes; without any, [`look`](Self::look) finds all that there are.
     pub(super) fn begin(pids: &[u32], filter: Filter, snap: usize) -> Result<Self, Failure> {
         let mut sources = Self {
             pids: pids.to_vec(),
@@ -54,7 +54,6 @@ impl Sources {
             let view = open(*pid)?;
             sources.add(*pid, view)?;
         }
-        sources.look();
         Ok(sources)
     }
 
@@ -114,7 +113,8 @@ impl Sources {
         by_client == segment.by_client
     }
 
-    fn look(&mut self) {
+    /// Leaves processes that have ended, and finds those that have come.
+    pub(super) fn look(&mut self) {
         self.looked = Some(Instant::now());
         let (held, dropped) = (&mut self.held, &mut self.dropped_by_gone);
         self.all.retain_mut(|source| {
