@@ -46,6 +46,15 @@ def test_too_many_cells_leave_out_the_steadiest_and_say_so(summary, monkeypatch)
     assert f"{len(repeated) - 3} steadier cells not drawn." in chart.caption
 
 
+def test_a_cell_whose_trials_have_no_such_figure_has_no_row(summary):
+    """Responses of 100 MB take longer than a window: their figure is the throughput."""
+    before = strips.cells_over_time(summary).svg
+    for trial in summary.measured[0].trials:
+        trial.metrics[summary.primary] = 0.0
+    after = strips.cells_over_time(summary).svg
+    assert after.count('<text x="0"') == before.count('<text x="0"') - 1
+
+
 def test_a_run_without_repeats_has_no_such_chart(summary, monkeypatch):
     assert "Each cell by itself" in page.html(summary)
     monkeypatch.setattr(strips, "TRIALS_MIN", 100)

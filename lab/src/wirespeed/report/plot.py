@@ -19,7 +19,7 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 14, 44, 40
 CHAR = 6.4  # mean width of a letter of 12 units; only used to lay out legends
 SERIES_MAX = 6
 STRIP_ROW = 15
-ROW_HEIGHT, ROW_REACH = 38, 9
+ROW_HEIGHT, ROW_REACH = 44, 10
 MARKS_MAX = 150  # more trials of a series than this are dots in the strip
 
 STYLE = """

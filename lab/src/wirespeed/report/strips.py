@@ -19,10 +19,10 @@ TRIALS_MIN = 2  # a single trial has no order
 
 def cells_over_time(summary: Summary) -> Chart | None:
     """None when no cell has been repeated."""
-    repeated = [cell for cell in summary.measured if len(cell.trials) >= TRIALS_MIN]
+    metric = summary.primary
+    repeated = [cell for cell in summary.measured if len(_values(cell, metric)) >= TRIALS_MIN]
     if not repeated:
         return None
-    metric = summary.primary
     first = min(trial.t_start for trial in (*summary.valid, *summary.invalid))
     chosen = _widest(repeated, metric)
     rows = [_row(summary, cell, metric, first) for cell in chosen]
@@ -38,8 +38,13 @@ def _widest(cells: Sequence[Cell], metric: str) -> list[Cell]:
     return [cell for cell in cells if cell in chosen]
 
 
+def _values(cell: Cell, metric: str) -> list[float]:
+    """Of a response that takes longer than the window there is no rate."""
+    return [value for trial in cell.trials if (value := trial.metrics.get(metric))]
+
+
 def _spread(cell: Cell, metric: str) -> float:
-    values = [value for trial in cell.trials if (value := trial.metrics.get(metric)) is not None]
+    values = _values(cell, metric)
     return max(values) / min(values) if values and min(values) > 0 else 0.0
 
 
