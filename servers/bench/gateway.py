@@ -11,8 +11,9 @@ origin share core 1. Ratios are taken inside a round, the figure is the median o
 Cells: cpu (closed loop, 50 ms origin), capacity (closed loop, an origin without latency), tail
 (open loop at --share of the lowest capacity of them, the same rate for all), equal-rate (open loop
 at --rate, one that each can carry on a core, 50 ms origin), churn and tls-churn (Connection: close),
-memory (2000 connections, small heap), tls, http2, filters, cache, body-16k, body-1m: gateway_cells.py
-has what each contender is told there. gateway_contenders.py says how to add a gateway.
+memory (2000 connections, small heap), websocket (messages to and fro), tls, http2, filters, cache,
+body-16k, body-1m: gateway_cells.py has what each contender is told there. gateway_contenders.py says
+how to add a gateway.
 "JVM" is what of the CPU compilers and collectors took: where it is large, --warm was too short.
 Standard library only; needs wirespeed-load (cargo build --release), nginx and, for its rows,
 haproxy; holding idle states off needs root.
@@ -52,6 +53,8 @@ http {{ access_log off; keepalive_requests 100000000; default_type text/plain;
 EQUAL_RATE = 800
 LOWEST = "lowest"
 WARM_PIECE_S = 5
+# Of the answers; a gateway that refuses more than this does other work than the rest.
+ERRORS_SHARE_MAX = 0.01
 # What compilers and collectors may take of a JVM's CPU when it counts as warm.
 WARM_JVM_SHARE = 0.15
 
@@ -70,7 +73,9 @@ def no_idle_states():
 
 def origins(options, port, folder, log):
     """Starts the origin of the cell on core 1; the answer is the process."""
-    if not options.static:
+    if options.asked.websocket:
+        command = [sys.executable, str(loads.WEBSOCKET), "origin", str(port)]
+    elif not options.static:
         jar = SERVERS / "stub-origin" / "target" / "stub-origin.jar"
         flags = contenders.jvm_flags(SERVERS / "stub-origin" / "jvm.options", options.java)
         command = [options.java, *flags, "-jar", str(jar), "--port", str(port),
@@ -134,14 +139,15 @@ def warm_together(running, options):
     began = time.monotonic()
     for contender in running:
         bind(contender, "0,1")
-    rate, cold = options.rate / 8, running
+    everybody = [one.name for one in running]
+    rate, cold = options.rate / 8, everybody
     while cold and time.monotonic() - began < options.warm:
         rows = warm_piece(running, options, rate)
         cold = sorted(row["name"] for row in rows if not is_warm(row, rate))
         if options.verbose:
             print(f"{rate:.0f}/s: not warm {cold}", file=sys.stderr)
         if rate < options.rate:
-            rate, cold = min(2 * rate, options.rate), running
+            rate, cold = min(2 * rate, options.rate), everybody
     for contender in running:
         bind(contender, "0")
     state = f"not warm: {' '.join(cold)}" if cold else "all are warm"
@@ -233,6 +239,16 @@ def table(summary, options):
               f" {row['rss_mib']:.0f} |")
 
 
+def not_comparable(rows):
+    """Who answered errors instead of doing the work; a line for each."""
+    for name in sorted({row["name"] for row in rows}):
+        own = [row for row in rows if row["name"] == name]
+        answered = sum(row["rps"] * row["seconds"] for row in own)
+        errors = sum(row["errors"] for row in own)
+        if errors > ERRORS_SHARE_MAX * answered:
+            yield f"{name}: {errors} errors for {answered:.0f} answers: not comparable"
+
+
 def options_of(arguments):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -310,6 +326,9 @@ def compare(options, folder, log, processes):
     table(summary, options)
     if options.json:
         options.json.write_text(json.dumps({"rows": rows, "summary": summary}, indent=1))
+    faults = list(not_comparable(rows))
+    print("\n".join(faults), file=sys.stderr)
+    return 1 if faults else 0
 
 
 def main(arguments):
@@ -320,10 +339,9 @@ def main(arguments):
     with tempfile.TemporaryDirectory() as name, open(Path(name) / "log", "w") as log, \
             no_idle_states():
         try:
-            compare(options, Path(name), log, processes)
+            return compare(options, Path(name), log, processes)
         finally:
             end(processes)
-    return 0
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ class Cell:
     latency: str = "50ms"
     scheme: str = "http"
     load: tuple = ()
+    # Bytes of a message that goes to and fro over connections that stand; 0 for HTTP.
+    websocket: int = 0
     nginx_listen: str = ""
     nginx_http: str = ""
     nginx_server: str = ""
@@ -37,6 +39,8 @@ NGINX_TLS = """ssl_certificate {cert}; ssl_certificate_key {key}; ssl_session_ca
     ssl_protocols TLSv1.2 TLSv1.3;"""
 OURS_TLS = ("--set", "tls.certificate={cert}", "--set", "tls.key={key}")
 FILTERS_TOML = """
+[origins.origin]
+addresses = ["127.0.0.1:{origin}"]
 [[filter]]
 type = "headers"
 request-set = {{ X-Set = "1" }}
@@ -67,6 +71,8 @@ CELLS = {
     "http2": Cell([100], scheme="https", load=("--http2", "--streams", "10"),
                   nginx_listen=" ssl http2", nginx_server=NGINX_TLS,
                   haproxy_bind=" ssl crt {both} alpn h2,http/1.1", ours=OURS_TLS),
+    "websocket": Cell([100], websocket=100, nginx_location="""proxy_set_header Upgrade $http_upgrade;
+      proxy_read_timeout 300s;"""),
     "filters": Cell(
         nginx_http="limit_req_zone $binary_remote_addr zone=r:10m rate=1000000r/s;",
         nginx_location="""limit_req zone=r burst=1000000 nodelay; rewrite ^/(.*)$ /new/$1 break;

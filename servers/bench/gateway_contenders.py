@@ -29,8 +29,10 @@ from pathlib import Path
 SERVERS = Path(__file__).resolve().parent.parent
 # Below the range of ephemeral ports, where any client may sit.
 PORTS = range(22001, 22999)
+# As root nginx would give its workers to a user who may not enter the folder of the run, and without
+# its cache and temporary files it answers 500.
 NGINX = """
-worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/nginx.err;
+user root; worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/nginx.err;
 worker_rlimit_nofile 65536;
 events {{ worker_connections 20000; }}
 http {{ HTTP
@@ -40,7 +42,7 @@ http {{ HTTP
   upstream o {{ server 127.0.0.1:{origin}; keepalive 2048; keepalive_requests 10000000; }}
   server {{ listen 127.0.0.1:{port} backlog=4096LISTEN; SERVER
     location / {{ proxy_pass http://o; proxy_http_version 1.1;
-      proxy_set_header Connection ""; HEADERS LOCATION }} }}
+      proxy_set_header Connection "CONNECTION"; HEADERS LOCATION }} }}
 }}
 """
 # What the gateway adds by default, added by nginx, too: the same work.
@@ -60,6 +62,7 @@ defaults
   timeout connect 5s
   timeout client 300s
   timeout server 300s
+  timeout tunnel 300s
   option http-keep-alive
   http-reuse always
 frontend f
@@ -88,6 +91,7 @@ class Contender:
     port: int = 0
     scheme: str = "http"
     load: tuple = ()
+    websocket: int = 0
     process: subprocess.Popen = None
 
     def start(self, java, origin, folder, core, log, certificate):
@@ -117,11 +121,12 @@ def jvm_flags(file, java):
 
 def ours(module, java, flags, cell, *arguments, options="jvm.options"):
     """A gateway of this repository."""
+    where = ("--config {folder}/gateway.toml" if cell.ours_toml
+             else "--origin 127.0.0.1:{origin}")
     return shlex.join([java, *jvm_flags(SERVERS / module / options, java), *flags, "-jar",
                        str(SERVERS / module / "target" / f"{module}.jar")]) \
-        + " --listen 127.0.0.1:{port} --origin 127.0.0.1:{origin}" \
-        + " --set limits.in-flight=100000 " + shlex.join(arguments + cell.ours) \
-        + (" --config {folder}/gateway.toml" if cell.ours_toml else "")
+        + " --listen 127.0.0.1:{port} --set limits.in-flight=100000 " + where + " " \
+        + shlex.join(arguments + cell.ours)
 
 
 def nginx(headers, cell):
@@ -130,6 +135,7 @@ def nginx(headers, cell):
             "files": {"nginx.conf": NGINX.replace("HEADERS", headers).replace(
                 "HTTP", cell.nginx_http).replace("LISTEN", cell.nginx_listen).replace(
                 "SERVER", cell.nginx_server).replace(
+                "CONNECTION", "upgrade" if cell.websocket else "").replace(
                 "LOCATION", cell.nginx_location)}}
 
 
@@ -220,12 +226,15 @@ def chosen(names, files, java, ports, cell):
     """The contenders with these names, each with a port of its own."""
     given = {name: own for file in files for name, own in of_file(file).items()}
     contenders = [given.get(name) or of_name(name, java, cell) for name in names]
-    if sum(contender.kind == "jvm" for contender in contenders) > 1:
-        for contender in contenders:
-            if contender.kind == "jvm" and contender.name not in given \
-                    and not contender.name.startswith("netty-small"):
+    # netty-small is about the least heap; beside it nobody gets another one than its own.
+    equal = [one for one in contenders
+             if one.kind == "jvm" and not one.name.startswith("netty-small")]
+    if len(equal) > 1:
+        for contender in equal:
+            if contender.name not in given:
                 contender.command = with_equal_jvm(contender.command)
     for contender in contenders:
         contender.port = next(ports)
         contender.scheme, contender.load = cell.scheme, cell.load
+        contender.websocket = cell.websocket
     return contenders
