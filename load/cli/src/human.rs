@@ -220,6 +220,9 @@ fn totals(text: &mut String, plan: &Plan, outcome: &Outcome) {
     if failed > 0 {
         let _ = writeln!(text, "  Non-2xx or 3xx responses: {failed}");
     }
+    if errors.grpc > 0 {
+        let _ = writeln!(text, "  Failed gRPC calls: {}", errors.grpc);
+    }
     let _ = writeln!(text, "Requests/sec: {:>9.2}", outcome.rps());
     let _ = writeln!(
         text,

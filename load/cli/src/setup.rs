@@ -31,7 +31,7 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
         return usage("number of connections must be >= threads");
     }
     let common = Common::read(typed, depth)?;
-    if typed.has("http2") && common.asks_to_close() {
+    if is_http2(typed) && common.asks_to_close() {
         return usage("--header: 'Connection: close' is of HTTP/1.1; leave it out with --http2");
     }
     let targets = targets(typed, words, &common)?;
@@ -46,7 +46,8 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
         drain_ns: time(typed, "drain", timeout_ns)?,
         timeout_ns,
         depth,
-        http2: typed.has("http2"),
+        http2: is_http2(typed),
+        grpc: typed.has("grpc"),
         streams,
         batch_latency: typed.has("batch_latency"),
         open: stretches
@@ -85,9 +86,19 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
 /// Most streams of a connection; servers allow 100 to 256 as a rule.
 const STREAMS_MAX: usize = 10_000;
 
+/// Calls of gRPC go over HTTP/2 only.
+fn is_http2(typed: &Typed) -> bool {
+    typed.has("http2") || typed.has("grpc")
+}
+
 /// What HTTP/2 does otherwise, or cannot do here.
 fn check_http2(typed: &Typed, depth: usize, streams: usize) -> Result<(), Refusal> {
-    if !typed.has("http2") {
+    if typed.has("grpc") && typed.has("script") {
+        return usage(
+            "--grpc: is not for scripts; --body or --body-file is the message of each call",
+        );
+    }
+    if !is_http2(typed) {
         return if typed.has("streams") {
             usage("--streams: is for --http2; HTTP/1.1 has --depth")
         } else {

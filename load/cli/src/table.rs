@@ -218,6 +218,14 @@ pub const TABLE: &[Entry] = &[
     ),
     option(
         Load,
+        "grpc",
+        None,
+        None,
+        "",
+        "unary gRPC calls over HTTP/2: --body or --body-file is the serialized message of each",
+    ),
+    option(
+        Load,
         "arrival",
         None,
         Some("even|poisson"),

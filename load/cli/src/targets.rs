@@ -47,6 +47,9 @@ impl Common {
             })?),
             (None, None) => None,
         };
+        if typed.has("grpc") {
+            return grpc(typed, body.unwrap_or_default(), depth);
+        }
         let method = typed
             .last("method")
             .unwrap_or(if body.is_some() { "POST" } else { "GET" });
@@ -86,6 +89,35 @@ impl Common {
             mixed: None,
         }
     }
+}
+
+/// A unary call: POST, and a body of one message that is not compressed, behind its length
+/// (gRPC over HTTP/2, "Length-Prefixed-Message").
+fn grpc(typed: &Typed, message: Vec<u8>, depth: usize) -> Result<Common, Refusal> {
+    if typed.has("method") {
+        return usage("--method: a gRPC call is a POST; leave it out with --grpc");
+    }
+    let Ok(length) = u32::try_from(message.len()) else {
+        return usage("--body-file: a message of gRPC has less than 4 GiB");
+    };
+    let mut headers = headers(typed)?;
+    for (name, value) in [("Content-Type", "application/grpc"), ("TE", "trailers")] {
+        if !headers
+            .iter()
+            .any(|(own, _)| own.eq_ignore_ascii_case(name))
+        {
+            headers.push((name.to_string(), value.to_string()));
+        }
+    }
+    let mut body = vec![0];
+    body.extend_from_slice(&length.to_be_bytes());
+    body.extend_from_slice(&message);
+    Ok(Common {
+        method: "POST".to_string(),
+        headers,
+        body: Some(body),
+        depth,
+    })
 }
 
 fn headers(typed: &Typed) -> Result<Vec<(String, String)>, Refusal> {

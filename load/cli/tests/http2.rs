@@ -5,7 +5,8 @@ mod http2;
 mod support;
 
 use http2::{Http2Server, Side};
-use load_http2::frame::kind;
+use load_http2::frame::{flag, kind};
+use load_http2::hpack;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -241,6 +242,70 @@ fn a_server_of_http1_is_told_as_one() {
     let notes = result["notes"].to_string();
     assert!(notes.contains("does not speak HTTP/2"), "{notes}");
     drop(server);
+}
+
+/// Answers a gRPC call with a message and this `grpc-status` in its trailers; with none and no body
+/// if there is no number.
+fn answer_call(side: &mut Side, stream: u32, status: Option<&str>) -> bool {
+    let (mut head, mut trailers) = (Vec::new(), Vec::new());
+    hpack::put_plain(b":status", b"200", &mut head);
+    hpack::put_plain(b"content-type", b"application/grpc", &mut head);
+    let Some(status) = status else {
+        let last = flag::END_HEADERS | flag::END_STREAM;
+        return side.send(kind::HEADERS, last, stream, &head);
+    };
+    hpack::put_plain(b"grpc-status", status.as_bytes(), &mut trailers);
+    side.send(kind::HEADERS, flag::END_HEADERS, stream, &head)
+        && side.send(kind::DATA, 0, stream, b"\0\0\0\0\x02ok")
+        && side.send(
+            kind::HEADERS,
+            flag::END_HEADERS | flag::END_STREAM,
+            stream,
+            &trailers,
+        )
+}
+
+#[test]
+fn a_grpc_call_is_one_message_and_its_status_tells_how_it_went() {
+    let server = Http2Server::start(&[], |mut side, log| {
+        let mut number = 0;
+        while let Some(asked) = side.request() {
+            log(&asked);
+            number += 1;
+            let status = match number % 4 {
+                0 => Some("14"),
+                1 => None,
+                _ => Some("0"),
+            };
+            if !answer_call(&mut side, asked.stream, status) {
+                return;
+            }
+        }
+    });
+    let url = format!("{}shop.Orders/Get", server.url());
+    let result = measured(&format!(
+        "--grpc --body hello -t1 -c1 -d1s -R100 -T30s {url}"
+    ));
+    let seen = server.seen();
+    let has = |field: &str| seen[0].fields.iter().any(|own| own == field);
+    for field in [
+        ":method=POST",
+        ":path=/shop.Orders/Get",
+        "content-type=application/grpc",
+        "te=trailers",
+    ] {
+        assert!(has(field), "{field}: {:?}", seen[0].fields);
+    }
+    assert!(seen.iter().all(|asked| asked.body == b"\0\0\0\0\x05hello"));
+    assert_eq!(count(&result, "/totals/completed"), 100);
+    assert_eq!(count(&result, "/errors/grpc"), 50, "{}", result["errors"]);
+    assert_eq!(count(&result, "/errors/total"), 50, "{}", result["errors"]);
+    assert_eq!(count(&result, "/latency/response/count"), 100);
+    let notes = result["notes"].to_string();
+    assert!(notes.contains("grpc-status: 14"), "{notes}");
+    assert!(notes.contains("without grpc-status"), "{notes}");
+    assert!(result["warnings"].to_string().contains("grpc-errors"));
+    assert_eq!(result["plan"]["http2"], true);
 }
 
 #[test]

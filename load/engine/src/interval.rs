@@ -88,6 +88,8 @@ pub struct Errors {
     pub stream_reset: u64,
     /// Connections whose server broke the rules of HTTP/2.
     pub http2: u64,
+    /// Calls whose answer says that they failed, or says nothing (gRPC).
+    pub grpc: u64,
     /// Writes that failed.
     pub write: u64,
     /// Requests without an answer in time.
@@ -114,7 +116,7 @@ impl Errors {
         let malformed: u64 = self.malformed.iter().sum();
         let streams = self.stream_reset + self.http2;
         let lost = self.read + self.stale + self.write + self.timeout + streams;
-        self.connect() + lost + malformed + self.short_body
+        self.connect() + lost + malformed + self.short_body + self.grpc
     }
 
     /// Adds those of another interval.
@@ -127,6 +129,7 @@ impl Errors {
         self.stale += other.stale;
         self.stream_reset += other.stream_reset;
         self.http2 += other.http2;
+        self.grpc += other.grpc;
         self.write += other.write;
         self.timeout += other.timeout;
         self.short_body += other.short_body;

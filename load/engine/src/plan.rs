@@ -167,6 +167,8 @@ pub struct Plan {
     pub depth: usize,
     /// HTTP/2 instead of HTTP/1.1.
     pub http2: bool,
+    /// Each request is a gRPC call, and its answer says how it went.
+    pub grpc: bool,
     /// Streams at once on a connection (HTTP/2), each the place of one user.
     pub streams: usize,
     /// Record only the last answer of a pipelined batch.

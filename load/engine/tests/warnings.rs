@@ -22,6 +22,7 @@ fn closed() -> Plan {
         timeout_ns: SECOND_NS,
         depth: 1,
         http2: false,
+        grpc: false,
         streams: 1,
         batch_latency: false,
         open: None,
@@ -193,7 +194,7 @@ fn littles_law_and_missing_connections_are_checked() {
 #[test]
 fn every_error_has_its_warning() {
     type Change = fn(&mut Outcome);
-    let table: [(&str, Change); 6] = [
+    let table: [(&str, Change); 7] = [
         ("connect-errors", |o| {
             o.total.counts.errors.connect_refused = 7
         }),
@@ -201,6 +202,7 @@ fn every_error_has_its_warning() {
         ("write-errors", |o| o.total.counts.errors.write = 7),
         ("timeouts", |o| o.total.counts.errors.timeout = 7),
         ("malformed", |o| o.total.counts.errors.malformed[0] = 7),
+        ("grpc-errors", |o| o.total.counts.errors.grpc = 7),
         ("short-bodies", |o| o.total.counts.errors.short_body = 7),
     ];
     for (id, change) in table {

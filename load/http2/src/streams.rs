@@ -36,6 +36,8 @@ pub struct Stream<U> {
     pub id: u32,
     /// Status of its answer; 0 as long as there is none.
     pub status: u16,
+    /// `grpc-status` of its answer or of its trailers.
+    pub call: Option<u32>,
     /// Bytes of its answer's body.
     pub body_bytes: u64,
     /// Bytes among them that the server has been given back.
@@ -67,6 +69,7 @@ impl<U: Copy + Default> Streams<U> {
         let free = || Stream {
             id: 0,
             status: 0,
+            call: None,
             body_bytes: 0,
             returned_bytes: 0,
             window: 0,
@@ -113,6 +116,7 @@ impl<U: Copy + Default> Streams<U> {
         self.slots[slot] = Stream {
             id: self.next,
             status: 0,
+            call: None,
             body_bytes: 0,
             returned_bytes: 0,
             window,

@@ -265,6 +265,7 @@ impl<T: Transport> Worker<'_, T> {
                 slot,
                 user,
                 status,
+                call,
                 body_bytes,
             } => {
                 connection.failures = 0;
@@ -273,7 +274,11 @@ impl<T: Transport> Worker<'_, T> {
                 counts.completed += 1;
                 counts.status[usize::from(status.min(999))] += 1;
                 self.record_times(user, now);
-                self.compare_length(target, user.request, body_bytes, status);
+                if self.plan.grpc && call != Some(0) {
+                    self.note_failed_call(call);
+                } else {
+                    self.compare_length(target, user.request, body_bytes, status);
+                }
                 if let Some(answer) = answers.get_mut(slot) {
                     let answer = std::mem::take(answer);
                     self.show_answer(status, answer);
@@ -294,6 +299,16 @@ impl<T: Transport> Worker<'_, T> {
         if index < self.wanted && self.has_room(index) {
             self.offer_one(index, now);
         }
+    }
+
+    /// A call was answered, and failed: its time counts as that of any answer.
+    #[cold]
+    fn note_failed_call(&mut self, call: Option<u32>) {
+        self.recorder.now.counts.errors.grpc += 1;
+        self.recorder.note(|| match call {
+            Some(number) => format!("grpc-status: {number}"),
+            None => "an answer without grpc-status".into(),
+        });
     }
 
     /// Gives up on requests that have waited too long; their connection stays.

@@ -23,6 +23,8 @@ const RETURN_BYTES: u64 = 1 << 30;
 const REPLIES_MAX: usize = 1000;
 /// CANCEL (RFC 9113, 7).
 const CANCEL: u32 = 8;
+/// UNKNOWN among the status codes of gRPC.
+const UNKNOWN: u32 = 2;
 /// PROTOCOL_ERROR (RFC 9113, 7).
 const PROTOCOL_ERROR: u32 = 1;
 
@@ -37,6 +39,8 @@ pub enum Event<U> {
         user: U,
         /// Status code.
         status: u16,
+        /// What a gRPC server says of the call (`grpc-status`); 0 is good.
+        call: Option<u32>,
         /// Length of its body.
         body_bytes: u64,
     },

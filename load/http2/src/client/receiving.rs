@@ -1,7 +1,7 @@
 //! What a server sends, frame by frame: answers, resets, what it allows.
 
 use super::{Client, Event, Reading};
-use super::{BLOCK_MAX, CANCEL, PROTOCOL_ERROR, REPLIES_MAX, RETURN_BYTES};
+use super::{BLOCK_MAX, CANCEL, PROTOCOL_ERROR, REPLIES_MAX, RETURN_BYTES, UNKNOWN};
 use crate::fault::Fault;
 use crate::frame::{self, flag, kind, FrameHead};
 use crate::hpack::TABLE_MAX;
@@ -125,6 +125,7 @@ impl<U: Copy + Default> Client<U> {
             slot,
             user: stream.user,
             status: stream.status,
+            call: stream.call,
             body_bytes: stream.body_bytes,
         });
         if stream.upload.is_some() {
@@ -228,13 +229,16 @@ impl<U: Copy + Default> Client<U> {
         sink: &mut S,
     ) -> Result<(), Fault> {
         let slot = self.streams.find(id);
-        let (mut status, mut is_first) = (0u16, true);
+        let (mut status, mut is_first, mut call) = (0u16, true, None);
         // blocks of streams that are gone change the table too
         self.decoder.decode(block, |name, value| {
             if is_first && name == b":status" {
                 status = code(value);
             }
             is_first = false;
+            if name == b"grpc-status" {
+                call = Some(call_status(value));
+            }
             if let (true, Some(slot)) = (S::SEES && (status == 0 || status >= 200), slot) {
                 if !name.starts_with(b":") {
                     sink.field(slot, name, value);
@@ -243,6 +247,7 @@ impl<U: Copy + Default> Client<U> {
         })?;
         let Some(slot) = slot else { return Ok(()) };
         let stream = self.streams.at(slot);
+        stream.call = call.or(stream.call);
         let is_trailer = stream.status != 0;
         let fits = match status {
             0 => is_trailer && ends,
@@ -364,6 +369,12 @@ impl<U: Copy + Default> Client<U> {
 fn number(payload: &[u8]) -> Result<u32, Fault> {
     let octets: [u8; 4] = payload.try_into().map_err(|_| Fault::FrameSize)?;
     Ok(u32::from_be_bytes(octets))
+}
+
+/// The number of a `grpc-status`; UNKNOWN if it is none.
+fn call_status(value: &[u8]) -> u32 {
+    let text = core::str::from_utf8(value).ok();
+    text.and_then(|text| text.parse().ok()).unwrap_or(UNKNOWN)
 }
 
 /// A status code; one that no status has if it is none.
