@@ -452,6 +452,27 @@ abstract class GatewayContract extends CarrierContract {
     }
 
     @Test
+    void an_address_that_answers_slowly_can_be_ejected() throws IOException {
+        RecordingOrigin slow = closedLater(new RecordingOrigin());
+        slow.handler = (seen, out, socket) -> {
+            try {
+                Thread.sleep(400);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+            return RecordingOrigin.ordinary(seen, out, socket);
+        };
+        Carrier gateway = gatewayTo("\"127.0.0.1:" + slow.port() + "\", \"127.0.0.1:"
+                + origin.port() + "\"", "balance = \"round-robin\"\neject-slower-than = \"200ms\"\n",
+                "");
+        for (int i = 0; i < 40; i++) {
+            assertEquals(200, alone(gateway, "GET", "").status());
+        }
+        int asked = slow.seen.size();
+        assertTrue(asked >= 5 && asked <= 10, asked + " of 40 requests went to the slow one");
+    }
+
+    @Test
     void an_address_that_answers_5xx_can_be_ejected() throws IOException {
         int failed = failed(beside(500, "eject-on-5xx = true\n"), 60);
         assertTrue(failed >= 5 && failed <= 10, failed + " of 60 requests got a 500");
