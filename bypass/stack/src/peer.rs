@@ -16,9 +16,11 @@ use bypass_sys::process::Held;
 
 pub mod due;
 mod lent;
+mod limbo;
 pub mod trimming;
 
 use lent::Lent;
+use limbo::Limbo;
 
 /// See the module.
 #[derive(Debug)]
@@ -265,7 +267,7 @@ impl Peer {
 
     /// Process `number` at place `index` of the other side has ended: what it alone held is over.
     /// A process may have several links, and its place may be another's when the last of them ends.
-    pub fn bury(&self, index: usize, number: u64) {
+    pub fn reap(&self, index: usize, number: u64) {
         let other = 1 - self.side;
         if index >= PROCESSES || self.segment.process(other, index) != number {
             return;
@@ -284,13 +286,13 @@ impl Peer {
             }
             self.ring_ourselves(slot);
         }
-        self.bury_where_we_have_closed(index);
+        self.reap_where_we_have_closed(index);
         self.segment.leave(other, index);
     }
 
     /// Connections that we have closed and the dead had not: nobody else gives back what they held, and
     /// only so their slots are free for others.
-    fn bury_where_we_have_closed(&self, index: usize) {
+    fn reap_where_we_have_closed(&self, index: usize) {
         let (ours, other) = (self.side, 1 - self.side);
         let used = self.segment.slots_used().min(self.segment.slots());
         for slot in (0..used).filter(|slot| self.socket(*slot).is_none()) {
@@ -306,7 +308,7 @@ impl Peer {
     }
 
     /// No process of the other side is left: whatever it wrote about its holders, all is over.
-    pub fn bury_rest(&self) {
+    pub fn reap_rest(&self) {
         let other = 1 - self.side;
         for slot in self.occupied() {
             let place = self.segment.slot(slot);
@@ -321,7 +323,7 @@ impl Peer {
     }
 
     /// A connection accepted after its client had ended: what the dead alone held is over.
-    pub fn bury_in(&self, slot: usize) {
+    pub fn reap_in(&self, slot: usize) {
         let other = 1 - self.side;
         let place = self.segment.slot(slot);
         for index in 0..PROCESSES {
@@ -331,7 +333,7 @@ impl Peer {
             }
         }
         if (0..PROCESSES).all(|index| self.segment.process(other, index) == 0) {
-            self.bury_rest();
+            self.reap_rest();
         }
     }
 
@@ -443,8 +445,8 @@ pub fn ring_listeners(segment: &Segment) {
 /// All segments that are mapped here, those that nobody uses any more too.
 pub fn mapped() -> Vec<Arc<Peer>> {
     let mut all = all();
-    if let Ok(graves) = GRAVES.lock() {
-        all.extend(graves.resting.iter().map(|(_, peer)| peer.clone()));
+    if let Ok(resting) = RESTING.lock() {
+        all.extend(resting.all().cloned());
     }
     all
 }
@@ -477,31 +479,12 @@ pub fn hold_making() -> impl Sized {
     MAKING.write().ok()
 }
 
-/// Segments whose last user is gone. Threads may be looking at them without a reference, in
-/// operations that do not sleep, so they rest for a while. A while is counted in ticks and not by
-/// the clock: after a stop of the whole process the clock has run on and the threads have not.
-static GRAVES: Mutex<Graves> = Mutex::new(Graves {
-    tick: 0,
-    ticked_ns: 0,
-    resting: Vec::new(),
-});
+/// Segments whose last user is gone.
+static RESTING: Mutex<Limbo<Peer>> = Mutex::new(Limbo::new());
 
-struct Graves {
-    tick: u64,
-    ticked_ns: u64,
-    /// With the tick at which each came.
-    resting: Vec<(u64, Arc<Peer>)>,
-}
-
-/// Shortest time between ticks.
-const TICK_NS: u64 = 4_000_000_000;
-/// Ticks that a segment rests.
-const REST_TICKS: u64 = 3;
-
-fn lay_to_rest(peer: Arc<Peer>) {
-    if let Ok(mut graves) = GRAVES.lock() {
-        let tick = graves.tick;
-        graves.resting.push((tick, peer));
+fn begin_rest(peer: Arc<Peer>) {
+    if let Ok(mut resting) = RESTING.lock() {
+        resting.add(peer);
     }
 }
 
@@ -510,7 +493,7 @@ pub fn forget(peer: &Arc<Peer>) {
     if let Ok(mut peers) = PEERS.lock() {
         peers.retain(|one| !Arc::ptr_eq(one, peer));
     }
-    lay_to_rest(peer.clone());
+    begin_rest(peer.clone());
 }
 
 /// Lets a reference go; the last one only after a while, for those who look without one.
@@ -523,24 +506,9 @@ pub fn retire(peer: Arc<Peer>) {
 }
 
 /// Unmaps what has rested long enough; true when something still rests.
-pub fn clean_graves() -> bool {
+pub fn clean_resting() -> bool {
     let now = now_ns();
-    let Ok(mut graves) = GRAVES.lock() else {
-        return false;
-    };
-    if now.saturating_sub(graves.ticked_ns) >= TICK_NS {
-        graves.ticked_ns = now;
-        graves.tick += 1;
-        let tick = graves.tick;
-        graves.resting.retain_mut(|(since, peer)| {
-            if Arc::strong_count(peer) > 1 {
-                // Still referred to, by a set or a socket: ours is to be the last reference.
-                *since = tick;
-            }
-            tick - *since < REST_TICKS
-        });
-    }
-    !graves.resting.is_empty()
+    RESTING.lock().is_ok_and(|mut resting| resting.clean(now))
 }
 
 /// Locks the lists and the slots of every segment across a fork.
@@ -551,7 +519,7 @@ pub fn hold() -> impl Sized {
         .flat_map(|peers| peers.iter())
         .map(|peer| Held::lock(peer.clone(), |peer| &peer.slots))
         .collect();
-    (slots, peers, GRAVES.lock().ok())
+    (slots, peers, RESTING.lock().ok())
 }
 
 impl Drop for Peer {

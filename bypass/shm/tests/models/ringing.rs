@@ -415,7 +415,7 @@ fn reader_sleeps() {
     assert!(found || world.is_woken(8), "asleep, and nobody rings");
 }
 
-/// The same with the end of the stream, which `let_go` and `bury` write.
+/// The same with the end of the stream, which `let_go` and `reap` write.
 fn reader_meets_end() {
     let world = World::new(0);
     let other = world.clone();

@@ -28,7 +28,7 @@ const KNOCKS_MAX: usize = 64;
 const OVERLOAD: Duration = Duration::from_millis(10);
 /// When clients are tried again that could not be reached.
 const RETRY: Duration = Duration::from_millis(50);
-/// Between cleanings while something rests in its grave.
+/// Between cleanings while something rests.
 const CLEANING: Duration = Duration::from_secs(5);
 
 /// Says what the thread does. Before the first socket of a process.
@@ -105,7 +105,7 @@ fn run(set: i32) {
         for event in &events[..count] {
             serve(event.u64 as i32);
         }
-        is_cleaning = peer::clean_graves() | offers::expire();
+        is_cleaning = peer::clean_resting() | offers::expire();
     }
 }
 
@@ -218,7 +218,7 @@ fn ended(role: Role) {
         }
         // Of several links to one process, as exec leaves them, each may end while it lives.
         Role::Participant(peer, index, process) if !service::is_linked(&peer, index, process) => {
-            peer.bury(index, process);
+            peer.reap(index, process);
         }
         Role::Given(inode) => offers::given(inode),
         _ => {}

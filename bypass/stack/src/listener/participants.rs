@@ -163,7 +163,7 @@ pub fn client_ended(peer: &Arc<Peer>) {
         match knock_process(peer, number) {
             Ok(link) => add_link(link, Role::Adopted(peer.clone())),
             Err(libc::ECONNREFUSED) => {
-                peer.bury(index, number);
+                peer.reap(index, number);
                 let listeners = of_peer(peer);
                 listeners.iter().for_each(|one| one.strike_carrier(number));
             }
@@ -180,7 +180,7 @@ pub fn client_ended(peer: &Arc<Peer>) {
     if !is_alone {
         return;
     }
-    peer.bury_rest();
+    peer.reap_rest();
     for listener in of_peer(peer) {
         // What it left in the queue can still be accepted and read, as in the kernel.
         if peer.segment.queue().waiting() == 0 {
