@@ -59,8 +59,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("bound_client", "binds to an address of the loopback"),
     ("ipv6", "listens on ::1"),
     ("wildcard", "dials several addresses of the loopback"),
-    ("python_sockets", "dials localhost"),
-    ("python_tls", "dials localhost"),
     ("write_to_closed", "relies on how much the loopback holds"),
     ("urgent", "urgent data is not carried"),
     ("urgent_edges", "urgent data is not carried"),

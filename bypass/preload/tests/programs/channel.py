@@ -11,6 +11,8 @@ import sys
 ROLE = sys.argv[1]
 # Between hosts the server's address stands for 127.0.0.1.
 HOST = os.environ.get("CONTRACT_ADDRESS", "127.0.0.1")
+# The same by name, where it has one.
+NAME = os.environ.get("CONTRACT_ADDRESS", "localhost")
 _channel = None
 
 

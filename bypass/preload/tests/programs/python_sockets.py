@@ -2,7 +2,7 @@
 
 import socket
 
-from channel import HOST, digest, error_of, hear, meet, run_roles, say, stream, tell
+from channel import HOST, NAME, digest, error_of, hear, meet, run_roles, say, stream, tell
 
 
 def server():
@@ -27,7 +27,7 @@ def server():
 
 def client():
     port = hear()
-    with socket.create_connection(("localhost", port), timeout=60) as connection:
+    with socket.create_connection((NAME, port), timeout=60) as connection:
         connection.sendall(b"one\ntwo\n")
         buffer = bytearray(32)
         got = 0

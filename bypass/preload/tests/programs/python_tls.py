@@ -7,7 +7,7 @@ import ssl
 import subprocess
 import tempfile
 
-from channel import HOST, ROLE, digest, hear, meet, run_roles, say, stream, tell
+from channel import HOST, NAME, ROLE, digest, hear, meet, run_roles, say, stream, tell
 
 FOLDER = os.path.join(tempfile.gettempdir(), f"contract-tls-{os.getuid()}")
 # Key and certificate in one file, which is there whole or not at all.
@@ -65,7 +65,7 @@ def client():
     port = hear()
     context = ssl.create_default_context(cafile=CERTIFICATE)
     data = stream(500_000)
-    with socket.create_connection(("localhost", port)) as raw:
+    with socket.create_connection((NAME, port)) as raw:
         with context.wrap_socket(raw, server_hostname="localhost") as secure:
             secure.sendall(data)
             answer = b""
@@ -80,7 +80,8 @@ def client():
 
 async def use_streams(context):
     port = hear()
-    reader, writer = await asyncio.open_connection("localhost", port, ssl=context)
+    reader, writer = await asyncio.open_connection(NAME, port, ssl=context,
+                                                   server_hostname="localhost")
     writer.write(stream(300_000, 2))
     await writer.drain()
     say(await reader.read(-1) == digest(stream(300_000, 2)).encode())
