@@ -11,6 +11,10 @@ use bypass_sys::kernel;
 use crate::peer::Peer;
 use crate::sys::PeerPlace;
 
+mod state;
+
+pub use state::{Event, State};
+
 /// Sockets of a process; more are left to the kernel.
 pub const SOCKETS_MAX: usize = 65_536;
 
@@ -26,13 +30,13 @@ pub const KEEPALIVE: u32 = 1 << 3;
 pub const LINGER: u32 = 1 << 4;
 /// The shadow is no longer as socket(2) made it.
 pub const DIRTY: u32 = 1 << 5;
-/// The shadow is bound: the program chose the local address.
+/// The shadow is bound: the program chose the local address. Stays when it is connected; see [`State`].
 pub const BOUND: u32 = 1 << 6;
 /// An option demands the kernel.
 pub const KERNEL_ONLY: u32 = 1 << 7;
-/// shutdown(SHUT_RD) was called.
+/// shutdown(SHUT_RD) was called; see [`State`].
 pub const SHUT_READ: u32 = 1 << 8;
-/// shutdown(SHUT_WR) was called.
+/// shutdown(SHUT_WR) was called; see [`State`].
 pub const SHUT_WRITE: u32 = 1 << 9;
 /// Bytes were written to a peer that had closed: what follows is EPIPE.
 pub const WROTE_TO_CLOSED: u32 = 1 << 10;
@@ -74,11 +78,18 @@ pub const SHARED: u32 = 1 << 16;
 /// The program has dissolved its connection and has not been told ECONNRESET yet.
 pub const DISSOLVED: u32 = 1 << 17;
 
-/// connect() to another host was called and is not over.
+/// connect() to another host was called and is not over; see [`State`].
 pub const OPENING: u32 = 1 << 21;
 
-/// connect() to another host has failed: there never was a connection.
+/// connect() to another host has failed: there never was a connection; see [`State`].
 pub const REFUSED: u32 = 1 << 22;
+
+/// Has a descriptor; see [`State`].
+pub const IN_USE: u32 = 1 << 25;
+/// Accepts connections; see [`State`].
+pub const LISTENING: u32 = 1 << 26;
+/// Is a connection; see [`State`].
+pub const CONNECTED: u32 = 1 << 27;
 
 /// Has duplicates: FD_CLOEXEC of each is what the kernel says.
 pub const DUPLICATED: u32 = 1 << 15;
@@ -109,6 +120,9 @@ const _: () = {
         ACCEPTED,
         OPENING,
         REFUSED,
+        IN_USE,
+        LISTENING,
+        CONNECTED,
         HAD_LANE,
     ];
     let (mut at, mut seen) = (0, 0);
@@ -126,7 +140,7 @@ pub struct Socket {
     pub generation: AtomicU32,
     /// Descriptors of this process that mean it.
     pub descriptors: AtomicU32,
-    /// See the constants.
+    /// Its [`State`] and its options; see the constants.
     pub flags: AtomicU32,
     /// AF_INET or AF_INET6.
     pub family: AtomicI32,
@@ -274,6 +288,7 @@ pub fn allocate(family: i32, flags: u32) -> Option<usize> {
     drop(free);
     let socket = get(index);
     socket.flags.store(flags, Ordering::Relaxed);
+    socket.change(Event::Create);
     socket.family.store(family, Ordering::Relaxed);
     socket.descriptors.store(1, Ordering::Relaxed);
     for word in [
@@ -296,6 +311,7 @@ pub fn allocate(family: i32, flags: u32) -> Option<usize> {
 
 /// Gives an object back; whoever still has its number finds another generation.
 pub fn free(index: usize) {
+    get(index).change(Event::Close);
     get(index).generation.fetch_add(1, Ordering::AcqRel);
     if let Ok(mut free) = FREE.lock() {
         free.numbers.push(index as u32);

@@ -11,7 +11,7 @@ use bypass_sys::thread::thread;
 use crate::peer::Peer;
 use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, sole, Outcome};
-use crate::sockets::{self, Socket};
+use crate::sockets::{self, Event, Socket};
 
 mod attaching;
 mod capturing;
@@ -280,8 +280,19 @@ impl Stream {
     }
 
     /// See [`is_shut`](Self::is_shut).
-    pub fn set_shut(&self, how: u32) {
-        self.socket.set(how, true);
+    pub fn set_shut(&self, how: Event) {
+        if self.socket.change(how) {
+            self.share_shut(self.socket.flags.load(Ordering::Relaxed) & sockets::SHUT);
+        }
+    }
+
+    /// Bytes were written to a peer that had closed.
+    pub fn wrote_to_closed(&self) {
+        self.socket.set(sockets::WROTE_TO_CLOSED, true);
+        self.share_shut(sockets::WROTE_TO_CLOSED);
+    }
+
+    fn share_shut(&self, how: u32) {
         if self.socket.has(sockets::SHARED) {
             self.shared_flags().fetch_or(how, Ordering::SeqCst);
         }

@@ -41,7 +41,11 @@ pub unsafe extern "C-unwind" fn bind(
 ) -> c_int {
     finish(inside(|| descriptors::bind(fd)), || {
         // SAFETY: the caller's arguments.
-        unsafe { real::bind()(fd, address, length) as isize }
+        let result = unsafe { real::bind()(fd, address, length) };
+        if result == 0 {
+            inside(|| descriptors::bound(fd));
+        }
+        result as isize
     }) as c_int
 }
 

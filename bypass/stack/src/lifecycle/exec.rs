@@ -277,7 +277,7 @@ fn revive(one: &[u64], peer: &Arc<Peer>, numbers: &[i32]) -> Option<()> {
     stream::revive(*fd, index, peer, one[SLOT] as usize);
     for fd in others {
         socket.descriptors.fetch_add(1, Ordering::AcqRel);
-        table::set(*fd, Entry::new(Kind::Connected, index, socket.life()));
+        table::set(*fd, socket.entry(index));
     }
     Some(())
 }

@@ -13,9 +13,9 @@ use super::{serving, sharing};
 use crate::listener;
 use crate::operations::release;
 use crate::process;
-use crate::process::table::{self, Entry, Kind};
+use crate::process::table;
 use crate::service;
-use crate::sockets;
+use crate::sockets::{self, Event};
 
 /// How long a holder may take to answer. Who gives up is never offered the connections of accelerated
 /// clients, so this is far more than a loaded machine takes; that the holder is gone is seen at once.
@@ -107,13 +107,14 @@ fn adopt(fd: i32) -> Option<()> {
     }
     let door = Owned(kernel::move_high(fds.pop()?.into_raw()).ok()?);
     let family = kernel::option_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN).ok()?;
-    let index = sockets::allocate(family, sockets::BOUND | sockets::DIRTY)?;
+    let index = sockets::allocate(family, sockets::DIRTY)?;
     let socket = sockets::get(index);
     let flags = kernel::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) as i32;
     // Listeners of ours are non-blocking underneath; programs that inherit them set what they want.
     socket.set(sockets::NONBLOCK, flags & libc::O_NONBLOCK != 0);
     let number = listener::enter(fd, stat.st_ino, stat.st_uid, backlog as u32, door, hub).ok()?;
     socket.listener.store(number as u32, Ordering::Relaxed);
-    table::set(fd, Entry::new(Kind::Listener, index, socket.life()));
+    socket.change(Event::Listen);
+    table::set(fd, socket.entry(index));
     Some(())
 }

@@ -107,7 +107,7 @@ fn share(fd: i32, peer: &Peer, slot: usize) -> Option<()> {
     let socket = sockets::get(index);
     socket.descriptors.fetch_add(1, Ordering::AcqRel);
     socket.set(sockets::DUPLICATED, true);
-    table::set(fd, table::Entry::new(Kind::Connected, index, socket.life()));
+    table::set(fd, socket.entry(index));
     Some(())
 }
 

@@ -10,7 +10,7 @@ use crate::peer::Peer;
 use crate::process::deadline::timeout;
 use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, pool, Outcome};
-use crate::sockets::{self, Socket};
+use crate::sockets::{self, Event, Socket};
 use crate::stream::{attach, show_opened};
 use crate::wait::blocking::block_on_listener;
 
@@ -203,6 +203,7 @@ fn accept_shm(
     let remote = names.of[0].load();
     socket.remote.store(remote);
     client.length = address::to_bytes(remote, family, &mut client.bytes);
+    socket.change(Event::Connect);
     attach(fd, index, &peer, slot);
     if peer.is_stale.load(Ordering::SeqCst) {
         peer.reap_in(slot);

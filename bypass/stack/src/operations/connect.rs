@@ -26,7 +26,7 @@ use crate::peer::{self, Peer};
 use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, uring, Outcome};
 use crate::service;
-use crate::sockets::{self, Socket};
+use crate::sockets::{self, Event, Socket};
 use crate::stream::{attach, show_opened};
 use crate::wait::epoll;
 
@@ -150,7 +150,7 @@ fn result(socket: &Socket) -> Outcome {
 /// Connects through shared memory or over packets; a reason: the kernel is to do it.
 fn route(fd: i32, entry: Entry, socket: &Socket, target: SocketAddr) -> Result<Connected, Reason> {
     match decide(target, patience_ms(socket)) {
-        Ok(peer) => establish(fd, entry, &peer, target).map(|()| Connected::Done),
+        Ok(peer) => establish(fd, entry, &peer, target),
         Err(Reason::NotLocal) => over_packets::connect(fd, entry, socket, target),
         Err(reason) => Err(reason),
     }
@@ -386,7 +386,12 @@ fn greet(door: i32, peer: &Peer, holder: Holder, patience_ms: u64) -> Result<(),
     }
 }
 
-fn establish(fd: i32, entry: Entry, peer: &Arc<Peer>, target: SocketAddr) -> Result<(), Reason> {
+fn establish(
+    fd: i32,
+    entry: Entry,
+    peer: &Arc<Peer>,
+    target: SocketAddr,
+) -> Result<Connected, Reason> {
     let index = entry.index();
     let socket = sockets::get(index);
     let local = local_address(fd, socket, target);
@@ -400,6 +405,11 @@ fn establish(fd: i32, entry: Entry, peer: &Arc<Peer>, target: SocketAddr) -> Res
     place.meta.holders[1].store(QUEUED, Ordering::SeqCst);
     socket.local.store(local);
     socket.remote.store(target);
+    if !socket.change(Event::Connect) {
+        // Another thread was faster.
+        withdraw(peer, slot);
+        return Ok(Connected::Failed(libc::EISCONN));
+    }
     attach(fd, index, peer, slot);
     let connected = table::get(fd);
     let has_duplicates = socket.has(sockets::DUPLICATED);
@@ -413,9 +423,8 @@ fn establish(fd: i32, entry: Entry, peer: &Arc<Peer>, target: SocketAddr) -> Res
         }
         peer.set_socket(slot, None);
         drop(socket.peer.take());
-        place.meta.holders[1].store(0, Ordering::SeqCst);
-        place.meta.holders[0].store(0, Ordering::SeqCst);
-        peer.return_slot(slot);
+        socket.change(Event::Dissolve);
+        withdraw(peer, slot);
         return Err(Reason::BacklogFull);
     }
     drop(making);
@@ -423,7 +432,15 @@ fn establish(fd: i32, entry: Entry, peer: &Arc<Peer>, target: SocketAddr) -> Res
     peer::ring_listeners(&peer.segment);
     process::count(Counter::ConnectsShm, 1);
     epoll::connected(index);
-    Ok(())
+    Ok(Connected::Done)
+}
+
+/// Gives back a slot that nobody has been offered.
+fn withdraw(peer: &Arc<Peer>, slot: usize) {
+    for holders in &peer.segment.slot(slot).meta.holders[..2] {
+        holders.store(0, Ordering::SeqCst);
+    }
+    peer.return_slot(slot);
 }
 
 fn local_address(fd: i32, socket: &Socket, target: SocketAddr) -> SocketAddr {

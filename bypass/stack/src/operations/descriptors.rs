@@ -8,7 +8,7 @@ use super::release::{release, share};
 use crate::listener;
 use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, pool, Outcome};
-use crate::sockets;
+use crate::sockets::{self, Event};
 use crate::wait::epoll;
 
 /// socket(2): TCP over IP is ours from the start, everything else the kernel's.
@@ -38,8 +38,7 @@ pub fn socket(family: i32, kind: i32, protocol: i32) -> Outcome {
     let room = (fd as usize) < table::NUMBERS_MAX;
     match room.then(|| sockets::allocate(family, own)).flatten() {
         Some(index) => {
-            let life = sockets::get(index).life();
-            table::set(fd, Entry::new(Kind::Unbound, index, life));
+            table::set(fd, sockets::get(index).entry(index));
         }
         None => {
             table::set(fd, Entry::KERNEL);
@@ -61,17 +60,20 @@ pub fn socket(family: i32, kind: i32, protocol: i32) -> Outcome {
     Outcome::Done(fd as isize)
 }
 
-/// bind(2): the kernel reserves the port; we remember that the program chose it.
+/// bind(2): the kernel reserves the port; what it has done, [`bound`] is told.
 pub fn bind(fd: i32) -> Outcome {
-    let entry = table::get(fd);
-    match entry.kind() {
-        Kind::Unbound => {
-            sockets::get(entry.index()).set(sockets::BOUND, true);
-            Outcome::Kernel
-        }
+    match table::get(fd).kind() {
         Kind::Connected => Outcome::Error(libc::EINVAL),
         Kind::Pooled | Kind::Internal => Outcome::Error(libc::EBADF),
         _ => Outcome::Kernel,
+    }
+}
+
+/// The kernel has bound the shadow of `fd`.
+pub fn bound(fd: i32) {
+    let entry = table::get(fd);
+    if entry.kind() == Kind::Unbound {
+        sockets::get(entry.index()).change(Event::Bind);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::listener::{self, HUB_BYTES};
 use crate::packets;
 use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, uring, Outcome};
-use crate::sockets::{self, Socket};
+use crate::sockets::{self, Event, Socket};
 use crate::wait::epoll;
 
 /// listen(2).
@@ -42,11 +42,11 @@ pub fn listen(fd: i32, backlog: i32) -> Outcome {
     }
     let socket = sockets::get(index);
     shadow::apply(fd, socket);
-    socket.set(sockets::BOUND, true);
     match open(fd, socket, effective_backlog(fd, backlog)) {
         Ok(number) => {
             socket.listener.store(number as u32, Ordering::Relaxed);
-            let listening = Entry::new(Kind::Listener, index, socket.life());
+            socket.change(Event::Listen);
+            let listening = socket.entry(index);
             table::set(fd, listening);
             if socket.has(sockets::DUPLICATED) {
                 table::replace_all(entry, listening);

@@ -4,9 +4,9 @@ use core::sync::atomic::Ordering;
 
 use bypass_shm::layout::{FIN, RST};
 
-use crate::process::table::{self, Entry, Kind};
+use crate::process::table::{self, Entry};
 use crate::process::Outcome;
-use crate::sockets;
+use crate::sockets::{self, Event};
 use crate::stream::{self, find};
 use crate::wait::epoll;
 
@@ -45,12 +45,12 @@ pub fn unconnect(fd: i32, entry: Entry) {
     epoll::forget(entry.index());
     stream::end(entry.index());
     socket.set(sockets::LINGER, had_linger);
-    let gone = sockets::SHUT_READ | sockets::SHUT_WRITE | sockets::WROTE_TO_CLOSED;
     socket.set(
-        gone | sockets::RESET_TOLD | sockets::CONNECTING | sockets::SHARED | sockets::OPENING,
+        sockets::WROTE_TO_CLOSED | sockets::RESET_TOLD | sockets::CONNECTING | sockets::SHARED,
         false,
     );
-    let fresh = Entry::new(Kind::Unbound, entry.index(), socket.life());
+    socket.change(Event::Dissolve);
+    let fresh = socket.entry(entry.index());
     if socket.descriptors.load(Ordering::Relaxed) == 1 {
         table::replace(fd, entry, fresh);
     } else {

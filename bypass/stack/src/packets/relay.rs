@@ -22,7 +22,7 @@ use bypass_sys::waker::Waker;
 use crate::listener::{self, Listener};
 use crate::peer::{self, Bell, Peer};
 use crate::process::{self, wakers};
-use crate::sockets::{self, Socket};
+use crate::sockets::{self, Event, Socket};
 use crate::sys::{fill_hole, peek_into};
 
 /// Bytes that are moved at once, and that may lie unread in a segment before the engine keeps them.
@@ -637,14 +637,16 @@ impl Relay {
         let local = self.shard.engine().local_addr(handle).ok()?;
         let (peer, at) = self.outgoing()?;
         let slot = peer.take_slot()?;
+        if !socket.change(Event::Open) {
+            peer.return_slot(slot);
+            return None;
+        }
         peer.segment.reset(slot);
         let place = peer.segment.slot(slot);
         place.names.of[0].store(local);
         place.names.of[1].store(target);
         place.meta.holders[0].store(peer.bit(), Ordering::SeqCst);
         socket.error.store(0, Ordering::Relaxed);
-        socket.set(sockets::REFUSED, false);
-        socket.set(sockets::OPENING, true);
         self.enter(at, slot, handle, Some(index));
         Some((peer, slot, local))
     }
@@ -675,13 +677,14 @@ impl Relay {
         }
         let socket = sockets::get(index);
         let peer = self.places[at].peer.clone();
+        let mut opened = Event::Connect;
         if let Some(error) = error {
             // A reset is of a connection that stood: connect has worked.
             let ends = match error {
                 tcp::Error::ConnectionReset => self.failed_with(error, &peer, slot),
                 _ => {
                     socket.error.store(error.errno() as u32, Ordering::SeqCst);
-                    socket.set(sockets::REFUSED, true);
+                    opened = Event::Refuse;
                     RST | CLOSED
                 }
             };
@@ -692,7 +695,7 @@ impl Relay {
             }
             self.give_up(at, slot);
         }
-        socket.set(sockets::OPENING, false);
+        socket.change(opened);
         peer.ring(slot, Bell::Bytes);
         peer.ring(slot, Bell::Room);
     }

@@ -7,8 +7,8 @@ use bypass_stats::Row;
 
 use crate::peer::Peer;
 use crate::process;
-use crate::process::table::{self, Entry, Kind};
-use crate::sockets::{self, Socket};
+use crate::process::table;
+use crate::sockets::{self, Event, Socket};
 
 /// Makes `fd` a connection: socket object `index` lives in `slot` from now on.
 pub fn attach(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
@@ -22,7 +22,7 @@ pub fn attach(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
         describe(row, socket, peer);
         row.fd.store(fd as u32 + 1, Ordering::Release);
     }
-    table::set(fd, Entry::new(Kind::Connected, index, socket.life()));
+    table::set(fd, socket.entry(index));
 }
 
 /// Says in the page of statistics what the connection is; no byte of it was counted yet.
@@ -54,6 +54,7 @@ pub fn revive(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
     let socket = sockets::get(index);
     socket.local.store(names.of[peer.side].load());
     socket.remote.store(names.of[1 - peer.side].load());
+    socket.change(Event::Connect);
     attach(fd, index, peer, slot);
 }
 

@@ -9,7 +9,7 @@ use bypass_stats::Counter;
 use super::{of_socket, By, For, Stream};
 use crate::peer::{self, Bell, Peer};
 use crate::process;
-use crate::sockets;
+use crate::sockets::{self, Event};
 
 /// The last descriptor of a connection is closed: ends the stream as TCP does.
 pub fn end(index: usize) {
@@ -58,10 +58,10 @@ impl Stream {
     /// Ends directions, `how` as shutdown(2) names them.
     pub fn shut(&self, how: i32) {
         if how != libc::SHUT_WR {
-            self.set_shut(sockets::SHUT_READ);
+            self.set_shut(Event::ShutRead);
         }
         if how != libc::SHUT_RD && !self.is_shut(sockets::SHUT_WRITE) {
-            self.set_shut(sockets::SHUT_WRITE);
+            self.set_shut(Event::ShutWrite);
             let place = self.peer.segment.slot(self.slot);
             // Not before a writer has published what it is writing.
             let guard = self.lock(For::Room);

@@ -60,7 +60,7 @@ impl Stream {
             return Err(self.tell_reset().unwrap_or(libc::EPIPE));
         }
         if ends & CLOSED != 0 {
-            self.set_shut(sockets::WROTE_TO_CLOSED);
+            self.wrote_to_closed();
             self.peer.ring_ourselves(self.slot);
             return Ok(Some(()));
         }
