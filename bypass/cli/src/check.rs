@@ -13,9 +13,6 @@ use crate::probe;
 /// Descriptors below which a server with many connections soon stands.
 const DESCRIPTORS_FEW: u64 = 4096;
 
-/// Processes that use an interface at once: a second one reaches it through the first.
-const WORKERS: u32 = 1;
-
 /// Prints the report; exit code 0 when connections can be accelerated, else 2.
 pub(crate) fn report(plan: &Plan) -> Result<ExitCode, Failure> {
     let mut text = String::new();
@@ -130,7 +127,7 @@ fn interfaces(text: &mut String, plan: &Plan) -> usize {
     text.push_str("interfaces for connections with other hosts\n");
     let mut unusable = 0;
     for name in &names {
-        match bypass_xdp::check::interface(name, WORKERS) {
+        match bypass_xdp::check::interface(name) {
             Ok(report) => {
                 unusable += usize::from(!report.is_usable());
                 for line in report.to_string().lines() {

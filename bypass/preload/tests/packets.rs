@@ -49,6 +49,15 @@ const CASES: &[Case] = &[
         a_worker_follows_another,
     ),
     (
+        "connections_of_every_queue_are_carried_and_reach_every_worker",
+        || many_workers(4, 8),
+    ),
+    ("sixteen_workers_share_one_queue", || many_workers(1, 16)),
+    (
+        "answers_to_connections_that_are_opened_come_on_any_queue",
+        opens_over_queues,
+    ),
+    (
         "a_connect_does_not_read_the_kernels_tables_again",
         connects_without_netlink,
     ),
@@ -103,9 +112,13 @@ struct Network {
 
 impl Network {
     fn new() -> Self {
+        Self::with_queues(1)
+    }
+
+    fn with_queues(queues: usize) -> Self {
         require_xdp();
         let (client, server) = (Namespace::new(), Namespace::new());
-        veth((&client, ENDS[0].1), (&server, ENDS[1].1), 1);
+        veth((&client, ENDS[0].1), (&server, ENDS[1].1), queues);
         client.ip("addr add 10.79.0.1/24 dev va");
         server.ip("addr add 10.79.0.2/24 dev vb");
         Self { client, server }
@@ -221,7 +234,7 @@ fn nginx() {
     require_tool("nginx");
     let network = Network::new();
     let folder = programs::folder().join("nginx-packets");
-    let mut master = start_nginx(&network, &folder, "nobody nogroup");
+    let mut master = start_nginx(&network, &folder, "nobody nogroup", 1);
     let worker = child_of(master.id()).expect("a worker");
     let before = counter(worker, "accepts_packets").expect("statistics");
     for _ in 0..50 {
@@ -258,7 +271,7 @@ fn nginx_reloads(user: &str) {
     require_tool("nginx");
     let network = Network::new();
     let folder = programs::folder().join("nginx-reloads");
-    let mut master = start_nginx(&network, &folder, user);
+    let mut master = start_nginx(&network, &folder, user, 1);
     let (is_over, answered) = (AtomicBool::new(false), AtomicU32::new(0));
     let failed = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -316,7 +329,7 @@ fn a_worker_follows_another() {
     require_tool("nginx");
     let network = Network::new();
     let folder = programs::folder().join("nginx-followed");
-    let mut master = start_nginx(&network, &folder, "nobody nogroup");
+    let mut master = start_nginx(&network, &folder, "nobody nogroup", 1);
     for _ in 0..3 {
         let worker = child_of(master.id()).expect("a worker");
         let _ = bypass_sys::kernel::kill(worker as i32, libc::SIGKILL);
@@ -326,6 +339,67 @@ fn a_worker_follows_another() {
         takes_packets(&network, child_of(master.id()).expect("a worker"));
     }
     end(&mut master);
+}
+
+/// More workers than queues, or fewer: every answer is right, none is the kernel's, and no worker goes
+/// without connections.
+fn many_workers(queues: usize, workers: usize) {
+    require_tool("nginx");
+    let network = Network::with_queues(queues);
+    let folder = programs::folder().join(format!("nginx-{workers}-on-{queues}"));
+    let mut master = start_nginx(&network, &folder, "nobody nogroup", workers);
+    let sum = |path| -> u64 {
+        let workers = children_of(master.id()).into_iter();
+        workers.map(|worker| accepts(worker, path)).sum()
+    };
+    let (packets, kernel) = (sum("packets"), sum("kernel"));
+    let mut asked = 0;
+    // At first a few workers may be fast enough for all.
+    let started = Instant::now();
+    let is_idle = |worker: &u32| accepts(*worker, "packets") == 0;
+    while asked < 200 || children_of(master.id()).iter().any(is_idle) {
+        assert!(started.elapsed() < PATIENCE, "a worker without connections");
+        let asking: Vec<_> = (0..2 * workers)
+            .map(|_| connect(&network).expect("a connection"))
+            .collect();
+        asked += asking.len() as u64;
+        for stream in asking {
+            assert_eq!(ask(stream, "/page").expect("an answer").len(), PAGE);
+        }
+    }
+    let counted = (sum("packets") - packets, sum("kernel") - kernel);
+    let overruns = network.server.ip("-s link show vb");
+    end(&mut master);
+    assert_eq!(counted, (asked, 0), "over packets, kernel; {overruns}");
+}
+
+fn accepts(process: u32, path: &str) -> u64 {
+    counter(process, &format!("accepts_{path}")).unwrap_or(0)
+}
+
+/// Each connection has another port, so another queue; the server's side is the kernel's.
+fn opens_over_queues() {
+    require_tool("python3");
+    let network = Network::with_queues(4);
+    let listener = network.server.run(|| TcpListener::bind((SERVER, 0)));
+    let listener = listener.expect("a listener");
+    let port = listener.local_addr().expect("an address").port();
+    let program = format!(
+        "import socket\nall = []\nfor _ in range({CONNECTS}):\n s = socket.socket(); s.settimeout(10)\n \
+         s.connect(('{SERVER}', {port})); all.append(s)\nfor s in all: assert s.recv(2) == b'ok'"
+    );
+    let mut command = Command::new("python3");
+    command
+        .args(["-c", &program])
+        .env("LD_PRELOAD", library::built());
+    let mut client = network.spawn("client", command).expect("python starts");
+    let mut kept = Vec::new();
+    for _ in 0..CONNECTS {
+        let (mut server, _) = listener.accept().expect("a connection");
+        server.write_all(b"ok").expect("sent");
+        kept.push(server);
+    }
+    assert!(client.wait().expect("an end").success());
 }
 
 /// One connection a request: what the kernel knows of the network was read with the first.
@@ -392,7 +466,7 @@ fn root() -> PathBuf {
 const PAGE: usize = 100_000;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn start_nginx(network: &Network, folder: &Path, user: &str) -> Child {
+fn start_nginx(network: &Network, folder: &Path, user: &str, workers: usize) -> Child {
     fs::create_dir_all(folder.join("logs")).expect("a folder");
     // nobody may read it, unlike what lies in a home folder.
     let root = root();
@@ -400,12 +474,13 @@ fn start_nginx(network: &Network, folder: &Path, user: &str) -> Child {
     fs::write(root.join("page"), vec![b'x'; PAGE]).expect("a page");
     let configuration = folder.join("nginx.conf");
     let text = format!(
-        "worker_processes 1; daemon off; pid {0}/pid; error_log stderr; user {2};\n\
+        "worker_processes {3}; daemon off; pid {0}/pid; error_log stderr; user {2};\n\
          events {{ worker_connections 256; }}\n\
          http {{ access_log off; sendfile on; server {{ listen 80; root {1}; }} }}\n",
         folder.display(),
         root.display(),
-        user
+        user,
+        workers
     );
     fs::write(&configuration, text).expect("a configuration");
     let mut command = Command::new("nginx");
@@ -416,7 +491,9 @@ fn start_nginx(network: &Network, folder: &Path, user: &str) -> Child {
     // The question above may have come before the worker was there.
     wait_until("the worker takes packets", || {
         get(network, "/page").is_ok_and(|body| body.len() == PAGE)
-            && child_of(child.id()).and_then(|worker| counter(worker, "accepts_packets")) > Some(0)
+            && children_of(child.id())
+                .into_iter()
+                .any(|worker| accepts(worker, "packets") > 0)
     });
     child
 }
@@ -433,7 +510,10 @@ fn connect(network: &Network) -> io::Result<TcpStream> {
 
 /// The body of a page.
 fn get(network: &Network, path: &str) -> io::Result<Vec<u8>> {
-    let mut stream = connect(network)?;
+    ask(connect(network)?, path)
+}
+
+fn ask(mut stream: TcpStream, path: &str) -> io::Result<Vec<u8>> {
     write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;

@@ -1,6 +1,6 @@
 //! Transport over packets: a TCP engine with its device, its timers and what it knows of the network.
 //!
-//! A [`Shard`] serves one queue of an interface and is driven by one thread at a time: frames in,
+//! A [`Shard`] serves the queues of an interface and is driven by one thread at a time: frames in,
 //! timers, then the application acts, then frames out ([`Shard::drive`], [`Shard::finish`]). On an
 //! interface of the kernel's it shares the host's addresses: routes and neighbours are the kernel's,
 //! followed by netlink, and only claimed ports are taken

@@ -8,7 +8,7 @@ use bypass_device::{Capabilities, Checksum, Counters, Device};
 use bypass_netlink::Mac;
 use bypass_sys::{clock, kernel};
 use bypass_tcp::{Address, Config, Engine, Error, Event, Handle, Route, Rx, Shutdown};
-use bypass_xdp::{Opened, Steering, Xdp};
+use bypass_xdp::{queues, Opened, Steering};
 
 use crate::host::Host;
 use crate::sink::{ToDevice, Waiting};
@@ -43,17 +43,17 @@ pub(crate) fn now_us() -> u64 {
 }
 
 impl Shard {
-    /// Over a queue of an interface of the kernel's, whose addresses it shares. In the network
+    /// Over queues of an interface of the kernel's, whose addresses it shares. In the network
     /// namespace of the interface.
     pub fn over_xdp(
         steering: Arc<Steering>,
-        opened: Opened,
+        opened: Vec<Opened>,
         settings: Settings,
     ) -> kernel::Result<Self> {
-        let link = opened.layout().link;
+        let link = opened.first().ok_or(libc::EINVAL)?.layout().link;
         let host = Host::new(link, steering)?;
         let mac = host.link().and_then(|link| link.mac).ok_or(libc::ENODEV)?;
-        Self::on_interface(host, Box::new(Xdp::new(opened)?), mac, settings)
+        Self::on_interface(host, queues::over(opened)?, mac, settings)
     }
 
     /// The same over a device that stands in front of the interface's: a capture, faults.

@@ -427,8 +427,11 @@ fn ring_side(segment: &Segment, slot: usize, side: usize, what: Bell) {
 /// Wakes whoever waits for connections of this segment.
 pub fn ring_listeners(segment: &Segment) {
     let used = segment.header().lanes_used[1].load(Ordering::SeqCst) as usize;
-    for index in 0..used.min(bypass_shm::layout::LANES) {
-        let lane = segment.lane(1, index);
+    let used = used.min(bypass_shm::layout::LANES);
+    // Another one first each time: where only one is woken, all get their turn.
+    let first = segment.queue().tail.0.load(Ordering::SeqCst) as usize;
+    for step in 0..used {
+        let lane = segment.lane(1, first.wrapping_add(step) % used);
         let listening = lane.listening.load(Ordering::SeqCst);
         // The queue's tail was stored just before: both are sequentially consistent.
         core::sync::atomic::fence(Ordering::SeqCst);

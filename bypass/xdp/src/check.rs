@@ -8,13 +8,12 @@ use bypass_netlink::features::{self, Features};
 use bypass_netlink::{Link, Tables};
 use bypass_sys::kernel;
 
+use crate::opened::{Layout, Settings};
 use crate::steering::Mode;
 use crate::sys::channels;
 
 /// MTU up to which a frame fits one page in native mode, with what the driver puts around it.
 const NATIVE_MTU: u32 = 3498;
-/// Memory of a socket with the usual settings.
-const MEMORY_KIB: u64 = 16 * 1024;
 
 // linux/capability.h.
 const CAPABILITIES: [(u32, &str); 3] =
@@ -51,7 +50,7 @@ pub struct Report {
     pub link: Option<Link>,
     /// What its driver offers.
     pub features: Features,
-    /// Receive queues in use: each needs a socket.
+    /// Receive queues in use: each gets a socket.
     pub queues: u32,
     /// What stands in the way.
     pub findings: Vec<Finding>,
@@ -133,8 +132,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Asks about an interface, for so many workers.
-pub fn interface(name: &str, workers: u32) -> kernel::Result<Report> {
+/// Asks about an interface, of which one process is to use every queue.
+pub fn interface(name: &str) -> kernel::Result<Report> {
     let tables = Tables::new()?;
     let mut report = Report {
         name: name.to_owned(),
@@ -156,9 +155,8 @@ pub fn interface(name: &str, workers: u32) -> kernel::Result<Report> {
     report.queues = channels::receiving(name).unwrap_or(link.rx_queues).max(1);
     look_at_link(&mut report, &link);
     look_at_program(&mut report, &link);
-    look_at_queues(&mut report, workers);
     look_at_mtu(&mut report, &link);
-    look_at_rights(&mut report);
+    look_at_rights(&mut report, &link);
     Ok(report)
 }
 
@@ -211,27 +209,6 @@ fn look_at_program(report: &mut Report, link: &Link) {
     }
 }
 
-fn look_at_queues(report: &mut Report, workers: u32) {
-    let (queues, name) = (report.queues, report.name.clone());
-    if workers > queues {
-        let what = format!("{workers} workers on {queues} queues: workers beyond share");
-        report.add(
-            Weight::Limit,
-            what,
-            format!("ethtool -L {name} combined {workers}"),
-        );
-    }
-    if workers != 0 && workers < queues {
-        let what =
-            format!("{queues} queues for {workers} workers: each worker needs several sockets");
-        report.add(
-            Weight::Limit,
-            what,
-            format!("ethtool -L {name} combined {workers}"),
-        );
-    }
-}
-
 fn look_at_mtu(report: &mut Report, link: &Link) {
     if link.mtu > NATIVE_MTU && report.features.native && !report.features.fragments {
         let what = format!(
@@ -246,7 +223,7 @@ fn look_at_mtu(report: &mut Report, link: &Link) {
     }
 }
 
-fn look_at_rights(report: &mut Report) {
+fn look_at_rights(report: &mut Report, link: &Link) {
     if kernel::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0)
         .map(|fd| kernel::close(fd as i32))
         == Err(libc::EAFNOSUPPORT)
@@ -273,10 +250,25 @@ fn look_at_rights(report: &mut Report) {
         }
     }
     let limit = locked_memory_kib();
-    if held & 1 << CAP_IPC_LOCK == 0 && limit < MEMORY_KIB {
-        let what = format!("{limit} KiB of memory may be locked, a socket needs {MEMORY_KIB}");
-        report.add(Weight::Obstacle, what, "ulimit -l unlimited");
+    let needed = memory_kib(link, report.queues);
+    if held & 1 << CAP_IPC_LOCK == 0 && limit < needed {
+        let queues = report.queues;
+        let what =
+            format!("{limit} KiB of memory may be locked, its queues ({queues}) need {needed}");
+        let remedy = format!(
+            "ulimit -l unlimited, or fewer queues: ethtool -L {}",
+            link.name
+        );
+        report.add(Weight::Obstacle, what, remedy);
     }
+}
+
+/// What the sockets of all queues lock, with the usual settings.
+fn memory_kib(link: &Link, queues: u32) -> u64 {
+    let settings = |queue| Settings::default().for_queue(queue, queues);
+    let layout = |queue| Layout::of(link, queue, settings(queue));
+    let bytes: usize = (0..queues).filter_map(layout).map(|one| one.bytes()).sum();
+    bytes as u64 / 1024
 }
 
 fn effective_capabilities() -> u64 {

@@ -332,6 +332,10 @@ impl Device for Xdp {
     }
 
     fn arm(&mut self) -> bool {
+        // A sleep on a set of queues does not ask the kernel to look, as poll(2) of this socket would.
+        if self.receive.waiting() == 0 && self.fill.needs_wakeup() {
+            self.wake_receiver();
+        }
         self.receive.waiting() > 0
     }
 

@@ -3,7 +3,7 @@
 //! [`Steering`] attaches a program that takes frames for claimed addresses and ports, and leaves
 //! everything else to the kernel. [`Opened`] is a socket of one queue with its memory; it and the
 //! steering are made with privilege, can be passed on, and work without privilege. [`Xdp`] is the
-//! device made of one. [`check`](check::interface) says what an interface can do, and what is
+//! device made of one, [`queues::over`] that of a whole interface. [`check`](check::interface) says what an interface can do, and what is
 //! missing.
 //!
 //! Everything is held by descriptors: when the last holder goes, killed or not, the kernel takes the
@@ -13,6 +13,7 @@ pub mod check;
 mod device;
 mod opened;
 mod program;
+pub mod queues;
 mod steering;
 mod sys;
 

@@ -49,6 +49,27 @@ impl Default for Settings {
     }
 }
 
+/// Frames that wait at all queues of an interface together, and at each at least.
+const RECEIVE_ALL: u32 = 8192;
+const RECEIVE_MIN: u32 = 256;
+/// Frames on their way out of a queue that sends nothing.
+const SEND_NONE: u32 = 64;
+
+impl Settings {
+    /// Of queue `queue`, where one process uses `queues` of them: all is sent through the first, and fewer
+    /// frames wait at each of many.
+    pub fn for_queue(self, queue: u32, queues: u32) -> Self {
+        let share = RECEIVE_ALL / queues.clamp(1, RECEIVE_ALL).next_power_of_two();
+        let most = self.receive.max(RECEIVE_MIN);
+        Self {
+            receive: share.clamp(RECEIVE_MIN, most),
+            send: if queue == 0 { self.send } else { SEND_NONE },
+            packet_sender: self.packet_sender && queue == 0,
+            ..self
+        }
+    }
+}
+
 /// What a process needs to know to use a socket that another has opened; plain numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
@@ -131,6 +152,29 @@ impl Layout {
     pub fn frames(&self) -> u32 {
         self.receive + self.send
     }
+
+    /// Memory that the kernel locks.
+    pub fn bytes(&self) -> usize {
+        self.frames() as usize * self.chunk as usize
+    }
+
+    /// Of a socket on a queue of `link`; None for settings that none can have.
+    pub fn of(link: &bypass_netlink::Link, queue: u32, settings: Settings) -> Option<Self> {
+        let needs = link.mtu + ETHERNET + HEADROOM;
+        let chunk = CHUNKS.into_iter().find(|chunk| needs <= *chunk);
+        let layout = Self {
+            link: link.index,
+            queue,
+            mtu: link.mtu,
+            chunk: chunk.unwrap_or(CHUNKS[1]),
+            receive: settings.receive,
+            send: settings.send,
+            busy_poll_us: settings.busy_poll_us,
+            has_fragments: chunk.is_none() || settings.uncut_trains,
+            has_partial_checksums: link.kind == "veth",
+        };
+        Self::decode(&layout.encode())
+    }
 }
 
 /// See the module.
@@ -146,21 +190,8 @@ impl Opened {
     /// Opens a socket on a queue of an interface. Needs CAP_NET_RAW, and CAP_IPC_LOCK or a memlock
     /// limit of the memory's size.
     pub fn open(link: &bypass_netlink::Link, queue: u32, settings: Settings) -> Result<Self> {
-        let needs = link.mtu + ETHERNET + HEADROOM;
-        let chunk = CHUNKS.into_iter().find(|chunk| needs <= *chunk);
-        let layout = Layout {
-            link: link.index,
-            queue,
-            mtu: link.mtu,
-            chunk: chunk.unwrap_or(CHUNKS[1]),
-            receive: settings.receive,
-            send: settings.send,
-            busy_poll_us: settings.busy_poll_us,
-            has_fragments: chunk.is_none() || settings.uncut_trains,
-            has_partial_checksums: link.kind == "veth",
-        };
-        let layout = Layout::decode(&layout.encode()).ok_or(libc::EINVAL)?;
-        let bytes = layout.frames() as usize * layout.chunk as usize;
+        let layout = Layout::of(link, queue, settings).ok_or(libc::EINVAL)?;
+        let bytes = layout.bytes();
         if bytes > kernel::file_size_limit() {
             // Beyond it ftruncate(2) would end the process by SIGXFSZ.
             return Err(libc::EFBIG);

@@ -52,7 +52,7 @@ fn over_interface(name: &str, options: &Options) -> Result<Shard, String> {
         .set_socket(opened.layout().queue, opened.socket())
         .map_err(failed("XDP map"))?;
     let steering = Arc::new(steering);
-    Shard::over_xdp(steering, opened, Default::default()).map_err(failed("rings"))
+    Shard::over_xdp(steering, vec![opened], Default::default()).map_err(failed("rings"))
 }
 
 fn over_tap(name: &str, options: &Options) -> Result<Shard, String> {

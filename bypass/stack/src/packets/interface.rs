@@ -11,7 +11,7 @@ use bypass_stats::Reason;
 use bypass_sys::clock::now_ns;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
-use bypass_xdp::{check, Mode, Opened, Settings, Steering, Xdp};
+use bypass_xdp::{check, queues, Mode, Opened, Settings, Steering};
 
 use super::captured::Shown;
 use super::engine;
@@ -22,7 +22,8 @@ use crate::sys::lock_file;
 /// One interface.
 struct Interface {
     steering: Arc<Steering>,
-    opened: Opened,
+    /// A socket of each queue.
+    opened: Vec<Opened>,
     /// Locked by the process that uses it.
     lease: Owned,
     /// It was another's when it was last asked for.
@@ -30,9 +31,9 @@ struct Interface {
 }
 
 impl Interface {
-    fn descriptors(&self) -> impl Iterator<Item = i32> {
+    fn descriptors(&self) -> impl Iterator<Item = i32> + use<'_> {
         let own = [self.lease.0];
-        let opened = self.opened.descriptors().into_iter();
+        let opened = self.opened.iter().flat_map(Opened::descriptors);
         opened.chain(self.steering.descriptors()).chain(own)
     }
 }
@@ -96,7 +97,7 @@ pub fn open_all() {
 }
 
 fn open(name: &str) -> Result<Interface, String> {
-    let report = check::interface(name, 1).map_err(text)?;
+    let report = check::interface(name).map_err(text)?;
     if let Some(obstacle) = report.obstacles().next() {
         return Err(match obstacle.remedy.as_str() {
             "" => obstacle.what.clone(),
@@ -105,17 +106,29 @@ fn open(name: &str) -> Result<Interface, String> {
     }
     let link = report.link.clone().ok_or("it is gone")?;
     let mode = report.mode();
-    attach(&link, mode).map_err(text)
+    let opened = open_queues(&link, mode, report.queues)?;
+    attach(&link, mode, opened).map_err(text)
 }
 
-fn attach(link: &Link, mode: Mode) -> kernel::Result<Interface> {
+/// All of them or none: what arrives on one that is not ours would be lost.
+fn open_queues(link: &Link, mode: Mode, count: u32) -> Result<Vec<Opened>, String> {
     let settings = Settings {
         uncut_trains: mode == Mode::Generic && link.kind == "veth",
         ..Settings::default()
     };
-    let opened = Opened::open(link, 0, settings)?;
-    let steering = Steering::attach(link.index, mode, opened.layout().has_fragments)?;
-    steering.set_socket(opened.layout().queue, opened.socket())?;
+    let open = |queue| {
+        let opened = Opened::open(link, queue, settings.for_queue(queue, count));
+        opened.map_err(|error| format!("queue {queue} of {count}: {}", text(error)))
+    };
+    (0..count).map(open).collect()
+}
+
+fn attach(link: &Link, mode: Mode, opened: Vec<Opened>) -> kernel::Result<Interface> {
+    let has_fragments = opened.iter().any(|one| one.layout().has_fragments);
+    let steering = Steering::attach(link.index, mode, has_fragments)?;
+    for one in &opened {
+        steering.set_socket(one.layout().queue, one.socket())?;
+    }
     let lease = Owned(kernel::move_high(kernel::memfd_create(
         c"wirespeed-lease",
     )?)?);
@@ -132,6 +145,9 @@ fn attach(link: &Link, mode: Mode) -> kernel::Result<Interface> {
 fn text(error: i32) -> String {
     if error == libc::EFBIG {
         return "the limit on the size of files is below what it needs (ulimit -f)".to_owned();
+    }
+    if error == libc::ENOBUFS {
+        return "no more memory may be locked (ulimit -l unlimited)".to_owned();
     }
     std::io::Error::from_raw_os_error(error).to_string()
 }
@@ -163,15 +179,19 @@ pub fn take() -> (Vec<Relay>, bool) {
 }
 
 fn over(interface: Interface) -> kernel::Result<Relay> {
-    if let Ok(mut used) = USED.lock() {
-        used.extend(interface.descriptors());
-    }
+    let mut used: Vec<i32> = interface.descriptors().collect();
     let steering = interface.steering.clone();
-    let link = interface.opened.layout().link;
-    let device = Box::new(Shown(Xdp::new(interface.opened)?));
+    let link = interface.opened.first().ok_or(libc::EINVAL)?.layout().link;
+    let device = Box::new(Shown(queues::over(interface.opened)?));
     let settings = engine::settings(&process::settings().tcp);
     let shard = Shard::over(steering, link, device, settings)?;
-    shard.poll_fds().into_iter().flatten().for_each(table::hide);
+    let polled = shard.poll_fds().into_iter().flatten();
+    let own: Vec<i32> = polled.filter(|fd| !used.contains(fd)).collect();
+    own.iter().for_each(|fd| table::hide(*fd));
+    used.extend(own);
+    if let Ok(mut all) = USED.lock() {
+        all.extend(used);
+    }
     Relay::new(shard, interface.lease)
 }
 

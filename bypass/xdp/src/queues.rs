@@ -1,0 +1,103 @@
+//! All queues of an interface as one device: frames come from each, and leave through the first.
+
+use bypass_device::{Capabilities, Counters, Device, Error, Frame, Offload};
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
+
+use crate::device::Xdp;
+use crate::opened::Opened;
+
+/// The device of an interface whose queues were all opened, each with the settings
+/// [for it](crate::Settings::for_queue). EINVAL: there is none.
+pub fn over(opened: Vec<Opened>) -> kernel::Result<Box<dyn Device>> {
+    let mut queues = Vec::new();
+    for one in opened {
+        queues.push(Xdp::new(one)?);
+    }
+    if queues.len() > 1 {
+        return Ok(Box::new(Queues::new(queues)?));
+    }
+    let only = queues.pop().ok_or(libc::EINVAL)?;
+    Ok(Box::new(only))
+}
+
+#[derive(Debug)]
+struct Queues {
+    queues: Vec<Xdp>,
+    /// A set of the kernel's with every socket: one descriptor to sleep on.
+    set: Owned,
+    /// Where the next look begins, so that a full queue does not starve the others.
+    turn: usize,
+}
+
+impl Queues {
+    fn new(queues: Vec<Xdp>) -> kernel::Result<Self> {
+        let set = kernel::epoll_create1(libc::EPOLL_CLOEXEC)? as i32;
+        let set = Owned(kernel::move_high(set)?);
+        for fd in queues.iter().filter_map(Device::poll_fd) {
+            let events = libc::EPOLLIN as u32;
+            kernel::epoll_control(set.0, libc::EPOLL_CTL_ADD, fd, events, 0)?;
+        }
+        Ok(Self {
+            queues,
+            set,
+            turn: 0,
+        })
+    }
+}
+
+impl Device for Queues {
+    fn capabilities(&self) -> Capabilities {
+        self.queues[0].capabilities()
+    }
+
+    fn receive(&mut self, most: usize, take: &mut dyn FnMut(Frame)) -> Result<usize, Error> {
+        let count = self.queues.len();
+        let mut taken = 0;
+        for step in 0..count {
+            let queue = &mut self.queues[(self.turn + step) % count];
+            taken += queue.receive(most - taken, take)?;
+        }
+        self.turn = (self.turn + 1) % count;
+        Ok(taken)
+    }
+
+    fn send(
+        &mut self,
+        length: usize,
+        offload: Offload,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Error> {
+        self.queues[0].send(length, offload, fill)
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.queues[0].flush()
+    }
+
+    fn arm(&mut self) -> bool {
+        // Each, as arming may ask the kernel to look.
+        let waiting = self
+            .queues
+            .iter_mut()
+            .filter_map(|one| one.arm().then_some(()));
+        waiting.count() > 0
+    }
+
+    fn poll_fd(&self) -> Option<i32> {
+        Some(self.set.0)
+    }
+
+    fn counters(&self) -> Counters {
+        let each = self.queues.iter().map(Device::counters);
+        each.fold(Counters::default(), |sum, one| Counters {
+            received: sum.received + one.received,
+            sent: sum.sent + one.sent,
+            receive_overruns: sum.receive_overruns + one.receive_overruns,
+            receive_invalid: sum.receive_invalid + one.receive_invalid,
+            send_full: sum.send_full + one.send_full,
+            send_errors: sum.send_errors + one.send_errors,
+            kernel_calls: sum.kernel_calls + one.kernel_calls,
+        })
+    }
+}
