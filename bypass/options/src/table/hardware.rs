@@ -3,7 +3,7 @@
 use crate::definition::{number, switch, text, Definition, Group};
 
 const COUNT_MAX: i64 = 1 << 30;
-const NO_CARD: &str = "no network card is touched";
+const NO_CARD: &str = "no card is programmed: frames go through AF_XDP, by rings of one size";
 
 pub(super) const OPTIONS: &[Definition] = &[
     switch(

@@ -22,7 +22,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         .does("1: every socket is a kernel socket; useful for comparing"),
     switch("EF_NO_HW", false, "Use no network card")
         .of(Group::Acceleration)
-        .inert("there is no network card path: shared memory is the only accelerated one"),
+        .inert("interfaces are used only where --interface or EF_INTERFACE_WHITELIST names them"),
     switch("EF_NO_FAIL", true, "Use the kernel when a resource is missing, without an error")
         .of(Group::Acceleration)
         .inert("a missing resource always means a kernel connection, counted with its reason"),
