@@ -71,7 +71,8 @@ pub fn is_accelerated(fd: i32) -> bool {
 pub fn accept_within(fd: i32, wait: Duration) -> Option<i32> {
     let since = Instant::now();
     loop {
-        match accept::accept(fd, libc::SOCK_CLOEXEC, &mut accept::Client::NOBODY) {
+        let mut client = accept::Client::NOBODY;
+        match accept::accept(fd, libc::SOCK_CLOEXEC, &mut client) {
             Outcome::Done(new) => return Some(new as i32),
             Outcome::Error(libc::EAGAIN) if since.elapsed() < wait => std::thread::yield_now(),
             _ => return None,

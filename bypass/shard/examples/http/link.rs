@@ -21,7 +21,7 @@ pub fn shard(options: &Options) -> Result<Shard, String> {
 }
 
 fn over_interface(name: &str, options: &Options) -> Result<Shard, String> {
-    let report = check::interface(name, 1).map_err(|error| format!("{name}: {}", text(error)))?;
+    let report = check::interface(name).map_err(|error| format!("{name}: {}", text(error)))?;
     if !report.is_usable() {
         return Err(format!("packets cannot be used on\n{report}"));
     }
