@@ -8,7 +8,7 @@ mod program;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bypass_shm::layout::{LANES_AT, QUEUED, SLOTS_AT};
+use bypass_shm::layout::{QUEUED, READY_LISTS_AT, SLOTS_AT};
 use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
 use bypass_stack::operations::{descriptors, shutdown};
@@ -55,7 +55,9 @@ fn callers_who_say_nothing_are_a_few_at_a_time() {
     let listening = Listening::open();
     serve_honestly(&listening);
     let silent: Vec<Owned> = (0..SILENT)
-        .map(|_| link::knock(&Name::of_listener(listening.inode)).expect("an open door"))
+        .map(|_| {
+            link::connect(&Name::of_listener(listening.inode)).expect("an open rendezvous socket")
+        })
         .collect();
     let since = Instant::now();
     let dismissed = || {
@@ -71,14 +73,14 @@ fn callers_who_say_nothing_are_a_few_at_a_time() {
 }
 
 #[test]
-fn garbage_at_the_doors_is_dismissed() {
+fn garbage_at_the_rendezvous_is_dismissed() {
     let listening = Listening::open();
     serve_honestly(&listening);
     let own = Name::of_process(bypass_stack::process::number());
     let mut dice = Dice(5);
     for _ in 0..400 {
         let name = Name::of_listener(listening.inode);
-        let Ok(link) = link::knock(if dice.next() % 2 == 0 { &own } else { &name }) else {
+        let Ok(link) = link::connect(if dice.next() % 2 == 0 { &own } else { &name }) else {
             continue;
         };
         let words: Vec<u8> = (0..6)
@@ -113,7 +115,8 @@ fn a_client_that_writes_all_over_its_segment_harms_only_itself() {
     serve_honestly(&listening);
     let segment = Segment::create(1, 64, 4096).expect("memory");
     let number = kernel::random();
-    let _door = link::open_door(&Name::of_process(number)).expect("a door");
+    let _rendezvous =
+        link::open_rendezvous(&Name::of_process(number)).expect("a rendezvous socket");
     let index = segment.enter(0, number).expect("a place");
     let link = greet(&listening, &segment);
     let peer =
@@ -152,7 +155,8 @@ fn a_client_that_writes_all_over_its_segment_harms_only_itself() {
 }
 
 fn greet(listening: &Listening, segment: &Segment) -> Owned {
-    let link = link::knock(&Name::of_listener(listening.inode)).expect("an open door");
+    let link =
+        link::connect(&Name::of_listener(listening.inode)).expect("an open rendezvous socket");
     let greet = Message::Greet {
         version: VERSION,
         client: segment.client(),
@@ -167,7 +171,7 @@ fn greet(listening: &Listening, segment: &Segment) -> Owned {
     link
 }
 
-/// Connections are offered, and words of the cursors, ends, places and bells are overwritten.
+/// Connections are offered, and words of the cursors, ends, places and ready flags are overwritten.
 fn scribble(peer: &Mapping, segment: &Segment, index: usize, is_over: &AtomicBool) {
     let mut dice = Dice(77);
     while !is_over.load(Ordering::Relaxed) {
@@ -179,7 +183,7 @@ fn scribble(peer: &Mapping, segment: &Segment, index: usize, is_over: &AtomicBoo
         for _ in 0..50 {
             let (start, length) = match dice.next() % 10 {
                 // Not the queue: its end would be the end of the test.
-                0 => (LANES_AT, 512),
+                0 => (READY_LISTS_AT, 512),
                 _ => (SLOTS_AT, 64 * 1280),
             };
             let at = (start + dice.next() as usize % length) & !7;
@@ -207,14 +211,14 @@ fn a_client_that_dies_after_greeting_leaves_nothing() {
     listening.close();
 }
 
-/// Another user takes the name of a client's door, which everybody can see, when the client ends: that
+/// Another user takes the name of a client's rendezvous socket, which everybody can see, when the client ends: that
 /// is not the client, and the server must not wait for it.
 #[test]
 fn a_dead_clients_name_taken_by_another_user_is_nobody() {
-    const DOOR: &str = "HOSTILE_TEST_TAKEN";
-    if let Ok(number) = std::env::var(DOOR) {
+    const RENDEZVOUS: &str = "HOSTILE_TEST_TAKEN";
+    if let Ok(number) = std::env::var(RENDEZVOUS) {
         let name = Name::of_process(number.parse().expect("a number"));
-        let _door = link::open_door(&name).expect("a free name");
+        let _rendezvous = link::open_rendezvous(&name).expect("a free name");
         println!("taken");
         // Until the test has seen enough.
         let _ = std::io::stdin().read_line(&mut String::new());
@@ -226,7 +230,7 @@ fn a_dead_clients_name_taken_by_another_user_is_nobody() {
         "a_dead_clients_name_taken_by_another_user_is_nobody",
         "--nocapture",
     ];
-    let Some(mut taker) = program::as_other_user(&arguments, (DOOR, number)) else {
+    let Some(mut taker) = program::as_other_user(&arguments, (RENDEZVOUS, number)) else {
         return;
     };
     program::wait_for_line(&mut taker, "taken");
@@ -258,16 +262,16 @@ fn wait_until_forgotten(segment: &Segment) {
 }
 
 #[test]
-fn a_door_where_nobody_answers_leaves_the_connection_to_the_kernel() {
+fn a_rendezvous_where_nobody_answers_leaves_the_connection_to_the_kernel() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port();
     let fd = std::os::fd::AsRawFd::as_raw_fd(&listener);
     let inode = kernel::fstat(fd).expect("open").st_ino;
-    let door = link::open_door(&Name::of_listener(inode)).expect("a free name");
+    let rendezvous = link::open_rendezvous(&Name::of_listener(inode)).expect("a free name");
     let client = dial(port);
     assert!(!is_accelerated(client));
     program::close_any(client);
-    drop(door);
+    drop(rendezvous);
 }
 
 #[test]
@@ -283,10 +287,10 @@ fn only_the_listening_socket_itself_is_proof() {
 
 #[test]
 fn another_user_is_refused() {
-    const DOOR: &str = "HOSTILE_TEST_DOOR";
-    if let Ok(door) = std::env::var(DOOR) {
-        let inode = door.parse().expect("a number");
-        let link = link::knock(&Name::of_listener(inode)).expect("an open door");
+    const RENDEZVOUS: &str = "HOSTILE_TEST_RENDEZVOUS";
+    if let Ok(rendezvous) = std::env::var(RENDEZVOUS) {
+        let inode = rendezvous.parse().expect("a number");
+        let link = link::connect(&Name::of_listener(inode)).expect("an open rendezvous socket");
         let segment = Segment::create(1, 64, 4096).expect("memory");
         let greet = Message::Greet {
             version: VERSION,
@@ -307,8 +311,8 @@ fn another_user_is_refused() {
     let mut command = std::process::Command::new(program);
     command
         .args(["--exact", "another_user_is_refused"])
-        .env(DOOR, listening.inode.to_string());
-    // A folder that the other user may not enter says nothing about the door.
+        .env(RENDEZVOUS, listening.inode.to_string());
+    // A folder that the other user may not enter says nothing about the rendezvous socket.
     let Ok(result) = command.uid(65_534).gid(65_534).output() else {
         listening.close();
         return;

@@ -5,35 +5,35 @@ pub(crate) use core::sync::atomic::{fence, AtomicU32, AtomicU64, AtomicU8, Order
 
 pub(crate) use bypass_sys::barrier::{heavy, light};
 
-/// Which bells of a group deserve a look, a bit for each: those that are set, and those whose news
+/// Which ready flags of a group deserve a look, a bit for each: those that are set, and those whose news
 /// differ from what was `seen`. A hint: each is then looked at by itself.
 #[inline(always)]
-pub(crate) fn ringing(bells: &[AtomicU8], news: &[AtomicU8], seen: &[u8]) -> u64 {
+pub(crate) fn ringing(flags: &[AtomicU8], news: &[AtomicU8], seen: &[u8]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_mm_andnot_si128, _mm_loadu_si128, _mm_set1_epi8};
         use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_setzero_si128};
         let sixteen = |part: usize| {
             let at = part * 16..part * 16 + 16;
-            let (bells, news) = (sixteen(&bells[at.clone()]), sixteen(&news[at.clone()]));
+            let (flags, news) = (sixteen(&flags[at.clone()]), sixteen(&news[at.clone()]));
             // SAFETY: the slice has 16 bytes, and every x86-64 processor has these instructions.
             let quiet = unsafe {
                 let seen = _mm_loadu_si128(seen[at].as_ptr().cast());
-                let is_unset = _mm_cmpeq_epi8(bells, _mm_setzero_si128());
+                let is_unset = _mm_cmpeq_epi8(flags, _mm_setzero_si128());
                 let is_known = _mm_cmpeq_epi8(news, seen);
                 let is_new = _mm_andnot_si128(is_known, _mm_set1_epi8(-1));
                 _mm_movemask_epi8(_mm_andnot_si128(is_new, is_unset))
             };
             u64::from(!quiet as u16) << (part * 16)
         };
-        if bells.len() == 64 {
+        if flags.len() == 64 {
             return sixteen(0) | sixteen(1) | sixteen(2) | sixteen(3);
         }
     }
     let is_ringing = |at: &usize| {
-        bells[*at].load(Ordering::Relaxed) != 0 || news[*at].load(Ordering::Relaxed) != seen[*at]
+        flags[*at].load(Ordering::Relaxed) != 0 || news[*at].load(Ordering::Relaxed) != seen[*at]
     };
-    (0..bells.len())
+    (0..flags.len())
         .filter(is_ringing)
         .fold(0, |mask, at| mask | 1 << at)
 }

@@ -1,26 +1,26 @@
 //! Doorbells: which connections deserve a look, and whether the one who looks is asleep.
 //!
-//! A ring puts 1 into the slot's bell, then (high slots) into its group's byte of the summary:
+//! A ring puts 1 into the slot's ready flag, then (high slots) into its group's byte of the summary:
 //! both idempotent, so a peer can ring in vain but not overflow anything. Bytes, the usual reason,
 //! are announced by a count in place of the 1: whoever looks remembers it and clears nothing, so the
-//! line comes to it once and goes back once. The count has a byte; its turn-over rings the bell too,
+//! line comes to it once and goes back once. The count has a byte; its turn-over rings the ready flag too,
 //! hence 256 announcements without a look are not taken for none. So does the first announcement in
-//! another lane, where what was seen may by chance be the new count.
+//! another ready list, where what was seen may by chance be the new count.
 //!
 //! A writer that is about to send more may hold an announcement back (`hold_back`) until it is out,
 //! so that a busy reader is told once. The bytes are published all the same and the slot is named in
-//! the lane, where every reader looks that has nothing else to do, at times when it has, and before
+//! the ready list, where every reader looks that has nothing else to do, at times when it has, and before
 //! it sleeps: nobody waits for a writer that thinks for long, or never comes back.
 //!
-//! The two sides of sleep and wake are the classic pair: the sleeper stores `sleeping`, then looks; the ringer sets bells, then loads
+//! The two sides of sleep and wake are the classic pair: the sleeper stores `sleeping`, then looks; the ringer sets ready flags, then loads
 //! `sleeping`. Between them each passes a fence, the ringer a light one where it can, the sleeper
 //! a heavy one ([`bypass_sys::barrier`]), so at least one of them sees the other.
 
 use crate::atomic::{fence, fetch_for_writing, light, ringing, AtomicU32, AtomicU64, Ordering};
-use crate::layout::{Lane, BELL_GROUP, DIRECT_GROUPS, PROCESSES, SLOTS_MAX};
+use crate::layout::{ReadyList, DIRECT_GROUPS, FLAG_GROUP, PROCESSES, SLOTS_MAX};
 
-impl Lane {
-    /// Takes a free lane for process `owner`.
+impl ReadyList {
+    /// Takes a free ready list for process `owner`.
     pub fn claim(&self, owner: u64, waker: u32) -> bool {
         let free = self
             .owner
@@ -34,7 +34,7 @@ impl Lane {
         true
     }
 
-    /// Gives the lane back.
+    /// Gives the ready list back.
     pub fn free(&self) {
         self.sleeping.store(0, Ordering::SeqCst);
         self.listening.store(0, Ordering::SeqCst);
@@ -50,30 +50,30 @@ impl Lane {
         self.take_sleeper()
     }
 
-    /// Marks a slot: the bell after what it announces, the summary after the bell, so that whoever
+    /// Marks a slot: the ready flag after what it announces, the summary after the ready flag, so that whoever
     /// takes the one sees the other.
     #[inline]
     pub fn mark(&self, slot: usize) {
         let slot = slot % SLOTS_MAX;
-        self.set_bell(slot);
+        self.set_flag(slot);
         self.mark_group(slot);
     }
 
-    /// A swap and not a store: of two who ring one bell, the second passes on what the first has
-    /// released. Bells are rare; what is frequent are news, plain stores that wait for no line.
+    /// A swap and not a store: of two who ring one ready flag, the second passes on what the first has
+    /// released. Ready flags are rare; what is frequent are news, plain stores that wait for no line.
     #[inline]
-    fn set_bell(&self, slot: usize) {
-        self.bells[slot].swap(1, Ordering::AcqRel);
+    fn set_flag(&self, slot: usize) {
+        self.flags[slot].swap(1, Ordering::AcqRel);
     }
 
     /// The same as [`ring`](Self::ring) for bytes that have come. Callers of one slot come one after
-    /// the other. One store tells, the news or the bell: who looked between two would hear twice, and
+    /// the other. One store tells, the news or the ready flag: who looked between two would hear twice, and
     /// report an edge twice.
     #[inline]
     pub fn announce(&self, slot: usize, news: News, fenced: bool) -> bool {
         let slot = slot % SLOTS_MAX;
         if news.count as u8 == 0 || news.is_elsewhere {
-            self.set_bell(slot);
+            self.set_flag(slot);
         } else {
             self.news[slot].store(news.count as u8, Ordering::Release);
         }
@@ -82,7 +82,7 @@ impl Lane {
         self.take_sleeper()
     }
 
-    /// The number of the latest announcement here that was no bell, for
+    /// The number of the latest announcement here that was no ready flag, for
     /// [`Ring::announcement`](crate::ring::Ring::announcement).
     pub fn latest(&self, slot: usize) -> u8 {
         self.news[slot % SLOTS_MAX].load(Ordering::Relaxed)
@@ -151,8 +151,8 @@ impl Lane {
 
     #[inline]
     fn mark_group(&self, slot: usize) {
-        if slot >= DIRECT_GROUPS * BELL_GROUP {
-            self.summary.0[slot / BELL_GROUP].store(1, Ordering::Release);
+        if slot >= DIRECT_GROUPS * FLAG_GROUP {
+            self.summary.0[slot / FLAG_GROUP].store(1, Ordering::Release);
         }
     }
 
@@ -163,7 +163,7 @@ impl Lane {
         self.sleeping.load(Ordering::Relaxed) != 0 && self.sleeping.swap(0, Ordering::SeqCst) != 0
     }
 
-    /// Says that the owner is about to sleep; behind [`heavy`] it must look at its bells once more.
+    /// Says that the owner is about to sleep; behind [`heavy`] it must look at its ready flags once more.
     pub fn sleep(&self) {
         self.sleeping.store(1, Ordering::SeqCst);
     }
@@ -185,9 +185,9 @@ impl Lane {
 
     #[inline]
     fn ringing(&self, group: usize, seen: &Seen) -> u64 {
-        let slots = group * BELL_GROUP..(group + 1) * BELL_GROUP;
-        let (bells, news) = (&self.bells[slots.clone()], &self.news[slots.clone()]);
-        ringing(bells, news, &seen.0[slots])
+        let slots = group * FLAG_GROUP..(group + 1) * FLAG_GROUP;
+        let (flags, news) = (&self.flags[slots.clone()], &self.news[slots.clone()]);
+        ringing(flags, news, &seen.0[slots])
     }
 
     /// Calls `visit` with every one of the first `slots` slots that rang since the last time. What
@@ -201,7 +201,7 @@ impl Lane {
         for index in DIRECT_GROUPS..groups {
             let group = &self.summary.0[index];
             if group.load(Ordering::Relaxed) != 0 {
-                // The swaps acquire what the last ringer released: its bells, then its bytes.
+                // The swaps acquire what the last ringer released: its ready flags, then its bytes.
                 group.swap(0, Ordering::AcqRel);
                 self.drain_group(index, seen, &mut visit);
             }
@@ -212,10 +212,10 @@ impl Lane {
     fn drain_group(&self, index: usize, seen: &mut Seen, visit: &mut impl FnMut(usize)) {
         let mut left = self.ringing(index, seen);
         while left != 0 {
-            let slot = index * BELL_GROUP + left.trailing_zeros() as usize;
+            let slot = index * FLAG_GROUP + left.trailing_zeros() as usize;
             left &= left - 1;
-            if self.bells[slot].load(Ordering::Relaxed) != 0 {
-                self.bells[slot].swap(0, Ordering::AcqRel);
+            if self.flags[slot].load(Ordering::Relaxed) != 0 {
+                self.flags[slot].swap(0, Ordering::AcqRel);
             }
             // Acquire: the bytes are there before their announcement.
             seen.0[slot] = self.news[slot].load(Ordering::Acquire);
@@ -229,46 +229,46 @@ impl Lane {
 pub struct News {
     /// Its number.
     pub count: u32,
-    /// The one before was in another lane.
+    /// The one before was in another ready list.
     pub is_elsewhere: bool,
 }
 
-/// What the owner of a lane has seen of its news; by slot.
+/// What the owner of a ready list has seen of its news; by slot.
 #[derive(Debug)]
 pub struct Seen(Box<[u8]>);
 
 impl Seen {
     /// For a segment of so many slots, of which nothing was seen.
     pub fn of(slots: usize) -> Self {
-        Self(vec![0; slots.min(SLOTS_MAX).next_multiple_of(BELL_GROUP)].into())
+        Self(vec![0; slots.min(SLOTS_MAX).next_multiple_of(FLAG_GROUP)].into())
     }
 
     #[inline]
     fn groups(&self, slots: usize) -> usize {
-        slots.div_ceil(BELL_GROUP).min(self.0.len() / BELL_GROUP)
+        slots.div_ceil(FLAG_GROUP).min(self.0.len() / FLAG_GROUP)
     }
 }
 
-/// Rings the lane that `word` names (see `Meta::lane`), with `ring`, after bytes were published.
+/// Rings the ready list that `word` names (see `Meta::ready_list`), with `ring`, after bytes were published.
 ///
-/// Whoever waits in another place from now on stores its lane and then looks for bytes. A lane that
+/// Whoever waits in another place from now on stores its ready list and then looks for bytes. A ready list that
 /// was missing is asked for once more behind a fence. One that was rung is asked for again, behind
-/// the fence of the ring; whoever moves a connection from one lane to another makes up for it when
+/// the fence of the ring; whoever moves a connection from one ready list to another makes up for it when
 /// the ringer's is only a light one (`settle` in the stack's epoll).
 #[inline]
-pub fn ring_lane(word: &AtomicU32, mut ring: impl FnMut(usize)) {
-    // Acquire: what the lane's owner has asked for (`fenced`) is known to who knows the lane.
-    let mut lane = word.load(Ordering::Acquire);
-    if lane == 0 {
+pub fn ring_ready_list(word: &AtomicU32, mut ring: impl FnMut(usize)) {
+    // Acquire: what the ready list's owner has asked for (`fenced`) is known to who knows the ready list.
+    let mut ready_list = word.load(Ordering::Acquire);
+    if ready_list == 0 {
         fence(Ordering::SeqCst);
-        lane = word.load(Ordering::Acquire);
+        ready_list = word.load(Ordering::Acquire);
     }
-    if lane == 0 {
+    if ready_list == 0 {
         return;
     }
-    ring(lane as usize - 1);
+    ring(ready_list as usize - 1);
     let now = word.load(Ordering::Acquire);
-    if now != lane && now != 0 {
+    if now != ready_list && now != 0 {
         ring(now as usize - 1);
     }
 }
@@ -302,7 +302,7 @@ impl Sleeper {
     /// The thread that waits in `place`, for exactly one caller.
     #[inline]
     pub fn take(place: &AtomicU64) -> Option<Self> {
-        // Behind the caller's fence, that of the lane's ring.
+        // Behind the caller's fence, that of the ready list's ring.
         if place.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -319,8 +319,8 @@ impl Sleeper {
 mod tests {
     use super::*;
 
-    fn lane() -> Box<Lane> {
-        // SAFETY: a lane is atomics only, for which zero is valid.
+    fn ready_list() -> Box<ReadyList> {
+        // SAFETY: a ready list is atomics only, for which zero is valid.
         unsafe { Box::new(std::mem::zeroed()) }
     }
 
@@ -331,57 +331,60 @@ mod tests {
         }
     }
 
-    fn rung(lane: &Lane, news: &mut Seen) -> Vec<usize> {
+    fn rung(ready_list: &ReadyList, news: &mut Seen) -> Vec<usize> {
         let mut slots = Vec::new();
-        lane.drain(SLOTS_MAX, news, |slot| slots.push(slot));
+        ready_list.drain(SLOTS_MAX, news, |slot| slots.push(slot));
         slots
     }
 
     #[test]
     fn every_ring_is_seen_once() {
-        let lane = lane();
+        let ready_list = ready_list();
         let mut news = Seen::of(SLOTS_MAX);
         for slot in [0, 63, 64, 4095, 4096, 16_383] {
-            assert!(!lane.ring(slot, false));
-            lane.ring(slot, false);
+            assert!(!ready_list.ring(slot, false));
+            ready_list.ring(slot, false);
         }
-        assert_eq!(rung(&lane, &mut news), [0, 63, 64, 4095, 4096, 16_383]);
-        assert!(rung(&lane, &mut news).is_empty());
-        assert!(!lane.is_ringing(SLOTS_MAX, &news));
+        assert_eq!(
+            rung(&ready_list, &mut news),
+            [0, 63, 64, 4095, 4096, 16_383]
+        );
+        assert!(rung(&ready_list, &mut news).is_empty());
+        assert!(!ready_list.is_ringing(SLOTS_MAX, &news));
     }
 
     #[test]
     fn announcements_are_seen_once_however_many_there_were() {
-        let lane = lane();
+        let ready_list = ready_list();
         let mut news = Seen::of(SLOTS_MAX);
         let mut count = 0;
         for often in [1, 2, 255, 256, 257, 512] {
             for slot in [5, 70, 5000] {
                 for number in 1..=often {
-                    assert!(!lane.announce(slot, news_of(count + number, false), false));
+                    assert!(!ready_list.announce(slot, news_of(count + number, false), false));
                 }
             }
             count += often;
-            assert!(lane.is_ringing(SLOTS_MAX, &news), "{often}");
-            assert_eq!(rung(&lane, &mut news), [5, 70, 5000], "{often}");
-            assert!(!lane.is_ringing(SLOTS_MAX, &news), "{often}");
+            assert!(ready_list.is_ringing(SLOTS_MAX, &news), "{often}");
+            assert_eq!(rung(&ready_list, &mut news), [5, 70, 5000], "{often}");
+            assert!(!ready_list.is_ringing(SLOTS_MAX, &news), "{often}");
         }
     }
 
     #[test]
     fn an_announcement_is_one_store() {
-        let lane = lane();
+        let ready_list = ready_list();
         for (count, is_elsewhere) in [(7, true), (256, false), (9, false)] {
-            let before = lane.latest(5);
-            lane.announce(5, news_of(count, is_elsewhere), false);
-            let has_rung = lane.bells[5].swap(0, Ordering::Relaxed) != 0;
-            assert!(has_rung != (lane.latest(5) != before), "{count}");
+            let before = ready_list.latest(5);
+            ready_list.announce(5, news_of(count, is_elsewhere), false);
+            let has_rung = ready_list.flags[5].swap(0, Ordering::Relaxed) != 0;
+            assert!(has_rung != (ready_list.latest(5) != before), "{count}");
         }
     }
 
     #[test]
-    fn a_connection_that_is_given_another_lane_is_heard_there() {
-        let (first, second) = (lane(), lane());
+    fn a_connection_that_is_given_another_ready_list_is_heard_there() {
+        let (first, second) = (ready_list(), ready_list());
         let mut seen = Seen::of(64);
         second.announce(3, news_of(8, true), false);
         assert_eq!(rung(&second, &mut seen), [3]);
@@ -392,24 +395,28 @@ mod tests {
 
     #[test]
     fn what_is_held_back_is_seen_once_and_tells_of_a_sleeper() {
-        let lane = lane();
-        assert!(!lane.hold_back(7, 0, false) && !lane.hold_back(9, PROCESSES - 1, false));
-        assert!(lane.is_held_back());
+        let ready_list = ready_list();
+        assert!(
+            !ready_list.hold_back(7, 0, false) && !ready_list.hold_back(9, PROCESSES - 1, false)
+        );
+        assert!(ready_list.is_held_back());
         let mut slots = Vec::new();
-        lane.drain_held_back(|slot| slots.push(slot));
+        ready_list.drain_held_back(|slot| slots.push(slot));
         assert_eq!(slots, [7, 9]);
-        lane.drain_held_back(|_| panic!("seen twice"));
-        lane.sleep();
-        assert!(lane.hold_back(7, 0, false));
-        lane.hold_no_more(0);
-        assert!(!lane.is_held_back());
+        ready_list.drain_held_back(|_| panic!("seen twice"));
+        ready_list.sleep();
+        assert!(ready_list.hold_back(7, 0, false));
+        ready_list.hold_no_more(0);
+        assert!(!ready_list.is_held_back());
     }
 
     #[test]
     fn a_sleeper_is_woken_by_one_of_many() {
-        let lane = lane();
-        lane.sleep();
-        let woken: usize = (0..5).map(|slot| usize::from(lane.ring(slot, true))).sum();
+        let ready_list = ready_list();
+        ready_list.sleep();
+        let woken: usize = (0..5)
+            .map(|slot| usize::from(ready_list.ring(slot, true)))
+            .sum();
         assert_eq!(woken, 1);
     }
 
@@ -435,14 +442,14 @@ mod tests {
     #[test]
     fn no_ring_is_lost_between_looking_and_sleeping() {
         const ROUNDS: usize = 20_000;
-        let lane = lane();
-        let lane = &*lane;
+        let ready_list = ready_list();
+        let ready_list = &*ready_list;
         bypass_sys::barrier::choose(false);
         let woken = &std::sync::atomic::AtomicUsize::new(0);
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for round in 0..ROUNDS {
-                    if lane.ring(round % SLOTS_MAX, false) {
+                    if ready_list.ring(round % SLOTS_MAX, false) {
                         woken.fetch_add(1, Ordering::SeqCst);
                     }
                     if round % 64 == 0 {
@@ -450,19 +457,19 @@ mod tests {
                     }
                 }
                 // The end: a ring that nobody may miss.
-                if lane.ring(SLOTS_MAX - 1, false) {
+                if ready_list.ring(SLOTS_MAX - 1, false) {
                     woken.fetch_add(1, Ordering::SeqCst);
                 }
             });
             let mut last = false;
             let mut news = Seen::of(SLOTS_MAX);
             while !last {
-                lane.drain(SLOTS_MAX, &mut news, |slot| last |= slot == SLOTS_MAX - 1);
+                ready_list.drain(SLOTS_MAX, &mut news, |slot| last |= slot == SLOTS_MAX - 1);
                 let before = woken.load(Ordering::SeqCst);
-                lane.sleep();
+                ready_list.sleep();
                 bypass_sys::barrier::heavy();
-                if last || lane.is_ringing(SLOTS_MAX, &news) {
-                    lane.awake();
+                if last || ready_list.is_ringing(SLOTS_MAX, &news) {
+                    ready_list.awake();
                     continue;
                 }
                 // Asleep: only a wake may end it. A lost one would hang the test.

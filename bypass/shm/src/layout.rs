@@ -4,7 +4,7 @@
 //! ```text
 //! 0        Header          who, how many slots, how large the rings are
 //! 4096     ConnectQueue    client ──slot numbers──► whoever holds the listener
-//!          Lanes           64 for each side: doorbells of one waiting place (an epoll set)
+//!          ReadyList            64 for each side: doorbells of one waiting place (an epoll set)
 //!          Contents        of each side: who has mapped what was lent
 //!          Owners          which direction has which extent
 //!          Slots           1280 bytes each: cursors, ends, names, records of one connection
@@ -25,12 +25,12 @@ use bypass_sys::address::SharedAddress;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x05\0");
 /// Slots of a segment: bounded by the doorbell's two levels.
 pub const SLOTS_MAX: usize = 16_384;
-/// Bells under one byte of the summary: a cache line of them.
-pub const BELL_GROUP: usize = 64;
+/// Ready flags under one byte of the summary: a cache line of them.
+pub const FLAG_GROUP: usize = 64;
 /// Groups that are looked at without a summary: ringing there is one store, not two.
 pub const DIRECT_GROUPS: usize = 16;
 /// Waiting places of one side of a segment.
-pub const LANES: usize = 64;
+pub const READY_LISTS: usize = 64;
 /// Records under way in one direction of a connection, see [`Record`].
 pub const RECORDS: usize = 8;
 /// A content is lent only while fewer records are under way: the rest are for larger rings, of which
@@ -116,9 +116,9 @@ pub struct Header {
     pub slots: AtomicU32,
     /// Size of one ring.
     pub ring_bytes: AtomicU32,
-    /// Lanes of each side that were ever taken: the others need not be looked at.
-    pub lanes_used: [AtomicU32; 2],
-    /// Slots that the client has ever used: bells beyond need no look.
+    /// Ready lists of each side that were ever taken: the others need not be looked at.
+    pub ready_lists_used: [AtomicU32; 2],
+    /// Slots that the client has ever used: ready flags beyond need no look.
     pub slots_used: AtomicU32,
     /// By side: who waits there wants publishers to fence, see [`bypass_sys::barrier`].
     pub fenced: [AtomicU32; 2],
@@ -151,7 +151,7 @@ pub struct ConnectQueue {
 
 /// Doorbells of one waiting place, with the word that says whether it sleeps.
 #[repr(C, align(128))]
-pub struct Lane {
+pub struct ReadyList {
     /// Process number of the owner, 0 when free.
     pub owner: AtomicU64,
     /// Waker to ring, by number within the owner.
@@ -162,10 +162,10 @@ pub struct Lane {
     pub listening: AtomicU32,
     /// Bit of every process of the other side that has ever held an announcement back here.
     pub holders_back: AtomicU32,
-    /// 1 for each group of [`BELL_GROUP`] bells that is worth a look.
+    /// 1 for each group of [`FLAG_GROUP`] ready flags that is worth a look.
     pub summary: Summary,
     /// 1 for each slot that rang.
-    pub bells: [AtomicU8; SLOTS_MAX],
+    pub flags: [AtomicU8; SLOTS_MAX],
     /// For each slot the low byte of its writer's [`Locks::news`]. The owner compares it with
     /// what it has seen and stores nothing here: the lines travel one way only.
     pub news: [AtomicU8; SLOTS_MAX],
@@ -180,7 +180,7 @@ pub struct HeldBack(pub AtomicU32);
 
 /// The upper level of the doorbell.
 #[repr(C, align(128))]
-pub struct Summary(pub [AtomicU8; SLOTS_MAX / BELL_GROUP]);
+pub struct Summary(pub [AtomicU8; SLOTS_MAX / FLAG_GROUP]);
 
 /// Written by the side that writes the direction's bytes.
 #[repr(C, align(128))]
@@ -268,10 +268,10 @@ pub struct Locks {
     pub ring: AtomicU32,
     /// Records that the reader has finished, as last seen.
     pub records_seen: AtomicU64,
-    /// Number of the latest announcement of bytes in the lane where it was, also of earlier lives of the slot.
+    /// Number of the latest announcement of bytes in the ready list where it was, also of earlier lives of the slot.
     pub news: AtomicU32,
-    /// The lane where they were announced last, plus one.
-    pub lane_rung: AtomicU32,
+    /// The ready list where they were announced last, plus one.
+    pub ready_list_rung: AtomicU32,
     /// The byte that `ring` began with. From here on: looked at only where a direction has grown.
     pub since: AtomicU64,
     /// The tail when idle memory was last looked for.
@@ -287,8 +287,8 @@ pub struct Locks {
 pub struct Meta {
     /// Bit of every process that holds the side's end.
     pub holders: [AtomicU32; 2],
-    /// Lane of the side's waiting place plus one, 0 for none.
-    pub lane: [AtomicU32; 2],
+    /// Ready list of the side's waiting place plus one, 0 for none.
+    pub ready_list: [AtomicU32; 2],
     /// Thread that waits for bytes: process index and waker, 0 for none.
     pub sleeper_read: [AtomicU64; 2],
     /// Thread that waits for space.
@@ -325,10 +325,11 @@ pub struct Slot {
 
 /// Offset of the connect queue.
 pub const QUEUE_AT: usize = 4096;
-/// Offset of the lanes, client's first.
-pub const LANES_AT: usize = QUEUE_AT + size_of::<ConnectQueue>();
+/// Offset of the ready lists, client's first.
+pub const READY_LISTS_AT: usize = QUEUE_AT + size_of::<ConnectQueue>();
 /// Offset of what is lent, by the client first.
-pub const CONTENTS_AT: usize = (LANES_AT + 2 * LANES * size_of::<Lane>()).next_multiple_of(4096);
+pub const CONTENTS_AT: usize =
+    (READY_LISTS_AT + 2 * READY_LISTS * size_of::<ReadyList>()).next_multiple_of(4096);
 /// Offset of the extents' owners.
 pub const OWNERS_AT: usize = (CONTENTS_AT + 2 * size_of::<Contents>()).next_multiple_of(4096);
 /// Offset of the slots.

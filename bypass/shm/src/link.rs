@@ -1,4 +1,4 @@
-//! How two processes meet: doors with abstract names, and short messages with descriptors.
+//! How two processes meet: rendezvous sockets with abstract names, and short messages with descriptors.
 //!
 //! A link is a connected pair of sequenced-packet sockets, one in each process. It carries a few
 //! messages and is then kept open for what its end means: the other process is gone.
@@ -17,20 +17,20 @@ const WORDS: usize = 6;
 #[allow(missing_docs, reason = "the variants say what their numbers are")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
-    /// Client to a listener's door, with a segment.
+    /// Client to a listener's rendezvous socket, with a segment.
     Greet { version: u64, client: u64 },
     /// The answer, with a duplicate of the listening socket as proof.
     Welcome { process: u64, backlog: u64 },
     /// The answer when it cannot be.
     Refuse { reason: u64 },
-    /// A holder that has taken a segment, to the client's door.
+    /// A holder that has taken a segment, to the client's rendezvous socket.
     Adopted {
         segment: u64,
         side: u64,
         index: u64,
         process: u64,
     },
-    /// One holder to another's door, with a segment of the listener `inode`.
+    /// One holder to another's rendezvous socket, with a segment of the listener `inode`.
     Forward { inode: u64 },
     /// A new holder asks the others for the segments of listener `inode`.
     Share { inode: u64, process: u64 },
@@ -46,7 +46,7 @@ pub enum Message {
         flags: u64,
         linger_s: u64,
     },
-    /// A process that holds the listener but not its door asks for the door and the hub.
+    /// A process that holds the listener but not its rendezvous socket asks for the rendezvous socket and the holder table.
     Join { inode: u64, version: u64 },
 }
 
@@ -123,18 +123,18 @@ impl Message {
 
 const KIND: i32 = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
 
-/// Opens a door under `name`.
-pub fn open_door(name: &Name) -> Result<Owned> {
-    let door = Owned(kernel::move_high(
+/// Opens a rendezvous socket under `name`.
+pub fn open_rendezvous(name: &Name) -> Result<Owned> {
+    let rendezvous = Owned(kernel::move_high(
         kernel::socket(libc::AF_UNIX, KIND, 0)? as i32
     )?);
-    kernel::bind(door.0, name.bytes())?;
-    kernel::listen(door.0, 1024)?;
-    Ok(door)
+    kernel::bind(rendezvous.0, name.bytes())?;
+    kernel::listen(rendezvous.0, 1024)?;
+    Ok(rendezvous)
 }
 
-/// Knocks; the queue of a door that nobody serves fills up, then this fails with EAGAIN.
-pub fn knock(name: &Name) -> Result<Owned> {
+/// Connects; the queue of a rendezvous socket that nobody serves fills up, then this fails with EAGAIN.
+pub fn connect(name: &Name) -> Result<Owned> {
     let link = Owned(kernel::move_high(
         kernel::socket(libc::AF_UNIX, KIND, 0)? as i32
     )?);
@@ -142,9 +142,9 @@ pub fn knock(name: &Name) -> Result<Owned> {
     Ok(link)
 }
 
-/// Takes whoever knocks.
-pub fn answer(door: i32) -> Result<Owned> {
-    let fd = kernel::accept(door, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)?;
+/// Takes whoever connects.
+pub fn answer(rendezvous: i32) -> Result<Owned> {
+    let fd = kernel::accept(rendezvous, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)?;
     Ok(Owned(kernel::move_high(fd)?))
 }
 
@@ -281,18 +281,18 @@ mod tests {
     #[test]
     fn messages_carry_descriptors_and_the_end_is_seen() {
         let name = Name::of_process(kernel::random());
-        let door = open_door(&name).expect("a door");
-        let link = knock(&name).expect("open");
-        let other = answer(door.0).expect("somebody knocked");
+        let rendezvous = open_rendezvous(&name).expect("a rendezvous socket");
+        let link = connect(&name).expect("open");
+        let other = answer(rendezvous.0).expect("somebody called");
         let message = Message::Greet {
             version: VERSION,
             client: 9,
         };
-        send(link.0, message, &[door.0, link.0]).expect("sent");
+        send(link.0, message, &[rendezvous.0, link.0]).expect("sent");
         let (got, fds) = receive(other.0).expect("received");
         assert_eq!((got, fds.len()), (message, 2));
         let inode = |fd| kernel::fstat(fd).expect("open").st_ino;
-        assert_eq!(inode(fds[0].0), inode(door.0));
+        assert_eq!(inode(fds[0].0), inode(rendezvous.0));
         assert_eq!(receive(other.0).err(), Some(libc::EAGAIN));
         drop((fds, link));
         assert_eq!(receive(other.0).err(), Some(libc::EPIPE));
@@ -301,9 +301,9 @@ mod tests {
     #[test]
     fn a_message_of_another_shape_is_refused() {
         let name = Name::of_process(kernel::random());
-        let door = open_door(&name).expect("a door");
-        let link = knock(&name).expect("open");
-        let other = answer(door.0).expect("somebody knocked");
+        let rendezvous = open_rendezvous(&name).expect("a rendezvous socket");
+        let link = connect(&name).expect("open");
+        let other = answer(rendezvous.0).expect("somebody called");
         for bytes in [&[1u8; 3][..], &[255; 48], &[0; 48], &[7; 200]] {
             kernel::write(link.0, bytes).expect("sent");
             assert_eq!(receive(other.0).err(), Some(libc::EPROTO));

@@ -233,14 +233,16 @@ impl<'a> Ring<'a> {
         count
     }
 
-    /// Announcement `count` as `lane` is to have it. In another lane than the one before it is a bell,
-    /// and the count goes on from the lane's `latest`, so that the next one differs from what is seen there.
+    /// Announcement `count` as `ready_list` is to have it. In another ready list than the one before it is a ready flag,
+    /// and the count goes on from the ready list's `latest`, so that the next one differs from what is seen there.
     #[inline]
-    pub fn announcement(&self, count: u32, lane: usize, latest: impl FnOnce() -> u8) -> News {
-        let lane = lane as u32 + 1;
-        let is_elsewhere = self.writer.lane_rung.load(Ordering::Relaxed) != lane;
+    pub fn announcement(&self, count: u32, ready_list: usize, latest: impl FnOnce() -> u8) -> News {
+        let ready_list = ready_list as u32 + 1;
+        let is_elsewhere = self.writer.ready_list_rung.load(Ordering::Relaxed) != ready_list;
         if is_elsewhere {
-            self.writer.lane_rung.store(lane, Ordering::Relaxed);
+            self.writer
+                .ready_list_rung
+                .store(ready_list, Ordering::Relaxed);
             self.writer
                 .news
                 .store(u32::from(latest()), Ordering::Relaxed);

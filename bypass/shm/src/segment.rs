@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 use crate::atomic::fetch;
 use crate::extents::Place;
 use crate::layout::{
-    extents_at, rings_at, segment_bytes, ConnectQueue, Contents, Header, Lane, Owners, Slot,
-    CLOSING, CONTENTS, CONTENTS_AT, LANES, LANES_AT, MAGIC, OWNERS_AT, PROCESSES, QUEUED, QUEUE_AT,
-    RING_BYTES_MAX, RING_BYTES_MIN, SLOTS_AT, SLOTS_MAX,
+    extents_at, rings_at, segment_bytes, ConnectQueue, Contents, Header, Owners, ReadyList, Slot,
+    CLOSING, CONTENTS, CONTENTS_AT, MAGIC, OWNERS_AT, PROCESSES, QUEUED, QUEUE_AT, READY_LISTS,
+    READY_LISTS_AT, RING_BYTES_MAX, RING_BYTES_MIN, SLOTS_AT, SLOTS_MAX,
 };
 use crate::ring::{Ring, Surroundings};
 use bypass_sys::barrier;
@@ -195,12 +195,15 @@ impl Segment {
         self.header().closed.load(Ordering::SeqCst) != 0
     }
 
-    /// Lane `index` of `side`.
+    /// Ready list `index` of `side`.
     #[inline]
-    pub fn lane(&self, side: usize, index: usize) -> &Lane {
-        let number = (side & 1) * LANES + index % LANES;
-        // SAFETY: a lane is atomics only.
-        unsafe { self.memory.at(LANES_AT + number * size_of::<Lane>()) }
+    pub fn ready_list(&self, side: usize, index: usize) -> &ReadyList {
+        let number = (side & 1) * READY_LISTS + index % READY_LISTS;
+        // SAFETY: a ready list is atomics only.
+        unsafe {
+            self.memory
+                .at(READY_LISTS_AT + number * size_of::<ReadyList>())
+        }
     }
 
     /// Connection `index`.
@@ -362,7 +365,7 @@ impl Segment {
             locks.owner.store(0, Ordering::Relaxed);
             locks.flags.store(0, Ordering::Relaxed);
             meta.holders[side].store(0, Ordering::Relaxed);
-            meta.lane[side].store(0, Ordering::Relaxed);
+            meta.ready_list[side].store(0, Ordering::Relaxed);
             meta.sleeper_read[side].store(0, Ordering::Relaxed);
             meta.sleeper_write[side].store(0, Ordering::Relaxed);
         }
@@ -377,7 +380,7 @@ impl Segment {
     /// Enters process `number` among those of `side`; None when there are too many.
     pub fn enter(&self, side: usize, number: u64) -> Option<usize> {
         if barrier::asks_for_fences() {
-            // Before any lane or sleeper of ours: who sees those sees this.
+            // Before any ready list or sleeper of ours: who sees those sees this.
             self.header().fenced[side & 1].store(1, Ordering::SeqCst);
         }
         let places = &self.header().processes[side & 1];
@@ -410,19 +413,20 @@ impl Segment {
         self.header().slots_used.load(Ordering::Relaxed) as usize
     }
 
-    /// Takes a lane of `side` for process `owner`.
-    pub fn claim_lane(&self, side: usize, owner: u64, waker: u32) -> Option<usize> {
-        let index = (0..LANES).find(|index| self.lane(side, *index).claim(owner, waker))?;
-        self.header().lanes_used[side & 1].fetch_max(index as u32 + 1, Ordering::SeqCst);
+    /// Takes a ready list of `side` for process `owner`.
+    pub fn claim_ready_list(&self, side: usize, owner: u64, waker: u32) -> Option<usize> {
+        let index =
+            (0..READY_LISTS).find(|index| self.ready_list(side, *index).claim(owner, waker))?;
+        self.header().ready_lists_used[side & 1].fetch_max(index as u32 + 1, Ordering::SeqCst);
         Some(index)
     }
 
-    /// Removes a process of `side` that is gone: its place and its lanes.
+    /// Removes a process of `side` that is gone: its place and its ready lists.
     pub fn leave(&self, side: usize, index: usize) {
         let number = self.process(side, index);
-        for lane in (0..LANES).map(|lane| self.lane(side, lane)) {
-            if number != 0 && lane.owner.load(Ordering::SeqCst) == number {
-                lane.free();
+        for ready_list in (0..READY_LISTS).map(|ready_list| self.ready_list(side, ready_list)) {
+            if number != 0 && ready_list.owner.load(Ordering::SeqCst) == number {
+                ready_list.free();
             }
         }
         let silent = &self.header().silent[side & 1];
@@ -479,12 +483,12 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_process_leaves_its_lanes() {
+    fn a_dead_process_leaves_its_ready_lists() {
         let segment = Segment::create(1, 64, 4096).expect("memory");
         let index = segment.enter(1, 77).expect("room");
-        let lane = segment.claim_lane(1, 77, 5).expect("room");
+        let ready_list = segment.claim_ready_list(1, 77, 5).expect("room");
         segment.leave(1, index);
         assert_eq!(segment.process(1, index), 0);
-        assert_eq!(segment.claim_lane(1, 78, 6), Some(lane));
+        assert_eq!(segment.claim_ready_list(1, 78, 6), Some(ready_list));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, Thread};
 
 use bypass_shm::accept_queue;
-use bypass_shm::doorbell::{ring_lane, Seen, Sleeper};
+use bypass_shm::doorbell::{ring_ready_list, Seen, Sleeper};
 use bypass_shm::layout::{FIN, QUEUED};
 use bypass_shm::ring::Ring;
 use bypass_shm::segment::Segment;
@@ -48,10 +48,10 @@ fn announce(segment: &Segment, slot: usize, side: usize, reader: &Thread) {
     let ring = segment.ring(slot, side);
     let count = ring.count_news();
     let meta = &segment.slot(slot).meta;
-    ring_lane(&meta.lane[1 - side], |index| {
-        let lane = segment.lane(1 - side, index);
-        let news = ring.announcement(count, index, || lane.latest(slot));
-        if lane.announce(slot, news, segment.is_fenced(1 - side)) {
+    ring_ready_list(&meta.ready_list[1 - side], |index| {
+        let ready_list = segment.ready_list(1 - side, index);
+        let news = ring.announcement(count, index, || ready_list.latest(slot));
+        if ready_list.announce(slot, news, segment.is_fenced(1 - side)) {
             reader.unpark();
         }
     });
@@ -82,8 +82,8 @@ fn request(segment: &Segment, connection: usize, server: &Thread) {
     place.meta.holders[1].store(QUEUED, Ordering::SeqCst);
     assert!(segment.queue().push(slot));
     core::sync::atomic::fence(Ordering::SeqCst);
-    let lane = segment.lane(1, 0);
-    if lane.listening.load(Ordering::SeqCst) != 0 && lane.take_sleeper() {
+    let ready_list = segment.ready_list(1, 0);
+    if ready_list.listening.load(Ordering::SeqCst) != 0 && ready_list.take_sleeper() {
         server.unpark();
     }
     let mut sent = 0;
@@ -154,16 +154,17 @@ fn serve(segment: &Segment, slot: usize, open: &mut Open, number: u32, client: &
 }
 
 fn run_server(segment: &Segment, number: u32, client: &Thread) {
-    let lane = segment.lane(1, segment.claim_lane(1, 7, 3).expect("a lane"));
-    lane.listening.store(1, Ordering::SeqCst);
+    let ready_list =
+        segment.ready_list(1, segment.claim_ready_list(1, 7, 3).expect("a ready list"));
+    ready_list.listening.store(1, Ordering::SeqCst);
     let mut seen = Seen::of(SLOTS);
     let mut open = vec![Open::default(); SLOTS];
     let (mut accepted, mut answered) = (0, 0);
     while answered < CONNECTIONS {
         let mut ready = Vec::new();
-        lane.drain(SLOTS, &mut seen, |slot| ready.push(slot));
+        ready_list.drain(SLOTS, &mut seen, |slot| ready.push(slot));
         while let Some(slot) = accept_queue::take(segment, 0).expect("an honest client") {
-            segment.slot(slot).meta.lane[1].store(1, Ordering::SeqCst);
+            segment.slot(slot).meta.ready_list[1].store(1, Ordering::SeqCst);
             barrier::heavy();
             open[slot].connection = accepted;
             accepted += 1;
@@ -173,13 +174,13 @@ fn run_server(segment: &Segment, number: u32, client: &Thread) {
             let is_done = serve(segment, *slot, &mut open[*slot], number, client);
             answered += usize::from(is_done);
         }
-        lane.sleep();
+        ready_list.sleep();
         barrier::heavy();
-        let has_news = lane.is_ringing(SLOTS, &seen) || segment.queue().waiting() > 0;
+        let has_news = ready_list.is_ringing(SLOTS, &seen) || segment.queue().waiting() > 0;
         if ready.is_empty() && !has_news && answered < CONNECTIONS {
             thread::park();
         }
-        lane.awake();
+        ready_list.awake();
     }
 }
 

@@ -1,9 +1,9 @@
 //! Listening sockets: connections come from segments and from the kernel alike.
 //!
 //! The shadow is the real kernel listener, so the port is truly taken and everybody else is served
-//! as before. Beside it stands a door with the socket's inode in its name, where accelerated
+//! as before. Beside it stands a rendezvous socket with the socket's inode in its name, where accelerated
 //! clients leave their segments. The processes that hold the socket (nginx's workers) are listed in
-//! the hub, which they share. A segment left at one is passed to those that attend: that wait for
+//! the holder table, which they share. A segment left at one is passed to those that attend: that wait for
 //! connections here, or have accepted one.
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -24,13 +24,13 @@ use crate::sockets::Socket;
 mod adopting;
 mod closing;
 mod holders;
-mod lanes;
 pub mod participants;
+mod ready_lists;
 
 pub use adopting::{admit, adopt, adopt_from_relay, proves};
 pub use closing::{close, closed_number, settle, settle_waiting};
-pub use holders::HUB_BYTES;
-pub use lanes::{Blocked, Lanes};
+pub use holders::HOLDER_TABLE_BYTES;
+pub use ready_lists::{Blocked, ReadyLists};
 
 /// See the module.
 #[derive(Debug)]
@@ -39,13 +39,13 @@ pub struct Listener {
     pub inode: u64,
     /// A descriptor of it in this process.
     pub fd: AtomicI32,
-    /// Where clients knock.
-    pub door: i32,
+    /// Where clients ask.
+    pub rendezvous: i32,
     /// Owner of the socket, whose clients are served.
     pub uid: u32,
     /// Given to listen().
     pub backlog: AtomicU32,
-    hub: Mapping,
+    holder_table: Mapping,
     /// Whether this process has waited for connections here: clients' segments are for those that do.
     attends: AtomicBool,
     peers: Mutex<Vec<Arc<Peer>>>,
@@ -122,25 +122,25 @@ pub fn hold() -> impl Sized {
     (each, all, closing::hold())
 }
 
-/// Takes part in a listener whose door and hub are known.
+/// Takes part in a listener whose rendezvous socket and holder table are known.
 pub fn enter(
     fd: i32,
     inode: u64,
     uid: u32,
     backlog: u32,
-    door: Owned,
-    hub: Mapping,
+    rendezvous: Owned,
+    holder_table: Mapping,
 ) -> Result<usize, Reason> {
     process::number();
-    table::hide(door.0);
-    table::hide(hub.fd());
+    table::hide(rendezvous.0);
+    table::hide(holder_table.fd());
     let listener = Arc::new(Listener {
         inode,
         fd: AtomicI32::new(fd),
-        door: door.into_raw(),
+        rendezvous: rendezvous.into_raw(),
         uid,
         backlog: AtomicU32::new(backlog),
-        hub,
+        holder_table,
         attends: AtomicBool::new(false),
         peers: Mutex::default(),
         generation: AtomicU32::new(1),
@@ -156,7 +156,7 @@ pub fn enter(
     all[number] = Some(listener.clone());
     drop(all);
     service::start().map_err(|_| Reason::Sandbox)?;
-    service::add(listener.door, Role::Door(number));
+    service::add(listener.rendezvous, Role::Rendezvous(number));
     Ok(number)
 }
 

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, RwLock};
 
-use bypass_shm::doorbell::{ring_lane, Sleeper};
+use bypass_shm::doorbell::{ring_ready_list, Sleeper};
 use bypass_shm::layout::{Slot, CLOSED, CLOSING, FIN, PROCESSES, QUEUED, RST};
 use bypass_shm::segment::Segment;
 use bypass_stats::Counter;
@@ -211,17 +211,17 @@ impl Peer {
 
     /// Tells the other side that bytes (or an end) have come, or that there is room.
     #[inline]
-    pub fn ring(&self, slot: usize, what: Bell) {
+    pub fn ring(&self, slot: usize, what: Notice) {
         ring_side(&self.segment, slot, 1 - self.side, what);
     }
 
     /// Before bytes are written: what will be needed to tell the other side.
     #[inline]
     pub fn expect_ringing(&self, slot: usize) {
-        let word = &self.segment.slot(slot).meta.lane[1 - self.side];
-        if let Some(lane) = (word.load(Ordering::Relaxed) as usize).checked_sub(1) {
+        let word = &self.segment.slot(slot).meta.ready_list[1 - self.side];
+        if let Some(ready_list) = (word.load(Ordering::Relaxed) as usize).checked_sub(1) {
             self.segment
-                .lane(1 - self.side, lane)
+                .ready_list(1 - self.side, ready_list)
                 .expect_announcing(slot);
         }
     }
@@ -236,16 +236,16 @@ impl Peer {
 
     /// Tells our own waiting places, after an end that the other side could not write itself.
     pub fn ring_ourselves(&self, slot: usize) {
-        ring_side(&self.segment, slot, self.side, Bell::Bytes);
-        ring_side(&self.segment, slot, self.side, Bell::Room);
+        ring_side(&self.segment, slot, self.side, Notice::Bytes);
+        ring_side(&self.segment, slot, self.side, Notice::Room);
     }
 
     /// Gives up our end of `slot`; the last holder writes `ends` before anybody can reuse it.
     pub fn let_go(&self, slot: usize, ends: u32) {
         let place = self.segment.slot(slot);
         if drop_holder(place, self.side, self.bit(), ends) {
-            self.ring(slot, Bell::Bytes);
-            self.ring(slot, Bell::Room);
+            self.ring(slot, Notice::Bytes);
+            self.ring(slot, Notice::Room);
             self.give_memory_back(slot);
             forget_holder(place, self.side, self.bit());
         }
@@ -384,7 +384,7 @@ fn forget_holder(place: &Slot, side: usize, bit: u32) {
 
 /// What is to be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bell {
+pub enum Notice {
     /// Bytes, for so many times; by the thread that holds the writer's lock.
     News(u32),
     /// Bytes or an end.
@@ -394,27 +394,27 @@ pub enum Bell {
 }
 
 #[inline]
-fn ring_side(segment: &Segment, slot: usize, side: usize, what: Bell) {
+fn ring_side(segment: &Segment, slot: usize, side: usize, what: Notice) {
     let meta = &segment.slot(slot).meta;
-    ring_lane(&meta.lane[side], |index| {
-        let lane = segment.lane(side, index);
+    ring_ready_list(&meta.ready_list[side], |index| {
+        let ready_list = segment.ready_list(side, index);
         let fenced = segment.is_fenced(side);
         let is_asleep = match what {
-            Bell::News(count) => {
+            Notice::News(count) => {
                 let ring = segment.ring(slot, 1 - side);
-                let news = ring.announcement(count, index, || lane.latest(slot));
-                lane.announce(slot, news, fenced)
+                let news = ring.announcement(count, index, || ready_list.latest(slot));
+                ready_list.announce(slot, news, fenced)
             }
-            Bell::Bytes | Bell::Room => lane.ring(slot, fenced),
+            Notice::Bytes | Notice::Room => ready_list.ring(slot, fenced),
         };
         if is_asleep {
-            let waker = lane.waker.load(Ordering::SeqCst);
-            process::wake(lane.owner.load(Ordering::SeqCst), waker);
+            let waker = ready_list.waker.load(Ordering::SeqCst);
+            process::wake(ready_list.owner.load(Ordering::SeqCst), waker);
         }
     });
     let place = match what {
-        Bell::News(_) | Bell::Bytes => &meta.sleeper_read[side],
-        Bell::Room => &meta.sleeper_write[side],
+        Notice::News(_) | Notice::Bytes => &meta.sleeper_read[side],
+        Notice::Room => &meta.sleeper_write[side],
     };
     if let Some(sleeper) = Sleeper::take(place) {
         process::wake(
@@ -426,18 +426,18 @@ fn ring_side(segment: &Segment, slot: usize, side: usize, what: Bell) {
 
 /// Wakes whoever waits for connections of this segment.
 pub fn ring_listeners(segment: &Segment) {
-    let used = segment.header().lanes_used[1].load(Ordering::SeqCst) as usize;
-    let used = used.min(bypass_shm::layout::LANES);
+    let used = segment.header().ready_lists_used[1].load(Ordering::SeqCst) as usize;
+    let used = used.min(bypass_shm::layout::READY_LISTS);
     // Another one first each time: where only one is woken, all get their turn.
     let first = segment.queue().tail.0.load(Ordering::SeqCst) as usize;
     for step in 0..used {
-        let lane = segment.lane(1, first.wrapping_add(step) % used);
-        let listening = lane.listening.load(Ordering::SeqCst);
+        let ready_list = segment.ready_list(1, first.wrapping_add(step) % used);
+        let listening = ready_list.listening.load(Ordering::SeqCst);
         // The queue's tail was stored just before: both are sequentially consistent.
         core::sync::atomic::fence(Ordering::SeqCst);
-        if listening != 0 && lane.take_sleeper() {
-            let waker = lane.waker.load(Ordering::SeqCst);
-            process::wake(lane.owner.load(Ordering::SeqCst), waker);
+        if listening != 0 && ready_list.take_sleeper() {
+            let waker = ready_list.waker.load(Ordering::SeqCst);
+            process::wake(ready_list.owner.load(Ordering::SeqCst), waker);
             if listening == 2 {
                 return;
             }

@@ -1,6 +1,6 @@
 //! The one thread of ours in a process, as those below it see it: started, woken, told what to watch.
 //!
-//! It sleeps in the kernel unless somebody knocks or a link ends. Started with the first listener
+//! It sleeps in the kernel unless somebody connects or a link ends. Started with the first listener
 //! or the first greeting, and again in a forked child when that does something accelerated. What it
 //! does is said by [`set_work`], because that lies above.
 
@@ -23,30 +23,30 @@ pub use crate::process::later::{is_running, wake};
 /// What a descriptor of the thread is.
 #[derive(Debug, Clone)]
 pub enum Role {
-    /// This process's own door.
-    OwnDoor,
-    /// The door of a listener.
-    Door(usize),
-    /// Somebody at the own door who has not spoken.
+    /// This process's own rendezvous socket.
+    OwnRendezvous,
+    /// The rendezvous socket of a listener.
+    Rendezvous(usize),
+    /// Somebody at the own rendezvous socket who has not spoken.
     Stranger,
-    /// Somebody at the door of a listener who has not spoken.
+    /// Somebody at the rendezvous socket of a listener who has not spoken.
     Caller(usize),
     /// Our greeting of a listener's holder, who lives while it lasts.
     Greeting(Arc<Peer>),
-    /// A client that has greeted us at the door of the listener with this inode, and its segment.
+    /// A client that has greeted us at the rendezvous socket of the listener with this inode, and its segment.
     Greeted(u64, u64),
     /// Our word to the other side's process that we take part.
     Adopted(Arc<Peer>),
     /// The other side's process at place `index` of this segment, and its number.
     Participant(Arc<Peer>, usize, u64),
-    /// The door where a connection that was sent away can be asked for: its shadow's inode.
+    /// The rendezvous socket where a connection that was sent away can be asked for: its shadow's inode.
     Offer(u64),
-    /// Somebody at such a door.
+    /// Somebody at such a rendezvous socket.
     Taker(u64),
     /// Somebody who was told; the end means that it has taken the connection.
     Given(u64),
     /// Readable when threads of the program have left work here.
-    Errands,
+    Deferred,
 }
 
 /// What the thread does.
@@ -58,8 +58,8 @@ pub struct Work {
 }
 
 static WORK: OnceLock<Work> = OnceLock::new();
-/// The own door, opened before exec by the former image.
-static PASSED_DOOR: AtomicI32 = AtomicI32::new(-1);
+/// The own rendezvous socket, opened before exec by the former image.
+static PASSED_RENDEZVOUS: AtomicI32 = AtomicI32::new(-1);
 static SET: AtomicI32 = AtomicI32::new(-1);
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
 /// Taken by whoever ends it; of a forked child's parent it is another's.
@@ -106,16 +106,16 @@ pub fn start() -> Result<(), i32> {
     let set = kernel::move_high(kernel::epoll_create1(libc::EPOLL_CLOEXEC)? as i32)?;
     table::hide(set);
     SET.store(set, Ordering::Release);
-    let door = match PASSED_DOOR.swap(-1, Ordering::AcqRel) {
+    let rendezvous = match PASSED_RENDEZVOUS.swap(-1, Ordering::AcqRel) {
         fd if fd >= 0 => Owned(fd),
-        _ => link::open_door(&Name::of_process(process::number()))?,
+        _ => link::open_rendezvous(&Name::of_process(process::number()))?,
     };
-    table::hide(door.0);
-    add(door.into_raw(), Role::OwnDoor);
+    table::hide(rendezvous.0);
+    add(rendezvous.into_raw(), Role::OwnRendezvous);
     let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
-    let errands = kernel::move_high(kernel::eventfd(0, flags)? as i32)?;
-    later::begin(errands);
-    add(errands, Role::Errands);
+    let deferred = kernel::move_high(kernel::eventfd(0, flags)? as i32)?;
+    later::begin(deferred);
+    add(deferred, Role::Deferred);
     let former = kernel::swap_signal_mask(PROGRAMS_SIGNALS);
     let builder = std::thread::Builder::new()
         .name("bypass".to_owned())
@@ -148,9 +148,9 @@ pub fn is_stopping() -> bool {
     IS_STOPPING.load(Ordering::SeqCst)
 }
 
-/// Takes the door that the former image has opened for this one.
-pub fn take_door(door: Owned) {
-    PASSED_DOOR.store(door.into_raw(), Ordering::Release);
+/// Takes the rendezvous socket that the former image has opened for this one.
+pub fn take_rendezvous(rendezvous: Owned) {
+    PASSED_RENDEZVOUS.store(rendezvous.into_raw(), Ordering::Release);
 }
 
 /// In a forked child: the thread, its set and its links are the parent's.
@@ -171,7 +171,7 @@ pub fn forget() {
         .map(|mut roles| std::mem::take(&mut *roles))
         .unwrap_or_default();
     for (fd, role) in taken {
-        if !matches!(role, Role::Door(_)) {
+        if !matches!(role, Role::Rendezvous(_)) {
             table::show(fd);
             let _ = kernel::close(fd);
         }
@@ -229,15 +229,15 @@ pub fn close(fd: i32) {
     let _ = kernel::close(fd);
 }
 
-/// A listener is closed here: its door, and the links of those who greeted us at it, which makes
+/// A listener is closed here: its rendezvous socket, and the links of those who greeted us at it, which makes
 /// them look for another holder. Nobody is met there any more; the descriptors are closed by the
 /// service when the program next sleeps or somebody comes.
-pub fn close_door(door: i32, inode: u64, value: Option<Arc<dyn Any + Send + Sync>>) {
+pub fn close_rendezvous(rendezvous: i32, inode: u64, value: Option<Arc<dyn Any + Send + Sync>>) {
     let (Some(mut roles), Some(mut queue)) = (roles(), later::queue()) else {
         return;
     };
-    roles.remove(&door);
-    queue.close(door);
+    roles.remove(&rendezvous);
+    queue.close(rendezvous);
     roles.retain(|fd, role| {
         let is_of = matches!(role, Role::Greeted(of, _) if *of == inode);
         if is_of {

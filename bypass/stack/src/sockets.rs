@@ -70,7 +70,7 @@ pub const LOW_WATER: u32 = 1 << 19;
 pub const ACCEPTED: u32 = 1 << 20;
 
 /// Was a member of an epoll set before, with a doorbell.
-pub const HAD_LANE: u32 = 1 << 24;
+pub const HAD_READY_LIST: u32 = 1 << 24;
 
 /// Other processes hold it too: O_NONBLOCK is in the segment.
 pub const SHARED: u32 = 1 << 16;
@@ -123,7 +123,7 @@ const _: () = {
         IN_USE,
         LISTENING,
         CONNECTED,
-        HAD_LANE,
+        HAD_READY_LIST,
     ];
     let (mut at, mut seen) = (0, 0);
     while at < all.len() {

@@ -97,7 +97,7 @@ names! {
     Limit = "limit",
     /// The accept queue was full.
     BacklogFull = "backlog-full",
-    /// The door of the listener is another's.
+    /// The rendezvous socket of the listener is another's.
     NameSquatted = "name-squatted",
     /// The other side speaks another version.
     Version = "version",

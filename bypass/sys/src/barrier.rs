@@ -1,7 +1,7 @@
 //! The fence of sleep and wake, paid by the side that sleeps.
 //!
-//! Who publishes stores bytes and a bell, then loads `sleeping`; who sleeps stores `sleeping`, then
-//! looks for bells. Each side needs a full fence between its store and its load, or both may miss
+//! Who publishes stores bytes and a ready flag, then loads `sleeping`; who sleeps stores `sleeping`, then
+//! looks for ready flags. Each side needs a full fence between its store and its load, or both may miss
 //! the other. A publisher does this for every message, a sleeper only when there is nothing to do;
 //! so where the kernel can (membarrier), the sleeper makes every running thread of the other
 //! side pass a fence, and the publisher needs none.

@@ -1,6 +1,6 @@
 //! The ground under both transports: system calls, mappings, clock, wakers.
 //!
-//! [`kernel`] is the only door to the kernel: this code runs behind hooked libc functions and must
+//! [`kernel`] is the only way to the kernel: this code runs behind hooked libc functions and must
 //! never call one of them. What is unsafe about memory that others write, threads and descriptors is
 //! kept here, so that the rooms above need little of it.
 

@@ -83,12 +83,12 @@ impl Name {
         Self::new(b"wirespeed/w/", process, Some(number))
     }
 
-    /// Of a process's door.
+    /// Of a process's rendezvous socket.
     pub fn of_process(process: u64) -> Self {
         Self::new(b"wirespeed/p/", process, None)
     }
 
-    /// Of the door of a listening socket, by inode.
+    /// Of the rendezvous socket of a listening socket, by inode.
     pub fn of_listener(inode: u64) -> Self {
         Self::new(b"wirespeed/l/", inode, None)
     }

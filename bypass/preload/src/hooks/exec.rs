@@ -76,7 +76,7 @@ unsafe fn extended(environment: List, passed: Option<&CStr>) -> Vec<*const c_cha
 }
 
 /// Runs `call` with the environment of the new image; `stays` says whether this one goes on.
-unsafe fn with_luggage(
+unsafe fn with_record(
     environment: List,
     call: impl FnOnce(List) -> c_int,
     has_left: impl FnOnce(c_int) -> bool,
@@ -101,7 +101,7 @@ unsafe fn with_luggage(
 
 unsafe fn replace(environment: List, call: impl FnOnce(List) -> c_int) -> c_int {
     // SAFETY: the caller's list; exec that returns has failed.
-    let result = unsafe { with_luggage(environment, call, |_| false) };
+    let result = unsafe { with_record(environment, call, |_| false) };
     // errno was set by the call; undoing uses raw system calls, which leave it alone.
     result
 }
@@ -165,7 +165,7 @@ macro_rules! spawn {
                 unsafe { real::$name()(child, path, actions, attributes, arguments, all) }
             };
             // SAFETY: the caller's list.
-            unsafe { with_luggage(environment, call, |error| error == 0) }
+            unsafe { with_record(environment, call, |error| error == 0) }
         }
     };
 }

@@ -1,4 +1,4 @@
-//! Whatever a peer sends to a door, with whatever descriptor, ends in a message or a refusal.
+//! Whatever a peer sends to a rendezvous socket, with whatever descriptor, ends in a message or a refusal.
 #![no_main]
 
 #[path = "../../tests/hostile/script.rs"]

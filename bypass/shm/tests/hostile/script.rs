@@ -2,8 +2,10 @@
 //! scripts.
 
 use bypass_shm::accept_queue;
-use bypass_shm::doorbell::{ring_lane, Seen, Sleeper};
-use bypass_shm::layout::{rings_at, Lane, LANES_AT, OWNERS_AT, QUEUE_AT, SLOTS_AT, UNREAD_MAX};
+use bypass_shm::doorbell::{ring_ready_list, Seen, Sleeper};
+use bypass_shm::layout::{
+    rings_at, ReadyList, OWNERS_AT, QUEUE_AT, READY_LISTS_AT, SLOTS_AT, UNREAD_MAX,
+};
 use bypass_shm::link;
 use bypass_shm::ring::Ring;
 use bypass_shm::segment::Segment;
@@ -41,10 +43,13 @@ impl Shared {
         let (start, length) = match region % 8 {
             0 => (0, 4096),
             1 => (QUEUE_AT, 512),
-            2 => (LANES_AT, 512),
+            2 => (READY_LISTS_AT, 512),
             3 => (0, rings_at(SLOTS)),
             5 => (OWNERS_AT, 512),
-            4 => (LANES_AT + core::mem::offset_of!(Lane, held_back), 512),
+            4 => (
+                READY_LISTS_AT + core::mem::offset_of!(ReadyList, held_back),
+                512,
+            ),
             _ => (SLOTS_AT, rings_at(SLOTS) - SLOTS_AT),
         };
         let at = (start + place as usize % length) & !7;
@@ -85,7 +90,7 @@ pub fn act(segment: &Segment, what: u8, slot: usize, size: usize) {
         6 => {
             let _ = ring.is_space_wanted(size, size % 2 == 0);
         }
-        7 => act_on_lanes(segment, slot),
+        7 => act_on_ready_lists(segment, slot),
         8 => {
             if let Ok(Some(taken)) = accept_queue::take(segment, size % 30) {
                 assert!(taken < SLOTS);
@@ -110,30 +115,32 @@ pub fn act(segment: &Segment, what: u8, slot: usize, size: usize) {
     }
 }
 
-fn act_on_lanes(segment: &Segment, slot: usize) {
+fn act_on_ready_lists(segment: &Segment, slot: usize) {
     let mut seen = 0;
     let slots = segment.slots_used();
     let mut news = Seen::of(segment.slots());
-    segment.lane(0, 0).drain(slots, &mut news, |_| seen += 1);
+    segment
+        .ready_list(0, 0)
+        .drain(slots, &mut news, |_| seen += 1);
     assert!(
         seen <= segment
             .slots()
-            .next_multiple_of(bypass_shm::layout::BELL_GROUP)
+            .next_multiple_of(bypass_shm::layout::FLAG_GROUP)
     );
-    ring_lane(&segment.slot(slot).meta.lane[1], |index| {
-        let _ = segment.lane(1, index).ring(slot, false);
+    ring_ready_list(&segment.slot(slot).meta.ready_list[1], |index| {
+        let _ = segment.ready_list(1, index).ring(slot, false);
         let own = segment.ring(slot, 0);
-        let lane = segment.lane(1, index);
-        let next = own.announcement(own.count_news(), index, || lane.latest(slot));
-        let _ = lane.announce(slot, next, false);
+        let ready_list = segment.ready_list(1, index);
+        let next = own.announcement(own.count_news(), index, || ready_list.latest(slot));
+        let _ = ready_list.announce(slot, next, false);
     });
-    let own_lane = segment.lane(0, 0);
-    let _ = own_lane.is_ringing(slots, &news);
+    let own_ready_list = segment.ready_list(0, 0);
+    let _ = own_ready_list.is_ringing(slots, &news);
     // A number of the peer's, whatever it is: a connection's place is found for each.
-    own_lane.drain_held_back(|named| segment.prefetch(named, 0));
-    let _ = own_lane.is_held_back();
-    let _ = segment.lane(1, slot).hold_back(slot, slot, false);
-    segment.lane(1, slot).hold_no_more(slot + 1);
+    own_ready_list.drain_held_back(|named| segment.prefetch(named, 0));
+    let _ = own_ready_list.is_held_back();
+    let _ = segment.ready_list(1, slot).hold_back(slot, slot, false);
+    segment.ready_list(1, slot).hold_no_more(slot + 1);
     let _ = Sleeper::take(&segment.slot(slot).meta.sleeper_read[1])
         .map(|sleeper| segment.process(1, sleeper.process as usize));
 }
@@ -151,8 +158,8 @@ fn act_on_extents(segment: &Segment, slot: usize) {
 }
 
 fn act_on_places(segment: &Segment, size: usize) {
-    if let Some(lane) = segment.claim_lane(0, 7, 3) {
-        segment.lane(0, lane).free();
+    if let Some(ready_list) = segment.claim_ready_list(0, 7, 3) {
+        segment.ready_list(0, ready_list).free();
     }
     if let Some(index) = segment.enter(0, 9) {
         segment.leave(0, index);
@@ -178,16 +185,16 @@ pub fn play(bytes: &[u8]) {
     }
 }
 
-/// What arrives at a door: any bytes, any descriptors. The first byte chooses the descriptor and what
+/// What arrives at a rendezvous socket: any bytes, any descriptors. The first byte chooses the descriptor and what
 /// the bytes are, the second how many descriptors there are, and how the caller goes on.
 pub fn greet(bytes: &[u8]) {
     let Some((kind, words)) = bytes.split_first() else {
         return;
     };
     let name = Name::of_process(kernel::random());
-    let door = link::open_door(&name).expect("a door");
-    let caller = link::knock(&name).expect("an open door");
-    let inside = link::answer(door.0).expect("somebody knocked");
+    let rendezvous = link::open_rendezvous(&name).expect("a rendezvous socket");
+    let caller = link::connect(&name).expect("an open rendezvous socket");
+    let inside = link::answer(rendezvous.0).expect("somebody called");
     let count = words.first().map_or(1, |byte| usize::from(byte % 20));
     let passed: Vec<i32> = descriptor(*kind, words)
         .iter()

@@ -12,11 +12,11 @@ use loom::cell::UnsafeCell;
 pub use loom::sync::atomic::{fence, Ordering};
 
 /// See `src/atomic.rs`.
-pub fn ringing(bells: &[AtomicU8], news: &[AtomicU8], seen: &[u8]) -> u64 {
+pub fn ringing(flags: &[AtomicU8], news: &[AtomicU8], seen: &[u8]) -> u64 {
     let is_ringing = |at: &usize| {
-        bells[*at].load(Ordering::Relaxed) != 0 || news[*at].load(Ordering::Relaxed) != seen[*at]
+        flags[*at].load(Ordering::Relaxed) != 0 || news[*at].load(Ordering::Relaxed) != seen[*at]
     };
-    (0..bells.len())
+    (0..flags.len())
         .filter(is_ringing)
         .fold(0, |mask, at| mask | 1 << at)
 }

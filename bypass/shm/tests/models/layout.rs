@@ -4,8 +4,8 @@ use crate::atomic::{AtomicU32, AtomicU64, AtomicU8};
 
 /// Two groups of one summary.
 pub const SLOTS_MAX: usize = 4;
-/// Bells of a group.
-pub const BELL_GROUP: usize = 2;
+/// Ready flags of a group.
+pub const FLAG_GROUP: usize = 2;
 /// The other group has a summary.
 pub const DIRECT_GROUPS: usize = 1;
 /// As in the real one.
@@ -13,23 +13,23 @@ pub const QUEUED: u32 = 1 << 31;
 /// Processes of a side.
 pub const PROCESSES: usize = 2;
 
-pub struct Lane {
+pub struct ReadyList {
     pub owner: AtomicU64,
     pub waker: AtomicU32,
     pub sleeping: AtomicU32,
     pub listening: AtomicU32,
     pub holders_back: AtomicU32,
     pub summary: Summary,
-    pub bells: [AtomicU8; SLOTS_MAX],
+    pub flags: [AtomicU8; SLOTS_MAX],
     pub news: [AtomicU8; SLOTS_MAX],
     pub held_back: [HeldBack; PROCESSES],
 }
 
 pub struct HeldBack(pub AtomicU32);
 
-pub struct Summary(pub [AtomicU8; SLOTS_MAX / BELL_GROUP]);
+pub struct Summary(pub [AtomicU8; SLOTS_MAX / FLAG_GROUP]);
 
-impl Lane {
+impl ReadyList {
     pub fn new() -> Self {
         Self {
             owner: AtomicU64::new(1),
@@ -38,7 +38,7 @@ impl Lane {
             listening: AtomicU32::new(0),
             holders_back: AtomicU32::new(0),
             summary: Summary(core::array::from_fn(|_| AtomicU8::new(0))),
-            bells: core::array::from_fn(|_| AtomicU8::new(0)),
+            flags: core::array::from_fn(|_| AtomicU8::new(0)),
             news: core::array::from_fn(|_| AtomicU8::new(0)),
             held_back: core::array::from_fn(|_| HeldBack(AtomicU32::new(0))),
         }
@@ -74,7 +74,7 @@ pub struct Locks {
     pub ring: AtomicU32,
     pub records_seen: AtomicU64,
     pub news: AtomicU32,
-    pub lane_rung: AtomicU32,
+    pub ready_list_rung: AtomicU32,
     pub since: AtomicU64,
     pub idle_at: AtomicU64,
     pub send_buffer: AtomicU32,
@@ -91,7 +91,7 @@ impl Locks {
             ring: AtomicU32::new(0),
             records_seen: AtomicU64::new(0),
             news: AtomicU32::new(0),
-            lane_rung: AtomicU32::new(0),
+            ready_list_rung: AtomicU32::new(0),
             since: AtomicU64::new(0),
             idle_at: AtomicU64::new(0),
             send_buffer: AtomicU32::new(0),

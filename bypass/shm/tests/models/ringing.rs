@@ -8,8 +8,8 @@ use std::sync::Arc;
 use loom::thread;
 
 use crate::atomic::{fence, heavy, AtomicU32, AtomicU64, Ordering};
-use crate::doorbell::{ring_lane, News, Seen, Sleeper};
-use crate::layout::{ConsumerLine, Lane, Locks, ProducerLine, Records, BELL_GROUP, SLOTS_MAX};
+use crate::doorbell::{ring_ready_list, News, Seen, Sleeper};
+use crate::layout::{ConsumerLine, Locks, ProducerLine, ReadyList, Records, FLAG_GROUP, SLOTS_MAX};
 use crate::ring::Ring;
 use crate::Model;
 
@@ -20,7 +20,7 @@ pub const MODELS: &[Model] = &[
         "news_behind_a_summary_are_seen_or_wake",
         hears_news_of_a_group,
     ),
-    ("news_of_two_kinds_are_both_seen", hears_news_and_bell),
+    ("news_of_two_kinds_are_both_seen", hears_news_and_flag),
     ("an_announcement_is_heard_once", hears_once),
     ("bytes_held_back_are_seen_or_wake", holds_back),
     ("what_follows_bytes_held_back_is_seen_or_wakes", goes_on),
@@ -40,10 +40,10 @@ pub const MODELS: &[Model] = &[
     ("a_waiter_for_connections_sees_or_is_woken", listener_sleeps),
 ];
 
-/// What an epoll set waits on: two lanes (of two sets), and what a connection says of itself.
+/// What an epoll set waits on: two ready lists (of two sets), and what a connection says of itself.
 struct World {
-    lanes: [Lane; 2],
-    lane_of: AtomicU32,
+    ready_lists: [ReadyList; 2],
+    ready_list_of: AtomicU32,
     /// The connection of slot 0.
     line: ProducerLine,
     writer: Locks,
@@ -54,10 +54,10 @@ struct World {
 }
 
 impl World {
-    fn new(lane_of: u32) -> Arc<Self> {
+    fn new(ready_list_of: u32) -> Arc<Self> {
         Arc::new(Self {
-            lanes: [Lane::new(), Lane::new()],
-            lane_of: AtomicU32::new(lane_of),
+            ready_lists: [ReadyList::new(), ReadyList::new()],
+            ready_list_of: AtomicU32::new(ready_list_of),
             line: ProducerLine::new(),
             writer: Locks::new(),
             unused: (ConsumerLine::new(), Records::new()),
@@ -69,14 +69,16 @@ impl World {
 
     /// `ring_side` of the stack: for an end, or (with its number) for bytes.
     fn tell_of(&self, slot: usize, news: Option<u32>) {
-        ring_lane(&self.lane_of, |index| {
-            let lane = &self.lanes[index];
+        ring_ready_list(&self.ready_list_of, |index| {
+            let ready_list = &self.ready_lists[index];
             let is_asleep = match news {
                 Some(count) => {
-                    let news = self.ring().announcement(count, index, || lane.latest(slot));
-                    lane.announce(slot, news, false)
+                    let news = self
+                        .ring()
+                        .announcement(count, index, || ready_list.latest(slot));
+                    ready_list.announce(slot, news, false)
                 }
-                None => lane.ring(slot, false),
+                None => ready_list.ring(slot, false),
             };
             if is_asleep {
                 self.wakes.fetch_or(1 << index, Ordering::Relaxed);
@@ -115,9 +117,9 @@ impl World {
         }
     }
 
-    /// `settle` of the stack: the connection of slot 0 has its bells in `lane` from now on.
-    fn settle(&self, lane: u32) {
-        self.lane_of.store(lane + 1, Ordering::SeqCst);
+    /// `settle` of the stack: the connection of slot 0 has its ready flags in `ready_list` from now on.
+    fn settle(&self, ready_list: u32) {
+        self.ready_list_of.store(ready_list + 1, Ordering::SeqCst);
         heavy();
     }
 
@@ -126,12 +128,12 @@ impl World {
     }
 
     /// `sleep` of a set with one member: true when it found something and does not sleep.
-    fn lie_down(&self, lane: usize, seen: &mut Seen) -> bool {
-        self.lanes[lane].sleep();
+    fn lie_down(&self, ready_list: usize, seen: &mut Seen) -> bool {
+        self.ready_lists[ready_list].sleep();
         heavy();
         let mut is_queued = false;
-        self.lanes[lane].drain(SLOTS_MAX, seen, |_| is_queued = true);
-        self.lanes[lane].drain_held_back(|_| is_queued = true);
+        self.ready_lists[ready_list].drain(SLOTS_MAX, seen, |_| is_queued = true);
+        self.ready_lists[ready_list].drain_held_back(|_| is_queued = true);
         is_queued && self.has_bytes()
     }
 
@@ -167,14 +169,14 @@ fn hear_news_in(slot: usize) {
     let thread = thread::spawn(move || other.publish_in(slot));
     let mut seen = Seen::of(SLOTS_MAX);
     let mut found = false;
-    world.lanes[0].drain(SLOTS_MAX, &mut seen, |_| found = world.has_bytes());
+    world.ready_lists[0].drain(SLOTS_MAX, &mut seen, |_| found = world.has_bytes());
     let found = found || world.lie_down(0, &mut seen);
     thread.join().expect("no panic");
     assert!(found || world.is_woken(0), "asleep, and nobody rings");
 }
 
 /// Bytes, and at the same time an end that another process writes.
-fn hears_news_and_bell() {
+fn hears_news_and_flag() {
     let world = World::new(1);
     let (writer, ender) = (world.clone(), world.clone());
     let first = News {
@@ -184,11 +186,11 @@ fn hears_news_and_bell() {
     let threads = [
         thread::spawn(move || {
             writer.line.tail.store(1, Ordering::Release);
-            writer.lanes[0].announce(0, first, false);
+            writer.ready_lists[0].announce(0, first, false);
         }),
         thread::spawn(move || {
             ender.ends.fetch_or(1, Ordering::SeqCst);
-            ender.lanes[0].mark(0);
+            ender.ready_lists[0].mark(0);
         }),
     ];
     let mut seen = Seen::of(SLOTS_MAX);
@@ -197,11 +199,11 @@ fn hears_news_and_bell() {
         bytes |= world.has_bytes();
         end |= world.ends.load(Ordering::Acquire) != 0;
     };
-    world.lanes[0].drain(BELL_GROUP, &mut seen, &mut look);
+    world.ready_lists[0].drain(FLAG_GROUP, &mut seen, &mut look);
     for thread in threads {
         thread.join().expect("no panic");
     }
-    world.lanes[0].drain(BELL_GROUP, &mut seen, &mut look);
+    world.ready_lists[0].drain(FLAG_GROUP, &mut seen, &mut look);
     assert!(bytes && end, "rang in vain");
 }
 
@@ -212,17 +214,17 @@ fn hears_once() {
     let thread = thread::spawn(move || other.publish());
     let mut seen = Seen::of(SLOTS_MAX);
     let mut heard = 0;
-    world.lanes[0].drain(BELL_GROUP, &mut seen, |_| heard += 1);
-    world.lanes[0].drain(BELL_GROUP, &mut seen, |_| heard += 1);
+    world.ready_lists[0].drain(FLAG_GROUP, &mut seen, |_| heard += 1);
+    world.ready_lists[0].drain(FLAG_GROUP, &mut seen, |_| heard += 1);
     thread.join().expect("no panic");
-    world.lanes[0].drain(BELL_GROUP, &mut seen, |_| heard += 1);
+    world.ready_lists[0].drain(FLAG_GROUP, &mut seen, |_| heard += 1);
     assert_eq!(heard, 1);
 }
 
 impl World {
-    /// `hold_back` of a stream: false when the bell must be rung at once.
+    /// `hold_back` of a stream: false when the ready flag must be rung at once.
     fn holds_back(&self) -> bool {
-        !self.lanes[0].hold_back(0, 1, false)
+        !self.ready_lists[0].hold_back(0, 1, false)
     }
 }
 
@@ -233,14 +235,14 @@ fn holds_back() {
     let thread = thread::spawn(move || {
         other.line.tail.store(1, Ordering::Release);
         if !other.holds_back() {
-            other.lanes[0].hold_no_more(1);
+            other.ready_lists[0].hold_no_more(1);
             other.tell_of(0, Some(other.ring().count_news()));
         }
     });
     let mut seen = Seen::of(SLOTS_MAX);
     // A look in a spin, then the one before the sleep.
     let mut found = false;
-    world.lanes[0].drain_held_back(|_| found = world.has_bytes());
+    world.ready_lists[0].drain_held_back(|_| found = world.has_bytes());
     let found = found || world.lie_down(0, &mut seen);
     thread.join().expect("no panic");
     assert!(found || world.is_woken(0), "asleep, and nobody rings");
@@ -254,22 +256,22 @@ fn goes_on() {
         other.line.tail.store(1, Ordering::Release);
         let is_held = other.holds_back();
         if !is_held {
-            other.lanes[0].hold_no_more(1);
+            other.ready_lists[0].hold_no_more(1);
             other.tell_of(0, Some(other.ring().count_news()));
         }
         other.line.tail.store(2, Ordering::Release);
         if is_held {
-            other.lanes[0].hold_no_more(1);
+            other.ready_lists[0].hold_no_more(1);
         }
         other.tell_of(0, Some(other.ring().count_news()));
     });
     let mut seen = Seen::of(SLOTS_MAX);
     let mut found = 0;
-    world.lanes[0].sleep();
+    world.ready_lists[0].sleep();
     heavy();
     let mut look = |_| found = world.line.tail.load(Ordering::Acquire);
-    world.lanes[0].drain(SLOTS_MAX, &mut seen, &mut look);
-    world.lanes[0].drain_held_back(&mut look);
+    world.ready_lists[0].drain(SLOTS_MAX, &mut seen, &mut look);
+    world.ready_lists[0].drain_held_back(&mut look);
     thread.join().expect("no panic");
     assert!(found == 2 || world.is_woken(0), "asleep, and nobody rings");
 }
@@ -281,17 +283,17 @@ fn two_hold_back() {
         .map(|process| {
             let other = world.clone();
             thread::spawn(move || {
-                other.lanes[0].hold_back(process + 2, process, false);
+                other.ready_lists[0].hold_back(process + 2, process, false);
             })
         })
         .collect();
     let mut seen = Vec::new();
-    world.lanes[0].drain_held_back(|slot| seen.push(slot));
+    world.ready_lists[0].drain_held_back(|slot| seen.push(slot));
     for thread in threads {
         thread.join().expect("no panic");
     }
-    assert_eq!(seen.len() < 2, world.lanes[0].is_held_back());
-    world.lanes[0].drain_held_back(|slot| seen.push(slot));
+    assert_eq!(seen.len() < 2, world.ready_lists[0].is_held_back());
+    world.ready_lists[0].drain_held_back(|slot| seen.push(slot));
     seen.sort_unstable();
     assert_eq!(seen, [2, 3]);
 }
@@ -303,29 +305,29 @@ fn two_ring() {
         .map(|slot| {
             let other = world.clone();
             thread::spawn(move || {
-                other.lanes[0].ring(slot, false);
+                other.ready_lists[0].ring(slot, false);
             })
         })
         .collect();
     let (mut seen, mut news) = (Vec::new(), Seen::of(SLOTS_MAX));
-    world.lanes[0].drain(SLOTS_MAX, &mut news, |slot| seen.push(slot));
+    world.ready_lists[0].drain(SLOTS_MAX, &mut news, |slot| seen.push(slot));
     for thread in threads {
         thread.join().expect("no panic");
     }
-    world.lanes[0].drain(SLOTS_MAX, &mut news, |slot| seen.push(slot));
+    world.ready_lists[0].drain(SLOTS_MAX, &mut news, |slot| seen.push(slot));
     seen.sort_unstable();
     assert_eq!(seen, [1, 2]);
 }
 
 fn one_wakes() {
     let world = World::new(1);
-    world.lanes[0].sleep();
+    world.ready_lists[0].sleep();
     let count = Arc::new(AtomicU32::new(0));
     let threads: Vec<_> = (0..2)
         .map(|slot| {
             let (other, count) = (world.clone(), count.clone());
             thread::spawn(move || {
-                if other.lanes[0].ring(slot, false) {
+                if other.ready_lists[0].ring(slot, false) {
                     count.fetch_or(1 << slot, Ordering::Relaxed);
                 }
             })
@@ -337,7 +339,7 @@ fn one_wakes() {
     assert_eq!(count.load(Ordering::Relaxed).count_ones(), 1);
 }
 
-/// `EPOLL_CTL_ADD` while bytes come: the lane is stored, the member is looked at before the sleep.
+/// `EPOLL_CTL_ADD` while bytes come: the ready list is stored, the member is looked at before the sleep.
 fn joins() {
     let world = World::new(0);
     let other = world.clone();
@@ -355,7 +357,7 @@ fn moves() {
     let world = World::new(1);
     let other = world.clone();
     let thread = thread::spawn(move || other.publish());
-    world.lane_of.store(0, Ordering::SeqCst);
+    world.ready_list_of.store(0, Ordering::SeqCst);
     world.settle(1);
     let is_heard = world.has_bytes();
     let found = world.lie_down(1, &mut Seen::of(SLOTS_MAX)) || is_heard;
@@ -363,13 +365,13 @@ fn moves() {
     assert!(found || world.is_woken(1), "asleep, and nobody rings");
 }
 
-/// Taken out of a set and put in again: a ringer may still have the lane of before.
+/// Taken out of a set and put in again: a ringer may still have the ready list of before.
 fn returns() {
     let world = World::new(1);
-    world.writer.lane_rung.store(1, Ordering::Relaxed);
+    world.writer.ready_list_rung.store(1, Ordering::Relaxed);
     let other = world.clone();
     let thread = thread::spawn(move || other.publish());
-    world.lane_of.store(0, Ordering::SeqCst);
+    world.ready_list_of.store(0, Ordering::SeqCst);
     world.settle(0);
     let is_heard = world.has_bytes();
     let found = world.lie_down(0, &mut Seen::of(SLOTS_MAX)) || is_heard;
@@ -377,18 +379,18 @@ fn returns() {
     assert!(found || world.is_woken(0), "asleep, and nobody rings");
 }
 
-/// The same where the lane has by chance seen the number that comes next.
+/// The same where the ready list has by chance seen the number that comes next.
 fn returns_by_chance() {
     let world = World::new(2);
     let mut seen = Seen::of(SLOTS_MAX);
     world.writer.news.store(256, Ordering::Relaxed);
-    world.writer.lane_rung.store(2, Ordering::Relaxed);
+    world.writer.ready_list_rung.store(2, Ordering::Relaxed);
     let next = News {
         count: 257,
         is_elsewhere: false,
     };
-    world.lanes[0].announce(0, next, false);
-    world.lanes[0].drain(SLOTS_MAX, &mut seen, |_| ());
+    world.ready_lists[0].announce(0, next, false);
+    world.ready_lists[0].drain(SLOTS_MAX, &mut seen, |_| ());
     let other = world.clone();
     let thread = thread::spawn(move || other.publish());
     world.settle(0);
@@ -454,11 +456,11 @@ fn listener_sleeps() {
         other.line.tail.store(1, Ordering::SeqCst);
         // `ring_listeners` has a fence of its own.
         fence(Ordering::SeqCst);
-        let lane = &other.lanes[0];
-        lane.listening.load(Ordering::SeqCst) != 0 && lane.take_sleeper()
+        let ready_list = &other.ready_lists[0];
+        ready_list.listening.load(Ordering::SeqCst) != 0 && ready_list.take_sleeper()
     });
-    world.lanes[0].listening.store(1, Ordering::SeqCst);
-    world.lanes[0].sleep();
+    world.ready_lists[0].listening.store(1, Ordering::SeqCst);
+    world.ready_lists[0].sleep();
     heavy();
     let found = world.line.tail.load(Ordering::SeqCst) != 0;
     let is_woken = thread.join().expect("no panic");

@@ -9,7 +9,7 @@ use bypass_sys::thread::thread;
 use bypass_sys::{barrier, kernel};
 
 use super::serving;
-use crate::peer::{self, Bell};
+use crate::peer::{self, Notice};
 use crate::process::{self, sole, wakers};
 use crate::stream;
 
@@ -31,8 +31,8 @@ pub fn prepare(all_threads: bool) {
         peer.segment.set_silent(peer.side, peer.process_index());
         // Who sleeps there without an end looks, and finds that it must not.
         for slot in peer.occupied() {
-            peer.ring(slot, Bell::Bytes);
-            peer.ring(slot, Bell::Room);
+            peer.ring(slot, Notice::Bytes);
+            peer.ring(slot, Notice::Room);
         }
     }
     set_confined(true);

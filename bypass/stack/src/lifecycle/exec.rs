@@ -1,8 +1,8 @@
 //! Connections that survive exec: the new image is another process of the same end, which is
-//! entered, announced and given its door before the old one goes.
+//! entered, announced and given its rendezvous socket before the old one goes.
 //!
 //! What has to be known travels in a memory file whose number is in the environment. A new image
-//! that does not load us keeps the links and the door open until it ends; the other side then
+//! that does not load us keeps the links and the rendezvous socket open until it ends; the other side then
 //! learns of its end as of any other.
 
 use core::sync::atomic::Ordering;
@@ -120,12 +120,12 @@ pub fn prepare() -> Option<Prepared> {
 
 fn pack(connected: &[(i32, Entry)], prepared: &mut Prepared) -> Result<(), i32> {
     let number = kernel::random() | 1;
-    let door = link::open_door(&Name::of_process(number))?;
-    let mut words = vec![MAGIC, number, door.0 as u64];
+    let rendezvous = link::open_rendezvous(&Name::of_process(number))?;
+    let mut words = vec![MAGIC, number, rendezvous.0 as u64];
     let file = Owned(kernel::move_high(kernel::memfd_create(
         c"wirespeed-passed",
     )?)?);
-    prepared.kept_open.push(door);
+    prepared.kept_open.push(rendezvous);
     let mut objects = HashSet::new();
     let mut places: HashMap<(u64, usize), Option<(usize, i32)>> = HashMap::new();
     for (fd, entry) in connected {
@@ -180,7 +180,7 @@ fn pack(connected: &[(i32, Entry)], prepared: &mut Prepared) -> Result<(), i32> 
 fn enter(peer: &Arc<Peer>, number: u64, prepared: &mut Prepared) -> Option<(usize, i32)> {
     let memory = Owned(kernel::move_high(kernel::dup(peer.segment.fd()).ok()? as i32).ok()?);
     let index = peer.segment.enter(peer.side, number)?;
-    let links = participants::knock_participants(peer, index);
+    let links = participants::connect_participants(peer, index);
     prepared.links.extend(links);
     let fd = memory.0;
     prepared.kept_open.push(memory);
@@ -210,11 +210,11 @@ pub fn undo(prepared: Prepared) {
 /// numbers mean a connection is found by the shadow's inode: spawning may have moved them.
 pub fn adopt(file: i32) {
     let Some(words) = read(file) else { return };
-    let (number, door) = (words[1], words[2] as i32);
+    let (number, rendezvous) = (words[1], words[2] as i32);
     process::become_child(number);
-    let _ = kernel::fcntl(door, libc::F_SETFD, libc::FD_CLOEXEC as usize);
-    table::hide(door);
-    service::take_door(Owned(door));
+    let _ = kernel::fcntl(rendezvous, libc::F_SETFD, libc::FD_CLOEXEC as usize);
+    table::hide(rendezvous);
+    service::take_rendezvous(Owned(rendezvous));
     let found = handover::inherited_sockets();
     let mut peers: HashMap<u64, Option<Arc<Peer>>> = HashMap::new();
     let mut rest = words[3..].splitn(2, |word| *word == NO_MORE);

@@ -87,8 +87,8 @@ fn adopt(fd: i32) -> Option<()> {
         return None;
     }
     let stat = kernel::fstat(fd).ok()?;
-    let caller = link::knock(&Name::of_listener(stat.st_ino)).ok()?;
-    // The hub tells us whom to pass clients' memory to: it must come from the socket's owner.
+    let caller = link::connect(&Name::of_listener(stat.st_ino)).ok()?;
+    // The holder table tells us whom to pass clients' memory to: it must come from the socket's owner.
     let owner = kernel::peer_credentials(caller.0).ok()?.uid;
     if owner != stat.st_uid && owner != 0 && !process::is_own(owner) {
         return None;
@@ -101,18 +101,26 @@ fn adopt(fd: i32) -> Option<()> {
     let Message::Welcome { backlog, .. } = answer else {
         return None;
     };
-    let hub = Mapping::adopt(kernel::move_high(fds.pop()?.into_raw()).ok()?).ok()?;
-    if hub.len() < listener::HUB_BYTES {
+    let holder_table = Mapping::adopt(kernel::move_high(fds.pop()?.into_raw()).ok()?).ok()?;
+    if holder_table.len() < listener::HOLDER_TABLE_BYTES {
         return None;
     }
-    let door = Owned(kernel::move_high(fds.pop()?.into_raw()).ok()?);
+    let rendezvous = Owned(kernel::move_high(fds.pop()?.into_raw()).ok()?);
     let family = kernel::option_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN).ok()?;
     let index = sockets::allocate(family, sockets::DIRTY)?;
     let socket = sockets::get(index);
     let flags = kernel::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) as i32;
     // Listeners of ours are non-blocking underneath; programs that inherit them set what they want.
     socket.set(sockets::NONBLOCK, flags & libc::O_NONBLOCK != 0);
-    let number = listener::enter(fd, stat.st_ino, stat.st_uid, backlog as u32, door, hub).ok()?;
+    let number = listener::enter(
+        fd,
+        stat.st_ino,
+        stat.st_uid,
+        backlog as u32,
+        rendezvous,
+        holder_table,
+    )
+    .ok()?;
     socket.listener.store(number as u32, Ordering::Relaxed);
     socket.change(Event::Listen);
     table::set(fd, socket.entry(index));

@@ -1,4 +1,4 @@
-//! What other processes say at our doors, and the answers.
+//! What other processes say at our rendezvous sockets, and the answers.
 
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -75,12 +75,12 @@ pub(super) fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) 
     }
 }
 
-/// A client has left its segment at the door of listener `number`.
+/// A client has left its segment at the rendezvous socket of listener `number`.
 fn hear_greeting(fd: i32, number: usize, version: u64, segment: Option<Owned>) {
     match listener::get(number).map(|l| greeted(&l, fd, version, segment)) {
         Some(Ok((inode, id))) => {
             set_role(fd, Role::Greeted(inode, id));
-            // Closed meanwhile, before its door could know of this link.
+            // Closed meanwhile, before its rendezvous socket could know of this link.
             if listener::get(number).is_none_or(|now| now.inode != inode) {
                 dismiss(fd, &Role::Greeted(inode, id));
             }
@@ -167,7 +167,7 @@ fn share(inode: u64, asking: u64) {
         .filter(|listener| listener.inode == inode)
     {
         for peer in listener.peers() {
-            if let Ok(link) = listener.knock(asking) {
+            if let Ok(link) = listener.connect(asking) {
                 let fds = [peer.segment.fd(), listener.any_fd()];
                 let _ = link::send(link.0, Message::Forward { inode }, &fds);
             }

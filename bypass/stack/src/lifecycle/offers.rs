@@ -27,7 +27,7 @@ struct Offer {
     inode: u64,
     socket: usize,
     life: u32,
-    door: i32,
+    rendezvous: i32,
     since_ns: u64,
     times: u32,
 }
@@ -67,12 +67,12 @@ pub fn offer(fd: i32) {
         known.since_ns = now_ns();
         return;
     }
-    let Ok(door) = link::open_door(&Name::of_listener(inode)) else {
+    let Ok(rendezvous) = link::open_rendezvous(&Name::of_listener(inode)) else {
         return;
     };
     socket.descriptors.fetch_add(1, Ordering::AcqRel);
-    let door = door.into_raw();
-    table::hide(door);
+    let rendezvous = rendezvous.into_raw();
+    table::hide(rendezvous);
     if offers.is_empty() {
         bypass_sys::process::at_exit(wait_for_receivers);
     }
@@ -80,12 +80,12 @@ pub fn offer(fd: i32) {
         inode,
         socket: entry.index(),
         life: entry.generation(),
-        door,
+        rendezvous,
         since_ns: now_ns(),
         times: 1,
     });
     drop(offers);
-    service::add(door, service::Role::Offer(inode));
+    service::add(rendezvous, service::Role::Offer(inode));
 }
 
 /// The receiver's question, at the sender: the connection, for whoever shows its shadow.
@@ -144,7 +144,7 @@ fn forget(mut is_over: impl FnMut(&mut Offer) -> bool) {
         }
     }
     for offer in over {
-        service::close_door(offer.door, offer.inode, None);
+        service::close_rendezvous(offer.rendezvous, offer.inode, None);
         later::leave_time();
         let_go(offer.socket);
     }
@@ -153,7 +153,7 @@ fn forget(mut is_over: impl FnMut(&mut Offer) -> bool) {
 /// In a forked child: what is on its way is the parent's to give.
 pub fn forget_all() {
     let taken = OFFERS.lock().map(|mut offers| std::mem::take(&mut *offers));
-    // Their doors were among what the service watched.
+    // Their rendezvous sockets were among what the service watched.
     for offer in taken.unwrap_or_default() {
         let_go(offer.socket);
     }

@@ -1,5 +1,5 @@
 //! Connections sent to another process with SCM_RIGHTS: the receiver gets the shadow, and asks at
-//! the door of its inode for the connection behind it. Until then the sender keeps the end open.
+//! the rendezvous socket of its inode for the connection behind it. Until then the sender keeps the end open.
 
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub fn received(fd: i32) {
 
 fn take(fd: i32) -> Option<()> {
     let stat = kernel::fstat(fd).ok()?;
-    let caller = link::knock(&Name::of_listener(stat.st_ino)).ok()?;
+    let caller = link::connect(&Name::of_listener(stat.st_ino)).ok()?;
     let sender = kernel::peer_credentials(caller.0).ok()?.uid;
     if sender != stat.st_uid && sender != 0 && !process::is_own(sender) {
         return None;

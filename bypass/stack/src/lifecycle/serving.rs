@@ -1,4 +1,4 @@
-//! What the service thread does: answers doors, passes segments on, notices deaths.
+//! What the service thread does: answers rendezvous sockets, passes segments on, notices deaths.
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -22,9 +22,9 @@ use crate::service::{self, Role, Work};
 static SILENT: Mutex<VecDeque<i32>> = Mutex::new(VecDeque::new());
 /// How many of them are kept.
 const SILENT_MAX: usize = 64;
-/// How many callers are let in at a door in one turn.
-const KNOCKS_MAX: usize = 64;
-/// How long the doors rest when there is no descriptor for whoever knocks.
+/// How many callers are let in at a rendezvous socket in one turn.
+const CALLERS_MAX: usize = 64;
+/// How long the rendezvous sockets rest when there is no descriptor for whoever connects.
 const OVERLOAD: Duration = Duration::from_millis(10);
 /// When clients are tried again that could not be reached.
 const RETRY: Duration = Duration::from_millis(50);
@@ -56,7 +56,7 @@ pub fn stop() {
     }
     service::end();
     for listener in listener::all() {
-        service::close_door(listener.door, listener.inode, None);
+        service::close_rendezvous(listener.rendezvous, listener.inode, None);
     }
     later::finish();
 }
@@ -69,7 +69,7 @@ fn rejoin() {
     }
     for (number, listener) in listener::all().into_iter().enumerate() {
         listener.register();
-        service::add(listener.door, Role::Door(number));
+        service::add(listener.rendezvous, Role::Rendezvous(number));
         listener.ask_for_clients();
     }
 }
@@ -128,12 +128,12 @@ fn sleep(set: i32, events: &mut [libc::epoll_event], wait: Option<Duration>) -> 
 
 /// What came of looking at a descriptor.
 enum Seen {
-    /// Somebody knocked, and is to be met in this role.
-    Knock(Owned, Role),
-    /// Nobody could be let in at a door.
-    NoKnock(i32),
+    /// Somebody connected, and is to be met in this role.
+    Caller(Owned, Role),
+    /// Nobody could be let in at a rendezvous socket.
+    NoCaller(i32),
     /// Work was left here.
-    Errands,
+    Deferred,
     /// Somebody in this role has said something.
     Word(Role, Message, Vec<Owned>),
     /// A link has ended; it is closed.
@@ -141,8 +141,8 @@ enum Seen {
     Nothing,
 }
 
-/// Looks at a descriptor as what it is now. Threads of the program close doors and links, whose numbers
-/// may be other doors and links at once. Who closes takes the role away first: as long as the roles are
+/// Looks at a descriptor as what it is now. Threads of the program close rendezvous sockets and links, whose numbers
+/// may be other rendezvous sockets and links at once. Who closes takes the role away first: as long as the roles are
 /// locked, role and descriptor belong together.
 fn look(fd: i32) -> Seen {
     let Some(mut roles) = service::roles() else {
@@ -150,14 +150,14 @@ fn look(fd: i32) -> Seen {
     };
     let guest = match roles.get(&fd) {
         // Its role was taken away to close it.
-        None if later::has_work() => return Seen::Errands,
+        None if later::has_work() => return Seen::Deferred,
         None => return Seen::Nothing,
-        Some(Role::Errands) => {
+        Some(Role::Deferred) => {
             let _ = kernel::read(fd, &mut [0; 8]);
-            return Seen::Errands;
+            return Seen::Deferred;
         }
-        Some(Role::OwnDoor) => Role::Stranger,
-        Some(Role::Door(number)) => Role::Caller(*number),
+        Some(Role::OwnRendezvous) => Role::Stranger,
+        Some(Role::Rendezvous(number)) => Role::Caller(*number),
         Some(Role::Offer(inode)) => Role::Taker(*inode),
         Some(role) => {
             let is_broken = match link::receive(fd) {
@@ -172,31 +172,31 @@ fn look(fd: i32) -> Seen {
         }
     };
     match link::answer(fd) {
-        Ok(link) => Seen::Knock(link, guest),
-        Err(error) => Seen::NoKnock(error),
+        Ok(link) => Seen::Caller(link, guest),
+        Err(error) => Seen::NoCaller(error),
     }
 }
 
 fn serve(fd: i32) {
-    // Anybody can knock all the time: the rest are met after the other descriptors had their turn.
-    for _ in 0..KNOCKS_MAX {
+    // Anybody can connect all the time: the rest are met after the other descriptors had their turn.
+    for _ in 0..CALLERS_MAX {
         match look(fd) {
-            Seen::Knock(link, role) => {
+            Seen::Caller(link, role) => {
                 let link_fd = link.0;
                 service::add_link(link, role);
                 // Those who mean well have spoken before they were let in.
                 serve(link_fd);
                 admit_silent(link_fd);
             }
-            Seen::NoKnock(libc::EINTR | libc::ECONNABORTED) => {}
-            Seen::NoKnock(libc::EMFILE | libc::ENFILE) if pool::empty() > 0 => {}
-            Seen::NoKnock(libc::EAGAIN) | Seen::Nothing => return,
-            // No descriptor for whoever knocks: the door stays readable, and this must not spin.
-            Seen::NoKnock(_) => {
+            Seen::NoCaller(libc::EINTR | libc::ECONNABORTED) => {}
+            Seen::NoCaller(libc::EMFILE | libc::ENFILE) if pool::empty() > 0 => {}
+            Seen::NoCaller(libc::EAGAIN) | Seen::Nothing => return,
+            // No descriptor for whoever connects: the rendezvous socket stays readable, and this must not spin.
+            Seen::NoCaller(_) => {
                 let _ = kernel::poll(&mut [], Some(OVERLOAD), None);
                 return;
             }
-            Seen::Errands => {
+            Seen::Deferred => {
                 later::finish();
                 return listener::settle();
             }
@@ -225,7 +225,7 @@ fn ended(role: Role) {
     }
 }
 
-/// Anybody of the network namespace can knock and say nothing: a few may, the oldest of them goes.
+/// Anybody of the network namespace can connect and say nothing: a few may, the oldest of them goes.
 fn admit_silent(fd: i32) {
     let Ok(mut silent) = SILENT.lock() else {
         return;

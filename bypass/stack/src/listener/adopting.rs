@@ -51,5 +51,9 @@ pub fn admit(listener: &Arc<Listener>, caller: i32, proof: Option<Owned>) {
         process: process::number(),
         backlog,
     };
-    let _ = link::send(caller, welcome, &[listener.door, listener.hub_fd()]);
+    let _ = link::send(
+        caller,
+        welcome,
+        &[listener.rendezvous, listener.holder_table_fd()],
+    );
 }

@@ -28,8 +28,8 @@ pub fn close(number: usize) {
         let peers = listener.peers();
         peers.iter().for_each(|peer| peer.segment.close_queue());
     }
-    table::show(listener.hub.fd());
-    service::close_door(listener.door, listener.inode, Some(listener.clone()));
+    table::show(listener.holder_table.fd());
+    service::close_rendezvous(listener.rendezvous, listener.inode, Some(listener.clone()));
     if !listener.has_waiting() {
         return;
     }

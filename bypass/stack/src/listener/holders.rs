@@ -16,9 +16,9 @@ use crate::process;
 const HOLDERS_MAX: usize = 256;
 
 #[repr(C)]
-struct Hub {
+struct HolderTable {
     holders: [AtomicU64; HOLDERS_MAX],
-    /// The user of each: when it is gone, anybody could take the name of its door.
+    /// The user of each: when it is gone, anybody could take the name of its rendezvous socket.
     users: [AtomicU32; HOLDERS_MAX],
     /// Processes through which connections of other hosts come, and their users: one that has closed the
     /// listener goes on carrying them.
@@ -30,47 +30,50 @@ struct Hub {
     accepting: AtomicU32,
 }
 
-/// Smallest hub.
-pub const HUB_BYTES: usize = size_of::<Hub>();
+/// Smallest holder table.
+pub const HOLDER_TABLE_BYTES: usize = size_of::<HolderTable>();
 
 impl Listener {
-    fn hub(&self) -> &Hub {
-        bypass_sys::memory::shared(&self.hub)
+    fn holder_table(&self) -> &HolderTable {
+        bypass_sys::memory::shared(&self.holder_table)
     }
 
     /// Runs `work` while no other thread of any holder does: what the kernel's queue shows in it is
     /// still there when it is taken, so accept does not block on a listener that may. None where
     /// the others did not come to an end.
     pub fn with_kernels_queue<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
-        let _guard = lock::take(&self.hub().accepting, thread().tid())?;
+        let _guard = lock::take(&self.holder_table().accepting, thread().tid())?;
         Some(work())
     }
 
-    /// The hub's descriptor, for a process that joins.
-    pub fn hub_fd(&self) -> i32 {
-        self.hub.fd()
+    /// The holder table's descriptor, for a process that joins.
+    pub fn holder_table_fd(&self) -> i32 {
+        self.holder_table.fd()
     }
 
     /// Enters this process among the holders, or says that it attends now.
     pub fn register(&self) {
-        let hub = self.hub();
-        if let Some(at) = enter(&hub.holders, &hub.users) {
+        let holder_table = self.holder_table();
+        if let Some(at) = enter(&holder_table.holders, &holder_table.users) {
             let attends = self.attends.load(Ordering::SeqCst);
-            hub.attending[at].store(u32::from(attends), Ordering::SeqCst);
+            holder_table.attending[at].store(u32::from(attends), Ordering::SeqCst);
         }
     }
 
     /// Enters this process among those through which connections of other hosts come, until it ends.
     pub fn register_carrier(&self) {
-        enter(&self.hub().carriers, &self.hub().carriers_users);
+        enter(
+            &self.holder_table().carriers,
+            &self.holder_table().carriers_users,
+        );
     }
 
     /// Whether connections of other hosts come through process `number`, which runs as `user`. Who says so
     /// holds the listening socket.
     pub fn is_carrier(&self, number: u64, user: u32) -> bool {
         has(
-            &self.hub().carriers,
-            &self.hub().carriers_users,
+            &self.holder_table().carriers,
+            &self.holder_table().carriers_users,
             number,
             user,
         )
@@ -112,12 +115,12 @@ impl Listener {
     }
 
     /// A link to holder `number`, if it is that holder who answers there.
-    pub fn knock(&self, number: u64) -> Result<Owned, i32> {
-        let link = link::knock(&Name::of_process(number))?;
+    pub fn connect(&self, number: u64) -> Result<Owned, i32> {
+        let link = link::connect(&Name::of_process(number))?;
         let found = kernel::peer_credentials(link.0)?.uid;
-        let hub = self.hub();
-        let is_holder = has(&hub.holders, &hub.users, number, found);
-        // A door that was opened before its process changed its user is the former user's.
+        let holder_table = self.holder_table();
+        let is_holder = has(&holder_table.holders, &holder_table.users, number, found);
+        // A rendezvous socket that was opened before its process changed its user is the former user's.
         if is_holder || found == 0 || found == self.uid {
             Ok(link)
         } else {
@@ -127,7 +130,7 @@ impl Listener {
 
     pub(super) fn unregister(&self) {
         let number = process::number();
-        for place in &self.hub().holders {
+        for place in &self.holder_table().holders {
             // Most places are others' or free, and a load of those costs less.
             if place.load(Ordering::Relaxed) == number {
                 let _ = place.compare_exchange(number, 0, Ordering::SeqCst, Ordering::SeqCst);
@@ -139,7 +142,7 @@ impl Listener {
     pub fn others(&self) -> Vec<u64> {
         let own = process::number();
         let all = self
-            .hub()
+            .holder_table()
             .holders
             .iter()
             .map(|place| place.load(Ordering::SeqCst));
@@ -147,20 +150,20 @@ impl Listener {
             .collect()
     }
 
-    /// Strikes a holder that does not answer its door.
+    /// Strikes a holder that does not answer its rendezvous socket.
     fn strike(&self, number: u64) {
-        strike(&self.hub().holders, number);
+        strike(&self.holder_table().holders, number);
     }
 
     /// Strikes a process that carries no connections any more.
     pub(super) fn strike_carrier(&self, number: u64) {
-        strike(&self.hub().carriers, number);
+        strike(&self.holder_table().carriers, number);
     }
 
     fn others_attending(&self) -> Vec<u64> {
         let own = process::number();
-        let hub = self.hub();
-        let places = hub.holders.iter().zip(&hub.attending);
+        let holder_table = self.holder_table();
+        let places = holder_table.holders.iter().zip(&holder_table.attending);
         places
             .filter(|(_, attends)| attends.load(Ordering::SeqCst) != 0)
             .map(|(place, _)| place.load(Ordering::SeqCst))
@@ -170,7 +173,7 @@ impl Listener {
 
     fn tell(&self, holders: &[u64], message: Message, fds: &[i32]) {
         for &number in holders {
-            match self.knock(number) {
+            match self.connect(number) {
                 Ok(link) => drop(link::send(link.0, message, fds)),
                 Err(libc::ECONNREFUSED) => self.strike(number),
                 Err(_) => {}
@@ -179,7 +182,7 @@ impl Listener {
     }
 }
 
-/// Enters this process and its user into a list of the hub; where it stands there.
+/// Enters this process and its user into a list of the holder table; where it stands there.
 fn enter(places: &[AtomicU64], users: &[AtomicU32]) -> Option<usize> {
     let number = process::number();
     let user = kernel::geteuid().unwrap_or(0) as u32;

@@ -31,15 +31,15 @@ pub fn forget() {
     }
 }
 
-/// A link to `name`, a listener's door or that of a process of the other side. Names are free again when
+/// A link to `name`, a listener's rendezvous socket or that of a process of the other side. Names are free again when
 /// their owner ends, and any user can take them: a user with whom we would share no memory counts as
 /// nobody, unless `is_known`.
-fn knock(
+fn connect(
     peer: &Peer,
     name: &Name,
     is_known: impl Fn(&Listener, u32) -> bool,
 ) -> Result<Owned, i32> {
-    let link = link::knock(name)?;
+    let link = link::connect(name)?;
     let user = kernel::peer_credentials(link.0)?.uid;
     let knows = |listener: &Arc<Listener>| listener.uid == user || is_known(listener, user);
     if process::may_share_with(user) || of_peer(peer).iter().any(knows) {
@@ -51,9 +51,9 @@ fn knock(
 
 /// A link to a process of the other side: a client, or a holder of the listener through which connections
 /// of other hosts come. That one may have become a user whom we would not trust by itself.
-fn knock_process(peer: &Peer, number: u64) -> Result<Owned, i32> {
+fn connect_process(peer: &Peer, number: u64) -> Result<Owned, i32> {
     let is_carrier = |listener: &Listener, user| listener.is_carrier(number, user);
-    knock(peer, &Name::of_process(number), is_carrier)
+    connect(peer, &Name::of_process(number), is_carrier)
 }
 
 fn of_peer(peer: &Peer) -> Vec<Arc<Listener>> {
@@ -64,7 +64,7 @@ fn of_peer(peer: &Peer) -> Vec<Arc<Listener>> {
 /// Tells the other side's processes who takes part at place `index` of our side; the link is kept,
 /// because its end is how they learn of our death.
 pub fn say_adopted(peer: &Arc<Peer>, index: usize) {
-    let links = knock_participants(peer, index);
+    let links = connect_participants(peer, index);
     // It ended before we could watch it.
     if links.is_empty() && peer.side == 1 {
         client_ended(peer);
@@ -75,7 +75,7 @@ pub fn say_adopted(peer: &Arc<Peer>, index: usize) {
 }
 
 /// Links to all processes of the other side.
-pub fn knock_participants(peer: &Peer, index: usize) -> Vec<Owned> {
+pub fn connect_participants(peer: &Peer, index: usize) -> Vec<Owned> {
     let segment = &peer.segment;
     let message = Message::Adopted {
         segment: segment.id(),
@@ -91,8 +91,8 @@ pub fn knock_participants(peer: &Peer, index: usize) -> Vec<Owned> {
         }
         // A server's worker may have become a user whom the client would not trust by itself.
         let link = match peer.side {
-            0 => link::knock(&Name::of_process(number)),
-            _ => knock_process(peer, number),
+            0 => link::connect(&Name::of_process(number)),
+            _ => connect_process(peer, number),
         };
         let Ok(link) = link else { continue };
         if link::send(link.0, message, &[]).is_ok() {
@@ -118,20 +118,20 @@ pub fn retry_unsure() -> bool {
 }
 
 /// The holder that we greeted is gone. Another one gets the segment, with what waits in it, as the
-/// kernel's queue belongs to all who hold the socket; if nobody has the door, nobody will accept.
+/// kernel's queue belongs to all who hold the socket; if nobody has the rendezvous socket, nobody will accept.
 pub fn holder_ended(peer: &Arc<Peer>) {
     let hello = Message::Greet {
         version: VERSION,
         client: process::number(),
     };
     for _ in 0..GREETINGS {
-        let link = match knock(peer, &Name::of_listener(peer.inode), |_, _| false) {
+        let link = match connect(peer, &Name::of_listener(peer.inode), |_, _| false) {
             Ok(link) => link,
             Err(libc::ECONNREFUSED) => return abandoned(peer),
-            // The door is crowded, or we lack descriptors.
+            // The rendezvous socket is crowded, or we lack descriptors.
             Err(_) => break,
         };
-        // It fails when who opened the door is just ending, too: another one will.
+        // It fails when who opened the rendezvous socket is just ending, too: another one will.
         if link::send(link.0, hello, &[peer.segment.fd()]).is_ok() {
             return add_link(link, Role::Greeting(peer.clone()));
         }
@@ -158,16 +158,16 @@ pub fn client_ended(peer: &Arc<Peer>) {
         if number == 0 {
             continue;
         }
-        // Forked children of the client may live on; they are found at their own doors. A process
-        // that is ending closes its link before its door: whoever answers is watched again.
-        match knock_process(peer, number) {
+        // Forked children of the client may live on; they are found at their own rendezvous sockets. A process
+        // that is ending closes its link before its rendezvous socket: whoever answers is watched again.
+        match connect_process(peer, number) {
             Ok(link) => add_link(link, Role::Adopted(peer.clone())),
             Err(libc::ECONNREFUSED) => {
                 peer.reap(index, number);
                 let listeners = of_peer(peer);
                 listeners.iter().for_each(|one| one.strike_carrier(number));
             }
-            // Its door is crowded or we lack descriptors: it may live.
+            // Its rendezvous socket is crowded or we lack descriptors: it may live.
             Err(_) => {
                 if let Ok(mut unsure) = UNSURE.lock() {
                     unsure.push(peer.clone());
@@ -192,7 +192,7 @@ pub fn client_ended(peer: &Arc<Peer>) {
 
 /// Tells the other side that this process takes part; the links are kept until a service watches them.
 pub fn greet_others(peer: &Arc<Peer>, index: usize) {
-    for link in knock_participants(peer, index) {
+    for link in connect_participants(peer, index) {
         service::keep_link(link, peer.clone());
     }
 }

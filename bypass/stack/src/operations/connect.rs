@@ -38,7 +38,7 @@ use over_packets::Connected;
 const NEGATIVE_NS: u64 = 50_000_000;
 /// How long the kernel's choice of listeners is believed.
 const POSITIVE_NS: u64 = 1_000_000_000;
-/// How long a holder may take to answer its door.
+/// How long a holder may take to answer its rendezvous socket.
 const ANSWER_MS: u64 = 1000;
 /// The same for a connect that must not block.
 const NONBLOCKING_ANSWER_MS: u64 = 100;
@@ -337,11 +337,12 @@ fn meet(holder: Holder, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
     if let Some(peer) = known {
         return Ok(peer);
     }
-    let door = link::knock(&Name::of_listener(holder.inode)).map_err(|error| match error {
-        libc::ECONNREFUSED => Reason::NoHolder,
-        libc::EAGAIN => Reason::NoAnswer,
-        _ => Reason::Sandbox,
-    })?;
+    let rendezvous =
+        link::connect(&Name::of_listener(holder.inode)).map_err(|error| match error {
+            libc::ECONNREFUSED => Reason::NoHolder,
+            libc::EAGAIN => Reason::NoAnswer,
+            _ => Reason::Sandbox,
+        })?;
     service::start().map_err(|_| Reason::Sandbox)?;
     let slots = process::settings()
         .max_endpoints
@@ -351,29 +352,29 @@ fn meet(holder: Holder, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
     let segment =
         Segment::create(number, slots, process::ring_bytes()).map_err(|_| Reason::Limit)?;
     let peer = Peer::join(segment, 0, holder.inode).ok_or(Reason::Limit)?;
-    let greeted = greet(door.0, &peer, holder, patience_ms);
+    let greeted = greet(rendezvous.0, &peer, holder, patience_ms);
     if let Err(reason) = greeted {
         peer::forget(&peer);
         return Err(reason);
     }
-    service::add_link(door, service::Role::Greeting(peer.clone()));
+    service::add_link(rendezvous, service::Role::Greeting(peer.clone()));
     Ok(peer)
 }
 
-fn greet(door: i32, peer: &Peer, holder: Holder, patience_ms: u64) -> Result<(), Reason> {
+fn greet(rendezvous: i32, peer: &Peer, holder: Holder, patience_ms: u64) -> Result<(), Reason> {
     let hello = Message::Greet {
         version: VERSION,
         client: process::number(),
     };
-    let answer = link::ask(door, hello, &[peer.segment.fd()], patience_ms);
+    let answer = link::ask(rendezvous, hello, &[peer.segment.fd()], patience_ms);
     let (answer, fds) = answer.map_err(|_| Reason::NoAnswer)?;
     match (answer, fds.first()) {
         (Message::Welcome { backlog, .. }, Some(proof)) if proves(proof.0, holder.inode) => {
             peer.backlog.store(backlog, Ordering::Relaxed);
             Ok(())
         }
-        // Another user's listener shows no socket; that its door is that user's must do.
-        (Message::Welcome { backlog, .. }, None) => match kernel::peer_credentials(door) {
+        // Another user's listener shows no socket; that its rendezvous socket is that user's must do.
+        (Message::Welcome { backlog, .. }, None) => match kernel::peer_credentials(rendezvous) {
             Ok(owner) if owner.uid == holder.uid && !process::is_own(owner.uid) => {
                 peer.backlog.store(backlog, Ordering::Relaxed);
                 Ok(())

@@ -9,7 +9,7 @@ use bypass_sys::memory::Mapping;
 use bypass_sys::waker::Name;
 
 use super::{release, shadow};
-use crate::listener::{self, HUB_BYTES};
+use crate::listener::{self, HOLDER_TABLE_BYTES};
 use crate::packets;
 use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, uring, Outcome};
@@ -98,12 +98,21 @@ fn open(fd: i32, socket: &Socket, backlog: u32) -> Result<usize, Reason> {
         return Err(Reason::IoUring);
     }
     let stat = kernel::fstat(fd).map_err(|_| Reason::Sandbox)?;
-    let door = link::open_door(&Name::of_listener(stat.st_ino)).map_err(|error| match error {
-        libc::EADDRINUSE => Reason::NameSquatted,
-        _ => Reason::Sandbox,
-    })?;
-    let hub = Mapping::create(c"wirespeed-hub", HUB_BYTES).map_err(|_| Reason::Limit)?;
-    listener::enter(fd, stat.st_ino, stat.st_uid, backlog, door, hub)
+    let rendezvous =
+        link::open_rendezvous(&Name::of_listener(stat.st_ino)).map_err(|error| match error {
+            libc::EADDRINUSE => Reason::NameSquatted,
+            _ => Reason::Sandbox,
+        })?;
+    let holder_table =
+        Mapping::create(c"wirespeed-holders", HOLDER_TABLE_BYTES).map_err(|_| Reason::Limit)?;
+    listener::enter(
+        fd,
+        stat.st_ino,
+        stat.st_uid,
+        backlog,
+        rendezvous,
+        holder_table,
+    )
 }
 
 /// shutdown(2) of a listener ends it; what is left of the descriptor is the kernel's.

@@ -2,7 +2,7 @@
 //!
 //! For a listener it is a client with a segment of its own, which offers what the engine has accepted.
 //! For connections that the program opens it is the server of a segment that the program's side has
-//! made. It is rung as any process is, by a lane in each segment.
+//! made. It is rung as any process is, by a ready list in each segment.
 
 use core::sync::atomic::{fence, Ordering};
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bypass_shard::tcp::{self, Handle, Shutdown, SocketOption};
 use bypass_shard::Shard;
 use bypass_shm::doorbell::Seen;
-use bypass_shm::layout::{Lane, CLOSED, FIN, PROCESSES, QUEUED, RST, SLOTS_MAX};
+use bypass_shm::layout::{ReadyList, CLOSED, FIN, PROCESSES, QUEUED, RST, SLOTS_MAX};
 use bypass_shm::segment::Segment;
 use bypass_sys::clock::now_ns;
 use bypass_sys::descriptor::Owned;
@@ -20,7 +20,7 @@ use bypass_sys::kernel;
 use bypass_sys::waker::Waker;
 
 use crate::listener::{self, Listener};
-use crate::peer::{self, Bell, Peer};
+use crate::peer::{self, Notice, Peer};
 use crate::process::{self, wakers};
 use crate::sockets::{self, Event, Socket};
 use crate::sys::{fill_hole, peek_into};
@@ -80,7 +80,7 @@ impl Group {
 /// A segment at whose other end we stand.
 struct Place {
     peer: Arc<Peer>,
-    lane: usize,
+    ready_list: usize,
     seen: Seen,
     conns: Vec<Option<Conn>>,
     /// Whose connections it carries; None: those that the program opens.
@@ -98,8 +98,10 @@ struct Conn {
 }
 
 impl Place {
-    fn lane(&self) -> &Lane {
-        self.peer.segment.lane(self.peer.side, self.lane)
+    fn ready_list(&self) -> &ReadyList {
+        self.peer
+            .segment
+            .ready_list(self.peer.side, self.ready_list)
     }
 }
 
@@ -128,7 +130,7 @@ impl Relay {
             return;
         }
         for place in &self.places {
-            place.lane().awake();
+            place.ready_list().awake();
         }
         let mut has_moved = self.shard.drive() > 0;
         while let Some(event) = self.shard.next_event() {
@@ -174,12 +176,12 @@ impl Relay {
     pub fn arm(&mut self) -> bool {
         self.waker.drain();
         for place in &self.places {
-            place.lane().sleep();
+            place.ready_list().sleep();
         }
         bypass_sys::barrier::heavy();
         let rings = |place: &Place| {
             let used = place.peer.segment.slots_used();
-            place.lane().is_ringing(used, &place.seen) || place.lane().is_held_back()
+            place.ready_list().is_ringing(used, &place.seen) || place.ready_list().is_held_back()
         };
         self.places.iter().any(rings) || self.shard.arm()
     }
@@ -216,12 +218,14 @@ impl Relay {
     ) -> Option<usize> {
         let peer = Peer::join_as_relay(segment, side)?;
         let number = process::number();
-        let lane = peer.segment.claim_lane(side, number, self.waker.number())?;
+        let ready_list = peer
+            .segment
+            .claim_ready_list(side, number, self.waker.number())?;
         let slots = peer.segment.slots();
         self.places.push(Place {
             seen: Seen::of(SLOTS_MAX.min(slots)),
             peer,
-            lane,
+            ready_list,
             conns: vec![None; slots],
             listener,
         });
@@ -385,7 +389,7 @@ impl Relay {
         let peer = &place.peer;
         let meta = &peer.segment.slot(slot).meta;
         meta.holders[peer.side].store(peer.bit(), Ordering::SeqCst);
-        meta.lane[peer.side].store(place.lane as u32 + 1, Ordering::SeqCst);
+        meta.ready_list[peer.side].store(place.ready_list as u32 + 1, Ordering::SeqCst);
         peer.set_socket(slot, Some(0));
         place.conns[slot] = Some(Conn {
             handle: Some(handle),
@@ -422,11 +426,11 @@ impl Relay {
             let mut rung = std::mem::take(&mut self.rung);
             let place = &mut self.places[at];
             let segment = &place.peer.segment;
-            let lane = segment.lane(place.peer.side, place.lane);
-            lane.drain(segment.slots_used(), &mut place.seen, |slot| {
+            let ready_list = segment.ready_list(place.peer.side, place.ready_list);
+            ready_list.drain(segment.slots_used(), &mut place.seen, |slot| {
                 rung.push(slot)
             });
-            lane.drain_held_back(|slot| rung.push(slot));
+            ready_list.drain_held_back(|slot| rung.push(slot));
             has_moved |= !rung.is_empty();
             for slot in rung.drain(..) {
                 self.bring_in(at, slot);
@@ -478,9 +482,9 @@ impl Relay {
             let producer = &peer.segment.slot(slot).producer[peer.side];
             producer.ends.fetch_or(ends, Ordering::SeqCst);
         }
-        peer.ring(slot, Bell::News(ring.count_news()));
+        peer.ring(slot, Notice::News(ring.count_news()));
         if ends & CLOSED != 0 {
-            peer.ring(slot, Bell::Room);
+            peer.ring(slot, Notice::Room);
             self.give_up(at, slot);
         }
     }
@@ -500,8 +504,8 @@ impl Relay {
             let ends = self.failed_with(error, &peer, slot);
             let producer = &peer.segment.slot(slot).producer[peer.side];
             producer.ends.fetch_or(ends, Ordering::SeqCst);
-            peer.ring(slot, Bell::Bytes);
-            peer.ring(slot, Bell::Room);
+            peer.ring(slot, Notice::Bytes);
+            peer.ring(slot, Notice::Room);
             self.give_up(at, slot);
         }
     }
@@ -598,7 +602,7 @@ impl Relay {
             ring.discard(taken);
             let fenced = peer.segment.is_fenced(1 - peer.side);
             if ring.is_space_wanted(taken, fenced) {
-                peer.ring(slot, Bell::Room);
+                peer.ring(slot, Notice::Room);
             }
             if taken < count {
                 return Ok(false);
@@ -696,8 +700,8 @@ impl Relay {
             self.give_up(at, slot);
         }
         socket.change(opened);
-        peer.ring(slot, Bell::Bytes);
-        peer.ring(slot, Bell::Room);
+        peer.ring(slot, Notice::Bytes);
+        peer.ring(slot, Notice::Room);
     }
 
     /// As the process ends: closes connections that only it holds, when the engine has what was written.
@@ -767,8 +771,8 @@ impl Relay {
         }
         let producer = &peer.segment.slot(slot).producer[peer.side];
         producer.ends.fetch_or(RST | CLOSED, Ordering::SeqCst);
-        peer.ring(slot, Bell::Bytes);
-        peer.ring(slot, Bell::Room);
+        peer.ring(slot, Notice::Bytes);
+        peer.ring(slot, Notice::Room);
         self.leave(at, slot);
     }
 }

@@ -7,7 +7,7 @@ use bypass_shm::layout::{FIN, RST};
 use bypass_stats::Counter;
 
 use super::{of_socket, By, For, Stream};
-use crate::peer::{self, Bell, Peer};
+use crate::peer::{self, Notice, Peer};
 use crate::process;
 use crate::sockets::{self, Event};
 
@@ -70,7 +70,7 @@ impl Stream {
                 .ends
                 .fetch_or(FIN, Ordering::SeqCst);
             drop(guard);
-            self.peer.ring(self.slot, Bell::Bytes);
+            self.peer.ring(self.slot, Notice::Bytes);
         }
         self.peer.ring_ourselves(self.slot);
     }

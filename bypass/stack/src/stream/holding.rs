@@ -1,8 +1,8 @@
 //! Announcements that are held back: a server that writes a header and then sends a file tells the
 //! other side once, with the file.
 //!
-//! The bytes are published as always, and named in the lane, where a reader finds them that has
-//! nothing else to do or is about to sleep (`bypass_shm::doorbell`). What is held back is the bell
+//! The bytes are published as always, and named in the ready list, where a reader finds them that has
+//! nothing else to do or is about to sleep (`bypass_shm::doorbell`). What is held back is the ready flag
 //! that interrupts a busy one: until this thread's next call on a socket, whichever it is. Only the
 //! one thread that uses sockets does this, so a process has one such announcement at most.
 
@@ -76,18 +76,18 @@ impl Stream {
         }
         let (other, segment) = (1 - self.peer.side, &self.peer.segment);
         let meta = &segment.slot(self.slot).meta;
-        let lane = meta.lane[other].load(Ordering::Acquire);
-        let Some(index) = (lane as usize).checked_sub(1) else {
+        let ready_list = meta.ready_list[other].load(Ordering::Acquire);
+        let Some(index) = (ready_list as usize).checked_sub(1) else {
             return false;
         };
         let process = self.peer.process_index();
         let fenced = segment.is_fenced(other);
         let is_asleep = segment
-            .lane(other, index)
+            .ready_list(other, index)
             .hold_back(self.slot, process, fenced);
-        // Behind the fence: who has moved to another lane, or waits for this connection alone,
+        // Behind the fence: who has moved to another ready list, or waits for this connection alone,
         // either sees the bytes or is seen here.
-        let has_moved = meta.lane[other].load(Ordering::Acquire) != lane;
+        let has_moved = meta.ready_list[other].load(Ordering::Acquire) != ready_list;
         let is_awaited = meta.sleeper_read[other].load(Ordering::Relaxed) != 0;
         if is_asleep || has_moved || is_awaited {
             self.hold_no_more();
@@ -100,11 +100,11 @@ impl Stream {
     fn hold_no_more(&self) {
         let other = 1 - self.peer.side;
         let segment = &self.peer.segment;
-        let lane = segment.slot(self.slot).meta.lane[other].load(Ordering::Relaxed);
-        // In a former lane it is left to the reader, for whom it rings in vain.
-        if let Some(index) = (lane as usize).checked_sub(1) {
+        let ready_list = segment.slot(self.slot).meta.ready_list[other].load(Ordering::Relaxed);
+        // In a former ready list it is left to the reader, for whom it rings in vain.
+        if let Some(index) = (ready_list as usize).checked_sub(1) {
             let process = self.peer.process_index();
-            segment.lane(other, index).hold_no_more(process);
+            segment.ready_list(other, index).hold_no_more(process);
         }
     }
 

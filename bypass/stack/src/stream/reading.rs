@@ -9,7 +9,7 @@ use bypass_sys::iovec::Pieces;
 
 use super::capturing::{self, By};
 use super::{Attempt, For, Stream};
-use crate::peer::Bell;
+use crate::peer::Notice;
 use crate::process;
 use crate::sockets;
 
@@ -81,7 +81,7 @@ impl Stream {
         self.count_in(count);
         let fenced = self.peer.segment.is_fenced(1 - self.peer.side);
         if self.inbound().is_space_wanted(count, fenced) {
-            self.peer.ring(self.slot, Bell::Room);
+            self.peer.ring(self.slot, Notice::Room);
         }
     }
 

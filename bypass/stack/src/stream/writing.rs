@@ -8,7 +8,7 @@ use bypass_sys::iovec::Pieces;
 
 use super::capturing::{self, By};
 use super::{Attempt, For, Stream};
-use crate::peer::Bell;
+use crate::peer::Notice;
 use crate::process;
 use crate::sockets;
 
@@ -31,7 +31,7 @@ impl Stream {
     #[inline]
     pub(super) fn announce(&self) {
         let news = self.outbound().count_news();
-        self.peer.ring(self.slot, Bell::News(news));
+        self.peer.ring(self.slot, Notice::News(news));
     }
 
     #[inline]

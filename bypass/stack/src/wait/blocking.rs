@@ -5,7 +5,7 @@ use core::time::Duration;
 use bypass_stats::Counter;
 
 use super::{sleep_on, spin};
-use crate::listener::{self, Blocked, Lanes, Listener};
+use crate::listener::{self, Blocked, Listener, ReadyLists};
 use crate::packets;
 use crate::process;
 use crate::process::deadline::{shorter, Deadline};
@@ -67,10 +67,10 @@ pub fn block_on_listener(listener: &Listener, fd: i32, deadline: Deadline) -> Re
     // Without a descriptor for a waker we look again soon: accept has one of its own to ask for.
     let waker = Borrowed::take().unwrap_or_else(|_| Borrowed::none());
     let _blocked = Blocked::register(listener, waker.number());
-    let (_lanes, is_complete) = if waker.is_none() {
-        (Lanes::none(), false)
+    let (_ready_lists, is_complete) = if waker.is_none() {
+        (ReadyLists::none(), false)
     } else {
-        Lanes::take(listener, waker.number())
+        ReadyLists::take(listener, waker.number())
     };
     if listener.has_waiting() {
         return Ok(());

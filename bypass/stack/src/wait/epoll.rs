@@ -1,8 +1,8 @@
 //! Sets: user-level members and kernel members in one `epoll_wait`.
 //!
 //! Kernel members live in the program's own kernel set. User-level ones live here: a list of
-//! members, a queue of those that deserve a look, and one lane (doorbells) in every segment that a
-//! member lives in. A listener is in both. Before it sleeps, the waiter says so in its lanes and
+//! members, a queue of those that deserve a look, and one ready list (doorbells) in every segment that a
+//! member lives in. A listener is in both. Before it sleeps, the waiter says so in its ready lists and
 //! looks once more; a peer that rings then writes to the waker, which is in the kernel set too.
 
 use core::sync::atomic::{
@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bypass_shm::doorbell::Seen;
-use bypass_shm::layout::Lane;
+use bypass_shm::layout::ReadyList;
 use bypass_stats::Counter;
 use bypass_sys::barrier;
 use bypass_sys::clock::now_ns;
@@ -64,7 +64,7 @@ struct Member {
     events: u32,
     data: u64,
     is_queued: bool,
-    /// Has no lane of its own: looked at in every round.
+    /// Has no ready list of its own: looked at in every round.
     is_scanned: bool,
     /// The shadow is in the kernel set as well.
     is_in_kernel: bool,
@@ -83,16 +83,18 @@ struct Nested {
 #[derive(Debug)]
 struct Place {
     peer: Arc<Peer>,
-    lane: usize,
-    /// What was seen of the lane's news.
+    ready_list: usize,
+    /// What was seen of the ready list's news.
     seen: Seen,
     is_listening: bool,
 }
 
 impl Place {
     #[inline]
-    fn lane(&self) -> &Lane {
-        self.peer.segment.lane(self.peer.side, self.lane)
+    fn ready_list(&self) -> &ReadyList {
+        self.peer
+            .segment
+            .ready_list(self.peer.side, self.ready_list)
     }
 }
 
@@ -109,7 +111,7 @@ struct Inner {
     /// Of listeners with EPOLLET, by member: the arrivals that were reported.
     reported: HashMap<u32, u64>,
     nested: Vec<Nested>,
-    /// A segment of a listener has no lane for us: its queue is asked through the listener.
+    /// A segment of a listener has no ready list for us: its queue is asked through the listener.
     misses_a_place: bool,
     waker: Option<Waker>,
     /// Descriptors of this process that mean the set.
@@ -136,7 +138,7 @@ struct Set {
     has_nested: AtomicBool,
     /// Another set or a poll watches this one: every ring must reach the kernel set.
     is_watched: AtomicBool,
-    /// Inherited over a fork: the waker and the lanes are the parent's.
+    /// Inherited over a fork: the waker and the ready lists are the parent's.
     is_orphan: AtomicBool,
     /// One of the descriptors, for what is done in the kernel's set; changes under the lock.
     fd: AtomicI32,
@@ -261,7 +263,7 @@ fn end(number: usize, set: &Set, inner: Option<Box<Inner>>) {
             inner.detach(number, member);
         }
         for place in &inner.places {
-            place.lane().free();
+            place.ready_list().free();
         }
         if let Some(waker) = &inner.waker {
             table::show(waker.fd());

@@ -9,7 +9,7 @@ use bypass_sys::clock::{ticks, ticks_in};
 use bypass_sys::kernel;
 
 use super::{epoll, spin};
-use crate::listener::{self, Blocked, Lanes, Listener};
+use crate::listener::{self, Blocked, Listener, ReadyLists};
 use crate::packets;
 use crate::peer::Peer;
 use crate::process::deadline::{shorter, signals, Deadline};
@@ -193,7 +193,7 @@ fn set_events(fd: i32) -> i16 {
 struct Registered {
     sleepers: Vec<(Arc<Peer>, usize, bool, Sleeper)>,
     listeners: Vec<Arc<Listener>>,
-    lanes: Vec<Lanes>,
+    ready_lists: Vec<ReadyLists>,
     is_crowded: bool,
 }
 
@@ -277,8 +277,8 @@ fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<
         .map(|one| Blocked::register(one, waker.number()))
         .collect();
     for listener in listeners.iter().filter(|_| !waker.is_none()) {
-        let (lanes, is_complete) = Lanes::take(listener, waker.number());
-        registered.lanes.push(lanes);
+        let (ready_lists, is_complete) = ReadyLists::take(listener, waker.number());
+        registered.ready_lists.push(ready_lists);
         registered.is_crowded |= !is_complete;
     }
     bypass_sys::barrier::heavy();

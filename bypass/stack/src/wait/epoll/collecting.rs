@@ -28,14 +28,14 @@ fn hear(
 }
 
 impl Inner {
-    /// Queues every member that rang, and those that have no bell.
+    /// Queues every member that rang, and those that have no ready flag.
     pub(super) fn drain(&mut self, number: usize) {
         for at in 0..self.places.len() {
             let place = &mut self.places[at];
             let (segment, hearing) = (&place.peer.segment, (&*place.peer, number));
-            let lane = segment.lane(place.peer.side, place.lane);
+            let ready_list = segment.ready_list(place.peer.side, place.ready_list);
             let (members, ready) = (&mut self.members, &mut self.ready);
-            lane.drain(segment.slots_used(), &mut place.seen, |slot| {
+            ready_list.drain(segment.slots_used(), &mut place.seen, |slot| {
                 hear(hearing, slot, members, ready);
             });
         }
@@ -78,7 +78,7 @@ impl Inner {
         for place in &self.places {
             let hearing = (&*place.peer, number);
             let (members, ready) = (&mut self.members, &mut self.ready);
-            place.lane().drain_held_back(|slot| {
+            place.ready_list().drain_held_back(|slot| {
                 hear(hearing, slot, members, ready);
                 found = true;
             });

@@ -85,17 +85,17 @@ impl Inner {
             self.scan(index);
             return;
         };
-        let lane = self.places[place].lane as u32 + 1;
-        if !take_bell(&stream, lane) {
-            // Another process that holds this end is told by the one bell that there is.
+        let ready_list = self.places[place].ready_list as u32 + 1;
+        if !take_flag(&stream, ready_list) {
+            // Another process that holds this end is told by the one ready flag that there is.
             sockets::get(socket).watch.store(0, Ordering::Relaxed);
             self.scan(index);
             return;
         }
-        let has_moved = sockets::get(socket).has(sockets::HAD_LANE | sockets::SHARED);
-        sockets::get(socket).set(sockets::HAD_LANE, true);
-        // The member is looked at next, and a ringer may just be at work. One that found no lane
-        // looks for it once more behind a fence; one that still rings a former lane does not.
+        let has_moved = sockets::get(socket).has(sockets::HAD_READY_LIST | sockets::SHARED);
+        sockets::get(socket).set(sockets::HAD_READY_LIST, true);
+        // The member is looked at next, and a ringer may just be at work. One that found no ready list
+        // looks for it once more behind a fence; one that still rings a former ready list does not.
         if has_moved {
             barrier::heavy();
         } else {
@@ -103,7 +103,7 @@ impl Inner {
         }
     }
 
-    /// Queues the members without a bell; one whose bell another process has given up gets it.
+    /// Queues the members without a ready flag; one that another process has given up gets one.
     pub(super) fn queue_scanned(&mut self, number: usize) {
         let mut at = 0;
         while at < self.scanned.len() {
@@ -135,7 +135,7 @@ impl Inner {
         if is_free.is_err() {
             return false;
         }
-        if !take_bell(&stream, place.lane as u32 + 1) {
+        if !take_flag(&stream, place.ready_list as u32 + 1) {
             watch.store(0, Ordering::Relaxed);
             return false;
         }
@@ -146,7 +146,7 @@ impl Inner {
         true
     }
 
-    /// A member leaves: its bell is no longer ours, if it is.
+    /// A member leaves: its ready flag is no longer ours, if it is.
     pub(super) fn detach(&self, set: usize, member: &Member) {
         let socket = sockets::get(member.socket);
         if member.is_scanned {
@@ -162,10 +162,11 @@ impl Inner {
         let Some(stream) = stream else { return };
         let is_there = |place: &&Place| core::ptr::eq(&*place.peer, stream.peer);
         if let Some(place) = self.places.iter().find(is_there) {
-            // After fork or SCM_RIGHTS it may be the bell of another process that holds the end.
-            let own = place.lane as u32 + 1;
-            let lane = &stream.peer.segment.slot(stream.slot).meta.lane[stream.peer.side];
-            let _ = lane.compare_exchange(own, 0, Ordering::SeqCst, Ordering::Relaxed);
+            // After fork or SCM_RIGHTS it may be the ready flag of another process that holds the end.
+            let own = place.ready_list as u32 + 1;
+            let ready_list =
+                &stream.peer.segment.slot(stream.slot).meta.ready_list[stream.peer.side];
+            let _ = ready_list.compare_exchange(own, 0, Ordering::SeqCst, Ordering::Relaxed);
         }
     }
 
@@ -173,13 +174,13 @@ impl Inner {
         // Sets without a listener learn of ended clients when new ones come.
         self.leave_stale();
         let waker = self.waker.as_ref()?.number();
-        let lane = peer
+        let ready_list = peer
             .segment
-            .claim_lane(peer.side, process::number(), waker)?;
+            .claim_ready_list(peer.side, process::number(), waker)?;
         let seen = Seen::of(peer.segment.slots());
         self.places.push(Place {
             peer,
-            lane,
+            ready_list,
             seen,
             is_listening: false,
         });
@@ -205,8 +206,8 @@ impl Inner {
                 if let Some(place) = place {
                     let place = &mut self.places[place];
                     place.is_listening = true;
-                    let lane = place.lane();
-                    lane.listening.store(word, Ordering::SeqCst);
+                    let ready_list = place.ready_list();
+                    ready_list.listening.store(word, Ordering::SeqCst);
                 }
             }
             self.listeners[at].2 = generation;
@@ -220,7 +221,7 @@ impl Inner {
             let is_over = place.peer.is_stale.load(Ordering::Relaxed)
                 && place.peer.occupied().next().is_none();
             if is_over {
-                place.lane().free();
+                place.ready_list().free();
             }
             !is_over
         });
@@ -246,7 +247,7 @@ impl Inner {
     /// From now on whoever rings must wake us; what rang before is seen by a look after this.
     pub(super) fn announce_sleep(&self) {
         for place in &self.places {
-            place.lane().sleep();
+            place.ready_list().sleep();
         }
         if !self.places.is_empty() {
             barrier::heavy();
@@ -255,29 +256,29 @@ impl Inner {
 
     pub(super) fn is_held_back(&self) -> bool {
         let mut places = self.places.iter();
-        places.any(|place| place.lane().is_held_back())
+        places.any(|place| place.ready_list().is_held_back())
     }
 
     pub(super) fn is_ringing(&self) -> bool {
         self.places.iter().any(|place| {
             let slots = place.peer.segment.slots_used();
-            place.lane().is_ringing(slots, &place.seen)
+            place.ready_list().is_ringing(slots, &place.seen)
                 || (place.is_listening && place.peer.segment.queue().waiting() > 0)
         })
     }
 }
 
-/// Makes `lane` the one that is rung for our end of a connection; false when another living process
+/// Makes `ready_list` the one that is rung for our end of a connection; false when another living process
 /// that holds the same end has its own there.
-fn take_bell(stream: &Stream, lane: u32) -> bool {
+fn take_flag(stream: &Stream, ready_list: u32) -> bool {
     let side = stream.peer.side;
     let segment = &stream.peer.segment;
-    let word = &segment.slot(stream.slot).meta.lane[side];
+    let word = &segment.slot(stream.slot).meta.ready_list[side];
     let take = |now: u32| {
         let owner = (now as usize).checked_sub(1).map_or(0, |now| {
-            segment.lane(side, now).owner.load(Ordering::SeqCst)
+            segment.ready_list(side, now).owner.load(Ordering::SeqCst)
         });
-        (owner == 0 || owner == process::number()).then_some(lane)
+        (owner == 0 || owner == process::number()).then_some(ready_list)
     };
     word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take)
         .is_ok()

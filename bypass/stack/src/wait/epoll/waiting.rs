@@ -290,8 +290,8 @@ fn look_often(
 impl Inner {
     /// Whether no peer has a way to ring in this set, and no member waits to be looked at.
     fn is_plain(&self) -> bool {
-        let has_bells = !self.places.is_empty() || self.misses_a_place;
-        !has_bells && self.scanned.is_empty() && self.ready.is_empty()
+        let has_flags = !self.places.is_empty() || self.misses_a_place;
+        !has_flags && self.scanned.is_empty() && self.ready.is_empty()
     }
 
     fn look_often(
@@ -420,7 +420,7 @@ impl Inner {
     }
 }
 
-/// Lets the kernel set behind set `number` show members that have no bell; true when there are such.
+/// Lets the kernel set behind set `number` show members that have no ready flag; true when there are such.
 fn show(number: usize) -> bool {
     let set = &SETS[number % SETS_MAX];
     let mut guard = set.lock();
@@ -441,7 +441,10 @@ impl Set {
         if others {
             inner.announce_sleep();
         } else {
-            inner.places.iter().for_each(|place| place.lane().awake());
+            inner
+                .places
+                .iter()
+                .for_each(|place| place.ready_list().awake());
         }
         if others && (inner.is_ringing() || inner.is_held_back()) {
             self.kick();

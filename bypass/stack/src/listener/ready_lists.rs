@@ -8,37 +8,37 @@ use crate::peer::Peer;
 use crate::process;
 
 /// Waking places of one thread at all segments of a listener.
-pub struct Lanes(Vec<(Arc<Peer>, usize)>);
+pub struct ReadyLists(Vec<(Arc<Peer>, usize)>);
 
-impl Lanes {
+impl ReadyLists {
     /// Nowhere.
     pub fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// Takes a lane in each segment; false beside it when one had none left.
+    /// Takes a ready list in each segment; false beside it when one had none left.
     pub fn take(listener: &Listener, waker: u32) -> (Self, bool) {
-        let mut lanes = Vec::new();
+        let mut ready_lists = Vec::new();
         let mut is_complete = true;
         for peer in listener.peers() {
-            match peer.segment.claim_lane(1, process::number(), waker) {
+            match peer.segment.claim_ready_list(1, process::number(), waker) {
                 Some(index) => {
-                    let lane = peer.segment.lane(1, index);
-                    lane.listening.store(1, Ordering::SeqCst);
-                    lane.sleep();
-                    lanes.push((peer, index));
+                    let ready_list = peer.segment.ready_list(1, index);
+                    ready_list.listening.store(1, Ordering::SeqCst);
+                    ready_list.sleep();
+                    ready_lists.push((peer, index));
                 }
                 None => is_complete = false,
             }
         }
-        (Self(lanes), is_complete)
+        (Self(ready_lists), is_complete)
     }
 }
 
-impl Drop for Lanes {
+impl Drop for ReadyLists {
     fn drop(&mut self) {
         for (peer, index) in &self.0 {
-            peer.segment.lane(1, *index).free();
+            peer.segment.ready_list(1, *index).free();
         }
     }
 }
