@@ -38,7 +38,9 @@ def test_every_command_explains_itself(wirespeed, command):
     (["gateway", "--carrier", "jetty"], "netty or tomcat"),
     (["completion", "tcsh"], "bash, zsh, fish"),
     (["run", "no-such-recipe"], "no-such-recipe"),
-    (["no-such-command"], "no-such-command"),
+    (["no-such-command"], "no command 'no-such-command'"),
+    (["rum", "quickstart"], "no command 'rum'; did you mean 'run'?"),
+    (["./my.toml"], "measure it with: "),
     (["load", "--no-such-option", "http://127.0.0.1/"], "no-such-option"),
     (["http-server", "--port", "0", "--payload", "16", "--transport", "carrier-pigeon"],
      "carrier-pigeon"),
@@ -46,6 +48,10 @@ def test_every_command_explains_itself(wirespeed, command):
 def test_bad_input_is_one_clear_line_and_exit_code_2(wirespeed, words, hint):
     done = wirespeed(*words, expect=2)
     assert hint in done.stdout + done.stderr
+
+
+def test_help_of_a_command_is_asked_for_in_two_ways(wirespeed):
+    assert wirespeed("help", "build").stdout == wirespeed("build", "--help").stdout
 
 
 def test_a_second_start_builds_nothing(wirespeed):

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from wirespeed.cli.app import app
-from wirespeed.recipe import read
+from wirespeed.recipe import expression, read
 
 SERVER = f"{sys.executable} -m http.server {{port}} --bind 127.0.0.1"
 
@@ -62,6 +62,41 @@ def test_without_bypass_two_stacks_are_left(here):
     assert read.read(here / "a.toml").axes["stack"] == ["kernel", "kernel-again"]
 
 
+def test_a_server_that_somebody_else_started_does_not_answer_for_this_one(here):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = init("a.toml", "--command", SERVER, "--port", port)
+    assert f"port {port} is in use" in str(done.exception)
+    assert not (here / "a.toml").exists()
+
+
+def test_a_page_that_is_not_there_is_no_recipe(here):
+    done = init("a.toml", "--command", SERVER, "--port", free_port(), "--path", "/gone")
+    assert "/gone answers 404; choose a --path that answers 200" in str(done.exception)
+    assert not (here / "a.toml").exists()
+
+
+def test_a_server_that_makes_itself_a_daemon_is_named_and_ended(here):
+    port = free_port()
+    daemon = f"sh -c '{SERVER} & exit 0'"
+    done = init("a.toml", "--command", daemon, "--port", port)
+    assert "left its process behind and ended; start it in the foreground" in str(done.exception)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(port)))
+
+
+def test_braces_and_percents_of_the_user_are_the_users(here):
+    (here / "a%20b").write_text("12345")
+    code = "import sys; assert {1} == {1}; print({})"
+    words = ["a.toml", "--command", f"python3 -c '{code}' {{port}}", "--path", "/a%20b", "--no-try"]
+    assert init(*words).exit_code == 0
+    recipe = read.read(here / "a.toml")
+    names = expression.Names(lambda path: 8000, lambda scheme, name: name)
+    server, load = recipe.process
+    assert expression.arguments_of(server.argv, names)[1:] == ["-c", code, "8000"]
+    assert load.argv[-1].endswith("/a%20b")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -73,6 +108,11 @@ def test_without_bypass_two_stacks_are_left(here):
         (["a.toml", "--command", "true", "--connections", "many", "--no-try"], "'many'"),
         (["a.toml", "--command", "true", "--connections", "0", "--no-try"], "'0'"),
         (["file.toml", "--command", "true"], "file.toml exists"),
+        (["my.server.toml", "--command", "true"], "letters, digits, - and _"),
+        (["gone/a.toml", "--command", "true"], "there is no folder gone"),
+        (["a.toml", "--command", "true", "--path", "file.txt"], "does not begin with /"),
+        (["a.toml", "--command", "PORT={port} node x.js"], "write env PORT={port} node x.js"),
+        (["a.toml", "--command", "cd app && true"], "'&&' is for a shell"),
     ],
 )
 def test_a_mistake_is_one_line_and_writes_nothing(here, words, said):

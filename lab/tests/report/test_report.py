@@ -206,6 +206,20 @@ def test_the_front_names_best_and_worst_and_counts_all(tmp_path):
         assert word in front
 
 
+def test_a_table_without_columns_is_headed_by_its_metric_and_unit(tmp_path):
+    kind = KINDS["quickstart"]()
+    where = {"server": ["netty"], "payload": [128], "stack": ["kernel"]}
+    kind.tables = [
+        {"rows": ["connections"], "value": value, "where": where}
+        for value in ("rps", "latency.p99")
+    ]
+    summary = load(make_run(kind, tmp_path))
+    text = files.markdown(summary)
+    assert "None" not in text and ">None" not in page.html(summary)
+    heads = [line for line in text.splitlines() if line.startswith("| connections")]
+    assert "requests/s" in heads[0] and "latency p99<br>µs" in heads[1]
+
+
 def test_hostile_names_stay_text(tmp_path):
     kind = KINDS["quickstart"]()
     kind.title = kind.tables[0]["title"] = '<script>alert(1)</script> "x" & {nothing}'

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from wirespeed.cli import output
 from wirespeed.cli import run as runs_of
-from wirespeed.cli.init import argv_of, connections_of
+from wirespeed.cli.init import argv_of, check_path, connections_of
 from wirespeed.cli.run import EXIT_GATE
 from wirespeed.errors import InputError
 from wirespeed.recipe import draft
@@ -87,10 +87,12 @@ def measure(given: Contest, runs: Path, wishes: Wishes, fail_on: str, as_json: b
         [word.replace("{port}", str(given.port)) for word in argv_of("--run", command)]
         for command in given.commands
     ]
+    check_path(given.path)
+    connections = connections_of(given.connections)
     answers = [tryout.ask(argv, given.port, given.path) for argv in filled]
     contest = draft.Contest(
-        filled, given.port, given.path, connections_of(given.connections), given.duration,
-        answers[0].status, str(Path.cwd()),
+        filled, given.port, given.path, connections, given.duration,
+        answers[0].status, draft.literal(str(Path.cwd())),
     )  # fmt: skip
     for name, argv in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", filled, strict=False):
         print(f"{name}: {' '.join(argv)}", file=sys.stderr if as_json else sys.stdout)

@@ -16,7 +16,8 @@ from wirespeed.errors import COMMAND, InputError
 from wirespeed.recipe import draft, read
 from wirespeed.runner import tryout
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")  # it becomes the recipe's name
+OF_A_SHELL = ("&&", "||", ";", "|", "&", ">", ">>", "<")
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,17 @@ class Answers:
 def init(file: Path, answers: Answers, as_json: bool = False) -> None:
     """Writes `file`, after the server was started once and asked one request."""
     if file.suffix != ".toml" or not NAME.fullmatch(file.stem):
-        raise InputError(f"{file}: a recipe's file is named like my-server.toml")
+        raise InputError(
+            f"{file}: a recipe's file is named like my-server.toml: letters, digits, - and _"
+        )
+    if not file.parent.is_dir():
+        raise InputError(f"{file}: there is no folder {file.parent}")
     if file.exists() and not answers.force:
         raise InputError(f"{file} exists; --force writes it again")
     answers = _asked(answers)
     argv = argv_of("--command", answers.command)
     connections = connections_of(answers.connections)
+    check_path(answers.path)
     if not any("{port}" in word for word in argv):
         print(
             f"note: the command has no {{port}}; it must listen on port {answers.port} by itself",
@@ -52,7 +58,10 @@ def init(file: Path, answers: Answers, as_json: bool = False) -> None:
         file.stem, argv, answers.port, answers.path, connections,
         status, length, answers.bypass, _cwd(file),
     )  # fmt: skip
-    file.write_text(draft.text(recipe))
+    try:
+        file.write_text(draft.text(recipe))
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written: {error.strerror}") from None
     read.read(file)
     if as_json:
         output.write({"file": file, "status": status, "length": length, "tried": found is not None})
@@ -83,6 +92,14 @@ def argv_of(option: str, command: str) -> list[str]:
         raise InputError(f"{option}: {error}") from None
     if not words:
         raise InputError(f"{option} is empty")
+    shell = [word for word in words if word in OF_A_SHELL]
+    if shell or (words[0] == "cd"):
+        raise InputError(
+            f"{option}: {(shell or words)[0]!r} is for a shell, and none is started; "
+            "write sh -c '…'"
+        )
+    if re.match(r"\w+=", words[0]):
+        raise InputError(f"{option}: {words[0]!r} is no program; write env {command}")
     if "/" not in words[0] and not shutil.which(words[0]):
         raise InputError(f"{option}: there is no program {words[0]!r} on the path")
     if "/" in words[0]:
@@ -93,7 +110,12 @@ def argv_of(option: str, command: str) -> list[str]:
 def _cwd(file: Path) -> str:
     """Where the command was tried, which is where it is measured."""
     here = Path.cwd()
-    return "{recipe.dir}" if file.absolute().parent == here else str(here)
+    return "{recipe.dir}" if file.absolute().parent == here else draft.literal(str(here))
+
+
+def check_path(path: str) -> None:
+    if not path.startswith("/"):
+        raise InputError(f"--path: {path!r} does not begin with /")
 
 
 def connections_of(given: str) -> list[int]:

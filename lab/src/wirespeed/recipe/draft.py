@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+Url = Callable[[str], str]  # of a placeholder for the port
 #: The stacks of a draft. The second is the first under another name: what differs between the two
 #: is noise, and a table that shows a gain there is not to be trusted.
 KERNEL, AGAIN, BYPASS = "kernel", "kernel-again", "bypass"
@@ -30,7 +31,7 @@ def text(draft: Draft) -> str:
     """The recipe as TOML; `wirespeed run` takes it as it is."""
     stacks = [KERNEL, AGAIN, *([BYPASS] if draft.bypass else [])]
     length = "" if draft.length is None else f", length = {draft.length}"
-    url = "http://{server.addr}:%s" + draft.path
+    url = _url(draft.path)
     return f"""\
 # {draft.name}: the server as it is, and on user-level sockets. Made by `wirespeed init`.
 wirespeed = 1
@@ -61,9 +62,9 @@ role  = "server"
 stack = "{{stack}}"
 pin   = {{ cores = "from 0", per = 1 }}
 port  = {{ base = {draft.port} }}
-argv  = {_toml(list(draft.argv))}
+argv  = {_toml([literal(word) for word in draft.argv])}
 cwd   = {_toml(draft.cwd)}
-ready = {{ http = {_toml(url % "{port}")}, status = {draft.status}{length} }}
+ready = {{ http = {_toml(url("{port}"))}, status = {draft.status}{length} }}
 
 [[process]]
 name  = "load"
@@ -90,10 +91,10 @@ def contest(made: Contest) -> str:
     """The recipe of `compare --run A --run B`: commands take turns, the first is the baseline."""
     names = [chr(ord("A") + number) for number in range(len(made.commands))]
     variants = "".join(
-        f"{name} = {{ argv = {_toml(list(argv))} }}\n"
+        f"{name} = {{ argv = {_toml([literal(word) for word in argv])} }}\n"
         for name, argv in zip(names, made.commands, strict=True)
     )
-    url = "http://{server.addr}:%s" + made.path
+    url = _url(made.path)
     of_latency = 'gain    = { over = "A", round = 1 }\n'
     return f"""\
 # Made by `wirespeed compare --run`.
@@ -118,7 +119,7 @@ pin   = {{ cores = "from 0", per = 1 }}
 port  = {{ base = {made.port} }}
 argv  = ["{{variant.argv}}"]
 cwd   = {_toml(made.cwd)}
-ready = {{ http = {_toml(url % "{port}")}, status = {made.status} }}
+ready = {{ http = {_toml(url("{port}"))}, status = {made.status} }}
 
 [[process]]
 name  = "load"
@@ -127,11 +128,11 @@ pin   = {{ cores = "from 0", per = 1 }}
 {_measured(url, "variant", "A", of_latency)}"""
 
 
-def _measured(url: str, columns: str, over: str, of_latency: str) -> str:
+def _measured(url: Url, columns: str, over: str, of_latency: str) -> str:
     """The rest of the generator, the metrics and the tables: the same whatever is compared."""
     return f"""\
 tool  = "load"
-argv  = ["-t", "1", "-c", "{{connections}}", "-d", "{{duration}}", {_toml(url % "{server.port}")}]
+argv  = ["-t", "1", "-c", "{{connections}}", "-d", "{{duration}}", {_toml(url("{server.port}"))}]
 
 [[metric]]
 name   = "rps"
@@ -169,6 +170,15 @@ profile  = "throughput"   # docs/profiles.md has others
 provider = "auto"
 profile  = "wrk"
 """
+
+
+def _url(path: str) -> Url:
+    return lambda port: "http://{server.addr}:" + port + literal(path)
+
+
+def literal(text: str) -> str:
+    """Braces other than {port} are the user's own, and doubled in a recipe."""
+    return text.replace("{", "{{").replace("}", "}}").replace("{{port}}", "{port}")
 
 
 def _toml(value: object) -> str:

@@ -5,15 +5,26 @@ from __future__ import annotations
 import http.client
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import IO
 
+from wirespeed.agent.children import (
+    LIBC,
+    PR_SET_CHILD_SUBREAPER,
+    descendants,
+    is_alive,
+    send_signal,
+)
 from wirespeed.errors import InputError
 
 WITHIN_S = 15.0
+WRONG_ANSWER_S = 3.0  # a server may answer 503 while it starts, but not for long
+TERM_S = KILL_S = 2.0
 LOOPBACK = "127.0.0.1"
 
 
@@ -26,56 +37,113 @@ class Answer:
 
 
 def ask(argv: Sequence[str], port: int, path: str) -> Answer:
-    """The answer of the started command; it is ended afterwards, with everything it started."""
+    """The 2xx answer of the started command; it is ended afterwards, with everything it started."""
     command = [word.replace("{port}", str(port)) for word in argv]
+    _refuse_taken(port)
+    others = descendants(os.getpid())
+    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what makes itself a daemon is ours too
+    try:
+        return _tried(command, others, port, path)
+    finally:
+        LIBC.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def _tried(command: list[str], others: set[int], port: int, path: str) -> Answer:
     with tempfile.TemporaryFile() as said:
+        process = _start(command, said)
         try:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
-            )
-        except OSError as error:
-            raise InputError(f"{command[0]}: cannot be started: {error.strerror}") from None
-        try:
-            return _answer(process, port, path)
+            return _answer(process, others, port, path)
         except _Silent as silent:
             said.seek(0)
             last = said.read()[-2000:].decode(errors="replace").strip().splitlines()
             shown = f"; its last line: {last[-1]}" if last else ""
             raise InputError(f"{' '.join(command)}: {silent}{shown}") from None
         finally:
-            _end(process)
+            _end(others)
+            process.poll()
+
+
+def _start(command: list[str], said: IO[bytes]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+        )
+    except OSError as error:
+        raise InputError(f"{command[0]}: cannot be started: {error.strerror}") from None
+
+
+def _refuse_taken(port: int) -> None:
+    """Another server there would answer in this one's place."""
+    try:
+        socket.create_connection((LOOPBACK, port), timeout=1).close()
+    except OSError:
+        return
+    raise InputError(
+        f"port {port} is in use; stop what uses it (ss -ltnp), or choose another with --port"
+    )
 
 
 class _Silent(Exception):
-    """No answer, and why."""
+    """No answer that could be measured, and why."""
 
 
-def _answer(process: subprocess.Popen[bytes], port: int, path: str) -> Answer:
+def _answer(process: subprocess.Popen[bytes], others: set[int], port: int, path: str) -> Answer:
     end = time.monotonic() + WITHIN_S
+    problem = f"nobody listens on port {port} of {LOOPBACK} after {WITHIN_S:.0f} s"
     while time.monotonic() < end:
         if process.poll() is not None:
-            raise _Silent(f"ended with exit code {process.returncode} before it answered")
-        connection = http.client.HTTPConnection(LOOPBACK, port, timeout=WITHIN_S)
+            raise _Silent(_ended(process.returncode, others))
         try:
-            connection.request("GET", path)
-            response = connection.getresponse()
-            return Answer(response.status, len(response.read()))
+            answer = _request(port, path)
         except ConnectionRefusedError:
             time.sleep(0.05)
+            continue
         except (OSError, http.client.HTTPException) as error:
             raise _Silent(f"no HTTP answer on port {port}: {error}") from None
-        finally:
-            connection.close()
-    raise _Silent(f"nobody listens on port {port} of {LOOPBACK} after {WITHIN_S:.0f} s")
+        if answer.status // 100 == 2:
+            return answer
+        problem = f"{path} answers {answer.status}; choose a --path that answers 200"
+        end = min(end, time.monotonic() + WRONG_ANSWER_S)
+        time.sleep(0.2)
+    raise _Silent(problem)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    for sign in (signal.SIGTERM, signal.SIGKILL):
+def _ended(code: int, others: set[int]) -> str:
+    if _started(others):
+        return (
+            "left its process behind and ended; start it in the foreground, without the option "
+            "that makes it a daemon"
+        )
+    return f"ended with exit code {code} before it answered"
+
+
+def _request(port: int, path: str) -> Answer:
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=WITHIN_S)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return Answer(response.status, len(response.read()))
+    finally:
+        connection.close()
+
+
+def _end(others: set[int]) -> None:
+    """Ends what was started, politely first."""
+    for sign, wait_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
+        deadline = time.monotonic() + wait_s
+        for pid in _started(others):
+            send_signal(pid, sign)
+        while _started(others) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+def _started(others: set[int]) -> set[int]:
+    """What runs below this process and is none of the others; what has ended is reaped."""
+    found = descendants(os.getpid()) - others
+    alive = {pid for pid in found if is_alive(pid)}
+    for pid in found - alive:
         try:
-            os.killpg(process.pid, sign)
-            process.wait(2)
-        except ProcessLookupError:
-            break
-        except subprocess.TimeoutExpired:
-            continue
-    process.wait()
+            os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:  # a grandchild, whose parent will
+            pass
+    return alive
