@@ -156,7 +156,7 @@ def test_a_bad_placeholder_is_one_line_before_anything_starts(tmp_path, right, w
     recipe = read.read(path)
     with pytest.raises(RecipeError) as caught:
         here = Place(tmp_path, path, one_host(roles_of([0, 1], False)))
-        plan.make(recipe, here, plan.Wishes(fit="share"))
+        plan.make(recipe, here, plan.PlanOptions(fit="share"))
     message = str(caught.value)
     assert message.startswith("r.toml: process.app.")
     assert line in message

@@ -5,11 +5,11 @@ import random
 import pytest
 
 from wirespeed.results import trend
-from wirespeed.results.trend import Point
+from wirespeed.results.trend import RunMedian
 
 
 def points(values):
-    return [Point(f"run{n}", f"2026-11-{n:02}", f"c{n}", v) for n, v in enumerate(values, 1)]
+    return [RunMedian(f"run{n}", f"2026-11-{n:02}", f"c{n}", v) for n, v in enumerate(values, 1)]
 
 
 def noisy(count, dice, step_at=None, step=1.0, spread=0.02):

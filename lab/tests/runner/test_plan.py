@@ -48,8 +48,8 @@ def cores_of(cell):
     return {label: [seat.core for seat in seats] for label, seats in cell.seats.items()}
 
 
-def made(recipe, cores=2, **wishes):
-    return plan.make(recipe, place_of(recipe, cores), plan.Wishes(seed=1, **wishes))
+def made(recipe, cores=2, **options):
+    return plan.make(recipe, place_of(recipe, cores), plan.PlanOptions(seed=1, **options))
 
 
 AXES = st.dictionaries(
@@ -64,7 +64,7 @@ AXES = st.dictionaries(
 @given(AXES, st.integers(1, 7), st.integers(0, 1000), st.sampled_from(["interleaved", "blocked"]))
 def test_every_cell_is_measured_once_a_round(axes, repeat, seed, order):
     recipe = recipe_of({**axes, "stack": ["kernel", "other"]}, repeat=repeat, order=order)
-    schedule = plan.make(recipe, place_of(recipe), plan.Wishes(seed=seed))
+    schedule = plan.make(recipe, place_of(recipe), plan.PlanOptions(seed=seed))
     lines = [line for line in schedule.lines() if line.state == "planned"]
     assert Counter(line.cell for line in lines) == {c.cell.id: repeat for c in schedule.cells}
     assert len({line.key for line in lines}) == len(lines)
@@ -210,7 +210,7 @@ def test_pairs_put_a_server_and_a_generator_on_one_core():
 def test_every_shipped_recipe_can_be_planned_on_any_machine(path, cores):
     recipe = read.read(path)
     place = Place(RECIPES.parent, path, topology_of(recipe, cores))
-    schedule = plan.make(recipe, place, plan.Wishes(seed=1))
+    schedule = plan.make(recipe, place, plan.PlanOptions(seed=1))
     assert len(schedule.cells) == len({cell.cell.id for cell in schedule.cells})
     assert all(cell.is_measured or cell.reason for cell in schedule.cells)
 
@@ -222,7 +222,7 @@ def test_quickstart_takes_less_than_three_minutes_on_two_cores():
         RECIPES / "quickstart.toml",
         topology_of(recipe),
     )
-    schedule = plan.make(recipe, recipe_place, plan.Wishes(seed=1))
+    schedule = plan.make(recipe, recipe_place, plan.PlanOptions(seed=1))
     assert schedule.seconds < 180
 
 

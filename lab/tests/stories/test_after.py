@@ -90,7 +90,7 @@ def test_a_recipe_that_cannot_keep_a_rate_is_refused(old, new, line):
 
 def test_a_trend_names_every_axis_also_of_runs_that_had_one_more(capsys):
     def series(axes):
-        return trends.Series(axes, "rps", [trends.Point("a", "", "", 1.0)])
+        return trends.MetricHistory(axes, "rps", [trends.RunMedian("a", "", "", 1.0)])
 
     trend._show([series({"connections": 1}), series({"connections": 1, "rate": 777})], "rps", 2)
     shown = capsys.readouterr().out

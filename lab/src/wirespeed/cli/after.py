@@ -58,15 +58,15 @@ def compare(
 ) -> None:
     """Put two runs beside each other, or let commands take turns: --run 'A' --run 'B'."""
     from wirespeed.cli import compare as command
-    from wirespeed.runner.plan import Wishes
+    from wirespeed.runner.plan import PlanOptions
 
     names = names or []
     if commands:
         if names or metric or len(commands) < 2:
             raise InputError("compare takes two RUNs, or --run COMMAND twice or more")
-        contest = command.Contest(commands, path, port, connections, duration)
-        wishes = Wishes(repeat=repeat, accept_noise=accept_noise)
-        code = command.measure(contest, runs_folder(runs), wishes, fail_on, as_json)
+        given = command.CompareOptions(commands, path, port, connections, duration)
+        options = PlanOptions(repeat=repeat, accept_noise=accept_noise)
+        code = command.measure(given, runs_folder(runs), options, fail_on, as_json)
         raise typer.Exit(code)
     if len(names) != 2:
         raise InputError("compare takes two RUNs, or --run COMMAND twice or more")

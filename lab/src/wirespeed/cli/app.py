@@ -35,7 +35,7 @@ from wirespeed.cli.options import (
 from wirespeed.errors import COMMAND, InputError, WirespeedError
 
 if TYPE_CHECKING:
-    from wirespeed.runner.plan import Wishes
+    from wirespeed.runner.plan import PlanOptions
 
 app = typer.Typer(
     name="wirespeed",
@@ -49,7 +49,7 @@ app = typer.Typer(
 )
 
 
-def wishes(
+def plan_options(
     only: str,
     repeat: int | None,
     budget: str,
@@ -57,14 +57,14 @@ def wishes(
     seed: int | None,
     accept_noise: bool = False,
     tune: bool = False,
-) -> Wishes:
+) -> PlanOptions:
     from wirespeed import units
-    from wirespeed.runner.plan import FIT_MODES, Wishes
+    from wirespeed.runner.plan import FIT_MODES, PlanOptions
 
     if fit not in FIT_MODES:
         raise InputError(f"--fit is one of {', '.join(FIT_MODES)}, not {fit!r}")
     budget_s = units.duration_s(budget) if budget else None
-    return Wishes(only, repeat, budget_s, fit, seed, accept_noise, tune)
+    return PlanOptions(only, repeat, budget_s, fit, seed, accept_noise, tune)
 
 
 @app.callback(invoke_without_command=True)
@@ -142,7 +142,7 @@ def run(
         more = command.More(add_rounds, until_decided, force, accept_noise)
         code = command.resume(resume, folder, more, as_json)
     else:
-        wanted = wishes(only, repeat, budget, fit, seed, accept_noise, tune)
+        wanted = plan_options(only, repeat, budget, fit, seed, accept_noise, tune)
         calm_wait_s = units.duration_s(wait_for_calm) if wait_for_calm else 0.0
         marks = tuple(command.label(text) for text in label or [])
         wanted = replace(wanted, calm_wait_s=calm_wait_s, labels=marks, note=note)
@@ -174,7 +174,7 @@ def plan(
 
     show.plan(
         session.source(recipe, site, set_ or []),
-        wishes(only, repeat, budget, fit, 0, tune=tune),
+        plan_options(only, repeat, budget, fit, 0, tune=tune),
         commands,
         as_json,
     )

@@ -21,7 +21,7 @@ from wirespeed.report import wording
 from wirespeed.results import apart, store
 from wirespeed.results.summary import Summary, load
 from wirespeed.runner import session, tryout
-from wirespeed.runner.plan import Wishes
+from wirespeed.runner.plan import PlanOptions
 
 PIPE_COLUMNS = 120  # where nobody told the width
 
@@ -70,7 +70,7 @@ def show(first: Summary, found: apart.Apart) -> None:
 
 
 @dataclass(frozen=True)
-class Contest:
+class CompareOptions:
     """What `compare --run A --run B` was given."""
 
     commands: list[str]
@@ -80,7 +80,9 @@ class Contest:
     duration: str
 
 
-def measure(given: Contest, runs: Path, wishes: Wishes, fail_on: str, as_json: bool = False) -> int:
+def measure(
+    given: CompareOptions, runs: Path, options: PlanOptions, fail_on: str, as_json: bool = False
+) -> int:
     """Lets the commands take turns in one run, so that there is a verdict."""
     rules = runs_of.gate_rules(fail_on.replace("worse", "loss"), [])
     filled = [
@@ -90,7 +92,7 @@ def measure(given: Contest, runs: Path, wishes: Wishes, fail_on: str, as_json: b
     check_path(given.path)
     connections = connections_of(given.connections)
     answers = [tryout.ask(argv, given.port, given.path) for argv in filled]
-    contest = draft.Contest(
+    filled_in = draft.ComparisonDraft(
         filled, given.port, given.path, connections, given.duration,
         answers[0].status, draft.literal(str(Path.cwd())),
     )  # fmt: skip
@@ -98,8 +100,8 @@ def measure(given: Contest, runs: Path, wishes: Wishes, fail_on: str, as_json: b
         print(f"{name}: {' '.join(argv)}", file=sys.stderr if as_json else sys.stdout)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "compare.toml"
-        file.write_text(draft.contest(contest))
-        code = runs_of.measure(session.source(str(file), "here"), wishes, runs, as_json=as_json)
+        file.write_text(draft.comparison(filled_in))
+        code = runs_of.measure(session.source(str(file), "here"), options, runs, as_json=as_json)
     return code or runs_of.gate("latest", runs, fail_on.replace("worse", "loss"), rules)
 
 

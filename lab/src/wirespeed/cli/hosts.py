@@ -14,7 +14,7 @@ from wirespeed.errors import COMMAND
 from wirespeed.runner import audit as audits
 from wirespeed.runner import recover as recovery
 from wirespeed.runner import session, tune
-from wirespeed.runner.plan import Wishes
+from wirespeed.runner.plan import PlanOptions
 
 MARKS = {"good": "[green]✔[/green]", "note": "[yellow]·[/yellow]", "bad": "[red]✘[/red]"}
 
@@ -56,7 +56,7 @@ def tune_apply(recipe: str, site: str, as_json: bool) -> None:
     origin = session.source(recipe, site)
     with session.opened(origin) as opened:
         opened.fleet.lock("wirespeed tune")
-        schedule = session.planned(origin, Wishes(), opened.topology)
+        schedule = session.planned(origin, PlanOptions(), opened.topology)
         lines = tune.stand(opened.fleet, schedule)
     if as_json:
         output.write({"changed": lines})

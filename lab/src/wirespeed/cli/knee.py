@@ -27,7 +27,7 @@ from wirespeed.report import wording
 from wirespeed.results import gate
 from wirespeed.results.summary import Cell, Summary, load
 from wirespeed.runner import session
-from wirespeed.runner.plan import Wishes
+from wirespeed.runner.plan import PlanOptions
 
 SHARES = (0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0)  # of what the closed loop carried
 BETWEEN = 4  # rates between the last that kept the limit and the first that broke it
@@ -62,7 +62,7 @@ def knee(origin: session.Source, search: Search, runs: Path, as_json: bool) -> i
     rules = [gate.rule(text) for text in search.rules]
     rates.at_rates(origin.text, [1])  # refuses what keeps no rate, before anything is measured
     try:
-        closed = _measured(origin, _wishes(search, search.only), runs)
+        closed = _measured(origin, _options(search, search.only), runs)
         if not closed.measured:
             raise ResultsError("no cell has a valid trial in a closed loop")
         if len(closed.measured) > CELLS_MAX:
@@ -81,17 +81,17 @@ def knee(origin: session.Source, search: Search, runs: Path, as_json: bool) -> i
     return 0
 
 
-def _wishes(search: Search, only: str) -> Wishes:
-    return Wishes(only=only, repeat=search.repeat, accept_noise=search.accept_noise)
+def _options(search: Search, only: str) -> PlanOptions:
+    return PlanOptions(only=only, repeat=search.repeat, accept_noise=search.accept_noise)
 
 
-def _measured(origin: session.Source, wishes: Wishes, runs: Path) -> Summary:
+def _measured(origin: session.Source, options: PlanOptions, runs: Path) -> Summary:
     """One run without its report: the live display, and what it found."""
     display = Display(Console(stderr=True))
     previous = signal.signal(signal.SIGTERM, runs_of.as_interrupt)
     try:
         with display:
-            run_dir, _ = session.start(origin, wishes, runs, display)
+            run_dir, _ = session.start(origin, options, runs, display)
     finally:
         signal.signal(signal.SIGTERM, previous)
     return load(run_dir)
@@ -103,7 +103,7 @@ def _of_cell(
 ) -> Knee:  # fmt: skip
     most = cell.median(closed.primary) or 0.0
     only = ",".join(f"{axis}={_text(value)}" for axis, value in cell.axes.items())
-    wishes = _wishes(search, only)
+    options = _options(search, only)
     tried: dict[int, str] = {}  # rate → why it was not kept, empty when it was
     shown: dict[int, dict[str, float | None]] = {}
     names = [closed.run.run_id]
@@ -113,7 +113,7 @@ def _of_cell(
         if not wanted:
             break
         recipe, text = rates.at_rates(origin.text, wanted)
-        summary = _measured(replace(origin, recipe=recipe, text=text), wishes, runs)
+        summary = _measured(replace(origin, recipe=recipe, text=text), options, runs)
         names.append(summary.run.run_id)
         for one in summary.measured:
             rate = int(one.axes[rates.AXIS])

@@ -18,7 +18,7 @@ from wirespeed.results import apart, store
 from wirespeed.results.model import Run
 from wirespeed.results.summary import Summary, load
 from wirespeed.runner import place, session
-from wirespeed.runner.plan import Wishes
+from wirespeed.runner.plan import PlanOptions
 
 FROM_REPORTS = "from-reports"  # beside the runs: what pages carried
 
@@ -43,12 +43,12 @@ def reproduce(name: str, runs: Path, extras: Extras, as_json: bool = False) -> i
     origin = _origin(run_dir, first.run, extras.site)
     _mention_build(first.run, session.commit_of(origin.root))
     labels = (("reproduces", first.run.run_id), *map(runs_of.label, extras.labels))
-    wishes = Wishes(
+    options = PlanOptions(
         only=_only(first), repeat=first.run.plan.repeat, fit=first.run.fit, seed=first.run.seed,
         accept_noise=extras.accept_noise, labels=labels, note=extras.note,
     )  # fmt: skip
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
-        code = runs_of.measure(origin, wishes, runs)
+        code = runs_of.measure(origin, options, runs)
     if code not in (0, runs_of.EXIT_FAILED):
         return code
     second = load(store.find_run(runs, "latest"))

@@ -19,7 +19,7 @@ from wirespeed.results import store
 from wirespeed.results.model import Trial
 from wirespeed.results.summary import load
 from wirespeed.runner import extend, recover, session, tune
-from wirespeed.runner.plan import Wishes
+from wirespeed.runner.plan import PlanOptions
 
 EXIT_FAILED = 1
 EXIT_GATE = 3
@@ -37,7 +37,7 @@ def label(text: str) -> tuple[str, str]:
 
 def measure(
     origin: session.Source,
-    wishes: Wishes,
+    options: PlanOptions,
     runs: Path,
     until_decided: bool = False,
     as_json: bool = False,
@@ -46,7 +46,7 @@ def measure(
     _put_back()
 
     def run(display: Display) -> tuple[Path, list[Trial]]:
-        return _extended(session.start(origin, wishes, runs, display), display, until_decided)
+        return _extended(session.start(origin, options, runs, display), display, until_decided)
 
     return _shown(run, as_json)
 

@@ -17,7 +17,7 @@ from wirespeed.recipe import read
 from wirespeed.recipe.model import Recipe
 from wirespeed.results import store
 from wirespeed.runner import commands, execute, place, session, tune
-from wirespeed.runner.plan import Schedule, Wishes, verdict_text
+from wirespeed.runner.plan import PlanOptions, Schedule, verdict_text
 from wirespeed.topology import LOCAL, Seat
 from wirespeed.units import duration_for_people
 
@@ -26,21 +26,23 @@ CELLS_SHOWN_MAX = 400  # a plan longer than this is summed up
 
 
 def plan(
-    origin: session.Source, wishes: Wishes, with_commands: bool = False, as_json: bool = False
+    origin: session.Source, options: PlanOptions, with_commands: bool = False, as_json: bool = False
 ) -> None:
-    schedule = session.planned(origin, wishes)
+    schedule = session.planned(origin, options)
     if as_json:
-        output.write(_plan_document(schedule, wishes, with_commands))
+        output.write(_plan_document(schedule, options, with_commands))
         return
     console = Console()
     console.print(_cells(schedule))
-    for line in summary(schedule) + tune.foreseen(schedule, wishes.tune):
+    for line in summary(schedule) + tune.foreseen(schedule, options.tune):
         console.print(escape(line), soft_wrap=True, highlight=False)
     for line in commands.of_schedule(schedule) if with_commands else ():
         console.print(escape(line), soft_wrap=True, highlight=False)
 
 
-def _plan_document(schedule: Schedule, wishes: Wishes, with_commands: bool) -> dict[str, object]:
+def _plan_document(
+    schedule: Schedule, options: PlanOptions, with_commands: bool
+) -> dict[str, object]:
     return {
         "recipe": schedule.recipe.name,
         "trials": schedule.trials,
@@ -55,7 +57,7 @@ def _plan_document(schedule: Schedule, wishes: Wishes, with_commands: bool) -> d
             }
             for one in schedule.cells
         ],
-        "notes": summary(schedule) + tune.foreseen(schedule, wishes.tune),
+        "notes": summary(schedule) + tune.foreseen(schedule, options.tune),
         "commands": commands.of_schedule(schedule) if with_commands else [],
     }
 

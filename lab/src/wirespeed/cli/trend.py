@@ -75,7 +75,7 @@ def _is_of(run_dir: Path, recipe: str) -> bool:
         return False
 
 
-def _show(found: list[trends.Series], metric: str, count: int) -> None:
+def _show(found: list[trends.MetricHistory], metric: str, count: int) -> None:
     measure = wording.measure(metric)
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -101,7 +101,7 @@ def _show(found: list[trends.Series], metric: str, count: int) -> None:
         console.print(f"Fewer than {trends.RUNS_MIN} runs show no change point.")
 
 
-def _course(one: trends.Series) -> str:
+def _course(one: trends.MetricHistory) -> str:
     values = [point.value for point in one.points]
     low, reach = min(values), max(values) - min(values)
     top = len(BARS) - 1

@@ -75,7 +75,7 @@ pin   = {{ cores = "from 0", per = 1 }}
 
 
 @dataclass(frozen=True)
-class Contest:
+class ComparisonDraft:
     """Commands to compare with each other on one address."""
 
     commands: Sequence[Sequence[str]]  # {port} stands for the port
@@ -87,7 +87,7 @@ class Contest:
     cwd: str = "{recipe.dir}"
 
 
-def contest(made: Contest) -> str:
+def comparison(made: ComparisonDraft) -> str:
     """The recipe of `compare --run A --run B`: commands take turns, the first is the baseline."""
     names = [chr(ord("A") + number) for number in range(len(made.commands))]
     variants = "".join(

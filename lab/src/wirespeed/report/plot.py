@@ -69,7 +69,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Row:
+class StripRow:
     """One cell of a chart of rows: its name, its figure, and its trials around the middle."""
 
     name: str
@@ -181,7 +181,7 @@ def strip_chart(series: Sequence[Series], crosses: Sequence[Point], line: Series
     return _svg(labels.title, bottom + BOTTOM, [legend, *body], True)
 
 
-def rows_chart(rows: Sequence[Row], reach: float, labels: Labels) -> str:
+def rows_chart(rows: Sequence[StripRow], reach: float, labels: Labels) -> str:
     """A strip for each row, all over the same time; its name above it, its figure at the right."""
     span = max((float(p.x) for row in rows for p in (*row.points, *row.crosses)), default=0) or 1.0
 

@@ -27,7 +27,7 @@ LINK_25G = 25.0
 
 
 @dataclass(frozen=True)
-class Row:
+class PublishedFigure:
     """One figure of a cookbook."""
 
     table: str
@@ -49,16 +49,16 @@ class Cookbook:
             (row.table, row.count, row.stack): row.value for row in self.raw()
         }  # fmt: skip
 
-    def raw(self) -> list[Row]:
+    def raw(self) -> list[PublishedFigure]:
         return [row for row in self.rows if row.metric != "gain_printed"]
 
-    def printed(self) -> list[Row]:
+    def printed(self) -> list[PublishedFigure]:
         return [row for row in self.rows if row.metric == "gain_printed"]
 
     def at(self, table: str, count: int, stack: str = "kernel") -> float:
         return self._raw[table, count, stack]
 
-    def gain(self, row: Row) -> float:
+    def gain(self, row: PublishedFigure) -> float:
         """The gain of a printed row, recomputed, in percent."""
         return (self.at(row.table, row.count, row.stack) / self.at(row.table, row.count) - 1) * 100
 
@@ -66,8 +66,8 @@ class Cookbook:
         return max(abs(self.gain(row) - row.value) for row in self.printed())
 
 
-def _row(row: Mapping[str, str]) -> Row:
-    return Row(
+def _row(row: Mapping[str, str]) -> PublishedFigure:
+    return PublishedFigure(
         row["table"], row["metric"], int(row["payload_bytes"]), row["link_gbps"],
         int(row["instances_or_connections"]), row["stack"], float(row["value"]),
     )  # fmt: skip
@@ -210,7 +210,7 @@ def profiles(nginx: Cookbook) -> dict[str, Any]:
     }
 
 
-def _peak(nginx: Cookbook, table: str) -> Row:
+def _peak(nginx: Cookbook, table: str) -> PublishedFigure:
     return max((row for row in nginx.printed() if row.table == table), key=lambda row: row.value)
 
 

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from wirespeed.report import given, headroom, wording
+from wirespeed.report import headroom, recipe_copy, wording
 from wirespeed.results.comparison import CONFIDENCE, PAIRS_MIN, median
 from wirespeed.results.summary import (
     LITTLE_RESIDUAL_MAX,
@@ -303,7 +303,7 @@ def _time(seconds: float) -> str:
 
 
 def _life(summary: Summary) -> str:
-    restart = given.restart(summary.run_dir)
+    restart = recipe_copy.restart(summary.run_dir)
     if restart == "trial":
         return "each time with a fresh server"
     if restart == "ramp":

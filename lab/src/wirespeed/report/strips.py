@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from wirespeed.report import charts, plot, wording
 from wirespeed.report.charts import Chart
-from wirespeed.report.plot import Labels, Point, Row
+from wirespeed.report.plot import Labels, Point, StripRow
 from wirespeed.results.summary import Cell, Summary
 
 ROWS_MAX = 40
@@ -48,7 +48,7 @@ def _spread(cell: Cell, metric: str) -> float:
     return max(values) / min(values) if values and min(values) > 0 else 0.0
 
 
-def _row(summary: Summary, cell: Cell, metric: str, first: float) -> Row:
+def _row(summary: Summary, cell: Cell, metric: str, first: float) -> StripRow:
     axis, middle = charts.contender_axis(summary) or "", cell.median(metric)
     points: list[Point] = []
     crosses: list[Point] = []
@@ -59,14 +59,14 @@ def _row(summary: Summary, cell: Cell, metric: str, first: float) -> Row:
     text = wording.number(middle * shown.scale) if middle else wording.NONE
     shade = charts.colour(summary, axis, cell.axes.get(axis))
     name = wording.place(cell) or "the only cell"
-    return Row(name, text, shade, tuple(sorted(points, key=_when)), tuple(crosses))
+    return StripRow(name, text, shade, tuple(sorted(points, key=_when)), tuple(crosses))
 
 
 def _when(point: Point) -> float:
     return float(point.x)
 
 
-def _caption(metric: str, reach: float, cells: Sequence[Cell], rows: Sequence[Row]) -> str:
+def _caption(metric: str, reach: float, cells: Sequence[Cell], rows: Sequence[StripRow]) -> str:
     parts = [
         f"One row a cell, with its median at the right; a mark's height is its distance from it, "
         f"±{reach:.0f} % in {wording.measure(metric).label} at most, farther ones at the edge."

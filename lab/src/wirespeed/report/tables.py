@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wirespeed.report import given, published, wording
+from wirespeed.report import published, recipe_copy, wording
 from wirespeed.report.published import HEAD, Document, Figure
 from wirespeed.results.comparison import CONFIDENCE, geometric_mean, rank_correlation
 from wirespeed.results.summary import Cell, Gain, Sheet, Summary
@@ -89,7 +89,7 @@ def source(summary: Summary, sheet: Sheet) -> Beside | None:
     document = published.read(str(spec.get("file", ""))) if isinstance(spec, dict) else None
     if document is None or not isinstance(spec, dict):
         return None
-    variables = given.axis_variables(summary.run_dir)
+    variables = recipe_copy.axis_variables(summary.run_dir)
     scale = float(spec.get("scale", 1.0))
     return Beside(document, spec.get("stacks", {}), scale, variables)
 

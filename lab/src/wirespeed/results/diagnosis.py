@@ -22,7 +22,7 @@ REMEDIES = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """One thing about some cells of a run: what is so, why, and what to do."""
 
     what: str
@@ -31,31 +31,31 @@ class Finding:
     cells: list[str]
 
 
-def of_run(summary: Summary) -> list[Finding]:
+def of_run(summary: Summary) -> list[Diagnosis]:
     return [*_state(summary), *_cells(summary), *_gains(summary)]
 
 
-def _state(summary: Summary) -> list[Finding]:
+def _state(summary: Summary) -> list[Diagnosis]:
     run = summary.run
     found = []
     if run.state in ("interrupted", "running", "failed"):
         remedy = f"{COMMAND} run --resume {run.run_id}"
-        found.append(Finding(f"the run is {run.state}", "its plan is not done", remedy, []))
+        found.append(Diagnosis(f"the run is {run.state}", "its plan is not done", remedy, []))
     if run.plan.order == "blocked":
         why = "in blocks, drift of the machine cannot be told from a gain"
-        found.append(Finding("no verdicts", why, 'plan.order = "interleaved"', []))
+        found.append(Diagnosis("no verdicts", why, 'plan.order = "interleaved"', []))
     if not run.idle_held:
         why = "idle states were not held off: few connections look slow on the kernel's stack"
-        found.append(Finding("few connections are not comparable", why, "run it as root", []))
+        found.append(Diagnosis("few connections are not comparable", why, "run it as root", []))
     return found
 
 
-def _cells(summary: Summary) -> list[Finding]:
+def _cells(summary: Summary) -> list[Diagnosis]:
     groups: dict[tuple[str, str, str], list[str]] = {}
     for cell in summary.cells:
         if cell.state != "measured":
             groups.setdefault((cell.state, cell.reason, _way(cell)), []).append(place(cell))
-    return [Finding(state, why, way, cells) for (state, why, way), cells in groups.items()]
+    return [Diagnosis(state, why, way, cells) for (state, why, way), cells in groups.items()]
 
 
 def _way(cell: Cell) -> str:
@@ -83,14 +83,14 @@ def _of_invalid(cell: Cell) -> str:
     )
 
 
-def _gains(summary: Summary) -> list[Finding]:
+def _gains(summary: Summary) -> list[Diagnosis]:
     groups: dict[tuple[str, str, str], list[str]] = {}
     for gain in summary.gains:
         word = gain.verdict.word
         if word in ("not decided", "not comparable"):
             key = (f"{gain.metric}: {word}", gain.verdict.reason, _decider(gain, summary))
             groups.setdefault(key, []).append(f"{place(gain.cell)} against {gain.over}")
-    return [Finding(what, why, way, cells) for (what, why, way), cells in groups.items()]
+    return [Diagnosis(what, why, way, cells) for (what, why, way), cells in groups.items()]
 
 
 def _decider(gain: Gain, summary: Summary) -> str:

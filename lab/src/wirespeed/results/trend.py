@@ -26,7 +26,7 @@ CHANGE_MIN = 0.02  # below, of no practical use
 
 
 @dataclass(frozen=True)
-class Point:
+class RunMedian:
     """One run's median of the metric in one cell."""
 
     run: str
@@ -47,18 +47,18 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Series:
+class MetricHistory:
     """A cell over the runs that measured it."""
 
     axes: dict[str, object]
     metric: str
-    points: list[Point]
+    points: list[RunMedian]
     changes: list[Change] = field(default_factory=list)
 
 
-def series(summaries: Iterable[Summary], metric: str) -> list[Series]:
+def series(summaries: Iterable[Summary], metric: str) -> list[MetricHistory]:
     """Every cell of the runs, oldest run first, with its change points."""
-    points: dict[tuple[tuple[str, str], ...], list[Point]] = {}
+    points: dict[tuple[tuple[str, str], ...], list[RunMedian]] = {}
     axes: dict[tuple[tuple[str, str], ...], dict[str, object]] = {}
     more_is_better = True
     for summary in sorted(summaries, key=lambda one: one.run.started):
@@ -69,14 +69,16 @@ def series(summaries: Iterable[Summary], metric: str) -> list[Series]:
                 key = identity(cell.axes)
                 axes.setdefault(key, dict(cell.axes))
                 run = summary.run
-                points.setdefault(key, []).append(Point(run.run_id, run.started, run.commit, value))
+                points.setdefault(key, []).append(
+                    RunMedian(run.run_id, run.started, run.commit, value)
+                )
     return [
-        Series(axes[key], metric, found, changes(found, more_is_better))
+        MetricHistory(axes[key], metric, found, changes(found, more_is_better))
         for key, found in points.items()
     ]
 
 
-def changes(points: Sequence[Point], more_is_better: bool) -> list[Change]:
+def changes(points: Sequence[RunMedian], more_is_better: bool) -> list[Change]:
     logs = [math.log(point.value) for point in points]
     found = sorted(_splits(logs, 0, len(logs), random.Random(1)))
     borders = [0, *(at for at, _ in found), len(logs)]

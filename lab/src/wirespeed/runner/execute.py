@@ -27,7 +27,7 @@ from wirespeed.runner.files import scratch_folder
 from wirespeed.runner.life import Life
 from wirespeed.runner.pace import Pace, allowed_s
 from wirespeed.runner.plan import Schedule
-from wirespeed.runner.trial import Attempt, Memory
+from wirespeed.runner.trial import Attempt, RunContext
 from wirespeed.runner.watcher import Progress, Watcher
 from wirespeed.units import duration_for_people
 
@@ -50,7 +50,9 @@ class Runner:
         self.pace = Pace(schedule.seconds, allowed_s(schedule.seconds, schedule.budget_s), left)
         facts = store.read_run(run_dir).facts
         best_ms = known.of_machine(facts).best_ms
-        self.memory = Memory(NoiseMonitor(self.pace, schedule.accept_noise, known_best_ms=best_ms))
+        self.context = RunContext(
+            NoiseMonitor(self.pace, schedule.accept_noise, known_best_ms=best_ms)
+        )
         before = store.read_trials(run_dir)
         self.have_figures = {trial.cell for trial in before if trial.valid}
         self.failures = Failures(before)
@@ -176,7 +178,7 @@ class Runner:
         )
         began = time.time()
         try:
-            return trials.measure(life, order, self.memory), True
+            return trials.measure(life, order, self.context), True
         except ProcessError as error:
             problem = self._disk_or(error)
             if isinstance(problem, StorageError):
@@ -217,7 +219,7 @@ class Runner:
         else:
             self.invalid.append(measured)
         self.failures.saw(measured)
-        if text := self.memory.noise.to_tell():
+        if text := self.context.noise.to_tell():
             self.watcher.told(text)
         self.watcher.recorded(measured, self.progress())
 
@@ -356,8 +358,8 @@ def execute(
         raise
     finally:
         if state == "done" and not schedule.accept_noise:
-            known.learn(run.facts, runner.memory.noise.own_best_ms, typical_spread(run_dir))
-        _finish(run_dir, run, state, runner.memory.idle_held and runner.lives_started > 0)
+            known.learn(run.facts, runner.context.noise.own_best_ms, typical_spread(run_dir))
+        _finish(run_dir, run, state, runner.context.idle_held and runner.lives_started > 0)
         holder.close()
     return runner.invalid
 

@@ -30,7 +30,7 @@ SEED_MAX = 2**31
 
 
 @dataclass(frozen=True)
-class Wishes:
+class PlanOptions:
     """What was asked for on the command line."""
 
     only: str = ""
@@ -87,34 +87,36 @@ class Schedule:
         return lines
 
 
-def make(recipe: Recipe, place: Place, wishes: Wishes) -> Schedule:
-    wanted = sweep.parse_only(wishes.only, recipe) if wishes.only else {}
+def make(recipe: Recipe, place: Place, options: PlanOptions) -> Schedule:
+    wanted = sweep.parse_only(options.only, recipe) if options.only else {}
     recipe = with_values(recipe, wanted)
-    cells = planned_cells(recipe, place, wishes.fit, wanted)
-    return arrange(recipe, place, cells, wishes)
+    cells = planned_cells(recipe, place, options.fit, wanted)
+    return arrange(recipe, place, cells, options)
 
 
-def arrange(recipe: Recipe, place: Place, cells: list[PlannedCell], wishes: Wishes) -> Schedule:
+def arrange(
+    recipe: Recipe, place: Place, cells: list[PlannedCell], options: PlanOptions
+) -> Schedule:
     """Budget and order over cells whose state is known."""
     plan = recipe.plan
     compared = comparisons(recipe, cells)
-    repeat = wishes.repeat or plan.repeat or rounds.planned(compared)
+    repeat = options.repeat or plan.repeat or rounds.planned(compared)
     times = Times(
         plan.settle, plan.warmup, plan.duration, plan.cooldown,
         plan.warmup_least, plan.step_warmup, plan.duration_least,
     )  # fmt: skip
     thinned: list[str] = []
     guess = Guess(recipe, place, repeat)
-    if wishes.budget_s is not None:
-        fitted = budget.fit(recipe, cells, times, wishes.budget_s, guess.seconds)
+    if options.budget_s is not None:
+        fitted = budget.fit(recipe, cells, times, options.budget_s, guess.seconds)
         cells, times, thinned = fitted.cells, fitted.times, fitted.sentences
-    seed = secrets.randbelow(SEED_MAX) if wishes.seed is None else wishes.seed
+    seed = secrets.randbelow(SEED_MAX) if options.seed is None else options.seed
     lives = order.lives(recipe, cells, repeat, seed)
     check_lives(recipe, place, [life.cells for life in lives if life.round == 1], place.recipe_file)
     timed = replace(place, duration_s=times.duration_s, warmup_s=times.warmup_s)
     return Schedule(
-        recipe, timed, cells, lives, times, repeat, thinned, seed, wishes.fit,
-        guess.seconds(cells, times), wishes.accept_noise, wishes.budget_s, compared,
+        recipe, timed, cells, lives, times, repeat, thinned, seed, options.fit,
+        guess.seconds(cells, times), options.accept_noise, options.budget_s, compared,
     )  # fmt: skip
 
 

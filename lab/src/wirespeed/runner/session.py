@@ -33,7 +33,7 @@ from wirespeed.runner import plan as plans
 from wirespeed.runner.budget import Times
 from wirespeed.runner.build import build
 from wirespeed.runner.cells import PlannedCell
-from wirespeed.runner.plan import Schedule, Wishes
+from wirespeed.runner.plan import PlanOptions, Schedule
 from wirespeed.runner.watcher import Watcher
 from wirespeed.site import kinds
 from wirespeed.site.base import Ask, Opened
@@ -71,34 +71,36 @@ def ask_of(origin: Source, mark: str = "plan") -> Ask:
     return Ask(origin.site_name, origin.site, has_origin, mark, is_with_cgroups)
 
 
-def planned(origin: Source, wishes: Wishes, topology: Topology | None = None) -> Schedule:
+def planned(origin: Source, options: PlanOptions, topology: Topology | None = None) -> Schedule:
     """The plan as it stands now, with nothing built and no program started."""
-    if wishes.fit == "strict" and origin.site.fit != "strict":
-        wishes = replace(wishes, fit=origin.site.fit)
+    if options.fit == "strict" and origin.site.fit != "strict":
+        options = replace(options, fit=origin.site.fit)
     topology = topology or kinds.topology(ask_of(origin))
     where = place.at(origin.recipe, origin.recipe_file, origin.site, origin.root, topology)
-    return plans.make(origin.recipe, where, wishes)
+    return plans.make(origin.recipe, where, options)
 
 
-def start(origin: Source, wishes: Wishes, runs: Path, watcher: Watcher) -> tuple[Path, list[Trial]]:
+def start(
+    origin: Source, options: PlanOptions, runs: Path, watcher: Watcher
+) -> tuple[Path, list[Trial]]:
     """Plans, builds and runs; returns the run directory and the trials that stayed invalid."""
     with opened(origin) as site:
-        schedule = _built(origin, wishes, site.topology)
+        schedule = _built(origin, options, site.topology)
         fleet = site.fleet
         fleet.lock(f"{schedule.recipe.name} (process {os.getpid()})")
         fleet.tidy()
         nice = prefer(fleet, origin.site)
         facts = facts_of(fleet, site.topology, schedule.place)
-        audit = differing(facts, schedule, wishes.tune)
+        audit = differing(facts, schedule, options.tune)
         facts |= measure_links(fleet, schedule, watcher)
         facts |= programs.measured(fleet, schedule)
-        tuned = tune.apply(fleet, schedule) if wishes.tune else None
-        seen = _preflight(fleet, schedule, facts, wishes, watcher)
+        tuned = tune.apply(fleet, schedule) if options.tune else None
+        seen = _preflight(fleet, schedule, facts, options, watcher)
         run_dir = store.create(runs, schedule.recipe.name)
         files.prepare(fleet, run_dir)
         run = _describe(origin, schedule, run_dir, facts)
         run = replace(run, nice=nice, tuned=tuned, preflight=seen, audit=audit)
-        run = replace(run, labels=dict(wishes.labels), note=wishes.note)
+        run = replace(run, labels=dict(options.labels), note=options.note)
         store.write_text(run_dir / "recipe.toml", origin.text)
         store.write_json(run_dir / "site.json", origin.site.model_dump())
         store.write_plan(run_dir, schedule.lines())
@@ -110,25 +112,25 @@ def start(origin: Source, wishes: Wishes, runs: Path, watcher: Watcher) -> tuple
 
 
 def _preflight(
-    fleet: Fleet, schedule: Schedule, facts: dict[str, Any], wishes: Wishes, watcher: Watcher
+    fleet: Fleet, schedule: Schedule, facts: dict[str, Any], options: PlanOptions, watcher: Watcher
 ) -> str:
     """Seconds before minutes: what this machine can decide now. Short runs go without."""
-    if not wishes.calm_wait_s and (schedule.seconds < preflight.WORTH_S or schedule.accept_noise):
+    if not options.calm_wait_s and (schedule.seconds < preflight.WORTH_S or schedule.accept_noise):
         return ""
-    seen = preflight.wait_for_calm(fleet, schedule, facts, wishes.calm_wait_s, watcher.told)
+    seen = preflight.wait_for_calm(fleet, schedule, facts, options.calm_wait_s, watcher.told)
     watcher.told(seen.text(schedule))
     return seen.text(schedule)
 
 
-def _built(origin: Source, wishes: Wishes, topology: Topology) -> Schedule:
+def _built(origin: Source, options: PlanOptions, topology: Topology) -> Schedule:
     """The plan, with what it needs built; what cannot be built is shown as not runnable."""
-    first = planned(origin, wishes, topology)
+    first = planned(origin, options, topology)
     build(origin.root, cells.needs(first.recipe, first.place, first.cells))
-    schedule = planned(origin, replace(wishes, seed=first.seed), topology)
+    schedule = planned(origin, replace(options, seed=first.seed), topology)
     built = cells.without_unbuilt(schedule.recipe, schedule.place, schedule.cells)
     if built != schedule.cells:
         schedule = plans.arrange(
-            schedule.recipe, schedule.place, built, replace(wishes, seed=first.seed)
+            schedule.recipe, schedule.place, built, replace(options, seed=first.seed)
         )
     _refuse_nothing(schedule)
     return schedule

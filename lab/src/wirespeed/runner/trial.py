@@ -38,7 +38,7 @@ SAMPLES_MIN = 3  # a window shorter than this many beats is sampled more often
 
 
 @dataclass
-class Memory:
+class RunContext:
     """What a run remembers from trial to trial."""
 
     noise: NoiseMonitor
@@ -56,16 +56,16 @@ class Attempt:
     is_first_of_life: bool
 
 
-def measure(life: Life, order: Attempt, memory: Memory) -> Trial:
+def measure(life: Life, order: Attempt, context: RunContext) -> Trial:
     """Measures one trial in a running life; nothing counts until its trial.json is written."""
     warmup: list[float] = []
     life.check_urls(order.planned)
     before_ms = canary(life)
-    memory.idle_held &= life.fleet.hold_idle()
+    context.idle_held &= life.fleet.hold_idle()
     try:
         if order.is_first_of_life:
             warmup = warm(life, order.planned, order.folder)
-        tried = _windows(life, order, memory.noise, before_ms)
+        tried = _windows(life, order, context.noise, before_ms)
     finally:
         life.fleet.release_idle()
     return _settled(order, tried).write(warmup, tried)
@@ -73,9 +73,9 @@ def measure(life: Life, order: Attempt, memory: Memory) -> Trial:
 
 def _windows(
     life: Life, order: Attempt, noise: NoiseMonitor, before_ms: float | None
-) -> list[_Record]:
+) -> list[_MeasuredWindow]:
     """Measures the window again in the same life while something from outside disturbs it."""
-    tried: list[_Record] = []
+    tried: list[_MeasuredWindow] = []
     while True:
         folder = order.folder if not tried else _window_folder(order.folder, len(tried) + 1)
         one = _window(life, order, noise, folder, before_ms)
@@ -102,7 +102,7 @@ def window_cost_s(life: Life, order: Attempt) -> float:
 
 def _window(
     life: Life, order: Attempt, noise: NoiseMonitor, folder: Path, before_ms: float | None
-) -> _Record:
+) -> _MeasuredWindow:
     length_s = measured_s(life, order.planned)
     with_census = noise.wants_names or length_s < CENSUS_BELOW_S
     before = proof.served(life)
@@ -118,10 +118,10 @@ def _window(
     learn(life, order.planned, done)
     served = (before, proof.served(life))
     seen = _canary_of(before_ms, canary(life))
-    return _Record(life, order, done, seen, served, noise.best_ms, folder)
+    return _MeasuredWindow(life, order, done, seen, served, noise.best_ms, folder)
 
 
-def _settled(order: Attempt, tried: list[_Record]) -> _Record:
+def _settled(order: Attempt, tried: list[_MeasuredWindow]) -> _MeasuredWindow:
     """The calmest window, by its disturbance alone; its files are the trial's."""
     sound = [one for one in tried if not one.has_failed] or tried
     chosen = min(sound, key=lambda one: one.verdict.disturbed.share)
@@ -152,7 +152,7 @@ def _canary_of(before_ms: float | None, after_ms: float | None) -> Canary | None
     return None if before_ms is None or after_ms is None else Canary(before_ms, after_ms)
 
 
-class _Record:
+class _MeasuredWindow:
     """From what a trial gave to its files."""
 
     def __init__(
@@ -185,7 +185,7 @@ class _Record:
         """For a reason of its own, which another window in this life would not cure."""
         return bool(self.verdict.reasons) and self.verdict.disturbed.share <= SHARE_MAX
 
-    def write(self, warmup: list[float], tried: list[_Record]) -> Trial:
+    def write(self, warmup: list[float], tried: list[_MeasuredWindow]) -> Trial:
         self._write_files(warmup)
         discarded = [_told(one) for one in tried if one is not self]
         return self._trial(discarded)
@@ -320,7 +320,7 @@ class _Record:
         link_outputs(self.life.folder, folder)
 
 
-def _told(discarded: _Record) -> str:
+def _told(discarded: _MeasuredWindow) -> str:
     """What stays of a window that does not count: why, and the rate it gave."""
     rps = sum(figures.rps for figures in discarded.done.figures.values())
     words = [*discarded.verdict.reasons, *discarded.verdict.disturbed.words]
