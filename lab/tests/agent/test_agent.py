@@ -1,15 +1,19 @@
 """The host agent over its pipe: nothing survives, samples are real, one run a machine."""
 
+import fcntl
 import os
 import signal
 import socket
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from wirespeed.agent import sampling
+from wirespeed.agent import leftovers, sampling
+from wirespeed.agent.children import is_alive
 from wirespeed.errors import BusyError, HostError
 from wirespeed.fleet.channel import Far
 from wirespeed.fleet.fleet import Fleet
@@ -199,6 +203,52 @@ def test_a_lock_is_held_until_the_agent_ends(tmp_path, monkeypatch):
         other.close()
 
 
+def test_an_agent_that_ends_is_waited_for_and_no_run_that_measures(tmp_path, monkeypatch):
+    monkeypatch.setenv("WIRESPEED_LOCK", str(tmp_path / "lock"))
+    fleet = Fleet([Far("here", python=sys.executable)], "next", cgroups=False)
+    handle = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    os.pwrite(handle, leftovers.ENDING.encode(), 0)
+    try:
+        assert leftovers.is_ending()
+        threading.Timer(0.3, lambda: os.close(handle)).start()
+        fleet.lock("next")
+        assert not leftovers.is_ending()
+    finally:
+        fleet.close()
+    assert (tmp_path / "lock").read_text() == leftovers.ENDING
+    assert not leftovers.is_ending()  # nobody holds it
+
+
+def test_a_folder_that_a_following_run_has_taken_over_is_left_to_it(tmp_path):
+    folder = tmp_path / "scratch"
+    agents = [Host(Far("here", python=sys.executable), {"mark": mark, "cgroups": False})
+              for mark in ("killed", "next")]  # fmt: skip
+    for agent in agents:
+        agent.greet()
+        agent.ask("clean_up_at_end", folders=[str(folder)])
+    agents[0].close()
+    assert folder.exists()
+    agents[1].close()
+    assert not folder.exists()
+
+
+def test_a_process_forked_in_the_agents_last_moment_ends_too():
+    """It would hold the machine's lock, which it inherits."""
+    forks = (
+        "import os, time\n"
+        "from wirespeed.agent.children import die_with\n"
+        "agent = os.getpid()\n"
+        "if os.fork() == 0:\n"
+        "    while os.getppid() == agent: time.sleep(0.01)\n"
+        "    os.write(1, b'forked')\n"
+        "    die_with(agent)\n"
+        "    os.write(1, b' and at work')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", forks], capture_output=True, timeout=PATIENCE_S)
+    assert done.stdout == b"forked"
+
+
 def test_an_unknown_request_and_a_mistaken_one_are_answered(host):
     with pytest.raises(HostError, match="knows no request 'fly'"):
         host.ask("fly")
@@ -344,6 +394,27 @@ def test_payloads_are_the_same_bytes_in_every_run(host, tmp_path):
     taken.write_text("")
     with pytest.raises(HostError, match=r"cannot write the payload .*file/a\.bin"):
         host.ask("make_files", sets=[dict(one, folder=str(taken))])
+
+
+@needs_root
+def test_a_namespace_that_is_being_made_ends_with_a_killed_agent(tmp_path, monkeypatch):
+    slow = tmp_path / "ip"
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    host = Host(Far("here", python=sys.executable), {"mark": "netns-killed", "cgroups": False})
+    host.greet()
+    agent = host.info["pid"]
+    host.send("spawn", name="app", namespace={"on": "nothing9", "addr": "10.99.0.9/24"})
+    children = Path(f"/proc/{agent}/task/{agent}/children")
+    assert wait_until(lambda: len(children.read_text().split()) == 2)
+    holder, program = map(int, children.read_text().split())
+    try:
+        os.kill(agent, signal.SIGKILL)
+        assert wait_until(lambda: not is_alive(holder))
+    finally:
+        os.kill(program, signal.SIGKILL)
+        host.close()
 
 
 @needs_root

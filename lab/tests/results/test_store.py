@@ -1,6 +1,7 @@
 """The run directory: whole files or none, torn lines left out, runs found by any clear name."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,13 @@ TRIAL = Trial(
 
 @pytest.fixture
 def run_dir(tmp_path):
-    return store.create(tmp_path / "runs", "demo")
+    return created(tmp_path)
+
+
+def created(tmp_path):
+    run_dir = store.create(tmp_path / "runs", "demo")
+    store.announce(run_dir, Run(run_id=run_dir.name, recipe="demo"))
+    return run_dir
 
 
 def test_what_is_written_reads_back(run_dir):
@@ -47,8 +54,17 @@ def test_what_is_written_reads_back(run_dir):
 
 def test_latest_points_at_the_newest_run(tmp_path, run_dir):
     assert (tmp_path / "runs" / "latest").resolve() == run_dir
-    second = store.create(tmp_path / "runs", "demo")
+    second = created(tmp_path)
     assert (tmp_path / "runs" / "latest").resolve() == second
+
+
+def test_a_run_that_was_killed_while_it_was_made_is_not_the_latest(tmp_path, run_dir):
+    half = store.create(tmp_path / "runs", "demo")
+    assert store.find_run(tmp_path / "runs", "latest") == run_dir
+    assert store.list_runs(tmp_path / "runs") == [run_dir]
+    assert store.half_made(tmp_path / "runs") == []  # another lab may be making it
+    os.utime(half, (0, 0))
+    assert store.half_made(tmp_path / "runs") == [half]
 
 
 def test_a_torn_last_line_of_the_journal_is_left_out(run_dir):

@@ -242,9 +242,7 @@ def become_child(message, cgroup, mark, origin):
     parent, report = origin
     yield "session"
     os.setsid()
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # the agent died before the line above
-        os._exit(127)
+    die_with(parent)
     yield "cgroup"
     if cgroup:
         write_text(cgroup + "/cgroup.procs", "0")
@@ -282,6 +280,13 @@ def become_child(message, cgroup, mark, origin):
             os.write(2, ("%s: %s\n" % (message["argv"][0], error.strerror)).encode())
             os._exit(127)
     os.execvpe(message["argv"][0], message["argv"], environment)
+
+
+def die_with(parent):
+    """In a forked child: the kernel ends it with its parent, also one that has ended already."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(127)
 
 
 def enter_network(descriptor):

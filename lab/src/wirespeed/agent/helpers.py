@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 
-from wirespeed.agent.children import LIBC, PR_SET_PDEATHSIG, Refused, send_signal
+from wirespeed.agent.children import Refused, die_with, send_signal
 
 OUTPUT_MAX = 1 << 20  # of a program's output; the rest is dropped
 
@@ -25,11 +25,12 @@ class Helpers:
     def start(self, number, function, name=None):
         """Forks; what `function` returns is the answer to the request with this id."""
         read_end, write_end = os.pipe()
+        agent = os.getpid()
         pid = os.fork()
         if pid == 0:
             answer = {"id": number}
             try:
-                LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+                die_with(agent)
                 for one in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
                     signal.signal(one, signal.SIG_DFL)
                 signal.set_wakeup_fd(-1)

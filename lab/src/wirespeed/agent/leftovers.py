@@ -5,6 +5,7 @@ was killed too, or the host lost power. Who is still at work is judged by the ag
 on this host; the lab's process id means nothing here. Standard library of Python 3.6 only.
 """
 
+import fcntl
 import os
 import shutil
 import signal
@@ -26,6 +27,7 @@ MARK = b"WIRESPEED_AGENT="
 OWNER = ".wirespeed-agent"  # the file in a scratch folder that names its agent
 OWNERS_NAMESPACE = ".wirespeed-namespace"  # and the one that says where its process id counts
 GONE_S = 3.0
+ENDING = "that is just ending"  # in the lock of an agent that tidies up
 
 
 def tidy():
@@ -45,11 +47,44 @@ def is_at_work(name, namespace=""):
     return start_ticks(int(pid)) == int(ticks) and is_alive(int(pid))
 
 
+def lock_files():
+    """Where the machine's lock may lie: in /run for root, in the others without it."""
+    if "WIRESPEED_LOCK" in os.environ:
+        return [os.environ["WIRESPEED_LOCK"]]
+    user = "/run/user/%d/wirespeed.lock" % os.getuid()
+    return ["/run/wirespeed.lock", user, "/tmp/wirespeed.lock"]
+
+
+def is_ending():
+    """Whether the agent that has this machine's lock only tidies up: it says so there."""
+    for path in lock_files():
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            if os.pread(handle, 256, 0).decode(errors="replace") == ENDING:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(handle)
+    return False
+
+
 def own(folder):
     """Says in a folder that it is this agent's."""
     os.makedirs(folder, exist_ok=True)
     write_text(os.path.join(folder, OWNERS_NAMESPACE), pid_namespace())
     write_text(os.path.join(folder, OWNER), identity(os.getpid()))
+
+
+def is_anothers(folder):
+    """Whether an agent that is at work has taken it over: hosts of one machine share a folder, and
+    so does a run that goes on before the last agent of the killed one has ended."""
+    owner = read_text(os.path.join(folder, OWNER))
+    is_here = read_text(os.path.join(folder, OWNERS_NAMESPACE)) == pid_namespace()
+    return is_here and owner != identity(os.getpid()) and is_at_work(owner)
 
 
 def kill_processes():
@@ -118,9 +153,11 @@ def remove_scratch():
     for root in ("/dev/shm", os.environ.get("TMPDIR", "/tmp")):
         for name in os.listdir(root) if os.path.isdir(root) else ():
             folder = os.path.join(root, name)
+            if not name.startswith("wirespeed-"):
+                continue
             owner = read_text(os.path.join(folder, OWNER))
             namespace = read_text(os.path.join(folder, OWNERS_NAMESPACE))
-            if name.startswith("wirespeed-") and owner and not is_at_work(owner, namespace):
+            if owner and not is_at_work(owner, namespace):
                 shutil.rmtree(folder, ignore_errors=True)
                 removed.append(folder)
     return removed

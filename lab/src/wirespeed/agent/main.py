@@ -41,7 +41,7 @@ from wirespeed.agent.children import (
     write_text,
 )
 from wirespeed.agent.helpers import Helpers, run_program
-from wirespeed.agent.leftovers import own, tidy
+from wirespeed.agent.leftovers import ENDING, is_anothers, lock_files, own, tidy
 from wirespeed.agent.namespaces import Namespaces
 from wirespeed.agent.sampling import Sampler, canary_ms
 from wirespeed.agent.tuning import Tuning, restore, set_own, state_file, status
@@ -113,13 +113,8 @@ class Agent:
 
     def do_lock(self, message):
         """One run a machine. The kernel drops the lock with the agent, however it ends."""
-        # The first that can be opened counts: /run for root, the others without it.
-        paths = message.get("paths") or [
-            "/run/wirespeed.lock",
-            "/run/user/%d/wirespeed.lock" % os.getuid(),
-            "/tmp/wirespeed.lock",
-        ]
-        for path in paths:
+        paths = message.get("paths") or lock_files()
+        for path in paths:  # the first that can be opened counts
             try:
                 handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             except OSError:
@@ -128,11 +123,15 @@ class Agent:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 return {"held_by": os.pread(handle, 256, 0).decode(errors="replace").strip() or "?"}
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, message["owner"].encode(), 0)
             self.lock = handle
+            self._sign(message["owner"])
             return {"held_by": None}
         raise Refused("no lock file can be opened among " + ", ".join(paths))
+
+    def _sign(self, text):
+        """Says in the lock who holds it."""
+        os.ftruncate(self.lock, 0)
+        os.pwrite(self.lock, text.encode(), 0)
 
     def do_leftovers(self, _):
         """Ends and removes what agents that are gone have left on this host."""
@@ -429,6 +428,8 @@ class Agent:
         """Kills what is left and takes its folders away: the last thing the agent does."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        if self.lock is not None:
+            self._sign(ENDING)
         if self.cgroups and self.cgroups.root:
             try:
                 write_text(self.cgroups.root + "/cgroup.kill", "1")
@@ -449,7 +450,8 @@ class Agent:
         if self.cgroups:
             self.cgroups.remove()
         for folder in self.folders:
-            remove_tree(folder)
+            if not is_anothers(folder):
+                remove_tree(folder)
 
 
 def remove_tree(folder):

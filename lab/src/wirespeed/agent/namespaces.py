@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 
-from wirespeed.agent.children import CLONE_NEWNET, LIBC, Refused, send_signal
+from wirespeed.agent.children import CLONE_NEWNET, LIBC, Refused, die_with, send_signal
 
 
 class Namespaces:
@@ -27,8 +27,10 @@ class Namespaces:
 
 def make(on, address, interface):
     told_read, told_write = os.pipe()
+    agent = os.getpid()
     pid = os.fork()
     if pid == 0:
+        die_with(agent)
         is_apart = LIBC.unshare(CLONE_NEWNET) == 0
         os.write(told_write, b"1" if is_apart else b"0")
         signal.pause()

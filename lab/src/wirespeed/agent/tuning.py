@@ -5,6 +5,7 @@ back whatever happens: by the agent at its end, else by the next run or `wirespe
 Standard library of Python 3.6 only: see main.py.
 """
 
+import errno
 import json
 import os
 import re
@@ -255,7 +256,11 @@ def restore(state, even_standing=False):
         _restore_files(record, done)
         _restore_switches(record, done)
         _restore_threads(record, done)
-    os.unlink(state)
+    try:
+        os.unlink(state)
+    except OSError as error:  # two may put back the same at once
+        if error.errno != errno.ENOENT:
+            raise
     return done
 
 

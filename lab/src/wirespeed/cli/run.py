@@ -192,6 +192,7 @@ def _how_to_go_on(display: Display) -> str:
 
 def _put_back() -> None:
     """Before the cores are counted: a run that was killed may have left this shell fewer."""
+    recover.wait_for_ending()
     for line in tune.put_back():
         print(f"wirespeed: a run that was killed had tuned this machine: {line}", file=sys.stderr)
 

@@ -9,11 +9,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from wirespeed.agent import leftovers
 from wirespeed.errors import BusyError, HostError
 from wirespeed.fleet.channel import Far
 from wirespeed.fleet.host import ANSWER_S, END_S, Host, pump
 
 START_S = 60.0  # until the last host has answered for the first time
+LOOK_S = 0.05  # between two looks at a lock whose agent is ending
 
 
 class Fleet:
@@ -142,7 +144,11 @@ class Fleet:
     def lock(self, owner: str) -> None:
         """One run a machine: on each of them, or on none."""
         paths = [os.environ["WIRESPEED_LOCK"]] if "WIRESPEED_LOCK" in os.environ else None
+        deadline = time.monotonic() + END_S
         for name, answer in self.each(self.machines, "lock", paths=paths, owner=owner).items():
+            while answer["held_by"] == leftovers.ENDING and time.monotonic() < deadline:
+                time.sleep(LOOK_S)
+                answer = self[name].ask("lock", paths=paths, owner=owner)
             if answer["held_by"]:
                 where = "this machine" if len(self.machines) == 1 else name
                 raise BusyError(

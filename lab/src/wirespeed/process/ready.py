@@ -8,6 +8,7 @@ from wirespeed.errors import HostError, LastingError, ProcessError
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.process.start import Started
 
+REACH_S = 5.0  # the server answers already: one lost packet or a busy moment is no wrong address
 _SPARE_S = 20.0  # beyond the recipe's own time, for an agent on a loaded host
 
 
@@ -54,7 +55,7 @@ def check_reach(fleet: Fleet, started: Started, hosts: list[str]) -> None:
         return
     found = fleet.each(
         far, "ready", name=started.label, url=check.url, status=check.status, length=check.length,
-        within_s=0.0,
+        within_s=REACH_S,
     )  # fmt: skip
     for name, answer in found.items():
         if answer["problem"]:

@@ -19,6 +19,7 @@ from wirespeed.errors import COMMAND, ResultsError, StorageError
 from wirespeed.results.model import FORMAT, PlannedTrial, Run, Sample, Trial
 
 BASELINES = "baselines"  # beside the runs: links with names of the user's
+MADE_WITHIN_S = 60.0  # from a run's folder to its run.json; it takes a tenth of a second
 
 
 Kind = TypeVar("Kind", Run, Trial)
@@ -79,19 +80,25 @@ def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def create(runs: Path, recipe: str) -> Path:
-    """Makes a fresh run directory and points runs/latest at it."""
+    """Makes a fresh run directory; it is a run when its run.json is there (`announce`)."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     run_dir = runs / f"{stamp}-{recipe}-{secrets.token_hex(2)}"
     with _storage(run_dir):
         (run_dir / "trials").mkdir(parents=True)
         (run_dir / "derived").mkdir()
-    point_latest(run_dir)
     return run_dir
+
+
+def announce(run_dir: Path, run: Run) -> None:
+    """The last write of a new run: from here on it can be resumed, and runs/latest is it."""
+    write_run(run_dir, run)
+    point_latest(run_dir)
 
 
 def point_latest(run_dir: Path) -> None:
     link = run_dir.parent / f".latest-{os.getpid()}"
     with _storage(link):
+        link.unlink(missing_ok=True)
         link.symlink_to(run_dir.name)
         os.replace(link, run_dir.parent / "latest")
 
@@ -177,6 +184,18 @@ def list_runs(runs: Path) -> list[Path]:
     if not runs.is_dir():
         return []
     return sorted(p for p in runs.iterdir() if p.name != "latest" and (p / "run.json").exists())
+
+
+def half_made(runs: Path) -> list[Path]:
+    """Folders of runs whose lab was killed before they were one."""
+    if not runs.is_dir():
+        return []
+    latest = time.time() - MADE_WITHIN_S
+    return sorted(
+        p for p in runs.iterdir()
+        if (p / "derived").is_dir() and not (p / "run.json").exists() and not p.is_symlink()
+        and p.stat().st_mtime < latest
+    )  # fmt: skip
 
 
 def find_run(runs: Path, name: str) -> Path:

@@ -25,7 +25,7 @@ from wirespeed.runner.life import Life
 LEAD_S = 0.06  # from the first spawn to the common start; a spawn takes 2-4 ms
 LEAD_EACH_S = 0.01
 LEAD_HOST_S = 0.005  # a host more is a channel more to write to
-STARTS_MAX = 3
+STARTS_MAX = 5  # each with three times the lead of the one before: the last has six seconds
 EXIT_USAGE = 2  # of most programs: they were called wrongly, and will be again
 OWN_COUNTERS = ("/proc/net/snmp",)  # of a network namespace, where the rest is the machine's
 OTHERS_EVERY_S = 1.0  # beside the window's two edges, between which counters are a straight line

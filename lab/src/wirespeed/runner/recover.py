@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wirespeed.agent import leftovers
 from wirespeed.errors import ResultsError
-from wirespeed.fleet.fleet import Fleet
+from wirespeed.fleet.fleet import LOOK_S, Fleet
+from wirespeed.fleet.host import END_S
 from wirespeed.results import store
 from wirespeed.runner import execute, tune
 from wirespeed.runner.files import scratch_folder
@@ -20,6 +22,14 @@ class Recovered:
     processes: list[int]
     folders: list[str]
     settings: list[str]
+
+
+def wait_for_ending() -> None:
+    """An agent whose lab was killed a moment ago still tidies up and puts settings back: it holds
+    the machine's lock, and what it has not put back yet (the cores of this shell) would count."""
+    deadline = time.monotonic() + END_S
+    while leftovers.is_ending() and time.monotonic() < deadline:  # type: ignore[no-untyped-call]
+        time.sleep(LOOK_S)
 
 
 def cut_off(runs: Path) -> list[Path]:
@@ -63,6 +73,7 @@ def with_hosts(done: Recovered, fleet: Fleet) -> Recovered:
 
 def recover(runs: Path) -> Recovered:
     """Ends what dead runs left, and marks them as interrupted, so that they can be resumed."""
+    wait_for_ending()
     done = leftovers.tidy()  # type: ignore[no-untyped-call]
     processes, folders = done["processes"], done["folders"]
     names = []
@@ -76,4 +87,7 @@ def recover(runs: Path) -> Recovered:
         store.write_run(run_dir, replace(run, state="interrupted", ended=execute.now()))
         store.append_event(run_dir, "recovered")
         names.append(run_dir.name)
+    for folder in store.half_made(runs):
+        shutil.rmtree(folder, ignore_errors=True)
+        folders.append(str(folder))
     return Recovered(names, processes, folders, tune.put_back())

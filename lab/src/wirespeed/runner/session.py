@@ -104,9 +104,9 @@ def start(
         store.write_text(run_dir / "recipe.toml", origin.text)
         store.write_json(run_dir / "site.json", origin.site.model_dump())
         store.write_plan(run_dir, schedule.lines())
-        store.write_run(run_dir, run)
         where = str(origin.recipe_file.resolve())
         store.append_event(run_dir, "created", recipe=where, pid=os.getpid())
+        store.announce(run_dir, run)
         with _tuned(run_dir, fleet, watcher, tuned):
             return run_dir, execute.execute(run_dir, schedule, fleet, watcher, run)
 
