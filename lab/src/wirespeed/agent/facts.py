@@ -241,7 +241,7 @@ def interfaces():
                 "speed_mbps": speed_of(name),
                 "driver": driver_of(name),
                 "coalesce": ethtool("--show-coalesce", name),
-                "rings": ethtool("--show-ring", name),
+                "rings": rings(name),
                 "queues": len(glob.glob("/sys/class/net/%s/queues/rx-*" % name)) or None,
                 "offloads": ethtool("--show-features", name),
             }
@@ -257,6 +257,22 @@ def speed_of(name):
 def driver_of(name):
     link = "/sys/class/net/%s/device/driver" % name
     return os.path.basename(os.path.realpath(link)) if os.path.exists(link) else "virtual"
+
+
+def rings(name):
+    """{"rx": 512, "rx-max": 4096, "tx": …}; ethtool prints JSON for some drivers only."""
+    data = json_of(["ethtool", "--json", "--show-ring", name])
+    if data:
+        return data[0]
+    code, text = output(["ethtool", "--show-ring", name])
+    most, head, now = text.partition("Current hardware settings:")
+    if code != 0 or not head:
+        return {}
+    found = {}
+    for part, suffix in ((most, "-max"), (now, "")):
+        for way, size in re.findall(r"^(RX|TX):\s+(\d+)$", part, re.M):
+            found[way.lower() + suffix] = int(size)
+    return found
 
 
 def ethtool(option, name):

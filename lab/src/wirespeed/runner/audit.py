@@ -20,6 +20,8 @@ BOUNDS = {
     "fs.nr_open": 1048576,
 }
 
+OFFLOADS = ("rx-checksumming", "tx-checksumming", "tcp-segmentation-offload",
+            "generic-receive-offload")  # fmt: skip
 CLOCKS_QUICK = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 
 Level = Literal["good", "note", "bad"]
@@ -183,3 +185,32 @@ def _cards(audit: dict[str, Any]) -> Iterator[Judgement]:
                 "interrupts wait for more packets, by a rule that changes with the load",
                 f"ethtool -C {card['name']} adaptive-rx off rx-usecs 0",
             )
+        yield from _rings(card)
+        yield from _offloads(card)
+
+
+def _rings(card: dict[str, Any]) -> Iterator[Judgement]:
+    rings = card.get("rings", {})
+    for way in ("rx", "tx"):
+        size, most = rings.get(way), rings.get(f"{way}-max")
+        if isinstance(size, int) and isinstance(most, int) and most > 0:
+            yield _one(
+                size >= most,
+                f"{way} ring of {card['name']}",
+                f"{size} of {most} descriptors",
+                f"a burst that does not fit is lost or waits; ethtool -G {card['name']} "
+                f"{way} {most} makes it larger",
+            )
+
+
+def _offloads(card: dict[str, Any]) -> Iterator[Judgement]:
+    features = card.get("offloads", {})
+    off = [name for name in OFFLOADS if features.get(name) in (False, "off")]
+    if any(name in features for name in OFFLOADS):
+        yield _one(
+            not off,
+            f"offloads of {card['name']}",
+            f"{', '.join(off)} off" if off else "checksums, TSO and GRO on",
+            "the kernel's stack then sums, cuts or joins packets itself, which a user-level stack "
+            "beside it is not made to do",
+        )
