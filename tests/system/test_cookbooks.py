@@ -10,10 +10,10 @@ from test_measure import finished_trials, only_run, runs_here
 
 RECIPES = [
     # recipe, part, budget, processes that each trial must have
-    ("nginx", "test=rps1k,thr10M,workers=1,stack=kernel,link=25G", "12s", {"nginx", "wrk"}),
+    ("nginx", "test=rps1k,thr10M,workers=1,stack=kernel,link=25G", "12s", {"nginx", "load"}),
     # 1,000 connections at once to a JVM that has just started.
-    ("netty", "payload=128,instances=1,stack=kernel", "12s", {"http", "wrk2"}),
-    ("zuul", "gateway=netty,connections=100", "25s", {"origin", "gateway", "wrk"}),
+    ("netty", "payload=128,instances=1,stack=kernel", "12s", {"http", "load"}),
+    ("zuul", "gateway=netty,connections=100", "25s", {"origin", "gateway", "load"}),
 ]
 
 

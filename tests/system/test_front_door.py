@@ -117,3 +117,11 @@ def test_the_tree_that_is_built_from_is_this_one():
     found = subprocess.run([python, "-c", "import wirespeed; print(wirespeed.__file__)"],
                            capture_output=True, text=True, cwd="/").stdout
     assert found.startswith(str(ROOT))
+
+
+def test_no_package_is_installed_for_who_asks_not_to(monkeypatch):
+    door = loaded()
+    monkeypatch.setenv("WIRESPEED_NO_INSTALL", "1")
+    gone = door.Part("no-such-program", "a program", 1, package="no-such-package")
+    with pytest.raises(door.BuildFailed, match="is missing; install it with: sudo apt-get install"):
+        door.Builder([gone]).build()

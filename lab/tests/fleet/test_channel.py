@@ -4,7 +4,12 @@ import sys
 import threading
 import time
 
+import pytest
+
+from wirespeed.errors import HostError
+from wirespeed.fleet import host
 from wirespeed.fleet.channel import KEEPS_A_LEASE, Channel, Far
+from wirespeed.fleet.host import Host
 
 
 def test_a_sign_of_life_that_meets_a_closed_channel_says_nothing(monkeypatch):
@@ -19,3 +24,13 @@ def test_a_sign_of_life_that_meets_a_closed_channel_says_nothing(monkeypatch):
     channel.wait(15)
     time.sleep(0.15)
     assert not seen
+
+
+def test_an_agent_of_another_protocol_is_refused(monkeypatch):
+    monkeypatch.setattr(host, "PROTOCOL", host.PROTOCOL + 1)
+    agent = Host(Far("here", python=sys.executable), {"mark": "old", "cgroups": False})
+    try:
+        with pytest.raises(HostError, match=r"here: the agent speaks protocol \d+, not \d+"):
+            agent.greet()
+    finally:
+        agent.close()

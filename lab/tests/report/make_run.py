@@ -170,7 +170,7 @@ def netty() -> Kind:
         state,
         fit="share",
         thinned=["Trials last 5 s instead of 30 s.", "Payloads 32 and 64 were left out."],
-        method="seed 000/002 (Onload Netty.io Cookbook, SF-121964-CD)",
+        method="documents 000, 002 (Onload Netty.io Cookbook, SF-121964-CD)",
     )
 
 

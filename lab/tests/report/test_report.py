@@ -8,6 +8,7 @@ import json
 import re
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from report.make_run import KINDS, make_run
@@ -327,3 +328,40 @@ def test_on_a_phone_every_figure_of_a_row_is_named_beside_it(tmp_path):
 
 def test_a_label_cannot_end_the_style_sheet_it_stands_in():
     assert cards.css_text('a"}</style>\\') == '"a\\22 \\7d \\3c /style\\3e \\5c "'
+
+
+def test_a_table_without_columns_is_headed_by_its_figure_and_unit(tmp_path):
+    kind = KINDS["netty"]()
+    kind.tables = [{"title": "One", "rows": ["payload", "instances", "stack"], "value": "rps"}]
+    summary = load(make_run(kind, tmp_path))
+    (sheet,) = summary.sheets
+    heads = [column.label for column in tables.grid(summary, sheet).columns]
+    assert heads == ["requests/s"]
+    assert "None" not in files.markdown(summary)
+
+
+def test_the_page_says_how_to_repeat_the_same_order(run, text):
+    seed = load(run).run.seed
+    assert f"--seed {seed}" in page.repeat_command(load(run))
+    assert f"--seed {seed}" in text
+
+
+def test_files_for_other_programs_name_units_and_keep_cells_texts(run):
+    summary = load(run)
+    rows = list(csv.DictReader(io.StringIO(files.cells_csv(summary))))
+    assert len(rows) == len(summary.cells)
+    assert any("(" in head for head in rows[0])
+    keys = [row["cell"] for row in rows]
+    assert len(set(keys)) == len(keys)
+    assert all(re.search("[g-z]", key) for key in keys), "no spreadsheet takes it for a number"
+    for sheet in summary.sheets:
+        if len(sheet.metrics) == 1 and sheet.metrics[0] == "rps":
+            assert "requests/s" in files.grid_markdown(tables.grid(summary, sheet))
+
+
+def test_what_is_not_decided_is_drawn_hollow_and_print_shows_what_is_folded():
+    style = (Path(page.__file__).parent / "templates" / "report.css").read_text()
+    assert re.search(r"\.bar \.open{fill:none;", style)
+    assert re.search(r"\.bar \.withheld{fill:none;", style)
+    printed = style.partition("@media print{")[2]
+    assert "details" in printed and "break-inside:avoid" in printed

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wirespeed.driver.command import GENERATORS
 from wirespeed.errors import InputError, RecipeError
 from wirespeed.recipe import read
 from wirespeed.recipe.model import Recipe
 from wirespeed.recipe.resolve import Place
-from wirespeed.runner import budget, plan
+from wirespeed.runner import budget, commands, plan
 from wirespeed.runner.budget import Times
 from wirespeed.topology import one_host, roles_of
 
@@ -247,3 +248,31 @@ def test_a_budget_tells_only_what_it_made_shorter():
     after = replace(before, warmup_s=2.0, duration_s=0.4999)
     (sentence,) = budget._said([], before, after, 120.0)
     assert sentence == "To keep the budget of 2 min, the warm-up at most 2 s instead of 3 s."
+
+
+@pytest.mark.parametrize("budget_s", [300.0, 900.0, 3600.0])
+def test_a_budget_takes_no_rounds_from_the_verdicts(budget_s):
+    """It shortens windows and leaves out points; what is left can still be decided."""
+    recipe = recipe_of({"connections": [1, 10, 50, 100, 500], "stack": ["kernel", "other"]},
+                       baseline={"stack": "kernel"})  # fmt: skip
+    whole, short = made(recipe), made(recipe, budget_s=budget_s)
+    assert whole.repeat == short.repeat >= 5
+    measured = [cell for cell in short.cells if cell.is_measured]
+    assert short.trials == short.repeat * len(measured) > 0
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
+def test_a_process_of_a_shipped_recipe_is_not_called_like_another_program(path):
+    """Who reads `wrk` in a report must be right to think that it was wrk."""
+    for process in read.read(path).process:
+        if process.name in GENERATORS:
+            assert process.tool == process.name
+
+
+def test_what_would_be_started_is_shown_with_what_is_missing():
+    recipe = recipe_of({"payload": [16, 32]})
+    server = recipe.process[0].model_copy(update={"argv": ["gone-program", "--size", "{payload}"]})
+    recipe = recipe.model_copy(update={"process": [server, recipe.process[1]]})
+    lines = commands.of_schedule(made(recipe))
+    assert "payload=16:" in lines and "  app-0: gone-program --size 32" in lines
+    assert lines[-1] == "missing: there is no program gone-program"

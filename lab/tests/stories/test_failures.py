@@ -218,7 +218,7 @@ def test_a_server_that_ignores_term_is_killed_and_that_is_said(checkout):
     process = checkout.start("run", recipe)
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
-    one_line(err, "app-0 did not heed TERM")
+    one_line(err, "app-0 did not end on SIGTERM")
     assert checkout.nothing_left(process.pid)
 
 

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from wirespeed.cli import app
+from wirespeed.cli import app, run
+from wirespeed.errors import RunError
 
 RECIPE = """
 wirespeed = 1
@@ -92,3 +93,36 @@ def test_a_mistake_is_one_line_and_leaves_nothing(typed, line, tmp_path, monkeyp
     assert (ended.value.code, said.count("\n")) == (2, 1), said
     assert said.startswith("wirespeed: ") and line in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.toml"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("run r.toml --nonsense", "No such option: --nonsense"),
+        ("run r.toml --repeat many", "'many' is not a valid"),
+        ("nonsense", "No such command 'nonsense'"),
+    ],
+)
+def test_a_mistyped_option_is_told_without_a_box(typed, line, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["wirespeed", *typed.split()])
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert line in said.splitlines()[-1]
+    assert said.isascii(), said
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_report_is_opened_in_a_browser_where_there_is_one(is_there, tmp_path, monkeypatch):
+    opened = []
+    run_dir = tmp_path / "runs" / "20261122T000000Z-r-0001"
+    run_dir.mkdir(parents=True)
+    (run_dir / "run.json").write_text("{}")
+    monkeypatch.setattr(run.webbrowser, "open", lambda url: opened.append(url) or is_there)
+    if is_there:
+        run.open_page(run_dir.name, tmp_path / "runs")
+    else:
+        with pytest.raises(RunError, match=r"no browser was found here; open .*report\.html"):
+            run.open_page(run_dir.name, tmp_path / "runs")
+    assert opened == [(run_dir / "derived" / "report.html").as_uri()]

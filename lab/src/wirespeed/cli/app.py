@@ -191,6 +191,9 @@ def schema() -> None:
 @app.command()
 def report(
     run: RunArgument = "latest",
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Open the page in a browser afterwards.")
+    ] = False,
     fail_on: FailOnOption = "",
     require: RequireOption = None,
     as_json: JsonOption = False,
@@ -201,6 +204,8 @@ def report(
 
     rules = command.gate_rules(fail_on, require or [])
     command.report(run, runs_folder(runs), as_json)
+    if open_page:
+        command.open_page(run, runs_folder(runs))
     raise typer.Exit(command.gate(run, runs_folder(runs), fail_on, rules))
 
 

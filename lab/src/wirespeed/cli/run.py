@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from wirespeed.cli import output, streams
 from wirespeed.cli.live import Display
-from wirespeed.errors import COMMAND, InputError
+from wirespeed.errors import COMMAND, InputError, RunError
 from wirespeed.results import gate as gating
 from wirespeed.results import store
 from wirespeed.results.model import Trial
@@ -98,6 +99,13 @@ def _extended(
 
 def report(name: str, runs: Path, as_json: bool = False) -> None:
     write_report(store.find_run(runs, name), Console(), as_json)
+
+
+def open_page(name: str, runs: Path) -> None:
+    """Shows a report that was just written; a machine without a browser is one line."""
+    path = store.find_run(runs, name) / "derived" / "report.html"
+    if not webbrowser.open(path.as_uri()):
+        raise RunError(f"no browser was found here; open {path} on a machine that has one")
 
 
 def gate_rules(fail_on: str, require: list[str]) -> list[gating.Rule]:

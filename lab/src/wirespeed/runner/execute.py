@@ -120,7 +120,7 @@ class Runner:
             finally:
                 killed = life.end()
             if killed:
-                self.watcher.told(f"{', '.join(killed)} did not heed TERM and had to be killed")
+                self.watcher.told(f"{', '.join(killed)} did not end on SIGTERM and was killed")
 
     def _new_life(self, queue: list[tuple[PlannedTrial, PlannedCell]]) -> Life:
         self.lives_started += 1

@@ -107,7 +107,7 @@ class Life:
             ready.fail_if_dead(self.fleet, started)
 
     def end(self, grace_s: float = stop.GRACE_S) -> list[str]:
-        """Stops everything; returns the labels that did not heed TERM."""
+        """Stops everything; returns the labels that SIGTERM did not end."""
         running, self.running = self.running, []
         killed = stop.stop(self.fleet, running, grace_s)
         self.bring_back(running)

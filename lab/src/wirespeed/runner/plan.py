@@ -45,7 +45,7 @@ class PlanOptions:
     note: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Schedule:
     """Everything that is decided before the first process starts."""
 
@@ -115,9 +115,20 @@ def arrange(
     check_lives(recipe, place, [life.cells for life in lives if life.round == 1], place.recipe_file)
     timed = replace(place, duration_s=times.duration_s, warmup_s=times.warmup_s)
     return Schedule(
-        recipe, timed, cells, lives, times, repeat, thinned, seed, options.fit,
-        guess.seconds(cells, times), options.accept_noise, options.budget_s, compared,
-    )  # fmt: skip
+        recipe=recipe,
+        place=timed,
+        cells=cells,
+        lives=lives,
+        times=times,
+        repeat=repeat,
+        thinned=thinned,
+        seed=seed,
+        fit=options.fit,
+        seconds=guess.seconds(cells, times),
+        accept_noise=options.accept_noise,
+        budget_s=options.budget_s,
+        comparisons=compared,
+    )
 
 
 def comparisons(recipe: Recipe, cells: Sequence[PlannedCell]) -> int:

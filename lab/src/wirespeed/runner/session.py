@@ -369,11 +369,20 @@ def _schedule_of(run_dir: Path, run: Run, origin: Source, topology: Topology) ->
     done = len(store.read_trials(run_dir))
     total = sum(line.state == "planned" for line in lines)
     guess = plans.Guess(recipe, where, run.plan.repeat).seconds(list(known.values()), times)
+    left = (total - done) / max(1, total)
     return Schedule(
-        recipe, where, list(known.values()), list(lives.values()), times, run.plan.repeat,
-        run.thinned, run.seed, run.fit, guess * (total - done) / max(1, total),
-        budget_s=run.budget_s and run.budget_s * (total - done) / max(1, total),
-    )  # fmt: skip
+        recipe=recipe,
+        place=where,
+        cells=list(known.values()),
+        lives=list(lives.values()),
+        times=times,
+        repeat=run.plan.repeat,
+        thinned=run.thinned,
+        seed=run.seed,
+        fit=run.fit,
+        seconds=guess * left,
+        budget_s=run.budget_s and run.budget_s * left,
+    )
 
 
 def _cell_of(line: PlannedTrial, recipe: Recipe, where: Place, mode: str) -> PlannedCell:
