@@ -117,8 +117,8 @@ def _window(
     )
     learn(life, order.planned, done)
     served = (before, proof.served(life))
-    seen = _canary_of(before_ms, canary(life))
-    return _MeasuredWindow(life, order, done, seen, served, noise.best_ms, folder)
+    seen = _Seen(done, _canary_of(before_ms, canary(life)), served, folder)
+    return _MeasuredWindow(life, order, seen, noise.best_ms)
 
 
 def _settled(order: Attempt, tried: list[_MeasuredWindow]) -> _MeasuredWindow:
@@ -152,21 +152,25 @@ def _canary_of(before_ms: float | None, after_ms: float | None) -> Canary | None
     return None if before_ms is None or after_ms is None else Canary(before_ms, after_ms)
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What one window gave."""
+
+    done: Generated
+    canary: Canary | None
+    served: tuple[Served | None, Served | None]  # what bypass had carried before, and after
+    folder: Path
+
+
 class _MeasuredWindow:
-    """From what a trial gave to its files."""
+    """From what a window gave to the files of its trial."""
 
     def __init__(
-        self,
-        life: Life,
-        order: Attempt,
-        done: Generated,
-        canary_seen: Canary | None,
-        served: tuple[Served | None, Served | None],
-        canary_best_ms: float | None,
-        folder: Path,
+        self, life: Life, order: Attempt, seen: _Seen, canary_best_ms: float | None
     ) -> None:
-        self.life, self.order, self.done, self.folder = life, order, done, folder
-        self.canary, self.served = canary_seen, served
+        self.life, self.order, self.done, self.folder = life, order, seen.done, seen.folder
+        self.canary, self.served = seen.canary, seen.served
+        done = seen.done
         self.everyone: list[Started] = [*life.running, *done.started]
         self.parts = [
             Part(s.label, s.instance.role, core_names(life, s.instance)) for s in self.everyone
@@ -177,7 +181,7 @@ class _MeasuredWindow:
         start_ns, length_ns = self.measured.start_unix_ns, self.measured.length_ns
         self.usage = window.of_window(done.samples, start_ns, length_ns, self.parts)
         self.link_share = link_share(life, order.planned, done, self.measured)
-        self.work = work.of_window(life, served, done.figures, self.measured.length_ns / 1e9)
+        self.work = work.of_window(life, seen.served, done.figures, self.measured.length_ns / 1e9)
         self.verdict = judge(self._evidence(canary_best_ms))
 
     @property
