@@ -4,10 +4,11 @@
 
 A small real recipe runs again and again; at a random moment one of the three, or lab and one agent
 together, is killed. Then the next command must find and leave everything as before: the sysctl that
-the recipe sets, the cores of a program that stands for all others, the machine's interfaces and
-qdiscs, processes, cgroups, network namespaces, mounts and scratch folders; no finished trial may be
-lost, and --resume must end with every cell.
-Needs root. Prints one JSON object.
+the recipe sets, the service that it stops (a stand-in for systemctl keeps it), the cores of a
+program that stands for all others, the machine's interfaces and qdiscs, processes, cgroups, network
+namespaces, mounts and scratch folders; no finished trial may be lost, and --resume must end with
+every cell.
+Needs root. Prints what is wrong at once and a JSON object at the end.
 """
 
 import contextlib
@@ -51,9 +52,18 @@ tool = "load"
 argv = ["-c", "{{connections}}", "-d", "{{duration}}", "http://{{server.addr}}:{{app.port}}/"]
 [tune]
 sysctl = {{ "net.unix.max_dgram_qlen" = {value} }}
+services.stop = ["kills"]
 [[metric]]
 name = "rps"
 from = "gen"
+"""
+SYSTEMCTL = """#!/bin/sh
+cd {folder}
+case $1 in
+is-active) shift; for name; do [ -e "$name" ] && echo active || echo inactive; done ;;
+start) touch "$2" ;;
+stop) rm -f "$2" ;;
+esac
 """
 
 
@@ -78,15 +88,25 @@ class Machine:
         self.other = subprocess.Popen(["sleep", "3600"])
         self.cores = os.sched_getaffinity(self.other.pid)
         self.links, self.qdiscs = told("ip", "-o", "link"), told("tc", "qdisc")
+        self.service = folder / "services" / "kills"
+        self._stand_in(folder / "bin" / "systemctl")
         self.state = folder / "tuned.json"
         self.complaints = folder / "stderr"  # of the command that was called last
         self.environment = {
             **os.environ,
+            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
             "WIRESPEED_ROOT": str(root),
             "WIRESPEED_LOCK": str(folder / "lock"),
             "WIRESPEED_TUNED": str(self.state),
             "WIRESPEED_TUNE_UNDER": str(self.other.pid),
         }
+
+    def _stand_in(self, program):
+        self.service.parent.mkdir()
+        self.service.touch()
+        program.parent.mkdir()
+        program.write_text(SYSTEMCTL.format(folder=self.service.parent))
+        program.chmod(0o755)
 
     def lab(self, *words):
         command = [sys.executable, "-m", "wirespeed", *map(str, words)]
@@ -109,11 +129,15 @@ class Machine:
             found.append("interfaces or qdiscs")
         if Path(SETTING).read_text().strip() != self.was:
             found.append("sysctl")
+        if not self.service.exists():
+            found.append("service")
         if os.sched_getaffinity(self.other.pid) != self.cores:
             found.append("cores")
         if marked(f"{lab_pid}-"):
             found.append("processes")
-        if list(Path("/sys/fs/cgroup").glob(f"**/wirespeed-{lab_pid}-*")):
+        # Not by Path.glob: it fails when a cgroup of somebody else goes away while it looks.
+        groups = [name for _, names, _ in os.walk("/sys/fs/cgroup") for name in names]
+        if any(name.startswith(f"wirespeed-{lab_pid}-") for name in groups):
             found.append("cgroups")
         name = os.path.basename(os.path.realpath(self.folder / "runs" / "latest"))
         if list(Path("/dev/shm").glob(f"wirespeed-{name}*")):
@@ -234,6 +258,7 @@ def main(count, site):
                 done[whom] += has_killed
                 if problems:
                     wrong.append([whom, problems])
+                    print(f"kill {sum(done.values())}, {whom}: {problems}", flush=True)
         finally:
             machine.other.kill()
             machine.other.wait()
