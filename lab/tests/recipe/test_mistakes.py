@@ -71,6 +71,7 @@ MISTAKES = [
     ('stack = "{stack}"', 'stack = "fast"', "process.app.stack: 'fast' is no stack"),
     ('role = "server"', 'role = "client"', "process.app.role: 'client' is not one of"),
     ('role = "server"', 'role = "load"', "process: no process has role = \"server\""),
+    ('tool = "load"', 'prepare = ["true"]', "prepare belongs to a server or an origin"),
     ('name = "gen"', 'name = "app"', "process[1].name: 'app' is taken by another process"),
     ("port = { base = 8000 }", "port = { base = 70000 }", "process.app.port.base: 70000 is out of range"),
     ("port = { base = 8000 }", "port = { bse = 1 }", "process.app.port.bse: unknown key; did you mean 'base'?"),

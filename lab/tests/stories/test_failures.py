@@ -350,3 +350,34 @@ def test_the_scratch_folder_is_memory_where_there_is_some(checkout):
     assert checkout.call("run", checkout.recipe(connections=[1]))[0] == 0
     assert not list(Path("/dev/shm").glob(f"wirespeed-{checkout.latest.name}"))
     shutil.rmtree(checkout.runs)
+
+
+def prepared(checkout, *words):
+    recipe = checkout.recipe(connections=[1])
+    text = recipe.read_text()
+    given = ", ".join(f'"{word}"' for word in words)
+    recipe.write_text(text.replace('role = "server"', f'role = "server"\nprepare = [{given}]'))
+    return recipe
+
+
+def test_a_server_is_prepared_before_it_starts(checkout):
+    server = Path(__file__).parents[1] / "fakes" / "server.py"
+    recipe = prepared(checkout, "cp", server, "{run.tmp}/prepared.py")
+    recipe.write_text(
+        recipe.read_text().replace(f'"{server}", "--port"', '"{run.tmp}/prepared.py", "--port"')
+    )
+    process = checkout.start("run", recipe)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    assert [trial["valid"] for trial in checkout.trials()] == [True]
+    assert checkout.nothing_left(process.pid)
+
+
+def test_a_preparation_that_fails_ends_the_run_with_what_it_said(checkout):
+    recipe = prepared(checkout, "sh", "-c", "sleep 500 & echo no database here >&2; exit 7")
+    process = checkout.start("run", recipe)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    line = one_line(err, "cannot be prepared")
+    assert "app-0 cannot be prepared: sh failed (exit code 7): no database here" in line
+    assert checkout.nothing_left(process.pid)

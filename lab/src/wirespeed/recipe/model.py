@@ -231,7 +231,14 @@ class ProcessSpec(Strict):
     cwd: str = ""
     requires: Requires = Requires()
     version: Annotated[list[str], BeforeValidator(_texts)] = []  # a command that tells it
+    prepare: Annotated[list[str], BeforeValidator(_texts)] = []  # run to its end before each start
     ready: Ready | None = None
+
+    @model_validator(mode="after")
+    def _is_prepared(self) -> ProcessSpec:
+        if self.prepare and self.role == "load":
+            raise ValueError("prepare belongs to a server or an origin; a generator has none")
+        return self
 
 
 SysctlName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]*([./][A-Za-z0-9_-]+)+$")]

@@ -75,6 +75,7 @@ class Instance:
     netns: dict[str, str] | None = None  # a namespace of its own: interface below and address
     under: Stack | None = None  # what `stack` names, with its profile filled in
     version: tuple[str, ...] = ()  # a command that tells the program's version
+    prepare: tuple[str, ...] = ()  # a command that ends before the program starts
     figures: OwnFigures | None = None  # where they stand in the output of a tool of one's own
 
     @property
@@ -214,8 +215,15 @@ class Resolver:
             netns=self._netns(process, names),
             under=self._under(process, index),
             version=tuple(self._filled(f"{key}.version", process.version, names)),
+            prepare=tuple(self._prepare(process, names)),
             figures=process.figures,
         )
+
+    def _prepare(self, process: ProcessSpec, names: Names) -> list[str]:
+        argv = self._filled(f"process.{process.name}.prepare", process.prepare, names)
+        if argv and not process.cwd:
+            argv[0] = _beside(argv[0], self.file.parent)
+        return argv
 
     def _netns(self, process: ProcessSpec, names: Names) -> dict[str, str] | None:
         """None where the link has no interface to share, as the loopback has none."""

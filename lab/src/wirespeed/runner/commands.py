@@ -21,6 +21,8 @@ def of_schedule(schedule: Schedule) -> list[str]:
         lines.append(f"{where}:")
         resolver = Resolver(schedule.recipe, planned.cell, schedule.place)
         for one in resolver.instances(planned.seats):
+            if one.prepare:
+                lines.append(f"  {one.label}, before it starts: {shlex.join(one.prepare)}")
             lines.append(f"  {one.label}: {shlex.join(one.argv)}")
             program = one.tool if one.tool in WINDOW_OPTIONS else (one.argv or [""])[0]
             is_built = one.tool == "load"  # by the front door, before a run

@@ -11,10 +11,12 @@ from wirespeed.errors import ProcessError
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.process import ready, start, stop
 from wirespeed.process.start import Order, Started, StartFailed
-from wirespeed.recipe.resolve import Place, Resolver
+from wirespeed.recipe.resolve import Instance, Place, Resolver
 from wirespeed.runner import files
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.plan import Schedule
+
+PREPARE_S = 600.0  # a database that is filled
 
 
 class StartError(ProcessError):
@@ -73,6 +75,7 @@ class Life:
         for instance in self.resolver(self.planned).instances(self.planned.seats):
             if instance.role == role:
                 made = command.for_server(place.root, place.recipe_file, instance, self.folder)
+                self._prepare(instance)
                 self.started_s[instance.label] = time.time()
                 orders.append(Order(instance, made.argv, made.env, self.folder))
         try:
@@ -80,6 +83,29 @@ class Life:
         except StartFailed as error:
             self.running += error.started
             raise
+
+    def _prepare(self, instance: Instance) -> None:
+        """Runs what has to be done before this server starts to its end, on its host and cores."""
+        if not instance.prepare:
+            return
+        name, argv = f"{instance.name}-prepare", list(instance.prepare)
+        one = replace(instance, name=name, argv=argv, port=None, ready=None)
+        (started,) = start.start_all(
+            self.fleet, [Order(one, argv, one.env, self.folder)], self.ours
+        )
+        try:
+            self.fleet.wait_exit([started.label], PREPARE_S)
+            code = self.fleet.exit_of(started.label)
+            if code != 0:
+                how = "did not end in time" if code is None else f"failed (exit code {code})"
+                words = started.last_words(self.fleet)
+                raise ProcessError(
+                    f"{instance.label} cannot be prepared: {argv[0]} {how}"
+                    + (f": {words}" if words else "")
+                )
+        finally:
+            stop.stop(self.fleet, [started], 0.0)
+            self.fleet.forget([started.label])
 
     def _check_reach(self) -> None:
         instances = self.resolver(self.planned).instances(self.planned.seats)
