@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from wirespeed.agent.ready import request
+from wirespeed.agent.ready import request, wait
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -56,3 +56,12 @@ def test_a_connection_is_enough_of_a_server_that_speaks_no_http():
         assert request(f"tcp://127.0.0.1:{port}", 200, None) == (True, "")
     answered, problem = request(f"tcp://127.0.0.1:{port}", 200, None)
     assert not answered and "refused" in problem
+
+
+def test_a_line_of_the_output_is_enough_of_a_server_that_only_says_so(tmp_path):
+    out, err = tmp_path / "out", tmp_path / "err"
+    asked = {"log": r"^ready after \d+ ms$", "files": [str(out), str(err)], "within_s": 0.1}
+    out.write_text("starting\nnot ready after 3 ms, still busy\n")
+    assert wait(asked) == {"problem": "no line of it matches"}
+    threading.Timer(0.1, lambda: err.write_text("starting\nready after 12 ms\n")).start()
+    assert wait({**asked, "within_s": 60}) == {"problem": ""}

@@ -92,6 +92,8 @@ MISTAKES = [
     ('columns = "stack"', "", "table[0].gain: a gain compares columns"),
     ('ready = { http = "http://{server.addr}:{port}/" }', "ready = { status = 200 }", "process.app.ready: write http ="),
     ('ready = { http = "http://{server.addr}:{port}/" }', 'ready = { tcp = "a:1", length = 5 }', "process.app.ready: status and length belong to http"),
+    ('ready = { http = "http://{server.addr}:{port}/" }', 'ready = { log = "(" }', "process.app.ready.log: '(' is no regular expression"),
+    ('ready = { http = "http://{server.addr}:{port}/" }', 'ready = { log = "up", tcp = "a:1" }', "one of them"),
     ('from = "gen"', 'from = "gen"\nquantiles = [0.5]', 'metric[0]: times are not added up; write combine = "histogram"'),
     ("[plan]", "[plan", "not TOML:"),
 ]  # fmt: skip

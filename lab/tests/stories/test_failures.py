@@ -381,3 +381,26 @@ def test_a_preparation_that_fails_ends_the_run_with_what_it_said(checkout):
     line = one_line(err, "cannot be prepared")
     assert "app-0 cannot be prepared: sh failed (exit code 7): no database here" in line
     assert checkout.nothing_left(process.pid)
+
+
+@pytest.mark.parametrize(("line", "code"), [("listening", 0), ("never said", 1)])
+def test_a_server_may_say_in_its_output_that_it_is_ready(checkout, line, code):
+    server = Path(__file__).parents[1] / "fakes" / "server.py"
+    recipe = checkout.recipe(connections=[1])
+    text = recipe.read_text()
+    start = text.index("ready = {")
+    says = f'ready = {{ log = "^{line}$", within = "8s" }}'
+    text = text.replace(text[start : text.index("}", text.index("within", start)) + 1], says)
+    shell = (
+        f"{sys.executable} {server} --port {{port}} & "
+        "until (echo > /dev/tcp/127.0.0.1/{port}) 2> /dev/null; do sleep 0.1; done; "
+        "echo listening; wait"
+    )
+    words = f'"{sys.executable}", "{server}", "--port", "{{port}}"'
+    recipe.write_text(text.replace(words, f'"bash", "-c", "{shell}"'))
+    process = checkout.start("run", recipe)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == code, err
+    if code:
+        missing = "app-0 never became ready: look for '^never said$' in its output: no line of it"
+        assert missing in one_line(err, "never became ready")

@@ -1,4 +1,5 @@
-"""Readiness: a real request whose status and length are checked, asked on the server's own host."""
+"""Readiness: a real request whose status and length are checked, asked on the server's own host;
+or a line of its output."""
 
 from __future__ import annotations
 
@@ -7,13 +8,17 @@ import time
 from wirespeed.errors import HostError, LastingError, ProcessError
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.process.start import Started
+from wirespeed.recipe.resolve import Check
 
 REACH_S = 5.0  # the server answers already: one lost packet or a busy moment is no wrong address
 _SPARE_S = 20.0  # beyond the recipe's own time, for an agent on a loaded host
 
 
-def attempt(url: str) -> str:
+def attempt(check: Check) -> str:
     """What was done, in a message."""
+    url = check.url
+    if check.log:
+        return f"look for {check.log!r} in its output"
     return f"connect to {url[6:]}" if url.startswith("tcp://") else f"GET {url}"
 
 
@@ -30,6 +35,8 @@ def wait_ready(fleet: Fleet, started: Started) -> None:
         status=check.status,
         length=check.length,
         within_s=check.within_s,
+        log=check.log,
+        files=[host.folder_there(path) for path in (started.stdout, started.stderr)],
     )
     deadline = time.monotonic() + check.within_s + _SPARE_S
     while not host.has_answered(asked):
@@ -43,7 +50,7 @@ def wait_ready(fleet: Fleet, started: Started) -> None:
         problem = str(error)
     fail_if_dead(fleet, started)
     if problem:
-        raise ProcessError(f"{started.label} never became ready: {attempt(check.url)}: {problem}")
+        raise ProcessError(f"{started.label} never became ready: {attempt(check)}: {problem}")
 
 
 def check_reach(fleet: Fleet, started: Started, hosts: list[str]) -> None:
@@ -51,7 +58,7 @@ def check_reach(fleet: Fleet, started: Started, hosts: list[str]) -> None:
     check = started.instance.ready
     own = fleet.host_of(started.label)
     far = [fleet[name] for name in hosts if name != own.name]
-    if check is None or not far:
+    if check is None or check.log or not far:
         return
     found = fleet.each(
         far, "ready", name=started.label, url=check.url, status=check.status, length=check.length,
@@ -60,7 +67,7 @@ def check_reach(fleet: Fleet, started: Started, hosts: list[str]) -> None:
     for name, answer in found.items():
         if answer["problem"]:
             raise ProcessError(
-                f"{name} cannot reach {started.label}: {attempt(check.url)}: {answer['problem']}; "
+                f"{name} cannot reach {started.label}: {attempt(check)}: {answer['problem']}; "
                 "check the address of the server in the site file"
             )
 

@@ -129,19 +129,30 @@ class Port(Strict):
     step: int = Field(1, ge=0)
 
 
+def _expression(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"{value!r} is no regular expression: {error}") from error
+    return value
+
+
 class Ready(Strict):
     http: str = ""
     tcp: str = ""  # ADDRESS:PORT of a server that speaks no HTTP: a connection is enough
+    log: Annotated[str, AfterValidator(_expression)] = ""  # a line of its output
     status: int = 200
     length: Scalar | None = None
     within: Seconds = 30.0
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Ready:
-        if bool(self.http) == bool(self.tcp):
-            raise ValueError('write http = "http://…" or tcp = "ADDRESS:PORT", one of them')
-        if self.tcp and {"status", "length"} & self.model_fields_set:
-            raise ValueError("status and length belong to http; tcp only connects")
+        if sum(map(bool, (self.http, self.tcp, self.log))) != 1:
+            raise ValueError(
+                'write http = "http://…", tcp = "ADDRESS:PORT" or log = "REGEX", one of them'
+            )
+        if not self.http and {"status", "length"} & self.model_fields_set:
+            raise ValueError("status and length belong to http")
         return self
 
 
@@ -173,11 +184,7 @@ FigureNames = Literal[
 
 
 def _pattern(value: str) -> str:
-    try:
-        groups = re.compile(value).groups
-    except re.error as error:
-        raise ValueError(f"{value!r} is no regular expression: {error}") from error
-    if groups != 1:
+    if re.compile(_expression(value)).groups != 1:
         raise ValueError(f"{value!r} must have one group: the number, in parentheses")
     return value
 

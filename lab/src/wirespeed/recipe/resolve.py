@@ -46,12 +46,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Check:
-    """The readiness request: what must come back. Of `tcp://` addresses a connection is enough."""
+    """The readiness request: what must come back. Of `tcp://` addresses a connection is enough,
+    and with `log` a line of the server's output."""
 
     url: str
     status: int
     length: int | None
     within_s: float
+    log: str = ""
 
 
 @dataclass(frozen=True)
@@ -243,10 +245,11 @@ class Resolver:
         if isinstance(length, str):
             length = self._fill(f"{key}.length", length, names)
         return Check(
-            url=self._asked(key, process.ready, names),
+            url="" if process.ready.log else self._asked(key, process.ready, names),
             status=process.ready.status,
             length=None if length is None else units.size_bytes(length),
             within_s=process.ready.within,
+            log=process.ready.log,
         )
 
     def _asked(self, key: str, ready: Ready, names: Names) -> str:

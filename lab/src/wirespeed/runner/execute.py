@@ -126,6 +126,8 @@ class Runner:
         self.lives_started += 1
         line, planned = queue[0]
         name = f"{line.position:06d}-{self.lives_started}"
+        # Without what a run that was cut off left there: readiness may be a line of this output.
+        shutil.rmtree(self.run_dir / "servers" / name, ignore_errors=True)
         folder = make_folder(self.run_dir / "servers" / name)
         scratch = scratch_folder(self.run_dir.name)
         return Life(self.fleet, self.schedule, planned, folder, scratch, answer_s=self.answer_s)
