@@ -1,10 +1,11 @@
 """What becomes of a trial whose programs fail."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
 
-from wirespeed.errors import HostError, ProcessError
+from wirespeed.errors import BusyError, HostError, ProcessError
 from wirespeed.results.model import PlannedTrial
 from wirespeed.runner import execute
 from wirespeed.runner.trial import Attempt
@@ -29,7 +30,7 @@ def attempted(monkeypatch, tmp_path, has_died):
 
     monkeypatch.setattr(execute.trials, "measure", measure)
     runner = object.__new__(execute.Runner)
-    runner.run_dir, runner.fleet, runner.memory = tmp_path, Fleet(has_died), None
+    runner.run_dir, runner.fleet, runner.context = tmp_path, Fleet(has_died), None
     runner.watcher = SimpleNamespace(phase=lambda *_: None)
     runner.progress = lambda: None
     line = PlannedTrial(1, 1, "c1", "t1", {"connections": 1})
@@ -47,3 +48,18 @@ def test_a_generator_that_fails_because_an_agent_was_killed_is_none(monkeypatch,
     """The server dies with its agent; the trial stood as failed, which no `--resume` mends."""
     with pytest.raises(HostError, match="has ended"):
         attempted(monkeypatch, tmp_path, has_died=True)
+
+
+def test_a_command_that_only_asks_does_not_keep_a_run_from_going_on(tmp_path):
+    asking = execute.hold(tmp_path)
+    threading.Timer(0.2, asking.close).start()
+    holder = execute.hold(tmp_path)
+    assert execute.is_held(tmp_path)
+    holder.close()
+    assert not execute.is_held(tmp_path)
+
+
+def test_a_run_that_somebody_else_measures_is_not_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr(execute, "HOLD_S", 0.1)
+    with execute.hold(tmp_path), pytest.raises(BusyError, match="another command is at work on"):
+        execute.hold(tmp_path)

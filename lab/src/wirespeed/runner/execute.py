@@ -14,7 +14,14 @@ from pathlib import Path
 from statistics import stdev
 from typing import IO
 
-from wirespeed.errors import LastingError, ProcessError, RunError, StorageError, WirespeedError
+from wirespeed.errors import (
+    BusyError,
+    LastingError,
+    ProcessError,
+    RunError,
+    StorageError,
+    WirespeedError,
+)
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.results import store
 from wirespeed.results.comparison import PAIRS_MIN
@@ -36,6 +43,7 @@ SAME_FAILURES = 3
 VERDICT_LATE_MAX = 1.25  # rounds that a verdict needs may take so much of the allowed time
 DISK_FREE_BYTES_MIN = 1 << 20  # below this a failing program failed because of the disk
 LOCK_FILE = "lock"
+HOLD_S = 2.0  # who only asks whether a run is held lets go at once
 
 
 class Runner:
@@ -319,8 +327,15 @@ def make_folder(folder: Path) -> Path:
 def hold(run_dir: Path) -> IO[str]:
     """Marks the run as being worked on: the kernel lets go however this process ends."""
     handle = open(run_dir / LOCK_FILE, "w")  # noqa: SIM115 - held for the run's whole life
-    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return handle
+    deadline = time.monotonic() + HOLD_S
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return handle
+        except OSError:
+            if time.monotonic() > deadline:
+                raise BusyError(f"another command is at work on {run_dir.name}") from None
+            time.sleep(0.02)
 
 
 def is_held(run_dir: Path) -> bool:
@@ -329,7 +344,7 @@ def is_held(run_dir: Path) -> bool:
         return False
     with open(path) as handle:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # others may ask at the same time
         except OSError:
             return True
     return False
