@@ -27,6 +27,7 @@ MARK = b"WIRESPEED_AGENT="
 OWNER = ".wirespeed-agent"  # the file in a scratch folder that names its agent
 OWNERS_NAMESPACE = ".wirespeed-namespace"  # and the one that says where its process id counts
 GONE_S = 3.0
+REMOVED_S = 5.0
 ENDING = "that is just ending"  # in the lock of an agent that tidies up
 
 
@@ -85,6 +86,17 @@ def is_anothers(folder):
     owner = read_text(os.path.join(folder, OWNER))
     is_here = read_text(os.path.join(folder, OWNERS_NAMESPACE)) == pid_namespace()
     return is_here and owner != identity(os.getpid()) and is_at_work(owner)
+
+
+def disown(folder):
+    """Removes a folder of this agent's, again while something that is just ending writes there."""
+    if is_anothers(folder):
+        return
+    deadline = time.monotonic() + REMOVED_S
+    shutil.rmtree(folder, ignore_errors=True)
+    while os.path.exists(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def kill_processes():

@@ -16,7 +16,6 @@ import fcntl
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import struct
@@ -41,7 +40,7 @@ from wirespeed.agent.children import (
     write_text,
 )
 from wirespeed.agent.helpers import Helpers, run_program
-from wirespeed.agent.leftovers import ENDING, is_anothers, lock_files, own, tidy
+from wirespeed.agent.leftovers import ENDING, disown, lock_files, own, tidy
 from wirespeed.agent.namespaces import Namespaces
 from wirespeed.agent.sampling import Sampler, canary_ms
 from wirespeed.agent.tuning import Tuning, restore, set_own, state_file, status
@@ -428,8 +427,11 @@ class Agent:
         """Kills what is left and takes its folders away: the last thing the agent does."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        if self.lock is not None:
-            self._sign(ENDING)
+        try:
+            if self.lock is not None:
+                self._sign(ENDING)
+        except OSError:  # a full disk must not keep anything running
+            pass
         if self.cgroups and self.cgroups.root:
             try:
                 write_text(self.cgroups.root + "/cgroup.kill", "1")
@@ -450,17 +452,7 @@ class Agent:
         if self.cgroups:
             self.cgroups.remove()
         for folder in self.folders:
-            if not is_anothers(folder):
-                remove_tree(folder)
-
-
-def remove_tree(folder):
-    """Once more while something that is just ending still writes there."""
-    deadline = time.monotonic() + KILL_WAIT_S
-    shutil.rmtree(folder, ignore_errors=True)
-    while os.path.exists(folder) and time.monotonic() < deadline:
-        time.sleep(0.05)
-        shutil.rmtree(folder, ignore_errors=True)
+            disown(folder)
 
 
 def drain(fd):
