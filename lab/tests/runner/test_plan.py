@@ -1,5 +1,6 @@
 """Plans: no cell is dropped, rounds are whole, budgets are kept, order is fair."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -276,3 +277,11 @@ def test_what_would_be_started_is_shown_with_what_is_missing():
     lines = commands.of_schedule(made(recipe))
     assert "payload=16:" in lines and "  app-0: gone-program --size 32" in lines
     assert lines[-1] == "missing: there is no program gone-program"
+
+
+@given(AXES)
+def test_no_spreadsheet_takes_the_name_of_a_cell_or_trial_for_a_number(axes):
+    lines = made(recipe_of(axes), cores=64).lines()
+    names = [name for line in lines for name in (line.cell, line.key)]
+    assert names
+    assert all(re.search("[g-z]", name) for name in names)

@@ -99,7 +99,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(typed, line, tmp_path, monkeyp
     ("typed", "line"),
     [
         ("run r.toml --nonsense", "No such option: --nonsense"),
-        ("run r.toml --repeat many", "'many' is not a valid"),
+        ("run r.toml --repeat many", "Invalid value for '--repeat': Input should be"),
         ("nonsense", "No such command 'nonsense'"),
     ],
 )

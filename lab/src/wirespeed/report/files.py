@@ -60,7 +60,8 @@ def grid_markdown(table: Grid) -> str:
     lines = [_markdown_row(heads), _markdown_row(align)]
     for labels, entries in table.rows:
         lines.append(_markdown_row([*labels, *map(_markdown_text, entries)]))
-    parts = [f"## {table.title}", "\n".join(lines)]
+    parts = [f"## {table.title}", *([f"Figures: {table.figures}."] if table.figures else [])]
+    parts.append("\n".join(lines))
     parts += [" ".join(table.notes)] if table.notes else []
     parts += ["\n".join(f"- {reason}" for reason in table.open)] if table.open else []
     return "\n\n".join(parts)

@@ -45,6 +45,7 @@ class Grid:
     rows: tuple[tuple[tuple[str, ...], tuple[Entry, ...]], ...]
     notes: tuple[str, ...] = ()
     open: tuple[str, ...] = ()  # each kind of missing verdict or figure: why, and where
+    figures: str = ""  # what they are and their unit, where no head of a column says it
 
     @property
     def card_labels(self) -> list[str]:
@@ -109,7 +110,18 @@ def grid(summary: Summary, sheet: Sheet) -> Grid:
         rows.append((tuple(str(value) for value in row), tuple(ours + gains + theirs)))
     heads = tuple(axis.replace("_", " ") for axis in sheet.row_axes)
     notes = _notes(summary, sheet, beside)
-    return Grid(sheet.title, heads, tuple(columns), tuple(rows), notes, _open(sheet, times))
+    figures = _figures_text(sheet, beside)
+    return Grid(
+        sheet.title, heads, tuple(columns), tuple(rows), notes, _open(sheet, times), figures
+    )
+
+
+def _figures_text(sheet: Sheet, beside: Beside | None) -> str:
+    """What the figures are, where the heads of columns do not say it."""
+    if len(sheet.metrics) > 1 or sheet.columns == (None,):
+        return ""
+    measure = _measure(sheet, sheet.metrics[0], beside)
+    return f"{measure.label}, {measure.unit}" if measure.unit else measure.label
 
 
 def _open(sheet: Sheet, times: bool) -> tuple[str, ...]:
