@@ -40,7 +40,7 @@ def ask(argv: Sequence[str], port: int, path: str) -> Answer:
     """The 2xx answer of the started command; it is ended afterwards, with everything it started."""
     command = [word.replace("{port}", str(port)) for word in argv]
     _refuse_taken(port)
-    others = descendants(os.getpid())
+    others = descendants(os.getpid())  # type: ignore[no-untyped-call]
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what makes itself a daemon is ours too
     try:
         return _tried(command, others, port, path)
@@ -132,15 +132,15 @@ def _end(others: set[int]) -> None:
     for sign, wait_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
         deadline = time.monotonic() + wait_s
         for pid in _started(others):
-            send_signal(pid, sign)
+            send_signal(pid, sign)  # type: ignore[no-untyped-call]
         while _started(others) and time.monotonic() < deadline:
             time.sleep(0.02)
 
 
 def _started(others: set[int]) -> set[int]:
     """What runs below this process and is none of the others; what has ended is reaped."""
-    found = descendants(os.getpid()) - others
-    alive = {pid for pid in found if is_alive(pid)}
+    found = descendants(os.getpid()) - others  # type: ignore[no-untyped-call]
+    alive = {pid for pid in found if is_alive(pid)}  # type: ignore[no-untyped-call]
     for pid in found - alive:
         try:
             os.waitpid(pid, os.WNOHANG)
