@@ -1,6 +1,5 @@
 """Plans: no cell is dropped, rounds are whole, budgets are kept, order is fair."""
 
-import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -284,4 +283,4 @@ def test_no_spreadsheet_takes_the_name_of_a_cell_or_trial_for_a_number(axes):
     lines = made(recipe_of(axes), cores=64).lines()
     names = [name for line in lines for name in (line.cell, line.key)]
     assert names
-    assert all(re.search("[g-z]", name) for name in names)
+    assert all(name[0].isalpha() for name in names)
