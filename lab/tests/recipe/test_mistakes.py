@@ -95,6 +95,9 @@ MISTAKES = [
     ('ready = { http = "http://{server.addr}:{port}/" }', 'ready = { log = "(" }', "process.app.ready.log: '(' is no regular expression"),
     ('ready = { http = "http://{server.addr}:{port}/" }', 'ready = { log = "up", tcp = "a:1" }', "one of them"),
     ('from = "gen"', 'from = "gen"\nquantiles = [0.5]', 'metric[0]: times are not added up; write combine = "histogram"'),
+    ('from = "gen"', 'from = "gen"\ncombine = "histogram"\nquantiles = [50, 99]', "50 is no quantile; write 0.5, 0.99"),
+    ('argv = ["./app", "--port", "{port}"]', 'argv = ["./app --port {port}"]', 'process.app.argv: is a single text; write each word as one of its own: ["./app", "--port", "{port}"]'),
+    ("[[metric]]", "[metric]", "metric: is a list of tables; write its head as [[metric]]"),
     ("[plan]", "[plan", "not TOML:"),
 ]  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -36,6 +36,8 @@ from wirespeed.errors import COMMAND, InputError, WirespeedError
 
 if TYPE_CHECKING:
     from wirespeed.runner.plan import PlanOptions
+
+USAGE_ERROR: Any = typer.BadParameter.__base__  # of all mistakes in words; Typer has no name for it
 
 app = typer.Typer(
     name="wirespeed",
@@ -343,11 +345,30 @@ def _refuse_recipe_as_command() -> None:
         raise InputError(f"{word} is a recipe; measure it with: {COMMAND} run {word}")
 
 
+def _called() -> int:
+    """The exit code of the command; mistakes in its words are one line, not Typer's four."""
+    try:
+        code = app(standalone_mode=False, prog_name="wirespeed")
+    except USAGE_ERROR as error:
+        text = error.format_message()
+        if "\n" in text:  # a group without a command, whose text is its help
+            error.show()
+            return error.exit_code
+        path = error.ctx.command_path.partition(" ")[2] if error.ctx else ""
+        where = f"{path}: " if path else ""
+        help_ = " ".join(filter(None, [COMMAND, path, "--help"]))
+        raise InputError(f"{where}{text.rstrip('.')}; see {help_}") from None
+    except typer.Abort:
+        print("wirespeed: stopped", file=sys.stderr)
+        return 130
+    return code if isinstance(code, int) else 0
+
+
 def main() -> None:
     streams.guard()
     try:
         _refuse_recipe_as_command()
-        app()
+        raise SystemExit(_called())
     except WirespeedError as error:
         print(f"wirespeed: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None

@@ -276,12 +276,21 @@ class SampleSpec(Strict):
     origin: list[SampleName] = []
 
 
+def _quantile(value: float) -> float:
+    if not 0 < value < 1:
+        raise ValueError(f'{value:g} is no quantile; write 0.5, 0.99, "mean" or "max"')
+    return value
+
+
+Quantile = Annotated[float, AfterValidator(_quantile)]
+
+
 class Metric(Strict):
     name: Name
     from_: Name = Field(alias="from")
     field: Literal["rps", "bytes_per_second", "service", "response", "connect", ""] = ""
     combine: Literal["sum", "histogram"] = "sum"
-    quantiles: list[float | Literal["mean", "max"]] = []
+    quantiles: list[Quantile | Literal["mean", "max"]] = []
     unit: str = ""
     better: Literal["higher", "lower"] = "higher"
 
@@ -307,7 +316,7 @@ class Published(Strict):
 class Table(Strict):
     title: str = ""
     each: Names = []
-    where: dict[Name, list[Scalar]] = {}
+    where: dict[Name, Annotated[list[Scalar], BeforeValidator(_one_or_many)]] = {}
     rows: Names
     columns: Name | None = None
     value: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 import types
 import typing
@@ -40,6 +41,8 @@ def find(name: str, folders: list[Path]) -> Path:
     hint = (
         f"did you mean {near[0]!r}?" if near else f"shipped recipes: {', '.join(known) or 'none'}"
     )
+    if Path(f"{name}.toml").is_file():
+        hint = f"did you mean './{name}.toml'?"
     raise InputError(f"there is no recipe {name!r}; {hint}")
 
 
@@ -163,6 +166,8 @@ def _wrong_value(first: Any, same_place: list[Any]) -> str:
         bound = first["ctx"].get("ge", first["ctx"].get("le"))
         word = "at least" if kind == "greater_than_equal" else "at most"
         return f"{value!r} is out of range; it must be {word} {bound}"
+    if kind == "list_type" and isinstance(value, dict) and first["loc"] == (first["loc"][0],):
+        return f"is a list of tables; write its head as [[{first['loc'][0]}]]"
     wanted = dict.fromkeys(_wanted(problem) for problem in same_place)
     return f"{value!r} is wrong here; it must be {' or '.join(wanted)}"
 
@@ -219,12 +224,23 @@ class _Checks:
         for process in self.recipe.process:
             key = f"process.{process.name}.stack"
             self._window(process)
+            self._one_text(process)
             if (
                 process.stack
                 and "{" not in process.stack
                 and process.stack not in self.recipe.stacks
             ):
                 self._one_of(key, process.stack, list(self.recipe.stacks), "stack")
+
+    def _one_text(self, process: ProcessSpec) -> None:
+        """A whole command line in one text would be looked for as a program of that name."""
+        alone = re.sub(r"\{[^{}]*\}", "", process.argv[0])
+        if len(process.argv) == 1 and " " in alone.strip():
+            words = ", ".join(f'"{word}"' for word in process.argv[0].split())
+            self._fail(
+                f"process.{process.name}.argv",
+                f"is a single text; write each word as one of its own: [{words}]",
+            )
 
     def _window(self, process: ProcessSpec) -> None:
         """A generator's own duration would not be the window that the lab plans and records."""
@@ -309,7 +325,11 @@ class _Checks:
 
     def _one_of(self, key: str, value: Any, known: list[Any], what: str) -> NoReturn:
         near = difflib.get_close_matches(str(value), [str(k) for k in known], 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(map(str, known))}"
+        hint = (
+            f"did you mean {near[0]!r}?"
+            if near
+            else f"there are: {', '.join(map(str, known)) or 'none'}"
+        )
         self._fail(key, f"{value!r} is no {what}; {hint}")
 
     def _fail(self, key: str, problem: str) -> NoReturn:
