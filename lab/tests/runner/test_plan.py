@@ -278,9 +278,8 @@ def test_what_would_be_started_is_shown_with_what_is_missing():
     assert lines[-1] == "missing: there is no program gone-program"
 
 
-@given(AXES)
-def test_no_spreadsheet_takes_the_name_of_a_cell_or_trial_for_a_number(axes):
-    lines = made(recipe_of(axes), cores=64).lines()
+def test_no_spreadsheet_takes_the_name_of_a_cell_or_trial_for_a_number():
+    lines = made(recipe_of({"payload": list(range(1, 41))})).lines()
     names = [name for line in lines for name in (line.cell, line.key)]
-    assert names
+    assert len(set(names)) > 200
     assert all(name[0].isalpha() for name in names)
