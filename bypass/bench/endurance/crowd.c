@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define HEAD_MAX 4096
-static const char REQUEST[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+static const char REQUEST[] = "GET /body HTTP/1.1\r\nHost: localhost\r\n\r\n";
 static char body[1 << 20];
 static size_t body_length;
 

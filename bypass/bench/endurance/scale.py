@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from pathlib import Path
 
 from endurance import Bench, free_port, wait_for
@@ -31,7 +32,7 @@ http {{
   access_log off; keepalive_requests 1000000000; root {folder};
   client_body_temp_path {folder}/t; proxy_temp_path {folder}/t; fastcgi_temp_path {folder}/t;
   uwsgi_temp_path {folder}/t; scgi_temp_path {folder}/t;
-  server {{ listen 127.0.0.1:{port} reuseport backlog=4096; location = / {{ try_files /body =404; }} }}
+  server {{ listen 127.0.0.1:{port} reuseport backlog=4096; }}
 }}
 """
 
@@ -81,14 +82,13 @@ def instances(bench):
     """36 Netty servers, each a process with two event loops."""
     ports, jar = [free_port() for _ in range(36)], ROOT / "servers/http-server/target/http-server.jar"
     flags = ["-Xms16m", "-Xmx32m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", jar, "--threads", 2]
-    folder = bench.folder / "files"
-    folder.mkdir()
-    shutil.copy(bench.body, folder / "index.html")
     for port in ports:
-        place = ["--host", "127.0.0.1", "--port", port, "--root", folder]
+        place = ["--host", "127.0.0.1", "--port", port, "--root", bench.folder]
         bench.start("java", *flags, *place, stdout=subprocess.DEVNULL)
     for port in ports:
         wait_for(port)
+        # The first request of a JVM loads classes: 36 at once would wait for those.
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/body", timeout=30).read()
     return judge("instances", *bench.clients(ports))
 
 

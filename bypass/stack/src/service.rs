@@ -55,6 +55,8 @@ pub struct Work {
     pub run: fn(i32),
     /// The thread has started: what there is already is to be watched.
     pub rejoin: fn(),
+    /// The process ends.
+    pub leave: extern "C" fn(),
 }
 
 static WORK: OnceLock<Work> = OnceLock::new();
@@ -127,6 +129,7 @@ pub fn start() -> Result<(), i32> {
         *place = Some(thread);
     }
     later::set_running(true);
+    bypass_sys::process::at_exit(work.leave);
     bypass_shm::segment::when_grown(due::begin);
     (work.rejoin)();
     Ok(())
@@ -214,6 +217,15 @@ pub fn dismiss(fd: i32, role: &Role) {
         drop(roles);
         close(fd);
     }
+}
+
+/// Our greetings of holders, by their links.
+pub fn greetings() -> Vec<i32> {
+    let is_greeting = |role: &Role| matches!(role, Role::Greeting(_));
+    roles().map_or_else(Vec::new, |roles| {
+        let links = roles.iter().filter(|(_, role)| is_greeting(role));
+        links.map(|(link, _)| *link).collect()
+    })
 }
 
 /// Says what a watched descriptor is from now on.

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_long, c_void};
 
-use bypass_stack::lifecycle::{confinement, passing};
+use bypass_stack::lifecycle::{confinement, passing, serving};
 use bypass_stack::packets;
 use bypass_stack::process::deferral::inside;
 use libc::pid_t;
@@ -78,6 +78,7 @@ pub unsafe extern "C-unwind" fn prctl(
 #[no_mangle]
 pub unsafe extern "C-unwind" fn _exit(status: c_int) -> ! {
     passing::wait_for_receivers();
+    serving::leave();
     packets::finish();
     // SAFETY: a number only.
     unsafe { real::exit_at_once()(status) };

@@ -33,7 +33,7 @@ const CLEANING: Duration = Duration::from_secs(5);
 
 /// Says what the thread does. Before the first socket of a process.
 pub fn provide() {
-    service::set_work(Work { run, rejoin });
+    service::set_work(Work { run, rejoin, leave });
 }
 
 /// Locks its list across a fork.
@@ -59,6 +59,19 @@ pub fn stop() {
         service::close_rendezvous(listener.rendezvous, listener.inode, None);
     }
     later::finish();
+}
+
+/// At exit: what nobody has accepted yet can be accepted and read afterwards, as in the kernel. The holder
+/// that had our segment may have ended a moment ago, which the thread did not come to notice: another one
+/// gets it, before it goes with this process.
+pub extern "C" fn leave() {
+    let waits = |peer: &peer::Peer| peer.side == 0 && peer.segment.queue().waiting() > 0;
+    if !service::is_running() || !peer::all().iter().any(|peer| waits(peer)) {
+        return;
+    }
+    // It may be at this very work.
+    service::end();
+    service::greetings().into_iter().for_each(serve);
 }
 
 /// After a fork: the inherited listeners are answered here too, and what clients the other

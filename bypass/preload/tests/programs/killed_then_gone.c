@@ -1,0 +1,89 @@
+/* pair: an acceptor is killed, and a client that connects then ends at once: the other acceptor gets the
+ * connection and what was written. */
+#include "contract.h"
+#include <dirent.h>
+#include <sched.h>
+
+#define ROUNDS 20
+
+/* Other threads of this process, if something has made any, get no turn while this one works. */
+static void starve_others(void) {
+    cpu_set_t here;
+    CPU_ZERO(&here);
+    CPU_SET(sched_getcpu(), &here);
+    struct sched_param none = {0};
+    DIR *threads = opendir("/proc/self/task");
+    for (struct dirent *entry; (entry = readdir(threads)) != NULL;) {
+        pid_t thread = atoi(entry->d_name);
+        if (thread == 0)
+            continue;
+        sched_setaffinity(thread, sizeof here, &here);
+        if (thread != getpid())
+            sched_setscheduler(thread, SCHED_IDLE, &none);
+    }
+    closedir(threads);
+}
+
+static void go_anywhere(void) {
+    cpu_set_t all;
+    memset(&all, 0xff, sizeof all);
+    sched_setaffinity(0, sizeof all, &all);
+}
+
+static void hear_spinning(void) {
+    int value;
+    while (recv(CHANNEL, &value, sizeof value, MSG_DONTWAIT) != sizeof value)
+        ;
+}
+
+static pid_t accepting_child(int listening) {
+    pid_t child = fork();
+    if (child == 0) {
+        go_anywhere();
+        accept(listening, NULL, NULL);
+        close(listening);
+        tell(0);
+        for (;;)
+            pause();
+    }
+    return child;
+}
+
+static void server(void) {
+    int listening = listener(4), works = 0;
+    starve_others();
+    for (int round = 0; round < ROUNDS; round++) {
+        char buffer[8] = "";
+        pid_t child = accepting_child(listening);
+        hear_spinning();
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        tell(0);
+        int fd = accept(listening, NULL, NULL);
+        works += read(fd, buffer, sizeof buffer) == 4 && memcmp(buffer, "left", 4) == 0;
+        close(fd);
+    }
+    say("%d of %d", works, ROUNDS);
+}
+
+static void client_of_a_round(int port) {
+    go_anywhere();
+    dial_port(port);
+    hear();
+    starve_others();
+    tell(0);
+    hear_spinning();
+    write_all(dial_port(port), "left", 4);
+    exit(0);
+}
+
+static void client(void) {
+    int port = hear();
+    for (int round = 0; round < ROUNDS; round++) {
+        pid_t child = fork();
+        if (child == 0)
+            client_of_a_round(port);
+        int status;
+        waitpid(child, &status, 0);
+    }
+}
