@@ -46,7 +46,7 @@ stack       = {_toml(stacks)}   # the second is the first again: its gain is noi
 warmup   = "2s"   # at most; a JVM wants more
 repeat   = 5
 baseline = {{ stack = "{KERNEL}" }}
-duration = "2s"
+duration = "1s"
 
 [stacks.{KERNEL}]
 [stacks.{AGAIN}]
