@@ -113,6 +113,7 @@ fn open(name: &str) -> Result<Interface, String> {
 /// All of them or none: what arrives on one that is not ours would be lost.
 fn open_queues(link: &Link, mode: Mode, count: u32) -> Result<Vec<Opened>, String> {
     let settings = Settings {
+        packet_sender: true,
         uncut_trains: mode == Mode::Generic && link.kind == "veth",
         ..Settings::default()
     };
