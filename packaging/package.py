@@ -1,6 +1,7 @@
 """`./wirespeed package`: a Debian package, a relocatable tarball, a wheel and an OCI image."""
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -103,10 +104,16 @@ def _by_nobody(member):
 
 
 def _wheel(output):
-    """The lab alone; it finds the programs through the command `bypass` on the path."""
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps",
-               "--no-build-isolation", "-w", str(output), str(ROOT / "lab")]
-    subprocess.run(command, check=True)
+    """The lab alone; it finds the programs through the command `bypass` on the path.
+
+    Made from a copy: in the checkout setuptools would take what an earlier build left in lab/build.
+    """
+    with tempfile.TemporaryDirectory(dir=output) as folder:
+        source = shutil.copytree(ROOT / "lab", Path(folder) / "lab", ignore=shutil.ignore_patterns(
+            "build", "tests", "__pycache__", "*.egg-info"))
+        command = [sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check",
+                   "--no-deps", "--no-build-isolation", "-w", str(output), str(source)]
+        subprocess.run(command, check=True)
     return max(output.glob("wirespeed-*.whl"), key=lambda path: path.stat().st_mtime)
 
 

@@ -18,7 +18,7 @@ SHORT = ["--repeat", "1", "--accept-noise"]
 PART = ["--set", "plan.duration=1s", "--set", "plan.warmup=1s"]
 
 
-CELL = {"postgresql": "connections=1,query=simple"}
+CELL = {"postgresql": "connections=1,stack=kernel,stack=bypass"}
 
 
 def files_of(text):

@@ -8,6 +8,7 @@ import gzip
 import os
 import re
 import subprocess
+import zipfile
 
 import pytest
 from frontdoor import ROOT
@@ -17,8 +18,12 @@ from frontdoor import ROOT
 def tree(tmp_path_factory):
     """The unpacked Debian package."""
     folder = tmp_path_factory.mktemp("package")
-    command = [ROOT / "wirespeed", "package", "--only", "deb", "--output", folder]
+    command = [ROOT / "wirespeed", "package", "--only", "deb,wheel", "--output", folder]
+    left = ROOT / "lab/build/lib/wirespeed/removed.py"  # what an earlier build may have left
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.touch()
     subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+    left.unlink()
     (deb,) = folder.glob("*.deb")
     fields = subprocess.run(["dpkg-deb", "--field", deb], capture_output=True, text=True, check=True)
     assert "Package: wirespeed\n" in fields.stdout and "Depends: libc6 (>= 2." in fields.stdout
@@ -49,6 +54,14 @@ def test_the_commands_find_what_they_need_and_change_nothing_in_the_tree(tree, t
     assert run(tree, tmp_path, "onload_stackdump").startswith("#stack-id")
     assert "installed tree" in run(tree, tmp_path, "wirespeed", "package", expect=2)
     assert snapshot(tree) == before
+
+
+def test_the_wheel_holds_the_lab_of_today_alone(tree):
+    (wheel,) = tree.parents[1].glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        held = {name for name in packed.namelist() if name.endswith(".py")}
+    source = ROOT / "lab" / "src"
+    assert held == {str(path.relative_to(source)) for path in source.rglob("*.py")}
 
 
 def test_every_command_has_a_manual_page(tree):

@@ -221,6 +221,14 @@ def test_a_table_without_columns_is_headed_by_its_metric_and_unit(tmp_path):
     assert "requests/s" in heads[0] and "latency p99<br>µs" in heads[1]
 
 
+def test_a_part_with_one_side_of_each_comparison_says_so(tmp_path):
+    kind = KINDS["quickstart"]()
+    one = {"stack": "kernel", "server": "nginx"}
+    kind.state = lambda axes: ("planned" if one.items() <= axes.items() else "thinned", "")
+    front = story.front(load(make_run(kind, tmp_path)))
+    assert front[0] == "No comparison has a measured cell on both sides, so nothing is compared."
+
+
 def test_hostile_names_stay_text(tmp_path):
     kind = KINDS["quickstart"]()
     kind.title = kind.tables[0]["title"] = '<script>alert(1)</script> "x" & {nothing}'

@@ -105,6 +105,8 @@ def _counts(family: Family) -> str:
 def _no_comparison(summary: Summary) -> str:
     if not summary.measured:
         return "Nothing has been measured yet."
+    if any(sheet.over is not None for sheet in summary.sheets):
+        return "No comparison has a measured cell on both sides, so nothing is compared."
     if summary.run.plan.baseline:
         return "No table of the recipe asks for a gain, so nothing is compared."
     return "The recipe names no baseline, so nothing is compared."

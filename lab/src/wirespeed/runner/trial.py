@@ -181,7 +181,8 @@ class _MeasuredWindow:
         start_ns, length_ns = self.measured.start_unix_ns, self.measured.length_ns
         self.usage = window.of_window(done.samples, start_ns, length_ns, self.parts)
         self.link_share = link_share(life, order.planned, done, self.measured)
-        self.work = work.of_window(life, seen.served, done.figures, self.measured.length_ns / 1e9)
+        window_s = self.measured.length_ns / 1e9
+        self.work = work.of_window(life, seen.served, done.figures, self.usage, window_s)
         self.verdict = judge(self._evidence(canary_best_ms))
 
     @property

@@ -1,0 +1,28 @@
+"""What of a server's CPU time was work, and when that is not known."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from wirespeed.driver.bypass import Served
+from wirespeed.runner import work
+
+
+def found(told_s, used_s):
+    """Of a second at 1,000 requests/s: bypass told of so much CPU time, the cgroup of so much."""
+    server = SimpleNamespace(label="pg", instance=SimpleNamespace(role="server", cores=[0]))
+    times = SimpleNamespace(warmup_s=0.0, step_warmup_s=0.0)
+    life = SimpleNamespace(running=[server], schedule=SimpleNamespace(times=times))
+    served = (Served(1, 0, 0), Served(1, 9, 0, polled_s=0.1, cpu_s=told_s))
+    figures = {"load": SimpleNamespace(rps=1000.0)}
+    usage = SimpleNamespace(process_cpu_s={"pg": used_s})
+    return work.of_window(life, served, figures, usage, 1.0)
+
+
+def test_work_is_what_bypass_told_of_without_its_empty_looks():
+    assert found(0.5, 0.5).us_per_request == pytest.approx(400)
+
+
+def test_processes_that_have_ended_make_the_work_unknown():
+    """PostgreSQL forks one for each connection: its work was 1 % of what the server used."""
+    assert found(0.005, 0.5) is None
