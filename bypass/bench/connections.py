@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""nginx with many connections over a veth pair: what they cost while nobody uses them, and per request.
+
+    ./wirespeed build bypass                        once; needs root, nginx and wrk
+    bypass/bench/connections.py idle                1,000 connections, 20 s, nginx with the balanced profile
+    bypass/bench/connections.py requests            CPU of nginx per request with 10 … 16,000 connections
+
+Both count CPU time of nginx (master, workers, every thread) by the scheduler's own account, in nanoseconds, so
+other work on the machine delays them and does not change what is counted, but for colder caches.
+
+idle      on the kernel, and over packets with the profile; also with no connection at all
+requests  wrk on the kernel; nginx on the kernel, and over packets without a profile, which sleeps instead of
+          spinning, so that time without work does not count; --connections N …, in turns within each round
+"""
+
+import argparse
+import os
+import re
+import resource
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from packets import ADDRESS, BYPASS, LIBRARY, NGINX, PORT, Link, counters, started
+
+# As many as the machine allows.
+DESCRIPTORS = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+REQUEST = f"GET /0 HTTP/1.1\r\nHost: {ADDRESS}\r\n\r\n".encode()
+
+
+def spent_ns(group):
+    """CPU time of all threads of the processes of a session."""
+    total = 0
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and os.getpgid(int(folder.name)) == group:
+                total += sum(int(one.read_text().split()[0]) for one in folder.glob("task/*/schedstat"))
+        except (ProcessLookupError, FileNotFoundError):
+            continue
+    return total
+
+
+@contextmanager
+def serving(link, profile, folder, core=0):
+    """nginx with one worker: on the kernel (profile is None), or over packets ("" has no profile)."""
+    launch = []
+    if profile is not None:
+        # One segment carries as many connections of a listener as this says, 16,384 at most.
+        launch = ["env", "EF_MAX_ENDPOINTS=65536", BYPASS, "run", *(["-p", profile] if profile else []), "--interface", "vb", "--"]
+    command = link.inside(1, core, *launch, "nginx", "-p", folder, "-c", folder / "nginx.conf")
+    with started(command) as (process, said):
+        deadline = time.monotonic() + 20
+        while not (asked(link, process, profile)):
+            if process.poll() is not None or time.monotonic() > deadline:
+                said.seek(0)
+                sys.exit(f"connections.py: nginx does not answer over its path: {said.read() or 'it says nothing'}")
+            time.sleep(0.1)
+        yield process
+
+
+def asked(link, process, profile):
+    ask = link.inside(0, 1, "curl", "-s", "-o", "/dev/null", "-m", "2", f"http://{ADDRESS}:{PORT}/0")
+    is_answered = subprocess.run(ask, check=False).returncode == 0
+    return is_answered and (profile is None or counters(link, process.pid)["accepts_packets"] > 0)
+
+
+def hold(count):
+    """In the client's namespace: opens connections, asks once on each, prints a line and waits for input."""
+    sockets = []
+    for _ in range(count):
+        one = socket.create_connection((ADDRESS, PORT), 10)
+        one.sendall(REQUEST)
+        if not one.recv(4096).startswith(b"HTTP/1.1 200"):
+            sys.exit("a wrong answer")
+        sockets.append(one)
+    print("held", flush=True)
+    sys.stdin.read()
+
+
+def idle_share(link, profile, folder, count, seconds):
+    """Share of a core in percent that nginx takes with `count` connections that say nothing."""
+    with serving(link, profile, folder) as process:
+        before = counters(link, process.pid) if profile else {}
+        words = link.inside(0, 1, sys.executable, __file__, "hold", "--connections", count)
+        client = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            if client.stdout.readline() != "held\n":
+                sys.exit("connections.py: the connections could not be opened")
+            if profile:
+                after = counters(link, process.pid)
+                if after["accepts_packets"] - before["accepts_packets"] < count:
+                    sys.exit(f"connections.py: not all connections are over packets: {before}, {after}")
+            time.sleep(2)
+            start = spent_ns(process.pid)
+            if start == 0:
+                sys.exit("connections.py: the scheduler keeps no account (/proc/PID/task/*/schedstat)")
+            time.sleep(seconds)
+            return (spent_ns(process.pid) - start) / seconds / 1e9 * 100
+        finally:
+            client.kill()
+            client.wait()
+
+
+def idle(options, folder):
+    with Link(1500) as link:
+        for name, profile, count in (("kernel", None, options.connections[0]), (options.profile, options.profile, 0),
+                                     (options.profile, options.profile, options.connections[0])):
+            share = idle_share(link, profile, folder, count, options.seconds)
+            print(f"{name:16} {count:6} connections: {share:.3f} % of a core over {options.seconds} s", flush=True)
+
+
+def cost(link, profile, folder, count, seconds):
+    """Microseconds of nginx's CPU per request, and what wrk complains of."""
+    with serving(link, profile, folder) as process:
+        words = ["wrk", "-t1", f"-c{count}", f"-d{seconds}s", "--timeout", "30s", f"http://{ADDRESS}:{PORT}/0"]
+        start = spent_ns(process.pid)
+        done = subprocess.run(link.inside(0, 1, *words), capture_output=True, text=True, timeout=seconds + 120)
+        spent = spent_ns(process.pid) - start
+        requests = re.search(r"(\d+) requests in", done.stdout)
+        if done.returncode or not requests or int(requests[1]) == 0:
+            sys.exit(f"connections.py: wrk ended with {done.returncode}: {done.stdout}{done.stderr}")
+        complaint = re.search(r"(Non-2xx.*|Socket errors: .*)", done.stdout)
+        packets = counters(link, process.pid)["accepts_packets"] if profile is not None else 0
+        return spent / int(requests[1]) / 1000, complaint[1] if complaint else "", packets
+
+
+def requests(options, folder):
+    stacks = {"kernel": None, "packets": ""}
+    figures = {}
+    with Link(1500) as link:
+        for name in link.names:
+            subprocess.run(["ip", "netns", "exec", name, "sysctl", "-qw", "net.ipv4.ip_local_port_range=1024 65535",
+                            "net.core.somaxconn=65535", "net.ipv4.tcp_max_syn_backlog=65535"], check=True)
+        for _ in range(options.rounds):
+            for count in options.connections:
+                for name, profile in stacks.items():
+                    spent, complaint, packets = cost(link, profile, folder, count, options.seconds)
+                    figures.setdefault((name, count), []).append(spent)
+                    if complaint or profile is not None and packets < count:
+                        print(f"  {name}, {count}: {complaint}; {packets} connections over packets", flush=True)
+    for name in stacks:
+        base = statistics.median(figures[name, options.connections[0]])
+        for count in options.connections:
+            found = figures[name, count]
+            middle = statistics.median(found)
+            print(f"{name:8} {count:6} connections: {middle:6.2f} µs a request ({min(found):.2f}–{max(found):.2f}), "
+                  f"{middle / base:.2f} × that of {options.connections[0]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cell", choices=["idle", "requests", "hold"], help="hold is the client of idle")
+    parser.add_argument("--connections", type=int, nargs="+")
+    parser.add_argument("--seconds", type=int, help="20 of idle, 3 of requests")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--profile", default="nginx-balanced", help="of idle")
+    options = parser.parse_args()
+    if options.cell == "hold":
+        return hold(options.connections[0])
+    if os.geteuid() != 0 or not (BYPASS.exists() and LIBRARY.exists()):
+        sys.exit("root is needed, and a build: ./wirespeed build bypass")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    options.seconds = options.seconds or {"idle": 20, "requests": 3}[options.cell]
+    options.connections = options.connections or {"idle": [1000], "requests": [10, 1000, 10_000, 16_000]}[options.cell]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="connections-")))
+        os.chmod(folder, 0o755)
+        (folder / "logs").mkdir()
+        text = NGINX.format(folder=folder, port=PORT).replace("worker_connections 20000", "worker_connections 100000")
+        (folder / "nginx.conf").write_text(f"worker_rlimit_nofile {DESCRIPTORS};\n" + text)
+        {"idle": idle, "requests": requests}[options.cell](options, folder)
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""nginx with one worker and with one on every core over a veth pair, each beside a generator on its core.
+
+    ./wirespeed build bypass               once; needs root, nginx and wrk
+    bypass/bench/workers.py                kernel and balanced, 5 rounds of 2 s: about a minute
+    bypass/bench/workers.py --reuseport    each worker with a listening socket of its own
+
+The machine is as full with one pair as with more: a pair is a worker and a wrk that share a core, so that the
+ratio says what a second core brings. wrk is on the kernel. Prints requests per second and, for each stack, the
+ratio of all pairs to one within the rounds; a connection that was the kernel's ends the bench.
+"""
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from connections import serving
+from packets import ADDRESS, BYPASS, LIBRARY, NGINX, PORT, Link, counters, idle_states_held
+
+STACKS = {"kernel": None, "balanced": "nginx-balanced"}
+CORES = os.cpu_count() or 1
+
+
+def configuration(folder, workers, reuseport):
+    """nginx's, with worker N on core N."""
+    masks = " ".join(format(1 << core, "b").zfill(CORES) for core in range(workers))
+    text = NGINX.format(folder=folder, port=PORT)
+    text = text.replace("worker_processes 1;", f"worker_processes {workers}; worker_cpu_affinity {masks};")
+    return text.replace("backlog=16384", "backlog=16384 reuseport") if reuseport else text
+
+
+def measure(link, stack, folder, workers, options):
+    """Requests per second of all pairs together."""
+    (folder / "nginx.conf").write_text(configuration(folder, workers, options.reuseport))
+    with serving(link, STACKS[stack], folder, f"0-{workers - 1}") as process:
+        before = counters(link, process.pid)
+        words = ["wrk", "-t1", f"-c{options.connections}", f"-d{options.seconds}s", f"http://{ADDRESS}:{PORT}/0"]
+        runs = [subprocess.Popen(link.inside(0, core, *words), stdout=subprocess.PIPE, text=True)
+                for core in range(workers)]
+        said = [run.communicate(timeout=options.seconds + 30)[0] for run in runs]
+        rates = [re.search(r"Requests/sec:\s+([\d.]+)", text) for text in said]
+        if not all(rates) or any("Socket errors" in text or "Non-2xx" in text for text in said):
+            sys.exit(f"workers.py: wrk failed: {said}")
+        after = counters(link, process.pid)
+        if STACKS[stack] and after["accepts_kernel"] > before["accepts_kernel"]:
+            sys.exit(f"workers.py: connections were the kernel's: {before}, {after}")
+        return sum(float(rate[1]) for rate in rates)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=2)
+    parser.add_argument("--connections", type=int, default=50, help="of each pair")
+    parser.add_argument("--reuseport", action="store_true")
+    options = parser.parse_args()
+    if os.geteuid() != 0 or not (BYPASS.exists() and LIBRARY.exists()):
+        sys.exit("root is needed, and a build: ./wirespeed build bypass")
+    if CORES < 2:
+        sys.exit("one core: there is nothing to compare")
+    figures = {(stack, workers): [] for stack in STACKS for workers in (1, CORES)}
+    with ExitStack() as stack:
+        stack.enter_context(idle_states_held())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="workers-")))
+        os.chmod(folder, 0o755)
+        (folder / "logs").mkdir()
+        link = stack.enter_context(Link(1500))
+        for _ in range(options.rounds):
+            for (name, workers), found in figures.items():
+                found.append(measure(link, name, folder, workers, options))
+    for name in STACKS:
+        one, all_of_them = figures[name, 1], figures[name, CORES]
+        ratios = [many / single for single, many in zip(one, all_of_them)]
+        print(f"{name:9} 1 pair {statistics.median(one):10,.0f}, {CORES} pairs {statistics.median(all_of_them):10,.0f} "
+              f"requests/s: {statistics.median(ratios):.2f} × ({min(ratios):.2f}–{max(ratios):.2f})")
+
+
+if __name__ == "__main__":
+    main()
