@@ -353,7 +353,7 @@ def _called() -> int:
         text = error.format_message()
         if "\n" in text:  # a group without a command, whose text is its help
             error.show()
-            return error.exit_code
+            return int(error.exit_code)
         path = error.ctx.command_path.partition(" ")[2] if error.ctx else ""
         where = f"{path}: " if path else ""
         help_ = " ".join(filter(None, [COMMAND, path, "--help"]))
