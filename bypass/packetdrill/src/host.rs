@@ -3,7 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use bypass_tcp::{Address, Config, Engine, Error, Handle, Route, Rx, SocketOption, TxMeta, TxSink};
+use bypass_tcp::{
+    Address, Config, Ecn, Engine, Error, Handle, Route, Rx, SocketOption, TxMeta, TxSink,
+};
 
 use crate::sets::Set;
 
@@ -86,9 +88,31 @@ impl TxSink for Leaving {
     }
 }
 
+/// Sets what scripts for Linux set by sysctl, or by the interface; None for others.
+fn set(config: &mut Config, name: &str, value: &str) -> Option<()> {
+    let number: u32 = value.parse().ok()?;
+    let is_on = number != 0;
+    match name {
+        "mtu" => config.mtu = number,
+        "receive_bytes_max" => config.receive_bytes_max = number,
+        "send_bytes" => config.send_bytes = number,
+        "slow_start_after_idle" => config.slow_start_after_idle = is_on,
+        "sack" => config.sack = is_on,
+        "timestamps" => config.timestamps = is_on,
+        "window_scaling" => config.window_scaling = is_on,
+        "ecn" => {
+            config.ecn = [Ecn::Off, Ecn::Request, Ecn::Accept]
+                .get(number as usize)
+                .copied()?
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
 impl Host {
-    /// A host with the settings that `flags` name: `local=ADDRESS`, `mtu=BYTES`, separated by commas.
-    /// None for others.
+    /// A host with the settings that `flags` name, separated by commas: `local=ADDRESS`, and those of
+    /// [`set`]. None for others.
     pub fn new(flags: &str) -> Option<Self> {
         let mut config = Config {
             mac: MAC,
@@ -99,8 +123,7 @@ impl Host {
         for flag in flags.split([',', ' ']).filter(|flag| !flag.is_empty()) {
             match flag.split_once('=')? {
                 ("local", address) => local = Some(address.parse().ok()?),
-                ("mtu", bytes) => config.mtu = bytes.parse().ok()?,
-                _ => return None,
+                (name, value) => set(&mut config, name, value)?,
             }
         }
         let mut host = Self {

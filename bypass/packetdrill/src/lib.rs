@@ -3,8 +3,10 @@
 //! packetdrill loads a library (`--so_filename`), calls [`packetdrill_interface_init`] and finds a table of
 //! functions: the calls of a script, packets in and out, and the clock. Here the clock is virtual: it
 //! moves when packetdrill sleeps, waits for a packet, or reads it, so that a script takes no longer
-//! than its computation and does the same at every run. Flags (`--so_flags`): `local=ADDRESS`, which
-//! must be packetdrill's `--local_ip` where a script connects without bind, and `mtu=BYTES`.
+//! than its computation and does the same at every run. Flags (`--so_flags`, separated by commas): `local=ADDRESS`,
+//! which must be packetdrill's `--local_ip` where a script connects without bind; `mtu=BYTES`; and what scripts
+//! set by sysctl: `receive_bytes_max`, `send_bytes`, `slow_start_after_idle`, `sack`, `timestamps`,
+//! `window_scaling`, and `ecn` (Linux's numbers: 0 never, 1 asks, 2 accepts).
 //!
 //! Descriptors are real ones of `/dev/null`: packetdrill closes them itself.
 
@@ -94,7 +96,7 @@ pub unsafe extern "C" fn packetdrill_interface_init(flags: *const c_char, table:
     let flags = (!flags.is_null()).then(|| unsafe { CStr::from_ptr(flags) });
     let flags = flags.unwrap_or_default().to_string_lossy();
     let Some(host) = Host::new(&flags) else {
-        eprintln!("bypass-packetdrill: {flags}: flags are local=ADDRESS and mtu=BYTES");
+        eprintln!("bypass-packetdrill: {flags}: flags are local=ADDRESS and settings, NAME=NUMBER");
         std::process::exit(2);
     };
     let userdata = Box::into_raw(Box::new(Script::new(host))).cast();
@@ -559,10 +561,9 @@ unsafe extern "C" fn netdev_receive(
     at_us: *mut c_longlong,
 ) -> c_int {
     // SAFETY: see above.
-    let Some((left_us, packet)) = (unsafe { script(data) }).leave() else {
-        // Nothing will ever leave: 0 bytes would have packetdrill ask for ever.
-        return number(Err(libc::ETIMEDOUT));
-    };
+    let left = unsafe { script(data) }.leave();
+    // Nothing will ever leave: no bytes are no packet, and the script fails; after an error it would ask for ever.
+    let (left_us, packet) = left.unwrap_or_default();
     // SAFETY: no more than fits.
     unsafe {
         let fits = packet.len().min(*length);

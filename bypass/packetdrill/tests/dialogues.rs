@@ -161,15 +161,23 @@ impl Runner {
         assert_eq!(done, 0);
     }
 
-    fn leaves(&self) -> Left {
+    /// The next packet and its time; no bytes where nothing will ever leave.
+    fn next_packet(&self) -> (Vec<u8>, i64) {
         let (mut bytes, mut length, mut at_us) = (vec![0u8; 65_536], 65_536, 0);
         let into = bytes.as_mut_ptr().cast::<c_void>();
         // SAFETY: the buffer is as long as said.
         let done = unsafe {
             (self.0.netdev_receive)(self.0.userdata, into, &raw mut length, &raw mut at_us)
         };
-        assert_eq!(done, 0, "nothing leaves");
-        let tcp = &bytes[20..length];
+        assert_eq!(done, 0, "packetdrill asks again for ever after an error");
+        bytes.truncate(length);
+        (bytes, at_us)
+    }
+
+    fn leaves(&self) -> Left {
+        let (bytes, at_us) = self.next_packet();
+        assert!(!bytes.is_empty(), "nothing leaves");
+        let tcp = &bytes[20..];
         assert_eq!(folded(sum(&bytes[..20])), [0, 0], "the header's checksum");
         let word = |at: usize| u32::from_be_bytes(tcp[at..at + 4].try_into().expect("four"));
         Left {
@@ -226,6 +234,15 @@ fn the_table_has_every_function_in_its_place() {
         core::mem::offset_of!(Interface, netdev_receive),
         25 * size_of::<usize>()
     );
+}
+
+#[test]
+fn a_packet_that_never_leaves_ends_the_script_instead_of_hanging_it() {
+    let runner = Runner::new();
+    runner.accepted();
+    let (packet, _) = runner.next_packet();
+    assert_eq!(packet, [], "nothing was to be sent, and no timer runs");
+    runner.end();
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //! receive a request of 100 bytes and answer with 250. Counted is the engine's side only: frames in,
 //! reading, writing, frames out. `request_cost [CONNECTIONS [BATCH]]`, without arguments a table.
 //! With "evicted" 4 MiB are read before each batch, which stands for a program with a footprint.
+//! `request_cost growth` takes the numbers of connections in turns and prints what a request costs
+//! beside one of 10 connections, with frames handed over in bursts and one by one.
 
 use bypass_tcp::{Address, Config, Engine, Handle, Rx, TxMeta, TxSink};
 use std::time::Instant;
@@ -59,9 +61,14 @@ struct Bench {
     ballast: Vec<u64>,
     /// Connections of this batch.
     asked: Vec<usize>,
+    /// Frames that the engine is given at once.
+    burst: usize,
 }
 
 fn main() {
+    if std::env::args().nth(1).as_deref() == Some("growth") {
+        return print_growth();
+    }
     let numbers: Vec<usize> = std::env::args()
         .skip(1)
         .filter_map(|text| text.parse().ok())
@@ -77,6 +84,32 @@ fn main() {
     }
     for batch in [1, 4, 8, 16] {
         print_row(10_000, batch);
+    }
+}
+
+/// Each number in turn, round by round, so that what else runs on the machine falls on all alike.
+fn print_growth() {
+    const COUNTS: [usize; 6] = [10, 1, 100, 1_000, 10_000, 50_000];
+    const ROUNDS: usize = 7;
+    let mut benches: Vec<Bench> = COUNTS.iter().map(|count| Bench::new(*count)).collect();
+    println!("frames at once  caches   connections   ns/request   beside 10 connections");
+    for (burst, evict) in [(64, false), (64, true), (1, false), (1, true)] {
+        let mut found = vec![Vec::new(); COUNTS.len()];
+        for _ in 0..=ROUNDS {
+            for (bench, found) in benches.iter_mut().zip(&mut found) {
+                bench.burst = burst;
+                let requests = if evict { 4_000 } else { 100_000 };
+                found.push(bench.measure(32, requests, evict));
+            }
+        }
+        // The first round warms up.
+        let medians = found.iter().map(|found| median(found[1..].iter().copied()));
+        let medians: Vec<f64> = medians.collect();
+        for (count, cost) in COUNTS.iter().zip(&medians) {
+            let state = if evict { "evicted" } else { "warm" };
+            let ratio = cost / medians[0];
+            println!("{burst:14}  {state:7} {count:12} {cost:12.0} {ratio:12.2}");
+        }
     }
 }
 
@@ -119,6 +152,7 @@ impl Bench {
             random: 1,
             ballast: vec![1; 4 << 17],
             asked: Vec::new(),
+            burst: 64,
         };
         for number in 0..connections {
             bench.open(number, listener);
@@ -228,8 +262,9 @@ impl Bench {
         for (place, frame) in received.iter_mut().zip(frames) {
             *place = Rx::new(frame);
         }
-        self.engine
-            .rx_burst(self.now_us, &received[..frames.len()], &mut self.ring);
+        for some in received[..frames.len()].chunks(self.burst) {
+            self.engine.rx_burst(self.now_us, some, &mut self.ring);
+        }
         self.engine.poll_timers(self.now_us, &mut self.ring);
         let mut buffer = [0; 512];
         while let Some(event) = self.engine.next_event() {

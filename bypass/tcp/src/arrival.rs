@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::input::Reply;
 use crate::output::send_bare;
 use crate::route::Hop;
+use crate::sent::NONE;
 use crate::seq::{after, before};
 use crate::sink::{Rx, TxMeta, TxSink};
 use crate::timewait::Verdict;
@@ -46,15 +47,20 @@ impl Engine {
         }
     }
 
-    /// Reads each connection once: the loads overlap, which those of the real work would not.
+    /// Reads what each segment will need once: the loads overlap, which those of the real work would not.
     #[inline]
     fn touch(&self, segments: &[Option<(Segment, u64)>; BURST]) {
-        let mut sum = 0u32;
-        for (segment, hash) in segments.iter().flatten() {
+        let mut sum = 0;
+        let mut heads = [NONE; BURST];
+        for ((segment, hash), head) in segments.iter().flatten().zip(&mut heads) {
             if let Some(Entry::Connection(index)) = self.find(&segment.flow, *hash) {
                 let conn = &self.conns[index];
-                sum = sum.wrapping_add(conn.rcv_nxt ^ conn.cwnd ^ conn.rtt.srtt_us ^ conn.iss);
+                sum ^= conn.touch() ^ self.cx.wheel.touch(index);
+                *head = conn.sent.head;
             }
+        }
+        for head in heads.into_iter().filter(|head| *head != NONE) {
+            sum ^= self.cx.nodes.get(head).end;
         }
         core::hint::black_box(sum);
     }

@@ -29,6 +29,12 @@ impl Control {
         }
     }
 
+    /// Reads a word of it.
+    #[inline]
+    pub fn touch(&self) -> u32 {
+        self.window_max
+    }
+
     /// The slow start threshold after a loss (RFC 9438, 4.6; RFC 5681, equation 4).
     pub fn threshold_after_loss(&mut self, window: u32) -> u32 {
         match self.algorithm {

@@ -363,6 +363,16 @@ impl Conn {
         }
     }
 
+    /// Reads a word of each cache line that a segment in order, its acknowledgment and its answer touch.
+    #[inline]
+    pub fn touch(&self) -> u32 {
+        let first = self.rcv_nxt ^ self.tx_seq ^ self.cwnd ^ self.index;
+        let times = self.received_us as u32 ^ self.rtt.srtt_us ^ self.control.touch();
+        let recovery = self.recovery.sacked_out ^ self.recovery.rack_end;
+        let rest = self.irs ^ self.snd_wnd_max ^ u32::from(self.probes_out);
+        first ^ times ^ recovery ^ rest ^ self.tuning.copied ^ self.totals.delivered
+    }
+
     /// Whether segments may be exchanged: SYNs are through, no end by error.
     #[inline]
     pub fn is_synchronized(&self) -> bool {
@@ -434,9 +444,7 @@ impl Conn {
         cx.nodes.clear(&mut self.sent);
         cx.pool.release(&mut self.tx);
         self.packets_out = 0;
-        self.recovery.sacked_out = 0;
-        self.recovery.lost_out = 0;
-        self.recovery.retrans_out = 0;
+        self.recovery.forget_segments();
         self.retransmit = RetransmitTimer::Off;
         self.delayed_ack_at_us = 0;
         self.slow = Slow::default();

@@ -2,8 +2,9 @@
 
 use crate::conn::{Conn, RetransmitTimer, State};
 use crate::engine::Engine;
+use crate::marked::Run;
 use crate::sent::{LOST, NONE, RETRANSMITTED, SACKED};
-use crate::seq::after;
+use crate::seq::{after, before};
 use alloc::format;
 use alloc::string::String;
 
@@ -67,7 +68,38 @@ impl Engine {
             !(stalls && may_send) || timed || waits,
             "unsent bytes and nothing that sends them",
         )?;
+        self.check_hints(conn)?;
         Ok(count as usize)
+    }
+
+    /// What is remembered of the scoreboard agrees with it.
+    fn check_hints(&self, conn: &Conn) -> Result<(), String> {
+        for run in conn.recovery.marked.runs(conn.snd_una) {
+            let last = self.cx.nodes.get(run.last);
+            if last.end != run.end || !last.is(SACKED) {
+                return Err(format!("{run:?} does not end with a marked segment"));
+            }
+        }
+        let from = conn.recovery.resend_from;
+        let from = from.filter(|(seq, _)| !before(*seq, conn.snd_una));
+        let mut index = conn.sent.head;
+        while index != NONE {
+            let node = self.cx.nodes.get(index);
+            let is_inside = |run: Run| !before(node.seq, run.left) && !after(node.end, run.end);
+            let mut runs = conn.recovery.marked.runs(conn.snd_una);
+            if !node.is(SACKED) && runs.any(is_inside) {
+                return Err(format!("{} is not marked", node.seq));
+            }
+            let waits = node.is(LOST) && !node.is(RETRANSMITTED);
+            if waits && from.is_some_and(|(seq, _)| before(node.seq, seq)) {
+                return Err(format!(
+                    "{} waits to be sent again, and is passed over",
+                    node.seq
+                ));
+            }
+            index = node.next;
+        }
+        Ok(())
     }
 
     fn count(&self, conn: &Conn) -> Result<[u32; 4], String> {

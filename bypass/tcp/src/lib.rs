@@ -84,6 +84,7 @@ mod invariants;
 mod isn;
 mod listen;
 mod loss;
+mod marked;
 mod neighbour;
 mod open;
 mod option;

@@ -1,5 +1,7 @@
 //! What loss recovery remembers of a connection, and what an acknowledgment brings.
 
+use crate::marked::Marked;
+
 /// Where the connection stands between "all is well" and "all may be lost".
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Phase {
@@ -55,6 +57,10 @@ pub struct Recovery {
     pub rack_rtt_us: u64,
     /// Highest number selectively acknowledged.
     pub fack: u32,
+    /// What of the scoreboard is marked.
+    pub marked: Marked,
+    /// Number and place of a segment before which none waits to be sent again, as long as it is in flight.
+    pub resend_from: Option<(u32, u32)>,
     /// A segment was overtaken and arrived all the same.
     pub reordering_seen: bool,
     /// Size of the reordering window in quarters of the least round-trip time; zero counts as one.
@@ -65,6 +71,17 @@ pub struct Recovery {
     pub duplicate_round: Option<u32>,
     /// Behind the last byte when the loss probe was sent, and whether it was old data.
     pub probe: Option<(u32, bool)>,
+}
+
+impl Recovery {
+    /// Nothing is in flight any more.
+    pub fn forget_segments(&mut self) {
+        self.sacked_out = 0;
+        self.lost_out = 0;
+        self.retrans_out = 0;
+        self.marked.clear();
+        self.resend_from = None;
+    }
 }
 
 /// What one acknowledgment brought.

@@ -136,12 +136,17 @@ impl Conn {
         link: &mut Link,
         sink: &mut S,
     ) -> bool {
-        let mut index = self.sent.head;
+        let known = self.recovery.resend_from;
+        let mut index = match known.filter(|(seq, _)| !before(*seq, self.snd_una)) {
+            Some((_, index)) => index,
+            None => self.sent.head,
+        };
         while self.recovery.lost_out > self.recovery.retrans_out
             && index != NONE
             && self.in_flight() < self.cwnd
         {
             let node = *cx.nodes.get(index);
+            self.recovery.resend_from = Some((node.seq, index));
             if node.is(LOST) && !node.is(RETRANSMITTED) {
                 if !self.resend(cx, link, sink, index) {
                     return false;
@@ -207,6 +212,7 @@ impl Conn {
     fn split(&mut self, cx: &mut Context, index: u32, seq: u32) {
         let node = *cx.nodes.get(index);
         cx.nodes.split(&mut self.sent, index, seq);
+        self.recovery.marked.clear();
         self.packets_out += 1;
         self.recovery.sacked_out += u32::from(node.is(SACKED));
         self.recovery.lost_out += u32::from(node.is(LOST));

@@ -4,6 +4,7 @@
 use crate::congestion::Control;
 use crate::conn::{Conn, Context, RetransmitTimer};
 use crate::loss::{Phase, Progress, Recovery};
+use crate::marked::Begin;
 use crate::sent::{Node, AMBIGUOUS, LOST, NONE, RETRANSMITTED, SACKED};
 use crate::seq::{after, before};
 
@@ -90,16 +91,29 @@ impl Conn {
     }
 
     fn mark_sacked(&mut self, cx: &mut Context, left: u32, right: u32, p: &mut Progress) {
-        let mut index = self.sent.head;
+        let begin = self.recovery.marked.begin((left, right), self.snd_una);
+        let mut index = match begin {
+            Begin::Nowhere => return,
+            Begin::At(index) => index,
+            Begin::Head => self.sent.head,
+        };
+        let mut last = None;
         while index != NONE {
             let node = *cx.nodes.get(index);
             if !before(node.seq, right) {
                 break;
             }
-            if !node.is(SACKED) && !before(node.seq, left) && !after(node.end, right) {
-                self.sack(cx, index, &node, p);
+            if !before(node.seq, left) && !after(node.end, right) {
+                if !node.is(SACKED) {
+                    self.sack(cx, index, &node, p);
+                }
+                last = Some((node.end, index));
             }
             index = node.next;
+        }
+        if let Some((end, last)) = last {
+            let marked = &mut self.recovery.marked;
+            marked.note(left, end, last, self.snd_una);
         }
         if after(right, self.recovery.fack) {
             self.recovery.fack = right;
@@ -121,7 +135,12 @@ impl Conn {
     }
 
     fn forget_loss(&mut self, node: &Node) {
-        self.recovery.lost_out -= u32::from(node.is(LOST));
+        if node.is(LOST) {
+            self.recovery.lost_out -= 1;
+            if self.recovery.lost_out == 0 {
+                self.recovery.resend_from = None;
+            }
+        }
         self.recovery.retrans_out -= u32::from(node.is(RETRANSMITTED));
     }
 
@@ -141,6 +160,9 @@ impl Conn {
             self.forget_loss(&node);
             if node.is(SACKED) {
                 self.recovery.sacked_out -= 1;
+                if self.recovery.sacked_out == 0 {
+                    self.recovery.marked.clear();
+                }
             } else {
                 self.rack_advance(cx.now_us, &node, p.echo);
                 p.delivered += 1;
@@ -287,6 +309,13 @@ impl Conn {
         }
         self.recovery.lost_out += u32::from(!node.is(LOST));
         self.recovery.retrans_out -= u32::from(node.is(RETRANSMITTED));
+        if self
+            .recovery
+            .resend_from
+            .is_some_and(|(seq, _)| before(node.seq, seq))
+        {
+            self.recovery.resend_from = Some((node.seq, index));
+        }
         cx.nodes.forget_time(&mut self.sent, index);
         let node = cx.nodes.get_mut(index);
         node.flags = node.flags & !RETRANSMITTED | LOST;
@@ -567,6 +596,7 @@ impl Conn {
         let reneged = self.sent.head != NONE && cx.nodes.get(self.sent.head).is(SACKED);
         if reneged || !self.has_sack {
             self.recovery.sacked_out = 0;
+            self.recovery.marked.clear();
         }
         let mut index = self.sent.head;
         while index != NONE {

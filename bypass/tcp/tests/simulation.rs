@@ -20,3 +20,9 @@ fn two_hundred_seeds_deliver_every_byte_and_leave_nothing() {
         .sum();
     assert!(bytes > 5_000_000, "only {bytes} bytes were carried");
 }
+
+/// The link loses the answers to six SYN/ACKs: the server gives up, as it should, and the client tries again.
+#[test]
+fn a_handshake_that_the_link_defeats_is_tried_again() {
+    support::simulation::run(39_173);
+}
