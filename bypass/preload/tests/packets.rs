@@ -68,6 +68,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("bound_client", "binds to an address of the loopback"),
     ("ipv6", "listens on ::1"),
     ("wildcard", "dials several addresses of the loopback"),
+    ("bulk_transfer", "large_transfer sends enough between hosts"),
     ("write_to_closed", "relies on how much the loopback holds"),
     ("urgent", "urgent data is not carried"),
     ("urgent_edges", "urgent data is not carried"),

@@ -1,0 +1,154 @@
+//! Rings of io_uring beside sockets: which of them leave a process's connections to the kernel.
+//!
+//! A ring through which sockets could go unseen does; one of the shared liburing, as databases have for
+//! their files, does not until a socket goes through it; libuv's is refused, and libuv does without.
+
+mod library;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bypass_testkit::{skip, Case};
+
+const CASES: &[Case] = &[
+    ("a_process_without_a_ring_is_accelerated", || {
+        assert_eq!(run("plain", &["none"], &[]), "shared");
+    }),
+    ("a_ring_of_ones_own_leaves_sockets_to_the_kernel", || {
+        assert_eq!(run("plain", &["own"], &[]), "ring kernel");
+    }),
+    ("libuvs_ring_is_refused_unless_it_is_asked_for", || {
+        assert_eq!(run("node", &["libuv"], &[]), "no ring shared");
+        let asked_for = [("UV_USE_IO_URING", "1")];
+        assert_eq!(run("node", &["libuv"], &asked_for), "ring kernel");
+    }),
+    ("a_ring_of_liburing_for_files_excludes_no_sockets", || {
+        assert_eq!(run("liburing", &["files"], &[]), "written shared");
+    }),
+    (
+        "a_socket_in_a_ring_of_liburing_leaves_later_ones_to_the_kernel",
+        || {
+            assert_eq!(run("liburing", &["sockets"], &[]), "written kernel");
+        },
+    ),
+    ("a_ring_of_liburing_that_is_gone_is_forgotten", || {
+        assert_eq!(run("liburing", &["sockets", "exit"], &[]), "written shared");
+    }),
+];
+
+fn main() {
+    bypass_testkit::main(CASES)
+}
+
+/// What both programs share: a connection to itself, and whether the kernel's table shows it.
+const CONNECTION: &str = r#"
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static int say_path(void) {
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof name;
+    int listening = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listening, (void *)&name, length) || listen(listening, 4)) return 1;
+    getsockname(listening, (void *)&name, &length);
+    if (connect(client, (void *)&name, length)) return 2;
+    char line[512], wanted[64];
+    snprintf(wanted, sizeof wanted, "0100007F:%04X 01", ntohs(name.sin_port));
+    FILE *table = fopen("/proc/net/tcp", "r");
+    int found = 0;
+    while (fgets(line, sizeof line, table)) found |= strstr(line, wanted) != NULL;
+    puts(found ? "kernel" : "shared");
+    return 0;
+}
+"#;
+
+const PLAIN: &str = r#"
+int main(int count, char **words) {
+    char parameters[120] = "";
+    int entries = count > 1 && strcmp(words[1], "own") == 0 ? 8 : 256;
+    if (count > 1 && strcmp(words[1], "none") != 0)
+        printf("%s", syscall(SYS_io_uring_setup, entries, parameters) < 0 ? "no ring " : "ring ");
+    return say_path();
+}
+"#;
+
+/// Declares what it needs of liburing, whose headers are not everywhere.
+const LIBURING: &str = r#"
+#include <fcntl.h>
+#include <stdint.h>
+struct entry { uint8_t code, flags; uint16_t priority; int32_t fd; uint64_t offset, address; uint32_t length; uint8_t rest[36]; };
+struct ring {
+    unsigned *head, *tail, *mask, *entries, *flags, *dropped, *array;
+    struct entry *submissions;
+    unsigned first, next;
+    char rest[512];
+};
+int io_uring_queue_init(unsigned, struct ring *, unsigned);
+int io_uring_submit_and_wait(struct ring *, unsigned);
+void io_uring_queue_exit(struct ring *);
+static void submit(struct ring *ring, int code, int fd) {
+    struct entry *entry = &ring->submissions[ring->next++ & *ring->mask];
+    memset(entry, 0, sizeof *entry);
+    entry->code = code;
+    entry->fd = fd;
+    entry->address = (uint64_t)"written ";
+    entry->length = 8;
+    io_uring_submit_and_wait(ring, 1);
+}
+int main(int count, char **words) {
+    enum { WRITE = 23, SEND = 26 };
+    char text[9] = "";
+    static struct ring ring;
+    if (io_uring_queue_init(8, &ring, 0) != 0) return 3;
+    int file = open("ring.txt", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    submit(&ring, WRITE, file);
+    if (pread(file, text, 8, 0) != 8) return 4;
+    printf("%s", text);
+    if (strcmp(words[1], "sockets") == 0) submit(&ring, SEND, -1);
+    if (count > 2) io_uring_queue_exit(&ring);
+    return say_path();
+}
+"#;
+
+fn run(name: &str, words: &[&str], options: &[(&str, &str)]) -> String {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rings");
+    fs::create_dir_all(&folder).expect("a folder");
+    let mut linking = Vec::new();
+    let text = if name == "liburing" {
+        linking.push(liburing().display().to_string());
+        LIBURING
+    } else {
+        PLAIN
+    };
+    let source = folder.join(format!("{name}.c"));
+    fs::write(&source, format!("{CONNECTION}{text}")).expect("a source");
+    let mut compiler = Command::new("cc");
+    compiler.arg("-o").arg(folder.join(name)).arg(&source);
+    assert!(compiler.args(linking).status().expect("cc").success());
+    let mut command = Command::new(folder.join(name));
+    command
+        .args(words)
+        .current_dir(&folder)
+        .env("LD_PRELOAD", library::built())
+        .env_remove("UV_USE_IO_URING")
+        .envs(options.iter().copied());
+    let done = command.output().expect("the program");
+    assert!(done.status.success(), "{done:?}");
+    String::from_utf8_lossy(&done.stdout).trim().to_owned()
+}
+
+/// The shared library, where it is installed.
+fn liburing() -> PathBuf {
+    let listed = Command::new("/sbin/ldconfig").arg("-p").output();
+    let listed = listed.map_or_else(|_| Vec::new(), |done| done.stdout);
+    let text = String::from_utf8_lossy(&listed).into_owned();
+    let line = text.lines().find(|line| line.contains("liburing.so.2 "));
+    match line.and_then(|line| line.rsplit(' ').next()) {
+        Some(path) => PathBuf::from(path),
+        None => skip("liburing.so.2 is not installed"),
+    }
+}
