@@ -24,6 +24,7 @@ class Entry:
     packages: tuple
     driven_by: str
     version_of: tuple = field(default=())
+    why_kernel: str = ""
 
     def version(self):
         """Of Debian's package, or what a command says."""
@@ -37,6 +38,7 @@ class Entry:
 
 
 PYTHON = (sys.executable, "--version")
+GO = "Go makes system calls without libc"
 ALL = {
     "nginx": Entry(web.nginx, ("nginx",), "curl, ab"),
     "php-fpm": Entry(web.php_fpm, ("php8.2-fpm", "nginx"), "nginx (FastCGI), curl, ab"),
@@ -57,7 +59,7 @@ ALL = {
     "pgbouncer": Entry(databases.pgbouncer, ("pgbouncer", "postgresql-15"), "psql, through it"),
     "mosquitto": Entry(messages.mosquitto, ("mosquitto", "mosquitto-clients"), "mosquitto_pub, mosquitto_sub"),
     "beanstalkd": Entry(messages.beanstalkd, ("beanstalkd",), "a Python client"),
-    "nats": Entry(messages.nats, ("nats-server",), "a Python client"),
+    "nats": Entry(messages.nats, ("nats-server",), "a Python client", (), GO),
     "iperf3": Entry(messages.iperf3, ("iperf3",), "iperf3, four streams, both directions"),
     "socat": Entry(messages.socat, ("socat",), "socat, 2 MB there and back"),
     "ncat": Entry(messages.ncat, ("ncat",), "ncat, 2 MB one way"),
@@ -73,7 +75,7 @@ ALL = {
     "uvicorn-uvloop": Entry(languages.uvicorn_uvloop, ("python3",), "curl, ab", PYTHON),
     "aiohttp": Entry(languages.aiohttp, ("python3",), "curl, ab", PYTHON),
     "node": Entry(languages.node, ("nodejs",), "curl, ab", ("node", "--version")),
-    "go": Entry(languages.go, ("golang",), "curl, ab", ("go", "version")),
+    "go": Entry(languages.go, ("golang",), "curl, ab", ("go", "version"), GO),
     "tokio": Entry(languages.tokio, ("cargo",), "curl, ab; an own client on tokio", ("rustc", "--version")),
     "java": Entry(languages.java, ("default-jdk-headless",), "curl, ab", ("java", "--version")),
     "puma": Entry(languages.puma, ("puma",), "curl, ab"),

@@ -143,16 +143,25 @@ def opened_by_kernel():
     return int(values[names.index("PassiveOpens")])
 
 
+def why(entry, kernel, both):
+    """Why connections went to the kernel, or where those are that neither column shows."""
+    reasons = [f"{reason} {count}" for reason, count in both.get("reasons", {}).items()]
+    if entry.why_kernel:
+        reasons.append(entry.why_kernel)
+    if kernel.get("kernel") and not both.get("shared") and both.get("kernel") == 0:
+        reasons.append("none; their processes have ended")
+    return ", ".join(reasons) or "–"
+
+
 def markdown(rows):
     lines = ["| program | version | driven by | answers | by shared memory | by the kernel | to the kernel, why | verdict |",
              "|---|---|---|---|---|---|---|---|"]
     for row in rows:
         entry = catalogue.ALL[row["program"]]
         kernel, both = row["runs"]["kernel"], row["runs"]["both"]
-        reasons = ", ".join(f"{reason} {count}" for reason, count in both.get("reasons", {}).items())
         lines.append(f"| {row['program']} | {row['version']} | {entry.driven_by} | "
                      f"{len(kernel.get('answers', []))} | {both.get('shared', '–')} | "
-                     f"{both.get('kernel', '–')} of {kernel.get('kernel', '–')} | {reasons or '–'} | "
+                     f"{both.get('kernel', '–')} of {kernel.get('kernel', '–')} | {why(entry, kernel, both)} | "
                      f"{row['verdict']} |")
     return "\n".join(lines) + "\n"
 

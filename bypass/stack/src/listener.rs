@@ -27,7 +27,7 @@ mod holders;
 pub mod participants;
 mod ready_lists;
 
-pub use adopting::{admit, adopt, adopt_from_relay, proves};
+pub use adopting::{admit, adopt, adopt_from_relay, join, proves};
 pub use closing::{close, closed_number, settle, settle_waiting};
 pub use holders::HOLDER_TABLE_BYTES;
 pub use ready_lists::{Blocked, ReadyLists};

@@ -1,5 +1,6 @@
 //! Connections that survive exec: the new image is another process of the same end, which is
-//! entered, announced and given its rendezvous socket before the old one goes.
+//! entered, announced and given its rendezvous socket before the old one goes. Sockets that are not
+//! connected yet survive it too, as servers hand a bound one to each of their workers.
 //!
 //! What has to be known travels in a memory file whose number is in the environment. A new image
 //! that does not load us keeps the links and the rendezvous socket open until it ends; the other side then
@@ -23,7 +24,7 @@ use crate::peer::Peer;
 use crate::process;
 use crate::process::table::{self, Entry, Kind};
 use crate::service;
-use crate::sockets::{self, Socket};
+use crate::sockets::{self, Event, Socket};
 use crate::stream;
 
 /// Names the memory file for the new image.
@@ -45,13 +46,15 @@ const MEMORY: usize = 6;
 const LINGER: usize = 7;
 const RECEIVE: usize = 8;
 const SEND: usize = 9;
+/// In the place of a side: no connection yet.
+const UNCONNECTED: u64 = 2;
 /// Flags that the new image takes over.
 const KEPT: u32 =
     sockets::HANDED_ON | sockets::NONBLOCK | sockets::BOUND | sockets::CORK | sockets::SHARED;
 
 /// What was prepared for a new image; taken back when exec fails.
 pub struct Prepared {
-    /// None when only unconnected sockets survive: the kernel alone hands those on.
+    /// None when only sockets survive that are the kernel's in the new image.
     file: Option<Owned>,
     kept_open: Vec<Owned>,
     links: Vec<Owned>,
@@ -88,6 +91,7 @@ pub fn prepare() -> Option<Prepared> {
         return None;
     }
     let mut connected = Vec::new();
+    let mut unconnected = Vec::new();
     let mut uncovered = Vec::new();
     for fd in 0..NUMBERS {
         let entry = table::get(fd);
@@ -97,6 +101,9 @@ pub fn prepare() -> Option<Prepared> {
             Kind::Unbound if survives(fd, socket) => {
                 shadow::apply(fd, socket);
                 uncovered.push(fd);
+                if !socket.has(sockets::KERNEL_ONLY) {
+                    unconnected.push((fd, entry));
+                }
             }
             _ => {}
         }
@@ -111,14 +118,21 @@ pub fn prepare() -> Option<Prepared> {
         bits: Vec::new(),
         uncovered,
     };
-    if !connected.is_empty() {
-        pack(&connected, &mut prepared).ok()?;
+    if !connected.is_empty() || !unconnected.is_empty() {
+        let packed = pack(&connected, &unconnected, &mut prepared);
+        if packed.is_err() && !connected.is_empty() {
+            return None;
+        }
     }
     prepared.uncover();
     Some(prepared)
 }
 
-fn pack(connected: &[(i32, Entry)], prepared: &mut Prepared) -> Result<(), i32> {
+fn pack(
+    connected: &[(i32, Entry)],
+    unconnected: &[(i32, Entry)],
+    prepared: &mut Prepared,
+) -> Result<(), i32> {
     let number = kernel::random() | 1;
     let rendezvous = link::open_rendezvous(&Name::of_process(number))?;
     let mut words = vec![MAGIC, number, rendezvous.0 as u64];
@@ -150,22 +164,23 @@ fn pack(connected: &[(i32, Entry)], prepared: &mut Prepared) -> Result<(), i32> 
             continue;
         }
         sharing::share_flags(entry.index(), socket);
-        let mut one = [0u64; WORDS];
-        one[INODE] = kernel::fstat(*fd)?.st_ino;
-        one[FAMILY] = socket.family.load(Ordering::Relaxed) as u64;
-        one[FLAGS] = u64::from(socket.flags.load(Ordering::Relaxed) & KEPT);
+        let mut one = record(*fd, socket)?;
         one[SLOT] = slot as u64;
         one[SIDE] = peer.side as u64;
         one[INDEX] = index as u64;
         one[MEMORY] = memory as u64;
-        one[LINGER] = u64::from(socket.linger_s.load(Ordering::Relaxed));
-        one[RECEIVE] = socket.receive_timeout_ns.load(Ordering::Relaxed);
-        one[SEND] = socket.send_timeout_ns.load(Ordering::Relaxed);
         if objects.insert(entry.index()) {
             words.extend(one);
         }
         prepared.bits.push((peer, index));
         prepared.uncovered.push(*fd);
+    }
+    for (fd, entry) in unconnected {
+        let mut one = record(*fd, sockets::get(entry.index()))?;
+        one[SIDE] = UNCONNECTED;
+        if objects.insert(entry.index()) {
+            words.extend(one);
+        }
     }
     let links = prepared.links.iter().map(|link| link.0 as u64);
     words.splice(3..3, links.chain([NO_MORE]));
@@ -173,6 +188,18 @@ fn pack(connected: &[(i32, Entry)], prepared: &mut Prepared) -> Result<(), i32> 
     kernel::write(file.0, &bytes)?;
     prepared.file = Some(file);
     Ok(())
+}
+
+/// What the new image has to know of any socket.
+fn record(fd: i32, socket: &Socket) -> Result<[u64; WORDS], i32> {
+    let mut one = [0u64; WORDS];
+    one[INODE] = kernel::fstat(fd)?.st_ino;
+    one[FAMILY] = socket.family.load(Ordering::Relaxed) as u64;
+    one[FLAGS] = u64::from(socket.flags.load(Ordering::Relaxed) & KEPT);
+    one[LINGER] = u64::from(socket.linger_s.load(Ordering::Relaxed));
+    one[RECEIVE] = socket.receive_timeout_ns.load(Ordering::Relaxed);
+    one[SEND] = socket.send_timeout_ns.load(Ordering::Relaxed);
+    Ok(one)
 }
 
 /// A place for the new image among the end's processes, told to the other side; with a duplicate of
@@ -220,13 +247,17 @@ pub fn adopt(file: i32) {
     let mut rest = words[3..].splitn(2, |word| *word == NO_MORE);
     let (links, connections) = (rest.next().unwrap_or(&[]), rest.next().unwrap_or(&[]));
     for one in connections.chunks_exact(WORDS) {
+        let numbers = found.iter().filter(|(_, inode)| *inode == one[INODE]);
+        let numbers: Vec<i32> = numbers.map(|(fd, _)| *fd).collect();
+        if one[SIDE] == UNCONNECTED {
+            take_over_unconnected(one, &numbers);
+            continue;
+        }
         let peer = peers
             .entry(one[MEMORY])
             .or_insert_with(|| join(one))
             .clone();
         let Some(peer) = peer else { continue };
-        let numbers = found.iter().filter(|(_, inode)| *inode == one[INODE]);
-        let numbers: Vec<i32> = numbers.map(|(fd, _)| *fd).collect();
         if revive(one, &peer, &numbers).is_none() {
             peer.let_go(peer.segment.clamp(one[SLOT] as usize), FIN);
         }
@@ -264,9 +295,33 @@ fn join(one: &[u64]) -> Option<Arc<Peer>> {
     Some(peer)
 }
 
+/// One that another process has made a listener meanwhile is taken over as such, later.
+fn take_over_unconnected(one: &[u64], numbers: &[i32]) -> Option<()> {
+    let first = *numbers.first()?;
+    if process::settings().dont_accelerate || handover::is_listener(first) {
+        return None;
+    }
+    let index = allocate(one, one[FLAGS] as u32 & KEPT & !sockets::BOUND)?;
+    let socket = sockets::get(index);
+    if one[FLAGS] as u32 & sockets::BOUND != 0 {
+        socket.change(Event::Bind);
+    }
+    table::set(first, socket.entry(index));
+    mean(index, &numbers[1..]);
+    Some(())
+}
+
 fn revive(one: &[u64], peer: &Arc<Peer>, numbers: &[i32]) -> Option<()> {
     let (fd, others) = numbers.split_first()?;
-    let flags = one[FLAGS] as u32 & KEPT | sockets::DIRTY | sockets::DUPLICATED;
+    let index = allocate(one, one[FLAGS] as u32 & KEPT)?;
+    stream::revive(*fd, index, peer, one[SLOT] as usize);
+    mean(index, others);
+    Some(())
+}
+
+/// A socket object with the options of one that the former image had.
+fn allocate(one: &[u64], flags: u32) -> Option<usize> {
+    let flags = flags | sockets::DIRTY | sockets::DUPLICATED;
     let index = sockets::allocate(one[FAMILY] as i32, flags)?;
     let socket = sockets::get(index);
     socket.linger_s.store(one[LINGER] as u32, Ordering::Relaxed);
@@ -274,10 +329,14 @@ fn revive(one: &[u64], peer: &Arc<Peer>, numbers: &[i32]) -> Option<()> {
         .receive_timeout_ns
         .store(one[RECEIVE], Ordering::Relaxed);
     socket.send_timeout_ns.store(one[SEND], Ordering::Relaxed);
-    stream::revive(*fd, index, peer, one[SLOT] as usize);
-    for fd in others {
+    Some(index)
+}
+
+/// These descriptors mean socket `index` too.
+fn mean(index: usize, numbers: &[i32]) {
+    let socket = sockets::get(index);
+    for fd in numbers {
         socket.descriptors.fetch_add(1, Ordering::AcqRel);
         table::set(*fd, socket.entry(index));
     }
-    Some(())
 }

@@ -1,13 +1,8 @@
-//! Listeners that survive exec, or that another process passed: the new image asks the holders to
-//! let it in. The proof is the listening socket itself.
+//! Listeners that survive exec, or that another process passed: this process becomes one more holder.
 
 use core::sync::atomic::Ordering;
 
-use bypass_shm::link::{self, Message, VERSION};
-use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
-use bypass_sys::memory::Mapping;
-use bypass_sys::waker::Name;
 
 use super::{serving, sharing};
 use crate::listener;
@@ -16,10 +11,6 @@ use crate::process;
 use crate::process::table;
 use crate::service;
 use crate::sockets::{self, Event};
-
-/// How long a holder may take to answer. Who gives up is never offered the connections of accelerated
-/// clients, so this is far more than a loaded machine takes; that the holder is gone is seen at once.
-const ANSWER_MS: u64 = 5000;
 
 /// Sockets that this program was started with, and their inodes.
 pub fn inherited_sockets() -> Vec<(i32, u64)> {
@@ -86,41 +77,13 @@ fn adopt(fd: i32) -> Option<()> {
     if settings.dont_accelerate || !settings.tcp_server_loopback {
         return None;
     }
-    let stat = kernel::fstat(fd).ok()?;
-    let caller = link::connect(&Name::of_listener(stat.st_ino)).ok()?;
-    // The holder table tells us whom to pass clients' memory to: it must come from the socket's owner.
-    let owner = kernel::peer_credentials(caller.0).ok()?.uid;
-    if owner != stat.st_uid && owner != 0 && !process::is_own(owner) {
-        return None;
-    }
-    let ask = Message::Join {
-        inode: stat.st_ino,
-        version: VERSION,
-    };
-    let (answer, mut fds) = link::ask(caller.0, ask, &[fd], ANSWER_MS).ok()?;
-    let Message::Welcome { backlog, .. } = answer else {
-        return None;
-    };
-    let holder_table = Mapping::adopt(kernel::move_high(fds.pop()?.into_raw()).ok()?).ok()?;
-    if holder_table.len() < listener::HOLDER_TABLE_BYTES {
-        return None;
-    }
-    let rendezvous = Owned(kernel::move_high(fds.pop()?.into_raw()).ok()?);
+    let number = listener::join(fd)?;
     let family = kernel::option_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN).ok()?;
     let index = sockets::allocate(family, sockets::DIRTY)?;
     let socket = sockets::get(index);
     let flags = kernel::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) as i32;
     // Listeners of ours are non-blocking underneath; programs that inherit them set what they want.
     socket.set(sockets::NONBLOCK, flags & libc::O_NONBLOCK != 0);
-    let number = listener::enter(
-        fd,
-        stat.st_ino,
-        stat.st_uid,
-        backlog as u32,
-        rendezvous,
-        holder_table,
-    )
-    .ok()?;
     socket.listener.store(number as u32, Ordering::Relaxed);
     socket.change(Event::Listen);
     table::set(fd, socket.entry(index));

@@ -3,14 +3,54 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use bypass_shm::link::{self, Message};
+use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
+use bypass_sys::memory::Mapping;
+use bypass_sys::waker::Name;
 
-use super::{participants, Listener};
+use super::{participants, Listener, HOLDER_TABLE_BYTES};
 use crate::peer::Peer;
 use crate::process;
+
+/// How long a holder may take to answer. Who gives up is never offered the connections of accelerated
+/// clients, so this is far more than a loaded machine takes; that the holder is gone is seen at once.
+const ANSWER_MS: u64 = 5000;
+
+/// Asks a holder of the listening socket `fd` to let this process in; the listener's number. The proof
+/// is the socket itself.
+pub fn join(fd: i32) -> Option<usize> {
+    let stat = kernel::fstat(fd).ok()?;
+    let caller = link::connect(&Name::of_listener(stat.st_ino)).ok()?;
+    // The holder table tells us whom to pass clients' memory to: it must come from the socket's owner.
+    let owner = kernel::peer_credentials(caller.0).ok()?.uid;
+    if owner != stat.st_uid && owner != 0 && !process::is_own(owner) {
+        return None;
+    }
+    let ask = Message::Join {
+        inode: stat.st_ino,
+        version: VERSION,
+    };
+    let (answer, mut fds) = link::ask(caller.0, ask, &[fd], ANSWER_MS).ok()?;
+    let Message::Welcome { backlog, .. } = answer else {
+        return None;
+    };
+    let holder_table = Mapping::adopt(kernel::move_high(fds.pop()?.into_raw()).ok()?).ok()?;
+    if holder_table.len() < HOLDER_TABLE_BYTES {
+        return None;
+    }
+    let rendezvous = Owned(kernel::move_high(fds.pop()?.into_raw()).ok()?);
+    super::enter(
+        fd,
+        stat.st_ino,
+        stat.st_uid,
+        backlog as u32,
+        rendezvous,
+        holder_table,
+    )
+    .ok()
+}
 
 /// Takes a client's segment; tells the client who we are and wakes whoever accepts here.
 pub fn adopt(listener: &Listener, segment: Segment) -> Option<Arc<Peer>> {

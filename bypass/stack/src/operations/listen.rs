@@ -98,11 +98,12 @@ fn open(fd: i32, socket: &Socket, backlog: u32) -> Result<usize, Reason> {
         return Err(Reason::IoUring);
     }
     let stat = kernel::fstat(fd).map_err(|_| Reason::Sandbox)?;
-    let rendezvous =
-        link::open_rendezvous(&Name::of_listener(stat.st_ino)).map_err(|error| match error {
-            libc::EADDRINUSE => Reason::NameSquatted,
-            _ => Reason::Sandbox,
-        })?;
+    let rendezvous = match link::open_rendezvous(&Name::of_listener(stat.st_ino)) {
+        Ok(rendezvous) => rendezvous,
+        // Another process that has inherited the socket listens on it already.
+        Err(libc::EADDRINUSE) => return listener::join(fd).ok_or(Reason::NameSquatted),
+        Err(_) => return Err(Reason::Sandbox),
+    };
     let holder_table =
         Mapping::create(c"wirespeed-holders", HOLDER_TABLE_BYTES).map_err(|_| Reason::Limit)?;
     listener::enter(
