@@ -459,6 +459,24 @@ pub fn all() -> Vec<Arc<Peer>> {
     PEERS.lock().map(|peers| peers.clone()).unwrap_or_default()
 }
 
+/// Other processes may hold our connections too: this one has forked, or is a child of a fork.
+static HAS_FORKED: AtomicBool = AtomicBool::new(false);
+
+/// See [`has_confined_holder`].
+pub fn note_fork() {
+    HAS_FORKED.store(true, Ordering::Relaxed);
+}
+
+/// Whether a process that shares a connection with this one has confined itself: it cannot receive the
+/// connections that others pass to it.
+pub fn has_confined_holder() -> bool {
+    if !HAS_FORKED.load(Ordering::Relaxed) {
+        return false;
+    }
+    let is_silent = |peer: &Arc<Peer>| peer.segment.has_silent(peer.side);
+    PEERS.lock().is_ok_and(|peers| peers.iter().any(is_silent))
+}
+
 /// The one with number `id` in which we are on `side`.
 pub fn find(id: u64, side: usize) -> Option<Arc<Peer>> {
     let peers = PEERS.lock().ok()?;

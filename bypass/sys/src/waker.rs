@@ -9,6 +9,9 @@ use crate::kernel::{self, Result};
 /// More datagrams than a kernel keeps for one socket where nobody has raised net.unix.max_dgram_qlen.
 const QUEUE_MAX: usize = 64;
 
+/// How long a waker that blocks sleeps.
+const READ_US: i64 = 10_000;
+
 /// The receiving end.
 #[derive(Debug)]
 pub struct Waker {
@@ -24,6 +27,25 @@ impl Waker {
         let waker = Self { fd, number };
         kernel::bind(fd, Name::of_waker(process, number).bytes())?;
         Ok(waker)
+    }
+
+    /// Makes [`Self::wait`] sleep, for a little while. Its other users would wait as well: for them this is
+    /// no waker any more.
+    pub fn make_blocking(&self) -> Result<()> {
+        let mut time = [0u8; 16];
+        time[8..].copy_from_slice(&READ_US.to_ne_bytes());
+        kernel::set_option(self.fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &time)?;
+        kernel::fcntl(self.fd, libc::F_SETFL, libc::O_RDWR as usize)?;
+        Ok(())
+    }
+
+    /// Sleeps until it rings, for one that [blocks](Self::make_blocking); true when it rang.
+    pub fn wait(&self) -> Result<bool> {
+        match kernel::read(self.fd, &mut [0; 8]) {
+            Ok(_) => Ok(true),
+            Err(libc::EAGAIN) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// The descriptor to poll for reading.
@@ -145,6 +167,18 @@ mod tests {
         assert!(!waker.take());
         wake(sender, process, 8);
         assert!(!waker.take());
+        let _ = kernel::close(sender);
+    }
+
+    #[test]
+    fn one_that_blocks_sleeps_until_it_rings_or_for_a_little_while() {
+        let process = kernel::random();
+        let waker = Waker::create(process, 7).expect("a socket");
+        waker.make_blocking().expect("options");
+        assert_eq!(waker.wait(), Ok(false));
+        let sender = sender().expect("a socket");
+        wake(sender, process, 7);
+        assert_eq!(waker.wait(), Ok(true));
         let _ = kernel::close(sender);
     }
 

@@ -108,7 +108,7 @@ unsafe fn before_limit(resource: c_int, limit: *const rlimit) {
     let limit = unsafe { limit.as_ref() };
     let is_low = limit.is_some_and(|limit| limit.rlim_cur < FEW);
     if resource == libc::RLIMIT_NOFILE as c_int && is_low {
-        inside(wakers::provide_waker);
+        inside(wakers::provide_wakers);
     }
 }
 

@@ -24,7 +24,7 @@ pub fn prepare(all_threads: bool) {
         serving::stop();
     }
     // One of each that calls of a confined process need and cannot make.
-    wakers::provide_waker();
+    wakers::provide_wakers();
     thread().tid();
     barrier::choose_fences();
     for peer in peer::all() {

@@ -37,6 +37,7 @@ pub fn prepare() -> Option<Prepared> {
         return None;
     }
     stream::announce_held_back();
+    peer::note_fork();
     // Before any lock is held that the owner may want.
     sole::end_unless_ours();
     pool::empty();

@@ -8,6 +8,7 @@ use bypass_shm::layout::{CLOSING, QUEUED};
 use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
 use bypass_sys::kernel;
+use bypass_sys::sandbox::is_confined;
 use bypass_sys::waker::Name;
 
 use super::{handover, offers};
@@ -45,7 +46,8 @@ pub fn take_back(fd: i32) {
 /// A socket has come from another process: if a connection is behind it, it is ours too from now on;
 /// of a listener we are one more holder.
 pub fn received(fd: i32) {
-    if process::settings().dont_accelerate || !table::is_kernel(fd) {
+    // A filter may forbid even to ask what it is.
+    if process::settings().dont_accelerate || is_confined() || !table::is_kernel(fd) {
         return;
     }
     if handover::is_listener(fd) {

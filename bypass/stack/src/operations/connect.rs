@@ -161,7 +161,7 @@ fn destination(socket: &Socket, bytes: &[u8]) -> Result<SocketAddr, Reason> {
     if !process::settings().tcp_client_loopback {
         return Err(Reason::SwitchedOff);
     }
-    if is_confined() {
+    if is_confined() || peer::has_confined_holder() {
         return Err(Reason::Sandbox);
     }
     if socket.has(sockets::KERNEL_ONLY) {

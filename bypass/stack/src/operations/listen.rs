@@ -11,6 +11,7 @@ use bypass_sys::waker::Name;
 use super::{release, shadow};
 use crate::listener::{self, HOLDER_TABLE_BYTES};
 use crate::packets;
+use crate::peer;
 use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, uring, Outcome};
 use crate::sockets::{self, Event, Socket};
@@ -96,6 +97,9 @@ fn open(fd: i32, socket: &Socket, backlog: u32) -> Result<usize, Reason> {
     }
     if uring::may_hide_sockets() {
         return Err(Reason::IoUring);
+    }
+    if peer::has_confined_holder() {
+        return Err(Reason::Sandbox);
     }
     let stat = kernel::fstat(fd).map_err(|_| Reason::Sandbox)?;
     let rendezvous = match link::open_rendezvous(&Name::of_listener(stat.st_ino)) {

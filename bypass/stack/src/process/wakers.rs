@@ -11,6 +11,8 @@ use super::{pool, table};
 
 /// Wakers that no thread uses now.
 static IDLE: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
+/// The same, of those that block: on them a confined process sleeps by read, which every filter allows.
+static BLOCKING: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
 
 /// Names that a waker tries.
 const NAMES_TRIED: u32 = 8;
@@ -38,15 +40,26 @@ pub fn new_waker() -> Result<Waker, i32> {
     Err(libc::EADDRINUSE)
 }
 
-/// Before there may be no more descriptors: the next call that waits finds a waker.
-pub fn provide_waker() {
-    if is_started() {
-        drop(Borrowed::take());
+/// Before there may be no more descriptors: the next call that waits finds a waker, one that sleeps by
+/// read too.
+pub fn provide_wakers() {
+    if !is_started() {
+        return;
+    }
+    drop(Borrowed::take());
+    if let Ok(mut blocking) = BLOCKING.lock() {
+        if blocking.is_empty() {
+            let waker = new_waker().ok();
+            blocking.extend(waker.filter(|one| one.make_blocking().is_ok()));
+        }
     }
 }
 
 /// A waker for the length of one call.
-pub struct Borrowed(Option<Waker>);
+pub struct Borrowed {
+    waker: Option<Waker>,
+    home: &'static Mutex<Vec<Waker>>,
+}
 
 impl Borrowed {
     /// Takes one that is not ringing.
@@ -57,33 +70,49 @@ impl Borrowed {
             None => new_waker()?,
         };
         waker.drain();
-        Ok(Self(Some(waker)))
+        Ok(Self::of(Some(waker), &IDLE))
+    }
+
+    /// One that blocks, for a sleep by [`Self::wait`]; it may have rung for another's sake. None where
+    /// there is none: in a process that is not confined, or in the second thread of one.
+    pub fn take_blocking() -> Option<Self> {
+        let waker = BLOCKING.lock().ok()?.pop()?;
+        Some(Self::of(Some(waker), &BLOCKING))
+    }
+
+    fn of(waker: Option<Waker>, home: &'static Mutex<Vec<Waker>>) -> Self {
+        Self { waker, home }
+    }
+
+    /// Sleeps on one that blocks until it rings, or for a little while.
+    pub fn wait(&self) -> Result<(), i32> {
+        self.waker.as_ref().map_or(Ok(true), Waker::wait).map(drop)
     }
 
     /// One that never rings, where none can be had: who sleeps on it must bound the sleep.
     pub fn none() -> Self {
-        Self(None)
+        Self::of(None, &IDLE)
     }
 
     /// Whether it is such a one.
     pub fn is_none(&self) -> bool {
-        self.0.is_none()
+        self.waker.is_none()
     }
 
     /// Its descriptor.
     pub fn fd(&self) -> i32 {
-        self.0.as_ref().map_or(-1, Waker::fd)
+        self.waker.as_ref().map_or(-1, Waker::fd)
     }
 
     /// Its number.
     pub fn number(&self) -> u32 {
-        self.0.as_ref().map_or(0, Waker::number)
+        self.waker.as_ref().map_or(0, Waker::number)
     }
 }
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        if let (Some(waker), Ok(mut idle)) = (self.0.take(), IDLE.lock()) {
+        if let (Some(waker), Ok(mut idle)) = (self.waker.take(), self.home.lock()) {
             idle.push(waker);
         }
     }
@@ -91,14 +120,15 @@ impl Drop for Borrowed {
 
 /// In a forked child: the wakers are the parent's.
 pub fn forget() {
-    if let Ok(mut idle) = IDLE.lock() {
-        for waker in idle.drain(..) {
+    for kept in [&IDLE, &BLOCKING] {
+        let wakers = kept.lock().map(|mut kept| std::mem::take(&mut *kept));
+        for waker in wakers.unwrap_or_default() {
             table::show(waker.fd());
         }
     }
 }
 
 /// Locks the wakers across a fork.
-pub fn hold() -> Option<std::sync::MutexGuard<'static, Vec<Waker>>> {
-    IDLE.lock().ok()
+pub fn hold() -> impl Sized {
+    (IDLE.lock().ok(), BLOCKING.lock().ok())
 }

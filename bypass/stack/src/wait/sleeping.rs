@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use bypass_stats::Counter;
 use bypass_sys::clock::now_ns;
+use bypass_sys::sandbox::is_confined;
 
 use crate::packets;
 use crate::peer::Peer;
@@ -51,7 +52,9 @@ pub fn sleep_on(
     deadline: Deadline,
     mut is_ready: impl FnMut() -> bool,
 ) -> Result<(), i32> {
-    let Ok(waker) = Borrowed::take() else {
+    let by_read = is_confined().then(Borrowed::take_blocking).flatten();
+    let sleeps_by_read = by_read.is_some();
+    let Some(waker) = by_read.or_else(|| Borrowed::take().ok()) else {
         // No descriptor for a waker: look again soon, as a read knows no such error.
         return nap(deadline);
     };
@@ -67,6 +70,9 @@ pub fn sleep_on(
     packets::drive();
     let result = if is_ready() {
         Ok(0)
+    } else if sleeps_by_read {
+        process::count(Counter::Sleeps, 1);
+        asleep(|| waker.wait().map(|()| 0))
     } else {
         sleep(&waker, shorter(deadline.left(), bound))
     };
