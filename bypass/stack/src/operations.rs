@@ -12,5 +12,6 @@ pub mod release;
 pub mod sendfile;
 pub mod shadow;
 pub mod shutdown;
+pub mod signals;
 pub mod splice;
 pub mod write;

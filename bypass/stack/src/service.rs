@@ -47,6 +47,8 @@ pub enum Role {
     Given(u64),
     /// Readable when threads of the program have left work here.
     Deferred,
+    /// Readable when something has happened on a socket with O_ASYNC.
+    Signals,
 }
 
 /// What the thread does.

@@ -84,6 +84,15 @@ pub const OPENING: u32 = 1 << 21;
 /// connect() to another host has failed: there never was a connection; see [`State`].
 pub const REFUSED: u32 = 1 << 22;
 
+/// O_ASYNC is set: signals tell what happens.
+pub const ASYNC: u32 = 1 << 23;
+
+/// With [`ASYNC`]: somebody found no room, and is told by a signal when there is some.
+pub const AWAITS_ROOM: u32 = 1 << 28;
+
+/// F_SETOWN has named somebody before there was a connection.
+pub const OWNED: u32 = 1 << 29;
+
 /// Has a descriptor; see [`State`].
 pub const IN_USE: u32 = 1 << 25;
 /// Accepts connections; see [`State`].
@@ -120,6 +129,9 @@ const _: () = {
         ACCEPTED,
         OPENING,
         REFUSED,
+        ASYNC,
+        AWAITS_ROOM,
+        OWNED,
         IN_USE,
         LISTENING,
         CONNECTED,

@@ -149,7 +149,7 @@ impl Stream {
         if found.1 > 0 {
             return Ok(found);
         }
-        ring.want_space();
+        self.want_room(&ring);
         look()
     }
 
@@ -253,13 +253,22 @@ impl Stream {
         let ring = self.outbound();
         let is_roomy = ring.is_roomy() || {
             // Whoever looks for room and finds none is told when there is.
-            ring.want_space();
+            self.want_room(&ring);
             ring.is_roomy()
         };
         if is_roomy {
             return !self.socket.has(sockets::OPENING);
         }
         self.inbound_ends() & (CLOSED | RST) != 0 || self.is_shut(sockets::SHUT_WRITE)
+    }
+
+    /// Asks the reader to ring when it has made room, and for a signal if the program has asked for those.
+    #[inline]
+    pub fn want_room(&self, ring: &Ring) {
+        if self.socket.has(sockets::ASYNC) {
+            self.socket.set(sockets::AWAITS_ROOM, true);
+        }
+        ring.want_space();
     }
 
     /// Whether the connection was shut down so (`SHUT_READ`, `SHUT_WRITE`, `WROTE_TO_CLOSED`), by this

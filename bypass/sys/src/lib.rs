@@ -17,5 +17,6 @@ pub mod network;
 pub mod process;
 pub mod region;
 pub mod sandbox;
+pub mod signals;
 pub mod thread;
 pub mod waker;

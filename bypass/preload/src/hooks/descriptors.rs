@@ -119,7 +119,11 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: u64, argument: usize) 
         request,
         libc::FIONREAD | libc::TIOCOUTQ | options::SIOCATMARK
     );
-    let takes_int = answers_int || request == libc::FIONBIO;
+    let takes_int = answers_int
+        || matches!(
+            request,
+            libc::FIONBIO | libc::FIOASYNC | options::FIOSETOWN | options::SIOCSPGRP
+        );
     let place = argument as *mut c_int;
     if takes_int && place.is_null() {
         return fail(libc::EFAULT);

@@ -13,7 +13,7 @@ use bypass_sys::thread::thread;
 
 use super::{offers, serving, sharing};
 use crate::listener::{self, participants};
-use crate::operations::connect;
+use crate::operations::{connect, signals};
 use crate::packets;
 use crate::peer::{self, Peer};
 use crate::process::table::{self, Entry};
@@ -58,6 +58,7 @@ pub fn prepare() -> Option<Prepared> {
         Box::new(making),
         Box::new(offers::hold()),
         Box::new(connect::hold()),
+        Box::new(signals::hold()),
         Box::new(packets::hold()),
         Box::new(serving::hold()),
         Box::new(participants::hold()),
@@ -114,6 +115,7 @@ pub fn child(prepared: Option<Prepared>) {
     wakers::forget();
     connect::forget();
     epoll::orphan();
+    signals::forget();
     packets::forget();
     for (peer, index) in places {
         match index {

@@ -12,6 +12,7 @@ use bypass_sys::thread::thread;
 
 use super::{hearing, offers};
 use crate::listener::{self, participants};
+use crate::operations::signals;
 use crate::packets::{self, Service};
 use crate::peer::{self, trimming};
 use crate::process::deadline::shorter;
@@ -107,7 +108,8 @@ fn run(set: i32) {
             (false, true) => Some(trimming::TICK),
             (false, false) => is_cleaning.then_some(CLEANING),
         };
-        let count = match sleep(set, &mut events, wait) {
+        let tick = signals::tick();
+        let count = match sleep(set, &mut events, tick.or(wait)) {
             Ok(count) => count,
             Err(libc::EINTR) => 0,
             Err(_) => return,
@@ -117,6 +119,9 @@ fn run(set: i32) {
         }
         for event in &events[..count] {
             serve(event.u64 as i32);
+        }
+        if tick.is_some() {
+            signals::look();
         }
         is_cleaning = peer::clean_resting() | offers::expire();
     }
@@ -147,6 +152,8 @@ enum Seen {
     NoCaller(i32),
     /// Work was left here.
     Deferred,
+    /// Somebody is to be told by a signal.
+    Signals,
     /// Somebody in this role has said something.
     Word(Role, Message, Vec<Owned>),
     /// A link has ended; it is closed.
@@ -169,6 +176,7 @@ fn look(fd: i32) -> Seen {
             let _ = kernel::read(fd, &mut [0; 8]);
             return Seen::Deferred;
         }
+        Some(Role::Signals) => return Seen::Signals,
         Some(Role::OwnRendezvous) => Role::Stranger,
         Some(Role::Rendezvous(number)) => Role::Caller(*number),
         Some(Role::Offer(inode)) => Role::Taker(*inode),
@@ -213,6 +221,7 @@ fn serve(fd: i32) {
                 later::finish();
                 return listener::settle();
             }
+            Seen::Signals => return signals::look(),
             Seen::Word(role, message, fds) => return hearing::hear(fd, &role, message, fds),
             Seen::End(role) => return ended(role),
         }

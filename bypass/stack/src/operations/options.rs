@@ -6,6 +6,7 @@ use bypass_sys::address;
 
 use super::inherited;
 use super::shadow::{timeval_bytes, SWITCHES};
+use super::signals;
 use crate::process::table::{self, Kind};
 use crate::process::Outcome;
 use crate::sockets::{self, Socket};
@@ -22,15 +23,20 @@ const DEMAND_KERNEL: &[(i32, i32)] = &[
     (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
     (libc::SOL_IP, libc::IP_TRANSPARENT),
     (libc::SOL_IPV6, libc::IPV6_TRANSPARENT),
-    (libc::SOL_TCP, libc::TCP_FASTOPEN),
     (libc::SOL_TCP, libc::TCP_FASTOPEN_CONNECT),
     (libc::SOL_TCP, libc::TCP_MD5SIG),
     (libc::SOL_TCP, libc::TCP_REPAIR),
     (libc::SOL_TCP, libc::TCP_ULP),
 ];
 
-/// Not in the libc crate.
+/// Not in the libc crate, as those that follow; of sockios.h and fcntl.h.
 pub const SIOCATMARK: u64 = 0x8905;
+/// F_SETOWN as an ioctl.
+pub const FIOSETOWN: u64 = 0x8901;
+/// The same.
+pub const SIOCSPGRP: u64 = 0x8902;
+const F_SETOWN_EX: i32 = 15;
+const F_SETSIG: i32 = 10;
 
 fn int(value: &[u8]) -> Option<i32> {
     Some(i32::from_ne_bytes(value.get(..4)?.try_into().ok()?))
@@ -274,19 +280,13 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Outcome {
                 Some(flags) => flags.load(Ordering::Relaxed) as i32 & libc::O_NONBLOCK,
                 None => flag(sockets::NONBLOCK, libc::O_NONBLOCK),
             };
-            Outcome::Done((libc::O_RDWR | is_nonblocking) as isize)
+            let is_async = flag(sockets::ASYNC, libc::O_ASYNC);
+            Outcome::Done((libc::O_RDWR | is_nonblocking | is_async) as isize)
         }
         libc::F_SETFL => {
             let wanted = argument as i32;
             set_nonblocking(fd, socket, kind, wanted & libc::O_NONBLOCK != 0);
-            if kind == Kind::Listener {
-                return Outcome::Kernel;
-            }
-            if wanted & libc::O_ASYNC != 0 {
-                socket.set(sockets::DIRTY | sockets::KERNEL_ONLY, true);
-                return Outcome::Kernel;
-            }
-            Outcome::Done(0)
+            signals::switch(fd, wanted & libc::O_ASYNC != 0)
         }
         libc::F_GETFD | libc::F_SETFD
             if kind == Kind::Listener || socket.has(sockets::DUPLICATED) =>
@@ -298,7 +298,11 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Outcome {
             socket.set(sockets::CLOEXEC, argument as i32 & libc::FD_CLOEXEC != 0);
             Outcome::Done(0)
         }
-        libc::F_SETOWN | libc::F_GETOWN if kind == Kind::Connected => owner(fd, command, argument),
+        libc::F_SETOWN | F_SETOWN_EX => signals::set_owner(fd, command, argument),
+        F_SETSIG => {
+            socket.set(sockets::DIRTY, true);
+            Outcome::Kernel
+        }
         _ => Outcome::Kernel,
     }
 }
@@ -322,19 +326,6 @@ fn set_nonblocking(fd: i32, socket: &Socket, kind: Kind, on: bool) {
     }
 }
 
-/// Who gets SIGURG.
-fn owner(fd: i32, command: i32, argument: usize) -> Outcome {
-    let Ok(stream) = stream::find(fd) else {
-        return Outcome::Error(libc::EBADF);
-    };
-    let place = &stream.peer.segment.slot(stream.slot).locks[stream.peer.side].owner;
-    if command == libc::F_SETOWN {
-        place.store(argument as u32, Ordering::Relaxed);
-        return Outcome::Done(0);
-    }
-    Outcome::Done(place.load(Ordering::Relaxed) as i32 as isize)
-}
-
 /// What ioctl(2) of one int does, for the requests that concern streams.
 pub fn ioctl(fd: i32, request: u64, value: i32) -> Result<i32, Outcome> {
     let (socket, kind) = object(fd)?;
@@ -350,10 +341,14 @@ pub fn ioctl(fd: i32, request: u64, value: i32) -> Result<i32, Outcome> {
                 Ok(0)
             }
         }
-        libc::FIOASYNC => {
-            socket.set(sockets::DIRTY | sockets::KERNEL_ONLY, true);
-            Err(Outcome::Kernel)
-        }
+        libc::FIOASYNC => match signals::switch(fd, value != 0) {
+            Outcome::Done(_) => Ok(0),
+            other => Err(other),
+        },
+        FIOSETOWN | SIOCSPGRP => match signals::set_owner(fd, libc::F_SETOWN, value as usize) {
+            Outcome::Done(_) => Ok(0),
+            other => Err(other),
+        },
         libc::FIOCLEX | libc::FIONCLEX => {
             socket.set(sockets::CLOEXEC, request == libc::FIOCLEX);
             if kind == Kind::Listener || socket.has(sockets::DUPLICATED) {

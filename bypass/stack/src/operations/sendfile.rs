@@ -219,7 +219,7 @@ fn push(stream: &Stream, bytes: &[u8]) -> Result<usize, i32> {
     let broken = |_| libc::ECONNRESET;
     let mut pushed = ring.push_slice(bytes).map_err(broken)?;
     if pushed < bytes.len() {
-        ring.want_space();
+        stream.want_room(&ring);
         pushed += ring.push_slice(&bytes[pushed..]).map_err(broken)?;
     }
     if pushed > 0 {

@@ -46,12 +46,9 @@ pub fn apply(fd: i32, socket: &Socket) {
             let _ = kernel::set_option(fd, libc::SOL_SOCKET, name, &timeval_bytes(ns));
         }
     }
-    let nonblock = if socket.has(sockets::NONBLOCK) {
-        libc::O_NONBLOCK
-    } else {
-        0
-    };
-    let _ = kernel::fcntl(fd, libc::F_SETFL, (libc::O_RDWR | nonblock) as usize);
+    let flag = |flag, value| if socket.has(flag) { value } else { 0 };
+    let flags = flag(sockets::NONBLOCK, libc::O_NONBLOCK) | flag(sockets::ASYNC, libc::O_ASYNC);
+    let _ = kernel::fcntl(fd, libc::F_SETFL, (libc::O_RDWR | flags) as usize);
     if socket.has(sockets::DUPLICATED) {
         // Each duplicate has its own bit, which is right in the kernel already.
         return;

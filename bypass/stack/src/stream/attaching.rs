@@ -9,6 +9,7 @@ use crate::peer::Peer;
 use crate::process;
 use crate::process::table;
 use crate::sockets::{self, Event, Socket};
+use crate::stream::urgent;
 
 /// Makes `fd` a connection: socket object `index` lives in `slot` from now on.
 pub fn attach(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
@@ -18,6 +19,9 @@ pub fn attach(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
     socket.peer.put(peer.clone());
     peer.set_socket(slot, Some(index));
     share_buffers(socket, peer, slot);
+    if socket.has(sockets::OWNED) {
+        urgent::share_owner(fd, socket);
+    }
     if let Some(row) = process::stats().and_then(|stats| stats.row(index)) {
         describe(row, socket, peer);
         row.fd.store(fd as u32 + 1, Ordering::Release);

@@ -9,10 +9,11 @@ use bypass_options::ShareWith;
 use bypass_shm::ring::{Broken, Ring};
 use bypass_sys::iovec::Pieces;
 use bypass_sys::kernel;
+use bypass_sys::signals::{self, Owner};
 
 use super::{find, Stream};
 use crate::process::{self, Outcome};
-use crate::sockets;
+use crate::sockets::{self, Socket};
 
 /// Where the urgent byte is, seen from what the program has read.
 enum Place {
@@ -135,6 +136,20 @@ impl Stream {
         if names_somebody && process::settings().share_with == ShareWith::Own {
             let _ = kernel::kill(owner, libc::SIGURG);
         }
+    }
+}
+
+/// Tells the other side whom the program has named as the owner of `fd`, to send SIGURG to.
+pub fn share_owner(fd: i32, socket: &Socket) {
+    let number = match signals::owner_of(fd) {
+        None => 0,
+        Some(Owner::Thread(number) | Owner::Process(number)) => number,
+        Some(Owner::Group(number)) => -number,
+    };
+    let slot = socket.slot.load(Ordering::Relaxed) as usize;
+    if let Some(peer) = socket.peer() {
+        let place = &peer.segment.slot(slot).locks[peer.side].owner;
+        place.store(number as u32, Ordering::Relaxed);
     }
 }
 

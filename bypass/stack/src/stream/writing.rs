@@ -110,7 +110,7 @@ impl Stream {
         if from.left() > 0 && pushed.is_ok() {
             // Full: ask for a ring, and look once more in case the reader was faster.
             process::count(Counter::RingFull, 1);
-            ring.want_space();
+            self.want_room(&ring);
             pushed = pushed.and_then(|first| Ok(first + ring.push(from)?));
         }
         match pushed {

@@ -321,6 +321,14 @@ pub fn is_ready(number: usize) -> bool {
     })
 }
 
+/// Whether set `number` has members that cannot ring, because another set has their bell.
+pub fn has_scanned_members(number: usize) -> bool {
+    let guard = SETS[number % SETS_MAX].lock();
+    guard
+        .as_ref()
+        .is_some_and(|inner| !inner.scanned.is_empty())
+}
+
 /// Locks all sets across a fork.
 pub fn hold() -> impl Sized {
     let free = FREE.lock().ok();

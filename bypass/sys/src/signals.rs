@@ -1,0 +1,105 @@
+//! Signals that tell of a descriptor: to whom, which, and with what in them (fcntl(2), sigaction(2)).
+
+use crate::kernel::{check, fcntl, getpid, kill, raw};
+
+/// Whom F_SETOWN or F_SETOWN_EX has named for a descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// A thread, by number.
+    Thread(i32),
+    /// A process.
+    Process(i32),
+    /// A process group.
+    Group(i32),
+}
+
+/// `struct f_owner_ex` of fcntl.h.
+#[repr(C)]
+struct OwnerEx {
+    kind: i32,
+    number: i32,
+}
+
+const OF_THREAD: i32 = 0;
+const OF_PROCESS: i32 = 1;
+const F_GETOWN_EX: i32 = 16;
+const F_GETSIG: i32 = 11;
+
+/// The owner of a descriptor, None where nobody is named.
+pub fn owner_of(fd: i32) -> Option<Owner> {
+    let mut owner = OwnerEx { kind: 0, number: 0 };
+    fcntl(fd, F_GETOWN_EX, &raw mut owner as usize).ok()?;
+    match (owner.kind, owner.number) {
+        (_, 0) => None,
+        (OF_THREAD, number) => Some(Owner::Thread(number)),
+        (OF_PROCESS, number) => Some(Owner::Process(number)),
+        (_, number) => Some(Owner::Group(number)),
+    }
+}
+
+/// The signal that F_SETSIG has chosen for a descriptor, None for SIGIO without information.
+pub fn signal_of(fd: i32) -> Option<i32> {
+    let signal = fcntl(fd, F_GETSIG, 0).ok()? as i32;
+    (signal != 0).then_some(signal)
+}
+
+/// The start of `siginfo_t` as signals of descriptors fill it.
+#[repr(C)]
+struct Information {
+    signal: i32,
+    error: i32,
+    code: i32,
+    padding: i32,
+    band: i64,
+    fd: i32,
+    rest: [i32; 25],
+}
+
+const _: () = assert!(size_of::<Information>() == 128);
+
+/// The only code of siginfo.h for such signals that the kernel takes from a program.
+const SI_SIGIO: i32 = -5;
+
+/// Sends a signal; `about` is what it says: the events of poll(2), and the descriptor. A group is told the
+/// number alone.
+pub fn send(to: Owner, signal: i32, about: Option<(i64, i32)>) {
+    if about.is_some_and(|about| queue(to, signal, about)) {
+        return;
+    }
+    let _ = match to {
+        Owner::Process(process) => kill(process, signal),
+        Owner::Group(group) => kill(-group, signal),
+        Owner::Thread(thread) => {
+            let words = [thread as usize, signal as usize, 0, 0, 0, 0];
+            // SAFETY: numbers only.
+            check(unsafe { raw(libc::SYS_tkill, words) })
+        }
+    };
+}
+
+/// False where the queue is full, or the receiver is no process or thread of this one.
+fn queue(to: Owner, signal: i32, (band, fd): (i64, i32)) -> bool {
+    let information = Information {
+        signal,
+        error: 0,
+        code: SI_SIGIO,
+        padding: 0,
+        band,
+        fd,
+        rest: [0; 25],
+    };
+    let (signal, place) = (signal as usize, &raw const information as usize);
+    let (number, words) = match to {
+        Owner::Process(process) => (
+            libc::SYS_rt_sigqueueinfo,
+            [process as usize, signal, place, 0, 0, 0],
+        ),
+        Owner::Thread(thread) => (
+            libc::SYS_rt_tgsigqueueinfo,
+            [getpid().unwrap_or(0), thread as usize, signal, place, 0, 0],
+        ),
+        Owner::Group(_) => return false,
+    };
+    // SAFETY: the kernel reads 128 bytes, which live on this frame.
+    check(unsafe { raw(number, words) }).is_ok()
+}
