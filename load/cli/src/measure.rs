@@ -17,7 +17,7 @@ use load_engine::sink::Sink;
 use load_engine::sys::epoll::Trigger;
 use load_engine::sys::lua::flush_output;
 use load_engine::sys::signal;
-use load_engine::transport::{Http2, Plain, Stamped, Tls, Transport};
+use load_engine::transport::{Http2, Plain, Stamped, Tls, Transport, WebSocket};
 use load_engine::warnings::{self, Warning};
 use std::path::Path;
 
@@ -89,6 +89,8 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
     if plan.targets.iter().all(|target| target.tls_name.is_none()) {
         return if plan.http2 {
             run.measure(&|| Http2::new(Plain, streams), &mut series)
+        } else if plan.websocket {
+            run.measure(&|| WebSocket::new(Plain, &plan.targets), &mut series)
         } else {
             run.measure(&|| Plain, &mut series)
         };
@@ -101,6 +103,8 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
     let tls = || Tls::new(&plan.targets, plan.http2).expect("it could be made before");
     if plan.http2 {
         run.measure(&|| Http2::new(tls(), streams), &mut series)
+    } else if plan.websocket {
+        run.measure(&|| WebSocket::new(tls(), &plan.targets), &mut series)
     } else {
         run.measure(&tls, &mut series)
     }

@@ -14,13 +14,14 @@ use serde_json::{json, Map, Value};
 use std::path::Path;
 
 /// Parts of the plan that must be equal.
-const SAME: [&str; 10] = [
+const SAME: [&str; 11] = [
     "mode",
     "rate_rps",
     "arrival",
     "connections",
     "depth",
     "http2",
+    "websocket",
     "streams",
     "duration_s",
     "warmup_s",

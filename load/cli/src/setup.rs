@@ -35,6 +35,10 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
         return usage("--header: 'Connection: close' is of HTTP/1.1; leave it out with --http2");
     }
     let targets = targets(typed, words, &common)?;
+    let websocket = targets.iter().all(|target| target.upgrade.is_some());
+    if websocket {
+        check_websocket(typed, &common)?;
+    }
     let timeout_ns = time(typed, "timeout", 2_000_000_000)?;
     if timeout_ns == 0 {
         return usage("--timeout: must be longer than 0");
@@ -47,6 +51,7 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
         timeout_ns,
         depth,
         http2: is_http2(typed),
+        websocket,
         grpc: typed.has("grpc"),
         streams,
         batch_latency: typed.has("batch_latency"),
@@ -119,6 +124,27 @@ fn check_http2(typed: &Typed, depth: usize, streams: usize) -> Result<(), Refusa
         Some((name, why)) => usage(format!("--{name}: {why}")),
         None => Ok(()),
     }
+}
+
+/// What does not go with messages of WebSocket.
+fn check_websocket(typed: &Typed, common: &Common) -> Result<(), Refusal> {
+    let without = [
+        ("http2", "ws:// is an upgrade of HTTP/1.1"),
+        ("grpc", "is not for ws://"),
+        ("script", "is not for ws://; --body is the message"),
+        (
+            "method",
+            "the upgrade to WebSocket is a GET; leave it out with ws://",
+        ),
+        ("rx-timestamps", "is not for ws://"),
+    ];
+    if let Some((name, why)) = without.iter().find(|(name, _)| typed.has(name)) {
+        return usage(format!("--{name}: {why}"));
+    }
+    if common.asks_to_close() {
+        return usage("--header: 'Connection: close' is not for ws://; leave it out");
+    }
+    Ok(())
 }
 
 /// Connections and rates over the window. Where both go in steps, they go together.

@@ -174,7 +174,7 @@ pub const TABLE: &[Entry] = &[
         None,
         Some("TEXT"),
         "",
-        "body of the requests; the method is then POST unless --method says otherwise",
+        "body of the requests; the method is then POST unless --method says otherwise; with ws:// the text message that is sent",
     ),
     option(
         Load,
@@ -182,7 +182,7 @@ pub const TABLE: &[Entry] = &[
         None,
         Some("FILE"),
         "",
-        "body of the requests from a file",
+        "body of the requests from a file; with ws:// the binary message that is sent",
     ),
     option(
         Load,

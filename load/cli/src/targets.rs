@@ -6,6 +6,8 @@ use load_engine::plan::{weighted_order, Rendered, Target};
 use load_engine::sys::socket::Address;
 use load_http1::request::Request;
 use load_http1::url::Url;
+use load_websocket::{frame, upgrade, Opcode};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -24,6 +26,8 @@ pub struct Common {
     pub headers: Vec<(String, String)>,
     /// Body, if there is one.
     pub body: Option<Vec<u8>>,
+    /// Whether the body was typed, and so is text.
+    pub is_text: bool,
     /// Copies of each request in a batch.
     pub depth: usize,
 }
@@ -64,6 +68,7 @@ impl Common {
             method: method.to_string(),
             headers: headers(typed)?,
             body,
+            is_text: !typed.has("body-file"),
             depth,
         })
     }
@@ -75,7 +80,27 @@ impl Common {
         })
     }
 
+    /// The body as a message of WebSocket, in one frame.
+    fn message(&self) -> Rendered {
+        let opcode = if self.is_text {
+            Opcode::Text
+        } else {
+            Opcode::Binary
+        };
+        let mask = RandomState::new().build_hasher().finish() as u32;
+        let (body, mut bytes) = (self.body.as_deref().unwrap_or_default(), Vec::new());
+        frame::push(&mut bytes, opcode, body, mask.to_be_bytes());
+        Rendered {
+            bytes: bytes.repeat(self.depth),
+            head_only: false,
+            mixed: None,
+        }
+    }
+
     fn render(&self, url: &Url) -> Rendered {
+        if url.is_websocket() {
+            return self.message();
+        }
         let request = Request {
             method: &self.method,
             path: &url.path,
@@ -116,6 +141,7 @@ fn grpc(typed: &Typed, message: Vec<u8>, depth: usize) -> Result<Common, Refusal
         method: "POST".to_string(),
         headers,
         body: Some(body),
+        is_text: false,
         depth,
     })
 }
@@ -167,12 +193,23 @@ pub fn targets(typed: &Typed, words: &[String], common: &Common) -> Result<Vec<T
             "--urls: the weights add up to more than {WEIGHTS_MAX}"
         ));
     }
+    let first = &lines[0].url;
+    if let Some(other) = lines
+        .iter()
+        .find(|line| line.url.is_websocket() != first.is_websocket())
+    {
+        return usage(format!(
+            "{}: ws:// and http:// do not go together; make two runs",
+            other.text
+        ));
+    }
     group(&lines, common)
 }
 
 fn parse_url(text: &str) -> Result<Url, Refusal> {
     match Url::parse(text) {
         Some(url) if matches!(url.scheme.as_str(), "http" | "https" | "unix") => Ok(url),
+        Some(url) if url.is_websocket() => Ok(url),
         _ => usage(format!("invalid URL: {text}")),
     }
 }
@@ -238,11 +275,19 @@ fn group(lines: &[Line], common: &Common) -> Result<Vec<Target>, Refusal> {
 
 fn target(lines: &[&Line], common: &Common) -> Result<Target, Refusal> {
     let url = &lines[0].url;
+    if let (true, Some(second)) = (url.is_websocket(), lines.get(1)) {
+        return usage(format!(
+            "{}: a server of WebSocket is given once; its connections have one path",
+            second.text
+        ));
+    }
+    let upgrade = || upgrade::head(&url.path, &url.host_header(), &common.headers);
     let weights: Vec<u32> = lines.iter().map(|line| line.weight).collect();
     Ok(Target {
         url: lines[0].text.clone(),
         address: resolve(url)?,
         tls_name: url.is_tls().then(|| url.host.clone()),
+        upgrade: url.is_websocket().then(upgrade),
         requests: lines.iter().map(|line| common.render(&line.url)).collect(),
         order: weighted_order(&weights),
     })
@@ -316,6 +361,7 @@ mod tests {
             method: "HEAD".into(),
             headers: Vec::new(),
             body: None,
+            is_text: true,
             depth: 2,
         };
         let rendered = common.render(&Url::parse("http://h/x").expect("a URL"));

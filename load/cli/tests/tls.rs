@@ -4,12 +4,28 @@ mod support;
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use support::{always, count, measured, Server, HELLO};
 
-/// A server with a certificate of its own that answers everything.
+/// The server's end of a connection.
+type Stream = StreamOwned<ServerConnection, TcpStream>;
+
+/// Answers everything.
 fn https() -> SocketAddr {
+    serving(|mut stream| {
+        let mut buffer = [0; 4096];
+        while stream.read(&mut buffer).is_ok_and(|n| n > 0) {
+            let written = stream.write_all(HELLO).and_then(|()| stream.flush());
+            if written.is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// A server with a certificate of its own; each connection is handed to `serve`.
+fn serving(serve: fn(Stream)) -> SocketAddr {
     let names = vec!["localhost".to_string()];
     let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
     let key = rustls::pki_types::PrivateKeyDer::try_from(made.key_pair.serialize_der());
@@ -26,19 +42,7 @@ fn https() -> SocketAddr {
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
-            std::thread::spawn(move || {
-                let mut stream = StreamOwned::new(session, stream);
-                let mut buffer = [0; 4096];
-                while stream.read(&mut buffer).is_ok_and(|n| n > 0) {
-                    if stream
-                        .write_all(HELLO)
-                        .and_then(|()| stream.flush())
-                        .is_err()
-                    {
-                        return;
-                    }
-                }
-            });
+            std::thread::spawn(move || serve(StreamOwned::new(session, stream)));
         }
     });
     address
@@ -71,6 +75,35 @@ fn https_by_the_clock_and_with_a_large_body() {
         "{}",
         result["errors"]
     );
+}
+
+#[test]
+fn wss_is_websocket_behind_a_handshake() {
+    let address = serving(|stream| {
+        let Ok(mut socket) = tungstenite::accept(stream) else {
+            return;
+        };
+        while let Ok(message) = socket.read() {
+            if message.is_binary() && socket.send(message).is_err() {
+                return;
+            }
+        }
+    });
+    let file = support::temporary("body");
+    std::fs::write(&file, vec![b'x'; 100_000]).expect("a file");
+    let result = measured(&format!(
+        "-t1 -c2 -d500ms -R 60 -T 30s --body-file {} wss://{address}/",
+        file.display()
+    ));
+    std::fs::remove_file(&file).expect("ours");
+    assert_eq!(
+        count(&result, "/totals/completed"),
+        30,
+        "{}",
+        result["errors"]
+    );
+    assert_eq!(count(&result, "/latency/tls/count"), 2);
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
 }
 
 #[test]

@@ -88,6 +88,8 @@ pub struct Errors {
     pub stream_reset: u64,
     /// Connections whose server broke the rules of HTTP/2.
     pub http2: u64,
+    /// Connections whose server broke the rules of WebSocket, or spoke unasked.
+    pub websocket: u64,
     /// Calls whose answer says that they failed, or says nothing (gRPC).
     pub grpc: u64,
     /// Writes that failed.
@@ -108,14 +110,15 @@ impl Errors {
 
     /// What wrk counts as read errors: answers that broke off, never came or made no sense.
     pub fn broken(&self) -> u64 {
-        self.read + self.stale + self.stream_reset + self.http2 + self.malformed.iter().sum::<u64>()
+        let rules = self.http2 + self.websocket + self.malformed.iter().sum::<u64>();
+        self.read + self.stale + self.stream_reset + rules
     }
 
     /// All of them.
     pub fn total(&self) -> u64 {
         let malformed: u64 = self.malformed.iter().sum();
-        let streams = self.stream_reset + self.http2;
-        let lost = self.read + self.stale + self.write + self.timeout + streams;
+        let rules = self.stream_reset + self.http2 + self.websocket;
+        let lost = self.read + self.stale + self.write + self.timeout + rules;
         self.connect() + lost + malformed + self.short_body + self.grpc
     }
 
@@ -129,6 +132,7 @@ impl Errors {
         self.stale += other.stale;
         self.stream_reset += other.stream_reset;
         self.http2 += other.http2;
+        self.websocket += other.websocket;
         self.grpc += other.grpc;
         self.write += other.write;
         self.timeout += other.timeout;

@@ -42,6 +42,8 @@ pub struct Target {
     pub address: Address,
     /// Name for the TLS handshake; `None` for plain connections.
     pub tls_name: Option<String>,
+    /// The head of the upgrade to WebSocket without its key; `None` for HTTP.
+    pub upgrade: Option<Vec<u8>>,
     /// Its requests.
     pub requests: Vec<Rendered>,
     /// Numbers of requests in the order in which they are sent, again and again.
@@ -167,6 +169,8 @@ pub struct Plan {
     pub depth: usize,
     /// HTTP/2 instead of HTTP/1.1.
     pub http2: bool,
+    /// Each request is a message of WebSocket, and so is its answer.
+    pub websocket: bool,
     /// Each request is a gRPC call, and its answer says how it went.
     pub grpc: bool,
     /// Streams at once on a connection (HTTP/2), each the place of one user.

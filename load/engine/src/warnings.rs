@@ -298,6 +298,7 @@ fn errors(outcome: &Outcome, add: Add) {
         ("stale-connections", errors.stale, "requests met a connection in use that the server was closing unannounced; does it limit requests or idle time per connection?"),
         ("stream-resets", errors.stream_reset, "requests were ended by the server without an answer (RST_STREAM); the code is among the notes of --json"),
         ("http2-errors", errors.http2, "connections were ended because the server broke the rules of HTTP/2; which is among the notes of --json"),
+        ("websocket-errors", errors.websocket, "connections were ended because the server broke the rules of WebSocket or spoke unasked; which is among the notes of --json"),
         ("grpc-errors", errors.grpc, "calls were answered with another grpc-status than 0 or without one; which is among the notes of --json"),
         ("write-errors", errors.write, "requests could not be written; the server closes connections"),
         ("timeouts", errors.timeout, "requests had no answer in time; --timeout sets the time, their ages are in the figures as lower bounds"),

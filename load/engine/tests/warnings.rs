@@ -22,6 +22,7 @@ fn closed() -> Plan {
         timeout_ns: SECOND_NS,
         depth: 1,
         http2: false,
+        websocket: false,
         grpc: false,
         streams: 1,
         batch_latency: false,
@@ -194,7 +195,7 @@ fn littles_law_and_missing_connections_are_checked() {
 #[test]
 fn every_error_has_its_warning() {
     type Change = fn(&mut Outcome);
-    let table: [(&str, Change); 7] = [
+    let table: [(&str, Change); 8] = [
         ("connect-errors", |o| {
             o.total.counts.errors.connect_refused = 7
         }),
@@ -202,6 +203,7 @@ fn every_error_has_its_warning() {
         ("write-errors", |o| o.total.counts.errors.write = 7),
         ("timeouts", |o| o.total.counts.errors.timeout = 7),
         ("malformed", |o| o.total.counts.errors.malformed[0] = 7),
+        ("websocket-errors", |o| o.total.counts.errors.websocket = 7),
         ("grpc-errors", |o| o.total.counts.errors.grpc = 7),
         ("short-bodies", |o| o.total.counts.errors.short_body = 7),
     ];

@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 /// A URL in its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// `http`, `https`, or `unix` (ours: the host is then a socket path).
+    /// `http`, `https`, `ws`, `wss`, or `unix` (ours: the host is then a socket path).
     pub scheme: String,
     /// Host name or address, without brackets; for `unix` the path of the socket.
     pub host: String,
@@ -93,7 +93,12 @@ impl Url {
 
     /// Whether the connection is encrypted.
     pub fn is_tls(&self) -> bool {
-        self.scheme.starts_with("https")
+        self.scheme.starts_with("https") || self.scheme == "wss"
+    }
+
+    /// Whether it is a place of WebSocket (RFC 6455, 3).
+    pub fn is_websocket(&self) -> bool {
+        matches!(self.scheme.as_str(), "ws" | "wss")
     }
 }
 
@@ -138,6 +143,7 @@ mod tests {
             parts("http://[::1]:8080/"),
             own("::1", 8080, "/", "[::1]:8080")
         );
+        assert_eq!(parts("wss://h/x"), own("h", 443, "/x", "h"));
         assert_eq!(parts("http://h?q"), own("h", 80, "/?q", "h"));
         assert_eq!(
             parts("unix:///run/a.sock:/p"),

@@ -4,10 +4,12 @@
 mod http2;
 mod stamped;
 mod tls;
+mod websocket;
 
 pub use http2::{Asked, Http2};
 pub use stamped::Stamped;
 pub use tls::Tls;
+pub use websocket::WebSocket;
 
 use crate::sys::socket::{self, Fd};
 use load_http2::Client;
@@ -29,6 +31,20 @@ pub trait Transport {
 
     /// Whether a connection carries requests on streams (HTTP/2), not one after the other.
     const STREAMS: bool = false;
+
+    /// Whether a connection carries messages of WebSocket, not requests of HTTP.
+    const MESSAGES: bool = false;
+
+    /// The frames of a connection.
+    fn frames<'s>(
+        &self,
+        _session: &'s mut Self::Session,
+    ) -> Option<&'s mut load_websocket::Client> {
+        None
+    }
+
+    /// Says on a connection that is about to be closed that it is, where that is the custom.
+    fn part(&self, _session: &mut Self::Session, _fd: Fd) {}
 
     /// The streams of a connection.
     fn client<'s>(&self, _session: &'s mut Self::Session) -> Option<&'s mut Client<Asked>> {

@@ -211,7 +211,14 @@ impl<T: Transport> Worker<'_, T> {
                     self.recorder.now.times.tls.record(took_ns);
                 }
                 connection.doing = Doing::Idle;
-                self.offer(index, now);
+                let generation = connection.generation;
+                if T::MESSAGES {
+                    // frames may have come with the answer to the upgrade; no event tells of them
+                    self.receive(index, false, now);
+                }
+                if self.connections[index].generation == generation {
+                    self.offer(index, now);
+                }
             }
             Err(error) => self.connect_failed(index, &error, now),
         }
@@ -240,6 +247,9 @@ impl<T: Transport> Worker<'_, T> {
             self.busy -= self.connections[index].in_flight as usize;
         }
         let connection = &mut self.connections[index];
+        if let (true, Some(session)) = (T::MESSAGES, connection.session.as_mut()) {
+            self.transport.part(session, connection.fd);
+        }
         if connection.fd >= 0 {
             socket::close(connection.fd);
         }

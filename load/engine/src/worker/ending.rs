@@ -69,6 +69,9 @@ impl<T: Transport> Worker<'_, T> {
             let fd = self.connections[index].fd;
             if fd >= 0 {
                 ending.open += 1;
+                if let Some(session) = self.connections[index].session.as_mut() {
+                    self.transport.part(session, fd);
+                }
                 close(fd);
             }
             for (asked, times) in self.in_flight(index) {

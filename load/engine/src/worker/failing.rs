@@ -19,6 +19,8 @@ pub(super) enum Failure {
     Malformed(Malformed),
     /// The server broke the rules of HTTP/2.
     Fault(Fault),
+    /// The server broke the rules of WebSocket, or spoke unasked.
+    Frame(load_websocket::Fault),
 }
 
 impl<T: Transport> Worker<'_, T> {
@@ -59,6 +61,11 @@ impl<T: Transport> Worker<'_, T> {
                 errors.read += lost.saturating_sub(1);
                 format!("HTTP/2: {}", fault.name())
             }
+            Failure::Frame(fault) => {
+                errors.websocket += 1;
+                errors.read += lost.saturating_sub(1);
+                format!("WebSocket: {}", fault.name())
+            }
             Failure::Malformed(class) => {
                 errors.malformed[class as usize] += 1;
                 // the rest of a batch is lost with its connection
@@ -75,7 +82,8 @@ impl<T: Transport> Worker<'_, T> {
     /// Whether the server was closing a connection in use when the next request was on its way: no
     /// byte of an answer has come, and the end came sooner than a server that had read the request
     /// could have answered from far away.
-    fn is_stale(&self, index: usize, failure: &Failure, now: u64) -> bool {
+    fn is_stale(&mut self, index: usize, failure: &Failure, now: u64) -> bool {
+        let is_between_answers = self.is_between_answers(index);
         let connection = &self.connections[index];
         let ended = match failure {
             Failure::Closed => true,
@@ -83,15 +91,12 @@ impl<T: Transport> Worker<'_, T> {
                 error.kind(),
                 ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
             ),
-            Failure::Timeout | Failure::Malformed(_) | Failure::Fault(_) => false,
+            Failure::Timeout | Failure::Malformed(_) | Failure::Fault(_) | Failure::Frame(_) => {
+                false
+            }
         };
         let whole = connection.in_flight as usize == self.depth;
         let crossed = now.saturating_sub(connection.sent_ns) <= STALE_NS + 2 * self.round_trip_ns;
-        !T::STREAMS
-            && ended
-            && whole
-            && crossed
-            && connection.has_answered
-            && connection.between_answers()
+        !T::STREAMS && ended && whole && crossed && connection.has_answered && is_between_answers
     }
 }

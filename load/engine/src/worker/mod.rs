@@ -14,6 +14,7 @@ mod connecting;
 mod connection;
 mod ending;
 mod failing;
+mod messages;
 mod preparing;
 mod receiving;
 mod recorder;

@@ -69,6 +69,8 @@ impl<T: Transport> Worker<'_, T> {
                     now = monotonic_ns();
                     if T::STREAMS {
                         self.take_frames(index, &buffer[..length], now);
+                    } else if T::MESSAGES {
+                        self.take_messages(index, &buffer[..length], ended, now);
                     } else {
                         self.take(index, &buffer[..length], ended, now, woken_ns);
                     }
@@ -254,7 +256,7 @@ impl<T: Transport> Worker<'_, T> {
 
     /// An answer is complete.
     #[inline]
-    fn complete(&mut self, index: usize, done: Done, ended: bool, now: u64) {
+    pub(super) fn complete(&mut self, index: usize, done: Done, ended: bool, now: u64) {
         if self.recorder.is_over(now) {
             self.rotate(now);
         }
@@ -267,7 +269,9 @@ impl<T: Transport> Worker<'_, T> {
         }
         let interval = &mut *self.recorder.now;
         interval.counts.completed += 1;
-        interval.counts.status[usize::from(done.status.min(999))] += 1;
+        if !T::MESSAGES {
+            interval.counts.status[usize::from(done.status.min(999))] += 1;
+        }
         interval.counts.tolerated += u64::from(done.tolerated);
         if last || !self.plan.batch_latency {
             let ended_ns = if T::STAMPS {
@@ -314,14 +318,14 @@ impl<T: Transport> Worker<'_, T> {
 
     /// The server has closed its side.
     #[cold]
-    fn end_of_stream(&mut self, index: usize, now: u64) {
+    pub(super) fn end_of_stream(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         if connection.in_flight == 0 {
             // an idle connection may be closed at any time
             self.reopen(index, now);
             return;
         }
-        if T::STREAMS {
+        if T::STREAMS || T::MESSAGES {
             self.fail(index, Failure::Closed, now);
             return;
         }
@@ -349,7 +353,7 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     #[cold]
-    fn broken_off(&mut self, index: usize, error: io::Error, now: u64) {
+    pub(super) fn broken_off(&mut self, index: usize, error: io::Error, now: u64) {
         if self.connections[index].in_flight == 0 {
             self.reopen(index, now);
         } else {

@@ -308,16 +308,20 @@ impl<T: Transport> Worker<'_, T> {
     pub(super) fn send_rest(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         let rest = std::mem::take(&mut connection.pieces().outbox);
+        let mut is_flushed = true;
         if let (true, Some(session)) = (T::HANDSHAKES, connection.session.as_mut()) {
-            if let Err(error) = self.transport.flush(session, connection.fd) {
-                self.fail(index, Failure::Write(error), monotonic_ns());
-                return;
+            match self.transport.flush(session, connection.fd) {
+                Ok(is_all) => is_flushed = is_all,
+                Err(error) => {
+                    self.fail(index, Failure::Write(error), monotonic_ns());
+                    return;
+                }
             }
         }
         if !rest.is_empty() {
             self.write(index, &rest, monotonic_ns());
         }
-        if !self.connections[index].is_writing() {
+        if is_flushed && !self.connections[index].is_writing() {
             self.want_room(index, false);
         }
     }

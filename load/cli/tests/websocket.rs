@@ -1,0 +1,372 @@
+//! WebSocket: the same loops, figures and honesty as over HTTP, beside servers of another maker.
+
+mod support;
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use support::{abort, count, measured, run, temporary, Conversation, Server};
+use tungstenite::protocol::frame::coding::{Data, OpCode};
+use tungstenite::protocol::frame::Frame;
+use tungstenite::{accept, Message, WebSocket};
+
+/// What a server was told on all connections.
+type Log = Arc<Mutex<Vec<Message>>>;
+
+/// A server of tungstenite's on a free port; each connection is handed to `serve`.
+fn serving(serve: impl Fn(WebSocket<TcpStream>, Log) + Send + Sync + 'static) -> (SocketAddr, Log) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let (log, serve) = (Log::default(), Arc::new(serve));
+    let own = Arc::clone(&log);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (log, serve) = (Arc::clone(&own), Arc::clone(&serve));
+            std::thread::spawn(move || {
+                stream.set_nodelay(true).expect("a socket");
+                // the test whether a server listens is no client
+                if let Ok(socket) = accept(stream) {
+                    serve(socket, log);
+                }
+            });
+        }
+    });
+    (address, log)
+}
+
+/// The next message, in the log, too; `None` at the end.
+fn next(socket: &mut WebSocket<TcpStream>, log: &Log) -> Option<Message> {
+    let message = socket.read().ok()?;
+    log.lock().expect("no panic").push(message.clone());
+    Some(message)
+}
+
+fn echo(mut socket: WebSocket<TcpStream>, log: Log) {
+    while let Some(message) = next(&mut socket, &log) {
+        let is_data = message.is_text() || message.is_binary();
+        if is_data && socket.send(message).is_err() {
+            return;
+        }
+    }
+}
+
+/// What the server got as data.
+fn data(log: &Log) -> Vec<Message> {
+    let log = log.lock().expect("no panic");
+    let data = log.iter().filter(|said| said.is_text() || said.is_binary());
+    data.cloned().collect()
+}
+
+/// Waits for what a server is told at the end.
+fn await_in(log: &Log, wanted: impl Fn(&Message) -> bool, times: usize) {
+    let end = Instant::now() + Duration::from_secs(30);
+    let seen = || {
+        log.lock()
+            .expect("no panic")
+            .iter()
+            .filter(|said| wanted(said))
+            .count()
+    };
+    while seen() < times {
+        assert!(
+            Instant::now() < end,
+            "{:?}",
+            log.lock().expect("no panic").last()
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_closed_loop_counts_the_messages_that_the_server_counts() {
+    let (address, log) = serving(echo);
+    let result = measured(&format!(
+        "-t2 -c4 -d1s -T30s --body hello ws://{address}/chat"
+    ));
+    let (sent, completed) = (
+        count(&result, "/totals/sent"),
+        count(&result, "/totals/completed"),
+    );
+    assert!(completed > 0);
+    assert_eq!(completed + count(&result, "/totals/unfinished"), sent);
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+    assert_eq!(count(&result, "/totals/connects"), 4);
+    assert_eq!(count(&result, "/latency/service/count"), completed);
+    assert_eq!(result["totals"]["status"], serde_json::json!({}));
+    assert_eq!(result["plan"]["websocket"], true);
+    await_in(&log, Message::is_close, 4);
+    let told = data(&log);
+    assert!(told.len() as u64 >= completed && told.len() as u64 <= sent);
+    assert!(told.iter().all(|said| *said == Message::text("hello")));
+    let residual = result["little"]["residual"].as_f64().expect("a figure");
+    assert!(residual.abs() < 0.2, "N = rate x time: {residual}");
+}
+
+#[test]
+fn an_open_loop_sends_exactly_what_is_due() {
+    let (address, log) = serving(echo);
+    let result = measured(&format!(
+        "-t2 -c4 -d1s -R500 --depth 5 -T30s ws://{address}/"
+    ));
+    assert_eq!(
+        count(&result, "/totals/completed"),
+        500,
+        "{}",
+        result["errors"]
+    );
+    assert_eq!(count(&result, "/latency/response/count"), 500);
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+    let told = data(&log);
+    assert_eq!(told.len(), 500);
+    assert!(told.iter().all(|said| *said == Message::text("")));
+}
+
+/// Asks before it answers, and answers in pieces with a question between them.
+fn ask_and_answer_in_pieces(mut socket: WebSocket<TcpStream>, log: Log) {
+    while let Some(message) = next(&mut socket, &log) {
+        if !message.is_binary() {
+            continue;
+        }
+        let payload = message.into_data();
+        let (one, two) = (payload.slice(..100), payload.slice(100..));
+        let frames = [
+            Frame::ping("are you there?"),
+            Frame::message(one, OpCode::Data(Data::Binary), false),
+            Frame::ping(""),
+            Frame::message(two, OpCode::Data(Data::Continue), true),
+        ];
+        for frame in frames {
+            if socket.send(Message::Frame(frame)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn large_messages_in_pieces_and_pings_between_them_are_understood() {
+    let (address, log) = serving(ask_and_answer_in_pieces);
+    let file = temporary("body");
+    std::fs::write(&file, vec![0xfe; 200_000]).expect("a file");
+    let result = measured(&format!(
+        "-t1 -c3 -d1s -R30 -T30s --body-file {} ws://{address}/",
+        file.display()
+    ));
+    std::fs::remove_file(&file).expect("ours");
+    assert_eq!(
+        count(&result, "/totals/completed"),
+        30,
+        "{}",
+        result["errors"]
+    );
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+    await_in(
+        &log,
+        |said| *said == Message::Pong("are you there?".into()),
+        30,
+    );
+    await_in(&log, |said| *said == Message::Pong("".into()), 30);
+    assert!(data(&log).iter().all(|said| said.len() == 200_000));
+}
+
+#[test]
+fn a_connection_that_is_asked_by_ping_while_it_is_idle_answers() {
+    let (address, log) = serving(|mut socket, log| {
+        let _ = socket.send(Message::Ping("first".into()));
+        echo(socket, log);
+    });
+    let result = measured(&format!("-t1 -c2 -d1s -R4 -T30s ws://{address}/"));
+    assert_eq!(count(&result, "/totals/completed"), 4);
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+    await_in(&log, |said| *said == Message::Pong("first".into()), 2);
+}
+
+#[test]
+fn a_server_that_says_goodbye_is_answered_and_asked_again() {
+    let (address, log) = serving(|mut socket, log| {
+        for _ in 0..10 {
+            match next(&mut socket, &log) {
+                Some(message) if !message.is_close() => drop(socket.send(message)),
+                _ => return,
+            }
+        }
+        let _ = socket.close(None);
+        while next(&mut socket, &log).is_some() {}
+    });
+    let result = measured(&format!("-t1 -c2 -d1s -T30s --body x ws://{address}/"));
+    let (sent, completed, lost) = (
+        count(&result, "/totals/sent"),
+        count(&result, "/totals/completed"),
+        count(&result, "/totals/lost"),
+    );
+    assert!(completed >= 20, "{result}");
+    assert!(count(&result, "/totals/connects") > 2);
+    assert_eq!(
+        completed + lost + count(&result, "/totals/unfinished"),
+        sent
+    );
+    let errors = count(&result, "/errors/read") + count(&result, "/errors/stale");
+    assert_eq!(errors, lost, "{}", result["errors"]);
+    assert_eq!(count(&result, "/latency/service/count"), completed + lost);
+    await_in(&log, Message::is_close, 2);
+}
+
+#[test]
+fn messages_that_are_lost_stand_in_the_percentiles() {
+    let (address, _) = serving(|mut socket, log| {
+        for answered in 0.. {
+            let Some(message) = next(&mut socket, &log) else {
+                return;
+            };
+            if answered == 5 {
+                std::thread::sleep(Duration::from_millis(300));
+                abort(socket.get_ref());
+                return;
+            }
+            let _ = socket.send(message);
+        }
+    });
+    let result = measured(&format!("-t1 -c1 -d1s -T30s --body x ws://{address}/"));
+    let lost = count(&result, "/totals/lost");
+    assert!(lost >= 2, "{result}");
+    assert_eq!(count(&result, "/errors/read"), lost, "{}", result["errors"]);
+    assert!(count(&result, "/latency/service/max") >= 290_000_000);
+}
+
+#[test]
+fn a_message_without_an_answer_times_out() {
+    let (address, _) = serving(|mut socket, log| while next(&mut socket, &log).is_some() {});
+    let result = measured(&format!("-t1 -c2 -d1s -T200ms --body x ws://{address}/"));
+    assert_eq!(count(&result, "/totals/completed"), 0);
+    let timeouts = count(&result, "/errors/timeout");
+    assert!(timeouts >= 4, "{result}");
+    assert_eq!(count(&result, "/totals/lost"), timeouts);
+}
+
+/// Answers the upgrade as it should be.
+fn upgraded(conversation: &mut Conversation) {
+    let Some(asked) = conversation.request() else {
+        // the test whether a server listens is no client
+        return;
+    };
+    let prefix = "Sec-WebSocket-Key: ";
+    let key = asked
+        .headers
+        .iter()
+        .find_map(|line| line.strip_prefix(prefix));
+    let accept = load_websocket::upgrade::accept(key.expect("a key"));
+    conversation.send(
+        format!(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Accept: {accept}\r\n\r\n"
+        )
+        .as_bytes(),
+    );
+}
+
+#[test]
+fn a_server_that_breaks_the_rules_is_named_and_left() {
+    for (bytes, name) in [
+        (&b"\x81\x81\0\0\0\0x"[..], "a masked frame"),
+        (b"\xc1\x01x", "reserved bits are set"),
+        (b"\x81\x01x\x81\x01y", "a message that nobody asked for"),
+    ] {
+        let server = Server::start(move |mut conversation| {
+            upgraded(&mut conversation);
+            conversation.send(bytes);
+            std::thread::sleep(Duration::from_secs(2));
+        });
+        let result = measured(&format!(
+            "-t1 -c1 -d300ms -T30s --body x ws://{}/",
+            server.address
+        ));
+        assert!(count(&result, "/errors/websocket") > 0, "{name}: {result}");
+        let notes = result["notes"].to_string();
+        assert!(notes.contains(name), "{name}: {notes}");
+    }
+}
+
+#[test]
+fn an_upgrade_that_is_refused_is_an_error_to_connect() {
+    for (answer, name) in [
+        (
+            &b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"[..],
+            "answered 403",
+        ),
+        (
+            b"HTTP/1.1 101 Up\r\nSec-WebSocket-Accept: x\r\n\r\n",
+            "Sec-WebSocket-Accept is wrong",
+        ),
+        (
+            b"SSH-2.0-OpenSSH\r\n\r\n",
+            "malformed answer to the upgrade",
+        ),
+    ] {
+        let server = Server::start(support::always(answer));
+        let result = measured(&format!("-t1 -c1 -d300ms -T30s ws://{}/", server.address));
+        let failed = count(&result, "/errors/connect/other");
+        assert!(failed > 0 && failed < 300, "{result}");
+        assert_eq!(count(&result, "/totals/completed"), 0);
+        let notes = result["notes"].to_string();
+        assert!(notes.contains(name), "{name}: {notes}");
+    }
+}
+
+#[test]
+fn fields_and_path_are_those_of_the_upgrade() {
+    let server = Server::start(|mut conversation| upgraded(&mut conversation));
+    let url = format!("ws://{}/chat?room=1", server.address);
+    let output = support::program()
+        .args([
+            "-t1",
+            "-c1",
+            "-d100ms",
+            "-H",
+            "Sec-WebSocket-Protocol: chat",
+            &url,
+        ])
+        .output()
+        .expect("it starts");
+    assert!(output.status.success());
+    let seen = &server.seen()[0];
+    assert_eq!(seen.line, "GET /chat?room=1 HTTP/1.1");
+    for line in [
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Protocol: chat",
+    ] {
+        assert!(seen.headers.iter().any(|own| own == line), "{seen:?}");
+    }
+}
+
+#[test]
+fn what_does_not_go_with_websocket_is_refused() {
+    let (address, _) = serving(echo);
+    for (line, mistake) in [
+        (
+            "--http2 ws://A/",
+            "--http2: ws:// is an upgrade of HTTP/1.1",
+        ),
+        ("--grpc ws://A/", "--grpc: is not for ws://"),
+        (
+            "-X PUT ws://A/",
+            "--method: the upgrade to WebSocket is a GET",
+        ),
+        (
+            "--rx-timestamps ws://A/",
+            "--rx-timestamps: is not for ws://",
+        ),
+        (
+            "-H Connection:close ws://A/",
+            "'Connection: close' is not for ws://",
+        ),
+        ("ws://A/a ws://A/b", "a server of WebSocket is given once"),
+        ("ws://A/ http://A/", "do not go together"),
+    ] {
+        let output = run(&line.replace('A', &address.to_string()));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{line}: {text}");
+        assert!(text.contains(mistake), "{line}: {text}");
+    }
+}

@@ -1,0 +1,92 @@
+//! Frames as a client writes them (RFC 6455, 5.2).
+
+/// Longest payload of a control frame (RFC 6455, 5.5).
+pub const CONTROL_MAX_BYTES: usize = 125;
+
+/// What a frame carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opcode {
+    /// A further piece of a message.
+    Continuation = 0x0,
+    /// A message of text, or its first piece.
+    Text = 0x1,
+    /// A message of any bytes, or its first piece.
+    Binary = 0x2,
+    /// The end of the connection.
+    Close = 0x8,
+    /// A question whether the other side is there.
+    Ping = 0x9,
+    /// The answer to it.
+    Pong = 0xa,
+}
+
+impl Opcode {
+    /// By its number; `None` for those that are not defined.
+    pub fn of(number: u8) -> Option<Opcode> {
+        let all = [
+            Opcode::Continuation,
+            Opcode::Text,
+            Opcode::Binary,
+            Opcode::Close,
+            Opcode::Ping,
+            Opcode::Pong,
+        ];
+        all.into_iter().find(|opcode| *opcode as u8 == number)
+    }
+
+    /// Whether frames of this kind may stand between the pieces of a message.
+    pub fn is_control(self) -> bool {
+        self as u8 >= Opcode::Close as u8
+    }
+}
+
+/// Appends one masked frame that is whole by itself.
+pub fn push(bytes: &mut Vec<u8>, opcode: Opcode, payload: &[u8], mask: [u8; 4]) {
+    const FINAL: u8 = 0x80;
+    const MASKED: u8 = 0x80;
+    bytes.push(FINAL | opcode as u8);
+    match payload.len() {
+        length @ 0..=125 => bytes.push(MASKED | length as u8),
+        length @ 126..=0xffff => {
+            bytes.push(MASKED | 126);
+            bytes.extend_from_slice(&(length as u16).to_be_bytes());
+        }
+        length => {
+            bytes.push(MASKED | 127);
+            bytes.extend_from_slice(&(length as u64).to_be_bytes());
+        }
+    }
+    bytes.extend_from_slice(&mask);
+    let masked = payload.iter().zip(mask.iter().cycle());
+    bytes.extend(masked.map(|(byte, mask)| byte ^ mask));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_masked_example_of_the_rfc_is_written() {
+        let mut bytes = Vec::new();
+        push(&mut bytes, Opcode::Text, b"Hello", [0x37, 0xfa, 0x21, 0x3d]);
+        let rfc = [
+            0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58,
+        ];
+        assert_eq!(bytes, rfc);
+    }
+
+    #[test]
+    fn lengths_are_written_in_their_shortest_form() {
+        for (length, head) in [
+            (125, vec![0x82, 0x80 | 125]),
+            (126, vec![0x82, 0x80 | 126, 0, 126]),
+            (65_535, vec![0x82, 0x80 | 126, 0xff, 0xff]),
+            (65_536, vec![0x82, 0x80 | 127, 0, 0, 0, 0, 0, 1, 0, 0]),
+        ] {
+            let mut bytes = Vec::new();
+            push(&mut bytes, Opcode::Binary, &vec![7; length], [0; 4]);
+            assert_eq!(bytes[..head.len()], head);
+            assert_eq!(bytes.len(), head.len() + 4 + length);
+        }
+    }
+}
