@@ -40,6 +40,7 @@ import gateway_contenders as contenders
 import gateway_load as loads
 
 SERVERS = Path(__file__).resolve().parent.parent
+ECHO = SERVERS / "bench/echo_origin.py"
 STATIC = """
 worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/nginx.err;
 worker_rlimit_nofile 65536;
@@ -74,7 +75,7 @@ def no_idle_states():
 def origins(options, port, folder, log):
     """Starts the origin of the cell on core 1; the answer is the process."""
     if options.asked.websocket:
-        command = [sys.executable, str(loads.WEBSOCKET), "origin", str(port)]
+        command = [sys.executable, str(ECHO), str(port)]
     elif not options.static:
         jar = SERVERS / "stub-origin" / "target" / "stub-origin.jar"
         flags = contenders.jvm_flags(SERVERS / "stub-origin" / "jvm.options", options.java)

@@ -26,6 +26,8 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import gateway_envoy
+
 SERVERS = Path(__file__).resolve().parent.parent
 # Below the range of ephemeral ports, where any client may sit.
 PORTS = range(22001, 22999)
@@ -91,7 +93,6 @@ class Contender:
     port: int = 0
     scheme: str = "http"
     load: tuple = ()
-    websocket: int = 0
     process: subprocess.Popen = None
 
     def start(self, java, origin, folder, core, log, certificate):
@@ -173,7 +174,7 @@ OURS = {
 }
 OTHERS = {"nginx": lambda cell: nginx("", cell),
           "nginx-headers": lambda cell: nginx(NGINX_HEADERS, cell),
-          "haproxy": haproxy}
+          "haproxy": haproxy, "envoy": gateway_envoy.envoy}
 
 
 def with_equal_jvm(command):
@@ -184,7 +185,7 @@ def with_equal_jvm(command):
 
 
 def of_name(name, java, cell):
-    """nginx, haproxy, or one of ours with @25 for another Java and %FLAG for more JVM flags."""
+    """nginx, haproxy, envoy, or one of ours with @25 for another Java and %FLAG for more JVM flags."""
     kind, *flags = name.split("%")
     kind, _, major = kind.partition("@")
     if kind in OTHERS:
@@ -236,5 +237,4 @@ def chosen(names, files, java, ports, cell):
     for contender in contenders:
         contender.port = next(ports)
         contender.scheme, contender.load = cell.scheme, cell.load
-        contender.websocket = cell.websocket
     return contenders

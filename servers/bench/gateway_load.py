@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -108,24 +107,8 @@ def idle_ns():
     return idle
 
 
-WEBSOCKET = Path(__file__).resolve().with_name("gateway_websocket.py")
-
-
-def send_messages(contender, connections, seconds, warmup):
-    """As send, over WebSocket, which wirespeed-load does not speak."""
-    ran = subprocess.run(
-        ["taskset", "-c", "1", sys.executable, str(WEBSOCKET), "load",
-         *map(str, (contender.port, connections, seconds, warmup, contender.websocket))],
-        capture_output=True, text=True)
-    if ran.returncode:
-        raise SystemExit(f"the WebSocket clients failed: {ran.stderr.strip()}")
-    return json.loads(ran.stdout)
-
-
 def send(program, contender, connections, seconds, close=False, rate=None, warmup=0):
     """Sends load from core 1; the answer is the generator's own report."""
-    if contender.websocket:
-        return send_messages(contender, connections, seconds, warmup)
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         command = ["taskset", "-c", "1", program, "-t1", f"-c{connections}", f"-d{seconds}",
                    "-T5", "--live", "never", "--json", report.name]
