@@ -1,0 +1,83 @@
+//! How connections end that nobody carries on: at the end of the process.
+
+use core::sync::atomic::Ordering;
+
+use bypass_shm::layout::{CLOSED, FIN, PROCESSES, QUEUED, RST};
+
+use super::{Left, Relay};
+use crate::peer::Notice;
+use crate::process;
+
+impl Relay {
+    /// As the process ends: closes connections that only it holds, when the engine has what was written.
+    pub fn close_own(&mut self) -> Left {
+        let mut left = Left::default();
+        for at in 0..self.places.len() {
+            let peer = self.places[at].peer.clone();
+            let other = 1 - peer.side;
+            let is_own = |index: &usize| peer.segment.process(other, *index) == process::number();
+            let own = (0..PROCESSES).find(is_own).map_or(0, |index| 1u32 << index);
+            for slot in 0..peer.segment.slots_used().min(peer.segment.slots()) {
+                if self.places[at].conns[slot].is_none() {
+                    continue;
+                }
+                let place = peer.segment.slot(slot);
+                let holders = place.meta.holders[other].load(Ordering::SeqCst);
+                if holders & !own == 0 {
+                    let ends = &place.producer[other].ends;
+                    ends.fetch_or(FIN | CLOSED, Ordering::SeqCst);
+                    self.bring_out(at, slot);
+                    left.has_unsent |= self.places[at].conns[slot].is_some();
+                } else if holders & QUEUED != 0 && !self.is_accepted_elsewhere(at) {
+                    self.reset(at, slot);
+                } else {
+                    left.has_others = true;
+                }
+            }
+        }
+        self.shard.finish();
+        left
+    }
+
+    fn is_accepted_elsewhere(&self, at: usize) -> bool {
+        let listener = self.places[at].listener.as_ref();
+        listener.is_some_and(|listener| !listener.others().is_empty())
+    }
+
+    /// Whether somebody is opening a connection.
+    pub fn is_being_reached(&mut self) -> bool {
+        self.shard.engine().counts().half_open > 0
+    }
+
+    /// Nobody carries them any more; who comes now asks again, and finds the kernel or the next process.
+    pub fn reset_all(&mut self) {
+        self.is_over = true;
+        for (handle, _) in std::mem::take(&mut self.listeners) {
+            let _ = self.shard.close(handle);
+        }
+        for at in 0..self.places.len() {
+            for slot in 0..self.places[at].conns.len() {
+                if self.places[at].conns[slot].is_some() {
+                    self.reset(at, slot);
+                }
+            }
+        }
+        self.shard.finish();
+    }
+
+    /// Resets a connection to both sides.
+    fn reset(&mut self, at: usize, slot: usize) {
+        let peer = self.places[at].peer.clone();
+        let conn = self.places[at].conns[slot];
+        if let Some(handle) = conn.and_then(|conn| conn.handle) {
+            let _ = self.send_all(&peer, slot, handle);
+            self.shard.finish();
+            let _ = self.abort(handle);
+        }
+        let producer = &peer.segment.slot(slot).producer[peer.side];
+        producer.ends.fetch_or(RST | CLOSED, Ordering::SeqCst);
+        peer.ring(slot, Notice::Bytes);
+        peer.ring(slot, Notice::Room);
+        self.leave(at, slot);
+    }
+}

@@ -1,0 +1,147 @@
+//! Where the program listens, so does the engine: what it accepts is offered in segments of ours.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use bypass_shard::tcp::Handle;
+use bypass_shm::layout::QUEUED;
+use bypass_sys::clock::now_ns;
+use bypass_sys::kernel;
+
+use super::{mapped_again, new_segment, Group, Relay};
+use crate::listener::{self, Listener};
+use crate::peer;
+use crate::sockets;
+
+/// Between looks at a port where the kernel has connections.
+const AGAIN_US: u64 = 20_000;
+
+impl Relay {
+    /// Listens where the program listens now, and where it has closed its listener and other processes
+    /// have not: their connections go on coming through this one.
+    pub fn follow(&mut self, listeners: &[Arc<Listener>]) {
+        self.must_follow_us = None;
+        let places = &self.places;
+        let is_over = |place: &usize| {
+            let own = places[*place].listener.as_ref();
+            own.is_none_or(|own| {
+                listeners.iter().all(|one| one.inode != own.inode) && own.others().is_empty()
+            })
+        };
+        let mut gone = Vec::new();
+        for (handle, group) in &mut self.listeners {
+            group.places.retain(|place| !is_over(place));
+            if group.places.is_empty() {
+                gone.push(*handle);
+            }
+        }
+        for handle in gone {
+            self.listeners.remove(&handle);
+            let _ = self.shard.close(handle);
+        }
+        for listener in listeners {
+            let is_it = |own: &Arc<Listener>| own.inode == listener.inode;
+            let mut served = self.listeners.values().flat_map(|group| &group.places);
+            let is_known =
+                served.any(|place| self.places[*place].listener.as_ref().is_some_and(is_it));
+            if !is_known {
+                self.listen(listener);
+            }
+        }
+        self.shard.finish();
+    }
+
+    /// The first [`follow`](Self::follow), perhaps after a process that had the interface before: what has
+    /// arrived since is for these listeners too.
+    pub fn succeed(&mut self, listeners: &[Arc<Listener>]) {
+        self.follow(listeners);
+        self.shard.drop_others_claims();
+        self.drive();
+    }
+
+    /// Looks at the listeners again, because the kernel had connections there, if it is time.
+    pub fn follow_if_due(&mut self) {
+        let now_us = now_ns() / 1000;
+        if self.must_follow_us.is_some_and(|at_us| now_us >= at_us) {
+            self.follow(&listener::all());
+        }
+    }
+
+    /// None where the address is not of this interface, or taken: the kernel serves it. Where the kernel
+    /// has connections still, it is tried again later.
+    fn listen(&mut self, listener: &Arc<Listener>) -> Option<()> {
+        let fd = listener.any_fd();
+        let at = sockets::kernel_name(fd)?;
+        if at.is_ipv6() && kernel::option_int(fd, libc::SOL_IPV6, libc::IPV6_V6ONLY) == Ok(1) {
+            return None;
+        }
+        let joined = self.listeners.iter().find(|(_, group)| group.at == at);
+        if let Some(handle) = joined.map(|(handle, _)| *handle) {
+            let place = self.segment_at(listener)?;
+            self.listeners.get_mut(&handle)?.places.push(place);
+            return Some(());
+        }
+        let backlog = listener.backlog.load(Ordering::Relaxed);
+        let Some(handle) = self.shard.take_over(at, backlog).ok()? else {
+            self.must_follow_us = Some(now_ns() / 1000 + AGAIN_US);
+            return None;
+        };
+        match self.segment_at(listener) {
+            Some(place) => {
+                let group = Group {
+                    at,
+                    places: vec![place],
+                    turn: 0,
+                };
+                self.listeners.insert(handle, group);
+            }
+            None => drop(self.shard.close(handle)),
+        }
+        Some(())
+    }
+
+    /// A segment of ours at a listener, known to all who hold it.
+    fn segment_at(&mut self, listener: &Arc<Listener>) -> Option<usize> {
+        let segment = new_segment()?;
+        let mapped = mapped_again(&segment)?;
+        let place = self.add_place(segment, 0, Some(listener.clone()))?;
+        listener.register_carrier();
+        listener::adopt_from_relay(listener, mapped)?;
+        Some(place)
+    }
+
+    pub(super) fn accept_all(&mut self, listening: Handle) {
+        while let Ok(handle) = self.shard.accept(listening) {
+            let group = self.listeners.get_mut(&listening);
+            let place = group.and_then(Group::next);
+            if place.and_then(|place| self.offer(place, handle)).is_none() {
+                let _ = self.abort(handle);
+            }
+        }
+    }
+
+    /// Puts an accepted connection where the listener's holders find it.
+    fn offer(&mut self, at: usize, handle: Handle) -> Option<()> {
+        let local = self.shard.engine().local_addr(handle).ok()?;
+        let remote = self.shard.engine().remote_addr(handle).ok()?;
+        let peer = self.places[at].peer.clone();
+        if peer.segment.is_queue_closed() {
+            return None;
+        }
+        let slot = peer.take_slot()?;
+        peer.segment.reset(slot);
+        let place = peer.segment.slot(slot);
+        place.names.of[0].store(remote);
+        place.names.of[1].store(local);
+        place.meta.holders[1].store(QUEUED, Ordering::SeqCst);
+        self.enter(at, slot, handle, None);
+        self.bring_in(at, slot);
+        if !peer.offer(slot) {
+            place.meta.holders[1].store(0, Ordering::SeqCst);
+            self.leave(at, slot);
+            return None;
+        }
+        peer::ring_listeners(&peer.segment);
+        Some(())
+    }
+}

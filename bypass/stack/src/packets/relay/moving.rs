@@ -1,0 +1,178 @@
+//! Bytes and ends on their way between a segment and the engine.
+
+use core::sync::atomic::Ordering;
+
+use bypass_shard::tcp::{self, Handle, Shutdown};
+use bypass_shm::layout::{CLOSED, FIN, RST};
+
+use super::{program_socket, Conn, Relay, PIECE};
+use crate::peer::{Notice, Peer};
+use crate::sockets;
+use crate::sys::{fill_hole, peek_into};
+
+impl Relay {
+    /// From the engine into the segment.
+    pub(super) fn bring_in(&mut self, at: usize, slot: usize) {
+        let place = &mut self.places[at];
+        let Some(conn) = place.conns.get_mut(slot).and_then(Option::as_mut) else {
+            return;
+        };
+        let (Some(handle), false) = (conn.handle, conn.has_read_end) else {
+            return;
+        };
+        let peer = place.peer.clone();
+        let ring = peer.segment.ring(slot, peer.side);
+        let (mut count, mut ends) = (0, 0);
+        let mut has_asked = false;
+        while ends == 0 {
+            if ring.unread() >= PIECE {
+                if std::mem::replace(&mut has_asked, true) {
+                    break;
+                }
+                ring.want_space();
+                continue;
+            }
+            let shard = &mut self.shard;
+            match fill_hole(&ring, PIECE, |into| shard.receive(handle, into)) {
+                None if std::mem::replace(&mut has_asked, true) => break,
+                None => ring.want_space(),
+                Some(Ok(0)) => ends = FIN,
+                Some(Ok(more)) => count += more,
+                Some(Err(tcp::Error::WouldBlock | tcp::Error::NotConnected)) => break,
+                Some(Err(error)) => ends = self.failed_with(error, &peer, slot),
+            }
+        }
+        if count == 0 && ends == 0 {
+            return;
+        }
+        if ends != 0 {
+            if let Some(conn) = self.places[at].conns[slot].as_mut() {
+                conn.has_read_end = true;
+            }
+            let producer = &peer.segment.slot(slot).producer[peer.side];
+            producer.ends.fetch_or(ends, Ordering::SeqCst);
+        }
+        peer.ring(slot, Notice::News(ring.count_news()));
+        if ends & CLOSED != 0 {
+            peer.ring(slot, Notice::Room);
+            self.give_up(at, slot);
+        }
+    }
+
+    /// Behind the end of what could be read: whether the other side has reset the connection since.
+    pub(super) fn look_at_error(&mut self, at: usize, slot: usize, handle: Handle) {
+        let has_read_end = |conn: &Conn| conn.has_read_end && conn.handle == Some(handle);
+        if !self.places[at].conns[slot]
+            .as_ref()
+            .is_some_and(has_read_end)
+        {
+            return;
+        }
+        let error = self.shard.engine().take_error(handle).ok().flatten();
+        if let Some(error) = error {
+            let peer = self.places[at].peer.clone();
+            let ends = self.failed_with(error, &peer, slot);
+            let producer = &peer.segment.slot(slot).producer[peer.side];
+            producer.ends.fetch_or(ends, Ordering::SeqCst);
+            peer.ring(slot, Notice::Bytes);
+            peer.ring(slot, Notice::Room);
+            self.give_up(at, slot);
+        }
+    }
+
+    /// How a connection that has failed ends for the program, which is told the error where it is of
+    /// this process. What was written to a peer that had closed is a broken pipe, no reset.
+    pub(super) fn failed_with(&self, error: tcp::Error, peer: &Peer, slot: usize) -> u32 {
+        let Some(socket) = program_socket(peer, slot) else {
+            return RST | CLOSED;
+        };
+        if error == tcp::Error::BrokenPipe {
+            socket.set(sockets::WROTE_TO_CLOSED, true);
+            return CLOSED;
+        }
+        socket.error.store(error.errno() as u32, Ordering::SeqCst);
+        RST | CLOSED
+    }
+
+    /// From the segment into the engine.
+    pub(super) fn bring_out(&mut self, at: usize, slot: usize) {
+        let place = &mut self.places[at];
+        let Some(conn) = place.conns.get_mut(slot).and_then(Option::as_mut) else {
+            return;
+        };
+        let peer = place.peer.clone();
+        let other = 1 - peer.side;
+        // Before the bytes: what is written is there before its end.
+        let ends = peer.segment.slot(slot).producer[other]
+            .ends
+            .load(Ordering::Acquire);
+        let Some(handle) = conn.handle else {
+            if ends & CLOSED != 0 {
+                self.leave(at, slot);
+            }
+            return;
+        };
+        if ends & (RST | CLOSED) == RST | CLOSED {
+            // What was written before goes out before the reset, as far as it may.
+            let _ = self.send_all(&peer, slot, handle);
+            self.shard.finish();
+            let _ = self.abort(handle);
+            return self.leave(at, slot);
+        }
+        match self.send_all(&peer, slot, handle) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(()) => {
+                // Reading tells why, and then the program.
+                self.bring_in(at, slot);
+                if ends & CLOSED != 0 {
+                    let _ = self.abort(handle);
+                    self.leave(at, slot);
+                }
+                return;
+            }
+        }
+        if ends & CLOSED != 0 {
+            let _ = self.shard.close(handle);
+            self.leave(at, slot);
+        } else if ends & FIN != 0 {
+            let conn = self.places[at].conns[slot].as_mut();
+            if let Some(conn) = conn.filter(|conn| !conn.has_sent_end) {
+                let done = self.shard.shutdown(handle, Shutdown::Write);
+                conn.has_sent_end = done != Err(tcp::Error::NotConnected);
+            }
+        }
+    }
+
+    /// True when everything has gone; Err when nothing can go any more.
+    pub(super) fn send_all(
+        &mut self,
+        peer: &Peer,
+        slot: usize,
+        handle: Handle,
+    ) -> Result<bool, ()> {
+        let ring = peer.segment.ring(slot, 1 - peer.side);
+        loop {
+            let Ok(count) = peek_into(&ring, &mut self.bytes) else {
+                let _ = self.abort(handle);
+                return Err(());
+            };
+            if count == 0 {
+                return Ok(true);
+            }
+            let taken = match self.shard.send(handle, &self.bytes[..count], false) {
+                Ok(taken) => taken,
+                Err(tcp::Error::WouldBlock | tcp::Error::NoBuffers) => return Ok(false),
+                Err(_) => return Err(()),
+            };
+            ring.discard(taken);
+            let fenced = peer.segment.is_fenced(1 - peer.side);
+            if ring.is_space_wanted(taken, fenced) {
+                peer.ring(slot, Notice::Room);
+            }
+            if taken < count {
+                return Ok(false);
+            }
+        }
+    }
+}
