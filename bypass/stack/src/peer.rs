@@ -5,10 +5,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, RwLock};
 
-use bypass_shm::doorbell::{ring_ready_list, Sleeper};
-use bypass_shm::layout::{Slot, CLOSED, CLOSING, FIN, PROCESSES, QUEUED, RST};
+use bypass_shm::layout::FIN;
 use bypass_shm::segment::Segment;
-use bypass_stats::Counter;
 use bypass_sys::clock::now_ns;
 
 use crate::process::{self, table};
@@ -17,7 +15,11 @@ use bypass_sys::process::Held;
 pub mod due;
 mod lent;
 mod limbo;
+mod releasing;
+mod ringing;
 pub mod trimming;
+
+pub use ringing::{ring_listeners, Notice};
 
 use lent::Lent;
 use limbo::Limbo;
@@ -207,241 +209,6 @@ impl Peer {
         meta.holders
             .iter()
             .all(|holders| holders.load(Ordering::SeqCst) == 0)
-    }
-
-    /// Tells the other side that bytes (or an end) have come, or that there is room.
-    #[inline]
-    pub fn ring(&self, slot: usize, what: Notice) {
-        ring_side(&self.segment, slot, 1 - self.side, what);
-    }
-
-    /// Before bytes are written: what will be needed to tell the other side.
-    #[inline]
-    pub fn expect_ringing(&self, slot: usize) {
-        let word = &self.segment.slot(slot).meta.ready_list[1 - self.side];
-        if let Some(ready_list) = (word.load(Ordering::Relaxed) as usize).checked_sub(1) {
-            self.segment
-                .ready_list(1 - self.side, ready_list)
-                .expect_announcing(slot);
-        }
-    }
-
-    /// How others find a thread of ours that sleeps on waker `waker`.
-    pub fn sleeper(&self, waker: u32) -> Sleeper {
-        Sleeper {
-            process: self.process_index() as u32,
-            waker,
-        }
-    }
-
-    /// Tells our own waiting places, after an end that the other side could not write itself.
-    pub fn ring_ourselves(&self, slot: usize) {
-        ring_side(&self.segment, slot, self.side, Notice::Bytes);
-        ring_side(&self.segment, slot, self.side, Notice::Room);
-    }
-
-    /// Gives up our end of `slot`; the last holder writes `ends` before anybody can reuse it.
-    pub fn let_go(&self, slot: usize, ends: u32) {
-        let place = self.segment.slot(slot);
-        if drop_holder(place, self.side, self.bit(), ends) {
-            self.ring(slot, Notice::Bytes);
-            self.ring(slot, Notice::Room);
-            self.give_memory_back(slot);
-            forget_holder(place, self.side, self.bit());
-        }
-        if self.side == 0 {
-            self.return_slot(slot);
-        }
-    }
-
-    /// Before the last holder of an end goes: if the other end is over too, nobody looks at what the
-    /// connection holds any more, and nobody else uses its slot yet.
-    fn give_memory_back(&self, slot: usize) {
-        let other = &self.segment.slot(slot).meta.holders[1 - self.side];
-        let holders = other.load(Ordering::SeqCst);
-        let is_over = holders == 0 || holders & CLOSING != 0;
-        if is_over && self.segment.give_back_extents(slot) {
-            due::begin();
-        }
-    }
-
-    /// Process `number` at place `index` of the other side has ended: what it alone held is over.
-    /// A process may have several links, and its place may be another's when the last of them ends.
-    pub fn reap(&self, index: usize, number: u64) {
-        let other = 1 - self.side;
-        if index >= PROCESSES || self.segment.process(other, index) != number {
-            return;
-        }
-        process::count(Counter::PeerDeaths, 1);
-        for slot in self.occupied() {
-            let place = self.segment.slot(slot);
-            let unread = self
-                .segment
-                .ring(slot, self.side)
-                .available(usize::MAX)
-                .unwrap_or(1);
-            let ends = if unread > 0 { RST } else { FIN };
-            if drop_holder(place, other, 1 << index, ends) {
-                forget_holder(place, other, 1 << index);
-            }
-            self.ring_ourselves(slot);
-        }
-        self.reap_where_we_have_closed(index);
-        self.segment.leave(other, index);
-    }
-
-    /// Connections that we have closed and the dead had not: nobody else gives back what they held, and
-    /// only so their slots are free for others.
-    fn reap_where_we_have_closed(&self, index: usize) {
-        let (ours, other) = (self.side, 1 - self.side);
-        let used = self.segment.slots_used().min(self.segment.slots());
-        for slot in (0..used).filter(|slot| self.socket(*slot).is_none()) {
-            let place = self.segment.slot(slot);
-            let is_closed = place.meta.holders[ours].load(Ordering::SeqCst) == 0;
-            if is_closed && drop_holder(place, other, 1 << index, FIN) {
-                if self.segment.give_back_extents(slot) {
-                    due::begin();
-                }
-                forget_holder(place, other, 1 << index);
-            }
-        }
-    }
-
-    /// No process of the other side is left: whatever it wrote about its holders, all is over.
-    pub fn reap_rest(&self) {
-        let other = 1 - self.side;
-        for slot in self.occupied() {
-            let place = self.segment.slot(slot);
-            let left = place.meta.holders[other].swap(0, Ordering::SeqCst);
-            if left & !QUEUED != 0 {
-                place.producer[other]
-                    .ends
-                    .fetch_or(RST | CLOSED, Ordering::SeqCst);
-                self.ring_ourselves(slot);
-            }
-        }
-    }
-
-    /// A connection accepted after its client had ended: what the dead alone held is over.
-    pub fn reap_in(&self, slot: usize) {
-        let other = 1 - self.side;
-        let place = self.segment.slot(slot);
-        for index in 0..PROCESSES {
-            let is_gone = self.segment.process(other, index) == 0;
-            if is_gone && drop_holder(place, other, 1 << index, FIN) {
-                forget_holder(place, other, 1 << index);
-            }
-        }
-        if (0..PROCESSES).all(|index| self.segment.process(other, index) == 0) {
-            self.reap_rest();
-        }
-    }
-
-    /// The listener is gone for good: connections that nobody accepted are reset.
-    pub fn reset_unaccepted(&self) {
-        for slot in self.occupied() {
-            let place = self.segment.slot(slot);
-            let holders = &place.meta.holders[1];
-            let took = holders.compare_exchange(QUEUED, 0, Ordering::SeqCst, Ordering::Relaxed);
-            if took.is_ok() {
-                place.producer[1]
-                    .ends
-                    .fetch_or(RST | CLOSED, Ordering::SeqCst);
-                self.ring_ourselves(slot);
-            }
-        }
-    }
-}
-
-/// Takes `bit` away; true when it was the last, which has then written `ends` and must be forgotten.
-/// The last bit stays beside [`CLOSING`] until then: who is killed in between is found by it.
-fn drop_holder(place: &Slot, side: usize, bit: u32, ends: u32) -> bool {
-    let holders = &place.meta.holders[side];
-    let mut now = holders.load(Ordering::SeqCst);
-    loop {
-        if now & bit == 0 || now & QUEUED != 0 {
-            return false;
-        }
-        let is_last = now & !CLOSING == bit;
-        let next = if is_last { bit | CLOSING } else { now & !bit };
-        match holders.compare_exchange(now, next, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(_) if is_last => break,
-            Ok(_) => return false,
-            Err(other) => now = other,
-        }
-    }
-    place.producer[side]
-        .ends
-        .fetch_or(ends | CLOSED, Ordering::SeqCst);
-    true
-}
-
-/// The second half: from now on the slot may be used again, so it may be another connection's by now.
-fn forget_holder(place: &Slot, side: usize, bit: u32) {
-    let holders = &place.meta.holders[side];
-    let _ = holders.compare_exchange(bit | CLOSING, 0, Ordering::SeqCst, Ordering::SeqCst);
-}
-
-/// What is to be told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Notice {
-    /// Bytes, for so many times; by the thread that holds the writer's lock.
-    News(u32),
-    /// Bytes or an end.
-    Bytes,
-    /// Space.
-    Room,
-}
-
-#[inline]
-fn ring_side(segment: &Segment, slot: usize, side: usize, what: Notice) {
-    let meta = &segment.slot(slot).meta;
-    ring_ready_list(&meta.ready_list[side], |index| {
-        let ready_list = segment.ready_list(side, index);
-        let fenced = segment.is_fenced(side);
-        let is_asleep = match what {
-            Notice::News(count) => {
-                let ring = segment.ring(slot, 1 - side);
-                let news = ring.announcement(count, index, || ready_list.latest(slot));
-                ready_list.announce(slot, news, fenced)
-            }
-            Notice::Bytes | Notice::Room => ready_list.ring(slot, fenced),
-        };
-        if is_asleep {
-            let waker = ready_list.waker.load(Ordering::SeqCst);
-            process::wake(ready_list.owner.load(Ordering::SeqCst), waker);
-        }
-    });
-    let place = match what {
-        Notice::News(_) | Notice::Bytes => &meta.sleeper_read[side],
-        Notice::Room => &meta.sleeper_write[side],
-    };
-    if let Some(sleeper) = Sleeper::take(place) {
-        process::wake(
-            segment.process(side, sleeper.process as usize),
-            sleeper.waker,
-        );
-    }
-}
-
-/// Wakes whoever waits for connections of this segment.
-pub fn ring_listeners(segment: &Segment) {
-    let used = segment.header().ready_lists_used[1].load(Ordering::SeqCst) as usize;
-    let used = used.min(bypass_shm::layout::READY_LISTS);
-    // Another one first each time: where only one is woken, all get their turn.
-    let first = segment.queue().tail.0.load(Ordering::SeqCst) as usize;
-    for step in 0..used {
-        let ready_list = segment.ready_list(1, first.wrapping_add(step) % used);
-        let listening = ready_list.listening.load(Ordering::SeqCst);
-        // The queue's tail was stored just before: both are sequentially consistent.
-        core::sync::atomic::fence(Ordering::SeqCst);
-        if listening != 0 && ready_list.take_sleeper() {
-            let waker = ready_list.waker.load(Ordering::SeqCst);
-            process::wake(ready_list.owner.load(Ordering::SeqCst), waker);
-            if listening == 2 {
-                return;
-            }
-        }
     }
 }
 

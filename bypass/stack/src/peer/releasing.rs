@@ -1,0 +1,152 @@
+//! How ends of connections are given up, by who holds them or because they have died.
+
+use core::sync::atomic::Ordering;
+
+use bypass_shm::layout::{Slot, CLOSED, CLOSING, FIN, PROCESSES, QUEUED, RST};
+use bypass_stats::Counter;
+
+use super::{due, Notice, Peer};
+use crate::process;
+
+impl Peer {
+    /// Gives up our end of `slot`; the last holder writes `ends` before anybody can reuse it.
+    pub fn let_go(&self, slot: usize, ends: u32) {
+        let place = self.segment.slot(slot);
+        if drop_holder(place, self.side, self.bit(), ends) {
+            self.ring(slot, Notice::Bytes);
+            self.ring(slot, Notice::Room);
+            self.give_memory_back(slot);
+            forget_holder(place, self.side, self.bit());
+        }
+        if self.side == 0 {
+            self.return_slot(slot);
+        }
+    }
+
+    /// Before the last holder of an end goes: if the other end is over too, nobody looks at what the
+    /// connection holds any more, and nobody else uses its slot yet.
+    fn give_memory_back(&self, slot: usize) {
+        let other = &self.segment.slot(slot).meta.holders[1 - self.side];
+        let holders = other.load(Ordering::SeqCst);
+        let is_over = holders == 0 || holders & CLOSING != 0;
+        if is_over && self.segment.give_back_extents(slot) {
+            due::begin();
+        }
+    }
+
+    /// Process `number` at place `index` of the other side has ended: what it alone held is over.
+    /// A process may have several links, and its place may be another's when the last of them ends.
+    pub fn reap(&self, index: usize, number: u64) {
+        let other = 1 - self.side;
+        if index >= PROCESSES || self.segment.process(other, index) != number {
+            return;
+        }
+        process::count(Counter::PeerDeaths, 1);
+        for slot in self.occupied() {
+            let place = self.segment.slot(slot);
+            let unread = self
+                .segment
+                .ring(slot, self.side)
+                .available(usize::MAX)
+                .unwrap_or(1);
+            let ends = if unread > 0 { RST } else { FIN };
+            if drop_holder(place, other, 1 << index, ends) {
+                forget_holder(place, other, 1 << index);
+            }
+            self.ring_ourselves(slot);
+        }
+        self.reap_where_we_have_closed(index);
+        self.segment.leave(other, index);
+    }
+
+    /// Connections that we have closed and the dead had not: nobody else gives back what they held, and
+    /// only so their slots are free for others.
+    fn reap_where_we_have_closed(&self, index: usize) {
+        let (ours, other) = (self.side, 1 - self.side);
+        let used = self.segment.slots_used().min(self.segment.slots());
+        for slot in (0..used).filter(|slot| self.socket(*slot).is_none()) {
+            let place = self.segment.slot(slot);
+            let is_closed = place.meta.holders[ours].load(Ordering::SeqCst) == 0;
+            if is_closed && drop_holder(place, other, 1 << index, FIN) {
+                if self.segment.give_back_extents(slot) {
+                    due::begin();
+                }
+                forget_holder(place, other, 1 << index);
+            }
+        }
+    }
+
+    /// No process of the other side is left: whatever it wrote about its holders, all is over.
+    pub fn reap_rest(&self) {
+        let other = 1 - self.side;
+        for slot in self.occupied() {
+            let place = self.segment.slot(slot);
+            let left = place.meta.holders[other].swap(0, Ordering::SeqCst);
+            if left & !QUEUED != 0 {
+                place.producer[other]
+                    .ends
+                    .fetch_or(RST | CLOSED, Ordering::SeqCst);
+                self.ring_ourselves(slot);
+            }
+        }
+    }
+
+    /// A connection accepted after its client had ended: what the dead alone held is over.
+    pub fn reap_in(&self, slot: usize) {
+        let other = 1 - self.side;
+        let place = self.segment.slot(slot);
+        for index in 0..PROCESSES {
+            let is_gone = self.segment.process(other, index) == 0;
+            if is_gone && drop_holder(place, other, 1 << index, FIN) {
+                forget_holder(place, other, 1 << index);
+            }
+        }
+        if (0..PROCESSES).all(|index| self.segment.process(other, index) == 0) {
+            self.reap_rest();
+        }
+    }
+
+    /// The listener is gone for good: connections that nobody accepted are reset.
+    pub fn reset_unaccepted(&self) {
+        for slot in self.occupied() {
+            let place = self.segment.slot(slot);
+            let holders = &place.meta.holders[1];
+            let took = holders.compare_exchange(QUEUED, 0, Ordering::SeqCst, Ordering::Relaxed);
+            if took.is_ok() {
+                place.producer[1]
+                    .ends
+                    .fetch_or(RST | CLOSED, Ordering::SeqCst);
+                self.ring_ourselves(slot);
+            }
+        }
+    }
+}
+
+/// Takes `bit` away; true when it was the last, which has then written `ends` and must be forgotten.
+/// The last bit stays beside [`CLOSING`] until then: who is killed in between is found by it.
+fn drop_holder(place: &Slot, side: usize, bit: u32, ends: u32) -> bool {
+    let holders = &place.meta.holders[side];
+    let mut now = holders.load(Ordering::SeqCst);
+    loop {
+        if now & bit == 0 || now & QUEUED != 0 {
+            return false;
+        }
+        let is_last = now & !CLOSING == bit;
+        let next = if is_last { bit | CLOSING } else { now & !bit };
+        match holders.compare_exchange(now, next, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) if is_last => break,
+            Ok(_) => return false,
+            Err(other) => now = other,
+        }
+    }
+    place.producer[side]
+        .ends
+        .fetch_or(ends | CLOSED, Ordering::SeqCst);
+    true
+}
+
+/// The second half: from now on the slot may be used again, so it may be another connection's by now.
+fn forget_holder(place: &Slot, side: usize, bit: u32) {
+    let holders = &place.meta.holders[side];
+    let _ = holders.compare_exchange(bit | CLOSING, 0, Ordering::SeqCst, Ordering::SeqCst);
+}
