@@ -14,8 +14,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, TcpListener, TcpStream};
+use std::ops::{Deref, DerefMut};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -467,7 +469,51 @@ fn root() -> PathBuf {
 const PAGE: usize = 100_000;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn start_nginx(network: &Network, folder: &Path, user: &str, workers: usize) -> Child {
+/// A master that ends with the test, also when this is killed.
+struct Nginx {
+    master: Child,
+    watcher: Child,
+}
+
+impl Nginx {
+    fn new(master: Child) -> Self {
+        // Its standard input ends with this process.
+        let watcher = Command::new("sh")
+            .args(["-c", "read nothing; kill -TERM \"$0\""])
+            .arg(master.id().to_string())
+            .stdin(Stdio::piped())
+            .process_group(0)
+            .spawn();
+        let watcher = watcher.expect("a shell");
+        Self { master, watcher }
+    }
+}
+
+impl Deref for Nginx {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.master
+    }
+}
+
+impl DerefMut for Nginx {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.master
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.watcher.kill();
+        let _ = self.watcher.wait();
+        if matches!(self.master.try_wait(), Ok(None)) {
+            end(&mut self.master);
+        }
+    }
+}
+
+fn start_nginx(network: &Network, folder: &Path, user: &str, workers: usize) -> Nginx {
     fs::create_dir_all(folder.join("logs")).expect("a folder");
     // nobody may read it, unlike what lies in a home folder.
     let root = root();
@@ -488,6 +534,7 @@ fn start_nginx(network: &Network, folder: &Path, user: &str, workers: usize) -> 
     command.arg("-p").arg(folder).arg("-c").arg(&configuration);
     command.env("LD_PRELOAD", library::built());
     let child = network.spawn("server", command).expect("nginx starts");
+    let child = Nginx::new(child);
     wait_until("nginx answers", || get(network, "/page").is_ok());
     // The question above may have come before the worker was there.
     wait_until("the worker takes packets", || {
