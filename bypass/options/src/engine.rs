@@ -17,10 +17,34 @@ pub struct Tcp {
     pub syn_cookies: Option<bool>,
     /// EF_TCP_SYN_OPTS, bits.
     pub syn_options: Option<SynOptions>,
+    /// EF_TCP_BACKLOG_MAX.
+    pub half_open_of_listener_max: Option<u64>,
+    /// EF_TCP_SNDBUF, bytes; 0 counts as not set.
+    pub send_bytes: Option<u64>,
+    /// EF_TCP_RCVBUF, bytes; 0 counts as not set.
+    pub receive_bytes: Option<u64>,
+    /// EF_TCP_SNDBUF_MODE is 0.
+    pub send_is_fixed: bool,
+    /// EF_TCP_RCVBUF_MODE was set to 0.
+    pub receive_is_fixed: bool,
+    /// EF_TCP_FASTSTART_INIT, bytes.
+    pub quick_start_bytes: Option<u64>,
+    /// EF_TCP_FASTSTART_IDLE, bytes.
+    pub quick_idle_bytes: Option<u64>,
+    /// EF_TCP_FASTSTART_LOSS, bytes.
+    pub quick_loss_bytes: Option<u64>,
+    /// EF_DELACK_THRESH, segments.
+    pub delayed_ack_segments: Option<u64>,
+    /// EF_TAIL_DROP_PROBE.
+    pub loss_probe: Option<bool>,
+    /// EF_KEEPALIVE_TIME, milliseconds.
+    pub keepalive_idle_ms: Option<u64>,
     /// EF_RETRANSMIT_THRESHOLD.
     pub retries: Option<u8>,
     /// EF_RETRANSMIT_THRESHOLD_SYN.
     pub syn_retries: Option<u8>,
+    /// EF_RFC_RTO_INITIAL, milliseconds.
+    pub rto_initial_ms: Option<u64>,
     /// EF_RFC_RTO_MIN, milliseconds.
     pub rto_min_ms: Option<u64>,
     /// EF_RFC_RTO_MAX, milliseconds.
@@ -57,8 +81,20 @@ impl From<&Resolved> for Tcp {
                 sack: bits & 4 != 0,
                 ecn: bits & 8 != 0,
             }),
+            half_open_of_listener_max: count("EF_TCP_BACKLOG_MAX"),
+            send_bytes: count("EF_TCP_SNDBUF").filter(|bytes| *bytes > 0),
+            receive_bytes: count("EF_TCP_RCVBUF").filter(|bytes| *bytes > 0),
+            send_is_fixed: set("EF_TCP_SNDBUF_MODE") == Some(0),
+            receive_is_fixed: set("EF_TCP_RCVBUF_MODE") == Some(0),
+            quick_start_bytes: count("EF_TCP_FASTSTART_INIT"),
+            quick_idle_bytes: count("EF_TCP_FASTSTART_IDLE"),
+            quick_loss_bytes: count("EF_TCP_FASTSTART_LOSS"),
+            delayed_ack_segments: count("EF_DELACK_THRESH"),
+            loss_probe: set("EF_TAIL_DROP_PROBE").map(|value| value != 0),
+            keepalive_idle_ms: count("EF_KEEPALIVE_TIME"),
             retries: small("EF_RETRANSMIT_THRESHOLD"),
             syn_retries: small("EF_RETRANSMIT_THRESHOLD_SYN"),
+            rto_initial_ms: count("EF_RFC_RTO_INITIAL"),
             rto_min_ms: count("EF_RFC_RTO_MIN"),
             rto_max_ms: count("EF_RFC_RTO_MAX"),
         }

@@ -10,6 +10,7 @@
 //!          Slots           1280 bytes each: cursors, ends, names, records of one connection
 //!          rings           two of `ring_bytes` for each slot, client→server first
 //!          extents         larger rings, for directions that hold more than their first one
+//!          Transports      of each slot: options and facts of a TCP engine, over packets only
 //! ```
 //!
 //! Rules. Offsets only, no pointers. Every word may be changed by the other side at any moment:
@@ -22,7 +23,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 use bypass_sys::address::SharedAddress;
 
 /// First word of every segment; the digits are the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x05\0");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x06\0");
 /// Slots of a segment: bounded by the doorbell's two levels.
 pub const SLOTS_MAX: usize = 16_384;
 /// Ready flags under one byte of the summary: a cache line of them.
@@ -102,6 +103,12 @@ pub const FIN: u32 = 1;
 pub const RST: u32 = 2;
 /// In `ends`: this direction's writer has closed its socket, it reads no more either.
 pub const CLOSED: u32 = 4;
+/// In `ends`, over packets: the program has left something in [`Transport::asked`].
+pub const ASKS: u32 = 8;
+/// In `ends`, over packets: whoever closed waits for [`Transport::lingering`] to be 0.
+pub const LINGERS: u32 = 16;
+/// In `ends`, over packets: [`Transport::error`] says why the connection has failed.
+pub const REASON: u32 = 32;
 
 /// The words of the two sides, each on its own pair of cache lines.
 #[repr(C, align(128))]
@@ -323,6 +330,29 @@ pub struct Slot {
     pub records: [Records; 2],
 }
 
+/// Options of a connection over packets that may be asked for.
+pub const ASKABLE: usize = 16;
+/// Words of `struct tcp_info` (tcp(7)) up to `tcpi_snd_wnd`.
+pub const INFO_WORDS: usize = 58;
+
+/// What a connection over packets has besides: what the program wants of the TCP engine at its other end,
+/// and what that one says of the connection. Both may be of different processes.
+#[repr(C, align(128))]
+pub struct Transport {
+    /// A bit for each option whose value is new, by the program; the bit of [`ASKABLE`]: its facts.
+    pub asked: AtomicU32,
+    /// The values of options.
+    pub values: [AtomicU32; ASKABLE],
+    /// Counts answers to the question for facts.
+    pub answers: AtomicU32,
+    /// The facts, as `struct tcp_info`.
+    pub info: [AtomicU32; INFO_WORDS],
+    /// errno that the connection has failed with, where `ends` has [`REASON`].
+    pub error: AtomicU32,
+    /// 1 while the program waits in close for the other host to have everything; the engine's side ends it.
+    pub lingering: AtomicU32,
+}
+
 /// Offset of the connect queue.
 pub const QUEUE_AT: usize = 4096;
 /// Offset of the ready lists, client's first.
@@ -351,12 +381,18 @@ pub fn extent_offset(class: usize, index: usize) -> usize {
     before + index * CLASSES[class].bytes
 }
 
-/// Bytes of a segment.
-pub fn segment_bytes(slots: usize, ring_bytes: usize) -> usize {
+/// Offset of the transports.
+pub fn transports_at(slots: usize, ring_bytes: usize) -> usize {
     extents_at(slots, ring_bytes) + extent_offset(CLASSES.len() - 1, 0) + {
         let last = CLASSES[CLASSES.len() - 1];
         last.bytes * last.count
     }
+}
+
+/// Bytes of a segment.
+pub fn segment_bytes(slots: usize, ring_bytes: usize) -> usize {
+    let end = transports_at(slots, ring_bytes) + slots * size_of::<Transport>();
+    end.next_multiple_of(4096)
 }
 
 const _: () = assert!(size_of::<Header>() <= QUEUE_AT && size_of::<Slot>() == 1280);

@@ -6,9 +6,10 @@ use std::sync::OnceLock;
 use crate::atomic::fetch;
 use crate::extents::Place;
 use crate::layout::{
-    extents_at, rings_at, segment_bytes, ConnectQueue, Contents, Header, Owners, ReadyList, Slot,
-    CLOSING, CONTENTS, CONTENTS_AT, MAGIC, OWNERS_AT, PROCESSES, QUEUED, QUEUE_AT, READY_LISTS,
-    READY_LISTS_AT, RING_BYTES_MAX, RING_BYTES_MIN, SLOTS_AT, SLOTS_MAX,
+    extents_at, rings_at, segment_bytes, transports_at, ConnectQueue, Contents, Header, Owners,
+    ReadyList, Slot, Transport, CLOSING, CONTENTS, CONTENTS_AT, MAGIC, OWNERS_AT, PROCESSES,
+    QUEUED, QUEUE_AT, READY_LISTS, READY_LISTS_AT, RING_BYTES_MAX, RING_BYTES_MIN, SLOTS_AT,
+    SLOTS_MAX,
 };
 use crate::ring::{Ring, Surroundings};
 use bypass_sys::barrier;
@@ -212,6 +213,19 @@ impl Segment {
         let at = SLOTS_AT + self.clamp(index) * size_of::<Slot>();
         // SAFETY: a slot is atomics only; the memory holds all of them, from an aligned place on.
         unsafe { &*self.memory.address(at).cast() }
+    }
+
+    /// What connection `index` has besides where it leads to another host.
+    pub fn transport(&self, index: usize) -> &Transport {
+        let first = transports_at(self.slots, self.ring_bytes);
+        let at = first + self.clamp(index) * size_of::<Transport>();
+        // SAFETY: a transport is atomics only; the memory holds one for each slot.
+        unsafe { self.memory.at(at) }
+    }
+
+    /// Whether its connections lead to other hosts, over packets.
+    pub fn is_over_packets(&self) -> bool {
+        self.header().over_packets.load(Ordering::Relaxed) != 0
     }
 
     /// What `side` has lent.

@@ -14,4 +14,5 @@ pub mod shadow;
 pub mod shutdown;
 pub mod signals;
 pub mod splice;
+mod transport;
 pub mod write;

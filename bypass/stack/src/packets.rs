@@ -28,13 +28,16 @@ use crate::sockets::{self, Socket};
 mod captured;
 mod ending;
 mod engine;
+pub mod info;
 mod interface;
+pub mod options;
 mod relay;
 mod watching;
 
-pub use ending::finish;
+pub use ending::{finish, linger};
 pub use watching::{poll, watch, Watch};
 
+use options::Wish;
 use relay::Relay;
 
 /// The engines of this process.
@@ -73,11 +76,12 @@ pub fn open_interfaces() {
     }
 }
 
-/// Begins a connection of the program's to `target`, whose socket object and its number are given: the
-/// segment and slot where it lives, and our address. A reason: the kernel is to do it.
+/// Begins a connection of the program's to `target`, whose socket object, its number and its options are
+/// given: the segment and slot where it lives, and our address. A reason: the kernel is to do it.
 pub fn open(
     socket: (usize, &Socket),
     target: SocketAddr,
+    wishes: impl FnOnce() -> Vec<Wish>,
 ) -> Result<(Arc<Peer>, usize, SocketAddr), Reason> {
     if !is_wanted() || !interface::leads_over_named(target.ip()) {
         return Err(Reason::NotLocal);
@@ -86,15 +90,27 @@ pub fn open(
         // The port is the kernel's, and only it may answer there.
         return Err(Reason::BoundAddress);
     }
+    let wishes = wishes();
+    if wishes.iter().any(|wish| wish.is_unknown_congestion()) {
+        return Err(Reason::Option);
+    }
     let mut reason = Reason::Interface;
     for relay in relays() {
-        match lock(relay).open(socket, target) {
+        match lock(relay).open(socket, target, &wishes) {
             Ok(opened) => return Ok(opened),
             Err(Error::NetworkUnreachable) => {}
             Err(_) => reason = Reason::Limit,
         }
     }
     Err(reason)
+}
+
+/// Process `asking` takes part in a listener from now on: it gets the segments of connections that come
+/// through here, also where this process has closed that listener.
+pub fn share(inode: u64, asking: u64) {
+    for relay in RELAYS.get().into_iter().flatten() {
+        lock(relay).share(inode, asking);
+    }
 }
 
 /// Before a wait: what listens here is listened on over packets too.
@@ -177,6 +193,15 @@ fn lock(relay: &Mutex<Relay>) -> MutexGuard<'_, Relay> {
 pub fn drive() {
     if is_active() {
         drive_all();
+    }
+}
+
+/// A round of every engine, after whoever is driving it.
+pub fn drive_in_turn() {
+    if is_active() {
+        for relay in RELAYS.get().into_iter().flatten() {
+            lock(relay).drive();
+        }
     }
 }
 

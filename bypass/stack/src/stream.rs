@@ -21,12 +21,13 @@ mod holding;
 mod lending;
 mod readiness;
 mod reading;
+mod transport;
 pub mod urgent;
 mod writing;
 
 pub use attaching::{attach, revive, share_buffers};
 pub use capturing::{opened as show_opened, By};
-pub use ending::{end, retire};
+pub use ending::{end, retire, Lingering};
 pub use holding::{announce_held_back, index_of, named};
 pub use lending::send as lend;
 pub use readiness::{readiness, readiness_of, ALWAYS};
@@ -204,7 +205,7 @@ impl Stream {
         }
         self.socket.set(sockets::RESET_TOLD, true);
         self.show_reset(By::Peer);
-        Some(self.socket.take_error().unwrap_or(libc::ECONNRESET))
+        Some(self.failure())
     }
 
     /// The peer has forged its cursors: nothing it says counts any more.

@@ -196,7 +196,11 @@ impl Conn {
         let calm = matches!(recovery.phase, Phase::Open | Phase::Reduced);
         let possible =
             self.has_sack && calm && recovery.sacked_out == 0 && recovery.probe.is_none();
-        if !possible || self.rtt.srtt_us == 0 || self.state == State::SynReceived {
+        if !cx.config.loss_probe
+            || !possible
+            || self.rtt.srtt_us == 0
+            || self.state == State::SynReceived
+        {
             return None;
         }
         let slack_us = if self.packets_out == 1 {

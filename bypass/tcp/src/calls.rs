@@ -449,6 +449,20 @@ impl Engine {
         self.settle(index);
     }
 
+    /// Whether the peer has not acknowledged the bytes and the end of a connection that was closed: what
+    /// SO_LINGER waits for.
+    pub fn is_closing(&self, closed: Handle) -> bool {
+        let conn = self.conns.get(closed.index);
+        conn.is_some_and(|conn| {
+            let is_it = conn.in_use && conn.generation == closed.generation;
+            is_it
+                && matches!(
+                    conn.state,
+                    State::FinWait1 | State::Closing | State::LastAck
+                )
+        })
+    }
+
     /// Ends a connection at once with a reset.
     pub fn abort(&mut self, now_us: u64, handle: Handle) -> Result<(), Error> {
         let index = self.conn_index(handle)?;

@@ -24,6 +24,30 @@ pub enum Ecn {
     Request,
 }
 
+/// Acknowledgments in a row that are not delayed. The defaults are Linux's TCP_MAX_QUICKACKS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QuickAcks {
+    /// At the begin of a connection, whose peer is in slow start.
+    pub start: u8,
+    /// After a pause, whose peer is in slow start again.
+    pub idle: u8,
+    /// After a segment out of order.
+    pub loss: u8,
+}
+
+impl Default for QuickAcks {
+    fn default() -> QuickAcks {
+        QuickAcks {
+            start: QUICK_ACKS,
+            idle: QUICK_ACKS,
+            loss: QUICK_ACKS,
+        }
+    }
+}
+
+/// See [`QuickAcks`].
+pub const QUICK_ACKS: u8 = 16;
+
 /// Settings of an engine. All sizes in bytes, all times in microseconds.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -48,6 +72,8 @@ pub struct Config {
     pub connections_max: u32,
     /// Half-open entries at most; beyond them SYN cookies are sent.
     pub half_open_max: u32,
+    /// Half-open entries of one listener at most, however large its backlog is.
+    pub half_open_of_listener_max: u32,
     /// Whether SYN cookies are sent when half-open entries are exhausted.
     pub syn_cookies: bool,
     /// TIME_WAIT entries at most; beyond them the oldest goes.
@@ -88,12 +114,20 @@ pub struct Config {
     pub retries: u8,
     /// Retransmissions of data after the application has closed.
     pub orphan_retries: u8,
+    /// Retransmission timeout before the round-trip time is known (RFC 6298, 2.1).
+    pub rto_initial_us: u64,
     /// Least retransmission timeout (Linux's, not the second of RFC 6298).
     pub rto_min_us: u64,
     /// Largest retransmission timeout.
     pub rto_max_us: u64,
+    /// Tail loss probes (RFC 8985, 7).
+    pub loss_probe: bool,
+    /// Acknowledgments that are not delayed.
+    pub quick_acks: QuickAcks,
     /// Delay of an acknowledgment.
     pub delayed_ack_us: u64,
+    /// Full segments that may wait for an acknowledgment; one more is acknowledged at once.
+    pub delayed_ack_segments: u32,
     /// How long a closed connection waits for the other side's FIN.
     pub fin_wait_us: u64,
     /// Idle time before the first keepalive probe.
@@ -120,6 +154,7 @@ impl Default for Config {
             secret: [0; 16],
             connections_max: 65_536,
             half_open_max: 4_096,
+            half_open_of_listener_max: u32::MAX,
             syn_cookies: true,
             time_wait_max: 262_144,
             time_wait_us: 60_000_000,
@@ -140,9 +175,13 @@ impl Default for Config {
             syn_ack_retries: 5,
             retries: 15,
             orphan_retries: 8,
+            rto_initial_us: 1_000_000,
             rto_min_us: 200_000,
             rto_max_us: 120_000_000,
+            loss_probe: true,
+            quick_acks: QuickAcks::default(),
             delayed_ack_us: 40_000,
+            delayed_ack_segments: 1,
             fin_wait_us: 60_000_000,
             keepalive_idle_us: 7_200_000_000,
             keepalive_interval_us: 75_000_000,

@@ -403,8 +403,19 @@ impl Conn {
 
     /// The current timeout with backoff.
     pub fn rto_us(&self, config: &Config) -> u64 {
-        let rto = self.rtt.rto_us(config.rto_min_us, config.rto_max_us);
+        let rto = match self.rtt.srtt_us {
+            0 => config.rto_initial_us,
+            _ => self.rtt.rto_us(config.rto_min_us, config.rto_max_us),
+        };
         (rto << self.backoff.min(20)).min(config.rto_max_us)
+    }
+
+    /// Whether so much is received and not acknowledged that the acknowledgment must not wait (RFC 1122,
+    /// 4.2.3.2).
+    #[inline]
+    pub fn is_ack_overdue(&self, config: &Config) -> bool {
+        let most = self.rcv_mss.saturating_mul(config.delayed_ack_segments);
+        self.rcv_nxt.wrapping_sub(self.rcv_acked) > most
     }
 
     /// Arms the retransmission timer.

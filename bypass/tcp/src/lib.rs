@@ -105,7 +105,7 @@ mod timewait;
 pub mod wire;
 
 pub use calls::{Info, Shutdown};
-pub use config::{Config, Congestion, Ecn};
+pub use config::{Config, Congestion, Ecn, QuickAcks};
 pub use conn::{State, ERROR, HANGUP, PEER_CLOSED, READABLE, URGENT, WRITABLE};
 pub use engine::{Counts, Engine, Event, Handle};
 pub use error::Error;

@@ -35,7 +35,8 @@ impl Engine {
             self.cx.stats.listen_drops += 1;
             return;
         }
-        let is_crowded = state.half_open >= state.backlog || self.half_opens.slab.is_full();
+        let most = state.backlog.min(self.cx.config.half_open_of_listener_max);
+        let is_crowded = state.half_open >= most || self.half_opens.slab.is_full();
         if is_crowded {
             self.answer_with_cookie(entry, seg, sink);
             return;

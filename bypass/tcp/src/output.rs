@@ -468,7 +468,7 @@ impl Conn {
             return true;
         }
         let quick = self.quick_acks > 0 && !self.is_interactive;
-        let full = self.rcv_nxt.wrapping_sub(self.rcv_acked) > self.rcv_mss;
+        let full = self.is_ack_overdue(&cx.config);
         if self.ack_due || quick || full || !self.reassembly.is_empty() {
             return self.send_ack(cx, link, sink);
         }

@@ -1,12 +1,10 @@
 //! Data from the peer: into the receive ring, in order or not, and out to the application.
 
+use crate::config::QUICK_ACKS;
 use crate::conn::{Conn, Context, State, Urgent, PEER_CLOSED, READABLE, URGENT};
 use crate::input::Reply;
 use crate::seq::{after, before, distance, earlier, later};
 use crate::wire::tcp::{Segment, FIN};
-
-/// Acknowledgments that are not delayed at the start (Linux's TCP_MAX_QUICKACKS).
-const QUICK_ACKS: u8 = 16;
 
 impl Conn {
     /// Takes the bytes and the FIN of a segment that may be exchanged in this state.
@@ -89,7 +87,7 @@ impl Conn {
         self.note_arrival(cx, count);
         if from != self.rcv_nxt {
             // RFC 5681, 4.2: out of order is acknowledged at once.
-            self.enter_quick_acks();
+            self.set_quick_acks(cx.config.quick_acks.loss);
             return Reply::Ack;
         }
         let had_hole = !self.reassembly.is_empty();
@@ -142,8 +140,11 @@ impl Conn {
     #[inline]
     fn note_arrival(&mut self, cx: &Context, count: u32) {
         let pause_us = cx.now_us - self.received_us;
-        if self.received_us == 0 || pause_us > self.rto_us(&cx.config) {
-            self.enter_quick_acks();
+        let quick_acks = &cx.config.quick_acks;
+        if self.received_us == 0 {
+            self.set_quick_acks(quick_acks.start);
+        } else if pause_us > self.rto_us(&cx.config) {
+            self.set_quick_acks(quick_acks.idle);
         }
         self.received_us = cx.now_us;
         if count > self.rcv_mss {
@@ -153,7 +154,11 @@ impl Conn {
 
     /// The next acknowledgments are not delayed.
     pub fn enter_quick_acks(&mut self) {
-        self.quick_acks = QUICK_ACKS;
+        self.set_quick_acks(QUICK_ACKS);
+    }
+
+    fn set_quick_acks(&mut self, count: u8) {
+        self.quick_acks = count;
         self.is_interactive = false;
     }
 
@@ -230,7 +235,7 @@ impl Conn {
         let current = self.receive_window();
         let usable = self.usable_window();
         let opens = usable > 0 && usable >= 2 * current;
-        let overdue = self.ack_pending && self.rcv_nxt.wrapping_sub(self.rcv_acked) > self.rcv_mss;
+        let overdue = self.ack_pending && self.is_ack_overdue(&cx.config);
         if opens || overdue {
             self.ack_pending = true;
             self.ack_due = true;

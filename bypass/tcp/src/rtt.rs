@@ -1,8 +1,5 @@
 //! Round-trip time and retransmission timeout (RFC 6298), with Linux's least timeout.
 
-/// The timeout before the first measurement (RFC 6298, 2.1).
-pub const RTO_INITIAL_US: u64 = 1_000_000;
-
 /// How long the minimum of the round-trip time is remembered.
 const MIN_WINDOW_US: u64 = 300_000_000;
 
@@ -52,12 +49,9 @@ impl Rtt {
         self.srtt_us = (self.srtt_us - self.srtt_us / 8 + rtt / 8).max(1);
     }
 
-    /// The retransmission timeout without backoff. The deviation counts with at least `rto_min_us`.
+    /// The retransmission timeout without backoff, once something was measured. The deviation counts with at least `rto_min_us`.
     #[inline]
     pub fn rto_us(&self, rto_min_us: u64, rto_max_us: u64) -> u64 {
-        if self.srtt_us == 0 {
-            return RTO_INITIAL_US;
-        }
         let deviation = (u64::from(self.rttvar_us) * 4).max(rto_min_us);
         (u64::from(self.srtt_us) + deviation).min(rto_max_us)
     }
@@ -71,7 +65,6 @@ mod tests {
     #[test]
     fn the_first_sample_sets_and_later_ones_smooth() {
         let mut rtt = Rtt::default();
-        assert_eq!(rtt.rto_us(200_000, 120_000_000), RTO_INITIAL_US);
         rtt.sample(100_000, 1);
         assert_eq!((rtt.srtt_us, rtt.rttvar_us), (100_000, 50_000));
         assert_eq!(rtt.rto_us(200_000, 120_000_000), 300_000);

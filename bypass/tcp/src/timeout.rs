@@ -90,7 +90,7 @@ impl Conn {
         self.syn_due = true;
         // RFC 3168, 6.1.1.1: a middlebox may drop SYNs that ask for ECN.
         self.has_ecn &= self.recovery.timeouts < 2;
-        let rto_us = self.rto_us(&cx.config);
+        let rto_us = self.within_user_timeout(cx, self.rto_us(&cx.config));
         self.arm(cx, RetransmitTimer::Timeout, cx.now_us + rto_us);
         self.queue_output(cx);
     }
@@ -111,7 +111,7 @@ impl Conn {
         self.enter_loss(cx);
         self.recovery.timeouts += 1;
         self.backoff = self.backoff.saturating_add(1);
-        let rto_us = self.rto_us(&cx.config);
+        let rto_us = self.within_user_timeout(cx, self.rto_us(&cx.config));
         self.arm(cx, RetransmitTimer::Timeout, cx.now_us + rto_us);
         self.queue_output(cx);
     }
@@ -125,12 +125,24 @@ impl Conn {
     }
 
     fn is_past_user_timeout(&self, cx: &Context) -> bool {
+        self.user_timeout_left_us(cx) == Some(0)
+    }
+
+    /// What is left of the user timeout, when there is one and the peer owes an answer.
+    fn user_timeout_left_us(&self, cx: &Context) -> Option<u64> {
         let limit_us = self.settings.user_timeout_us;
         let since_us = match self.state {
             State::SynSent | State::SynReceived => self.opened_us,
             _ => self.trouble_since_us,
         };
-        limit_us > 0 && since_us > 0 && cx.now_us - since_us >= limit_us
+        let is_counting = limit_us > 0 && since_us > 0;
+        is_counting.then(|| (since_us + limit_us).saturating_sub(cx.now_us))
+    }
+
+    /// A timer that is due when the user timeout is over rather than after it.
+    fn within_user_timeout(&self, cx: &Context, wait_us: u64) -> u64 {
+        let left_us = self.user_timeout_left_us(cx);
+        left_us.map_or(wait_us, |left_us| wait_us.min(left_us.max(1)))
     }
 
     /// The peer no longer answers (RFC 9293, 3.8.3).
@@ -163,7 +175,7 @@ impl Conn {
         self.probes_out += 1;
         self.backoff = self.backoff.saturating_add(1);
         self.probe_due = true;
-        let rto_us = self.rto_us(&cx.config);
+        let rto_us = self.within_user_timeout(cx, self.rto_us(&cx.config));
         self.arm(cx, RetransmitTimer::Persist, cx.now_us + rto_us);
         self.queue_output(cx);
     }

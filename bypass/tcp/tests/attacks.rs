@@ -160,6 +160,25 @@ fn a_flood_of_syns_takes_bounded_memory_and_honest_peers_still_get_in() {
 }
 
 #[test]
+fn a_listener_may_have_fewer_half_open_connections_than_the_engine() {
+    let few = |number| Config {
+        half_open_of_listener_max: 64,
+        ..config(number)
+    };
+    let mut world = World::new([few(1), few(2)]);
+    let at = "0.0.0.0:80".parse().unwrap();
+    world.hosts[1].engine.listen(at, 10_000).unwrap();
+    let mut sink = Frames::default();
+    for number in 0..1_000 {
+        let engine = &mut world.hosts[1].engine;
+        engine.rx_burst(world.now_us, &[Rx::new(&syn(number))], &mut sink);
+    }
+    let engine = &world.hosts[1].engine;
+    assert_eq!(engine.counts().half_open, 64);
+    assert_eq!(engine.stats().syncookies_sent, 1_000 - 64);
+}
+
+#[test]
 fn time_wait_entries_are_bounded_and_the_oldest_goes() {
     let few = |number| Config {
         time_wait_max: 8,

@@ -5,7 +5,6 @@ use crate::definition::{number, switch, Definition, Group};
 
 const COUNT_MAX: i64 = 1 << 30;
 const NO_LOSS: &str = "shared memory loses nothing and acknowledges nothing";
-const NO_SYN: &str = "connections over shared memory have no handshake";
 const BUFFERS: &str =
     "a direction holds up to 4 MiB as needed; SO_SNDBUF and SO_RCVBUF of the program are its limit";
 
@@ -29,7 +28,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     .inert(NO_LOSS),
     switch("EF_TAIL_DROP_PROBE", true, "Probe for a lost last segment")
         .of(Group::Tcp)
-        .inert(NO_LOSS),
+        .does("over packets: 0 sends no tail loss probes"),
     number(
         "EF_TCP_FASTSTART_INIT",
         "65536",
@@ -38,7 +37,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("bytes")
     .of(Group::Tcp)
-    .inert(NO_LOSS),
+    .does("over packets: received bytes whose acknowledgements are not delayed at the begin of a connection, in whole segments; 16 segments where it is not set"),
     number(
         "EF_TCP_FASTSTART_IDLE",
         "65536",
@@ -47,7 +46,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("bytes")
     .of(Group::Tcp)
-    .inert(NO_LOSS),
+    .does("over packets: received bytes whose acknowledgements are not delayed after a pause, in whole segments; 16 segments where it is not set"),
     number(
         "EF_TCP_FASTSTART_LOSS",
         "65536",
@@ -56,7 +55,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("bytes")
     .of(Group::Tcp)
-    .inert(NO_LOSS),
+    .does("over packets: received bytes whose acknowledgements are not delayed after a segment out of order, in whole segments; 16 segments where it is not set"),
     number(
         "EF_TCP_TCONST_MSL",
         "25",
@@ -90,7 +89,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Half-open connections of a listener",
     )
     .of(Group::Tcp)
-    .inert(NO_SYN),
+    .does("over packets: half-open connections of a listener; as many as its backlog where it is not set"),
     switch(
         "EF_TCP_SYNCOOKIES",
         false,
@@ -113,7 +112,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Receive buffer: fixed, or tuned to the connection",
     )
     .of(Group::Tcp)
-    .inert(BUFFERS),
+    .does("over packets: 0 keeps the engine's at EF_TCP_RCVBUF, or 64 KiB; tuned where it is not set"),
     switch(
         "EF_TCP_RCVBUF_STRICT",
         false,
@@ -128,7 +127,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Send buffer: fixed, split, or tuned",
     )
     .of(Group::Tcp)
-    .inert(BUFFERS),
+    .does("over packets: 0 keeps the engine's at EF_TCP_SNDBUF, or 85 KiB; 1 and 2 tune it"),
     number(
         "EF_TCP_SNDBUF",
         "0",
@@ -137,7 +136,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("bytes")
     .of(Group::Tcp)
-    .inert(BUFFERS),
+    .does("over packets: the engine's, whatever the program says; between program and engine lies one more"),
     number(
         "EF_TCP_RCVBUF",
         "0",
@@ -146,7 +145,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("bytes")
     .of(Group::Tcp)
-    .inert(BUFFERS),
+    .does("over packets: the engine's, whatever the program says; up to 64 KiB more lie before the program; 0 is none"),
     number(
         "EF_DELACK_THRESH",
         "1",
@@ -154,7 +153,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Segments received before an acknowledgement",
     )
     .of(Group::Tcp)
-    .inert(NO_LOSS),
+    .does("over packets: full segments that may wait for their acknowledgement"),
     number(
         "EF_KEEPALIVE_TIME",
         "7200000",
@@ -163,7 +162,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("ms")
     .of(Group::Tcp)
-    .inert("the death of a peer process is seen at once, without probes"),
+    .does("over packets: of sockets with SO_KEEPALIVE that set no TCP_KEEPIDLE; the host's tcp_keepalive_time where it is not set"),
     number(
         "EF_RETRANSMIT_THRESHOLD",
         "15",
@@ -194,7 +193,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Send at once whatever the program says",
     )
     .of(Group::Tcp)
-    .inert("every write is visible to the reader at once; there is no Nagle delay"),
+    .inert("every write is visible to the reader at once; over packets TCP_NODELAY is always on"),
     number(
         "EF_RFC_RTO_INITIAL",
         "1000",
@@ -203,7 +202,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("ms")
     .of(Group::Tcp)
-    .inert(NO_LOSS),
+    .does("over packets: the retransmission time-out before a round trip was measured"),
     number(
         "EF_RFC_RTO_MIN",
         "200",

@@ -12,6 +12,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -199,6 +200,36 @@ UNUSED static void take(int over, int *fds, int count) {
 
 UNUSED static void set_nonblocking(int fd) {
     need(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0, "O_NONBLOCK");
+}
+
+/* The sockets of this role are the kernel's in every run: it starts again without the library. */
+UNUSED static void stay_on_the_kernel(const char *role) {
+    const char *library = getenv("LD_PRELOAD");
+    if (!library || !*library)
+        return;
+    /* A variable that is not there would be put back. */
+    setenv("LD_PRELOAD", "", 1);
+    execl("/proc/self/exe", program_invocation_name, role, NULL);
+    need(0, "execl");
+}
+
+/* Whatever comes in on a socket of the kernel's is lost from now on, as if its host were gone. */
+UNUSED static void deafen(int fd) {
+    struct sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
+    struct sock_fprog program = {1, &nothing};
+    need(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0,
+         "SO_ATTACH_FILTER");
+}
+
+UNUSED static void set_int(int fd, int level, int option, int value) {
+    need(setsockopt(fd, level, option, &value, sizeof value) == 0, "setsockopt");
+}
+
+UNUSED static struct tcp_info tcp_info(int fd) {
+    struct tcp_info info = {0};
+    socklen_t length = sizeof info;
+    need(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0, "TCP_INFO");
+    return info;
 }
 
 /* The byte at a place of a stream; a lost, doubled or swapped piece changes the checksum. */

@@ -11,6 +11,7 @@ use bypass_sys::kernel;
 
 use super::offers;
 use crate::listener::{self, adopt, participants, proves, Listener};
+use crate::packets;
 use crate::peer;
 use crate::process;
 use crate::service::{dismiss, remove, set_role, Role};
@@ -173,4 +174,5 @@ fn share(inode: u64, asking: u64) {
             }
         }
     }
+    packets::share(inode, asking);
 }

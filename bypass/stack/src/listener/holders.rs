@@ -85,12 +85,14 @@ impl Listener {
             return;
         }
         let (inode, process) = (self.inode, process::number());
+        let holders = self.others();
+        // Who has closed the listener may still carry connections of other hosts to it.
+        let carriers =
+            others_in(&self.holder_table().carriers).filter(|one| !holders.contains(one));
+        let asked: Vec<u64> = holders.iter().copied().chain(carriers).collect();
         // As proof that we hold it, whatever user we have become.
-        self.tell(
-            &self.others(),
-            Message::Share { inode, process },
-            &[self.any_fd()],
-        );
+        let proof = [self.any_fd()];
+        self.tell(&asked, Message::Share { inode, process }, &proof);
     }
 
     /// Passes a segment of a listener that is closed here to the others that attend; where none does, to
@@ -120,8 +122,9 @@ impl Listener {
         let found = kernel::peer_credentials(link.0)?.uid;
         let holder_table = self.holder_table();
         let is_holder = has(&holder_table.holders, &holder_table.users, number, found);
+        let is_known = is_holder || self.is_carrier(number, found);
         // A rendezvous socket that was opened before its process changed its user is the former user's.
-        if is_holder || found == 0 || found == self.uid {
+        if is_known || found == 0 || found == self.uid {
             Ok(link)
         } else {
             Err(libc::EPERM)
@@ -140,19 +143,13 @@ impl Listener {
 
     /// The other processes that hold it.
     pub fn others(&self) -> Vec<u64> {
-        let own = process::number();
-        let all = self
-            .holder_table()
-            .holders
-            .iter()
-            .map(|place| place.load(Ordering::SeqCst));
-        all.filter(|number| *number != 0 && *number != own)
-            .collect()
+        others_in(&self.holder_table().holders).collect()
     }
 
-    /// Strikes a holder that does not answer its rendezvous socket.
+    /// Strikes a process that does not answer its rendezvous socket.
     fn strike(&self, number: u64) {
         strike(&self.holder_table().holders, number);
+        self.strike_carrier(number);
     }
 
     /// Strikes a process that carries no connections any more.
@@ -193,6 +190,13 @@ fn enter(places: &[AtomicU64], users: &[AtomicU32]) -> Option<usize> {
     let at = places.iter().position(is_ours)?;
     users[at].store(user, Ordering::SeqCst);
     Some(at)
+}
+
+/// The other processes of a list of the holder table.
+fn others_in(places: &[AtomicU64]) -> impl Iterator<Item = u64> + use<'_> {
+    let own = process::number();
+    let all = places.iter().map(|place| place.load(Ordering::SeqCst));
+    all.filter(move |number| *number != 0 && *number != own)
 }
 
 fn strike(places: &[AtomicU64], number: u64) {

@@ -214,8 +214,8 @@ fn accept_shm(
 }
 
 fn counter(peer: &Peer) -> Counter {
-    match peer.segment.header().over_packets.load(Ordering::Relaxed) {
-        0 => Counter::AcceptsShm,
-        _ => Counter::AcceptsPackets,
+    match peer.segment.is_over_packets() {
+        false => Counter::AcceptsShm,
+        true => Counter::AcceptsPackets,
     }
 }

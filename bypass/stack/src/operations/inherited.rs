@@ -23,6 +23,9 @@ const OPTIONS: &[(i32, i32)] = &[
     (libc::SOL_TCP, libc::TCP_USER_TIMEOUT),
     (libc::SOL_TCP, libc::TCP_NOTSENT_LOWAT),
     (libc::SOL_TCP, libc::TCP_CONGESTION),
+    (libc::SOL_TCP, libc::TCP_MAXSEG),
+    (libc::SOL_TCP, libc::TCP_SYNCNT),
+    (libc::SOL_TCP, libc::TCP_LINGER2),
     (libc::SOL_IP, libc::IP_TOS),
     (libc::SOL_IP, libc::IP_TTL),
     (libc::SOL_IPV6, libc::IPV6_TCLASS),
@@ -34,6 +37,11 @@ const VALUE_MAX: usize = 16;
 fn bit_of(option: (i32, i32)) -> u32 {
     let place = OPTIONS.iter().position(|one| *one == option);
     place.map_or(0, |place| 1 << place)
+}
+
+/// Whether the program has set an option itself, or the shadow was given the listener's value.
+pub fn is_set_by_program(socket: &Socket, option: (i32, i32)) -> bool {
+    socket.own_options.load(Ordering::Relaxed) & bit_of(option) != 0
 }
 
 /// The program has set an option itself.

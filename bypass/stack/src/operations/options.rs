@@ -4,9 +4,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use bypass_sys::address;
 
-use super::inherited;
 use super::shadow::{timeval_bytes, SWITCHES};
-use super::signals;
+use super::{inherited, signals, transport};
 use crate::process::table::{self, Kind};
 use crate::process::Outcome;
 use crate::sockets::{self, Socket};
@@ -65,11 +64,19 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
         return set_zero_copy(socket, kind);
     }
     inherited::set_by_program(socket, (level, name));
+    let is_kept = remember(socket, level, name, value);
+    let told = match kind {
+        Kind::Listener => transport::set_listener(fd, (level, name), value),
+        Kind::Connected => transport::set(fd, socket, (level, name), value),
+        _ => None,
+    };
+    if let Some(outcome) = told {
+        return outcome;
+    }
     if kind == Kind::Listener {
-        remember(socket, level, name, value);
         return Outcome::Kernel;
     }
-    if remember(socket, level, name, value) {
+    if is_kept {
         return Outcome::Done(0);
     }
     if DEMAND_KERNEL.contains(&(level, name)) {
@@ -177,6 +184,12 @@ fn timeval_ns(value: &[u8]) -> Option<u64> {
 /// getsockopt(2): the value's bytes, or the kernel's answer.
 pub fn get(fd: i32, level: i32, name: i32) -> Result<Vec<u8>, Outcome> {
     let (socket, kind) = object(fd)?;
+    if let Some(told) = (kind == Kind::Connected)
+        .then(|| transport::get(fd, (level, name)))
+        .flatten()
+    {
+        return Ok(told);
+    }
     if let Some((_, _, flag)) = SWITCHES.iter().find(|(l, n, _)| (*l, *n) == (level, name)) {
         return Ok(i32::from(socket.has(*flag)).to_ne_bytes().to_vec());
     }
@@ -212,19 +225,16 @@ fn pending_error(fd: i32) -> i32 {
     let is_reset = stream.inbound_ends() & bypass_shm::layout::RST != 0;
     if is_reset && !stream.socket.has(sockets::RESET_TOLD) {
         stream.socket.set(sockets::RESET_TOLD, true);
-        return stream.socket.take_error().unwrap_or(libc::ECONNRESET);
+        return stream.failure();
     }
     0
 }
 
 /// State, segment size and times as a loopback connection has them; the rest is 0.
 fn tcp_info(fd: i32) -> Vec<u8> {
-    const ESTABLISHED: u8 = 1;
-    const CLOSE_WAIT: u8 = 8;
     const LOOPBACK_MSS: u32 = 65_483;
     let mut bytes = vec![0u8; 104];
-    let ends = stream::find(fd).map_or(0, |stream| stream.inbound_ends());
-    bytes[0] = if ends == 0 { ESTABLISHED } else { CLOSE_WAIT };
+    bytes[0] = stream::find(fd).map_or(CLOSE, |stream| state_number(&stream));
     for (at, value) in [
         (16, LOOPBACK_MSS),
         (20, LOOPBACK_MSS),
@@ -237,13 +247,33 @@ fn tcp_info(fd: i32) -> Vec<u8> {
     bytes
 }
 
+/// Numbers of include/net/tcp_states.h.
+const CLOSE: u8 = 7;
+
+/// The state that a connection in shared memory has, as the kernel numbers it.
+fn state_number(stream: &stream::Stream) -> u8 {
+    const ESTABLISHED: u8 = 1;
+    const FIN_WAIT2: u8 = 5;
+    const CLOSE_WAIT: u8 = 8;
+    let ends = stream.inbound_ends();
+    let is_reset = ends & bypass_shm::layout::RST != 0;
+    match (ends != 0, stream.is_shut(sockets::SHUT_WRITE)) {
+        (true, true) => CLOSE,
+        _ if is_reset => CLOSE,
+        (false, false) => ESTABLISHED,
+        (false, true) => FIN_WAIT2,
+        (true, false) => CLOSE_WAIT,
+    }
+}
+
 /// getsockname(2) and getpeername(2): address bytes and their number.
 pub fn name(fd: i32, is_peer: bool) -> Result<([u8; 28], usize), Outcome> {
     let (socket, kind) = object(fd)?;
     let mut bytes = [0u8; 28];
     match kind {
         Kind::Connected => {
-            if is_peer && stream::find(fd).is_ok_and(|stream| is_over(&stream)) {
+            let has_no_peer = |stream: stream::Stream| socket.is_opening() || is_over(&stream);
+            if is_peer && stream::find(fd).is_ok_and(has_no_peer) {
                 return Err(Outcome::Error(libc::ENOTCONN));
             }
             let address = if is_peer {

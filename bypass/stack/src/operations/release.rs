@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::listener;
+use crate::packets;
 use crate::process::kept::{self, Keeper};
 use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, Outcome};
@@ -43,17 +44,21 @@ fn finish(kind: Kind, index: usize) -> (i32, bool) {
     let flags = socket.flags.load(Ordering::Relaxed);
     let family = socket.family.load(Ordering::Relaxed);
     epoll::forget(index);
+    let mut lingering = None;
     match kind {
         Kind::Listener => {
             listener::close(socket.listener.load(Ordering::Relaxed) as usize);
         }
-        Kind::Connected => stream::end(index),
+        Kind::Connected => lingering = stream::end(index),
         _ => {}
     }
     if let Some(row) = process::stats().and_then(|stats| stats.row_quick(index)) {
         row.fd.store(0, Ordering::Release);
     }
     sockets::free(index);
+    if let Some(lingering) = lingering {
+        packets::linger(&lingering);
+    }
     (family, flags & (sockets::DIRTY | sockets::BOUND) == 0)
 }
 

@@ -43,7 +43,8 @@ pub fn unconnect(fd: i32, entry: Entry) {
     let had_linger = socket.has(sockets::LINGER);
     socket.set(sockets::LINGER, true);
     epoll::forget(entry.index());
-    stream::end(entry.index());
+    // It has no time to linger now.
+    drop(stream::end(entry.index()));
     socket.set(sockets::LINGER, had_linger);
     socket.set(
         sockets::WROTE_TO_CLOSED | sockets::RESET_TOLD | sockets::CONNECTING | sockets::SHARED,

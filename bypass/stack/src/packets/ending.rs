@@ -4,13 +4,29 @@ use core::time::Duration;
 
 use bypass_sys::clock::now_ns;
 
-use super::{is_active, lock, relays};
+use super::{drive, is_active, lock, poll, relays};
+use crate::process::deadline::{shorter, Deadline};
+use crate::process::deferral::asleep;
+use crate::stream::Lingering;
 
 /// How long a process stays for what was sent and not acknowledged while nothing of it moves...
 const LINGER_US: u64 = 2_000_000;
 /// ...and in all.
 const LINGER_NS_MAX: u64 = 30_000_000_000;
 const LOOK: Duration = Duration::from_millis(1);
+
+/// SO_LINGER with a time: waits until the other host has everything and the end, the time is over, or a
+/// signal comes. The connection then goes on without the program.
+pub fn linger(lingering: &Lingering) {
+    let deadline = Deadline::after(Some(Duration::from_secs(lingering.seconds.into())));
+    drive();
+    while lingering.is_waiting() && deadline.left() != Some(Duration::ZERO) {
+        let wait = shorter(deadline.left(), Some(LOOK));
+        if asleep(|| poll(&mut [], wait, None)).is_err() {
+            return;
+        }
+    }
+}
 
 /// How long others' connections may be still before they are given up.
 const STILL_US: u64 = 10_000_000;
@@ -41,6 +57,6 @@ pub extern "C" fn finish() {
             relays().iter().for_each(|relay| lock(relay).reset_all());
             return;
         }
-        let _ = super::poll(&mut [], Some(LOOK), None);
+        let _ = poll(&mut [], Some(LOOK), None);
     }
 }

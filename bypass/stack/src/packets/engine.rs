@@ -1,8 +1,10 @@
 //! The engine as the options of the program want it.
 
 use bypass_options::Tcp;
-use bypass_shard::tcp::{Config, Ecn};
+use bypass_shard::tcp::{Config, Ecn, SocketOption};
 use bypass_shard::Settings;
+
+use super::options;
 
 /// Bytes of a full segment over Ethernet, with timestamps.
 const SEGMENT: u64 = 1448;
@@ -10,9 +12,35 @@ const SEGMENT: u64 = 1448;
 const SEGMENTS_MAX: u64 = 65_535;
 const SECOND_US: u64 = 1_000_000;
 
-/// What an engine is made with.
-pub fn settings(options: &Tcp) -> Settings {
+/// Least and largest buffers that can be asked for.
+const BUFFER_BYTES: core::ops::RangeInclusive<u64> = 2_048..=8 << 20;
+
+/// An engine whose connections begin as the kernel's do on this host (net.ipv4.tcp_keepalive_time and
+/// its like).
+pub fn of_host() -> Config {
     let mut engine = Config::default();
+    for wish in options::of_new_socket() {
+        match wish.option() {
+            Some(SocketOption::KeepIdle { seconds }) => {
+                engine.keepalive_idle_us = u64::from(seconds) * SECOND_US;
+            }
+            Some(SocketOption::KeepInterval { seconds }) => {
+                engine.keepalive_interval_us = u64::from(seconds) * SECOND_US;
+            }
+            Some(SocketOption::KeepCount(probes)) => engine.keepalive_probes = probes,
+            Some(SocketOption::SynRetries(retries)) => engine.syn_retries = retries,
+            Some(SocketOption::FinWait { seconds }) => {
+                engine.fin_wait_us = u64::from(seconds) * SECOND_US;
+            }
+            Some(SocketOption::CongestionControl(control)) => engine.congestion = control,
+            _ => {}
+        }
+    }
+    engine
+}
+
+/// What an engine is made with: `engine` as far as the options say nothing else.
+pub fn settings(mut engine: Config, options: &Tcp) -> Settings {
     put(
         &mut engine.initial_window,
         options.initial_window_bytes.map(segments),
@@ -26,7 +54,31 @@ pub fn settings(options: &Tcp) -> Settings {
     put(&mut engine.fin_wait_us, options.fin_timeout_s.map(wait_us));
     let most = |count: u64| count.min(u64::from(u32::MAX)) as u32;
     put(&mut engine.half_open_max, options.half_open_max.map(most));
+    put(
+        &mut engine.half_open_of_listener_max,
+        options.half_open_of_listener_max.map(most),
+    );
     put(&mut engine.syn_cookies, options.syn_cookies);
+    set_buffers(&mut engine, options);
+    // Each of them is for one segment at least.
+    let quick = |bytes: u64| segments(bytes).min(u32::from(u8::MAX)) as u8;
+    put(
+        &mut engine.quick_acks.start,
+        options.quick_start_bytes.map(quick),
+    );
+    put(
+        &mut engine.quick_acks.idle,
+        options.quick_idle_bytes.map(quick),
+    );
+    put(
+        &mut engine.quick_acks.loss,
+        options.quick_loss_bytes.map(quick),
+    );
+    put(
+        &mut engine.delayed_ack_segments,
+        options.delayed_ack_segments.map(most),
+    );
+    put(&mut engine.loss_probe, options.loss_probe);
     if let Some(offered) = options.syn_options {
         engine.timestamps = offered.timestamps;
         engine.window_scaling = offered.window_scaling;
@@ -37,10 +89,31 @@ pub fn settings(options: &Tcp) -> Settings {
     put(&mut engine.syn_retries, options.syn_retries);
     // A timer of nothing would send for ever.
     let time_us = |ms: u64| ms.max(1) * 1000;
+    put(
+        &mut engine.keepalive_idle_us,
+        options.keepalive_idle_ms.map(time_us),
+    );
+    put(
+        &mut engine.rto_initial_us,
+        options.rto_initial_ms.map(time_us),
+    );
     put(&mut engine.rto_min_us, options.rto_min_ms.map(time_us));
     put(&mut engine.rto_max_us, options.rto_max_ms.map(time_us));
     engine.rto_max_us = engine.rto_max_us.max(engine.rto_min_us);
     Settings { engine }
+}
+
+/// A size that is set, or a fixed one, does not grow with the connection.
+fn set_buffers(engine: &mut Config, options: &Tcp) {
+    let size = |bytes: u64| bytes.clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end()) as u32;
+    put(&mut engine.send_bytes, options.send_bytes.map(size));
+    if options.send_bytes.is_some() || options.send_is_fixed {
+        engine.send_bytes_max = engine.send_bytes;
+    }
+    put(&mut engine.receive_bytes, options.receive_bytes.map(size));
+    if options.receive_bytes.is_some() || options.receive_is_fixed {
+        engine.receive_bytes_max = engine.receive_bytes;
+    }
 }
 
 fn put<T>(place: &mut T, value: Option<T>) {
@@ -59,23 +132,51 @@ mod tests {
 
     #[test]
     fn what_is_not_set_stays_as_the_engine_has_it() {
-        let made = settings(&Tcp::default()).engine;
+        let made = settings(Config::default(), &Tcp::default()).engine;
         assert_eq!(format!("{made:?}"), format!("{:?}", Config::default()));
     }
 
     #[test]
     fn options_reach_the_engine_in_its_units() {
-        let made = settings(&Tcp {
+        let options = Tcp {
             initial_window_bytes: Some(14_480),
             segment_life_s: Some(1),
             syn_retries: Some(2),
             rto_min_ms: Some(0),
             rto_max_ms: Some(0),
+            keepalive_idle_ms: Some(5_000),
+            loss_probe: Some(false),
             ..Tcp::default()
-        });
+        };
+        let made = settings(Config::default(), &options);
         let engine = made.engine;
         assert_eq!((engine.initial_window, engine.syn_retries), (10, 2));
         assert_eq!(engine.time_wait_us, 2_000_000);
         assert_eq!((engine.rto_min_us, engine.rto_max_us), (1000, 1000));
+        assert_eq!(
+            (engine.keepalive_idle_us, engine.loss_probe),
+            (5_000_000, false)
+        );
+    }
+
+    #[test]
+    fn a_buffer_of_a_size_that_is_set_does_not_grow() {
+        let options = Tcp {
+            send_bytes: Some(1),
+            receive_is_fixed: true,
+            ..Tcp::default()
+        };
+        let engine = settings(Config::default(), &options).engine;
+        assert_eq!((engine.send_bytes, engine.send_bytes_max), (2_048, 2_048));
+        let usual = Config::default().receive_bytes;
+        assert_eq!(engine.receive_bytes_max, usual);
+    }
+
+    #[test]
+    fn an_engine_begins_as_the_hosts_own_sockets_do() {
+        let engine = of_host();
+        let wanted = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_keepalive_time");
+        let seconds: u64 = wanted.expect("readable").trim().parse().expect("a number");
+        assert_eq!(engine.keepalive_idle_us, seconds * SECOND_US);
     }
 }

@@ -184,7 +184,7 @@ fn over(interface: Interface) -> kernel::Result<Relay> {
     let steering = interface.steering.clone();
     let link = interface.opened.first().ok_or(libc::EINVAL)?.layout().link;
     let device = Box::new(Shown(queues::over(interface.opened)?));
-    let settings = engine::settings(&process::settings().tcp);
+    let settings = engine::settings(engine::of_host(), &process::settings().tcp);
     let shard = Shard::over(steering, link, device, settings)?;
     let polled = shard.poll_fds().into_iter().flatten();
     let own: Vec<i32> = polled.filter(|fd| !used.contains(fd)).collect();

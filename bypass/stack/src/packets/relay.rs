@@ -24,6 +24,7 @@ use crate::peer::{self, Peer};
 use crate::process::{self, wakers};
 use crate::sockets::{self, Socket};
 
+mod asking;
 mod closing;
 mod listening;
 mod moving;
@@ -48,6 +49,8 @@ pub struct Relay {
     bytes: Vec<u8>,
     moved_us: u64,
     rung: Vec<usize>,
+    /// Places, slots and engine's names of connections whose close waits (SO_LINGER).
+    lingering: Vec<(usize, usize, Handle)>,
     /// When listeners are to be looked at again.
     must_follow_us: Option<u64>,
     /// The process ends: what arrives from now on is for who follows it.
@@ -68,6 +71,8 @@ struct Group {
     at: SocketAddr,
     places: Vec<usize>,
     turn: usize,
+    /// Options that the engine's listener has been given, a bit each.
+    obeyed: u32,
 }
 
 impl Group {
@@ -96,6 +101,8 @@ struct Conn {
     opening: Option<usize>,
     has_read_end: bool,
     has_sent_end: bool,
+    /// Closed on both sides of the segment, and somebody waits for the other host (SO_LINGER).
+    lingers: bool,
 }
 
 impl Place {
@@ -120,6 +127,7 @@ impl Relay {
             bytes: vec![0; PIECE],
             moved_us: 0,
             rung: Vec::new(),
+            lingering: Vec::new(),
             must_follow_us: None,
             is_over: false,
         })
@@ -139,6 +147,9 @@ impl Relay {
             self.handle(event);
         }
         has_moved |= self.hear();
+        if !self.lingering.is_empty() {
+            self.look_at_lingering();
+        }
         self.shard.finish();
         if has_moved {
             self.moved_us = self.shard.driven_us();
@@ -269,6 +280,7 @@ impl Relay {
             opening,
             has_read_end: false,
             has_sent_end: false,
+            lingers: false,
         });
         let index = handle.index as usize;
         if self.conns.len() <= index {
@@ -284,6 +296,7 @@ impl Relay {
 
     /// Our end of a slot is over.
     fn leave(&mut self, at: usize, slot: usize) {
+        self.forget_asked(at, slot);
         let place = &mut self.places[at];
         if let Some(handle) = place.conns[slot].take().and_then(|conn| conn.handle) {
             self.conns[handle.index as usize] = None;

@@ -34,8 +34,7 @@ pub(super) fn describe(row: &Row, socket: &Socket, peer: &Peer) {
     row.local.store(socket.local.load());
     row.peer.store(socket.remote.load());
     let role = peer.side as u32 + 1;
-    let is_far = peer.segment.header().over_packets.load(Ordering::Relaxed) != 0;
-    let path = if is_far { 3 } else { 1 };
+    let path = if peer.segment.is_over_packets() { 3 } else { 1 };
     // Differs from the last one's between the same addresses.
     let first_number = socket.life().wrapping_mul(0x9e37_79b1);
     for (word, value) in [

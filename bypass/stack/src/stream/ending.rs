@@ -1,9 +1,9 @@
 //! How a connection ends.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
-use bypass_shm::layout::{FIN, RST};
+use bypass_shm::layout::{FIN, LINGERS, RST};
 use bypass_stats::Counter;
 
 use super::{of_socket, By, For, Stream};
@@ -11,11 +11,35 @@ use crate::peer::{self, Notice, Peer};
 use crate::process;
 use crate::sockets::{self, Event};
 
-/// The last descriptor of a connection is closed: ends the stream as TCP does.
-pub fn end(index: usize) {
-    let Some(stream) = of_socket(index) else {
-        return;
-    };
+/// A connection over packets whose close waits for the other host to have everything (SO_LINGER).
+pub struct Lingering {
+    peer: Arc<Peer>,
+    slot: usize,
+    /// How long.
+    pub seconds: u32,
+}
+
+impl Lingering {
+    /// Whether something is not acknowledged yet.
+    pub fn is_waiting(&self) -> bool {
+        self.word().load(Ordering::SeqCst) != 0
+    }
+
+    fn word(&self) -> &AtomicU32 {
+        &self.peer.segment.transport(self.slot).lingering
+    }
+}
+
+impl Drop for Lingering {
+    fn drop(&mut self) {
+        self.word().store(0, Ordering::SeqCst);
+    }
+}
+
+/// The last descriptor of a connection is closed: ends the stream as TCP does. What the close is to
+/// wait for.
+pub fn end(index: usize) -> Option<Lingering> {
+    let stream = of_socket(index)?;
     let socket = stream.socket;
     // No reader or writer is under way once both were ours; later ones see another generation.
     let reader = stream.lock(For::Bytes);
@@ -28,12 +52,15 @@ pub fn end(index: usize) {
         process::count(Counter::Resets, 1);
     }
     stream.show_end(unread, ends);
+    let lingering = stream.lingering().filter(|_| ends & RST == 0);
+    let ends = ends | lingering.as_ref().map_or(0, |_| LINGERS);
     stream.peer.set_socket(stream.slot, None);
     drop((reader, writer));
     stream.peer.ring_ourselves(stream.slot);
     stream.peer.let_go(stream.slot, ends);
     process::count(Counter::Closes, 1);
     retire(socket.peer.take());
+    lingering
 }
 
 /// Keeps a segment mapped for those who may still look.
@@ -44,6 +71,28 @@ pub fn retire(peer: Option<Arc<Peer>>) {
 }
 
 impl Stream {
+    /// What close waits for, which only the last process that holds the connection does.
+    fn lingering(&self) -> Option<Lingering> {
+        let seconds = self.socket.linger_s.load(Ordering::Relaxed);
+        let is_wanted = self.socket.has(sockets::LINGER) && seconds > 0 && self.is_over_packets();
+        if !is_wanted {
+            return None;
+        }
+        let peer = self.socket.share_peer()?;
+        let holders = &peer.segment.slot(self.slot).meta.holders[peer.side];
+        if holders.load(Ordering::SeqCst) != peer.bit() {
+            return None;
+        }
+        let slot = self.slot;
+        let lingering = Lingering {
+            peer,
+            slot,
+            seconds,
+        };
+        lingering.word().store(1, Ordering::SeqCst);
+        Some(lingering)
+    }
+
     /// For a capture: what the close of the last descriptor does.
     fn show_end(&self, has_unread: bool, ends: u32) {
         if !has_unread && self.inbound_ends() & FIN != 0 {

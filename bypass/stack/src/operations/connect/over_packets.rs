@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use bypass_stats::{Counter, Reason};
 
 use crate::operations::shutdown::unconnect;
+use crate::operations::transport;
 use crate::packets;
 use crate::process;
 use crate::process::deadline::{timeout, Deadline};
@@ -30,7 +31,8 @@ pub fn connect(
     socket: &Socket,
     target: SocketAddr,
 ) -> Result<Connected, Reason> {
-    let (peer, slot, local) = packets::open((entry.index(), socket), target)?;
+    let wishes = || transport::wishes(fd, socket);
+    let (peer, slot, local) = packets::open((entry.index(), socket), target, wishes)?;
     socket.local.store(local);
     socket.remote.store(target);
     attach(fd, entry.index(), &peer, slot);

@@ -21,6 +21,10 @@ impl Relay {
                 if self.places[at].conns[slot].is_none() {
                     continue;
                 }
+                if self.places[at].conns[slot].is_some_and(|conn| conn.lingers) {
+                    self.leave(at, slot);
+                    continue;
+                }
                 let place = peer.segment.slot(slot);
                 let holders = place.meta.holders[other].load(Ordering::SeqCst);
                 if holders & !own == 0 {

@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use bypass_shard::tcp::Handle;
 use bypass_shm::layout::QUEUED;
+use bypass_shm::link::{self, Message};
+use bypass_stats::Reason;
 use bypass_sys::clock::now_ns;
 use bypass_sys::kernel;
 
 use super::{mapped_again, new_segment, Group, Relay};
 use crate::listener::{self, Listener};
+use crate::packets::options::{self, Wish};
 use crate::peer;
+use crate::process;
 use crate::sockets;
 
 /// Between looks at a port where the kernel has connections.
@@ -48,6 +52,7 @@ impl Relay {
                 self.listen(listener);
             }
         }
+        self.follow_options(listeners);
         self.shard.finish();
     }
 
@@ -81,6 +86,13 @@ impl Relay {
             self.listeners.get_mut(&handle)?.places.push(place);
             return Some(());
         }
+        if options::of_listener(fd, at.is_ipv6())
+            .into_iter()
+            .any(Wish::is_unknown_congestion)
+        {
+            process::fall_back(Reason::Option);
+            return None;
+        }
         let backlog = listener.backlog.load(Ordering::Relaxed);
         let Some(handle) = self.shard.take_over(at, backlog).ok()? else {
             self.must_follow_us = Some(now_ns() / 1000 + AGAIN_US);
@@ -92,12 +104,40 @@ impl Relay {
                     at,
                     places: vec![place],
                     turn: 0,
+                    obeyed: 0,
                 };
                 self.listeners.insert(handle, group);
             }
             None => drop(self.shard.close(handle)),
         }
         Some(())
+    }
+
+    /// The engine's listeners get the options that the program's have now, of several at one address
+    /// those of the first.
+    fn follow_options(&mut self, listeners: &[Arc<Listener>]) {
+        let mut changed = Vec::new();
+        for (handle, group) in &mut self.listeners {
+            let first = group.places.first().copied();
+            let own = first.and_then(|place| self.places[place].listener.as_ref());
+            let is_own = |one: &&Arc<Listener>| own.is_some_and(|own| own.inode == one.inode);
+            let Some(listener) = listeners.iter().find(is_own) else {
+                continue;
+            };
+            let wishes = options::of_listener(listener.any_fd(), group.at.is_ipv6());
+            let mut wanted = 0;
+            for wish in wishes {
+                wanted |= 1 << wish.code;
+                changed.push((*handle, wish));
+            }
+            // Set before, and as a new socket has it again.
+            let usual = options::usual(group.obeyed & !wanted, listener.any_fd());
+            changed.extend(usual.map(|wish| (*handle, wish)));
+            group.obeyed = wanted;
+        }
+        for (handle, wish) in changed {
+            self.obey(handle, wish);
+        }
     }
 
     /// A segment of ours at a listener, known to all who hold it.
@@ -108,6 +148,22 @@ impl Relay {
         listener.register_carrier();
         listener::adopt_from_relay(listener, mapped)?;
         Some(place)
+    }
+
+    /// Gives `asking` the segments at listener `inode`. Of those whose listener is closed here nothing can
+    /// be shown as proof: that process trusts its own user's.
+    pub fn share(&self, inode: u64, asking: u64) {
+        let served = self.listeners.values().flat_map(|group| &group.places);
+        for place in served.map(|place| &self.places[*place]) {
+            let listener = place.listener.as_ref();
+            let Some(listener) = listener.filter(|one| one.inode == inode) else {
+                continue;
+            };
+            if let Ok(link) = listener.connect(asking) {
+                let fds = [place.peer.segment.fd()];
+                let _ = link::send(link.0, Message::Forward { inode }, &fds);
+            }
+        }
     }
 
     pub(super) fn accept_all(&mut self, listening: Handle) {

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use bypass_shard::tcp::{self, Handle, Shutdown};
-use bypass_shm::layout::{CLOSED, FIN, RST};
+use bypass_shm::layout::{ASKS, CLOSED, FIN, LINGERS, REASON, RST};
 
 use super::{program_socket, Conn, Relay, PIECE};
 use crate::peer::{Notice, Peer};
@@ -80,11 +80,18 @@ impl Relay {
         }
     }
 
-    /// How a connection that has failed ends for the program, which is told the error where it is of
-    /// this process. What was written to a peer that had closed is a broken pipe, no reset.
+    /// How a connection that has failed ends for the program, which is told the error. What was written
+    /// to a peer that had closed is a broken pipe, no reset.
     pub(super) fn failed_with(&self, error: tcp::Error, peer: &Peer, slot: usize) -> u32 {
         let Some(socket) = program_socket(peer, slot) else {
-            return RST | CLOSED;
+            // The socket is another process's, which has no mark for a broken pipe.
+            let error = match error {
+                tcp::Error::BrokenPipe => tcp::Error::ConnectionReset,
+                other => other,
+            };
+            let told = &peer.segment.transport(slot).error;
+            told.store(error.errno() as u32, Ordering::SeqCst);
+            return RST | CLOSED | REASON;
         };
         if error == tcp::Error::BrokenPipe {
             socket.set(sockets::WROTE_TO_CLOSED, true);
@@ -96,18 +103,24 @@ impl Relay {
 
     /// From the segment into the engine.
     pub(super) fn bring_out(&mut self, at: usize, slot: usize) {
-        let place = &mut self.places[at];
-        let Some(conn) = place.conns.get_mut(slot).and_then(Option::as_mut) else {
+        let place = &self.places[at];
+        if place.conns.get(slot).is_none_or(Option::is_none) {
             return;
-        };
+        }
         let peer = place.peer.clone();
         let other = 1 - peer.side;
         // Before the bytes: what is written is there before its end.
         let ends = peer.segment.slot(slot).producer[other]
             .ends
             .load(Ordering::Acquire);
+        if ends & ASKS != 0 {
+            self.answer(at, slot);
+        }
+        let Some(conn) = self.places[at].conns[slot] else {
+            return;
+        };
         let Some(handle) = conn.handle else {
-            if ends & CLOSED != 0 {
+            if ends & CLOSED != 0 && !conn.lingers {
                 self.leave(at, slot);
             }
             return;
@@ -134,7 +147,11 @@ impl Relay {
         }
         if ends & CLOSED != 0 {
             let _ = self.shard.close(handle);
-            self.leave(at, slot);
+            if ends & LINGERS != 0 {
+                self.linger(at, slot, handle);
+            } else {
+                self.leave(at, slot);
+            }
         } else if ends & FIN != 0 {
             let conn = self.places[at].conns[slot].as_mut();
             if let Some(conn) = conn.filter(|conn| !conn.has_sent_end) {

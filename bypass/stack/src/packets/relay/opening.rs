@@ -8,19 +8,24 @@ use bypass_shard::tcp::{self, Handle};
 use bypass_shm::layout::{CLOSED, RST};
 
 use super::{mapped_again, new_segment, Relay};
+use crate::packets::options::Wish;
 use crate::peer::{Notice, Peer};
 use crate::sockets::{self, Event, Socket};
 
 impl Relay {
-    /// Begins a connection of the program's to `target`: its segment and slot there, and our address.
+    /// Begins a connection of the program's to `target` with these options: its segment and slot there,
+    /// and our address.
     pub fn open(
         &mut self,
         socket: (usize, &Socket),
         target: SocketAddr,
+        wishes: &[Wish],
     ) -> Result<(Arc<Peer>, usize, SocketAddr), tcp::Error> {
         // The clock may be old: nobody has driven it yet.
         self.drive();
         let handle = self.shard.connect(None, target)?;
+        // Before the first segment leaves, which some of them are about.
+        wishes.iter().for_each(|wish| self.obey(handle, *wish));
         match self.enter_outgoing(socket, handle, target) {
             Some(done) => {
                 self.shard.finish();
