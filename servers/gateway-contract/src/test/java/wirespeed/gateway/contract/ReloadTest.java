@@ -96,6 +96,37 @@ class ReloadTest {
         assertEquals(0, process.exitValue(), read("errors"));
     }
 
+    private void the_log_is_opened_anew(Class<?> main) throws Exception {
+        configure("0ms", "one");
+        start(main);
+        awaitBody("one");
+        String renamed = "log." + main.getPackageName();
+        Files.move(folder.resolve("log"), folder.resolve(renamed));
+        awaitBody("one");
+        signal("HUP");
+        for (int i = 0; i < 300 && !read("log").contains("/x"); i++) {
+            awaitBody("one");
+            Thread.sleep(100);
+        }
+        assertTrue(read("log").contains("/x"), read("errors"));
+        long before = Files.size(folder.resolve(renamed));
+        assertTrue(before > 0, "what came before belongs to the renamed file");
+        awaitBody("one");
+        signal("TERM");
+        assertTrue(process.waitFor(60, TimeUnit.SECONDS));
+        assertEquals(before, Files.size(folder.resolve(renamed)));
+    }
+
+    @Test
+    void netty_opens_its_log_anew_at_sighup_though_the_file_is_the_same() throws Exception {
+        the_log_is_opened_anew(wirespeed.gateway.netty.Main.class);
+    }
+
+    @Test
+    void tomcat_opens_its_log_anew_at_sighup_though_the_file_is_the_same() throws Exception {
+        the_log_is_opened_anew(wirespeed.gateway.tomcat.Main.class);
+    }
+
     @Test
     void netty_applies_a_changed_file() throws Exception {
         a_changed_file_is_applied(wirespeed.gateway.netty.Main.class);

@@ -93,16 +93,24 @@ final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
         try {
             if (mustReopen) {
                 mustReopen = false;
-                try (Writer before = writer) {
-                    writer = open();
-                } catch (IOException unwritten) {
-                    failed(unwritten);
-                }
+                openAnew();
             }
             for (String line = first; line != null; line = lines.poll()) {
                 writer.write(line);
             }
             writer.flush();
+        } catch (IOException failed) {
+            failed(failed);
+        }
+    }
+
+    /** What cannot be opened leaves the log where it was: in the renamed file. */
+    private void openAnew() {
+        try {
+            Writer fresh = open();
+            try (Writer before = writer) {
+                writer = fresh;
+            }
         } catch (IOException failed) {
             failed(failed);
         }

@@ -8,8 +8,13 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
+import java.util.HashSet;
+import java.util.Set;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.logging.Level;
+import java.util.logging.LogManager;
+import java.util.logging.Logger;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Address.Administration;
 import wirespeed.gateway.core.OptionValues;
@@ -43,6 +48,8 @@ final class AdminServer implements AutoCloseable {
     private final MetricsPage metrics;
     private final String token;
     private final HttpServer server;
+    /** Kept, because the platform forgets levels of loggers that nobody holds. */
+    private final Set<Logger> adjusted = new HashSet<>();
     private final ExecutorService thread = Executors.newSingleThreadExecutor(task -> {
         Thread admin = new Thread(task, "admin");
         admin.setDaemon(true);
@@ -123,7 +130,7 @@ final class AdminServer implements AutoCloseable {
             return isRead ? config() : replace(exchange, null);
         }
         if (path.startsWith("/config/rollback/") && method.equals("POST")) {
-            return replace(exchange, store.older(Integer.parseInt(path.substring(17))));
+            return replace(exchange, store.older(path.substring(17)));
         }
         if (path.startsWith("/origins/")) {
             return method.equals("PATCH") ? address(exchange, path)
@@ -252,8 +259,12 @@ final class AdminServer implements AutoCloseable {
     }
 
     private Answer logLevel(HttpExchange exchange, String name) throws IOException {
-        java.util.logging.Logger.getLogger(name).setLevel(
-                java.util.logging.Level.parse(body(exchange).trim()));
+        Logger logger = LogManager.getLogManager().getLogger(name);
+        if (logger == null) {
+            return Answer.text(404, "no logger " + name + "; see /loggers");
+        }
+        logger.setLevel(Level.parse(body(exchange).trim()));
+        adjusted.add(logger);
         return Answer.text(200, name);
     }
 

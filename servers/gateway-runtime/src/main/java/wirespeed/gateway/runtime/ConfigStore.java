@@ -75,24 +75,30 @@ public final class ConfigStore {
     synchronized void keep(String next) throws IOException {
         if (file != null) {
             rotate();
-            Path temporary = file.resolveSibling(file.getFileName() + ".new");
+            // A link stays one: what it points to is replaced.
+            Path target = Files.exists(file) ? file.toRealPath() : file.toAbsolutePath();
+            Path temporary = target.resolveSibling(target.getFileName() + ".new");
             try (FileChannel channel = FileChannel.open(temporary, StandardOpenOption.CREATE,
                     StandardOpenOption.WRITE, StandardOpenOption.TRUNCATE_EXISTING)) {
+                if (Files.exists(target)) {
+                    // It may hold a token and the key of cookies.
+                    Files.setPosixFilePermissions(temporary,
+                            Files.getPosixFilePermissions(target));
+                }
                 ByteBuffer bytes = ByteBuffer.wrap(next.getBytes(StandardCharsets.UTF_8));
                 while (bytes.hasRemaining()) {
                     channel.write(bytes);
                 }
                 channel.force(true);
             }
-            Files.move(temporary, file, StandardCopyOption.ATOMIC_MOVE,
+            Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE,
                     StandardCopyOption.REPLACE_EXISTING);
-            syncFolder();
+            syncFolder(target.getParent());
         }
         text = next;
     }
 
-    private void syncFolder() throws IOException {
-        Path folder = file.toAbsolutePath().getParent();
+    private static void syncFolder(Path folder) throws IOException {
         try (FileChannel channel = FileChannel.open(folder, StandardOpenOption.READ)) {
             channel.force(true);
         }
@@ -115,11 +121,12 @@ public final class ConfigStore {
     }
 
     /** The text of an older generation, 1 for the one before the present. */
-    String older(int number) throws IOException {
-        if (file == null || number < 1 || number > GENERATIONS
-                || !Files.exists(generation(number))) {
+    String older(String number) throws IOException {
+        boolean isThere = file != null && number.matches("[1-9]|" + GENERATIONS)
+                && Files.exists(generation(Integer.parseInt(number)));
+        if (!isThere) {
             throw new java.nio.file.NoSuchFileException("there is no generation " + number);
         }
-        return Files.readString(generation(number));
+        return Files.readString(generation(Integer.parseInt(number)));
     }
 }

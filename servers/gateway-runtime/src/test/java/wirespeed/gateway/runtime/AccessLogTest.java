@@ -68,6 +68,24 @@ class AccessLogTest {
     }
 
     @Test
+    void a_log_that_cannot_be_opened_anew_goes_on_where_it_was() throws Exception {
+        Path home = Files.createDirectory(folder.resolve("logs"));
+        AccessLog log = new AccessLog(new ShippedFilters.Scope("log", 0, "/", ""),
+                home.resolve("access.log").toString(), "{status}");
+        Context context = context();
+        try {
+            Path moved = Files.move(home, folder.resolve("moved"));
+            log.reopen();
+            await(() -> {
+                log.finished(context, 201, 0);
+                return text(moved.resolve("access.log")).contains("201");
+            });
+        } finally {
+            log.close();
+        }
+    }
+
+    @Test
     void a_configuration_that_is_refused_leaves_no_thread_behind() {
         String file = folder.resolve("refused.log").toString();
         for (int i = 0; i < 5; i++) {
