@@ -163,6 +163,10 @@ abstract class FeatureContract extends CarrierContract {
         }
         String tag = admin(gateway, "GET", "/config", null, null).headers()
                 .firstValue("ETag").orElseThrow();
+        assertEquals(404, admin(gateway, "PUT", "/loggers/nobody", null, "FINE").statusCode());
+        assertEquals(422, admin(gateway, "PUT", "/loggers/wirespeed.gateway", null, "LOUD")
+                .statusCode());
+        assertEquals(404, admin(gateway, "POST", "/config/rollback/x", tag, null).statusCode());
         assertEquals(428, admin(gateway, "PUT", "/config", null, "x").statusCode());
         assertEquals(412, admin(gateway, "PUT", "/config", "\"0\"", marked("a")).statusCode());
         HttpResponse<String> bad = admin(gateway, "PUT", "/config", tag,
@@ -238,6 +242,66 @@ abstract class FeatureContract extends CarrierContract {
         assertEquals(OptionTable.all().stream().filter(option -> option.reloadable()
                 && !several.contains(option.section())).map(Option::key)
                 .collect(Collectors.toCollection(TreeSet::new)), tried);
+    }
+
+    /** Answers requests in the clear, and closes whatever begins as a TLS handshake does. */
+    private static void serveInTheClear(java.net.Socket socket, AtomicInteger plain,
+            AtomicInteger encrypted) {
+        try (socket) {
+            java.io.InputStream in = socket.getInputStream();
+            StringBuilder head = new StringBuilder();
+            for (int b = in.read(); b >= 0; b = in.read()) {
+                if (b == 0x16) {
+                    encrypted.incrementAndGet();
+                    return;
+                }
+                head.append((char) b);
+                if (head.toString().endsWith("\r\n\r\n")) {
+                    plain.incrementAndGet();
+                    RecordingOrigin.respond(socket.getOutputStream(), 200, "", "ok");
+                    head.setLength(0);
+                }
+            }
+        } catch (IOException gone) {
+            // The gateway may close at any time.
+        }
+    }
+
+    @Test
+    void nothing_goes_in_the_clear_to_an_origin_that_is_to_be_encrypted() throws Exception {
+        AtomicInteger plain = new AtomicInteger();
+        AtomicInteger encrypted = new AtomicInteger();
+        java.net.ServerSocket listener = closedLater(new java.net.ServerSocket(0, 50,
+                java.net.InetAddress.getLoopbackAddress()));
+        Thread acceptor = new Thread(() -> {
+            while (!listener.isClosed()) {
+                try {
+                    java.net.Socket socket = listener.accept();
+                    new Thread(() -> serveInTheClear(socket, plain, encrypted)).start();
+                } catch (IOException closed) {
+                    return;
+                }
+            }
+        });
+        acceptor.setDaemon(true);
+        acceptor.start();
+        String addresses = "addresses = [\"127.0.0.1:" + listener.getLocalPort() + "\"]\n";
+        String two = "[admin]\nlisten = \"127.0.0.1:0\"\n[origins.clear]\n" + addresses
+                + "[origins.secret]\n" + addresses + "tls = true\n[[route]]\nprefix = \"/secret\"\n"
+                + "origins = [\"secret\"]\n[[route]]\norigins = [\"clear\"]\n";
+        Carrier gateway = start(two);
+        for (int i = 1; i <= 3; i++) {
+            assertEquals(200, client(gateway).get("/").status());
+            assertEquals(502, client(gateway).get("/secret").status());
+            assertEquals(i, plain.get(), "a request for the encrypted origin came in the clear");
+        }
+        HttpResponse<String> now = admin(gateway, "GET", "/config", null, null);
+        assertEquals(200, admin(gateway, "PUT", "/config", now.headers().firstValue("ETag")
+                .orElseThrow(), two.replaceFirst("addresses", "tls = true\naddresses"))
+                .statusCode());
+        assertEquals(502, client(gateway).get("/").status());
+        assertEquals(3, plain.get(), "an unused connection in the clear was taken after a reload");
+        assertTrue(encrypted.get() >= 4, encrypted + " handshakes");
     }
 
     private static String awaitText(Path file) throws Exception {

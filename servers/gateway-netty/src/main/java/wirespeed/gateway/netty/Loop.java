@@ -45,7 +45,7 @@ final class Loop {
     static final DateTimeFormatter IMF_FIXDATE = DateTimeFormatter.ofPattern(
             "EEE, dd MMM yyyy HH:mm:ss 'GMT'", java.util.Locale.ROOT);
     final Names names;
-    private final Map<Address, Pool> pools = new HashMap<>();
+    private final Map<Way, Pool> pools = new HashMap<>();
     private byte[] scratch = new byte[8192];
     private String date = "";
     private long dateSecond;
@@ -171,11 +171,23 @@ final class Loop {
         return date;
     }
 
+    /**
+     * How an address is reached. Two origins may name one address, and a reload may encrypt what was
+     * not: connections of one way are of no use for another.
+     */
+    private record Way(Address address, boolean tls, Origin.Http2 http2) {
+        @Override
+        public String toString() {
+            return address.id() + (tls ? " tls" : "") + (http2 == Origin.Http2.OFF ? "" : " http2");
+        }
+    }
+
     Pool pool(Origin origin, Address address) {
-        Pool pool = pools.get(address);
+        Way way = new Way(address, origin.settings().tls(), origin.settings().http2());
+        Pool pool = pools.get(way);
         if (pool == null) {
             pool = new Pool(this, address);
-            pools.put(address, pool);
+            pools.put(way, pool);
         }
         pool.settings(origin.settings());
         return pool;
@@ -195,8 +207,8 @@ final class Loop {
 
     private String renderPools() {
         StringBuilder json = new StringBuilder("{");
-        pools.forEach((address, pool) -> json.append(json.length() > 1 ? "," : "").append('"')
-                .append(address.id()).append("\":").append(pool.describe()));
+        pools.forEach((way, pool) -> json.append(json.length() > 1 ? "," : "").append('"')
+                .append(way).append("\":").append(pool.describe()));
         return json.append('}').toString();
     }
 

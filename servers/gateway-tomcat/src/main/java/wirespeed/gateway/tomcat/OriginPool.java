@@ -59,7 +59,8 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
     private static final int LIFE_MILLIS = 60_000;
 
     private final PoolingHttpClientConnectionManager manager;
-    private final Map<Address, Way> ways = new ConcurrentHashMap<>();
+    /** By where they lead and how; two origins may name one address and not both encrypt. */
+    private final Map<HttpRoute, Way> ways = new ConcurrentHashMap<>();
     private final Map<HttpRoute, Integer> ages = new ConcurrentHashMap<>();
     private final int connectionsMax;
     private final ScheduledExecutorService evictor;
@@ -127,7 +128,7 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
     /** A connection to an address; waits for one, and connects when none is unused. */
     Lease lease(Origin origin, Address address, boolean needsFresh)
             throws OriginFailure, Full {
-        Way way = ways.computeIfAbsent(address, to -> new Way(route(origin, to)));
+        Way way = ways.computeIfAbsent(route(origin, address), Way::new);
         limit(way, origin.settings());
         ConnectionEndpoint endpoint = endpoint(way, origin.settings());
         try {
@@ -217,9 +218,10 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
     @Override
     public String describe() {
         StringBuilder json = new StringBuilder("{");
-        ways.forEach((address, way) -> {
-            PoolStats stats = manager.getStats(way.route);
-            json.append(json.length() > 1 ? "," : "").append('"').append(address.id())
+        ways.forEach((route, way) -> {
+            PoolStats stats = manager.getStats(route);
+            json.append(json.length() > 1 ? "," : "").append('"')
+                    .append(route.getTargetHost().toHostString()).append(route.isSecure() ? " tls" : "")
                     .append("\":{\"open\":").append(stats.getLeased() + stats.getAvailable())
                     .append(",\"unused\":").append(stats.getAvailable())
                     .append(",\"waiting\":").append(stats.getPending()).append('}');
