@@ -157,6 +157,30 @@ abstract class CertificateContract extends CarrierContract {
     }
 
     @Test
+    void a_key_of_another_certificate_changes_nothing() throws Exception {
+        Certificate usual = new Certificate(folder.resolve("usual"), "usual", "SAN=dns:a");
+        Certificate shop = new Certificate(folder.resolve("shop"), "shop", "SAN=dns:shop.test");
+        Certificate fresh = new Certificate(folder.resolve("fresh"), "fresh", "SAN=dns:a");
+        Carrier gateway = start(config(usual, "more-certificates = [\"" + shop.certificate + " "
+                + shop.key + "\"]\n").replace("50ms", "1h"));
+        String keyOfUsual = Files.readString(usual.key);
+        for (Path wrong : List.of(usual.key, shop.key)) {
+            // The first pair is good in the second turn: of a broken set nothing may be taken.
+            Files.copy(fresh.certificate, usual.certificate,
+                    java.nio.file.StandardCopyOption.REPLACE_EXISTING);
+            Files.writeString(usual.key, Files.readString(fresh.key));
+            Files.writeString(wrong, keyOfUsual);
+            Throwable told = assertThrows(IllegalArgumentException.class,
+                    () -> gateway.runtime.gateway().readCertificates());
+            assertTrue(told.getMessage().contains(wrong + "\" is not the key"), told.toString());
+            SSLSocket socket = connect(gateway, null);
+            assertEquals("CN=usual", subject(socket));
+            get(socket, "");
+            assertEquals("CN=shop", subject(connect(gateway, "shop.test")));
+        }
+    }
+
+    @Test
     void certificates_that_change_all_the_time_fail_no_request() throws Exception {
         Certificate now = new Certificate(folder.resolve("now"), "first", "SAN=dns:a");
         Certificate next = new Certificate(folder.resolve("next"), "second", "SAN=dns:a");

@@ -24,6 +24,25 @@ public record ServerCertificate(File chain, File key, List<String> names) {
 
     /** The default one first; empty when clients are not served over TLS. */
     public static List<ServerCertificate> of(OptionValues tls) {
+        List<ServerCertificate> all = named(tls);
+        for (ServerCertificate one : all) {
+            String key = one.key().toString();
+            try {
+                String chain = one.chain().toString();
+                if (!KeyMatch.isPair(certificates("tls.certificate", chain).get(0).getPublicKey(),
+                        one.key().toPath())) {
+                    throw new IllegalArgumentException("\"" + key + "\" is not the key of the"
+                            + " certificate in \"" + chain + "\"");
+                }
+            } catch (IOException unreadable) {
+                throw new IllegalArgumentException("\"" + key + "\" cannot be read: "
+                        + unreadable.getMessage(), unreadable);
+            }
+        }
+        return all;
+    }
+
+    private static List<ServerCertificate> named(OptionValues tls) {
         if (tls.text("certificate").isEmpty()) {
             return List.of();
         }
@@ -84,7 +103,7 @@ public record ServerCertificate(File chain, File key, List<String> names) {
     /** The files whose change means that certificates have to be read again. */
     static List<File> files(OptionValues tls) {
         List<File> files = new ArrayList<>();
-        for (ServerCertificate one : of(tls)) {
+        for (ServerCertificate one : named(tls)) {
             files.add(one.chain());
             files.add(one.key());
         }
