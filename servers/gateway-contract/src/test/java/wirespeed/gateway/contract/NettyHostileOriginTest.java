@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.Timeout;
 import wirespeed.gateway.netty.Main;
@@ -205,6 +206,36 @@ class NettyHostileOriginTest extends CarrierContract {
             assertTrue(hostile.connections.get() <= one.connectionsMax(),
                     hostile.connections + " connections");
         }
+    }
+
+    @Test
+    @Timeout(240)
+    void an_address_that_resets_every_stream_is_ejected() throws Exception {
+        RawHttp2Origin bad = closedLater(new RawHttp2Origin(c -> {
+            c.frame(RawHttp2Origin.SETTINGS, 0, 0);
+            while (true) {
+                // INTERNAL_ERROR, on a connection that stays.
+                c.frame(RawHttp2Origin.RST_STREAM, 0, c.await(RawHttp2Origin.HEADERS).stream(),
+                        (byte) 0, (byte) 0, (byte) 0, (byte) 2);
+            }
+        }));
+        RawHttp2Origin good = closedLater(new RawHttp2Origin(c -> {
+            c.frame(RawHttp2Origin.SETTINGS, 0, 0);
+            while (true) {
+                c.answer(c.await(RawHttp2Origin.HEADERS).stream(), "good");
+            }
+        }));
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + bad.port()
+                + "\", \"127.0.0.1:" + good.port() + "\"]\nbalance = \"round-robin\"\n"
+                + "http2 = \"prior-knowledge\"\n");
+        int lost = 0;
+        for (int i = 0; i < 40; i++) {
+            RawClient client = client(gateway);
+            // A method that is not repeated: each reset is seen.
+            client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+            lost += client.read().status() == 200 ? 0 : 1;
+        }
+        assertEquals(5, lost, "five in a row eject an address");
     }
 
     private static void ask(RawClient client, String body) {

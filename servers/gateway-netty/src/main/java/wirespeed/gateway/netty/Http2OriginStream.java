@@ -344,14 +344,15 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
         } else if (event instanceof Http2ResetFrame reset) {
             loop.readClock();
             isRefused |= reset.errorCode() == Http2Error.REFUSED_STREAM.code();
-            lost(Category.ORIGIN_RESET, null);
+            // On a connection that lives a reset is the origin's own doing, and not staleness.
+            lost(isRefused ? Loss.STALE : Loss.BEFORE_ANSWER);
         }
     }
 
     @Override
     public void channelInactive(ChannelHandlerContext context) {
         loop.readClock();
-        lost(Category.ORIGIN_RESET, null);
+        lost(isRefused || wasUsed ? Loss.STALE : Loss.BEFORE_ANSWER);
     }
 
     @Override
@@ -368,15 +369,14 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     }
 
     /** The stream has ended without us. */
-    private void lost(Category category, Throwable cause) {
+    private void lost(Loss loss) {
         if (isOver) {
             return;
         }
         Attempt user = attempt;
         attempt = null;
         over();
-        tell(user, category, cause, isRefused || wasUsed ? Loss.STALE
-                : Loss.BEFORE_ANSWER);
+        tell(user, Category.ORIGIN_RESET, null, loss);
     }
 
     private void tell(Attempt user, Category category, Throwable cause, Loss loss) {
