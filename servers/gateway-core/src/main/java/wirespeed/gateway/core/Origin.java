@@ -51,6 +51,8 @@ public final class Origin {
 
     /** So that even the first moment of a slow start brings some requests. */
     private static final double SHARE_MIN = 0.1;
+    /** Of so many requests, about, the retry budget is a share. */
+    static final int REMEMBERED = 10_000;
     private final String name;
     private final List<Address> addresses;
     private final Address[] all;
@@ -229,7 +231,13 @@ public final class Origin {
 
     /** Counts a request towards the retry budget. */
     public void countRequest() {
-        requests.lazySet(requests.get() + 1);
+        long count = requests.get() + 1;
+        if (count >= REMEMBERED) {
+            // Years without a failure must not save up for a storm of retries.
+            count /= 2;
+            retried.lazySet(retried.get() / 2);
+        }
+        requests.lazySet(count);
     }
 
     /** Whether one more retry stays within the budget (plus a few to begin with). */

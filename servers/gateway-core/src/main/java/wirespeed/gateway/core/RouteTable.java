@@ -2,7 +2,6 @@
 package wirespeed.gateway.core;
 
 import java.util.ArrayList;
-import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -13,11 +12,10 @@ import java.util.Map;
  * falls back to the next wider one.
  */
 public final class RouteTable {
-    private static final Route[] NONE = {};
     private final List<Route> routes;
-    private final Map<String, Route[]> exact = new HashMap<>();
-    private final Map<String, Route[]> suffixes = new HashMap<>();
-    private final Route[] everyHost;
+    private final Map<String, PrefixRoutes> exact = new HashMap<>();
+    private final Map<String, PrefixRoutes> suffixes = new HashMap<>();
+    private final PrefixRoutes everyHost;
 
     public RouteTable(List<Route> routes) {
         this.routes = List.copyOf(routes);
@@ -27,16 +25,13 @@ public final class RouteTable {
                     host -> new ArrayList<>()).add(route);
         }
         byHost.forEach((host, group) -> {
-            group.sort(Comparator.comparingInt((Route route) -> -route.prefix().length()));
-            Route[] sorted = group.toArray(Route[]::new);
             if (host.startsWith("*.")) {
-                suffixes.put(host.substring(1), sorted);
+                suffixes.put(host.substring(1), new PrefixRoutes(group));
             } else if (!host.isEmpty()) {
-                exact.put(host, sorted);
+                exact.put(host, new PrefixRoutes(group));
             }
         });
-        List<Route> rest = byHost.get("");
-        everyHost = rest == null ? NONE : rest.toArray(Route[]::new);
+        everyHost = new PrefixRoutes(byHost.getOrDefault("", List.of()));
     }
 
     public List<Route> routes() {
@@ -51,7 +46,7 @@ public final class RouteTable {
                 return route;
             }
         }
-        return first(everyHost, request);
+        return everyHost.first(request);
     }
 
     private Route findByHost(Request request) {
@@ -59,20 +54,11 @@ public final class RouteTable {
             return null;
         }
         String host = Authority.name(request.host());
-        Route route = first(exact.getOrDefault(host, NONE), request);
+        Route route = exact.getOrDefault(host, PrefixRoutes.NONE).first(request);
         for (int dot = host.indexOf('.'); route == null && dot >= 0;
                 dot = host.indexOf('.', dot + 1)) {
-            route = first(suffixes.getOrDefault(host.substring(dot), NONE), request);
+            route = suffixes.getOrDefault(host.substring(dot), PrefixRoutes.NONE).first(request);
         }
         return route;
-    }
-
-    private static Route first(Route[] group, Request request) {
-        for (Route route : group) {
-            if (route.covers(request.path()) && route.accepts(request)) {
-                return route;
-            }
-        }
-        return null;
     }
 }

@@ -235,6 +235,22 @@ class OriginTest {
     }
 
     @Test
+    void a_long_time_without_failures_saves_up_no_storm_of_retries() {
+        Origin origin = origin(Balancer.Method.ROUND_ROBIN);
+        for (int i = 0; i < 1_000_000; i++) {
+            origin.countRequest();
+        }
+        int retries = 0;
+        for (int i = 0; i < 100_000; i++) {
+            origin.countRequest();
+            retries += origin.takesRetry() ? 1 : 0;
+        }
+        int share = 100_000 / 5;
+        int saved = Origin.REMEMBERED / 5;
+        assertTrue(retries >= share && retries <= share + saved, retries + " retries");
+    }
+
+    @Test
     void an_address_is_read_strictly() {
         assertEquals("[::1]:80", Address.parse("[::1]:80").id());
         for (String text : List.of("a", "a:", "a:x", "a:70000", "::1:80")) {

@@ -46,6 +46,17 @@ class RouteTableTest {
     }
 
     @Test
+    void one_of_ten_thousand_routes_is_found() {
+        List<Route> routes = new java.util.ArrayList<>();
+        for (int i = 0; i < 10_000; i++) {
+            routes.add(route("", "/tenant-" + i + "/api"));
+        }
+        RouteTable table = new RouteTable(routes);
+        assertEquals("/tenant-9999/api", found(table, "GET", "h", "/tenant-9999/api/x", ""));
+        assertNull(found(table, "GET", "h", "/tenant-10000/api/x", ""));
+    }
+
+    @Test
     void methods_and_headers_select() {
         RouteTable table = new RouteTable(List.of(
                 route("", "/a", List.of("POST"), Map.of()),
