@@ -2,6 +2,7 @@
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -187,6 +188,22 @@ abstract class RouteContract extends CarrierContract {
         assertEquals(504, client(gateway).get("/").status());
         assertEquals(200, client(gateway).get("/patient").status());
         assertEquals(504, client(gateway).get("/whole").status());
+    }
+
+    @Test
+    void an_attempt_that_takes_too_long_is_followed_by_one_elsewhere() throws IOException {
+        RecordingOrigin slow = closedLater(new RecordingOrigin());
+        slow.handler = (seen, out, socket) -> {
+            LockSupport.parkNanos(60_000_000_000L);
+            return false;
+        };
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + slow.port()
+                + "\", \"127.0.0.1:" + origin.port() + "\"]\nbalance = \"round-robin\"\n"
+                + "response = \"500ms\"\n");
+        for (int i = 0; i < 4; i++) {
+            assertEquals("GET /" + i + " HTTP/1.1|", client(gateway).get("/" + i).body());
+        }
+        assertFalse(slow.seen.isEmpty());
     }
 
     @Test

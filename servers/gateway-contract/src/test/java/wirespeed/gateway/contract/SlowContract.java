@@ -11,10 +11,15 @@ import java.net.Socket;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import wirespeed.gateway.core.Meters;
 
 abstract class SlowContract extends CarrierContract {
+    @TempDir
+    java.nio.file.Path folder;
+
     private Carrier gateway(String addresses, String more) {
         return start("[origins.o]\naddresses = [" + addresses + "]\n" + more);
     }
@@ -92,6 +97,55 @@ abstract class SlowContract extends CarrierContract {
             client.close();
         }
         assertEquals(200, client(gateway).get("/after").status());
+    }
+
+    @Test
+    void a_body_waits_at_its_client_while_a_filter_decides() throws Exception {
+        java.nio.file.Files.writeString(folder.resolve("Late.java"), """
+                import java.util.concurrent.*;
+                import wirespeed.gateway.core.*;
+                public class Late implements Filter {
+                    public Phase phase() { return Phase.PRE; }
+                    public int order() { return 1; }
+                    public Step apply(Context context) {
+                        return Step.later(CompletableFuture.supplyAsync(() -> {
+                            while (!Boolean.getBoolean("late.filter.decides")) {
+                                Thread.onSpinWait();
+                                java.util.concurrent.locks.LockSupport.parkNanos(10_000_000);
+                            }
+                            return Step.NEXT;
+                        }));
+                    }
+                }
+                """);
+        Carrier gateway = gateway("\"127.0.0.1:" + origin.port() + "\"", "[filters]\nfolder = \""
+                + folder + "\"\n");
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "", String.valueOf(seen.body().length()));
+            return true;
+        };
+        int length = 32 << 20;
+        AtomicInteger sent = new AtomicInteger();
+        RawClient client = client(gateway);
+        client.send("PUT /big HTTP/1.1\r\nHost: a\r\nContent-Length: " + length + "\r\n\r\n");
+        Thread sender = new Thread(() -> {
+            for (; sent.get() < length; sent.addAndGet(1 << 16)) {
+                client.sendTolerant("u".repeat(1 << 16), 1 << 16);
+            }
+        });
+        sender.setDaemon(true);
+        sender.start();
+        try {
+            for (int before = -1; sent.get() == 0 || sent.get() != before;) {
+                before = sent.get();
+                Thread.sleep(500);
+            }
+            assertTrue(sent.get() < length / 2, sent + " bytes went nowhere");
+        } finally {
+            System.setProperty("late.filter.decides", "true");
+        }
+        assertEquals(String.valueOf(length), client.read().body());
+        System.clearProperty("late.filter.decides");
     }
 
     @Test
