@@ -132,9 +132,9 @@ public final class OptionTable {
         d.duration("keep-alive", "75s", 100, HOUR, "For the next request of a connection.");
         d.duration("exchange", "10m", 100, 24 * HOUR, "For a whole exchange; then 504.");
         d.bytes("body-rate", "100B", 0, 1 << 30, "A second, on average over a request body and after"
-                + " body-idle; then 408; gateway-netty only.");
-        d.duration("send", "60s", 100, HOUR, "For a client to take what is written to it; then cut;"
-                + " gateway-netty only.");
+                + " body-idle; then 408.");
+        d.duration("send", "60s", 100, HOUR, "For a client to take what is written to it; then"
+                + " cut.");
         d.duration("pool-idle", "30s", 100, HOUR, "For an unused connection to an origin.");
         d.duration("pool-wait", "5s", 1, HOUR, "For a free connection to an origin; then 503.");
     }

@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.List;
 import wirespeed.gateway.core.Gateway;
 import wirespeed.gateway.core.OptionValues;
+import wirespeed.gateway.core.Origin;
 
 /** Accepted, because one configuration should start both carriers; said, because it is not done. */
 final class NotApplied {
@@ -22,6 +23,11 @@ final class NotApplied {
             new Reason("server", "defer-accept", "Tomcat does not have it"),
             new Reason("server", "receive-buffer", "Tomcat reads 8 KiB at a time"),
             new Reason("server", "backlog", "tomcat.accept-count is used"),
+            new Reason("server", "h2c", "HTTP/2 is not spoken"),
+            new Reason("server", "proxy-protocol", "PROXY headers are not read, and refused as"
+                    + " malformed requests"),
+            new Reason("server", "dns", "names are asked of the system"),
+            new Reason("limits", "held-bodies", "bodies are held on the heap, each within its limit"),
             new Reason("limits", "loop-lag", NO_LOOPS),
             new Reason("limits", "direct-memory-percent", "bodies are not in direct memory"));
 
@@ -38,7 +44,22 @@ final class NotApplied {
                         + reason.text());
             }
         }
+        gateway.snapshot().origins().values().forEach(origin -> report(origin, lines));
         return lines;
+    }
+
+    private static void report(Origin origin, List<String> lines) {
+        Origin.Settings settings = origin.settings();
+        String name = "origins." + origin.name() + ".";
+        if (settings.http2() != Origin.Http2.OFF) {
+            lines.add(name + "http2 is not applied: origins are asked by HTTP/1.1");
+        }
+        if (settings.retry().hedgeMillis() > 0) {
+            lines.add(name + "hedge-after is not applied: a thread waits for one address at a time");
+        }
+        if (settings.passesInterim()) {
+            lines.add(name + "interim is not applied: interim responses are dropped");
+        }
     }
 
     private static boolean isDefault(OptionValues values, Reason reason) {
