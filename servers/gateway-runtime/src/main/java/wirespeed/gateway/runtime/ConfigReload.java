@@ -126,7 +126,10 @@ final class ConfigReload implements AutoCloseable {
     }
 
     private boolean isKnown() throws IOException {
-        return Files.readString(store.file()).equals(store.text());
+        // Not between the moments in which the admin port replaces the one and the other.
+        synchronized (store) {
+            return Files.readString(store.file()).equals(store.text());
+        }
     }
 
     private static String state(Path file) {
