@@ -17,7 +17,7 @@ pub enum Checksum {
 }
 
 /// A received frame, lent for one call.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
     /// From the Ethernet header on, without check sequence. Of any length and content.
     pub bytes: &'a [u8],
@@ -131,6 +131,16 @@ pub trait Device: Send {
     /// Hands at most `most` frames that have arrived to `take`, in order; how many.
     fn receive(&mut self, most: usize, take: &mut dyn FnMut(Frame)) -> Result<usize, Error>;
 
+    /// The same with several frames at once where the device has them: what is done with one may then
+    /// begin while the memory for the others is on its way.
+    fn receive_bursts(
+        &mut self,
+        most: usize,
+        take: &mut dyn FnMut(&[Frame]),
+    ) -> Result<usize, Error> {
+        self.receive(most, &mut |frame| take(&[frame]))
+    }
+
     /// Takes one frame of `length` bytes, which `fill` writes completely: the place may hold old
     /// bytes before. On an error `fill` is not called and nothing is sent. What was taken leaves
     /// with the next [`flush`](Self::flush) at the latest.
@@ -162,6 +172,14 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn receive(&mut self, most: usize, take: &mut dyn FnMut(Frame)) -> Result<usize, Error> {
         (**self).receive(most, take)
+    }
+
+    fn receive_bursts(
+        &mut self,
+        most: usize,
+        take: &mut dyn FnMut(&[Frame]),
+    ) -> Result<usize, Error> {
+        (**self).receive_bursts(most, take)
     }
 
     fn send(

@@ -19,6 +19,8 @@ const NETWORK_US: u64 = 10_000;
 const TRAIN_MAX: u32 = 65_000;
 /// Frames of one round: more only make the others wait.
 const ROUND: usize = 256;
+/// Frames that the engine is given at once.
+const BURST: usize = 32;
 
 /// What may be set of an engine; the rest follows from the device.
 #[derive(Debug, Clone, Default)]
@@ -138,12 +140,15 @@ impl Shard {
             self.look_at_network();
         }
         let (engine, urgent, now_us) = (&mut self.engine, &mut self.urgent, self.now_us);
-        let received = self.device.receive(ROUND, &mut |frame| {
-            let rx = Rx {
-                bytes: frame.bytes,
-                checksum_verified: frame.checksum != Checksum::Unknown,
-            };
-            engine.rx_burst(now_us, &[rx], urgent);
+        let received = self.device.receive_bursts(ROUND, &mut |frames| {
+            let mut taken = [Rx::new(&[]); BURST];
+            for some in frames.chunks(BURST) {
+                for (frame, rx) in some.iter().zip(&mut taken) {
+                    rx.bytes = frame.bytes;
+                    rx.checksum_verified = frame.checksum != Checksum::Unknown;
+                }
+                engine.rx_burst(now_us, &taken[..some.len()], urgent);
+            }
         });
         self.urgent.release(&mut *self.device);
         let mut sink = ToDevice(&mut *self.device);

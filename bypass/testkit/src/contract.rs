@@ -62,13 +62,14 @@ impl Pair {
         let (deadline, mut found, mut have) = (Instant::now() + PATIENCE, Vec::new(), 0);
         while have < bytes && Instant::now() < deadline {
             (self.tick)();
-            let mut take = |frame: Frame| {
-                if let Some(payload) = payload(frame.bytes) {
+            let mut take = |frames: &[Frame]| {
+                assert!(!frames.is_empty(), "a burst has frames");
+                for payload in frames.iter().filter_map(|frame| payload(frame.bytes)) {
                     have += payload.len();
                     found.push(payload.to_vec());
                 }
             };
-            self.b.receive(64, &mut take).expect("frames");
+            self.b.receive_bursts(64, &mut take).expect("frames");
             self.b.flush().expect("a flush");
             self.a.flush().expect("a flush");
         }

@@ -20,6 +20,13 @@ const CONTINUED: u32 = 1;
 const FRAME_MAX: usize = 65_549;
 /// Frames of one call beyond which nothing is gained (the kernel sends 32 at a time in copy mode).
 const BATCH: usize = 64;
+/// Received frames that are handed on together at most.
+const BURST: usize = 32;
+const NO_ENTRY: libc::xdp_desc = libc::xdp_desc {
+    addr: 0,
+    len: 0,
+    options: 0,
+};
 /// Times that the kernel is asked to send in one flush.
 const KICKS_MAX: usize = 64;
 /// How often a successor looks whether the kernel has sent what it had taken, and how long it waits.
@@ -133,30 +140,74 @@ impl Xdp {
         Some((chunk, (address % size) as usize))
     }
 
-    /// Takes one entry of the receive ring; true when a whole frame was handed on.
-    fn receive_one(&mut self, take: &mut dyn FnMut(Frame)) -> bool {
-        let entry = self.receive.pop();
+    /// Takes some entries of the receive ring; how many frames were handed on.
+    fn receive_some(&mut self, most: usize, take: &mut dyn FnMut(&[Frame])) -> usize {
+        let room = self.fill.room(BURST as u32).min(self.receive.waiting()) as usize;
+        let mut entries = [NO_ENTRY; BURST];
+        let entries = &mut entries[..most.min(room).min(BURST)];
+        entries.fill_with(|| self.receive.pop());
+        let (mut rest, mut taken) = (&entries[..], 0);
+        while let Some((first, behind)) = rest.split_first() {
+            let whole = match self.is_joining {
+                true => 0,
+                false => rest.iter().take_while(|one| !is_continued(one)).count(),
+            };
+            if whole > 0 {
+                taken += self.hand_on(&rest[..whole], take);
+                rest = &rest[whole..];
+            } else {
+                taken += usize::from(self.join(first, take));
+                rest = behind;
+            }
+        }
+        taken
+    }
+
+    /// Hands frames on that lie in one chunk each.
+    fn hand_on(&mut self, entries: &[libc::xdp_desc], take: &mut dyn FnMut(&[Frame])) -> usize {
+        let mut places = [const { None }; BURST];
+        for (entry, place) in entries.iter().zip(&mut places) {
+            *place = self.locate(entry.addr);
+        }
+        let mut frames = [received(&[], false); BURST];
+        let mut count = 0;
+        for (entry, place) in entries.iter().zip(&places) {
+            let bytes = place
+                .as_ref()
+                .and_then(|(chunk, offset)| self.frames.read(chunk, *offset, entry.len as usize));
+            if let Some(bytes) = bytes {
+                frames[count] = received(bytes, self.layout.has_partial_checksums);
+                count += 1;
+            }
+        }
+        if count > 0 {
+            take(&frames[..count]);
+        }
+        self.counters.receive_invalid += (entries.len() - count) as u64;
+        for (chunk, _) in places.into_iter().flatten() {
+            self.lend(chunk);
+        }
+        count
+    }
+
+    /// Takes a part of a frame; true when it was the last one, and the frame was handed on.
+    fn join(&mut self, entry: &libc::xdp_desc, take: &mut dyn FnMut(&[Frame])) -> bool {
         let Some((chunk, offset)) = self.locate(entry.addr) else {
             self.counters.receive_invalid += 1;
             return false;
         };
-        let is_continued = entry.options & CONTINUED != 0;
         let mut is_frame = false;
         match self.frames.read(&chunk, offset, entry.len as usize) {
-            Some(bytes) if !is_continued && !self.is_joining => {
-                take(received(bytes, self.layout.has_partial_checksums));
-                is_frame = true;
-            }
             Some(bytes) => {
                 // One byte too many marks a frame that is too long.
                 let room = FRAME_MAX + 1 - self.joined.len();
                 let kept = &bytes[..bytes.len().min(room)];
                 self.joined.extend_from_slice(kept);
-                self.is_joining = is_continued;
-                if !is_continued {
+                self.is_joining = is_continued(entry);
+                if !self.is_joining {
                     is_frame = self.joined.len() <= FRAME_MAX;
                     match is_frame {
-                        true => take(received(&self.joined, self.layout.has_partial_checksums)),
+                        true => take(&[received(&self.joined, self.layout.has_partial_checksums)]),
                         false => self.counters.receive_invalid += 1,
                     }
                     self.joined.clear();
@@ -230,6 +281,10 @@ impl Xdp {
     }
 }
 
+fn is_continued(entry: &libc::xdp_desc) -> bool {
+    entry.options & CONTINUED != 0
+}
+
 fn received(bytes: &[u8], has_partial_checksums: bool) -> Frame<'_> {
     Frame {
         bytes,
@@ -254,16 +309,26 @@ impl Device for Xdp {
     }
 
     fn receive(&mut self, most: usize, take: &mut dyn FnMut(Frame)) -> Result<usize, Error> {
+        self.receive_bursts(most, &mut |burst| {
+            burst.iter().copied().for_each(&mut *take)
+        })
+    }
+
+    fn receive_bursts(
+        &mut self,
+        most: usize,
+        take: &mut dyn FnMut(&[Frame]),
+    ) -> Result<usize, Error> {
         if self.receive.waiting() == 0 {
             self.wake_receiver();
         }
         let mut taken = 0;
-        let mut looked = 0;
+        let mut has_looked = false;
         while taken < most && self.receive.waiting() > 0 && self.fill.room(1) > 0 {
-            taken += usize::from(self.receive_one(take));
-            looked += 1;
+            taken += self.receive_some(most - taken, take);
+            has_looked = true;
         }
-        if looked > 0 {
+        if has_looked {
             self.receive.release();
             self.fill.publish();
             self.counters.received += taken as u64;

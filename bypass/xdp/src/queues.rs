@@ -52,11 +52,21 @@ impl Device for Queues {
     }
 
     fn receive(&mut self, most: usize, take: &mut dyn FnMut(Frame)) -> Result<usize, Error> {
+        self.receive_bursts(most, &mut |burst| {
+            burst.iter().copied().for_each(&mut *take)
+        })
+    }
+
+    fn receive_bursts(
+        &mut self,
+        most: usize,
+        take: &mut dyn FnMut(&[Frame]),
+    ) -> Result<usize, Error> {
         let count = self.queues.len();
         let mut taken = 0;
         for step in 0..count {
             let queue = &mut self.queues[(self.turn + step) % count];
-            taken += queue.receive(most - taken, take)?;
+            taken += queue.receive_bursts(most - taken, take)?;
         }
         self.turn = (self.turn + 1) % count;
         Ok(taken)

@@ -22,6 +22,22 @@ impl<D: Device> Device for Shown<D> {
         })
     }
 
+    fn receive_bursts(
+        &mut self,
+        most: usize,
+        take: &mut dyn FnMut(&[Frame]),
+    ) -> Result<usize, Error> {
+        let Some(stats) = process::captured() else {
+            return self.0.receive_bursts(most, take);
+        };
+        self.0.receive_bursts(most, &mut |burst| {
+            for frame in burst {
+                stats.capture_frame(frame.bytes, frame.checksum == Checksum::Partial);
+            }
+            take(burst);
+        })
+    }
+
     fn send(
         &mut self,
         length: usize,
