@@ -123,8 +123,10 @@ def cost(link, profile, folder, count, seconds):
         done = subprocess.run(link.inside(0, 1, *words), capture_output=True, text=True, timeout=seconds + 120)
         spent = spent_ns(process.pid) - start
         requests = re.search(r"(\d+) requests in", done.stdout)
-        if done.returncode or not requests or int(requests[1]) == 0:
+        if done.returncode or not requests:
             sys.exit(f"connections.py: wrk ended with {done.returncode}: {done.stdout}{done.stderr}")
+        if int(requests[1]) == 0:
+            return None, "no request was answered: --seconds must be longer than opening the connections takes", 0
         complaint = re.search(r"(Non-2xx.*|Socket errors: .*)", done.stdout)
         packets = counters(link, process.pid)["accepts_packets"] if profile is not None else 0
         return spent / int(requests[1]) / 1000, complaint[1] if complaint else "", packets
@@ -141,13 +143,14 @@ def requests(options, folder):
             for count in options.connections:
                 for name, profile in stacks.items():
                     spent, complaint, packets = cost(link, profile, folder, count, options.seconds)
-                    figures.setdefault((name, count), []).append(spent)
+                    if spent is not None:
+                        figures.setdefault((name, count), []).append(spent)
                     if complaint or profile is not None and packets < count:
                         print(f"  {name}, {count}: {complaint}; {packets} connections over packets", flush=True)
     for name in stacks:
-        base = statistics.median(figures[name, options.connections[0]])
+        base = statistics.median(figures.get((name, options.connections[0]), [float("nan")]))
         for count in options.connections:
-            found = figures[name, count]
+            found = figures.get((name, count), [float("nan")])
             middle = statistics.median(found)
             print(f"{name:8} {count:6} connections: {middle:6.2f} µs a request ({min(found):.2f}–{max(found):.2f}), "
                   f"{middle / base:.2f} × that of {options.connections[0]}")
@@ -157,7 +160,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cell", choices=["idle", "requests", "hold"], help="hold is the client of idle")
     parser.add_argument("--connections", type=int, nargs="+")
-    parser.add_argument("--seconds", type=int, help="20 of idle, 3 of requests")
+    parser.add_argument("--seconds", type=int, help="20 of idle, 10 of requests")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--profile", default="nginx-balanced", help="of idle")
     options = parser.parse_args()
@@ -167,7 +170,7 @@ def main():
         sys.exit("root is needed, and a build: ./wirespeed build bypass")
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    options.seconds = options.seconds or {"idle": 20, "requests": 3}[options.cell]
+    options.seconds = options.seconds or {"idle": 20, "requests": 10}[options.cell]
     options.connections = options.connections or {"idle": [1000], "requests": [10, 1000, 10_000, 16_000]}[options.cell]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="connections-")))

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
+use bypass_tcp::wire::ip;
 use bypass_tcp::{
     Address, Config, Ecn, Engine, Error, Handle, Route, Rx, SocketOption, TxMeta, TxSink,
 };
@@ -12,6 +13,26 @@ use crate::sets::Set;
 const ETHERNET: usize = 14;
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+/// Completes the checksum of a train, which packetdrill takes for one large packet as it does Linux's.
+fn complete(frame: &mut [u8], meta: &TxMeta) {
+    let place = meta.tcp_at + 16..meta.tcp_at + 18;
+    frame[place.clone()].fill(0);
+    let packet = match frame[ETHERNET] >> 4 {
+        4 => ip::parse_v4(&frame[ETHERNET..], true).ok(),
+        _ => ip::parse_v6(&frame[ETHERNET..]).ok(),
+    };
+    let Some(packet) = packet else { return };
+    let mut sum = ip::pseudo_header(
+        packet.source,
+        packet.destination,
+        ip::TCP,
+        packet.payload.len(),
+    );
+    sum.add(packet.payload);
+    let sum = sum.finish();
+    frame[place].copy_from_slice(&sum);
+}
+
 /// When the script begins: not 0, where a clock would be suspect.
 const START_US: u64 = 1_000_000_000;
 /// What packetdrill gives its interface when it chooses from this network itself.
@@ -75,9 +96,12 @@ struct Leaving {
 }
 
 impl TxSink for Leaving {
-    fn transmit(&mut self, len: usize, _: TxMeta, fill: impl FnOnce(&mut [u8])) -> bool {
+    fn transmit(&mut self, len: usize, meta: TxMeta, fill: impl FnOnce(&mut [u8])) -> bool {
         let mut frame = vec![0; len];
         fill(&mut frame);
+        if meta.gso_size > 0 || meta.partial_checksum {
+            complete(&mut frame, &meta);
+        }
         // Neighbours are known: ARP and its relatives of IPv6 are not what scripts are about.
         let is_ip = matches!(frame[12..14], [8, 0] | [0x86, 0xdd]);
         if is_ip {
@@ -94,6 +118,7 @@ fn set(config: &mut Config, name: &str, value: &str) -> Option<()> {
     let is_on = number != 0;
     match name {
         "mtu" => config.mtu = number,
+        "segmentation_max" => config.segmentation_max = number,
         "receive_bytes_max" => config.receive_bytes_max = number,
         "send_bytes" => config.send_bytes = number,
         "slow_start_after_idle" => config.slow_start_after_idle = is_on,

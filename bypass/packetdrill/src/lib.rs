@@ -4,9 +4,10 @@
 //! functions: the calls of a script, packets in and out, and the clock. Here the clock is virtual: it
 //! moves when packetdrill sleeps, waits for a packet, or reads it, so that a script takes no longer
 //! than its computation and does the same at every run. Flags (`--so_flags`, separated by commas): `local=ADDRESS`,
-//! which must be packetdrill's `--local_ip` where a script connects without bind; `mtu=BYTES`; and what scripts
-//! set by sysctl: `receive_bytes_max`, `send_bytes`, `slow_start_after_idle`, `sack`, `timestamps`,
-//! `window_scaling`, and `ecn` (Linux's numbers: 0 never, 1 asks, 2 accepts).
+//! which must be packetdrill's `--local_ip` where a script connects without bind; `mtu=BYTES`;
+//! `segmentation_max=BYTES`, with which trains leave whole, as Linux's do; and what scripts set by sysctl:
+//! `receive_bytes_max`, `send_bytes`, `slow_start_after_idle`, `sack`, `timestamps`, `window_scaling`, and `ecn`
+//! (Linux's numbers: 0 never, 1 asks, 2 accepts).
 //!
 //! Descriptors are real ones of `/dev/null`: packetdrill closes them itself.
 

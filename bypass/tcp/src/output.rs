@@ -180,7 +180,9 @@ impl Conn {
         let len = node.end.wrapping_sub(node.seq) - u32::from(has_fin);
         let segment = Outgoing {
             seq: node.seq,
-            flags: ACK | if has_fin { FIN } else { 0 } | if len > 0 { PSH } else { 0 },
+            flags: ACK
+                | if has_fin { FIN } else { 0 }
+                | if node.is(sent::PUSHED) { PSH } else { 0 },
             offset: node.seq.wrapping_sub(self.tx_seq) as usize,
             len: len as usize,
             gso_size: 0,
@@ -388,7 +390,8 @@ impl Conn {
         let total = len * segments as usize;
         let end = seq.wrapping_add(total as u32);
         let has_fin = self.fin_queued && total as u32 == self.unsent();
-        let pushes = !before(end, self.push_seq) || has_fin;
+        // A train ends with PSH, as on Linux: the receiver need not wait for more to join to it.
+        let pushes = !before(end, self.push_seq) || has_fin || segments > 1;
         let flags = ACK | if pushes && total > 0 { PSH } else { 0 } | if has_fin { FIN } else { 0 };
         let segment = Outgoing {
             seq,
@@ -401,7 +404,7 @@ impl Conn {
         if !self.emit(cx, link, sink, segment) {
             return false;
         }
-        self.record_sent(cx, seq, len as u32, segments, has_fin);
+        self.record_sent(cx, seq, len as u32, segments, flags);
         self.snd_nxt = end.wrapping_add(u32::from(has_fin));
         self.fin_sent |= has_fin;
         self.note_most_out();
@@ -415,20 +418,15 @@ impl Conn {
     }
 
     #[inline]
-    fn record_sent(
-        &mut self,
-        cx: &mut Context,
-        mut seq: u32,
-        len: u32,
-        segments: u32,
-        has_fin: bool,
-    ) {
+    fn record_sent(&mut self, cx: &mut Context, mut seq: u32, len: u32, segments: u32, flags: u8) {
         for number in 0..segments {
-            let is_last = number + 1 == segments;
-            let fin = has_fin && is_last;
-            let end = seq.wrapping_add(len + u32::from(fin));
-            let flags = if fin { sent::FIN } else { 0 };
-            cx.nodes.push(&mut self.sent, (seq, end), cx.now_us, flags);
+            let mut marks = 0;
+            if number + 1 == segments {
+                marks |= if flags & FIN != 0 { sent::FIN } else { 0 };
+                marks |= if flags & PSH != 0 { sent::PUSHED } else { 0 };
+            }
+            let end = seq.wrapping_add(len + u32::from(marks & sent::FIN != 0));
+            cx.nodes.push(&mut self.sent, (seq, end), cx.now_us, marks);
             self.packets_out += 1;
             self.count_sent();
             seq = end;

@@ -21,6 +21,8 @@ pub const AMBIGUOUS: u8 = 8;
 pub const FIN: u8 = 16;
 /// In the list by time.
 const TIMED: u8 = 32;
+/// Was sent with PSH.
+pub const PUSHED: u8 = 64;
 
 /// One segment.
 #[derive(Clone, Copy)]
@@ -201,7 +203,7 @@ impl Nodes {
         list.newest = index;
     }
 
-    /// Cuts a segment in two at `seq`; both parts keep time and flags, FIN goes to the second.
+    /// Cuts a segment in two at `seq`; both parts keep time and flags, FIN and PSH go to the second.
     pub fn split(&mut self, list: &mut List, index: u32, seq: u32) {
         let first = *self.get(index);
         let second = self.allocate(Node {
@@ -210,7 +212,7 @@ impl Nodes {
             ..first
         });
         self.get_mut(index).end = seq;
-        self.get_mut(index).flags &= !FIN;
+        self.get_mut(index).flags &= !(FIN | PUSHED);
         self.get_mut(index).next = second;
         match first.next {
             NONE => list.tail = second,

@@ -2,7 +2,9 @@
 
 mod support;
 
-use support::dialogue::{play, ACCEPTED};
+use bypass_tcp::Config;
+use support::config;
+use support::dialogue::{play, play_with, ACCEPTED};
 
 fn accepted(script: &str) -> support::dialogue::Dialogue {
     play(&format!("{ACCEPTED}{script}"))
@@ -198,7 +200,7 @@ fn selective_acknowledgments_start_fast_recovery_without_a_timeout() {
         < . 1:1 ack 1 win 65535 <nop,nop,sack 1001:2001>
         < . 1:1 ack 1 win 65535 <nop,nop,sack 1001:3001>
         < . 1:1 ack 1 win 65535 <nop,nop,sack 1001:4001>
-        > P. 1:1001 ack 1
+        > . 1:1001 ack 1
         < . 1:1 ack 1 win 65535 <nop,nop,sack 1001:5001>
         +10ms
         < . 1:1 ack 5001 win 65535",
@@ -244,16 +246,46 @@ fn three_duplicate_acknowledgments_start_fast_retransmit_without_sack() {
         < . 1:1 ack 1 win 65535
         < . 1:1 ack 1 win 65535
         < . 1:1 ack 1 win 65535
-        > P. 1:1001 ack 1
+        > . 1:1001 ack 1
         +10ms
         # a partial acknowledgment: the next hole follows at once
         < . 1:1 ack 2001 win 65535
-        > P. 2001:3001 ack 1
+        > . 2001:3001 ack 1
         +10ms
         < . 1:1 ack 5001 win 65535",
     );
     assert_eq!(dialogue.engine.stats().reno_recovery, 1);
     assert_eq!(dialogue.engine.stats().timeouts, 0);
+}
+
+/// As Linux does, so that a receiver need not wait for more to join to it.
+#[test]
+fn a_train_that_the_device_cuts_ends_with_push_and_a_retransmission_is_sent_as_it_was() {
+    let config = Config {
+        segmentation_max: 65_000,
+        ..config(1)
+    };
+    let script = "send 15000
+        > . 1:1001 ack 1
+        > . 1001:2001 ack 1
+        > . 2001:3001 ack 1
+        > . 3001:4001 ack 1
+        > . 4001:5001 ack 1
+        > . 5001:6001 ack 1
+        > . 6001:7001 ack 1
+        > . 7001:8001 ack 1
+        > . 8001:9001 ack 1
+        > P. 9001:10001 ack 1
+        +10ms
+        < . 1:1 ack 8001 win 65535 <nop,nop,sack 9001:10001>
+        > . 10001:11001 ack 1
+        > . 11001:12001 ack 1
+        > . 12001:13001 ack 1
+        > . 13001:14001 ack 1
+        > P. 14001:15001 ack 1
+        +10ms
+        > . 8001:9001 ack 1";
+    play_with(config, &format!("{ACCEPTED}{script}"));
 }
 
 #[test]
@@ -289,7 +321,7 @@ fn a_retransmission_that_was_not_needed_is_undone_by_its_report() {
         > P. 4001:5001 ack 1
         +10ms
         < . 1:1 ack 1 win 65535 <nop,nop,sack 1001:4001>
-        > P. 1:1001 ack 1
+        > . 1:1001 ack 1
         < . 1:1 ack 4001 win 65535
         < . 1:1 ack 4001 win 65535 <nop,nop,sack 1:1001>
         < . 1:1 ack 5001 win 65535",
@@ -390,9 +422,9 @@ fn a_smaller_path_is_believed_when_the_packet_was_ours() {
         > P. 1001:2001 ack 1
         icmp toobig 600 seq 90000
         icmp toobig 600 seq 1
-        > P. 1:561 ack 1
-        > P. 561:1001 ack 1
-        > P. 1001:1561 ack 1
+        > . 1:561 ack 1
+        > . 561:1001 ack 1
+        > . 1001:1561 ack 1
         > P. 1561:2001 ack 1
         < . 1:1 ack 2001 win 65535",
     );
