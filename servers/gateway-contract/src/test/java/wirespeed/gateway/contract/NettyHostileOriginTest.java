@@ -183,7 +183,8 @@ class NettyHostileOriginTest extends CarrierContract {
                         + "http2 = \"prior-knowledge\"\nresponse = \"1s\"\nbody-idle = \"1s\"\n"
                         + "[origins.good]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n"
                         + "[[route]]\nprefix = \"/bad\"\norigins = [\"bad\"]\n"
-                        + "[[route]]\norigins = [\"good\"]\n[timeouts]\npool-wait = \"1s\"\n")) {
+                        + "[[route]]\norigins = [\"good\"]\n[timeouts]\npool-wait = \"1s\"\n"
+                        + "[limits]\nloop-lag = \"60s\"\n")) {
             long before = PlatformDependent.usedDirectMemory();
             List<RawClient> clients = new ArrayList<>();
             for (int i = 0; i < CLIENTS; i++) {
