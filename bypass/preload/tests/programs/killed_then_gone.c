@@ -33,8 +33,10 @@ static void go_anywhere(void) {
 
 static void hear_spinning(void) {
     int value;
-    while (recv(CHANNEL, &value, sizeof value, MSG_DONTWAIT) != sizeof value)
+    ssize_t got;
+    while ((got = recv(CHANNEL, &value, sizeof value, MSG_DONTWAIT)) == -1 && errno == EAGAIN)
         ;
+    need(got == sizeof value, "channel receive");
 }
 
 static pid_t accepting_child(int listening) {
