@@ -163,21 +163,30 @@ fn without_notices(output: &str) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
+/// Programs that run at once, each between two hosts of its own: most of them wait most of the time.
+const AT_ONCE: usize = 2;
+
 fn compare(mode: Mode) {
-    let network = Network::new();
-    let (mut complaints, mut compared) = (Vec::new(), 0);
+    require_xdp();
     let is_compared = |program: &&Program| LEFT_OUT.iter().all(|(name, _)| *name != program.name);
     let pairs = programs().iter().filter(|program| program.is_pair);
-    for program in pairs.filter(is_compared) {
-        let Some(expected) = first_on_the_kernel(&network, program) else {
-            continue;
-        };
-        compared += 1;
-        let actual = without_notices(&run_on(&network, program, mode));
-        if !matches(&network, program, expected, &actual) {
-            complaints.push(actual_and_expected(&network, program, &actual));
-        }
-    }
+    let left = Mutex::new(pairs.filter(is_compared));
+    let compare_some = || {
+        let network = Network::new();
+        let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+        std::iter::from_fn(next)
+            .filter_map(|program| complaint(&network, program, mode))
+            .collect::<Vec<_>>()
+    };
+    let outcomes: Vec<Option<String>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(compare_some)).collect();
+        let joined = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("compared"));
+        joined.flatten().collect()
+    });
+    let compared = outcomes.len();
+    let complaints: Vec<String> = outcomes.into_iter().flatten().collect();
     let is_single = std::env::var_os("CONTRACT_ONLY").is_some();
     assert!(
         compared >= PROGRAMS_MIN || is_single,
@@ -191,13 +200,24 @@ fn compare(mode: Mode) {
     );
 }
 
+/// What differs from the kernel, if something does; None for a program that is not compared.
+fn complaint(network: &Network, program: &Program, mode: Mode) -> Option<Option<String>> {
+    let expected = first_on_the_kernel(network, program)?;
+    let actual = without_notices(&run_on(network, program, mode));
+    let is_same = matches(network, program, expected, &actual);
+    Some((!is_same).then(|| actual_and_expected(network, program, &actual)))
+}
+
 /// Made once for all modes.
 fn first_on_the_kernel(network: &Network, program: &Program) -> Option<String> {
     static RUNS: Mutex<BTreeMap<String, Option<String>>> = Mutex::new(BTreeMap::new());
-    let mut runs = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
-    runs.entry(program.name.clone())
-        .or_insert_with(|| on_the_kernel(network, program))
-        .clone()
+    let runs = || RUNS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = runs().get(&program.name) {
+        return known.clone();
+    }
+    let first = on_the_kernel(network, program);
+    runs().insert(program.name.clone(), first.clone());
+    first
 }
 
 /// None for a program that is not made for two hosts.
