@@ -43,7 +43,7 @@ connections = {list(draft.connections)}
 stack       = {_toml(stacks)}   # the second is the first again: its gain is noise
 
 [plan]
-warmup   = "2s"   # at most; a JVM wants more
+warmup   = "1s"   # at most; a JVM wants more
 repeat   = 5
 baseline = {{ stack = "{KERNEL}" }}
 duration = "1s"
