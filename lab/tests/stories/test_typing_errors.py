@@ -84,7 +84,7 @@ MISTAKES = [  # what is typed, and what the line says
     ("init r.txt --command true", "a recipe's file is named like my-server.toml"),
     ("init r.toml --command true", "r.toml exists; --force writes it again"),
     ("init new.toml --command gone-program", "--command: there is no program 'gone-program'"),
-    ("init new.toml --command true --connections many", "is no list of numbers like 1,50,200"),
+    ("init new.toml --command true --connections many", "is no list of numbers like 1,50"),
 ]
 
 

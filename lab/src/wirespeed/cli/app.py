@@ -288,7 +288,7 @@ def init(
     path: Annotated[str, typer.Option("--path", metavar="PATH", help="What is asked for.")] = "/",
     connections: Annotated[
         str, typer.Option("--connections", metavar="N,…", help="Rows of the table.")
-    ] = "1,50,200",
+    ] = "1,50",
     bypass: Annotated[
         bool, typer.Option("--bypass/--no-bypass", help="Measure on user-level sockets too.")
     ] = True,

@@ -124,5 +124,5 @@ def connections_of(given: str) -> list[int]:
     except ValueError:
         numbers = []
     if not numbers or min(numbers) < 1:
-        raise InputError(f"--connections: {given!r} is no list of numbers like 1,50,200")
+        raise InputError(f"--connections: {given!r} is no list of numbers like 1,50")
     return numbers

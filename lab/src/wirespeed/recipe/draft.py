@@ -20,7 +20,7 @@ class Draft:
     argv: Sequence[str]  # {port} stands for the port
     port: int
     path: str = "/"
-    connections: Sequence[int] = (1, 50, 200)
+    connections: Sequence[int] = (1, 50)
     status: int = 200
     length: int | None = None  # bytes of the body; None when the server did not say
     bypass: bool = True

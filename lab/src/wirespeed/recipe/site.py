@@ -15,7 +15,7 @@ SHIPPED = {
         {
             "kind": "netns",
             "link": {
-                "veth": {"mtu": 1500, "queues": 1},  # bypass serves one queue
+                "veth": {"mtu": 1500, "queues": 1},
                 "25G": {"rate": "2.5gbit", "mtu": 1500, "speed": "25G"},
                 "100G": {"rate": "10gbit", "mtu": 1500, "speed": "100G"},
             },

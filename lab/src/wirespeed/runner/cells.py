@@ -85,8 +85,6 @@ def _apart_problem(resolver: Resolver, carrier: str) -> str:
         return "bypass is not sent to other machines"
     if link.rate_bps is not None:
         return f"bypass would not keep the rate of link {link.name}: AF_XDP goes past tc"
-    if link.queues != 1:
-        return f"bypass serves one queue of an interface: queues = 1 for link {link.name}"
     return ""
 
 
