@@ -3,8 +3,8 @@
     python lab/bench/agree.py [ROUNDS]
 
 NGINX and wirespeed-load, a core each. `here` and `ssh-one` (one sshd in a namespace, server and
-generator on its loopback) take the same way; so do `netns` and `ssh-two` but for the switch between
-two sshd. Needs root, openssh-server, nginx and `./wirespeed build load`. Prints one JSON object.
+generator on its loopback) take the same way; so do `netns` and `ssh-two` (two sshd in namespaces,
+joined by a cable, as those of `netns` are). Each round begins with another site. Needs root, openssh-server, nginx and `./wirespeed build load`. Prints one JSON object.
 """
 
 import json
@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(Path(__file__).parents[1] / "tests")]
-from site_farm import Farm, address  # noqa: E402
+from site_farm import Farm  # noqa: E402
 
 SITES = """
 [site.ssh-one]
@@ -80,6 +80,11 @@ def rate(folder, farm, site):
     return json.loads(path.read_text())["metrics"]["rps"]
 
 
+def rotated(sites, number):
+    first = number % len(sites)
+    return sites[first:] + sites[:first]
+
+
 def halves(rates):
     """The noise between two halves of the same site's rounds; None of a single round."""
     if len(rates) < 2:
@@ -94,12 +99,12 @@ def main(rounds):
         farm = Farm(folder, 2)
         try:
             farm.wait()
-            text = SITES.format(folder=folder, python=sys.executable, server=address(11))
+            text = SITES.format(folder=folder, python=sys.executable, server=farm.cable(0, 1)[0])
             (folder / "sites.toml").write_text(text)
             (folder / "agree.toml").write_text(RECIPE.format(root=ROOT))
-            for _ in range(rounds):
-                for site, rates in found.items():
-                    rates.append(round(rate(folder, farm, site)))
+            for number in range(rounds):
+                for site in rotated(list(found), number):
+                    found[site].append(round(rate(folder, farm, site)))
         finally:
             farm.close()
     median = {site: statistics.median(rates) for site, rates in found.items()}

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 PATIENCE_S = 60.0
+CABLE = "192.0.2.{}"
 # SHLVL: a bash below another reads no ~/.bashrc; what this user has there is no part of the hosts.
 SSHD = "/usr/sbin/sshd"
 SSHD_CONFIG = """
@@ -116,6 +117,16 @@ class Farm:
         self._in(pid, f"ip address add {address(number)}/24 dev eth0")
         self._in(pid, "ip link set eth0 up")
         return pid
+
+    def cable(self, first, second):
+        """Joins two hosts directly, past the switch; their addresses on it, in the same order."""
+        near, far = (self.hosts[number] for number in (first, second))
+        self._in(near, f"ip link add cable type veth peer name cable netns {far}")
+        addresses = CABLE.format(1), CABLE.format(2)
+        for pid, its in zip((near, far), addresses, strict=True):
+            self._in(pid, f"ip address add {its}/24 dev cable")
+            self._in(pid, "ip link set cable up")
+        return addresses
 
     def _keys(self):
         for name in ("hostkey", "id"):

@@ -120,12 +120,19 @@ def test_heads_say_that_the_hardware_differs(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../claims.csv", "nothing.csv", ""])
-def test_a_file_that_is_not_a_published_one_is_left_out(name):
-    assert published.read(name) is None
+def test_a_file_that_is_not_a_published_one_is_left_out(name, tmp_path):
+    assert published.read(name, tmp_path) is None
 
 
-def test_a_document_is_found_by_payload_link_count_and_stack():
-    document = published.read("nginx_onload_cookbook.csv")
+def test_the_runs_own_copy_comes_first(tmp_path):
+    name = "nginx_onload_cookbook.csv"
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / name).write_text("metric,value,unit\n")
+    assert published.read(name, tmp_path).figures == {}
+
+
+def test_a_document_is_found_by_payload_link_count_and_stack(tmp_path):
+    document = published.read("nginx_onload_cookbook.csv", tmp_path)
     axes = {"link": "100G", "workers": 4, "stack": "balanced"}
     figure = document.figure("rps", axes, {"bytes": 1000}, {"balanced": "onload-balanced"})
     assert (figure.text, figure.table) == ("537498.00", "T13")

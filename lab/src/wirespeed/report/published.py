@@ -113,11 +113,13 @@ def folder() -> Path | None:
     )
 
 
-def read(name: str) -> Document | None:
-    """The document of a file name; None when the file is not there."""
-    place = folder()
-    path = place / name if place and Path(name).name == name else None
-    return _read(path) if path and path.is_file() else None
+def read(name: str, run_dir: Path) -> Document | None:
+    """The document of a file name: the run's copy, or the kit's for runs of before there was one."""
+    if Path(name).name != name:
+        return None
+    kits = folder()
+    places = [run_dir / "published" / name, *([kits / name] if kits else [])]
+    return next((_read(path) for path in places if path.is_file()), None)
 
 
 @cache

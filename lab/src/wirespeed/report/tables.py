@@ -87,8 +87,10 @@ class Beside:
 def source(summary: Summary, sheet: Sheet) -> Beside | None:
     """The published figures that belong to a sheet."""
     spec = sheet.spec.get("published")
-    document = published.read(str(spec.get("file", ""))) if isinstance(spec, dict) else None
-    if document is None or not isinstance(spec, dict):
+    if not isinstance(spec, dict):
+        return None
+    document = published.read(str(spec.get("file", "")), summary.run_dir)
+    if document is None:
         return None
     variables = recipe_copy.axis_variables(summary.run_dir)
     scale = float(spec.get("scale", 1.0))

@@ -28,7 +28,9 @@ from wirespeed.recipe.resolve import Place, Resolver
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, RunPlan, Trial
 from wirespeed.runner import audit as audits
-from wirespeed.runner import cells, execute, files, fit, order, place, preflight, programs, tune
+from wirespeed.runner import (
+    cells, execute, files, fit, order, place, preflight, printed, programs, tune,
+)  # fmt: skip
 from wirespeed.runner import plan as plans
 from wirespeed.runner.budget import Times
 from wirespeed.runner.build import build
@@ -62,6 +64,7 @@ def source(recipe_name: str, site_name: str, sets: Sequence[str] = ()) -> Source
     recipe_file = read.find(recipe_name, shipped)
     recipe, text = read.read_with(recipe_file, sets, shipped)
     folders = [recipe_file.parent, Path.cwd(), root]
+    printed.check(recipe, recipe_file, root)
     return Source(root, recipe_file, recipe, site_name, sites.find(site_name, folders), text)
 
 
@@ -103,6 +106,7 @@ def start(
         run = replace(run, labels=dict(options.labels), note=options.note)
         store.write_text(run_dir / "recipe.toml", origin.text)
         store.write_json(run_dir / "site.json", origin.site.model_dump())
+        printed.keep(origin.recipe, origin.recipe_file, origin.root, run_dir)
         store.write_plan(run_dir, schedule.lines())
         where = str(origin.recipe_file.resolve())
         store.append_event(run_dir, "created", recipe=where, pid=os.getpid())

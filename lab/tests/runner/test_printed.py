@@ -1,0 +1,44 @@
+"""Files of printed figures: beside the recipe or the kit's own, refused when they are nowhere."""
+
+from pathlib import Path
+
+import pytest
+
+from wirespeed.errors import InputError
+from wirespeed.recipe.model import Recipe
+from wirespeed.runner import printed
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def recipe_with(file):
+    process = {"argv": ["./app"], "pin": {}}
+    return Recipe.model_validate(
+        {
+            "wirespeed": 1,
+            "name": "mine",
+            "axes": {"size": [1]},
+            "process": [
+                {"name": "app", "role": "server", **process},
+                {"name": "gen", "role": "load", "tool": "load", **process},
+            ],
+            "metric": [{"name": "rps", "from": "gen"}],
+            "table": [{"rows": "size", "value": "rps", "published": {"file": file}}],
+        }
+    )
+
+
+@pytest.mark.parametrize("file", ["mine.csv", "zuul_ramp.csv"])
+def test_a_run_keeps_a_copy(file, tmp_path):
+    (tmp_path / "mine.csv").write_text("metric,value,unit\n")
+    recipe, run_dir = recipe_with(file), tmp_path / "run"
+    run_dir.mkdir()
+    printed.check(recipe, tmp_path / "mine.toml", ROOT)
+    printed.keep(recipe, tmp_path / "mine.toml", ROOT, run_dir)
+    assert (run_dir / "published" / file).is_file()
+
+
+@pytest.mark.parametrize("file", ["nowhere.csv", "../claims.csv", ""])
+def test_a_file_that_is_nowhere_is_refused_with_the_table(file, tmp_path):
+    with pytest.raises(InputError, match=r"mine.toml: table\[0\].published.file: there is no"):
+        printed.check(recipe_with(file), tmp_path / "mine.toml", ROOT)
