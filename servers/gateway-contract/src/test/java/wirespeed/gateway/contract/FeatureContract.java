@@ -13,7 +13,6 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -38,54 +37,10 @@ abstract class FeatureContract extends CarrierContract {
         return "[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n" + more;
     }
 
-    private void filter(String name, String header) throws IOException {
-        boolean isGroovy = name.endsWith(".groovy");
-        String source = """
-                import wirespeed.gateway.core.*;
-                public class Marks implements Filter {
-                    public Phase phase() { return Phase.POST; }
-                    public int order() { return 5; }
-                    public String name() { return "NAME"; }
-                    public Step apply(Context context) {
-                        context.response().headers().set("X-Mark", "VALUE");
-                        return Step.NEXT;
-                    }
-                }
-                """.replace("VALUE", header).replace("NAME", name);
-        Path temporary = Files.writeString(folder.resolve("." + name + ".tmp"),
-                isGroovy ? source.replace(";", "") : source);
-        Files.move(temporary, folder.resolve(name), StandardCopyOption.ATOMIC_MOVE,
-                StandardCopyOption.REPLACE_EXISTING);
-    }
-
     private String markOf(RawClient client) throws IOException {
         RawClient.Answer answer = client.get("/");
         assertEquals(200, answer.status());
         return answer.header("X-Mark");
-    }
-
-    private void awaitMark(RawClient client, String mark) throws IOException {
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
-        while (!String.valueOf(markOf(client)).equals(mark)) {
-            assertTrue(System.nanoTime() < end, "the filter was not swapped within a minute");
-        }
-    }
-
-    @Test
-    void filters_are_swapped_while_requests_pass() throws IOException {
-        filter("Marks.java", "one");
-        Carrier gateway = start(origins("[filters]\nfolder = \"" + folder + "\"\n"));
-        RawClient client = client(gateway);
-        assertEquals("one", markOf(client));
-        filter("Marks.java", "two");
-        awaitMark(client, "two");
-        Files.writeString(folder.resolve("Marks.java"), "class Broken {");
-        long before = gateway.runtime.gateway().snapshot().version();
-        filter("Other.groovy", "three");
-        awaitMark(client, "three");
-        assertNotEquals(before, gateway.runtime.gateway().snapshot().version());
-        Files.delete(folder.resolve("Other.groovy"));
-        awaitMark(client, "two");
     }
 
     @Test

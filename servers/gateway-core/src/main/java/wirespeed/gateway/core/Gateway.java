@@ -7,6 +7,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.LongSupplier;
+import java.util.function.Supplier;
 
 /** The meeting point of carrier, configuration and admin port; one a process (or a test). */
 public final class Gateway {
@@ -24,6 +25,7 @@ public final class Gateway {
     private final AtomicInteger inFlight = new AtomicInteger();
     private volatile Runnable certificates;
     private volatile Snapshot snapshot;
+    private final Supplier<Snapshot> current = this::snapshot;
     private volatile boolean isDraining;
 
     /**
@@ -52,10 +54,15 @@ public final class Gateway {
      * the old snapshot unused and close its filters under the exchange.
      */
     public Snapshot enter() {
+        return enter(current);
+    }
+
+    /** As {@link #enter()}; the supplier lets a test swap between the two looks. */
+    static Snapshot enter(Supplier<Snapshot> current) {
         while (true) {
-            Snapshot entered = snapshot;
+            Snapshot entered = current.get();
             entered.begin();
-            if (entered == snapshot) {
+            if (entered == current.get()) {
                 return entered;
             }
             entered.end();

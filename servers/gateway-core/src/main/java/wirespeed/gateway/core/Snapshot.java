@@ -3,6 +3,7 @@ package wirespeed.gateway.core;
 
 import java.util.Map;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.function.LongSupplier;
 
 /**
  * An exchange ends on the snapshot on which it began. The count of its exchanges tells when the
@@ -72,8 +73,12 @@ public final class Snapshot {
 
     /** Whether no exchange uses this snapshot; only meaningful once it is no longer current. */
     public boolean isUnused() {
-        // Ended first: reading it later could miss an exchange that began in between.
-        long over = ended.sum();
-        return over == begun.sum();
+        return areEqual(ended::sum, begun::sum);
+    }
+
+    /** Reads the ended first: later, those that began and ended in between would make up for others. */
+    static boolean areEqual(LongSupplier ended, LongSupplier begun) {
+        long over = ended.getAsLong();
+        return over == begun.getAsLong();
     }
 }
