@@ -7,7 +7,7 @@ import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.Headers;
 
 /** Data goes out as retained slices; what frames it is read by {@link ChunkFrames}. */
-final class BodyReader {
+class BodyReader {
     /** Takes the pieces. */
     interface Sink {
         /** A piece of the body; the sink owns it. */

@@ -2,30 +2,21 @@
 package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
-import io.netty.buffer.Unpooled;
 import io.netty.channel.ChannelHandlerContext;
-import io.netty.channel.ChannelInboundHandlerAdapter;
-import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.socket.ChannelInputShutdownEvent;
-import io.netty.channel.socket.DuplexChannel;
 import wirespeed.gateway.core.BodyPace;
 import wirespeed.gateway.core.Category;
-import wirespeed.gateway.core.Context;
-import wirespeed.gateway.core.Forwarding;
 import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.HeadCheck;
-import wirespeed.gateway.core.HeadSink;
 import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Limits;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Refusal;
 import wirespeed.gateway.core.Request;
 import wirespeed.gateway.core.Response;
-import wirespeed.gateway.core.StatusLine;
 
 /** The only handler of the connection (behind TLS, if there is any). */
-final class ClientConnection extends ChannelInboundHandlerAdapter
-        implements Client, BodyReader.Sink, Drainable {
+final class ClientConnection extends ClientSocket implements Client, BodyReader.Sink {
     private enum State {
         /** Waits for a request head, or has a part of one. */
         HEAD,
@@ -35,123 +26,64 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         RESPONSE,
         /** The response is complete, the rest of the request body is dropped. */
         DROP,
-        TUNNEL,
-        /** Answered for the last time; reads until the client closes, so that it gets the answer. */
-        LINGER,
-        CLOSED
+        TUNNEL
     }
 
     private static final int DROPPED_BYTES_MAX = 64 * 1024;
-    private static final int LINGER_MILLIS = 2000;
-    private static final byte[] CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n".getBytes(
-            java.nio.charset.StandardCharsets.US_ASCII);
 
-    private final Loop loop;
-    private final boolean isTls;
-    private final OutBuffer out = new OutBuffer();
-    private final BodyReader reader = new BodyReader();
-    private final Timer timer = new Timer();
-    private ChannelHandlerContext channel;
-    private String address;
-    private String certificate;
-    private boolean hasCertificate;
+    private final MessageReader reader = new MessageReader();
     private State state = State.HEAD;
     private Exchange exchange;
-    private ByteBuf held;
-    private int scanned;
     private long dropped;
-    private long waitingMillis;
     private BodyPace pace;
+    private boolean isHeadBegun;
     private boolean isContinued;
     private boolean isStalled;
     private boolean isProcessing;
-    private boolean isInputShut;
-    private boolean isShut;
-    private boolean keepAlive;
-    private boolean saidClose;
-    private boolean isHeadBegun;
-    private long exchangeEndMillis;
-    private boolean isChunked;
 
     ClientConnection(Loop loop, boolean isTls) {
-        this.loop = loop;
-        this.isTls = isTls;
-    }
-
-    /** The wheel's handle: a connection has one deadline at a time. */
-    private final class Timer extends Wheel.Entry {
-        @Override
-        void onTimeout(long nowMillis) {
-            timedOut();
-        }
-    }
-
-    @Override
-    public void handlerAdded(ChannelHandlerContext context) {
-        channel = context;
-        loop.readClock();
-        out.attach(context);
-        loop.clients.add(this);
-        loop.meters.add(Meters.Count.CONNECTIONS_ACCEPTED, 1);
-        loop.meters.add(Meters.Count.CONNECTIONS_OPEN, 1);
-        arm(loop.timeouts.keepAliveMillis());
-    }
-
-    private void arm(int millis) {
-        loop.wheel.arm(timer, loop.nowMillis() + millis);
-    }
-
-    /** As {@link #arm}; the whole exchange has a bound, however often its parts get new time. */
-    private void armExchange(int millis) {
-        loop.wheel.arm(timer, Math.min(loop.nowMillis() + millis, exchangeEndMillis));
-    }
-
-    private void armEnd() {
-        loop.wheel.arm(timer, exchangeEndMillis);
+        super(loop, isTls);
     }
 
     @Override
     public void exchangeWithin(int millis) {
-        exchangeEndMillis += millis - loop.timeouts.exchangeMillis();
-        boolean isReading = state == State.BODY && channel.channel().config().isAutoRead();
+        deadline.exchangeWithin(millis);
+        boolean isReading = state == State.BODY && isReading();
         if (isReading) {
-            armExchange(loop.timeouts.bodyIdleMillis());
+            deadline.withinExchange(loop.timeouts.bodyIdleMillis());
         } else {
-            armEnd();
+            deadline.atExchangeEnd();
         }
     }
 
     @Override
     public void channelRead(ChannelHandlerContext context, Object message) {
-        ByteBuf in = (ByteBuf) message;
         loop.readClock();
-        if (held != null) {
-            held.writeBytes(in);
-            in.release();
-            in = held;
-            held = null;
-        }
-        process(in);
+        process(reader.join((ByteBuf) message));
     }
 
     /** Takes the buffer over and reads as far as the state allows. */
     private void process(ByteBuf in) {
         isProcessing = true;
         try {
-            while (in.isReadable() && state != State.CLOSED && held == null) {
+            while (in.isReadable() && !reader.isHolding()) {
                 step(in);
             }
         } catch (Refusal refusal) {
             refused(refusal);
         } finally {
             isProcessing = false;
-            if (in != held) {
+            if (!reader.isHolding(in)) {
                 in.release();
             }
         }
     }
 
     private void step(ByteBuf in) {
+        if (isOver()) {
+            in.skipBytes(in.readableBytes());
+            return;
+        }
         switch (state) {
             case HEAD -> {
                 if (isWritable()) {
@@ -163,33 +95,33 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
             case BODY -> readBody(in);
             case DROP -> {
                 reader.read(in, this);
-                if (reader.isDone()) {
+                if (reader.isDone() && !isOver()) {
                     awaitHead();
                 }
             }
             case RESPONSE -> {
-                hold(in);
-                channel.channel().config().setAutoRead(false);
+                reader.hold(in);
+                read(false);
             }
             case TUNNEL -> exchange.tunnel(in.readRetainedSlice(in.readableBytes()));
-            default -> in.skipBytes(in.readableBytes());
+            default -> throw new IllegalStateException("a connection in state " + state);
         }
     }
 
     /** A client that asks and asks and takes no answer gets no other one meanwhile. */
     private void awaitTaker(ByteBuf in) {
-        hold(in);
-        channel.channel().config().setAutoRead(false);
+        reader.hold(in);
+        read(false);
         isStalled = true;
-        waitingMillis = loop.nowMillis();
-        arm(loop.timeouts.sendMillis());
+        deadline.waits();
+        deadline.within(loop.timeouts.sendMillis());
     }
 
     private void readBody(ByteBuf in) {
-        armExchange(loop.timeouts.bodyIdleMillis());
+        deadline.withinExchange(loop.timeouts.bodyIdleMillis());
         boolean isTooSlow = pace.isTooSlow(in.readableBytes(), loop.nowMillis());
         reader.read(in, this);
-        if (state != State.BODY) {
+        if (isOver() || state != State.BODY) {
             // A piece of it was refused, and the rest of it is of no interest.
             return;
         }
@@ -200,57 +132,32 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         }
     }
 
-    private void hold(ByteBuf in) {
-        // A buffer of which slices are in use elsewhere must not grow.
-        held = in.refCnt() == 1 ? in : in.copy();
-    }
-
     private void head(ByteBuf in) {
         Limits limits = loop.gateway.snapshot().limits();
-        if (scanned < 2 && startsWithEmptyLine(in)) {
+        if (reader.skipEmptyLine(in)) {
             headBegins();
-            in.skipBytes(2);
-            scanned = 0;
             return;
         }
-        int length = Math.min(in.readableBytes(), limits.headBytesMax() + 1);
-        byte[] bytes = loop.scratch(length);
-        in.getBytes(in.readerIndex(), bytes, 0, length);
-        int end = HeadCheck.end(bytes, 0, length, scanned, limits);
-        if (end < 0) {
+        int length = reader.head(in, loop, limits);
+        if (length < 0) {
             headBegins();
-            scanned = length;
-            hold(in);
-            return;
+        } else {
+            begin(HeadCheck.request(loop.scratch(length), 0, length, limits));
         }
-        scanned = 0;
-        in.skipBytes(end);
-        begin(HeadCheck.request(bytes, 0, end, limits));
     }
 
     /** From its first byte on, and an empty line before it does not make the time begin again. */
     private void headBegins() {
         if (!isHeadBegun) {
             isHeadBegun = true;
-            waitingMillis = loop.nowMillis();
-            arm(loop.timeouts.headMillis());
+            deadline.waits();
+            deadline.within(loop.timeouts.headMillis());
         }
-    }
-
-    /** RFC 9112 §2.2: some clients send an empty line after a body. */
-    private static boolean startsWithEmptyLine(ByteBuf in) {
-        return in.readableBytes() >= 2 && in.getByte(in.readerIndex()) == '\r'
-                && in.getByte(in.readerIndex() + 1) == '\n';
     }
 
     private void begin(Request request) {
-        request.clientAddress(address());
-        if (isTls) {
-            request.scheme("https");
-            request.clientCertificate(certificate());
-        }
-        keepAlive = request.keepAlive();
-        saidClose = !keepAlive;
+        introduce(request);
+        out.answers(request);
         reader.begin(request.framing());
         boolean hasBody = !reader.isDone();
         isContinued = false;
@@ -261,30 +168,16 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
             pace.begin(loop.nowMillis());
         }
         state = hasBody ? State.BODY : State.RESPONSE;
-        exchangeEndMillis = loop.nowMillis() + loop.timeouts.exchangeMillis();
-        armExchange(hasBody ? loop.timeouts.bodyIdleMillis() : loop.timeouts.exchangeMillis());
+        deadline.exchangeBegins();
+        deadline.withinExchange(hasBody ? loop.timeouts.bodyIdleMillis()
+                : loop.timeouts.exchangeMillis());
         exchange = new Exchange(loop, this, request);
         exchange.start();
     }
 
-    private String certificate() {
-        if (!hasCertificate) {
-            hasCertificate = true;
-            certificate = loop.tls.clientCertificate(channel.channel());
-        }
-        return certificate;
-    }
-
-    private String address() {
-        if (address == null) {
-            address = ProxyHeader.clientAddress(channel.channel());
-        }
-        return address;
-    }
-
     private void bodyDone() {
         state = State.RESPONSE;
-        armEnd();
+        deadline.atExchangeEnd();
         exchange.requestEnd(reader.trailers());
     }
 
@@ -293,16 +186,16 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         isStalled = false;
         isHeadBegun = false;
         exchange = null;
-        waitingMillis = loop.nowMillis();
-        arm(loop.timeouts.keepAliveMillis());
-        if (isInputShut) {
+        deadline.waits();
+        deadline.within(loop.timeouts.keepAliveMillis());
+        if (isInputShut()) {
             linger();
         }
     }
 
     @Override
     public void body(ByteBuf slice) {
-        if (state == State.BODY) {
+        if (state == State.BODY && !isOver()) {
             exchange.requestBody(slice);
             return;
         }
@@ -323,7 +216,7 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
 
     /** A message that is no request; nothing of it reaches filters or origin. */
     private void refused(Refusal refusal) {
-        if (state == State.DROP || state == State.LINGER) {
+        if (state == State.DROP || isOver()) {
             linger();
             return;
         }
@@ -335,104 +228,27 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
             return;
         }
         loop.meters.refused(Category.CLIENT_BAD, refusal.status());
-        String text = refusal.status() + " " + StatusLine.reason(refusal.status()) + ": "
-                + refusal.getMessage() + "\n";
-        Response response = Response.of(refusal.status(), "text/plain; charset=utf-8", text);
-        Request nobody = new Request("GET", "/", 1, new wirespeed.gateway.core.Headers());
-        Context context = new Context(loop.gateway.snapshot(), nobody, 0);
-        context.response(response);
-        HeadSink sink = loop.sink;
-        sink.clear();
-        Forwarding.writeResponse(context, response.framing(), false, loop.date(), sink);
-        out.head(sink);
-        out.body(Unpooled.wrappedBuffer(response.body()));
+        out.refusal(refusal);
         linger();
-    }
-
-    /**
-     * RFC 9112 §9.6: a client that said close sends nothing after its request. When all of it was
-     * read and all of the answer is with the socket, no byte can turn this close into a reset.
-     */
-    private boolean mayCloseAtOnce() {
-        if (isTls || state != State.RESPONSE || !saidClose || held != null) {
-            return false;
-        }
-        out.flush();
-        return out.isAllSent();
-    }
-
-    private void closeAtOnce() {
-        exchange = null;
-        close();
-    }
-
-    /** Ends the connection in a way that lets the client read the last answer. */
-    private void linger() {
-        if (state == State.CLOSED || state == State.LINGER) {
-            return;
-        }
-        state = State.LINGER;
-        exchange = null;
-        keepAlive = false;
-        waitingMillis = loop.nowMillis();
-        out.flush();
-        arm(loop.timeouts.sendMillis());
-        if (!channel.channel().isOpen()) {
-            close();
-            return;
-        }
-        channel.channel().config().setAutoRead(true);
-        // Shutting down drops what is not written yet, so it waits for the last byte.
-        channel.writeAndFlush(Unpooled.EMPTY_BUFFER).addListener(written -> shutdown());
-    }
-
-    private void shutdown() {
-        if (state == State.CLOSED) {
-            return;
-        }
-        loop.readClock();
-        if (isTls || isInputShut) {
-            close();
-            return;
-        }
-        arm(LINGER_MILLIS);
-        isShut = true;
-        ((DuplexChannel) channel.channel()).shutdownOutput();
-    }
-
-    private void close() {
-        if (state != State.CLOSED) {
-            state = State.CLOSED;
-            loop.wheel.disarm(timer);
-            out.flush();
-            channel.close();
-        }
     }
 
     /** The process stops: unused connections go now, the others after their response. */
     @Override
     public void drain() {
-        keepAlive = false;
-        if (state == State.HEAD && held == null) {
+        out.markLast();
+        if (state == State.HEAD && !reader.isHolding()) {
             linger();
         }
     }
 
     @Override
-    public boolean isWritten() {
-        ChannelOutboundBuffer pending = channel.channel().unsafe().outboundBuffer();
-        return pending == null || pending.totalPendingWriteBytes() == 0;
-    }
-
-    @Override
     public boolean relieve(long sinceMillis) {
-        boolean holds = switch (state) {
-            case HEAD -> held != null || !isWritable();
+        boolean holds = isOver() ? isLastAwaited() : switch (state) {
+            case HEAD -> reader.isHolding() || !isWritable();
             case RESPONSE, TUNNEL -> isStalled;
-            case LINGER -> !isWritten();
             default -> false;
         };
-        if (!holds || waitingMillis > sinceMillis) {
+        if (!holds || !deadline.waitsSince(sinceMillis)) {
             return false;
         }
         channelGone();
@@ -450,53 +266,34 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
 
     @Override
     public void sendHead(Exchange user, Framing framing) {
-        boolean isLast = !keepAlive || user.mustClose() || isInputShut || isBodyInDoubt(user)
-                || framing.kind() == Framing.Kind.UNTIL_CLOSE;
-        keepAlive = !isLast;
-        isChunked = framing.isChunked();
-        loop.sink.clear();
-        Framing written = framing.kind() == Framing.Kind.UNTIL_CLOSE ? Framing.NONE : framing;
-        Forwarding.writeResponse(user.context, written, keepAlive, loop.date(), loop.sink);
-        out.head(loop.sink);
+        if (user.mustClose() || isInputShut() || isBodyInDoubt(user)) {
+            out.markLast();
+        }
+        out.response(user.context, framing);
     }
 
     @Override
     public Framing clientFraming(Framing fromOrigin) {
-        boolean needsLength = fromOrigin.isChunked()
-                || fromOrigin.kind() == Framing.Kind.UNTIL_CLOSE;
-        if (!needsLength) {
-            return fromOrigin;
-        }
-        boolean isModern = exchange == null || exchange.context.request().minor() == 1;
-        return isModern ? Framing.CHUNKED : Framing.UNTIL_CLOSE;
+        return out.framing(fromOrigin);
     }
 
     @Override
     public void sendBody(ByteBuf slice) {
-        if (state == State.CLOSED) {
+        if (isOver()) {
             slice.release();
-        } else if (isChunked) {
-            out.chunk(slice);
         } else {
-            out.body(slice);
+            out.data(slice);
         }
     }
 
     @Override
     public void sendEnd(Headers trailers) {
-        if (isChunked) {
-            out.lastChunk(trailers, loop.sink);
-            isChunked = false;
-        }
-        if (state == State.CLOSED) {
+        out.end(trailers);
+        if (isOver()) {
             return;
         }
-        if (!keepAlive) {
-            if (mayCloseAtOnce()) {
-                closeAtOnce();
-            } else {
-                linger();
-            }
+        if (!out.keepsAlive()) {
+            lastSent();
             return;
         }
         if (state == State.BODY) {
@@ -511,15 +308,19 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
         }
     }
 
+    private void lastSent() {
+        exchange = null;
+        boolean isAllRead = state == State.RESPONSE && !reader.isHolding();
+        if (!isAllRead || !out.saidClose() || !closeIfSent()) {
+            linger();
+        }
+    }
+
     /** Goes on with what was received while a response was on its way. */
     private void next() {
-        if (!channel.channel().config().isAutoRead()) {
-            channel.channel().config().setAutoRead(true);
-        }
-        if (held != null && state == State.HEAD) {
-            ByteBuf in = held;
-            held = null;
-            process(in);
+        read(true);
+        if (reader.isHolding() && state == State.HEAD) {
+            process(reader.take());
             out.flush();
             if (exchange != null) {
                 exchange.flushOrigin();
@@ -528,132 +329,106 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
     }
 
     @Override
-    public void cut() {
-        // A reset and not a close: a body that ends with the connection must not look complete.
-        if (!isTls) {
-            channel.channel().config().setOption(io.netty.channel.ChannelOption.SO_LINGER, 0);
-        }
-        close();
-    }
-
-    @Override
     public void sendContinue() {
-        if (exchange.context.request().minor() == 1 && state == State.BODY) {
+        if (out.isModern() && state == State.BODY && !isOver()) {
             isContinued = true;
-            loop.sink.clear();
-            out.head(loop.sink.put(CONTINUE));
+            out.goOn();
         }
     }
 
     @Override
     public void sendInterim(Response response) {
-        if (exchange.context.request().minor() == 1
-                && (state == State.BODY || state == State.RESPONSE)) {
-            loop.sink.clear();
-            Forwarding.writeInterim(response, loop.sink);
-            out.head(loop.sink);
+        boolean isAwaited = state == State.BODY || state == State.RESPONSE;
+        if (out.isModern() && isAwaited && !isOver()) {
+            out.interim(response);
         }
     }
 
     @Override
     public void sendSwitch(Response response, String protocol) {
-        loop.sink.clear();
-        Forwarding.writeSwitch(response, protocol, loop.sink);
-        out.head(loop.sink);
+        out.switched(response, protocol);
         state = State.TUNNEL;
-        keepAlive = false;
-        isChunked = false;
-        loop.wheel.disarm(timer);
-        if (held != null) {
-            ByteBuf early = held;
-            held = null;
-            exchange.tunnel(early);
+        deadline.none();
+        if (reader.isHolding()) {
+            exchange.tunnel(reader.take());
         }
-        channel.channel().config().setAutoRead(true);
-    }
-
-    @Override
-    public void flush() {
-        if (state != State.CLOSED) {
-            out.flush();
-        }
-    }
-
-    @Override
-    public boolean isWritable() {
-        return out.isWritable();
+        read(true);
     }
 
     @Override
     public void readBody(boolean isOn) {
-        if (channel.channel().config().isAutoRead() != isOn) {
-            channel.channel().config().setAutoRead(isOn);
-        }
+        read(isOn);
         // Waiting for the origin is not the client's slowness.
-        if (state == State.BODY) {
+        if (state == State.BODY && !isOver()) {
             pace.reading(isOn, loop.nowMillis());
             if (isOn) {
-                armExchange(loop.timeouts.bodyIdleMillis());
+                deadline.withinExchange(loop.timeouts.bodyIdleMillis());
             } else {
-                armEnd();
+                deadline.atExchangeEnd();
             }
         }
     }
 
     @Override
     public void channelWritabilityChanged(ChannelHandlerContext context) {
-        if (!isWritable()) {
+        if (isOver() || !isWritable()) {
             return;
         }
         boolean wasStalled = isStalled;
         isStalled = false;
         if (exchange != null) {
             if (wasStalled && state == State.TUNNEL) {
-                loop.wheel.disarm(timer);
+                deadline.none();
             } else if (wasStalled) {
-                armEnd();
+                deadline.atExchangeEnd();
             }
             exchange.clientWritable();
         } else if (wasStalled && state == State.HEAD) {
-            arm(loop.timeouts.keepAliveMillis());
+            deadline.within(loop.timeouts.keepAliveMillis());
             next();
         }
     }
 
     @Override
     public void stalled() {
-        if (!isStalled && (state == State.RESPONSE || state == State.TUNNEL)) {
+        boolean isTaking = state == State.RESPONSE || state == State.TUNNEL;
+        if (!isStalled && isTaking && !isOver()) {
             isStalled = true;
-            waitingMillis = loop.nowMillis();
+            deadline.waits();
             if (state == State.TUNNEL) {
-                arm(loop.timeouts.sendMillis());
+                deadline.within(loop.timeouts.sendMillis());
             } else {
-                armExchange(loop.timeouts.sendMillis());
+                deadline.withinExchange(loop.timeouts.sendMillis());
             }
         }
     }
 
-    private void timedOut() {
+    @Override
+    void timedOut() {
+        if (isOver()) {
+            close();
+            return;
+        }
         switch (state) {
             case HEAD -> {
                 if (isStalled) {
                     cut();
-                } else if (held == null) {
+                } else if (!reader.isHolding()) {
                     close();
                 } else {
-                    releaseHeld();
+                    reader.release();
                     refused(new Refusal(408, "request head did not arrive in time"));
                 }
             }
             case BODY -> {
-                if (channel.channel().config().isAutoRead() && !isExchangeOver()) {
+                if (isReading() && !deadline.isExchangeOver()) {
                     exchange.clientTooSlow();
                 } else {
                     exchange.timedOut();
                 }
             }
             case RESPONSE -> {
-                if (isStalled && !isExchangeOver()) {
+                if (isStalled && !deadline.isExchangeOver()) {
                     channelGone();
                     cut();
                 } else {
@@ -661,17 +436,6 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
                 }
             }
             default -> close();
-        }
-    }
-
-    private boolean isExchangeOver() {
-        return loop.nowMillis() >= exchangeEndMillis;
-    }
-
-    private void releaseHeld() {
-        if (held != null) {
-            held.release();
-            held = null;
         }
     }
 
@@ -683,13 +447,14 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
             return;
         }
         // RFC 9112 §9.6: a client may close its half after the request; the answer still goes out.
-        isInputShut = true;
+        inputShut();
+        if (isOver()) {
+            return;
+        }
         if (state == State.BODY || state == State.TUNNEL) {
             channelGone();
             close();
-        } else if (state == State.HEAD || state == State.DROP) {
-            close();
-        } else if (state == State.LINGER && isShut) {
+        } else if (state != State.RESPONSE) {
             close();
         }
     }
@@ -704,23 +469,8 @@ final class ClientConnection extends ChannelInboundHandlerAdapter
 
     @Override
     public void channelInactive(ChannelHandlerContext context) {
-        loop.readClock();
-        state = State.CLOSED;
-        loop.wheel.disarm(timer);
-        loop.clients.remove(this);
-        loop.meters.add(Meters.Count.CONNECTIONS_OPEN, -1);
-        out.discard();
-        releaseHeld();
+        super.channelInactive(context);
+        reader.release();
         channelGone();
-    }
-
-    @Override
-    public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
-        // Resets end in channelInactive; nothing else is expected, and nothing of it is hidden.
-        if (!(cause instanceof java.io.IOException)
-                && !(cause instanceof io.netty.handler.codec.DecoderException)) {
-            Faults.log("a client connection", cause);
-        }
-        close();
     }
 }

@@ -2,31 +2,35 @@
 package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
+import io.netty.channel.ChannelDuplexHandler;
 import io.netty.channel.ChannelHandlerContext;
-import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOutboundBuffer;
+import io.netty.channel.ChannelPromise;
 import io.netty.handler.codec.http2.Http2Exception;
 import io.netty.handler.codec.http2.Http2FrameCodec;
 import io.netty.util.ReferenceCountUtil;
 import wirespeed.gateway.core.Meters;
 
 /** Stands before the codec, so that any byte counts as life. */
-final class Http2Connection extends ChannelInboundHandlerAdapter implements Drainable {
+final class Http2Connection extends ChannelDuplexHandler implements Drainable {
     private final Loop loop;
     private final Http2FrameCodec codec;
     private final Http2FrameWatch watch = Http2FrameWatch.ofClient();
     private boolean isRefused;
-    private String certificate;
-    private boolean hasCertificate;
+    private final PeerCertificate certificate;
     private final Timer timer = new Timer();
     private ChannelHandlerContext channel;
     private long readMillis;
     private boolean isClosing;
     private long fullMillis;
+    private final Runnable flush = this::flushNow;
+    private boolean isFlushDue;
+    private boolean hasWritten;
 
     Http2Connection(Loop loop, Http2FrameCodec codec) {
         this.loop = loop;
         this.codec = codec;
+        certificate = new PeerCertificate(loop.tls);
     }
 
     /** A stream of this connection sent data. */
@@ -34,13 +38,40 @@ final class Http2Connection extends ChannelInboundHandlerAdapter implements Drai
         watch.sent(bytes);
     }
 
+    /**
+     * Hands on what streams have written once the loop has read all that it found: answers that came
+     * together leave together.
+     */
+    void flushSoon() {
+        if (!isFlushDue) {
+            isFlushDue = true;
+            loop.executor.execute(flush);
+        }
+    }
+
+    private void flushNow() {
+        isFlushDue = false;
+        channel.channel().flush();
+    }
+
+    @Override
+    public void write(ChannelHandlerContext context, Object message, ChannelPromise promise) {
+        hasWritten = true;
+        context.write(message, promise);
+    }
+
+    /** The codec flushes after each read; encrypting nothing is not free. */
+    @Override
+    public void flush(ChannelHandlerContext context) {
+        if (hasWritten) {
+            hasWritten = false;
+            context.flush();
+        }
+    }
+
     /** What origins are told about the client's certificate; null for nothing. */
     String certificate() {
-        if (!hasCertificate) {
-            hasCertificate = true;
-            certificate = loop.tls.clientCertificate(channel.channel());
-        }
-        return certificate;
+        return certificate.of(channel.channel());
     }
 
     private final class Timer extends Wheel.Entry {
@@ -117,7 +148,7 @@ final class Http2Connection extends ChannelInboundHandlerAdapter implements Drai
     @Override
     public boolean isWritten() {
         ChannelOutboundBuffer pending = channel.channel().unsafe().outboundBuffer();
-        return codec.connection().numActiveStreams() == 0
+        return !isFlushDue && codec.connection().numActiveStreams() == 0
                 && (pending == null || pending.totalPendingWriteBytes() == 0);
     }
 

@@ -38,7 +38,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     private final Loop loop;
     private final Http2Connection connection;
     private final String scheme;
-    private final Timer timer = new Timer();
+    private final ClientDeadline deadline;
     private ChannelHandlerContext stream;
     private Exchange exchange;
     private long declared = -1;
@@ -46,13 +46,12 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     private boolean isInputDone;
     private boolean isDone;
     private boolean isDirty;
-    /** Written with what follows it. */
+    /** Both are written with what follows them, so that the end takes no frame of its own. */
     private Http2Headers pendingHead;
+    private ByteBuf pendingBody;
     /** From then on a stream of requests may pause as long as the exchange may take. */
     private boolean isAnswering;
     private boolean isStalled;
-    private long waitingMillis;
-    private long exchangeEndMillis;
     private BodyPace pace;
     private Request awaitsEnd;
     private Request awaitsRead;
@@ -61,24 +60,22 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         this.loop = loop;
         this.connection = connection;
         this.scheme = scheme;
+        deadline = new ClientDeadline(loop, this::timedOut);
     }
 
-    private final class Timer extends Wheel.Entry {
-        @Override
-        void onTimeout(long nowMillis) {
-            if (exchange == null) {
-                stream.close();
-            } else if (!isDone && nowMillis >= exchangeEndMillis) {
-                exchange.timedOut();
-            } else if (isDone || isStalled) {
-                // The client opens no window for what it asked for.
-                gone();
-                stream.writeAndFlush(new DefaultHttp2ResetFrame(Http2Error.CANCEL));
-            } else if (!isInputDone && stream.channel().config().isAutoRead()) {
-                exchange.clientTooSlow();
-            } else {
-                exchange.timedOut();
-            }
+    private void timedOut() {
+        if (exchange == null) {
+            stream.close();
+        } else if (!isDone && deadline.isExchangeOver()) {
+            exchange.timedOut();
+        } else if (isDone || isStalled) {
+            // The client opens no window for what it asked for.
+            gone();
+            stream.writeAndFlush(new DefaultHttp2ResetFrame(Http2Error.CANCEL));
+        } else if (!isInputDone && stream.channel().config().isAutoRead()) {
+            exchange.clientTooSlow();
+        } else {
+            exchange.timedOut();
         }
     }
 
@@ -86,30 +83,17 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     public void handlerAdded(ChannelHandlerContext context) {
         stream = context;
         loop.readClock();
-        arm(loop.timeouts.headMillis());
-    }
-
-    private void arm(int millis) {
-        loop.wheel.arm(timer, loop.nowMillis() + millis);
-    }
-
-    /** As {@link #arm}; the whole exchange has a bound, however often its parts get new time. */
-    private void armExchange(int millis) {
-        loop.wheel.arm(timer, Math.min(loop.nowMillis() + millis, exchangeEndMillis));
-    }
-
-    private void armEnd() {
-        loop.wheel.arm(timer, exchangeEndMillis);
+        deadline.within(loop.timeouts.headMillis());
     }
 
     @Override
     public void exchangeWithin(int millis) {
-        exchangeEndMillis += millis - loop.timeouts.exchangeMillis();
+        deadline.exchangeWithin(millis);
         boolean isReading = !isInputDone && stream.channel().config().isAutoRead();
         if (isReading) {
-            armExchange(loop.timeouts.bodyIdleMillis());
+            deadline.withinExchange(loop.timeouts.bodyIdleMillis());
         } else {
-            armEnd();
+            deadline.atExchangeEnd();
         }
     }
 
@@ -151,8 +135,8 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             pace = loop.bodyPace();
             pace.begin(loop.nowMillis());
         }
-        exchangeEndMillis = loop.nowMillis() + loop.timeouts.exchangeMillis();
-        armExchange(isInputDone ? loop.timeouts.exchangeMillis()
+        deadline.exchangeBegins();
+        deadline.withinExchange(isInputDone ? loop.timeouts.exchangeMillis()
                 : loop.timeouts.bodyIdleMillis());
         if (!isInputDone && declared == 0) {
             // Complete by its length and not by its stream: bytes that come now must stop it.
@@ -178,7 +162,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     private void endWithoutBody(boolean isEnd) {
         if (isEnd) {
             isInputDone = true;
-            armEnd();
+            deadline.atExchangeEnd();
             awaitsRead = awaitsEnd;
             awaitsEnd = null;
         }
@@ -284,7 +268,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     private void inputDone(boolean isEnd, Headers trailers) {
         if (isEnd && !isInputDone) {
             isInputDone = true;
-            armEnd();
+            deadline.atExchangeEnd();
             exchange.requestEnd(trailers);
         }
     }
@@ -299,7 +283,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         Http2Headers head = new DefaultHttp2Headers().status(String.valueOf(refusal.status()));
         write(new DefaultHttp2HeadersFrame(head, true));
         isDone = true;
-        loop.wheel.disarm(timer);
+        deadline.none();
         write(new DefaultHttp2ResetFrame(Http2Error.NO_ERROR));
         flush();
     }
@@ -344,15 +328,29 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         }
         // With the end of an empty body in it: gRPC tells an error so.
         pendingHead = head;
-        armEnd();
+        deadline.atExchangeEnd();
         isAnswering = true;
     }
 
-    private void writeHead(boolean isEnd) {
+    private void writePending(boolean isEnd) {
         if (pendingHead != null) {
             Http2Headers head = pendingHead;
             pendingHead = null;
-            write(new DefaultHttp2HeadersFrame(head, isEnd));
+            write(new DefaultHttp2HeadersFrame(head, isEnd && pendingBody == null));
+        }
+        if (pendingBody != null) {
+            ByteBuf body = pendingBody;
+            pendingBody = null;
+            boolean waits = stream.channel().bytesBeforeUnwritable() < NOTHING_WAITS_BYTES;
+            write(new DefaultHttp2DataFrame(waits ? compact(body) : body, isEnd));
+        }
+    }
+
+    private void dropPending() {
+        pendingHead = null;
+        if (pendingBody != null) {
+            pendingBody.release();
+            pendingBody = null;
         }
     }
 
@@ -371,10 +369,9 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
 
     @Override
     public void sendBody(ByteBuf slice) {
-        writeHead(false);
+        writePending(false);
         connection.sent(slice.readableBytes());
-        boolean waits = stream.channel().bytesBeforeUnwritable() < NOTHING_WAITS_BYTES;
-        write(new DefaultHttp2DataFrame(waits ? compact(slice) : slice, false));
+        pendingBody = slice;
     }
 
     /** What waits for a window takes the memory that it needs and not all that was read with it. */
@@ -397,7 +394,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         }
         isDone = true;
         // Until the client has taken it; then the stream is inactive.
-        arm(loop.timeouts.sendMillis());
+        deadline.within(loop.timeouts.sendMillis());
         writeEnd(trailers);
         awaitTaker();
         if (!isInputDone) {
@@ -408,12 +405,12 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
 
     private void writeEnd(Headers trailers) {
         if (trailers != null) {
-            writeHead(false);
+            writePending(false);
             Http2Headers last = new DefaultHttp2Headers(false);
             trailers.forEach(last::add);
             write(new DefaultHttp2HeadersFrame(last, true));
-        } else if (pendingHead != null) {
-            writeHead(true);
+        } else if (pendingHead != null || pendingBody != null) {
+            writePending(true);
         } else {
             write(new DefaultHttp2DataFrame(true));
         }
@@ -422,7 +419,8 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     @Override
     public void cut() {
         isDone = true;
-        loop.wheel.disarm(timer);
+        deadline.none();
+        dropPending();
         stream.writeAndFlush(new DefaultHttp2ResetFrame(Http2Error.INTERNAL_ERROR));
     }
 
@@ -434,10 +432,10 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
 
     @Override
     public void flush() {
-        writeHead(false);
+        writePending(false);
         if (isDirty) {
             isDirty = false;
-            stream.flush();
+            connection.flushSoon();
         }
     }
 
@@ -459,16 +457,16 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             if (isOn) {
                 awaitBody();
             } else {
-                armEnd();
+                deadline.atExchangeEnd();
             }
         }
     }
 
     private void awaitBody() {
         if (isAnswering) {
-            armEnd();
+            deadline.atExchangeEnd();
         } else {
-            armExchange(loop.timeouts.bodyIdleMillis());
+            deadline.withinExchange(loop.timeouts.bodyIdleMillis());
         }
     }
 
@@ -488,7 +486,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             if (isStalled) {
                 isStalled = false;
                 loop.stalledStreams.remove(this);
-                armEnd();
+                deadline.atExchangeEnd();
             }
             exchange.clientWritable();
         }
@@ -499,18 +497,18 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         if (!isStalled && isInputDone) {
             isStalled = true;
             awaitTaker();
-            armExchange(loop.timeouts.sendMillis());
+            deadline.withinExchange(loop.timeouts.sendMillis());
         }
     }
 
     private void awaitTaker() {
-        waitingMillis = loop.nowMillis();
+        deadline.waits();
         loop.stalledStreams.add(this);
     }
 
     @Override
     public boolean relieve(long sinceMillis) {
-        if (waitingMillis > sinceMillis) {
+        if (!deadline.waitsSince(sinceMillis)) {
             return false;
         }
         gone();
@@ -537,10 +535,11 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     }
 
     private void gone() {
-        loop.wheel.disarm(timer);
+        deadline.none();
         loop.stalledStreams.remove(this);
         isDone = true;
         awaitsRead = null;
+        dropPending();
         if (exchange != null) {
             exchange.clientGone();
         }

@@ -4,7 +4,6 @@ package wirespeed.gateway.netty;
 import io.netty.buffer.ByteBuf;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
-import io.netty.util.ReferenceCountUtil;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.util.concurrent.ThreadLocalRandom;
@@ -29,14 +28,12 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
     private final Pool pool;
     private final Loop loop;
     private final OutBuffer out = new OutBuffer();
-    private final BodyReader reader = new BodyReader();
+    private final MessageReader reader = new MessageReader();
     private final Timer timer = new Timer();
     private ChannelHandlerContext channel;
     private State state = State.CONNECTING;
     private Attempt attempt;
     private Client flushTarget;
-    private ByteBuf held;
-    private int scanned;
     private int interims;
     private int requests;
     private boolean isRequestSent;
@@ -202,17 +199,12 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
         ByteBuf in = (ByteBuf) message;
         loop.readClock();
         try {
-            if (held != null) {
-                held.writeBytes(in);
-                in.release();
-                in = held;
-                held = null;
-            }
+            in = reader.join(in);
             process(in);
         } catch (Refusal refusal) {
             fail(Category.ORIGIN_MALFORMED, refusal);
         } finally {
-            if (in != held) {
+            if (!reader.isHolding(in)) {
                 in.release();
             }
         }
@@ -257,24 +249,12 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
     private boolean head(ByteBuf in) {
         Limits limits = attempt.context.snapshot().answerLimits();
         isResponseBegun = true;
-        int length = Math.min(in.readableBytes(), limits.headBytesMax() + 1);
-        byte[] bytes = loop.scratch(length);
-        in.getBytes(in.readerIndex(), bytes, 0, length);
-        int end = HeadCheck.end(bytes, 0, length, scanned, limits);
-        if (end < 0) {
-            scanned = length;
-            hold(in);
+        int length = reader.head(in, loop, limits);
+        if (length < 0) {
             return false;
         }
-        scanned = 0;
-        in.skipBytes(end);
-        received(HeadCheck.response(bytes, 0, end, limits), in);
+        received(HeadCheck.response(loop.scratch(length), 0, length, limits), in);
         return true;
-    }
-
-    private void hold(ByteBuf in) {
-        // A buffer of which slices are in use elsewhere must not grow.
-        held = in.refCnt() == 1 ? in : in.copy();
     }
 
     private void received(Response response, ByteBuf in) {
@@ -389,8 +369,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
     public void channelInactive(ChannelHandlerContext context) {
         loop.readClock();
         out.discard();
-        ReferenceCountUtil.release(held);
-        held = null;
+        reader.release();
         pool.closed(this);
         State before = state;
         state = State.CLOSED;

@@ -22,7 +22,7 @@ import wirespeed.gateway.core.Trailers;
  * pipeline and its queue exist for what a socket does not take, and walking through them for each
  * message costs more than composing it.
  */
-final class OutBuffer {
+class OutBuffer {
     static final int BYTES = 4096;
     private static final ByteBuf LAST_CHUNK = constant("0\r\n\r\n");
     private static final ByteBuf CRLF = constant("\r\n");

@@ -1,0 +1,81 @@
+// Cuts messages out of what a connection receives: heads as a whole, bodies in pieces.
+package wirespeed.gateway.netty;
+
+import io.netty.buffer.ByteBuf;
+import wirespeed.gateway.core.HeadCheck;
+import wirespeed.gateway.core.Limits;
+
+/** Holds what cannot be read yet: a part of a head, or what follows a message that is not over. */
+final class MessageReader extends BodyReader {
+    private ByteBuf held;
+    private int scanned;
+
+    boolean isHolding() {
+        return held != null;
+    }
+
+    boolean isHolding(ByteBuf in) {
+        return held == in;
+    }
+
+    /** Keeps what is left of a buffer; its owner releases it if it {@link #isHolding another}. */
+    void hold(ByteBuf in) {
+        // A buffer of which slices are in use elsewhere must not grow.
+        held = in.refCnt() == 1 ? in : in.copy();
+    }
+
+    /** What was held with what has come behind it, in one buffer; takes it over. */
+    ByteBuf join(ByteBuf in) {
+        if (held == null) {
+            return in;
+        }
+        held.writeBytes(in);
+        in.release();
+        return take();
+    }
+
+    /** What was held, which is the taker's now; null for nothing. */
+    ByteBuf take() {
+        ByteBuf taken = held;
+        held = null;
+        return taken;
+    }
+
+    void release() {
+        if (held != null) {
+            take().release();
+        }
+    }
+
+    /** Takes an empty line off; RFC 9112 §2.2: some clients send one after a body. */
+    boolean skipEmptyLine(ByteBuf in) {
+        boolean isThere = scanned < 2 && in.readableBytes() >= 2
+                && in.getByte(in.readerIndex()) == '\r'
+                && in.getByte(in.readerIndex() + 1) == '\n';
+        if (isThere) {
+            in.skipBytes(2);
+            scanned = 0;
+        }
+        return isThere;
+    }
+
+    /**
+     * Moves a head to the beginning of the loop's scratch memory.
+     *
+     * @return its length, or -1 while it is incomplete; then the input is held
+     */
+    int head(ByteBuf in, Loop loop, Limits limits) {
+        int length = Math.min(in.readableBytes(), limits.headBytesMax() + 1);
+        byte[] bytes = loop.scratch(length);
+        in.getBytes(in.readerIndex(), bytes, 0, length);
+        int end = HeadCheck.end(bytes, 0, length, scanned, limits);
+        if (end < 0) {
+            scanned = length;
+            hold(in);
+        } else {
+            scanned = 0;
+            in.skipBytes(end);
+        }
+        return end;
+    }
+}
