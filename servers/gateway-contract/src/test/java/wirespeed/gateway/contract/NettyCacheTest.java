@@ -1,168 +1,18 @@
-// The corners of the cache: whose validators they are, what is stale, what changes meanwhile.
+// CacheContract on gateway-netty.
 package wirespeed.gateway.contract;
 
-import static org.junit.jupiter.api.Assertions.assertEquals;
-
-import java.io.IOException;
-import java.util.ArrayList;
-import java.util.List;
 import java.util.Map;
-import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicInteger;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.Test;
 import wirespeed.gateway.netty.Main;
+import wirespeed.gateway.runtime.Launcher;
 
-class NettyCacheTest {
-    private final List<AutoCloseable> opened = new ArrayList<>();
-    private final AtomicInteger asked = new AtomicInteger();
-    private RecordingOrigin origin;
-    private Carrier gateway;
-
-    @BeforeEach
-    void open() throws IOException {
-        origin = new RecordingOrigin();
-        opened.add(origin);
-        gateway = new Carrier(Main::carrier, Map.of("server.transport", "epoll",
-                "server.threads", "1"), "[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
-                + "\"]\n[cache]\nenabled = true\ncollapse = \"20s\"\n");
-        opened.add(gateway);
+class NettyCacheTest extends CacheContract {
+    @Override
+    public Launcher.Factory factory() {
+        return Main::carrier;
     }
 
-    @AfterEach
-    void close() throws Exception {
-        for (int i = opened.size() - 1; i >= 0; i--) {
-            opened.get(i).close();
-        }
-    }
-
-    private RawClient client() throws IOException {
-        RawClient client = gateway.client();
-        opened.add(client);
-        return client;
-    }
-
-    private static RawClient.Answer get(RawClient client, String fields) throws IOException {
-        client.send("GET /c HTTP/1.1\r\nHost: a\r\n" + fields + "\r\n");
-        return client.read();
-    }
-
-    private void answers(String headers) {
-        origin.handler = (seen, out, socket) -> {
-            RecordingOrigin.respond(out, 200, headers, "body " + asked.incrementAndGet());
-            return true;
-        };
-    }
-
-    @Test
-    void a_304_for_the_clients_own_copy_does_not_refresh_an_older_one() throws Exception {
-        answers("Cache-Control: max-age=0\r\nLast-Modified: Mon, 05 Jan 2026 00:00:00 GMT\r\n");
-        RawClient client = client();
-        assertEquals("body 1", get(client, "").body());
-        origin.handler = (seen, out, socket) -> {
-            out.write("HTTP/1.1 304 X\r\nCache-Control: max-age=60\r\n\r\n".getBytes());
-            return true;
-        };
-        assertEquals(304, get(client,
-                "If-Modified-Since: Sun, 01 Feb 2026 00:00:00 GMT\r\n").status());
-        answers("Cache-Control: max-age=60\r\n");
-        assertEquals("body 2", get(client, "").body());
-    }
-
-    @Test
-    void a_stale_response_stands_in_for_an_error_of_the_origin() throws Exception {
-        answers("Cache-Control: max-age=0, stale-if-error=60\r\nETag: \"1\"\r\n");
-        RawClient client = client();
-        assertEquals("body 1", get(client, "").body());
-        origin.handler = (seen, out, socket) -> {
-            RecordingOrigin.respond(out, 503, "", "down");
-            return true;
-        };
-        assertEquals("body 1", get(client, "").body());
-        answers("");
-        assertEquals("body 2", get(client, "").body());
-    }
-
-    @Test
-    void a_client_says_how_stale_a_response_it_takes() throws Exception {
-        answers("Cache-Control: max-age=10\r\nAge: 100\r\nETag: \"1\"\r\n");
-        RawClient client = client();
-        assertEquals("body 1", get(client, "").body());
-        assertEquals("body 1", get(client, "Cache-Control: max-stale=600\r\n").body());
-        assertEquals("body 1", get(client, "Cache-Control: max-stale\r\n").body());
-        assertEquals("body 2", get(client, "Cache-Control: max-stale=60\r\n").body());
-        assertEquals("body 3", get(client, "Cache-Control: max-stale=0\r\n").body());
-        assertEquals("body 4", get(client, "Cache-Control: max-stale=soon\r\n").body());
-    }
-
-    @Test
-    void a_stale_response_serves_the_others_while_one_request_asks() throws Exception {
-        answers("Cache-Control: max-age=0, stale-while-revalidate=60\r\nETag: \"1\"\r\n");
-        RawClient first = client();
-        assertEquals("body 1", get(first, "").body());
-        CountDownLatch isAsked = new CountDownLatch(1);
-        CountDownLatch mayAnswer = new CountDownLatch(1);
-        origin.handler = (seen, out, socket) -> {
-            isAsked.countDown();
-            await(mayAnswer);
-            RecordingOrigin.respond(out, 200, "Cache-Control: max-age=60\r\n", "fresh");
-            return true;
-        };
-        first.send("GET /c HTTP/1.1\r\nHost: a\r\n\r\n");
-        await(isAsked);
-        assertEquals("body 1", get(client(), "").body());
-        mayAnswer.countDown();
-        assertEquals("fresh", first.read().body());
-        assertEquals("fresh", get(client(), "").body());
-    }
-
-    private static void await(CountDownLatch latch) {
-        try {
-            latch.await(20, TimeUnit.SECONDS);
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-        }
-    }
-
-    @Test
-    void what_was_asked_for_before_a_change_is_not_stored_after_it() throws Exception {
-        CountDownLatch isAsked = new CountDownLatch(1);
-        CountDownLatch mayAnswer = new CountDownLatch(1);
-        origin.handler = (seen, out, socket) -> {
-            if (seen.line().startsWith("GET") && asked.incrementAndGet() == 1) {
-                isAsked.countDown();
-                await(mayAnswer);
-            }
-            RecordingOrigin.respond(out, 200, "Cache-Control: max-age=60\r\n", "body " + asked);
-            return true;
-        };
-        RawClient old = client();
-        old.send("GET /c HTTP/1.1\r\nHost: a\r\n\r\n");
-        await(isAsked);
-        RawClient changer = client();
-        changer.send("PUT /c HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
-        assertEquals(200, changer.read().status());
-        mayAnswer.countDown();
-        assertEquals("body 1", old.read().body());
-        assertEquals("body 2", get(changer, "").body());
-    }
-
-    @Test
-    void vary_is_about_what_the_client_sent() throws Exception {
-        answers("Cache-Control: max-age=60\r\nVary: X-Forwarded-Proto, Accept\r\n");
-        RawClient client = client();
-        assertEquals("body 1", get(client, "Accept: x\r\n").body());
-        assertEquals("body 1", get(client, "Accept: x\r\n").body());
-        assertEquals("body 2", get(client, "Accept: y\r\n").body());
-    }
-
-    @Test
-    void vary_of_everything_is_never_stored() throws Exception {
-        answers("Cache-Control: max-age=60\r\nVary: Accept, *\r\n");
-        RawClient client = client();
-        assertEquals("body 1", get(client, "").body());
-        assertEquals("body 2", get(client, "").body());
+    @Override
+    public Map<String, Object> options() {
+        return Map.of("server.transport", "epoll", "server.threads", "2");
     }
 }

@@ -38,6 +38,7 @@ final class ContentCache {
     private static final String ASKED = "cache.asked";
     /** Set when the validators that the origin gets are those of the stored response. */
     private static final String VALIDATES = "cache.validates";
+    private static final String SET_COOKIE = "Set-Cookie";
     private static final String BEGUN = "cache.begun";
     private static final int INVALIDATED_SECONDS = 600;
     private static final int VARIANTS_MAX = 100_000;
@@ -305,7 +306,8 @@ final class ContentCache {
                 return Step.respond(before.toResponse(new Headers(), System.currentTimeMillis()));
             }
             boolean isGet = context.request().method().equals("GET");
-            if (isGet && mayStore(context)) {
+            if (isGet && mayStore(context.request(),
+                    context.response().status(), context.response().headers())) {
                 context.tap(new Collector(context, key));
             }
             return Step.NEXT;
@@ -315,12 +317,20 @@ final class ContentCache {
     private Step revalidated(Context context, Key key, StoredResponse before) {
         long now = System.currentTimeMillis();
         StoredResponse fresh = before.refreshed(context.response().headers(), asked(context), now);
-        put(key, fresh, context);
+        boolean isStored = mayStore(context.request(), fresh.status(), fresh.headers());
+        if (isStored) {
+            put(key, fresh, context);
+        } else {
+            drop(key, context);
+        }
         Flight flight = (Flight) context.attribute(LEADER);
         if (flight != null) {
-            land(key, flight, true);
+            land(key, flight, isStored);
         }
-        return Step.respond(fresh.toResponse(new Headers(), now));
+        Response answer = fresh.toResponse(new Headers(), now);
+        context.response().headers().all(SET_COOKIE).forEach(cookie ->
+                answer.headers().add(SET_COOKIE, cookie));
+        return Step.respond(answer);
     }
 
     private static long asked(Context context) {
@@ -328,27 +338,25 @@ final class ContentCache {
     }
 
     /** §3, and §3.5 for requests with Authorization. */
-    static boolean mayStore(Context context) {
-        Response response = context.response();
-        Headers headers = response.headers();
+    static boolean mayStore(Request request, int status, Headers headers) {
         CacheControl control = CacheControl.of(headers);
-        if (control.has("no-store") || control.has("private") || response.status() == 206
-                || headers.has("Set-Cookie") || varyNames(headers).contains("*")) {
+        if (control.has("no-store") || control.has("private") || status == 206
+                || headers.has(SET_COOKIE) || varyNames(headers).contains("*")) {
             return false;
         }
         boolean isShared = control.has("public") || control.has("s-maxage")
                 || control.has("must-revalidate");
-        if (context.request().headers().has("Authorization") && !isShared) {
+        if (request.headers().has("Authorization") && !isShared) {
             return false;
         }
         boolean isExplicit = control.has("max-age") || control.has("s-maxage")
                 || headers.has("Expires") || control.has("public");
-        boolean isKnown = StoredResponse.isHeuristic(response.status())
-                || response.status() == 302 || response.status() == 307;
-        boolean isUseful = StoredResponse.freshness(headers, response.status(),
+        boolean isKnown = StoredResponse.isHeuristic(status)
+                || status == 302 || status == 307;
+        boolean isUseful = StoredResponse.freshness(headers, status,
                 System.currentTimeMillis()) > 0 || headers.has("ETag")
                 || headers.has("Last-Modified");
-        return isKnown && isUseful && (isExplicit || StoredResponse.isHeuristic(response.status()));
+        return isKnown && isUseful && (isExplicit || StoredResponse.isHeuristic(status));
     }
 
     private final class Collector implements BodyTap {
@@ -408,6 +416,15 @@ final class ContentCache {
                 with(before == null ? Map.of() : before, key.owner(), names));
         Variants known = owners.get(key.owner());
         entries.put(variantKey(key, known, (Headers) context.attribute(ASKED)), stored);
+    }
+
+    /** Forgets what is stored for the requests that this one is equal to. */
+    private void drop(Key key, Context context) {
+        Map<String, Variants> owners = variants.getIfPresent(key.uri());
+        Variants known = owners == null ? null : owners.get(key.owner());
+        if (known != null) {
+            entries.invalidate(variantKey(key, known, (Headers) context.attribute(ASKED)));
+        }
     }
 
     private Map<String, Variants> with(Map<String, Variants> before, String owner,

@@ -107,23 +107,28 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
         return headers.has("ETag") || headers.has("Last-Modified");
     }
 
-    /** §4.3.4: the stored fields are updated by those of a 304. */
+    /** §4.3.4: the stored fields are updated by those of a 304, but no cookie of one client's. */
     StoredResponse refreshed(Headers from304, long askedMillis, long nowMillis) {
         Headers merged = headers.copy();
         from304.forEach((name, value) -> {
-            if (!name.equalsIgnoreCase("Content-Length")
-                    && !name.equalsIgnoreCase("Content-Encoding")
-                    && !name.equalsIgnoreCase("Content-Range")) {
+            if (isUpdating(name)) {
                 merged.remove(name);
             }
         });
         from304.forEach((name, value) -> {
-            if (!merged.has(name)) {
-                from304.all(name).forEach(each -> merged.add(name, each));
+            if (isUpdating(name)) {
+                merged.add(name, value);
             }
         });
         Response whole = Response.received(status, merged, Framing.length(body.length));
         return of(whole, body, askedMillis, nowMillis);
+    }
+
+    private static boolean isUpdating(String name) {
+        return !name.equalsIgnoreCase("Content-Length")
+                && !name.equalsIgnoreCase("Content-Encoding")
+                && !name.equalsIgnoreCase("Content-Range")
+                && !name.equalsIgnoreCase("Set-Cookie");
     }
 
     /** The response for a client, or a 304 when the client has the same. */
