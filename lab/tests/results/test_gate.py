@@ -1,5 +1,7 @@
 """`--fail-on` and `--require`: what keeps a gate shut, and with which exit code."""
 
+from dataclasses import replace
+
 import pytest
 from report.make_run import KINDS, make_run
 from typer.testing import CliRunner
@@ -32,6 +34,69 @@ def test_a_loss_shuts_the_gate_and_is_named(run_dir):
     assert "loss against balanced" in lines[0]
     assert report(run_dir, "--fail-on", "loss").exit_code == 3
     assert report(run_dir).exit_code == 0
+
+
+def changed(summary, **of_cell):
+    """The summary with its first measured cell changed."""
+    first = summary.measured[0]
+    rest = (cell for cell in summary.cells if cell is not first)
+    return replace(summary, cells=(replace(first, **of_cell), *rest))
+
+
+def failed(trial):
+    metrics = {**trial.metrics, "non_2xx": 812.0, "errors": 0.0}
+    return replace(trial, valid=False, reasons=["812 answers were not 2xx"], metrics=metrics)
+
+
+def test_trials_whose_programs_failed_shut_every_gate(run_dir):
+    """Their figures are in no median, so that no rule and no verdict sees them."""
+    summary = load(run_dir)
+    cell = summary.measured[0]
+    broken = changed(
+        summary, trials=cell.trials[:1], invalid=tuple(failed(t) for t in cell.trials[1:])
+    )
+    where = "failed 4 of 5 trials: 812 answers were not 2xx"
+    for fail_on in ("loss", "undecided"):
+        assert any(where in line for line in gate.broken(broken, [fail_on], []))
+    (told, limit) = gate.broken(broken, [], [gate.rule("non_2xx <= 0")])
+    assert where in told and "the most is 812" in limit
+
+
+def test_a_cell_without_a_valid_trial_keeps_no_rule(run_dir):
+    summary = load(run_dir)
+    refused = tuple(
+        replace(trial, valid=False, disturbed=0.9, reasons=["other programs used 90% of core 0"])
+        for trial in summary.measured[0].trials
+    )
+    (line,) = gate.broken(changed(summary, trials=(), invalid=refused), [], [gate.rule("rps > 1")])
+    assert line.endswith("rps > 1: no valid trial")
+
+
+def test_what_cannot_be_compared_is_not_decided(run_dir):
+    summary = load(run_dir)
+    verdict = replace(summary.gains[0].verdict, word="not comparable", reason="both were full")
+    gains = (replace(summary.gains[0], verdict=verdict),)
+    (line,) = gate.broken(replace(summary, gains=gains), ["undecided"], [])
+    assert "not comparable against" in line
+    (line,) = gate.broken(replace(summary, gains=()), ["undecided"], [])
+    assert line.startswith("nothing was compared")
+
+
+def test_a_run_that_did_not_end_shuts_the_gate(run_dir):
+    summary = load(run_dir)
+    stopped = replace(summary, run=replace(summary.run, state="interrupted"))
+    assert "the run did not end: interrupted" in gate.broken(stopped, ["loss"], [])
+
+
+def test_a_pooled_loss_shuts_the_gate_where_no_single_cell_shows_it(run_dir):
+    summary = load(run_dir)
+    family = next(one for one in summary.families if one.verdict.word == "loss")
+    even = tuple(
+        replace(gain, verdict=replace(gain.verdict, word="not decided")) for gain in family.gains
+    )
+    pooled = replace(summary, gains=even, families=(replace(family, gains=even),))
+    (line,) = gate.broken(pooled, ["loss"], [])
+    assert "over all cells" in line
 
 
 def test_limits_are_in_the_units_that_people_write(run_dir):

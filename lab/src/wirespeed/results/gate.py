@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wirespeed import units
@@ -13,6 +13,9 @@ from wirespeed.results.cells import Cell
 from wirespeed.results.summary import Summary
 
 FAIL_ON = ("loss", "undecided")
+UNDECIDED = ("not decided", "not comparable")
+#: What makes trials invalid: their medians over valid ones say nothing.
+COUNTS = ("errors", "non_2xx", "timeouts")
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -24,7 +27,7 @@ _RULE = re.compile(
 
 @dataclass(frozen=True)
 class Rule:
-    """`stack=bypass: latency.p99 < 5ms`: the median of every such cell keeps a limit."""
+    """`stack=bypass: latency.p99 < 5ms`: the figure of every such cell keeps a limit."""
 
     text: str
     where: tuple[tuple[str, str], ...]
@@ -63,38 +66,75 @@ def _limit(metric: str, text: str) -> float:
         return float(units.count(text))
 
 
-def broken(summary: Summary, fail_on: Iterable[str], rules: Iterable[Rule]) -> list[str]:
+def broken(summary: Summary, fail_on: Sequence[str], rules: Sequence[Rule]) -> list[str]:
     """One line for each thing that keeps the gate shut."""
-    lines = []
-    for gain in summary.gains:
-        word = gain.verdict.word
-        is_shut = (word == "loss" and "loss" in fail_on) or (
-            word == "not decided" and "undecided" in fail_on
-        )
-        if is_shut:
-            lines.append(
-                f"{_place(gain.cell)}: {gain.metric}: {word} against {gain.over}"
-                f" ({gain.verdict.reason})"
-            )
+    lines = [] if summary.run.state == "done" else [f"the run did not end: {summary.run.state}"]
+    lines += [_of_failures(cell) for cell in _meant(summary, fail_on, rules) if cell.failures]
+    if "loss" in fail_on:
+        lines += _of_words(summary, ("loss",)) + _of_pooled(summary)
+    if "undecided" in fail_on:
+        lines += _of_words(summary, UNDECIDED)
+        if not summary.gains:
+            lines.append("nothing was compared: no cell and its baseline have valid trials")
     for one in rules:
         lines += _of_rule(summary, one)
     return lines
 
 
+def _meant(summary: Summary, fail_on: Sequence[str], rules: Sequence[Rule]) -> list[Cell]:
+    """The cells that the gate is about: all of them, or those that its rules cover."""
+    of_words = any(word in FAIL_ON for word in fail_on)
+    return [c for c in summary.cells if of_words or any(one.covers(c) for one in rules)]
+
+
+def _of_failures(cell: Cell) -> str:
+    return f"{_place(cell)}: {cell.failures} trials: {cell.failure}"
+
+
+def _of_words(summary: Summary, words: Sequence[str]) -> list[str]:
+    return [
+        f"{_place(gain.cell)}: {gain.metric}: {gain.verdict.word} against {gain.over}"
+        f" ({gain.verdict.reason})"
+        for gain in summary.gains
+        if gain.verdict.word in words
+    ]
+
+
+def _of_pooled(summary: Summary) -> list[str]:
+    """Losses that single cells are too few to show."""
+    return [
+        f"{one.contender}: {one.metric}: loss against {one.over} over all cells"
+        f" ({one.verdict.reason})"
+        for one in summary.families
+        if one.verdict.word == "loss" and not any(g.verdict.word == "loss" for g in one.gains)
+    ]
+
+
 def _of_rule(summary: Summary, one: Rule) -> list[str]:
-    cells = [cell for cell in summary.measured if one.covers(cell)]
+    cells = [cell for cell in summary.cells if one.covers(cell) and (cell.trials or cell.invalid)]
     if not cells:
         return [f"{one.text}: no measured cell is meant"]
     lines = []
     for cell in cells:
-        value = cell.median(one.metric)
-        if value is None:
+        value = _figure(cell, one.metric)
+        if value is None and not cell.trials:
+            lines.append(f"{_place(cell)}: {one.text}: no valid trial")
+        elif value is None:
             known = sorted({name for trial in cell.trials for name in trial.metrics})
             return [f"{one.text}: there is no metric {one.metric!r}; there are {', '.join(known)}"]
-        if not one.is_kept(value):
+        elif not one.is_kept(value):
+            what = "the most is" if one.metric in COUNTS else "the median is"
             unit = " µs" if one.metric.startswith("latency.") else ""
-            lines.append(f"{_place(cell)}: {one.text}: the median is {value:,.6g}{unit}")
+            lines.append(f"{_place(cell)}: {one.text}: {what} {value:,.6g}{unit}")
     return lines
+
+
+def _figure(cell: Cell, metric: str) -> float | None:
+    """The median of valid trials; of what makes a trial invalid the most in any trial."""
+    if metric not in COUNTS:
+        return cell.median(metric)
+    found = (trial.metrics.get(metric) for trial in (*cell.trials, *cell.invalid))
+    return max((value for value in found if value is not None), default=None)
 
 
 def _place(cell: Cell) -> str:

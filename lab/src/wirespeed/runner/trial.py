@@ -105,19 +105,19 @@ def _window(
 ) -> _MeasuredWindow:
     length_s = measured_s(life, order.planned)
     with_census = noise.wants_names or length_s < CENSUS_BELOW_S
-    before = proof.served(life)
+    before, before_s = proof.served(life), step_s(life, order.planned)
     done = generate(
         life,
         order.planned,
         folder,
         length_s,
-        step_s(life, order.planned),
+        before_s,
         Sampling(beat_s(life, length_s), with_census),
         timeout_s(life, order.planned),
     )
     learn(life, order.planned, done)
     served = (before, proof.served(life))
-    seen = _Seen(done, _canary_of(before_ms, canary(life)), served, folder)
+    seen = _Seen(done, _canary_of(before_ms, canary(life)), served, folder, before_s)
     return _MeasuredWindow(life, order, seen, noise.best_ms)
 
 
@@ -160,6 +160,7 @@ class _Seen:
     canary: Canary | None
     served: tuple[Served | None, Served | None]  # what bypass had carried before, and after
     folder: Path
+    before_s: float  # of load before the window
 
 
 class _MeasuredWindow:
@@ -181,8 +182,8 @@ class _MeasuredWindow:
         start_ns, length_ns = self.measured.start_unix_ns, self.measured.length_ns
         self.usage = window.of_window(done.samples, start_ns, length_ns, self.parts)
         self.link_share = link_share(life, order.planned, done, self.measured)
-        window_s = self.measured.length_ns / 1e9
-        self.work = work.of_window(life, seen.served, done.figures, self.usage, window_s)
+        loaded_s = seen.before_s + self.measured.length_ns / 1e9
+        self.work = work.of_window(life, seen.served, done.figures, self.usage, loaded_s)
         self.verdict = judge(self._evidence(canary_best_ms))
 
     @property

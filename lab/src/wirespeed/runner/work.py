@@ -35,11 +35,14 @@ def of_window(
     served: tuple[Served | None, Served | None],
     figures: Mapping[str, Figures],
     usage: Usage | None,
-    window_s: float,
+    loaded_s: float,
 ) -> Work | None:
-    """None where nothing tells of empty looks, or not of all processes."""
+    """None where nothing tells of empty looks, or not of all processes.
+
+    `loaded_s` is the time under load between the two readings: the step before the window, and it.
+    """
     before, after = served
-    if before is None or after is None or not figures or window_s <= 0:
+    if before is None or after is None or not figures or loaded_s <= 0:
         return None
     servers = [s for s in life.running if s.instance.role == "server"]
     told = after.since(before)
@@ -47,8 +50,6 @@ def of_window(
     if told.cpu_s < TOLD_MIN * used_s:
         return None
     cores = {core for server in servers for core in server.instance.cores}
-    times = life.schedule.times
-    loaded_s = min(times.warmup_s, times.step_warmup_s) + window_s
     work_s = told.work_s
     rps = sum(one.rps for one in figures.values())
     useful = min(1.0, work_s / loaded_s / max(1, len(cores)))
