@@ -51,7 +51,6 @@ def serving(link, profile, folder, core=0):
     """nginx with one worker: on the kernel (profile is None), or over packets ("" has no profile)."""
     launch = []
     if profile is not None:
-        # One segment carries as many connections of a listener as this says, 16,384 at most.
         launch = ["env", "EF_MAX_ENDPOINTS=65536", BYPASS, "run", *(["-p", profile] if profile else []), "--interface", "vb", "--"]
     command = link.inside(1, core, *launch, "nginx", "-p", folder, "-c", folder / "nginx.conf")
     with started(command) as (process, said):

@@ -63,6 +63,13 @@ const CASES: &[Case] = &[
         "a_connect_does_not_read_the_kernels_tables_again",
         connects_without_netlink,
     ),
+    ("connections_beyond_the_limit_are_the_kernels", || {
+        crowd(1000, 1500, 2, "connections_beyond_the_limit")
+    }),
+    (
+        "more_connections_than_a_segment_has_places_are_carried",
+        || crowd(32_768, 17_000, 1, "more_than_a_segment"),
+    ),
 ];
 
 /// Programs that are not compared, and why; docs/limits/packets.md says the same in words.
@@ -461,6 +468,96 @@ fn connects_without_netlink() {
 }
 
 const CONNECTS: usize = 100;
+
+/// As many connections at once as `limit` allows are over packets; others are served by the kernel, none is
+/// reset, and what they leave is used again in the next round.
+fn crowd(limit: usize, count: usize, rounds: usize, name: &str) {
+    require_tool("python3");
+    let network = Network::new();
+    let ready = programs::folder().join(name);
+    let _ = fs::remove_file(&ready);
+    let script = |role: &str| {
+        let mut command = Command::new("python3");
+        command.args(["-c", CROWD, role, &count.to_string(), &rounds.to_string()]);
+        command.arg(&ready);
+        command
+    };
+    let mut server = script("serve");
+    server
+        .env("LD_PRELOAD", library::built())
+        .env("EF_MAX_ENDPOINTS", limit.to_string());
+    let mut server = network.spawn("server", server).expect("python starts");
+    wait_until("the server listens", || ready.exists());
+    let mut client = network
+        .client
+        .run(|| script("ask").spawn())
+        .expect("python starts");
+    let is_served = client.wait().expect("an end").success();
+    let accepted = ["packets", "kernel"].map(|path| accepts(server.id(), path));
+    let left = View::open(server.id()).ok().flatten();
+    let left = left.map_or(Vec::new(), |view| view.fallbacks());
+    let is_left = left.iter().any(|(reason, _)| *reason == "limit");
+    let _ = server.kill();
+    let _ = server.wait();
+    let _ = fs::remove_file(&ready);
+    assert!(is_served, "over packets, kernel: {accepted:?}");
+    assert_eq!(accepted[0] + accepted[1], (rounds * count) as u64);
+    // In the second round some of the first may not be over yet, and the very first connection may have
+    // been faster than the server's first wait.
+    let carried = (rounds * limit.min(count)) as u64;
+    let is_used_again = accepted[0] > carried * 3 / 4;
+    assert!(is_used_again, "over packets, kernel: {accepted:?}");
+    assert_eq!(is_left, count > limit, "counted: {left:?}");
+}
+
+const CROWD: &str = "
+import os, resource, selectors, socket, sys
+role, count, rounds, ready = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+address = (os.environ.get('CONTRACT_ADDRESS', '10.79.0.2'), 8000)
+if role == 'serve':
+    listener = socket.create_server(address, backlog=4096)
+    listener.setblocking(False)
+    waiting = selectors.DefaultSelector()
+    waiting.register(listener, selectors.EVENT_READ)
+    open(ready, 'w').close()
+    while True:
+        for key, _ in waiting.select():
+            if key.fileobj is listener:
+                try:
+                    while True:
+                        one = listener.accept()[0]
+                        one.setblocking(False)
+                        waiting.register(one, selectors.EVENT_READ)
+                except BlockingIOError:
+                    continue
+            elif bytes := key.fileobj.recv(100):
+                key.fileobj.send(bytes)
+            else:
+                waiting.unregister(key.fileobj)
+                key.fileobj.close()
+for round in range(rounds):
+    held = []
+    while len(held) < count:
+        batch = [socket.socket() for _ in range(min(200, count - len(held)))]
+        for one in batch:
+            one.setblocking(False)
+            one.connect_ex(address)
+        for one in batch:
+            one.settimeout(30)
+            one.sendall(b'%d' % len(held))
+            held.append(one)
+    for number, one in enumerate(held):
+        assert one.recv(100) == b'%d' % number, number
+    while held and rounds > 1:
+        batch, held = held[:200], held[200:]
+        for one in batch:
+            one.shutdown(socket.SHUT_WR)
+        for one in batch:
+            assert one.recv(100) == b''
+            one.close()
+";
 
 /// Every connection of a worker is carried by packets, once the first is.
 fn takes_packets(network: &Network, worker: u32) {

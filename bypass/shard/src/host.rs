@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use bypass_netlink::{neighbour, Mac, RouteKind, Tables};
+use bypass_netlink::{diag, neighbour, Mac, RouteKind, Tables};
 use bypass_sys::kernel::Result;
 use bypass_tcp::{Address, Engine, Route, TxSink};
 use bypass_xdp::{Steering, Transport};
@@ -17,6 +17,8 @@ const TABLES: [u32; 2] = [253, 254];
 const ASK_AGAIN_US: u64 = 500_000;
 /// Neighbours whose last question is remembered at most.
 const ASKED_MAX: usize = 4096;
+/// Between looks whether the kernel still has connections of a port that it shares.
+const LOOK_AGAIN_US: u64 = 1_000_000;
 
 /// The host of an interface.
 #[derive(Debug)]
@@ -29,6 +31,12 @@ pub struct Host {
     neighbours: HashMap<IpAddr, Mac>,
     asked_us: HashMap<IpAddr, u64>,
     listening: Vec<u16>,
+    /// New connections are left to the kernel.
+    leaves_new: bool,
+    /// Ports of which the kernel may have connections.
+    shared: Vec<u16>,
+    /// When that is looked at again.
+    look_us: u64,
     /// No longer listened on, but connections may live.
     draining: Vec<u16>,
 }
@@ -45,6 +53,9 @@ impl Host {
             neighbours: HashMap::new(),
             asked_us: HashMap::new(),
             listening: Vec::new(),
+            leaves_new: false,
+            shared: Vec::new(),
+            look_us: 0,
             draining: Vec::new(),
         })
     }
@@ -177,23 +188,51 @@ impl Host {
         self.ports.find(ip, open)
     }
 
-    /// A port is listened on.
+    /// A port is listened on. What the kernel has there already stays its own.
     pub fn claim(&mut self, at: SocketAddr) {
-        self.steering.claim(Transport::Tcp, at.port());
-        self.listening.push(at.port());
+        let port = at.port();
+        self.share(port);
+        self.steering.claim(Transport::Tcp, port);
+        self.listening.push(port);
+        self.look_us = 0;
+    }
+
+    /// From now on new connections are left to the kernel, at every port that is listened on, or no
+    /// longer.
+    pub fn leave_new(&mut self, leaves_new: bool) {
+        self.leaves_new = leaves_new;
+        for port in self.listening.clone() {
+            self.share(port);
+        }
+    }
+
+    fn share(&mut self, port: u16) {
+        self.steering.share(port, self.leaves_new);
+        if !self.shared.contains(&port) {
+            self.shared.push(port);
+        }
+    }
+
+    /// Takes ports back of which the kernel has no connections any more: asking about each of their
+    /// frames takes time.
+    pub fn look_at_shared(&mut self, now_us: u64) {
+        if self.shared.is_empty() || self.leaves_new || now_us < self.look_us {
+            return;
+        }
+        self.look_us = now_us + LOOK_AGAIN_US;
+        let steering = &self.steering;
+        self.shared.retain(|port| {
+            let is_shared = diag::has_connections(*port).unwrap_or(true);
+            if !is_shared {
+                steering.own(*port);
+            }
+            is_shared
+        });
     }
 
     /// No port is claimed but those that are listened on: for who follows a process that has ended.
     pub fn drop_others_claims(&self) {
         self.steering.keep_only(Transport::Tcp, &self.listening);
-    }
-
-    /// A port was not to be claimed after all.
-    pub fn unclaim(&mut self, port: u16) {
-        if let Some(place) = self.listening.iter().position(|one| *one == port) {
-            self.listening.swap_remove(place);
-            self.steering.release(Transport::Tcp, port);
-        }
     }
 
     /// A port is no longer listened on; its connections live on, so it stays claimed until

@@ -181,6 +181,7 @@ impl Shard {
             // What cannot be read now is read with the next change.
             let _ = host.update(self.now_us, &mut self.engine, &mut sink);
             host.drain(&self.engine);
+            host.look_at_shared(self.now_us);
         }
     }
 
@@ -243,7 +244,7 @@ impl Shard {
         self.engine.next_event()
     }
 
-    /// Listens, and takes the port from the kernel.
+    /// Listens, and takes the port from the kernel, which keeps the connections that it has there.
     pub fn listen(&mut self, at: SocketAddr, backlog: u32) -> Result<Handle, Error> {
         let listener = self.engine.listen(at, backlog)?;
         if let Some(host) = &mut self.host {
@@ -252,22 +253,12 @@ impl Shard {
         Ok(listener)
     }
 
-    /// As [`listen`](Self::listen), on a port where the kernel listens too. None, and the port is the
-    /// kernel's, as long as it has connections there, which would no longer hear their peers. Asked
-    /// once nothing reaches the kernel there any more; what comes meanwhile waits.
-    pub fn take_over(&mut self, at: SocketAddr, backlog: u32) -> Result<Option<Handle>, Error> {
-        let Some(host) = &mut self.host else {
-            return self.listen(at, backlog).map(Some);
-        };
-        host.claim(at);
-        let is_used = bypass_netlink::diag::has_connections(at.port()).unwrap_or(true);
-        let listening = (!is_used)
-            .then(|| self.engine.listen(at, backlog))
-            .transpose();
-        if !matches!(listening, Ok(Some(_))) {
-            host.unclaim(at.port());
+    /// From now on new connections are left to the kernel, which has to listen where this shard does, or
+    /// are taken again. What has arrived already is still taken.
+    pub fn leave_new(&mut self, leaves_new: bool) {
+        if let Some(host) = &mut self.host {
+            host.leave_new(leaves_new);
         }
-        listening
     }
 
     /// After the first listeners of a shard that follows a process which has ended: what that one had

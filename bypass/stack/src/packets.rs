@@ -51,6 +51,9 @@ static IS_STARTED: Mutex<bool> = Mutex::new(false);
 /// Another process uses an interface that was named; it is ours when that one ends.
 static IS_WAITING: AtomicBool = AtomicBool::new(false);
 
+/// Engines that leave new connections to the kernel because there is no room for more.
+static FULL: AtomicU32 = AtomicU32::new(0);
+
 /// Between looks whether an interface is free.
 const TAKE_AGAIN: Duration = Duration::from_millis(20);
 
@@ -67,6 +70,12 @@ pub fn is_wanted() -> bool {
 #[inline]
 pub fn is_active() -> bool {
     IS_ACTIVE.load(Ordering::Relaxed)
+}
+
+/// Whether what is accepted from the kernel may have been left to it, because there was no room.
+#[inline]
+pub fn is_full() -> bool {
+    FULL.load(Ordering::Relaxed) > 0
 }
 
 /// Opens the interfaces that were named, now, before privileges are dropped.
@@ -232,7 +241,6 @@ pub fn serve() -> Service {
     for relay in RELAYS.get().into_iter().flatten() {
         if let Ok(mut relay) = relay.try_lock() {
             relay.drive_if_idle(IDLE_US);
-            relay.follow_if_due();
             is_busy |= relay.is_busy();
         } else {
             is_busy = true;
@@ -267,6 +275,7 @@ pub fn hold() -> impl Sized {
 /// inherited goes on through the parent; it makes none of its own.
 pub fn forget() {
     IS_WAITING.store(false, Ordering::Relaxed);
+    FULL.store(0, Ordering::Relaxed);
     interface::forget_network();
     if IS_ACTIVE.swap(false, Ordering::AcqRel) {
         // Not dropped: what is in them lies in memory that the parent uses.

@@ -2,7 +2,8 @@
 //!
 //! It takes a frame when the destination of its TCP or UDP header is claimed, or when it is an ICMP
 //! error about a packet whose source is. Everything else, and everything unusual, goes to the
-//! kernel: other protocols, VLAN tags, IP options, extension headers, fragments.
+//! kernel: other protocols, VLAN tags, IP options, extension headers, fragments. Where the kernel has
+//! connections at a claimed port too, it is asked whose a frame is, and new ones may be left to it.
 
 use std::collections::HashMap;
 
@@ -23,10 +24,24 @@ pub struct Maps {
 pub const TCP: u64 = 0x0000_ffff;
 /// Where those of UDP are.
 pub const UDP: u64 = 0xffff_0000;
+/// The kernel may have TCP connections of the port, whose frames are its own.
+pub const SHARED: u64 = 1 << FLAGS_AT;
+/// With [`SHARED`]: new TCP connections are the kernel's.
+pub const LEAVES_NEW: u64 = 2 << FLAGS_AT;
+const FLAGS_AT: i32 = 32;
 
 const XDP_PASS: i32 = 2;
 const MAP_LOOKUP: i32 = 1;
 const REDIRECT_MAP: i32 = 51;
+const RELEASE_SOCKET: i32 = 86;
+const LOOK_UP_SOCKET: i32 = 99;
+/// BPF_F_CURRENT_NETNS: that of the interface.
+const OWN_NAMESPACE: i32 = -1;
+/// Of `struct bpf_sock`, and the one of a listener (BPF_TCP_LISTEN).
+const STATE_AT: i16 = 72;
+const LISTENS: i32 = 10;
+const SYN: i32 = 0x02;
+const SYN_ACK: i32 = 0x12;
 const PSEUDO_MAP_FD: u8 = 1;
 
 // Classes, sizes and operations of instructions.
@@ -37,6 +52,7 @@ const HALF: u8 = 0x08;
 const WORD: u8 = 0x00;
 const DOUBLE: u8 = 0x18;
 const MOVE: u8 = 0xb7;
+const MOVE_WORD: u8 = 0xb4;
 const ADD: u8 = 0x07;
 const AND: u8 = 0x57;
 const XOR: u8 = 0xa7;
@@ -54,6 +70,7 @@ const LOAD_MAP: u8 = 0x18;
 const CONTEXT: u8 = 6;
 const CLAIMS: u8 = 7;
 const PORT: u8 = 8;
+const FLAGS: u8 = 9;
 const STACK: u8 = 10;
 const DATA: u8 = 2;
 const END: u8 = 3;
@@ -62,6 +79,10 @@ const END: u8 = 3;
 const ADDRESS: i16 = -16;
 /// The key of a look-up.
 const KEY: i16 = -24;
+/// Addresses and ports of a connection as the kernel is asked for it (`struct bpf_sock_tuple`), and its length.
+const TUPLE: i16 = -64;
+const TUPLE4: i32 = 12;
+const TUPLE6: i32 = 36;
 
 /// Instructions with names for the places that are jumped to.
 #[derive(Default)]
@@ -133,8 +154,8 @@ impl Assembler {
         self.load(BYTE, 1, DATA, at);
         self.add(MOVE, CLAIMS, 0, 0, TCP as i32);
         self.jump(IF_EQUAL, 1, libc::IPPROTO_TCP, done);
-        // Extended by its sign: what lies above is 0 in the table.
-        self.add(MOVE, CLAIMS, 0, 0, UDP as i32);
+        // Not extended by its sign.
+        self.add(MOVE_WORD, CLAIMS, 0, 0, UDP as i32);
         self.jump(IF_DIFFERENT, 1, libc::IPPROTO_UDP, "pass");
         self.label(done);
     }
@@ -147,6 +168,15 @@ impl Assembler {
         self.add(ADD, 2, 0, 0, i32::from(KEY));
         self.add(CALL, 0, 0, 0, MAP_LOOKUP);
         self.jump(IF_EQUAL, 0, 0, "pass");
+    }
+
+    /// Copies some units of the frame to a place in the connection that the kernel is asked for.
+    fn take_tuple(&mut self, size: u8, from: i16, to: i16, count: i16) {
+        let bytes = if size == WORD { 4 } else { 2 };
+        for part in 0..count {
+            self.load(size, 1, DATA, from + part * bytes);
+            self.store(size, 1, TUPLE + to + part * bytes);
+        }
     }
 
     fn finish(mut self) -> Vec<Instruction> {
@@ -231,7 +261,8 @@ fn decide(code: &mut Assembler, maps: Maps) {
     code.add(TO_BIG_ENDIAN, PORT, 0, 0, 16);
     code.store(WORD, PORT, KEY);
     code.look_up(maps.ports);
-    code.load(DOUBLE, 1, 0, 0);
+    code.load(DOUBLE, FLAGS, 0, 0);
+    code.add(MOVE | BY_REGISTER, 1, FLAGS, 0, 0);
     code.add(AND | BY_REGISTER, 1, CLAIMS, 0, 0);
     code.jump(IF_EQUAL, 1, 0, "pass");
 
@@ -252,6 +283,11 @@ fn decide(code: &mut Assembler, maps: Maps) {
         code.load(DOUBLE, 4, STACK, ADDRESS + half * 8);
         code.jump_by_register(IF_DIFFERENT, 1, 4, "pass");
     }
+    code.add(SHIFT_RIGHT, FLAGS, 0, 0, FLAGS_AT);
+    code.jump(IF_EQUAL, FLAGS, 0, "redirect");
+    code.jump(IF_DIFFERENT, CLAIMS, TCP as i32, "redirect");
+    ask_kernel(code);
+    code.label("redirect");
     code.add(LOAD_MAP, 1, PSEUDO_MAP_FD, 0, maps.sockets);
     code.add(0, 0, 0, 0, 0);
     code.load(WORD, 2, CONTEXT, 16);
@@ -262,6 +298,69 @@ fn decide(code: &mut Assembler, maps: Maps) {
     code.label("pass");
     code.add(MOVE, 0, 0, 0, XDP_PASS);
     code.add(EXIT, 0, 0, 0, 0);
+}
+
+/// A frame, or the one that an error quotes, of a TCP connection: does the kernel have that one, or is it
+/// to have it? Of an error the two ends are in the other order: the quoted packet is one that was sent.
+fn ask_kernel(code: &mut Assembler) {
+    code.load(WORD, DATA, CONTEXT, 0);
+    code.load(WORD, END, CONTEXT, 4);
+    // What an error quotes opens no connection.
+    code.add(MOVE, CLAIMS, 0, 0, 0);
+    code.require(54);
+    code.load(HALF, 5, DATA, 12);
+    code.jump(IF_EQUAL, 5, i32::from(0x86dd_u16.to_be()), "shared6");
+    code.add(MOVE, PORT, 0, 0, TUPLE4);
+    code.load(BYTE, 1, DATA, 23);
+    code.jump(IF_EQUAL, 1, libc::IPPROTO_ICMP, "shared-error4");
+    code.take_tuple(WORD, 26, 0, 3);
+    code.load(BYTE, CLAIMS, DATA, 47);
+    code.jump(JUMP, 0, 0, "ask");
+    code.label("shared-error4");
+    code.require(66);
+    code.take_tuple(WORD, 58, 0, 1);
+    code.take_tuple(WORD, 54, 4, 1);
+    code.take_tuple(HALF, 64, 8, 1);
+    code.take_tuple(HALF, 62, 10, 1);
+    code.jump(JUMP, 0, 0, "ask");
+
+    code.label("shared6");
+    code.add(MOVE, PORT, 0, 0, TUPLE6);
+    code.require(74);
+    code.load(BYTE, 1, DATA, 20);
+    code.jump(IF_EQUAL, 1, libc::IPPROTO_ICMPV6, "shared-error6");
+    code.take_tuple(WORD, 22, 0, 9);
+    code.load(BYTE, CLAIMS, DATA, 67);
+    code.jump(JUMP, 0, 0, "ask");
+    code.label("shared-error6");
+    code.require(106);
+    code.take_tuple(WORD, 86, 0, 4);
+    code.take_tuple(WORD, 70, 16, 4);
+    code.take_tuple(HALF, 104, 32, 1);
+    code.take_tuple(HALF, 102, 34, 1);
+    decide_shared(code);
+}
+
+/// The connection is known: the kernel's, or new and left to it, or ours.
+fn decide_shared(code: &mut Assembler) {
+    code.label("ask");
+    code.add(MOVE | BY_REGISTER, 1, CONTEXT, 0, 0);
+    code.add(MOVE | BY_REGISTER, 2, STACK, 0, 0);
+    code.add(ADD, 2, 0, 0, i32::from(TUPLE));
+    code.add(MOVE | BY_REGISTER, 3, PORT, 0, 0);
+    code.add(MOVE, 4, 0, 0, OWN_NAMESPACE);
+    code.add(MOVE, 5, 0, 0, 0);
+    code.add(CALL, 0, 0, 0, LOOK_UP_SOCKET);
+    code.jump(IF_EQUAL, 0, 0, "unknown");
+    code.load(WORD, PORT, 0, STATE_AT);
+    code.add(MOVE | BY_REGISTER, 1, 0, 0, 0);
+    code.add(CALL, 0, 0, 0, RELEASE_SOCKET);
+    code.jump(IF_DIFFERENT, PORT, LISTENS, "pass");
+    code.label("unknown");
+    code.add(AND, CLAIMS, 0, 0, SYN_ACK);
+    code.jump(IF_DIFFERENT, CLAIMS, SYN, "redirect");
+    code.add(AND, FLAGS, 0, 0, (LEAVES_NEW >> FLAGS_AT) as i32);
+    code.jump(IF_DIFFERENT, FLAGS, 0, "pass");
 }
 
 /// The place of an address in its table.

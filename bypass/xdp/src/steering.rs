@@ -158,6 +158,27 @@ impl Steering {
         self.ports.update(usize::from(port), add) & mask == 0
     }
 
+    /// The kernel may have TCP connections of a claimed port from now on, whose frames stay its own;
+    /// `leaves_new`: who opens one now opens it there.
+    pub fn share(&self, port: u16, leaves_new: bool) {
+        let flags = match leaves_new {
+            true => program::SHARED | program::LEAVES_NEW,
+            false => program::SHARED,
+        };
+        self.set_flags(port, flags);
+    }
+
+    /// The kernel has no TCP connections of a port (any more): its frames are not asked about.
+    pub fn own(&self, port: u16) {
+        self.set_flags(port, 0);
+    }
+
+    fn set_flags(&self, port: u16, flags: u64) {
+        let all = program::SHARED | program::LEAVES_NEW;
+        self.ports
+            .update(usize::from(port), |word| Some(word & !all | flags));
+    }
+
     /// Only these ports are claimed, each once, whatever others have claimed that have ended. For the
     /// only user of the tables.
     pub fn keep_only(&self, transport: Transport, ports: &[u16]) {

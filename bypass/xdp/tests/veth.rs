@@ -1,7 +1,7 @@
 //! AF_XDP over veth pairs in namespaces made here.
 
-use std::io::Read as _;
-use std::net::{IpAddr, UdpSocket};
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt as _;
@@ -26,6 +26,10 @@ const CASES: &[Case] = &[
     ),
     ("trains_sent_by_af_packet_keep_the_contract", packet_sender),
     ("what_is_not_claimed_is_the_kernels", unclaimed),
+    (
+        "what_the_kernel_has_at_a_claimed_port_stays_its_own",
+        shared,
+    ),
     ("errors_about_claimed_packets_come_too", errors),
     ("each_queue_has_its_socket", queues),
     ("a_killed_holder_gives_the_interface_back", killed),
@@ -254,6 +258,94 @@ fn unclaimed() {
         (Some(7), 0),
         "the port was given up"
     );
+}
+
+/// Connections that the kernel has before a claim, and those that are left to it after; IPv4 and IPv6.
+fn shared() {
+    let sides = namespaces(1, 1500);
+    for (side, name, host) in [(&sides[0], "va", 1), (&sides[1], "vb", 2)] {
+        side.ip(&format!("addr add fd77::{host}/64 dev {name} nodad"));
+    }
+    let (steering, mut device) = open(&sides[1], "vb", Mode::Native, Settings::default());
+    assert!(steering.add_address(ip("fd77::2")));
+    for address in [ADDRESSES[1], "fd77::2"] {
+        let at = (ip(address), 5000).into();
+        let listener = sides[1].run(|| TcpListener::bind(at).expect("a listener"));
+        let connect = || {
+            let limit = Duration::from_millis(300);
+            sides[0].run(|| TcpStream::connect_timeout(&at, limit))
+        };
+        let mut first = Connection::of(connect().expect("the kernel's"), &listener);
+        steering.share(5000, false);
+        steering.claim(Transport::Tcp, 5000);
+        first.exchange();
+        assert!(connect().is_err(), "a new one is not the kernel's");
+        assert!(syns(&mut device) > 0, "{address}");
+        steering.share(5000, true);
+        let left = connect().expect("left to the kernel");
+        let mut left = Connection::of(left, &listener);
+        first.exchange();
+        left.exchange();
+        assert_eq!(syns(&mut device), 0, "{address}");
+        steering.share(5000, false);
+        left.exchange();
+        steering.own(5000);
+        left.client.write_all(b"lost").expect("sent");
+        assert!(frames(&mut device) > 0, "nothing is the kernel's any more");
+        steering.release(Transport::Tcp, 5000);
+    }
+}
+
+/// Both ends of a connection of the kernel's.
+struct Connection {
+    client: TcpStream,
+    server: TcpStream,
+}
+
+impl Connection {
+    fn of(client: TcpStream, listener: &TcpListener) -> Self {
+        let (server, _) = listener.accept().expect("accepted");
+        for end in [&client, &server] {
+            let limit = Some(Duration::from_secs(5));
+            end.set_read_timeout(limit).expect("a limit");
+        }
+        Self { client, server }
+    }
+
+    fn exchange(&mut self) {
+        let mut bytes = [0; 4];
+        self.client.write_all(b"ping").expect("sent");
+        self.server.read_exact(&mut bytes).expect("received");
+        self.server.write_all(b"pong").expect("sent");
+        self.client.read_exact(&mut bytes).expect("received");
+        assert_eq!(&bytes, b"pong");
+    }
+}
+
+/// SYNs that have arrived at a device within a moment, and all frames.
+fn syns(device: &mut Xdp) -> usize {
+    arrived(device).into_iter().filter(|is_syn| *is_syn).count()
+}
+
+fn frames(device: &mut Xdp) -> usize {
+    arrived(device).len()
+}
+
+fn arrived(device: &mut Xdp) -> Vec<bool> {
+    let mut found = Vec::new();
+    let end = Instant::now() + Duration::from_millis(200);
+    while Instant::now() < end {
+        let mut note = |frame: Frame| {
+            let tcp_at = if frame.bytes[12..14] == [8, 0] {
+                34
+            } else {
+                54
+            };
+            found.push(frame.bytes[tcp_at + 13] & 0x12 == 0x02);
+        };
+        device.receive(64, &mut note).expect("frames");
+    }
+    found
 }
 
 /// ICMP and ICMPv6 "port unreachable" about packets of ours, IPv6 frames, and what looks alike.

@@ -2,10 +2,11 @@
 
 use core::sync::atomic::Ordering;
 
-use bypass_stats::Counter;
+use bypass_stats::{Counter, Reason};
 use bypass_sys::{address, kernel};
 
 use crate::listener::{self, Listener};
+use crate::packets;
 use crate::peer::Peer;
 use crate::process::deadline::timeout;
 use crate::process::table::{self, Entry, Kind};
@@ -138,6 +139,9 @@ fn take_from_kernel(fd: i32, flags: i32, client: &mut Client) -> Outcome {
         let new = *new;
         table::set(new, Entry::KERNEL);
         process::count(Counter::AcceptsKernel, 1);
+        if packets::is_full() {
+            process::fall_back(Reason::Limit);
+        }
     }
     accepted.map(|(new, _)| new as usize).into()
 }

@@ -15,7 +15,7 @@ use bypass_xdp::{check, queues, Mode, Opened, Settings, Steering};
 
 use super::captured::Shown;
 use super::engine;
-use super::relay::Relay;
+use super::relay::{Relay, LATE_MAX};
 use crate::process::{self, table};
 use crate::sys::lock_file;
 
@@ -184,7 +184,10 @@ fn over(interface: Interface) -> kernel::Result<Relay> {
     let steering = interface.steering.clone();
     let link = interface.opened.first().ok_or(libc::EINVAL)?.layout().link;
     let device = Box::new(Shown(queues::over(interface.opened)?));
-    let settings = engine::settings(engine::of_host(), &process::settings().tcp);
+    let mut host = engine::of_host();
+    let connections = process::settings().max_endpoints.saturating_add(LATE_MAX);
+    host.connections_max = u32::try_from(connections).unwrap_or(u32::MAX);
+    let settings = engine::settings(host, &process::settings().tcp);
     let shard = Shard::over(steering, link, device, settings)?;
     let polled = shard.poll_fds().into_iter().flatten();
     let own: Vec<i32> = polled.filter(|fd| !used.contains(fd)).collect();

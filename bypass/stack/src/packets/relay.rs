@@ -29,9 +29,14 @@ mod closing;
 mod listening;
 mod moving;
 mod opening;
+mod room;
+
+pub use room::LATE_MAX;
 
 /// Bytes that are moved at once, and that may lie unread in a segment before the engine keeps them.
 const PIECE: usize = 64 << 10;
+/// Rounds in a row of one who looks after an engine that nobody drives.
+const ROUNDS_MAX: u32 = 16;
 /// Nothing came or went for so long: there is no hurry.
 const QUIET_US: u64 = 200_000;
 
@@ -44,15 +49,17 @@ pub struct Relay {
     /// By the handle's index.
     conns: Vec<Option<(u32, u32)>>,
     listeners: HashMap<Handle, Group>,
-    /// Of the connections that the program opens.
-    outgoing: Option<(Arc<Peer>, usize)>,
+    /// Of the connections that the program opens; another one for each that was full.
+    outgoing: Vec<(Arc<Peer>, usize)>,
     bytes: Vec<u8>,
     moved_us: u64,
     rung: Vec<usize>,
     /// Places, slots and engine's names of connections whose close waits (SO_LINGER).
     lingering: Vec<(usize, usize, Handle)>,
-    /// When listeners are to be looked at again.
-    must_follow_us: Option<u64>,
+    /// There are as many connections as the program may have: new ones are left to the kernel.
+    is_full: bool,
+    /// Connections wait in the engine because no segment has a place for them.
+    is_crowded: bool,
     /// The process ends: what arrives from now on is for who follows it.
     is_over: bool,
 }
@@ -123,12 +130,13 @@ impl Relay {
             places: Vec::new(),
             conns: Vec::new(),
             listeners: HashMap::new(),
-            outgoing: None,
+            outgoing: Vec::new(),
             bytes: vec![0; PIECE],
             moved_us: 0,
             rung: Vec::new(),
             lingering: Vec::new(),
-            must_follow_us: None,
+            is_full: false,
+            is_crowded: false,
             is_over: false,
         })
     }
@@ -150,19 +158,26 @@ impl Relay {
         if !self.lingering.is_empty() {
             self.look_at_lingering();
         }
+        if has_moved || self.is_full {
+            self.look_at_room();
+        }
         self.shard.finish();
         if has_moved {
             self.moved_us = self.shard.driven_us();
         }
-        if self.must_follow_us.is_some() {
-            self.follow_if_due();
-        }
     }
 
-    /// [`drive`](Self::drive), when nobody has for a while.
+    /// [`drive`](Self::drive), when nobody has for a while, until nothing comes, but not for ever: what
+    /// the device has no room for is lost.
     pub fn drive_if_idle(&mut self, idle_us: u64) {
-        if (now_ns() / 1000).saturating_sub(self.shard.driven_us()) >= idle_us {
+        if (now_ns() / 1000).saturating_sub(self.shard.driven_us()) < idle_us {
+            return;
+        }
+        for _ in 0..ROUNDS_MAX {
             self.drive();
+            if self.moved_us != self.shard.driven_us() {
+                break;
+            }
         }
     }
 
@@ -173,8 +188,7 @@ impl Relay {
 
     /// Whether something came or went a moment ago.
     pub fn is_busy(&self) -> bool {
-        let is_moving = self.still_us() < QUIET_US;
-        is_moving || self.must_follow_us.is_some()
+        self.still_us() < QUIET_US
     }
 
     /// Whether the engine has bytes, or an end, that the others have not acknowledged, or have no room for.
@@ -206,14 +220,7 @@ impl Relay {
 
     /// How long a sleep may last.
     pub fn wait_us(&self) -> Option<u64> {
-        let now_us = now_ns() / 1000;
-        let until_due = self
-            .must_follow_us
-            .map(|at_us| at_us.saturating_sub(now_us));
-        [self.shard.wait_us(), until_due]
-            .into_iter()
-            .flatten()
-            .min()
+        self.shard.wait_us()
     }
 
     /// The network may have changed.

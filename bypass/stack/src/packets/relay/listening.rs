@@ -7,7 +7,6 @@ use bypass_shard::tcp::Handle;
 use bypass_shm::layout::QUEUED;
 use bypass_shm::link::{self, Message};
 use bypass_stats::Reason;
-use bypass_sys::clock::now_ns;
 use bypass_sys::kernel;
 
 use super::{mapped_again, new_segment, Group, Relay};
@@ -17,14 +16,10 @@ use crate::peer;
 use crate::process;
 use crate::sockets;
 
-/// Between looks at a port where the kernel has connections.
-const AGAIN_US: u64 = 20_000;
-
 impl Relay {
     /// Listens where the program listens now, and where it has closed its listener and other processes
     /// have not: their connections go on coming through this one.
     pub fn follow(&mut self, listeners: &[Arc<Listener>]) {
-        self.must_follow_us = None;
         let places = &self.places;
         let is_over = |place: &usize| {
             let own = places[*place].listener.as_ref();
@@ -64,16 +59,7 @@ impl Relay {
         self.drive();
     }
 
-    /// Looks at the listeners again, because the kernel had connections there, if it is time.
-    pub fn follow_if_due(&mut self) {
-        let now_us = now_ns() / 1000;
-        if self.must_follow_us.is_some_and(|at_us| now_us >= at_us) {
-            self.follow(&listener::all());
-        }
-    }
-
-    /// None where the address is not of this interface, or taken: the kernel serves it. Where the kernel
-    /// has connections still, it is tried again later.
+    /// None where the address is not of this interface, or taken: the kernel serves it.
     fn listen(&mut self, listener: &Arc<Listener>) -> Option<()> {
         let fd = listener.any_fd();
         let at = sockets::kernel_name(fd)?;
@@ -94,10 +80,7 @@ impl Relay {
             return None;
         }
         let backlog = listener.backlog.load(Ordering::Relaxed);
-        let Some(handle) = self.shard.take_over(at, backlog).ok()? else {
-            self.must_follow_us = Some(now_ns() / 1000 + AGAIN_US);
-            return None;
-        };
+        let handle = self.shard.listen(at, backlog).ok()?;
         match self.segment_at(listener) {
             Some(place) => {
                 let group = Group {
@@ -141,7 +124,7 @@ impl Relay {
     }
 
     /// A segment of ours at a listener, known to all who hold it.
-    fn segment_at(&mut self, listener: &Arc<Listener>) -> Option<usize> {
+    pub(super) fn segment_at(&mut self, listener: &Arc<Listener>) -> Option<usize> {
         let segment = new_segment()?;
         let mapped = mapped_again(&segment)?;
         let place = self.add_place(segment, 0, Some(listener.clone()))?;
@@ -166,25 +149,38 @@ impl Relay {
         }
     }
 
+    /// Takes what waits at the engine's listener, as far as there are places for it.
     pub(super) fn accept_all(&mut self, listening: Handle) {
-        while let Ok(handle) = self.shard.accept(listening) {
-            let group = self.listeners.get_mut(&listening);
-            let place = group.and_then(Group::next);
-            if place.and_then(|place| self.offer(place, handle)).is_none() {
-                let _ = self.abort(handle);
+        while self.shard.engine().waiting(listening).unwrap_or(0) > 0 {
+            let group = self.listeners.get(&listening);
+            if group.is_none_or(|group| self.is_closed(group)) {
+                if let Ok(handle) = self.shard.accept(listening) {
+                    let _ = self.abort(handle);
+                }
+                continue;
+            }
+            let Some((at, slot)) = self.find_slot(listening) else {
+                self.is_crowded = true;
+                return;
+            };
+            if let Ok(handle) = self.shard.accept(listening) {
+                if self.offer(at, slot, handle).is_none() {
+                    let _ = self.abort(handle);
+                }
             }
         }
     }
 
     /// Puts an accepted connection where the listener's holders find it.
-    fn offer(&mut self, at: usize, handle: Handle) -> Option<()> {
-        let local = self.shard.engine().local_addr(handle).ok()?;
-        let remote = self.shard.engine().remote_addr(handle).ok()?;
+    fn offer(&mut self, at: usize, slot: usize, handle: Handle) -> Option<()> {
+        let local = self.shard.engine().local_addr(handle).ok();
+        let remote = self.shard.engine().remote_addr(handle).ok();
         let peer = self.places[at].peer.clone();
-        if peer.segment.is_queue_closed() {
+        let (Some(local), Some(remote), false) = (local, remote, peer.segment.is_queue_closed())
+        else {
+            peer.return_slot(slot);
             return None;
-        }
-        let slot = peer.take_slot()?;
+        };
         peer.segment.reset(slot);
         let place = peer.segment.slot(slot);
         place.names.of[0].store(remote);

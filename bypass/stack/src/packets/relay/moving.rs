@@ -33,7 +33,13 @@ impl Relay {
                 continue;
             }
             let shard = &mut self.shard;
-            match fill_hole(&ring, PIECE, |into| shard.receive(handle, into)) {
+            // Room for more than there is would take a larger ring, of which a segment has a few.
+            let unread = shard
+                .engine()
+                .queued(handle)
+                .map_or(0, |(unread, _)| unread);
+            let room = unread.clamp(1, PIECE);
+            match fill_hole(&ring, room, |into| shard.receive(handle, into)) {
                 None if std::mem::replace(&mut has_asked, true) => break,
                 None => ring.want_space(),
                 Some(Ok(0)) => ends = FIN,

@@ -23,6 +23,9 @@ impl Relay {
     ) -> Result<(Arc<Peer>, usize, SocketAddr), tcp::Error> {
         // The clock may be old: nobody has driven it yet.
         self.drive();
+        if self.is_at_limit() {
+            return Err(tcp::Error::NoBuffers);
+        }
         let handle = self.shard.connect(None, target)?;
         // Before the first segment leaves, which some of them are about.
         wishes.iter().for_each(|wish| self.obey(handle, *wish));
@@ -46,8 +49,7 @@ impl Relay {
         target: SocketAddr,
     ) -> Option<(Arc<Peer>, usize, SocketAddr)> {
         let local = self.shard.engine().local_addr(handle).ok()?;
-        let (peer, at) = self.outgoing()?;
-        let slot = peer.take_slot()?;
+        let (peer, at, slot) = self.outgoing_slot()?;
         if !socket.change(Event::Open) {
             peer.return_slot(slot);
             return None;
@@ -62,15 +64,17 @@ impl Relay {
         Some((peer, slot, local))
     }
 
-    fn outgoing(&mut self) -> Option<(Arc<Peer>, usize)> {
-        if self.outgoing.is_none() {
-            let segment = new_segment()?;
-            let mapped = mapped_again(&segment)?;
-            let peer = Peer::join(segment, 0, 0)?;
-            let at = self.add_place(mapped, 1, None)?;
-            self.outgoing = Some((peer, at));
+    fn outgoing_slot(&mut self) -> Option<(Arc<Peer>, usize, usize)> {
+        let free = |(peer, at): &(Arc<Peer>, usize)| Some((peer.clone(), *at, peer.take_slot()?));
+        if let Some(found) = self.outgoing.iter().find_map(free) {
+            return Some(found);
         }
-        self.outgoing.clone()
+        let segment = new_segment()?;
+        let mapped = mapped_again(&segment)?;
+        let peer = Peer::join(segment, 0, 0)?;
+        let at = self.add_place(mapped, 1, None)?;
+        self.outgoing.push((peer, at));
+        self.outgoing.last().and_then(free)
     }
 
     /// Whether a connection that was being opened stands now, or has failed.
