@@ -4,7 +4,8 @@
 
 NGINX and wirespeed-load, a core each. `here` and `ssh-one` (one sshd in a namespace, server and
 generator on its loopback) take the same way; so do `netns` and `ssh-two` (two sshd in namespaces,
-joined by a cable, as those of `netns` are). Each round begins with another site. Needs root, openssh-server, nginx and `./wirespeed build load`. Prints one JSON object.
+joined by a cable, as those of `netns` are). Each round begins with another site. Needs root,
+openssh-server, nginx and `./wirespeed build load`. Prints one JSON object.
 """
 
 import json

@@ -31,6 +31,14 @@ def usage(server=0.99, load=0.5, foreign=0.0, steal=0.0):
     return Usage(values, {"app-0": server, "gen-0": load}, {}, {0: foreign, 1: 0.0}, 0.001, 1.0)
 
 
+PARTS_WITH_ORIGIN = [*PARTS, Part("stub-0", "origin", (2,))]
+
+
+def with_origin(usage, cpu):
+    values = {**usage.values, "cpu.2": cpu}
+    return replace(usage, values=values, process_cpu_s={**usage.process_cpu_s, "stub-0": cpu})
+
+
 def evidence(**changes):
     base = Evidence({"gen-0": FIGURES}, usage(), PARTS, None, None, 1.0, False)
     return replace(base, **changes)
@@ -58,8 +66,14 @@ def test_a_quiet_trial_with_a_full_server_is_valid_and_about_the_server():
         ({"usage": usage(0.99, 0.5), "figures": {"gen-0": replace(FIGURES, little_residual=-0.6)}}, "unknown"),
         ({"usage": usage(server=0.5, load=0.5)}, "concurrency"),
         ({"usage": None}, "unknown"),
-        # The core is full, but someone else filled it.
-        ({"usage": replace(usage(0.3, 0.5), values={"cpu.0": 1.0, "cpu.1": 0.5, "steal": 0.0}, foreign={0: 0.7})}, "concurrency"),
+        # The core is full, and the server had all that others left of it.
+        ({"usage": replace(usage(0.8, 0.5), values={"cpu.0": 1.0, "cpu.1": 0.5, "steal": 0.0}, foreign={0: 0.2})}, "server"),
+        ({"usage": replace(usage(0.8, 0.5), values={"cpu.0": 1.0, "cpu.1": 0.5, "steal": 0.0}, foreign={0: 0.2}), "useful_server": 0.78}, "server"),
+        ({"usage": replace(usage(0.5, 0.5), values={"cpu.0": 0.7, "cpu.1": 0.5, "steal": 0.0}, foreign={0: 0.2})}, "concurrency"),
+        ({"usage": with_origin(usage(0.5, 0.5), 0.99), "parts": PARTS_WITH_ORIGIN}, "unknown"),
+        ({"usage": with_origin(usage(0.99, 0.5), 0.99), "parts": PARTS_WITH_ORIGIN}, "server"),
+        # The core is full, but someone else filled most of it.
+        ({"usage": replace(usage(0.3, 0.5), values={"cpu.0": 1.0, "cpu.1": 0.5, "steal": 0.0}, foreign={0: 0.7})}, "unknown"),
         ({"shared_cores": True}, "unknown"),
         ({"usage": usage(0.5, 0.5), "figures": {"gen-0": replace(FIGURES, little_residual=-0.4)}}, "unknown"),
         ({"usage": usage(0.5, 0.5), "figures": {"gen-0": replace(FIGURES, closed_loop=False)}}, "unknown"),

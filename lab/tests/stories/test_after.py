@@ -6,12 +6,14 @@ import re
 import shutil
 import sys
 import zlib
+from types import SimpleNamespace
 
 import pytest
 
 from wirespeed.cli import knee, trend
 from wirespeed.errors import InputError
 from wirespeed.recipe import rates, read
+from wirespeed.results import gate
 from wirespeed.results import trend as trends
 
 
@@ -103,6 +105,44 @@ def test_the_knee_is_between_the_last_rate_that_was_kept_and_the_first_that_was_
     assert knee._rates(1000, tried) == [480, 560, 640, 720]
     assert knee._edge({}) == (None, None)
     assert knee._rates(1000, {1000: ""})[-1] < 1300, "where nothing broke the search goes on above"
+
+
+def knee_cell(rps=400.0, p99=None, failed=0):
+    """Of three trials, some failed, at the rate 400."""
+    figures = {"rps": rps, **({"latency.p99": p99} if p99 else {})}
+    trials = tuple(SimpleNamespace(metrics=figures) for _ in range(3 - failed))
+    return SimpleNamespace(
+        trials=trials,
+        failures=f"failed {failed} of 3" if failed else "",
+        failure="812 answers were not 2xx",
+        median=lambda name: figures.get(name) if trials else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("cell", "why"),
+    [
+        (knee_cell(p99=4000.0), ""),
+        (knee_cell(p99=6000.0), "latency.p99 was 6"),
+        (knee_cell(rps=300.0, p99=4000.0), "75% of the asked requests"),
+        (knee_cell(p99=4000.0, failed=1), "failed 1 of 3 trials: 812 answers"),
+        (knee_cell(failed=3), "failed 3 of 3 trials: 812 answers"),
+        (knee_cell(), None),
+    ],
+)
+def test_a_rate_at_which_trials_fail_is_broken_and_one_without_figures_is_not_known(cell, why):
+    found = knee._why_broken(cell, 400, "rps", [gate.rule("p99 < 5ms")])
+    assert found == why or (why and found.startswith(why))
+
+
+def test_windows_of_the_search_hold_enough_answers_for_the_quantile():
+    p99, mean = gate.rule("p99 < 5ms"), gate.rule("mean < 5ms")
+    assert knee._window_s([p99, mean], 100_000) == 1
+    assert knee._window_s([p99], 100) == 11
+    assert knee._window_s([gate.rule("p99_9 < 5ms")], 100) == knee.WINDOW_MAX_S
+    assert knee._window_s([mean], 100) == 0
+    recipe, _ = rates.at_rates(TEXT, [100, 200], 11)
+    assert recipe.plan.duration == 11
 
 
 def test_a_report_that_was_sent_is_enough_to_measure_its_run_again(checkout, tmp_path):

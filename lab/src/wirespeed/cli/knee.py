@@ -2,12 +2,15 @@
 
 First a closed loop tells what the cell carries at most. Then an open loop asks for shares of that,
 in rounds, inside one server's life; then once more between the highest rate that kept the limit
-and the lowest that broke it. A rate is kept when the medians keep every rule and at least KEPT_MIN
-of the asked requests were answered.
+and the lowest that broke it. A rate is kept when the medians keep every rule, at least KEPT_MIN
+of the asked requests were answered, and no trial failed. Windows are long enough for the quantiles
+of the rules; a rate at which too few requests were answered for one is left out.
 """
 
 from __future__ import annotations
 
+import math
+import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,13 +29,14 @@ from wirespeed.recipe import rates
 from wirespeed.report import wording
 from wirespeed.results import gate
 from wirespeed.results.summary import Cell, Summary, load
-from wirespeed.runner import session
+from wirespeed.runner import metrics, session
 from wirespeed.runner.plan import PlanOptions
 
 SHARES = (0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0)  # of what the closed loop carried
 BETWEEN = 4  # rates between the last that kept the limit and the first that broke it
 KEPT_MIN = 0.98
 CELLS_MAX = 12  # each takes two runs of its own
+WINDOW_MAX_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -112,13 +116,16 @@ def _of_cell(
         wanted = sorted({rate for rate in wanted if rate > 0} - set(tried))
         if not wanted:
             break
-        recipe, text = rates.at_rates(origin.text, wanted)
+        recipe, text = rates.at_rates(origin.text, wanted, _window_s(rules, wanted[0]))
         summary = _measured(replace(origin, recipe=recipe, text=text), options, runs)
         names.append(summary.run.run_id)
-        for one in summary.measured:
+        _refuse_unknown(summary, rules)
+        for one in summary.cells:
             rate = int(one.axes[rates.AXIS])
-            tried[rate] = _why_broken(one, rate, summary.primary, rules)
-            shown[rate] = {rule.metric: one.median(rule.metric) for rule in rules}
+            why = _why_broken(one, rate, summary.primary, rules)
+            if why is not None:
+                tried[rate] = why
+                shown[rate] = {rule.metric: one.median(rule.metric) for rule in rules}
     kept, broke = _edge(tried)
     at_kept = shown.get(kept, {}) if kept else {}
     why = tried[broke] if broke else ""
@@ -147,21 +154,41 @@ def _edge(tried: dict[int, str]) -> tuple[int | None, int | None]:
     return kept, None
 
 
-def _why_broken(cell: Cell, rate: int, primary: str, rules: Sequence[gate.Rule]) -> str:
+def _window_s(rules: Sequence[gate.Rule], lowest: int) -> float:
+    """Long enough for the furthest quantile of the rules at the lowest rate, within reason."""
+    tails = [
+        1 - float(found[1].replace("_", ".")) / 100
+        for rule in rules
+        if (found := re.fullmatch(r"latency\.p(\d+(?:_\d+)?)", rule.metric))
+    ]
+    wanted = max((metrics.SAMPLES_PER_TAIL / tail for tail in tails if tail > 0), default=0.0)
+    return min(WINDOW_MAX_S, math.ceil(wanted / (KEPT_MIN * lowest)))
+
+
+def _refuse_unknown(summary: Summary, rules: Sequence[gate.Rule]) -> None:
+    known = {name for cell in summary.measured for trial in cell.trials for name in trial.metrics}
+    for rule in rules:
+        if known and rule.metric not in known:
+            raise InputError(
+                f"--require {rule.text!r}: there is no metric {rule.metric!r} in these trials, or "
+                f"too few requests for it; there are {', '.join(sorted(known))}"
+            )
+
+
+def _why_broken(cell: Cell, rate: int, primary: str, rules: Sequence[gate.Rule]) -> str | None:
+    """Empty when the rate was kept; None when it is not known."""
+    if cell.failures:
+        return f"{cell.failures} trials: {cell.failure}"
+    if not cell.trials:
+        return None
     done = cell.median(primary) or 0.0
     if done < KEPT_MIN * rate:
         return f"{done / rate:.0%} of the asked requests were answered"
-    for rule in rules:
-        value = cell.median(rule.metric)
-        if value is None:
-            known = sorted({name for trial in cell.trials for name in trial.metrics})
-            raise InputError(
-                f"--require {rule.text!r}: there is no metric {rule.metric!r} in these trials, or "
-                f"too few requests for it; there are {', '.join(known)}"
-            )
-        if not rule.is_kept(value):
+    figures = [(rule, cell.median(rule.metric)) for rule in rules]
+    for rule, value in figures:
+        if value is not None and not rule.is_kept(value):
             return f"{rule.metric} was {_figure(rule.metric, value)}"
-    return ""
+    return None if any(value is None for _, value in figures) else ""
 
 
 def _figure(metric: str, value: float) -> str:

@@ -14,8 +14,11 @@ AXIS = "rate"
 RATE_TOOLS = ("load", "wrk2")
 
 
-def at_rates(text: str, rates: Sequence[int]) -> tuple[Recipe, str]:
-    """The recipe and its text with an axis `rate`, walked in order inside one server's life."""
+def at_rates(text: str, rates: Sequence[int], window_s: float = 0.0) -> tuple[Recipe, str]:
+    """The recipe and its text with an axis `rate`, walked in order inside one server's life.
+
+    Windows are at least `window_s` long.
+    """
     data = tomllib.loads(text)
     axes = data.setdefault("axes", {})
     if any(isinstance(values, dict) for values in axes.values()):
@@ -26,6 +29,10 @@ def at_rates(text: str, rates: Sequence[int]) -> tuple[Recipe, str]:
     data.get("plan", {}).pop("restart", None)
     data["plan"] = {**data.get("plan", {}), "restart": "ramp"}
     data["table"] = [{"rows": AXIS, "values": _values(data)}]
+    recipe = Recipe.model_validate(data)
+    if recipe.plan.duration >= window_s:
+        return recipe, compose.toml(data)
+    data["plan"]["duration"] = f"{window_s:g}s"
     return Recipe.model_validate(data), compose.toml(data)
 
 

@@ -114,7 +114,7 @@ def folder() -> Path | None:
 
 
 def read(name: str, run_dir: Path) -> Document | None:
-    """The document of a file name: the run's copy, or the kit's for runs of before there was one."""
+    """The document of a file name: the run's copy, or the kit's for older runs."""
     if Path(name).name != name:
         return None
     kits = folder()

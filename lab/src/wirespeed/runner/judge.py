@@ -123,12 +123,11 @@ def bottleneck(evidence: Evidence) -> Bottleneck:
         return "unknown"
     if evidence.link_share >= LINK_FULL:
         return "link"
-    if _is_little_off(evidence):
+    if _is_little_off(evidence) or _taken(evidence) > disturbance.SHARE_MAX:
         return "unknown"
     if _is_latency_bound(evidence):
         return "concurrency"
-    server = evidence.useful_server
-    server_full = (_load_of(evidence, "server") if server is None else server) >= SATURATED
+    server_full = _server_load(evidence) >= SATURATED
     load_full = _load_full(evidence)
     if server_full:
         # A full core of a generator that polls says nothing, and nothing is no headroom.
@@ -137,6 +136,8 @@ def bottleneck(evidence: Evidence) -> Bottleneck:
         return "unknown"
     if load_full:
         return "client"
+    if _load_of(evidence, "origin") >= SATURATED:
+        return "unknown"  # neither of those that are compared
     if all(f.closed_loop for f in evidence.figures.values()):
         # Both sides waited for each other: more connections would have given more.
         return "concurrency"
@@ -179,22 +180,44 @@ def _waiting(evidence: Evidence) -> list[str]:
     ]
 
 
+def _server_load(evidence: Evidence) -> float:
+    """How full the servers' cores were of work, of what others left of them."""
+    if evidence.useful_server is None:
+        return _load_of(evidence, "server")
+    left = 1 - max((_taken_of(evidence, p) for p in _parts(evidence, "server")), default=0.0)
+    return evidence.useful_server / left if left > 0 else 0.0
+
+
 def _load_of(evidence: Evidence, role: str) -> float:
-    """How full the role's fullest process or core was: 1 is all of it."""
+    """How full the role's fullest process or core was, of what others left of it: 1 is all."""
     usage = evidence.usage
     if usage is None:
         return 0.0
     shares = [0.0]
-    for part in evidence.parts:
-        if part.role == role and part.cores:
-            cpu = usage.process_cpu_s.get(part.label, 0.0) / usage.seconds / len(part.cores)
-            # With the interrupts that serve it, without what others used of its cores.
-            cores = [
-                usage.values.get(f"cpu.{core}", 0.0) - usage.foreign.get(core, 0.0)
-                for core in part.cores
-            ]
-            shares.append(max(cpu, sum(cores) / len(cores)))
+    for part in _parts(evidence, role):
+        taken = _taken_of(evidence, part)
+        cpu = usage.process_cpu_s.get(part.label, 0.0) / usage.seconds / len(part.cores)
+        # With the interrupts that serve it.
+        cores = [usage.values.get(f"cpu.{core}", 0.0) for core in part.cores]
+        own = max(cpu, sum(cores) / len(cores) - taken)
+        shares.append(own / (1 - taken) if taken < 1 else 0.0)
     return max(shares)
+
+
+def _taken(evidence: Evidence) -> float:
+    """What others used of the cores of server or generator, whichever had less left."""
+    parts = [*_parts(evidence, "server"), *_parts(evidence, "load")]
+    return max((_taken_of(evidence, part) for part in parts), default=0.0)
+
+
+def _taken_of(evidence: Evidence, part: Part) -> float:
+    if evidence.usage is None:
+        return 0.0
+    return sum(evidence.usage.foreign.get(core, 0.0) for core in part.cores) / len(part.cores)
+
+
+def _parts(evidence: Evidence, role: str) -> list[Part]:
+    return [part for part in evidence.parts if part.role == role and part.cores]
 
 
 def _busiest_thread(evidence: Evidence) -> float:

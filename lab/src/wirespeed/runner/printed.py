@@ -1,4 +1,4 @@
-"""Files of printed figures that a recipe's tables show beside ours: found, and kept with the run."""
+"""Files of printed figures that tables show beside ours: found, and kept with the run."""
 
 from __future__ import annotations
 

@@ -29,7 +29,16 @@ from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, RunPlan, Trial
 from wirespeed.runner import audit as audits
 from wirespeed.runner import (
-    cells, execute, files, fit, order, place, preflight, printed, programs, tune,
+    cells,
+    execute,
+    files,
+    fit,
+    order,
+    place,
+    preflight,
+    printed,
+    programs,
+    tune,
 )  # fmt: skip
 from wirespeed.runner import plan as plans
 from wirespeed.runner.budget import Times
