@@ -1,9 +1,14 @@
 //! Acknowledgments from the peer (RFC 9293, 3.10.7.4, fifth; RFC 5681).
 
+use crate::chrono::Limit;
 use crate::conn::{Conn, Context, RetransmitTimer, State, WRITABLE};
+use crate::hystart::Round;
 use crate::loss::{Phase, Progress};
 use crate::seq::{after, before};
 use crate::wire::tcp::{Segment, ECE};
+
+/// The most that a device holds back, as slow start reckons.
+const BURST_US: u64 = 1_000;
 
 impl Conn {
     /// Takes the acknowledgment, the window and the SACK blocks of a segment. The number has been
@@ -11,6 +16,8 @@ impl Conn {
     #[inline]
     pub fn acknowledge(&mut self, cx: &mut Context, seg: &Segment) {
         let is_old = before(seg.ack, self.snd_una);
+        // MSG_MORE holds bytes back until the peer is heard of, as on Linux.
+        self.more_follows = false;
         let mut p = Progress {
             advanced: after(seg.ack, self.snd_una),
             echo: seg
@@ -19,6 +26,7 @@ impl Conn {
                 .map(|(_, echo)| echo)
                 .filter(|_| self.has_timestamps),
             congestion_echo: self.has_ecn && seg.has(ECE),
+            fack: (self.recovery.sacked_out > 0).then_some(self.recovery.fack),
             ..Progress::default()
         };
         let window_changed = !is_old && self.take_window(seg, p.advanced);
@@ -41,6 +49,9 @@ impl Conn {
         let is_unwatched = self.packets_out > 0 && self.retransmit == RetransmitTimer::Off;
         if p.advanced || p.newly_sacked > 0 || is_unwatched {
             self.rearm_after_progress(cx);
+        }
+        if self.wants_room {
+            self.note_limit(cx);
         }
         if self.unsent() > 0
             || self.recovery.lost_out > self.recovery.retrans_out
@@ -94,6 +105,7 @@ impl Conn {
         self.soft_error = None;
         if self.tx.is_empty() {
             cx.pool.release(&mut self.tx);
+            self.chrono.end_busy(cx.now_us);
         }
         if self.snd_up.is_some_and(|up| !after(up, ack)) {
             self.snd_up = None;
@@ -102,11 +114,12 @@ impl Conn {
     }
 
     /// Tells an application that waits for room, once there is enough.
-    fn offer_room(&mut self, cx: &mut Context) {
+    pub fn offer_room(&mut self, cx: &mut Context) {
         if self.wants_room {
             self.tune_send_buffer(cx);
             if self.has_room() {
                 self.wants_room = false;
+                self.chrono.end_limit(Limit::Buffer, cx.now_us);
                 self.notify(cx, WRITABLE);
             }
         }
@@ -137,6 +150,26 @@ impl Conn {
         };
         self.rtt.sample(sample_us, cx.now_us);
         self.backoff = 0;
+        if self.cwnd < self.ssthresh {
+            self.watch_slow_start(cx, sample_us);
+        }
+    }
+
+    /// Slow start ends before it has filled the queues of the path.
+    fn watch_slow_start(&mut self, cx: &Context, rtt_us: u64) {
+        let window = u64::from(self.cwnd) * u64::from(self.mss);
+        let burst = u64::from(cx.config.segmentation_max) * 4;
+        let srtt_us = u64::from(self.rtt.srtt_us);
+        let round = Round {
+            snd_una: self.snd_una,
+            snd_nxt: self.snd_nxt,
+            rtt_us: rtt_us.min(u64::from(u32::MAX / 2)) as u32,
+            burst_us: (burst * srtt_us / (2 * window).max(1)).min(BURST_US) as u32,
+            now_us: cx.now_us,
+        };
+        if self.control.is_filled(self.cwnd, &round) {
+            self.ssthresh = self.cwnd;
+        }
     }
 
     #[inline]

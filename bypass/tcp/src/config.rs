@@ -64,6 +64,8 @@ pub struct Config {
     pub resolves_neighbours: bool,
     /// Largest segment train that the device cuts into packets itself; zero when it cannot.
     pub segmentation_max: u32,
+    /// Segments that a train may have however slow the connection is (tcp_min_tso_segs).
+    pub train_segments: u32,
     /// The device completes TCP checksums.
     pub checksum_offload: bool,
     /// Secret for initial sequence numbers, cookies and hashing: random, from the caller.
@@ -90,6 +92,9 @@ pub struct Config {
     pub send_bytes: u32,
     /// Largest limit that autotuning reaches.
     pub send_bytes_max: u32,
+    /// Unsent bytes with which a send buffer counts as full, where the socket does not say
+    /// (tcp_notsent_lowat); zero for no limit.
+    pub unsent_low: u32,
     /// Ports for active opens, first and last.
     pub ports: (u16, u16),
     /// Congestion control of new connections.
@@ -150,6 +155,7 @@ impl Default for Config {
             is_sole_host: true,
             resolves_neighbours: true,
             segmentation_max: 0,
+            train_segments: 2,
             checksum_offload: false,
             secret: [0; 16],
             connections_max: 65_536,
@@ -163,6 +169,7 @@ impl Default for Config {
             receive_bytes_max: 3 << 20,
             send_bytes: 87_040,
             send_bytes_max: 4 << 20,
+            unsent_low: 0,
             ports: (32_768, 60_999),
             congestion: Congestion::Cubic,
             ecn: Ecn::Accept,

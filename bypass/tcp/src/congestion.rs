@@ -1,9 +1,14 @@
 //! Congestion avoidance: CUBIC (RFC 9438) and Reno (RFC 5681), in segments and integers.
 
 use crate::config::Congestion;
+use crate::hystart::{HyStart, Round};
 
 /// Multiplicative decrease of CUBIC, in 1024ths: 0.7.
 const BETA: u64 = 717;
+/// Most acknowledged segments for one more while the maximum of the path is not known (as Linux has it).
+const PROBING_PACE: u32 = 20;
+/// Time after a recovery in which round-trip times still show its queue.
+const FRESH_US: u64 = 1_000_000;
 
 /// What a connection remembers for its congestion control.
 #[derive(Clone, Copy, Default)]
@@ -18,6 +23,7 @@ pub struct Control {
     k_ms: u64,
     /// The window that Reno would have, in 1024ths of a segment.
     reno_window: u64,
+    hystart: HyStart,
 }
 
 impl Control {
@@ -52,10 +58,31 @@ impl Control {
         }
     }
 
-    /// Forgets the curve: after a timeout, and when a connection was idle.
+    /// Forgets the curve: a connection was idle, and begins anew.
     pub fn restart(&mut self) {
         self.epoch_us = 0;
         self.credit = 0;
+    }
+
+    /// Forgets the old maximum too: after a timeout the curve begins where slow start ends (RFC 9438, 4.8).
+    pub fn restart_after_timeout(&mut self) {
+        self.restart();
+        self.window_max = 0;
+        self.hystart.restart();
+    }
+
+    /// Nothing was sent for a while: the curve does not go on without segments (RFC 9438, 5.8).
+    pub fn after_pause(&mut self, pause_us: u64, now_us: u64) {
+        if self.epoch_us > 0 {
+            self.epoch_us = (self.epoch_us + pause_us).min(now_us);
+        }
+    }
+
+    /// A round-trip time in slow start with this window: whether slow start should end here.
+    #[inline]
+    pub fn is_filled(&mut self, window: u32, round: &Round) -> bool {
+        let is_fresh = self.epoch_us > 0 && round.now_us - self.epoch_us < FRESH_US;
+        self.algorithm == Congestion::Cubic && !is_fresh && self.hystart.is_filled(window, round)
     }
 
     /// The window after `acked` segments were acknowledged with the window in full use.
@@ -97,19 +124,24 @@ impl Control {
         let elapsed_ms = (now_us - self.epoch_us + u64::from(rtt_us)) / 1_000;
         let cubic = self.cubic_window(elapsed_ms);
         // RFC 9438, 4.3: alpha is 3 (1 - beta) / (1 + beta) = 0.53 below the old maximum, then 1.
-        let alpha = if self.reno_window < u64::from(self.window_max) * 1024 {
-            542
-        } else {
+        let is_known = self.window_max > 0;
+        let alpha = if is_known && self.reno_window >= u64::from(self.window_max) * 1024 {
             1024
+        } else {
+            542
         };
         self.reno_window += u64::from(acked) * alpha / u64::from(window.max(1));
         let target = cubic
             .max(self.reno_window / 1024)
             .min(u64::from(window) * 3 / 2) as u32;
-        if target > window {
-            (window / (target - window)).max(2)
+        let pace = match target.saturating_sub(window) {
+            0 => window.saturating_mul(100),
+            missing => (window / missing).max(2),
+        };
+        if is_known {
+            pace
         } else {
-            window.saturating_mul(100)
+            pace.min(PROBING_PACE)
         }
     }
 

@@ -3,20 +3,20 @@
 //! The fields stand in the order of their use: the first cache lines are all that a segment in
 //! order, its acknowledgment and its answer touch.
 
-use crate::buffer::{Pool, Ring};
+use crate::buffer::Ring;
+use crate::chrono::Chrono;
 use crate::config::Config;
 use crate::congestion::Control;
+pub use crate::context::Context;
 use crate::error::Error;
 use crate::loss::Recovery;
 use crate::option::Settings;
 use crate::reassembly::Reassembly;
 use crate::route::Hop;
 use crate::rtt::Rtt;
-use crate::sent::{List, Nodes};
-use crate::stats::Stats;
-use crate::timer::Wheel;
+use crate::sent::List;
 use crate::wire::tcp::Flow;
-use alloc::vec::Vec;
+use alloc::collections::VecDeque;
 
 /// Something to read, or the end of the stream (as EPOLLIN).
 pub const READABLE: u32 = 0x001;
@@ -281,8 +281,16 @@ pub struct Conn {
     pub tuning: Tuning,
     /// The listener it came from.
     pub listener: u32,
+    /// Unsent bytes with which the send buffer counts as full.
+    pub unsent_low: u32,
+    /// Where the last unit of the send buffer begins.
+    pub unit_from: u32,
+    /// Ends of records that were not sent yet.
+    pub records: VecDeque<u32>,
     /// Counts for `info`.
     pub totals: Totals,
+    /// Times for `info`.
+    pub chrono: Chrono,
 }
 
 /// Sums over the life of a connection.
@@ -307,40 +315,6 @@ pub struct Urgent {
     pub byte: Option<u8>,
     /// Whether it was read.
     pub is_read: bool,
-}
-
-/// What the connections of an engine share.
-pub struct Context {
-    /// The clock of this batch.
-    pub now_us: u64,
-    /// Settings.
-    pub config: Config,
-    /// Memory of the rings.
-    pub pool: Pool,
-    /// Segments in flight.
-    pub nodes: Nodes,
-    /// Timers.
-    pub wheel: Wheel,
-    /// Counters.
-    pub stats: Stats,
-    /// Connections with events.
-    pub ready: Vec<u32>,
-    /// Connections with something to send.
-    pub output: Vec<u32>,
-    /// Challenge acknowledgments sent in this second, and which second it is.
-    pub challenges: (u32, u64),
-}
-
-impl Context {
-    /// Whether one more challenge may be sent now (RFC 5961, 7).
-    pub fn may_challenge(&mut self) -> bool {
-        let second = self.now_us / 1_000_000;
-        if self.challenges.1 != second {
-            self.challenges = (0, second);
-        }
-        self.challenges.0 += 1;
-        self.challenges.0 <= self.config.challenge_acks_per_second
-    }
 }
 
 impl Conn {
@@ -455,6 +429,7 @@ impl Conn {
         cx.nodes.clear(&mut self.sent);
         cx.pool.release(&mut self.tx);
         self.packets_out = 0;
+        self.records.clear();
         self.recovery.forget_segments();
         self.retransmit = RetransmitTimer::Off;
         self.delayed_ack_at_us = 0;
@@ -496,11 +471,5 @@ impl Conn {
             || self
                 .fin_seq
                 .is_some_and(|fin| self.rcv_nxt == fin.wrapping_add(1))
-    }
-
-    /// Whether the application should write: a third of the buffer free (as Linux has it).
-    pub fn has_room(&self) -> bool {
-        let open = matches!(self.state, State::Established | State::CloseWait);
-        open && !self.fin_queued && self.tx.len() as u32 <= self.snd_limit / 3 * 2
     }
 }

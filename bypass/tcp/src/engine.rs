@@ -356,6 +356,7 @@ impl Engine {
         conn.opened_us = self.cx.now_us;
         conn.snd_limit = self.cx.config.send_bytes;
         conn.rcv_limit = self.cx.config.receive_bytes;
+        conn.set_unsent_low(&self.cx.config);
         Some(index)
     }
 

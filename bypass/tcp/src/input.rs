@@ -45,7 +45,6 @@ impl Conn {
             && seg.payload.len() as u32 <= self.receive_window()
             && self.urgent.is_none()
             && !self.is_orphan
-            && !self.is_shut_reading
             && seg.ecn != ip::CE
     }
 
@@ -293,8 +292,9 @@ impl Conn {
         if beyond_fin {
             return Reply::Ack;
         }
-        if self.is_orphan && !seg.payload.is_empty() && after(seg.end(), self.rcv_nxt) {
-            // RFC 9293, 3.6.1: data for a program that is gone.
+        let is_gone = self.is_orphan || self.is_shut_reading && self.fin_queued;
+        if is_gone && !seg.payload.is_empty() && after(seg.end(), self.rcv_nxt) {
+            // RFC 9293, 3.6.1: data for a program that is gone, or has ended both directions.
             cx.stats.abort_on_data += 1;
             self.fail(cx, Error::ConnectionAborted);
             return Reply::Reset;

@@ -61,8 +61,10 @@ pub struct Recovery {
     pub marked: Marked,
     /// Number and place of a segment before which none waits to be sent again, as long as it is in flight.
     pub resend_from: Option<(u32, u32)>,
-    /// A segment was overtaken and arrived all the same.
-    pub reordering_seen: bool,
+    /// How often segments were overtaken and arrived all the same.
+    pub reorderings: u32,
+    /// The most segments that overtook one; zero counts as three.
+    pub reordering: u32,
     /// Size of the reordering window in quarters of the least round-trip time; zero counts as one.
     pub reordering_factor: u8,
     /// Recoveries until the factor is one again.
@@ -97,6 +99,10 @@ pub struct Progress {
     pub newly_sacked: u32,
     /// Segments newly taken for lost.
     pub newly_lost: u32,
+    /// Highest number selectively acknowledged before this acknowledgment, when there was one in flight.
+    pub fack: Option<u32>,
+    /// Lowest number that arrived after higher ones, though it was sent once.
+    pub overtaken: Option<u32>,
     /// A block reported bytes received twice.
     pub has_duplicate: bool,
     /// Neither data, nor window, nor number changed (RFC 5681, 2).

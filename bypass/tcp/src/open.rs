@@ -264,6 +264,7 @@ impl Engine {
         let conn = &mut conns[index];
         conn.settings = settings;
         conn.apply_buffer_settings();
+        conn.set_unsent_low(&cx.config);
         let options = Options {
             mss: Some(entry.kept.mss),
             window_scale: entry.kept.window_scale,
@@ -286,6 +287,7 @@ impl Engine {
         conn.snd_una = entry.iss.wrapping_add(1);
         conn.snd_nxt = conn.snd_una;
         conn.tx_seq = conn.snd_una;
+        conn.unit_from = conn.snd_una;
         conn.push_seq = conn.snd_una;
         conn.small_seq = conn.snd_una;
         conn.recovery.high_seq = conn.snd_una;

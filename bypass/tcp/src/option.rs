@@ -1,6 +1,13 @@
 //! Options of a socket, as `setsockopt` knows them.
 
-use crate::config::Congestion;
+use crate::config::{Config, Congestion};
+use crate::error::Error;
+
+/// Least and largest buffers that an option can ask for.
+const BUFFER_MIN: u32 = 2_048;
+const BUFFER_MAX: u32 = 8 << 20;
+/// The size of segments before a peer has said its own (RFC 9293, 3.7.1), as Linux tells it.
+const SEGMENT_BYTES: u32 = 536;
 
 /// One option with its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,8 +101,8 @@ pub enum OptionName {
     TrafficClass,
 }
 
-/// The options of one socket.
-#[derive(Clone, Copy, Default)]
+/// The options of one socket, also of one that is not yet open.
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Settings {
     /// TCP_NODELAY.
     pub no_delay: bool,
@@ -137,4 +144,113 @@ pub struct Settings {
     pub receive_bytes: u32,
     /// TCP_NOTSENT_LOWAT.
     pub unsent_low: u32,
+}
+
+impl Settings {
+    /// Takes an option in.
+    pub fn set(&mut self, option: SocketOption) -> Result<(), Error> {
+        let seconds_us = |seconds: u32| u64::from(seconds) * 1_000_000;
+        match option {
+            SocketOption::NoDelay(on) => self.no_delay = on,
+            SocketOption::Cork(on) => self.cork = on,
+            SocketOption::QuickAck(_) => {}
+            SocketOption::KeepAlive(on) => self.keepalive = on,
+            SocketOption::KeepIdle { seconds: 0 } | SocketOption::KeepInterval { seconds: 0 } => {
+                return Err(Error::InvalidArgument);
+            }
+            SocketOption::KeepIdle { seconds } => self.keepalive_idle_us = seconds_us(seconds),
+            SocketOption::KeepInterval { seconds } => {
+                self.keepalive_interval_us = seconds_us(seconds)
+            }
+            SocketOption::KeepCount(0) | SocketOption::SynRetries(0) => {
+                return Err(Error::InvalidArgument)
+            }
+            SocketOption::KeepCount(count) => self.keepalive_probes = count,
+            SocketOption::UserTimeout { milliseconds } => {
+                self.user_timeout_us = u64::from(milliseconds) * 1_000;
+            }
+            SocketOption::SegmentMax(0) => self.segment_max = 0,
+            SocketOption::SegmentMax(bytes) if !(88..=32_767).contains(&bytes) => {
+                return Err(Error::InvalidArgument);
+            }
+            SocketOption::SegmentMax(bytes) => self.segment_max = bytes,
+            SocketOption::SendBuffer { bytes } => {
+                self.has_fixed_send = true;
+                self.send_bytes = bytes.clamp(BUFFER_MIN, BUFFER_MAX);
+            }
+            SocketOption::ReceiveBuffer { bytes } => {
+                self.has_fixed_receive = true;
+                self.receive_bytes = bytes.clamp(BUFFER_MIN, BUFFER_MAX);
+            }
+            SocketOption::Linger { seconds } => self.linger_s = seconds,
+            SocketOption::UrgentInline(on) => self.urgent_inline = on,
+            SocketOption::CongestionControl(algorithm) => self.congestion = Some(algorithm),
+            SocketOption::FinWait { seconds } => self.fin_wait_us = seconds_us(seconds),
+            SocketOption::SynRetries(count) => self.syn_retries = count,
+            SocketOption::DeferAccept(on) => self.defer_accept = on,
+            SocketOption::UnsentLow { bytes } => self.unsent_low = bytes,
+            SocketOption::TrafficClass(class) => self.traffic_class = class & !3,
+        }
+        Ok(())
+    }
+
+    /// Reads an option of a socket that is not open, or listens.
+    pub fn get_unopened(&self, name: OptionName, config: &Config) -> SocketOption {
+        let own = |own: u32, common: u32| if own > 0 { own } else { common };
+        let send = own(self.send_bytes, config.send_bytes);
+        let receive = own(self.receive_bytes, config.receive_bytes);
+        let segment = own(self.segment_max, SEGMENT_BYTES);
+        self.get(name, (send, receive), segment, config)
+    }
+
+    /// Reads an option of a connection, whose buffers and segments have sizes of their own.
+    pub fn get(
+        &self,
+        name: OptionName,
+        (send, receive): (u32, u32),
+        mss: u32,
+        config: &Config,
+    ) -> SocketOption {
+        let or = |own: u64, common: u64| (if own > 0 { own } else { common } / 1_000_000) as u32;
+        let count = |own: u8, common: u8| if own > 0 { own } else { common };
+        match name {
+            OptionName::NoDelay => SocketOption::NoDelay(self.no_delay),
+            OptionName::Cork => SocketOption::Cork(self.cork),
+            OptionName::QuickAck => SocketOption::QuickAck(true),
+            OptionName::KeepAlive => SocketOption::KeepAlive(self.keepalive),
+            OptionName::KeepIdle => SocketOption::KeepIdle {
+                seconds: or(self.keepalive_idle_us, config.keepalive_idle_us),
+            },
+            OptionName::KeepInterval => SocketOption::KeepInterval {
+                seconds: or(self.keepalive_interval_us, config.keepalive_interval_us),
+            },
+            OptionName::KeepCount => {
+                SocketOption::KeepCount(count(self.keepalive_probes, config.keepalive_probes))
+            }
+            OptionName::UserTimeout => SocketOption::UserTimeout {
+                milliseconds: (self.user_timeout_us / 1_000) as u32,
+            },
+            OptionName::SegmentMax => SocketOption::SegmentMax(mss),
+            OptionName::SendBuffer => SocketOption::SendBuffer { bytes: send },
+            OptionName::ReceiveBuffer => SocketOption::ReceiveBuffer { bytes: receive },
+            OptionName::Linger => SocketOption::Linger {
+                seconds: self.linger_s,
+            },
+            OptionName::UrgentInline => SocketOption::UrgentInline(self.urgent_inline),
+            OptionName::CongestionControl => {
+                SocketOption::CongestionControl(self.congestion.unwrap_or(config.congestion))
+            }
+            OptionName::FinWait => SocketOption::FinWait {
+                seconds: or(self.fin_wait_us, config.fin_wait_us),
+            },
+            OptionName::SynRetries => {
+                SocketOption::SynRetries(count(self.syn_retries, config.syn_retries))
+            }
+            OptionName::DeferAccept => SocketOption::DeferAccept(self.defer_accept),
+            OptionName::UnsentLow => SocketOption::UnsentLow {
+                bytes: self.unsent_low,
+            },
+            OptionName::TrafficClass => SocketOption::TrafficClass(self.traffic_class),
+        }
+    }
 }

@@ -1,33 +1,18 @@
 //! What leaves: SYNs, data, FIN, retransmissions, probes, acknowledgments.
 
+use crate::chrono::Limit;
 use crate::conn::{Conn, Context, RetransmitTimer, State};
 use crate::loss::Phase;
 use crate::neighbour::{Link, Out, Sent};
+use crate::segment::{send_bare, Outgoing, SACK_BLOCKS_WITH_TIMESTAMPS};
 use crate::sent::{self, LOST, NONE, RETRANSMITTED, SACKED};
-use crate::seq::{after, before, distance, later};
-use crate::sink::{TxMeta, TxSink};
-use crate::wire::tcp::{self, OptionsToSend, ACK, CWR, ECE, FIN, PSH, SYN, URG};
-use crate::wire::{ethernet, ip};
+use crate::seq::{after, before, distance};
+use crate::sink::TxSink;
+use crate::wire::ip;
+use crate::wire::tcp::{self, OptionsToSend, ACK, CWR, ECE, FIN, PSH, SYN};
 
 /// How long a corked or silly small segment is held back (Linux's, RFC 9293, 3.8.6.2.1).
 const HOLD_US: u64 = 200_000;
-/// Hop limit of our packets.
-const HOPS: u8 = 64;
-/// SACK blocks that fit beside timestamps, and without them.
-const SACK_BLOCKS_WITH_TIMESTAMPS: usize = 3;
-
-/// One segment about to leave.
-#[derive(Clone, Copy)]
-struct Outgoing {
-    seq: u32,
-    flags: u8,
-    /// Where its bytes begin in the send ring, and how many there are.
-    offset: usize,
-    len: usize,
-    /// The device cuts it into segments of this payload; zero for no cutting.
-    gso_size: usize,
-    ecn: u8,
-}
 
 impl Conn {
     /// Sends all that may leave now. False when the device has no room left.
@@ -42,6 +27,7 @@ impl Conn {
             && self.flush_loss_probe(cx, link, sink)
             && self.flush_new(cx, link, sink)
             && self.flush_probe(cx, link, sink);
+        self.note_limit(cx);
         done && self.flush_ack(cx, link, sink)
     }
 
@@ -257,8 +243,43 @@ impl Conn {
 
     /// What the peer's window still takes.
     #[inline]
-    fn window_left(&self) -> u32 {
+    pub fn window_left(&self) -> u32 {
         distance(self.snd_nxt, self.snd_una.wrapping_add(self.snd_wnd))
+    }
+
+    /// What is the limit of a connection that has bytes to deliver, now that all has left that may.
+    #[inline]
+    pub fn note_limit(&mut self, cx: &mut Context) {
+        if self.tx.is_empty() {
+            return;
+        }
+        let unsent = self.unsent();
+        let limit = match unsent {
+            0 if self.wants_room && self.in_flight() < self.cwnd => Limit::Buffer,
+            0 => Limit::None,
+            _ if self.window_left() < unsent.min(self.mss) => Limit::Window,
+            _ => Limit::None,
+        };
+        self.chrono.limited_by(limit, cx.now_us);
+        // TCP_NOTSENT_LOWAT: sending alone may have made room.
+        if self.wants_room && self.unsent_low < u32::MAX {
+            self.offer_room(cx);
+        }
+    }
+
+    /// Bytes of the first record that are not sent: a segment ends with it.
+    #[inline]
+    fn unsent_of_record(&mut self) -> u32 {
+        while self
+            .records
+            .front()
+            .is_some_and(|end| !after(*end, self.snd_nxt))
+        {
+            self.records.pop_front();
+        }
+        let unsent = self.unsent();
+        let first = self.records.front();
+        first.map_or(unsent, |end| unsent.min(distance(self.snd_nxt, *end)))
     }
 
     /// Sends bytes, and the FIN behind them, that were not sent before.
@@ -270,7 +291,16 @@ impl Conn {
         if self.packets_out == 0 {
             self.restart_after_idle(cx);
         }
-        self.is_window_limited = false;
+        let begun = self.snd_nxt;
+        let done = self.flush_unsent(cx, link, sink);
+        if self.snd_nxt != begun {
+            self.note_use(self.in_flight() >= self.cwnd);
+        }
+        done
+    }
+
+    #[inline]
+    fn flush_unsent<S: TxSink>(&mut self, cx: &mut Context, link: &mut Link, sink: &mut S) -> bool {
         loop {
             let unsent = self.unsent();
             if unsent == 0 {
@@ -278,31 +308,53 @@ impl Conn {
             }
             let room = self.cwnd.saturating_sub(self.in_flight());
             if room == 0 {
-                self.is_window_limited = true;
                 return true;
             }
             let mss = self.mss_beside_sack();
             let window = self.window_left();
-            let len = unsent.min(mss).min(window);
-            if !self.should_send(len, unsent, mss) {
+            let of_record = self.unsent_of_record();
+            let len = of_record.min(mss).min(window);
+            let ends_record = of_record < unsent && len == of_record;
+            if !ends_record && !self.should_send(len, unsent, mss) {
                 self.hold_back(cx, window);
                 return true;
             }
-            let segments = self.train_len(cx, [unsent, window, mss, room]);
+            let segments = self.train_len(cx, [of_record, window, mss, room]);
             if !self.send_new(cx, link, sink, len as usize, segments) {
                 return false;
             }
         }
     }
 
-    /// How many full segments the device may cut from one frame.
+    /// How many full segments the device may cut from one frame. At most half of the congestion window, so
+    /// that acknowledgments come while the other half is under way, and no more than leave in a
+    /// millisecond (as Linux's tcp_tso_autosize).
     #[inline]
     fn train_len(&self, cx: &Context, [unsent, window, mss, room]: [u32; 4]) -> u32 {
-        let most = cx.config.segmentation_max / mss.max(1);
+        let bytes = cx.config.segmentation_max;
+        let most = bytes / mss.max(1);
         if most < 2 || unsent < 2 * mss {
             return 1;
         }
+        let paced = self.bytes_in_a_millisecond(bytes) / mss;
+        let most = most.min(paced.max(cx.config.train_segments));
+        let room = room.min((self.cwnd / 2).max(1));
         (unsent.min(window) / mss).min(room).min(most).max(1)
+    }
+
+    /// What the connection delivers in a millisecond when its window grows, and for a near peer more: `most` for
+    /// one that answers at once, half of it for each half millisecond.
+    #[inline]
+    fn bytes_in_a_millisecond(&self, most: u32) -> u32 {
+        let window = u64::from(self.cwnd.max(self.packets_out)) * u64::from(self.mss);
+        let percent = if self.cwnd < self.ssthresh / 2 {
+            200
+        } else {
+            120
+        };
+        let a_millisecond = window * percent * 10 / u64::from(self.rtt.srtt_us.max(1));
+        let near = most.checked_shr(self.rtt.min_us >> 9).unwrap_or(0);
+        (a_millisecond + u64::from(near)).min(u64::from(most)) as u32
     }
 
     #[inline]
@@ -355,10 +407,14 @@ impl Conn {
         self.arm(cx, RetransmitTimer::Persist, cx.now_us + wait_us);
     }
 
+    /// How far the congestion window was used, and whether it was the limit: what was true once holds for the
+    /// whole window (as Linux's tcp_cwnd_validate).
     #[inline]
-    fn note_most_out(&mut self) {
+    fn note_use(&mut self, is_limited: bool) {
         let (most, end) = self.recovery.most_out;
-        if self.packets_out > most || !before(self.snd_una, end) {
+        let is_more = !self.is_window_limited && self.packets_out > most;
+        if is_limited || is_more || !before(self.snd_una, end) {
+            self.is_window_limited = is_limited;
             self.recovery.most_out = (self.packets_out, self.snd_nxt);
         }
     }
@@ -367,6 +423,9 @@ impl Conn {
     fn restart_after_idle(&mut self, cx: &Context) {
         let idle_us = cx.now_us.saturating_sub(self.sent_us);
         let rto_us = self.rto_us(&cx.config);
+        if self.sent_us > 0 {
+            self.control.after_pause(idle_us, cx.now_us);
+        }
         let applies = cx.config.slow_start_after_idle && self.sent_us > 0 && idle_us > rto_us;
         if !applies || self.cwnd <= cx.config.initial_window {
             return;
@@ -391,7 +450,8 @@ impl Conn {
         let end = seq.wrapping_add(total as u32);
         let has_fin = self.fin_queued && total as u32 == self.unsent();
         // A train ends with PSH, as on Linux: the receiver need not wait for more to join to it.
-        let pushes = !before(end, self.push_seq) || has_fin || segments > 1;
+        let ends_write = end == self.push_seq || self.records.front() == Some(&end);
+        let pushes = ends_write || has_fin || segments > 1;
         let flags = ACK | if pushes && total > 0 { PSH } else { 0 } | if has_fin { FIN } else { 0 };
         let segment = Outgoing {
             seq,
@@ -404,10 +464,15 @@ impl Conn {
         if !self.emit(cx, link, sink, segment) {
             return false;
         }
+        // Sent again it is no train: only what the application pushed keeps its mark.
+        let flags = if ends_write || has_fin {
+            flags
+        } else {
+            flags & !PSH
+        };
         self.record_sent(cx, seq, len as u32, segments, flags);
         self.snd_nxt = end.wrapping_add(u32::from(has_fin));
         self.fin_sent |= has_fin;
-        self.note_most_out();
         if (total as u32) < self.mss {
             self.small_seq = self.snd_nxt;
         }
@@ -476,211 +541,4 @@ impl Conn {
         }
         true
     }
-
-    /// A pure acknowledgment.
-    pub fn send_ack<S: TxSink>(&mut self, cx: &mut Context, link: &mut Link, sink: &mut S) -> bool {
-        let seq = self.snd_nxt;
-        if self.state == State::SynSent {
-            return true;
-        }
-        let sent = self.emit(cx, link, sink, Outgoing::bare(seq));
-        if !sent {
-            self.ack_pending = true;
-            self.ack_due = true;
-        }
-        sent
-    }
-
-    /// A reset that ends this connection for the peer.
-    pub fn send_reset<S: TxSink>(&mut self, cx: &mut Context, link: &mut Link, sink: &mut S) {
-        let segment = Outgoing {
-            flags: tcp::RST | ACK,
-            ..Outgoing::bare(self.snd_nxt)
-        };
-        cx.stats.out_rsts += 1;
-        self.emit(cx, link, sink, segment);
-    }
-
-    #[inline]
-    fn options(&mut self, now_us: u64) -> OptionsToSend {
-        let mut options = OptionsToSend::default();
-        if self.has_timestamps {
-            options.timestamps = Some((self.timestamp(now_us), self.ts_recent));
-        }
-        if self.has_sack && !self.reassembly.has_nothing_to_report() {
-            let room = SACK_BLOCKS_WITH_TIMESTAMPS + usize::from(!self.has_timestamps);
-            (options.sack, options.sack_count) = self.reassembly.blocks(room);
-        }
-        options
-    }
-
-    /// Writes one frame. False when the device has no room.
-    #[inline]
-    fn emit<S: TxSink>(
-        &mut self,
-        cx: &mut Context,
-        link: &mut Link,
-        sink: &mut S,
-        segment: Outgoing,
-    ) -> bool {
-        let options = self.options(cx.now_us);
-        let header = tcp::Header {
-            flow: self.flow,
-            seq: segment.seq,
-            ack: self.rcv_nxt,
-            flags: segment.flags | self.extra_flags(&segment, cx),
-            window: self.advertise_window(),
-            urgent: self.urgent_pointer(&segment),
-        };
-        let tcp_len = tcp::HEADER + options.len() + segment.len;
-        let packet = ip::Header {
-            source: self.flow.local,
-            destination: self.flow.remote,
-            protocol: ip::TCP,
-            ecn: self.settings.traffic_class & !3 | segment.ecn,
-            hops: HOPS,
-            id: cx.stats.out_segs as u16,
-            payload_len: tcp_len,
-        };
-        let tcp_at = ethernet::HEADER + packet.len();
-        let meta = TxMeta {
-            ip_len: packet.len() + tcp_len,
-            header_len: tcp_at + tcp_len - segment.len,
-            tcp_at,
-            gso_size: segment.gso_size,
-            partial_checksum: cx.config.checksum_offload || segment.gso_size > 0,
-        };
-        let mut hop = self.hop;
-        let bytes = self.tx.slices(segment.offset, segment.len);
-        let mut out = Out {
-            sink,
-            now_us: cx.now_us,
-            config: &cx.config,
-            stats: &mut cx.stats,
-        };
-        let sent = link.send(&mut out, &mut hop, self.flow.remote, meta, |frame| {
-            write_frame(frame, &packet, &header, &options, bytes, &meta);
-        });
-        self.hop = hop;
-        match sent {
-            Sent::Full => return false,
-            Sent::NoWay(error) => self.soft_error = Some(error),
-            Sent::Done => {}
-        }
-        self.acknowledged_peer(segment.flags);
-        true
-    }
-
-    #[inline]
-    fn extra_flags(&mut self, segment: &Outgoing, cx: &mut Context) -> u8 {
-        let mut flags = 0;
-        if self.has_ecn && self.ece_wanted {
-            cx.stats.ecn_echoes += 1;
-            flags |= ECE;
-        }
-        if self.cwr_wanted && segment.len > 0 && segment.ecn != 0 {
-            self.cwr_wanted = false;
-            flags |= CWR;
-        }
-        if self.snd_up.is_some_and(|up| after(up, segment.seq)) {
-            flags |= URG;
-        }
-        flags
-    }
-
-    fn urgent_pointer(&self, segment: &Outgoing) -> u16 {
-        match self.snd_up {
-            Some(up) if after(up, segment.seq) => up.wrapping_sub(segment.seq).min(0xffff) as u16,
-            _ => 0,
-        }
-    }
-
-    /// Every segment acknowledges: what was owed is paid.
-    #[inline]
-    fn acknowledged_peer(&mut self, flags: u8) {
-        if flags & ACK != 0 {
-            self.rcv_acked = later(self.rcv_acked, self.rcv_nxt);
-            self.ack_pending = false;
-            self.ack_due = false;
-            self.delayed_ack_at_us = 0;
-            self.quick_acks = self.quick_acks.saturating_sub(1);
-        }
-    }
-}
-
-impl Outgoing {
-    /// A segment without bytes.
-    fn bare(seq: u32) -> Outgoing {
-        Outgoing {
-            seq,
-            flags: ACK,
-            offset: 0,
-            len: 0,
-            gso_size: 0,
-            ecn: 0,
-        }
-    }
-}
-
-#[inline]
-fn write_frame(
-    frame: &mut [u8],
-    packet: &ip::Header,
-    header: &tcp::Header,
-    options: &OptionsToSend,
-    bytes: (&[u8], &[u8]),
-    meta: &TxMeta,
-) {
-    packet.emit(&mut frame[ethernet::HEADER..]);
-    let segment = &mut frame[meta.tcp_at..];
-    header.emit(segment, options);
-    let at = meta.header_len - meta.tcp_at;
-    let middle = at + bytes.0.len();
-    segment[at..middle].copy_from_slice(bytes.0);
-    segment[middle..].copy_from_slice(bytes.1);
-    let mut sum = ip::pseudo_header(
-        packet.source,
-        packet.destination,
-        ip::TCP,
-        packet.payload_len,
-    );
-    let field = if meta.partial_checksum {
-        sum.partial()
-    } else {
-        sum.add(segment);
-        sum.finish()
-    };
-    segment[16..18].copy_from_slice(&field);
-}
-
-/// Sends a segment without bytes that belongs to no connection, or not yet to one.
-pub fn send_bare<S: TxSink>(
-    out: &mut Out<'_, S>,
-    link: &mut Link,
-    hop: &mut crate::route::Hop,
-    header: &tcp::Header,
-    options: &OptionsToSend,
-) -> Sent {
-    let flow = header.flow;
-    let tcp_len = tcp::HEADER + options.len();
-    let packet = ip::Header {
-        source: flow.local,
-        destination: flow.remote,
-        protocol: ip::TCP,
-        ecn: 0,
-        hops: HOPS,
-        id: 0,
-        payload_len: tcp_len,
-    };
-    let tcp_at = ethernet::HEADER + packet.len();
-    let meta = TxMeta {
-        ip_len: packet.len() + tcp_len,
-        header_len: tcp_at + tcp_len,
-        tcp_at,
-        gso_size: 0,
-        partial_checksum: false,
-    };
-    link.send(out, hop, flow.remote, meta, |frame| {
-        write_frame(frame, &packet, header, options, (&[], &[]), &meta);
-    })
 }

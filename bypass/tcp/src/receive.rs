@@ -46,9 +46,6 @@ impl Conn {
     #[inline]
     fn take_bytes(&mut self, cx: &mut Context, from: u32, bytes: &[u8]) -> Result<(), ()> {
         let ahead = distance(self.rcv_nxt, from);
-        if self.is_shut_reading {
-            return self.discard(from, bytes.len() as u32);
-        }
         let at = self.rx.len() + ahead as usize;
         let kept = match self.reassembly.end() {
             Some(end) => self.rx.len() + distance(self.rcv_nxt, end) as usize,
@@ -70,15 +67,6 @@ impl Conn {
             cx.stats.ofo_queued += 1;
         }
         self.rx.write_at(at, bytes);
-        Ok(())
-    }
-
-    /// The application reads no more: bytes in order are acknowledged and dropped.
-    fn discard(&mut self, from: u32, count: u32) -> Result<(), ()> {
-        if from != self.rcv_nxt {
-            return Err(());
-        }
-        self.rcv_edge = self.rcv_edge.wrapping_add(count);
         Ok(())
     }
 
@@ -106,9 +94,7 @@ impl Conn {
             next = self.reassembly.advance(next);
         }
         let total = next.wrapping_sub(self.rcv_nxt);
-        if !self.is_shut_reading {
-            self.rx.extend(total as usize);
-        }
+        self.rx.extend(total as usize);
         self.totals.bytes_received += u64::from(total);
         self.rcv_nxt = next;
         self.take_urgent_byte(cx);

@@ -1,15 +1,15 @@
-//! Loss recovery: RACK (RFC 8985) for peers with SACK, NewReno (RFC 6582) for the others,
-//! proportional rate reduction (RFC 6937), and undo of reductions that were not needed.
+//! Loss recovery: RACK (RFC 8985, `rack`) for peers with SACK, NewReno (RFC 6582) for the others, and
+//! proportional rate reduction (RFC 6937).
 
 use crate::congestion::Control;
-use crate::conn::{Conn, Context, RetransmitTimer};
-use crate::loss::{Phase, Progress, Recovery};
+use crate::conn::{Conn, Context};
+use crate::loss::{Phase, Progress};
 use crate::marked::Begin;
 use crate::sent::{Node, AMBIGUOUS, LOST, NONE, RETRANSMITTED, SACKED};
 use crate::seq::{after, before};
 
 /// Duplicate acknowledgments that mean a loss (RFC 5681, 3.2).
-const DUPLICATE_THRESHOLD: u32 = 3;
+pub const DUPLICATE_THRESHOLD: u32 = 3;
 /// Recoveries for which a larger reordering window is kept (RFC 8985, 6.2, step 4).
 const REORDERING_PERSIST: u8 = 16;
 
@@ -19,32 +19,6 @@ impl Conn {
     pub fn in_flight(&self) -> u32 {
         let left = self.recovery.sacked_out + self.recovery.lost_out;
         (self.packets_out + self.recovery.retrans_out).saturating_sub(left)
-    }
-
-    /// A segment arrived: it may be the latest sent of those (RFC 8985, 6.2, step 2).
-    #[inline]
-    pub fn rack_advance(&mut self, now_us: u64, node: &Node, echo: Option<u32>) {
-        let rtt = now_us - node.sent_us;
-        if node.is(AMBIGUOUS) {
-            let older_copy = echo.is_some_and(|echo| before(echo, self.timestamp(node.sent_us)));
-            if older_copy || rtt < u64::from(self.rtt.min_us) {
-                return;
-            }
-        }
-        let recovery = &mut self.recovery;
-        recovery.rack_rtt_us = rtt;
-        if sent_after(
-            node.sent_us,
-            node.end,
-            recovery.rack_sent_us,
-            recovery.rack_end,
-        ) {
-            recovery.rack_sent_us = node.sent_us;
-            recovery.rack_end = node.end;
-        }
-        if before(node.end, recovery.fack) && !node.is(AMBIGUOUS) && recovery.sacked_out > 0 {
-            recovery.reordering_seen = true;
-        }
     }
 
     /// Takes the blocks of a SACK option in (RFC 2018, 5).
@@ -122,6 +96,7 @@ impl Conn {
 
     fn sack(&mut self, cx: &mut Context, index: u32, node: &Node, p: &mut Progress) {
         self.rack_advance(cx.now_us, node, p.echo);
+        Conn::note_overtaken(node, p);
         if !node.is(AMBIGUOUS) {
             p.rtt_us = p.rtt_us.or(Some(cx.now_us - node.sent_us));
         }
@@ -134,7 +109,8 @@ impl Conn {
         p.delivered += 1;
     }
 
-    fn forget_loss(&mut self, node: &Node) {
+    /// The marks of a segment that is out of the scoreboard, or in flight again, count no longer.
+    pub fn forget_loss(&mut self, node: &Node) {
         if node.is(LOST) {
             self.recovery.lost_out -= 1;
             if self.recovery.lost_out == 0 {
@@ -165,6 +141,7 @@ impl Conn {
                 }
             } else {
                 self.rack_advance(cx.now_us, &node, p.echo);
+                Conn::note_overtaken(&node, p);
                 p.delivered += 1;
                 if !node.is(AMBIGUOUS) {
                     p.rtt_us = p.rtt_us.or(Some(cx.now_us - node.sent_us));
@@ -184,7 +161,10 @@ impl Conn {
     /// What an acknowledgment means for the phase and the window.
     pub fn react(&mut self, cx: &mut Context, mut p: Progress) {
         if !self.has_sack {
-            self.count_duplicates(&p);
+            self.count_duplicates(&mut p);
+        }
+        if let Some(low) = p.overtaken.filter(|_| self.has_sack) {
+            self.note_reordering(low);
         }
         self.finish_probe(&p);
         if self.has_sack && self.packets_out > 0 {
@@ -195,7 +175,8 @@ impl Conn {
         if was_reduced && self.is_reducing() {
             self.reduce_proportionally(p.delivered, p.newly_lost, p.advanced);
         } else if !self.is_reducing() && p.advanced && p.acked > 0 {
-            self.raise_window(cx.now_us, p.acked);
+            // What duplicate acknowledgments had announced counted then.
+            self.raise_window(cx.now_us, p.delivered);
         }
     }
 
@@ -213,26 +194,32 @@ impl Conn {
             self.is_window_limited
         };
         if is_limited {
-            let rtt = self.rtt.srtt_us;
+            let path_us = match self.rtt.min_us {
+                u32::MAX => 0,
+                known => known,
+            };
             self.cwnd = self
                 .control
-                .grow(self.cwnd, self.ssthresh, acked, rtt, now_us);
+                .grow(self.cwnd, self.ssthresh, acked, path_us, now_us);
         }
     }
 
-    /// Without SACK a duplicate acknowledgment says that some segment has arrived.
-    fn count_duplicates(&mut self, p: &Progress) {
+    /// Without SACK a duplicate acknowledgment says that some segment has arrived, and one that advances
+    /// that the hole is filled, and what had arrived behind it.
+    fn count_duplicates(&mut self, p: &mut Progress) {
         let recovery = &mut self.recovery;
         if p.advanced {
+            p.delivered = p.acked.saturating_sub(recovery.sacked_out);
+            p.delivered = p.delivered.max(p.acked.min(1));
             recovery.sacked_out = match recovery.phase {
                 Phase::Recovery => recovery
                     .sacked_out
                     .saturating_sub(p.acked.saturating_sub(1)),
                 _ => 0,
             };
-        } else if p.is_duplicate && self.packets_out > 0 {
-            recovery.sacked_out =
-                (recovery.sacked_out + 1).min(self.packets_out - recovery.lost_out);
+        } else if p.is_duplicate && self.packets_out > recovery.sacked_out + recovery.lost_out {
+            recovery.sacked_out += 1;
+            p.delivered += 1;
         }
         recovery.sacked_out = recovery
             .sacked_out
@@ -294,7 +281,8 @@ impl Conn {
         self.recovery.lost_out > 0
     }
 
-    fn mark_head_lost(&mut self, cx: &mut Context) -> u32 {
+    /// Takes the oldest segment for lost.
+    pub fn mark_head_lost(&mut self, cx: &mut Context) -> u32 {
         match self.sent.head {
             NONE => 0,
             head => self.mark_lost(cx, head),
@@ -326,82 +314,8 @@ impl Conn {
         1
     }
 
-    /// The time that a segment may be overtaken without being lost (RFC 8985, 6.2, step 4).
-    fn reordering_window_us(&mut self) -> u64 {
-        let recovery = &self.recovery;
-        let in_recovery = recovery.phase >= Phase::Recovery;
-        if !recovery.reordering_seen && (in_recovery || recovery.sacked_out >= DUPLICATE_THRESHOLD)
-        {
-            return 0;
-        }
-        let min_us = if self.rtt.min_us == u32::MAX {
-            0
-        } else {
-            u64::from(self.rtt.min_us)
-        };
-        let factor = u64::from(recovery.reordering_factor.max(1));
-        (min_us / 4 * factor).min(u64::from(self.rtt.srtt_us))
-    }
-
-    /// Takes segments for lost that were sent well before one that arrived (RFC 8985, 6.2, step 5).
-    pub fn detect_losses(&mut self, cx: &mut Context) -> u32 {
-        let window_us = self.reordering_window_us();
-        let (mut lost, mut wait_us) = (0, 0);
-        let mut index = self.sent.oldest;
-        while index != NONE {
-            let node = *cx.nodes.get(index);
-            let Recovery {
-                rack_sent_us,
-                rack_end,
-                rack_rtt_us,
-                ..
-            } = self.recovery;
-            if !sent_after(rack_sent_us, rack_end, node.sent_us, node.end) {
-                break;
-            }
-            let deadline = node.sent_us + rack_rtt_us + window_us;
-            if deadline <= cx.now_us {
-                lost += self.mark_lost(cx, index);
-            } else {
-                wait_us = wait_us.max(deadline - cx.now_us);
-            }
-            index = node.newer;
-        }
-        if wait_us > 0 {
-            self.arm(cx, RetransmitTimer::Reordering, cx.now_us + wait_us);
-        } else if self.retransmit == RetransmitTimer::Reordering {
-            self.retransmit = RetransmitTimer::Off;
-        }
-        lost
-    }
-
-    /// The reordering timer fired: what was waited for is lost.
-    pub fn on_reordering_timer(&mut self, cx: &mut Context) {
-        self.retransmit = RetransmitTimer::Off;
-        let lost = self.detect_losses(cx);
-        if lost > 0 && self.recovery.phase < Phase::Recovery {
-            self.enter_recovery(cx);
-            self.reduce_proportionally(0, lost, false);
-        } else if lost > 0 && self.recovery.phase == Phase::Recovery {
-            self.reduce_proportionally(0, lost, false);
-        }
-        if self.retransmit == RetransmitTimer::Off {
-            self.rearm_retransmit(cx);
-        }
-    }
-
-    fn remember_for_undo(&mut self) {
-        self.recovery.undo_from = Some(self.snd_una);
-        self.recovery.undo_pending =
-            (self.recovery.retrans_out > 0).then_some(self.recovery.retrans_out);
-        self.recovery.prior_cwnd = self.cwnd;
-        self.recovery.prior_ssthresh = match self.recovery.phase {
-            Phase::Reduced | Phase::Recovery => self.ssthresh,
-            _ => self.ssthresh.max(self.cwnd / 4 * 3),
-        };
-    }
-
-    fn enter_recovery(&mut self, cx: &mut Context) {
+    /// Fast recovery begins.
+    pub fn enter_recovery(&mut self, cx: &mut Context) {
         if self.has_sack {
             cx.stats.sack_recovery += 1;
         } else {
@@ -439,7 +353,7 @@ impl Conn {
     }
 
     /// Proportional rate reduction (RFC 6937, 3, with the slow start bound).
-    fn reduce_proportionally(&mut self, delivered: u32, newly_lost: u32, advanced: bool) {
+    pub fn reduce_proportionally(&mut self, delivered: u32, newly_lost: u32, advanced: bool) {
         if delivered == 0 && newly_lost == 0 && self.recovery.prr_out > 0 {
             return;
         }
@@ -499,24 +413,6 @@ impl Conn {
         false
     }
 
-    fn undo_partial(&mut self, cx: &mut Context, p: &mut Progress) {
-        if self.recovery.undo_from.is_some() && self.was_only_delayed(p.echo) {
-            self.undo(cx, true);
-            cx.stats.full_undo += 1;
-            self.recovery.phase = Phase::Open;
-        } else if !self.has_sack {
-            // A partial acknowledgment: the next segment is lost too (RFC 6582, 3.2, step 3).
-            p.newly_lost += self.mark_head_lost(cx);
-        }
-    }
-
-    fn undo_by_duplicates(&mut self, cx: &mut Context) {
-        if self.recovery.undo_from.is_some() && self.recovery.undo_pending == Some(0) {
-            self.undo(cx, false);
-            cx.stats.dsack_undo += 1;
-        }
-    }
-
     fn continue_loss(&mut self, cx: &mut Context, p: &mut Progress, ended: bool) {
         if p.advanced
             && self.recovery.undo_from.is_some()
@@ -533,43 +429,6 @@ impl Conn {
         }
     }
 
-    fn may_undo(&self) -> bool {
-        self.recovery.undo_from.is_some() && self.recovery.undo_pending == Some(0)
-    }
-
-    /// The echo is older than the first retransmission: the original has arrived (RFC 3522).
-    fn was_only_delayed(&self, echo: Option<u32>) -> bool {
-        let first = self.recovery.first_resent_us;
-        first > 0 && echo.is_some_and(|echo| echo != 0 && before(echo, self.timestamp(first)))
-    }
-
-    fn undo(&mut self, cx: &mut Context, unmark: bool) {
-        if unmark {
-            self.unmark_losses(cx);
-        }
-        self.cwnd = self.cwnd.max(self.recovery.prior_cwnd);
-        self.ssthresh = self.ssthresh.max(self.recovery.prior_ssthresh);
-        self.recovery.undo_from = None;
-        self.recovery.undo_pending = None;
-        self.cwr_wanted = false;
-        self.queue_output(cx);
-    }
-
-    /// Segments taken for lost are in flight again.
-    fn unmark_losses(&mut self, cx: &mut Context) {
-        let mut index = self.sent.head;
-        while index != NONE {
-            let node = *cx.nodes.get(index);
-            if node.is(LOST) {
-                self.forget_loss(&node);
-                cx.nodes.get_mut(index).flags &= !(LOST | RETRANSMITTED);
-                let sent_us = node.sent_us;
-                cx.nodes.resend(&mut self.sent, index, sent_us);
-            }
-            index = node.next;
-        }
-    }
-
     /// The retransmission timeout: everything without a selective acknowledgment is taken for lost
     /// (RFC 6298, 5.4 to 5.7; RFC 5681, 3.1, equation 4).
     pub fn enter_loss(&mut self, cx: &mut Context) {
@@ -579,7 +438,7 @@ impl Conn {
         if is_new {
             self.remember_for_undo();
             self.ssthresh = self.control.threshold_after_loss(self.cwnd);
-            self.control.restart();
+            self.control.restart_after_timeout();
         } else {
             self.recovery.undo_from = Some(self.snd_una);
         }
@@ -651,10 +510,4 @@ impl Conn {
         self.control = Control::new(algorithm);
         self.recovery.fack = self.snd_una;
     }
-}
-
-/// RACK_sent_after: later by time, or by number when sent at the same time.
-#[inline]
-fn sent_after(a_us: u64, a_end: u32, b_us: u64, b_end: u32) -> bool {
-    a_us > b_us || a_us == b_us && after(a_end, b_end)
 }

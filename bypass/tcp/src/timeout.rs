@@ -160,6 +160,7 @@ impl Conn {
         }
         if self.snd_wnd > 0 {
             self.push_small = true;
+            self.push_seq = self.tx_end();
             self.queue_output(cx);
             return;
         }

@@ -260,27 +260,27 @@ fn three_duplicate_acknowledgments_start_fast_retransmit_without_sack() {
 
 /// As Linux does, so that a receiver need not wait for more to join to it.
 #[test]
-fn a_train_that_the_device_cuts_ends_with_push_and_a_retransmission_is_sent_as_it_was() {
+fn a_train_that_the_device_cuts_ends_with_push_and_a_retransmission_does_not() {
     let config = Config {
         segmentation_max: 65_000,
         ..config(1)
     };
     let script = "send 15000
         > . 1:1001 ack 1
-        > . 1001:2001 ack 1
+        > P. 1001:2001 ack 1
         > . 2001:3001 ack 1
-        > . 3001:4001 ack 1
+        > P. 3001:4001 ack 1
         > . 4001:5001 ack 1
-        > . 5001:6001 ack 1
+        > P. 5001:6001 ack 1
         > . 6001:7001 ack 1
-        > . 7001:8001 ack 1
+        > P. 7001:8001 ack 1
         > . 8001:9001 ack 1
         > P. 9001:10001 ack 1
         +10ms
         < . 1:1 ack 8001 win 65535 <nop,nop,sack 9001:10001>
         > . 10001:11001 ack 1
         > . 11001:12001 ack 1
-        > . 12001:13001 ack 1
+        > P. 12001:13001 ack 1
         > . 13001:14001 ack 1
         > P. 14001:15001 ack 1
         +10ms

@@ -1,0 +1,122 @@
+//! RACK (RFC 8985): what was sent well before a segment that arrived is lost.
+
+use crate::conn::{Conn, Context, RetransmitTimer};
+use crate::loss::{Phase, Progress, Recovery};
+use crate::recovery::DUPLICATE_THRESHOLD;
+use crate::sent::{Node, AMBIGUOUS, NONE};
+use crate::seq::{after, before, distance};
+
+/// The most that is remembered (as Linux's tcp_max_reordering).
+const REORDERING_MAX: u32 = 300;
+
+impl Conn {
+    /// A segment arrived: it may be the latest sent of those (RFC 8985, 6.2, step 2).
+    #[inline]
+    pub fn rack_advance(&mut self, now_us: u64, node: &Node, echo: Option<u32>) {
+        let rtt = now_us - node.sent_us;
+        if node.is(AMBIGUOUS) {
+            let older_copy = echo.is_some_and(|echo| before(echo, self.timestamp(node.sent_us)));
+            if older_copy || rtt < u64::from(self.rtt.min_us) {
+                return;
+            }
+        }
+        let recovery = &mut self.recovery;
+        recovery.rack_rtt_us = rtt;
+        if sent_after(
+            node.sent_us,
+            node.end,
+            recovery.rack_sent_us,
+            recovery.rack_end,
+        ) {
+            recovery.rack_sent_us = node.sent_us;
+            recovery.rack_end = node.end;
+        }
+    }
+
+    /// A segment arrived that was sent once: were others faster? (RFC 8985, 6.2, step 3.)
+    #[inline]
+    pub fn note_overtaken(node: &Node, p: &mut Progress) {
+        let is_late = p.fack.is_some_and(|fack| before(node.seq, fack));
+        if is_late && !node.is(AMBIGUOUS) && p.overtaken.is_none_or(|low| before(node.seq, low)) {
+            p.overtaken = Some(node.seq);
+        }
+    }
+
+    /// Remembers that the network reorders, and how far.
+    pub fn note_reordering(&mut self, low: u32) {
+        let recovery = &mut self.recovery;
+        let ahead = distance(low, recovery.fack).div_ceil(self.mss.max(1));
+        recovery.reorderings += 1;
+        recovery.reordering = recovery.reordering.max(ahead.min(REORDERING_MAX));
+    }
+
+    /// The time that a segment may be overtaken without being lost (RFC 8985, 6.2, step 4).
+    fn reordering_window_us(&mut self) -> u64 {
+        let recovery = &self.recovery;
+        let in_recovery = recovery.phase >= Phase::Recovery;
+        if recovery.reorderings == 0 && (in_recovery || recovery.sacked_out >= DUPLICATE_THRESHOLD)
+        {
+            return 0;
+        }
+        let min_us = if self.rtt.min_us == u32::MAX {
+            0
+        } else {
+            u64::from(self.rtt.min_us)
+        };
+        let factor = u64::from(recovery.reordering_factor.max(1));
+        (min_us / 4 * factor).min(u64::from(self.rtt.srtt_us))
+    }
+
+    /// Takes segments for lost that were sent well before one that arrived (RFC 8985, 6.2, step 5).
+    pub fn detect_losses(&mut self, cx: &mut Context) -> u32 {
+        let window_us = self.reordering_window_us();
+        let (mut lost, mut wait_us) = (0, 0);
+        let mut index = self.sent.oldest;
+        while index != NONE {
+            let node = *cx.nodes.get(index);
+            let Recovery {
+                rack_sent_us,
+                rack_end,
+                rack_rtt_us,
+                ..
+            } = self.recovery;
+            if !sent_after(rack_sent_us, rack_end, node.sent_us, node.end) {
+                break;
+            }
+            let deadline = node.sent_us + rack_rtt_us + window_us;
+            if deadline <= cx.now_us {
+                lost += self.mark_lost(cx, index);
+            } else {
+                wait_us = wait_us.max(deadline - cx.now_us);
+            }
+            index = node.newer;
+        }
+        if wait_us > 0 {
+            self.arm(cx, RetransmitTimer::Reordering, cx.now_us + wait_us);
+        } else if self.retransmit == RetransmitTimer::Reordering {
+            self.retransmit = RetransmitTimer::Off;
+        }
+        lost
+    }
+
+    /// The reordering timer fired: what was waited for is lost.
+    pub fn on_reordering_timer(&mut self, cx: &mut Context) {
+        self.retransmit = RetransmitTimer::Off;
+        let lost = self.detect_losses(cx);
+        if lost > 0 && self.recovery.phase < Phase::Recovery {
+            self.enter_recovery(cx);
+            self.reduce_proportionally(0, lost, false);
+        } else if lost > 0 && self.recovery.phase == Phase::Recovery {
+            self.reduce_proportionally(0, lost, false);
+        }
+        if self.retransmit == RetransmitTimer::Off {
+            self.rearm_retransmit(cx);
+        }
+    }
+}
+
+/// RACK_sent_after: later by time, or by number when sent at the same time.
+#[inline]
+fn sent_after(a_us: u64, a_end: u32, b_us: u64, b_end: u32) -> bool {
+    a_us > b_us || a_us == b_us && after(a_end, b_end)
+}

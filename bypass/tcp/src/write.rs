@@ -1,0 +1,157 @@
+//! What the application writes: how much the send buffer takes, and where records end.
+
+use crate::config::Config;
+use crate::conn::{Conn, Context, State};
+use crate::engine::{Engine, Handle};
+use crate::error::Error;
+use crate::seq::{distance, earlier, later};
+
+impl Engine {
+    /// Writes bytes; answers how many were taken, at least one. With `more` a small last segment
+    /// waits for more (MSG_MORE), or for the next acknowledgment.
+    pub fn send(
+        &mut self,
+        now_us: u64,
+        handle: Handle,
+        bytes: &[u8],
+        more: bool,
+    ) -> Result<usize, Error> {
+        let index = self.conn_index(handle)?;
+        self.cx.now_us = self.cx.now_us.max(now_us);
+        let cx = &mut self.cx;
+        let conn = &mut self.conns[index];
+        conn.check_writable()?;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let count = conn.room(cx).min(bytes.len());
+        if count == 0 {
+            conn.wants_room = true;
+            return Err(Error::WouldBlock);
+        }
+        let used = conn.tx.len();
+        if !cx.pool.reserve(&mut conn.tx, used + count, used) {
+            conn.wants_room = true;
+            return Err(if used == 0 {
+                Error::NoBuffers
+            } else {
+                Error::WouldBlock
+            });
+        }
+        conn.tx.push(&bytes[..count]);
+        conn.chrono.begin_busy(cx.now_us);
+        conn.wants_room = count < bytes.len();
+        conn.more_follows = more && count == bytes.len();
+        if !conn.more_follows {
+            conn.push_seq = conn.tx_end();
+        }
+        conn.queue_output(cx);
+        Ok(count)
+    }
+
+    /// Writes bytes of which the last is urgent (MSG_OOB).
+    pub fn send_urgent(
+        &mut self,
+        now_us: u64,
+        handle: Handle,
+        bytes: &[u8],
+    ) -> Result<usize, Error> {
+        let count = self.send(now_us, handle, bytes, false)?;
+        let conn = self.conn(handle)?;
+        conn.snd_up = Some(conn.tx_end());
+        Ok(count)
+    }
+
+    /// What was written so far is a record: no segment holds its end and bytes behind it (MSG_EOR).
+    pub fn end_record(&mut self, handle: Handle) -> Result<(), Error> {
+        let conn = self.conn(handle)?;
+        let end = conn.tx_end();
+        if conn.unsent() > 0 && conn.records.back() != Some(&end) {
+            conn.records.push_back(end);
+            conn.unit_from = end;
+        }
+        Ok(())
+    }
+}
+
+impl Conn {
+    /// Behind the last byte written.
+    #[inline]
+    pub fn tx_end(&self) -> u32 {
+        self.tx_seq.wrapping_add(self.tx.len() as u32)
+    }
+
+    fn check_writable(&mut self) -> Result<(), Error> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        match self.state {
+            State::SynSent | State::SynReceived => {
+                self.wants_room = true;
+                Err(Error::WouldBlock)
+            }
+            State::Established | State::CloseWait if !self.fin_queued => Ok(()),
+            _ => Err(Error::BrokenPipe),
+        }
+    }
+
+    /// Bytes that the send buffer still takes. As on Linux it is filled by units, each a train of
+    /// segments: one is begun while the limits of bytes and of unsent bytes are not reached, and may
+    /// then be filled beyond them.
+    fn room(&mut self, cx: &Context) -> usize {
+        if self.tx.len() as u32 >= self.snd_limit {
+            self.tune_send_buffer(cx);
+        }
+        let (end, unit) = (self.tx_end(), self.unit_bytes(&cx.config));
+        let leaves = self.snd_nxt.wrapping_add(self.leaves_at_once());
+        let from = later(self.unit_from, earlier(leaves, end));
+        let begun = distance(from, end);
+        if begun == 0 {
+            self.unit_from = end;
+        }
+        let mut at = end.wrapping_add((unit - begun % unit) % unit);
+        if self.bytes_below_limits(at, leaves) > 0 {
+            // What leaves at once makes room for as much in its unit.
+            at = later(at, leaves).wrapping_add(unit);
+        }
+        let units = self.bytes_below_limits(at, leaves).div_ceil(unit);
+        distance(end, at.wrapping_add(units * unit)) as usize
+    }
+
+    /// What is missing to the limits of bytes, and of unsent bytes, when the buffer is filled up to `at`.
+    fn bytes_below_limits(&self, at: u32, leaves: u32) -> u32 {
+        let used = distance(self.tx_seq, at);
+        let unsent = distance(later(self.snd_nxt, leaves), at);
+        let bytes = self.snd_limit.saturating_sub(used);
+        bytes.min(self.unsent_low.saturating_sub(unsent))
+    }
+
+    /// Bytes of a train of full segments, and no more than half of the peer's window.
+    fn unit_bytes(&self, config: &Config) -> u32 {
+        let mss = self.mss.max(1);
+        let most = config.segmentation_max.min(self.snd_wnd_max / 2);
+        (most / mss).max(1) * mss
+    }
+
+    /// Bytes of full segments that congestion window and the peer's window allow now.
+    fn leaves_at_once(&self) -> u32 {
+        let segments = self.cwnd.saturating_sub(self.in_flight());
+        let bytes = segments.saturating_mul(self.mss);
+        bytes.min(self.window_left()) / self.mss.max(1) * self.mss
+    }
+
+    /// Takes the mark of the socket, or of the engine, as its own (TCP_NOTSENT_LOWAT).
+    pub fn set_unsent_low(&mut self, config: &Config) {
+        let wanted = [self.settings.unsent_low, config.unsent_low];
+        let low = wanted.into_iter().find(|low| *low > 0);
+        self.unsent_low = low.unwrap_or(u32::MAX);
+    }
+
+    /// Whether the application should write: a third of the buffer free, and fewer unsent bytes than half
+    /// of TCP_NOTSENT_LOWAT (as Linux has it).
+    pub fn has_room(&self) -> bool {
+        let open = matches!(self.state, State::Established | State::CloseWait);
+        let is_free = self.tx.len() as u32 <= self.snd_limit / 3 * 2;
+        open && !self.fin_queued && is_free && self.unsent() < self.unsent_low.div_ceil(2)
+    }
+}

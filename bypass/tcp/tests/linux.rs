@@ -1,0 +1,365 @@
+//! What Linux does and no RFC asks for, or leaves open: buffers, trains, marks and facts, on which programs and
+//! scripts written for it rely.
+
+mod support;
+
+use bypass_tcp::{Config, Handle, Info, OptionName, Shutdown, SocketOption, WRITABLE};
+use support::config;
+use support::dialogue::{play_with, Dialogue};
+
+/// As the kernel's socket over a device with segmentation offload.
+fn offloading() -> Config {
+    Config {
+        segmentation_max: 65_000,
+        slow_start_after_idle: false,
+        ..config(1)
+    }
+}
+
+/// A connection of a peer whose largest window is 32896 bytes, with this many between SYN/ACK and answer.
+fn accepted(config: Config, rtt: &str) -> (Dialogue, Handle) {
+    let script = format!(
+        "listen
+        < S 0:0 win 32792 <mss 1000,sackOK,nop,nop,nop,wscale 7>
+        > S. 0:0 ack 1
+        +{rtt}
+        < . 1:1 ack 1 win 257
+        accept"
+    );
+    let dialogue = play_with(config, &script);
+    let handle = dialogue.handle.expect("accepted");
+    (dialogue, handle)
+}
+
+fn info(dialogue: &mut Dialogue, handle: Handle) -> Info {
+    dialogue
+        .engine
+        .end_batch(dialogue.now_us, &mut support::Frames::default());
+    dialogue.engine.info(handle).expect("open")
+}
+
+fn is_writable(dialogue: &mut Dialogue, handle: Handle) -> bool {
+    dialogue.engine.readiness(handle).expect("open") & WRITABLE != 0
+}
+
+fn set(dialogue: &mut Dialogue, handle: Handle, option: SocketOption) {
+    let now_us = dialogue.now_us;
+    dialogue.engine.setopt(now_us, handle, option).expect("set");
+}
+
+/// Bytes that a write of many is taken with.
+fn taken(dialogue: &mut Dialogue, handle: Handle, count: usize) -> usize {
+    let now_us = dialogue.now_us;
+    let bytes = vec![b'x'; count];
+    dialogue
+        .engine
+        .send(now_us, handle, &bytes, false)
+        .expect("room")
+}
+
+#[test]
+fn a_write_fills_the_unit_that_it_has_begun_beyond_the_limit_of_the_buffer() {
+    let limited = Config {
+        send_bytes: 50_000,
+        ..offloading()
+    };
+    let (mut dialogue, handle) = accepted(limited, "20ms");
+    // Ten segments leave at once, then three units of half the peer's window.
+    assert_eq!(taken(&mut dialogue, handle, 59_000), 58_000);
+}
+
+#[test]
+fn unsent_bytes_are_limited_where_the_socket_or_the_engine_says_so() {
+    for (own, common) in [(4_000, 0), (0, 4_000)] {
+        let low = Config {
+            unsent_low: common,
+            ..offloading()
+        };
+        let (mut dialogue, handle) = accepted(low, "10ms");
+        if own > 0 {
+            set(
+                &mut dialogue,
+                handle,
+                SocketOption::UnsentLow { bytes: own },
+            );
+        }
+        let told = dialogue.engine.getopt(handle, OptionName::UnsentLow);
+        assert_eq!(told, Ok(SocketOption::UnsentLow { bytes: own }));
+        assert_eq!(taken(&mut dialogue, handle, 59_000), 26_000);
+        assert!(!is_writable(&mut dialogue, handle));
+        dialogue.play(
+            "+1ms
+            > . 1:1001 ack 1
+            > P. 1001:2001 ack 1
+            > . 2001:3001 ack 1
+            > P. 3001:4001 ack 1
+            > . 4001:5001 ack 1
+            > P. 5001:6001 ack 1
+            > . 6001:7001 ack 1
+            > P. 7001:8001 ack 1
+            > . 8001:9001 ack 1
+            > P. 9001:10001 ack 1",
+        );
+        assert!(
+            !is_writable(&mut dialogue, handle),
+            "16000 bytes are not sent"
+        );
+    }
+}
+
+#[test]
+fn a_segment_ends_with_its_record() {
+    let (mut dialogue, handle) = accepted(offloading(), "10ms");
+    for count in [1_400, 300, 300] {
+        taken(&mut dialogue, handle, count);
+        dialogue.engine.end_record(handle).expect("open");
+    }
+    taken(&mut dialogue, handle, 1_200);
+    dialogue.play(
+        "+1us
+        > . 1:1001 ack 1
+        > P. 1001:1401 ack 1
+        > P. 1401:1701 ack 1
+        > P. 1701:2001 ack 1
+        > . 2001:3001 ack 1
+        < . 1:1 ack 3001 win 257
+        > P. 3001:3201 ack 1",
+    );
+}
+
+#[test]
+fn what_waits_for_more_leaves_with_the_next_acknowledgment_and_without_push() {
+    let (mut dialogue, _) = accepted(offloading(), "10ms");
+    dialogue.play(
+        "set nodelay
+        more 3100
+        > . 1:1001 ack 1
+        > P. 1001:2001 ack 1
+        > . 2001:3001 ack 1
+        more 50
+        wait 5ms
+        < . 1:1 ack 2001 win 257
+        > . 3001:3151 ack 1
+        < . 1:1 ack 3151 win 257
+        more 20
+        +250ms
+        > P. 3151:3171 ack 1",
+    );
+}
+
+#[test]
+fn a_train_is_at_most_half_of_the_congestion_window() {
+    let few = Config {
+        train_segments: 10,
+        ..offloading()
+    };
+    let (mut dialogue, _) = accepted(few, "100ms");
+    dialogue.play(
+        "send 10000
+        > . 1:1001 ack 1
+        > . 1001:2001 ack 1
+        > . 2001:3001 ack 1
+        > . 3001:4001 ack 1
+        > P. 4001:5001 ack 1
+        > . 5001:6001 ack 1
+        > . 6001:7001 ack 1
+        > . 7001:8001 ack 1
+        > . 8001:9001 ack 1
+        > P. 9001:10001 ack 1",
+    );
+}
+
+#[test]
+fn a_train_of_a_near_connection_is_long_and_of_a_slow_one_short() {
+    // The device of these tests cuts trains: PSH marks their ends.
+    for (rtt, first_push) in [("100us", 5), ("50ms", 2)] {
+        let (mut dialogue, handle) = accepted(offloading(), rtt);
+        taken(&mut dialogue, handle, 10_000);
+        let mut frames = support::Frames::default();
+        dialogue.engine.end_batch(dialogue.now_us, &mut frames);
+        let pushes = |frame: &Vec<u8>| frame[14 + 20 + 13] & 8 != 0;
+        let at = frames.sent.iter().position(pushes);
+        assert_eq!(at.map(|at| at + 1), Some(first_push), "{rtt}");
+    }
+}
+
+#[test]
+fn the_window_grows_by_what_was_not_announced_before() {
+    for (sack, first, second) in [
+        (true, "<nop,nop,sack 1001:2001>", "<nop,nop,sack 1001:3001>"),
+        (false, "", ""),
+    ] {
+        let offer = if sack { "sackOK,nop,nop,nop," } else { "nop," };
+        let script = format!(
+            "listen
+            < S 0:0 win 32792 <mss 1000,{offer}wscale 7>
+            > S. 0:0 ack 1
+            +100ms
+            < . 1:1 ack 1 win 320
+            accept
+            send 15000
+            > . 1:1001 ack 1
+            > . 1001:2001 ack 1
+            > . 2001:3001 ack 1
+            > . 3001:4001 ack 1
+            > . 4001:5001 ack 1
+            > . 5001:6001 ack 1
+            > . 6001:7001 ack 1
+            > . 7001:8001 ack 1
+            > . 8001:9001 ack 1
+            > . 9001:10001 ack 1
+            +110ms
+            < . 1:1 ack 1 win 320 {first}
+            > . 10001:11001 ack 1
+            +10ms
+            < . 1:1 ack 1 win 320 {second}
+            > . 11001:12001 ack 1
+            +10ms
+            < . 1:1 ack 3001 win 320
+            > . 12001:13001 ack 1
+            > . 13001:14001 ack 1"
+        );
+        let mut dialogue = play_with(config(1), &script);
+        let handle = dialogue.handle.expect("accepted");
+        // Of three segments acknowledged, two were announced.
+        assert_eq!(info(&mut dialogue, handle).cwnd, 11, "{sack}");
+    }
+}
+
+#[test]
+fn bytes_that_come_after_the_end_of_reading_are_read_all_the_same() {
+    let (mut dialogue, handle) = accepted(config(1), "10ms");
+    let now_us = dialogue.now_us;
+    dialogue
+        .engine
+        .shutdown(now_us, handle, Shutdown::Read)
+        .expect("open");
+    dialogue.play(
+        "recv eof
+        < . 1:1001 ack 1 win 257
+        > . 1:1 ack 1001
+        recv 1000
+        recv eof",
+    );
+    // Both directions ended: nobody will read, and the peer is told.
+    dialogue
+        .engine
+        .shutdown(now_us, handle, Shutdown::Both)
+        .expect("open");
+    dialogue.play(
+        "+1us
+        > F. 1:1 ack 1001
+        < . 1001:2001 ack 2 win 257
+        > R 2:2",
+    );
+}
+
+#[test]
+fn a_listener_tells_the_segment_size_that_it_was_given() {
+    let mut dialogue = Dialogue::new(config(1));
+    let listener = dialogue
+        .engine
+        .listen("[::]:80".parse().unwrap(), 1)
+        .expect("free");
+    let size = OptionName::SegmentMax;
+    let told = dialogue.engine.getopt(listener, size);
+    assert_eq!(told, Ok(SocketOption::SegmentMax(536)));
+    set(&mut dialogue, listener, SocketOption::SegmentMax(1_100));
+    let told = dialogue.engine.getopt(listener, size);
+    assert_eq!(told, Ok(SocketOption::SegmentMax(1_100)));
+}
+
+#[test]
+fn an_acknowledgment_that_advances_beside_new_blocks_is_no_reordering() {
+    let (mut dialogue, handle) = accepted(config(1), "10ms");
+    dialogue.play(
+        "send 10000
+        > . 1:1001 ack 1
+        > . 1001:2001 ack 1
+        > . 2001:3001 ack 1
+        > . 3001:4001 ack 1
+        > . 4001:5001 ack 1
+        > . 5001:6001 ack 1
+        > . 6001:7001 ack 1
+        > . 7001:8001 ack 1
+        > . 8001:9001 ack 1
+        > P. 9001:10001 ack 1
+        +10ms
+        < . 1:1 ack 1001 win 257 <nop,nop,sack 3001:4001 6001:10001>
+        > . 1001:2001 ack 1
+        > . 2001:3001 ack 1
+        > . 4001:5001 ack 1
+        > . 5001:6001 ack 1",
+    );
+    assert_eq!(info(&mut dialogue, handle).reordering, (3, 0));
+    dialogue.play("< . 1:1 ack 10001 win 257");
+    assert_eq!(
+        info(&mut dialogue, handle).reordering,
+        (3, 0),
+        "those were sent twice"
+    );
+}
+
+#[test]
+fn how_far_segments_were_overtaken_is_told() {
+    let (mut dialogue, handle) = accepted(config(1), "100ms");
+    dialogue.play(
+        "send 8000
+        > . 1:1001 ack 1
+        > . 1001:2001 ack 1
+        > . 2001:3001 ack 1
+        > . 3001:4001 ack 1
+        > . 4001:5001 ack 1
+        > . 5001:6001 ack 1
+        > . 6001:7001 ack 1
+        > P. 7001:8001 ack 1
+        +100ms
+        < . 1:1 ack 1 win 257 <nop,nop,sack 7001:8001>
+        < . 1:1 ack 1 win 257 <nop,nop,sack 2001:3001 7001:8001>",
+    );
+    assert_eq!(info(&mut dialogue, handle).reordering, (6, 1));
+}
+
+#[test]
+fn times_that_bytes_waited_are_told() {
+    let (mut dialogue, handle) = accepted(config(1), "10ms");
+    dialogue.play(
+        "+1s
+        send 1000
+        > P. 1:1001 ack 1
+        +20ms
+        < . 1:1 ack 1001 win 0",
+    );
+    assert_eq!(info(&mut dialogue, handle).busy_us, (20_000, 0, 0));
+    assert_eq!(info(&mut dialogue, handle).quiet_us, [20_000, 1_020_000, 0]);
+    dialogue.play("send 1000\nwait 100ms");
+    assert_eq!(info(&mut dialogue, handle).busy_us, (120_000, 100_000, 0));
+    dialogue.play(
+        "< . 1:1 ack 1001 win 257
+        > P. 1001:2001 ack 1
+        +30ms
+        < . 1:1 ack 2001 win 257
+        +1s",
+    );
+    assert_eq!(info(&mut dialogue, handle).busy_us, (150_000, 100_000, 0));
+}
+
+#[test]
+fn slow_start_ends_when_the_delay_grows() {
+    let (mut dialogue, handle) = accepted(config(1), "200ms");
+    taken(&mut dialogue, handle, 30_000);
+    let mut frames = support::Frames::default();
+    let mut arrives = |dialogue: &mut Dialogue, step: &str, ack: u32| {
+        dialogue.engine.end_batch(dialogue.now_us, &mut frames);
+        dialogue.play_loosely(&format!("+{step}\n< . 1:1 ack {ack} win 257"));
+    };
+    arrives(&mut dialogue, "200ms", 10_001);
+    arrives(&mut dialogue, "240ms", 12_001);
+    for ack in (14_001..=26_001).step_by(2_000) {
+        arrives(&mut dialogue, "1ms", ack);
+    }
+    assert_eq!(info(&mut dialogue, handle).ssthresh, u32::MAX);
+    arrives(&mut dialogue, "1ms", 28_001);
+    let told = info(&mut dialogue, handle);
+    assert_eq!((told.cwnd, told.ssthresh), (36, 36));
+}
