@@ -1,38 +1,16 @@
 //! A host in virtual time: one engine, the packets that leave it, and the sockets of a script.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-use bypass_tcp::wire::ip;
-use bypass_tcp::{
-    Address, Config, Ecn, Engine, Error, Handle, Route, Rx, SocketOption, TxMeta, TxSink,
-};
+use bypass_tcp::{Address, Config, Ecn, Engine, Error, Handle, Route, Rx, Settings, SocketOption};
 
+use crate::device::Leaving;
+use crate::kept::Kept;
 use crate::sets::Set;
 
-const ETHERNET: usize = 14;
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
-/// Completes the checksum of a train, which packetdrill takes for one large packet as it does Linux's.
-fn complete(frame: &mut [u8], meta: &TxMeta) {
-    let place = meta.tcp_at + 16..meta.tcp_at + 18;
-    frame[place.clone()].fill(0);
-    let packet = match frame[ETHERNET] >> 4 {
-        4 => ip::parse_v4(&frame[ETHERNET..], true).ok(),
-        _ => ip::parse_v6(&frame[ETHERNET..]).ok(),
-    };
-    let Some(packet) = packet else { return };
-    let mut sum = ip::pseudo_header(
-        packet.source,
-        packet.destination,
-        ip::TCP,
-        packet.payload.len(),
-    );
-    sum.add(packet.payload);
-    let sum = sum.finish();
-    frame[place].copy_from_slice(&sum);
-}
-
 /// When the script begins: not 0, where a clock would be suspect.
 const START_US: u64 = 1_000_000_000;
 /// What packetdrill gives its interface when it chooses from this network itself.
@@ -63,8 +41,10 @@ pub struct Fresh {
     pub local: Option<SocketAddr>,
     /// O_NONBLOCK.
     pub is_nonblocking: bool,
-    /// setsockopt(2).
+    /// setsockopt(2), in order, and all together.
     pub options: Vec<SocketOption>,
+    /// See `options`.
+    pub settings: Settings,
     /// IPV6_V6ONLY.
     pub is_v6_only: bool,
 }
@@ -76,6 +56,8 @@ pub struct Host {
     now_us: u64,
     leaving: Leaving,
     addresses: Vec<IpAddr>,
+    /// Options that change nothing.
+    pub kept: Kept,
     /// By descriptor.
     pub sockets: HashMap<i32, Socket>,
 }
@@ -88,27 +70,16 @@ impl std::fmt::Debug for EngineBox {
     }
 }
 
-/// Packets without their Ethernet headers, and when they left.
-#[derive(Debug, Default)]
-struct Leaving {
-    now_us: u64,
-    packets: VecDeque<(u64, Vec<u8>)>,
-}
-
-impl TxSink for Leaving {
-    fn transmit(&mut self, len: usize, meta: TxMeta, fill: impl FnOnce(&mut [u8])) -> bool {
-        let mut frame = vec![0; len];
-        fill(&mut frame);
-        if meta.gso_size > 0 || meta.partial_checksum {
-            complete(&mut frame, &meta);
-        }
-        // Neighbours are known: ARP and its relatives of IPv6 are not what scripts are about.
-        let is_ip = matches!(frame[12..14], [8, 0] | [0x86, 0xdd]);
-        if is_ip {
-            self.packets
-                .push_back((self.now_us, frame.split_off(ETHERNET)));
-        }
-        true
+/// What packetdrill's scripts for Linux set before they begin (`common/defaults.sh`), and trains as Linux's.
+fn as_scripts_expect() -> Config {
+    Config {
+        segmentation_max: 65_000,
+        receive_bytes_max: 15 << 20,
+        send_bytes: 256 << 10,
+        slow_start_after_idle: false,
+        ecn: Ecn::Off,
+        syn_retries: 5,
+        ..Config::default()
     }
 }
 
@@ -119,6 +90,8 @@ fn set(config: &mut Config, name: &str, value: &str) -> Option<()> {
     match name {
         "mtu" => config.mtu = number,
         "segmentation_max" => config.segmentation_max = number,
+        "train_segments" => config.train_segments = number,
+        "unsent_low" => config.unsent_low = number,
         "receive_bytes_max" => config.receive_bytes_max = number,
         "send_bytes" => config.send_bytes = number,
         "slow_start_after_idle" => config.slow_start_after_idle = is_on,
@@ -142,20 +115,23 @@ impl Host {
         let mut config = Config {
             mac: MAC,
             secret: *b"packetdrill test",
-            ..Config::default()
+            ..as_scripts_expect()
         };
         let mut local = LOCAL.parse().ok();
+        let mut leaving = Leaving::default();
         for flag in flags.split([',', ' ']).filter(|flag| !flag.is_empty()) {
             match flag.split_once('=')? {
                 ("local", address) => local = Some(address.parse().ok()?),
+                ("cut", number) => leaving.cuts = number.parse::<u32>().ok()? != 0,
                 (name, value) => set(&mut config, name, value)?,
             }
         }
         let mut host = Self {
             engine: EngineBox(Engine::new(config, START_US)),
             now_us: START_US,
-            leaving: Leaving::default(),
+            leaving,
             addresses: Vec::new(),
+            kept: Kept::default(),
             sockets: HashMap::new(),
         };
         host.add_address(local?);
@@ -195,6 +171,11 @@ impl Host {
         self.engine.0.set_neighbour(now_us, ip, PEER_MAC, leaving);
     }
 
+    /// The settings of the engine.
+    pub fn config(&self) -> &Config {
+        self.engine.0.config()
+    }
+
     /// Virtual time, in microseconds.
     pub fn now_us(&self) -> u64 {
         self.now_us
@@ -202,6 +183,8 @@ impl Host {
 
     /// A call of the application, after which what it has caused leaves.
     pub fn act<T>(&mut self, act: impl FnOnce(&mut Engine, u64) -> T) -> T {
+        // Calls without a time of their own see the engine's.
+        self.end_round();
         let done = act(&mut self.engine.0, self.now_us);
         self.end_round();
         done
@@ -210,7 +193,24 @@ impl Host {
     fn end_round(&mut self) {
         self.leaving.now_us = self.now_us;
         self.engine.0.end_batch(self.now_us, &mut self.leaving);
-        while self.engine.0.next_event().is_some() {}
+        while let Some(event) = self.engine.0.next_event() {
+            self.wake(event.handle, event.ready);
+        }
+    }
+
+    /// Epoll sets learn that something happened.
+    fn wake(&mut self, of: Handle, events: u32) {
+        let is_it =
+            |socket: &Socket| matches!(socket, Socket::Open { handle, .. } if *handle == of);
+        let found = self.sockets.iter().find(|(_, socket)| is_it(socket));
+        let Some(fd) = found.map(|(fd, _)| *fd) else {
+            return;
+        };
+        for socket in self.sockets.values_mut() {
+            if let Socket::Set(set) = socket {
+                set.wake(fd, events);
+            }
+        }
     }
 
     /// Lets time pass up to `until_us`, timer by timer.
@@ -235,7 +235,7 @@ impl Host {
 
     /// A packet that has left, and when.
     pub fn pop_packet(&mut self) -> Option<(u64, Vec<u8>)> {
-        self.leaving.packets.pop_front()
+        self.leaving.pop()
     }
 
     /// An IP packet arrives. False: it is none.

@@ -1,32 +1,38 @@
 //! Socket options as Linux numbers them, and the engine's.
 
-use bypass_tcp::{Congestion, Info, OptionName, Phase, SocketOption, State};
+use bypass_tcp::{Congestion, Info, OptionName, SocketOption, INFO_WORDS, LINUX_CLOSED};
 
-/// What setsockopt(2) asks; None for what has no effect here.
-pub fn of_linux(level: i32, name: i32, value: &[u8]) -> Result<Option<SocketOption>, i32> {
+/// The number that a value begins with; of IP's options also one of a byte, as ip(7) has them.
+pub fn number(level: i32, value: &[u8]) -> Result<u32, i32> {
+    let is_ip = [libc::SOL_IP, libc::SOL_IPV6].contains(&level);
+    match (value.first_chunk(), value.first()) {
+        (Some(four), _) => Ok(u32::from_ne_bytes(*four)),
+        (None, Some(one)) if is_ip => Ok(u32::from(*one)),
+        _ => Err(libc::EINVAL),
+    }
+}
+
+/// What setsockopt(2) asks.
+pub fn of_linux(level: i32, name: i32, value: &[u8]) -> Result<SocketOption, i32> {
     if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) {
         return match value.split(|byte| *byte == 0).next() {
-            Some(b"cubic") => Ok(Some(SocketOption::CongestionControl(Congestion::Cubic))),
-            Some(b"reno") => Ok(Some(SocketOption::CongestionControl(Congestion::NewReno))),
+            Some(b"cubic") => Ok(SocketOption::CongestionControl(Congestion::Cubic)),
+            Some(b"reno") => Ok(SocketOption::CongestionControl(Congestion::NewReno)),
             _ => Err(libc::ENOENT),
         };
     }
-    let word = |at: usize| -> Result<u32, i32> {
-        let four = value.get(at..at + 4).ok_or(libc::EINVAL)?;
-        Ok(u32::from_ne_bytes(
-            four.try_into().map_err(|_| libc::EINVAL)?,
-        ))
-    };
-    let number = word(0)?;
+    let number = number(level, value)?;
     let is_on = number != 0;
-    Ok(Some(match (level, name) {
+    Ok(match (level, name) {
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => SocketOption::KeepAlive(is_on),
         (libc::SOL_SOCKET, libc::SO_OOBINLINE) => SocketOption::UrgentInline(is_on),
         // Linux takes twice the number, for its own accounting.
         (libc::SOL_SOCKET, libc::SO_SNDBUF) => SocketOption::SendBuffer { bytes: number * 2 },
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => SocketOption::ReceiveBuffer { bytes: number },
         (libc::SOL_SOCKET, libc::SO_LINGER) => SocketOption::Linger {
-            seconds: is_on.then(|| word(4)).transpose()?,
+            seconds: is_on
+                .then(|| self::number(level, &value[4..]))
+                .transpose()?,
         },
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => SocketOption::NoDelay(is_on),
         (libc::IPPROTO_TCP, libc::TCP_CORK) => SocketOption::Cork(is_on),
@@ -45,11 +51,8 @@ pub fn of_linux(level: i32, name: i32, value: &[u8]) -> Result<Option<SocketOpti
         (libc::SOL_IP, libc::IP_TOS) | (libc::SOL_IPV6, libc::IPV6_TCLASS) => {
             SocketOption::TrafficClass(byte(number)?)
         }
-        (libc::SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_REUSEPORT | libc::SO_PRIORITY) => {
-            return Ok(None)
-        }
         _ => return Err(libc::ENOPROTOOPT),
-    }))
+    })
 }
 
 fn byte(number: u32) -> Result<u8, i32> {
@@ -119,78 +122,15 @@ pub fn to_linux(option: SocketOption) -> Vec<u8> {
     number.to_ne_bytes().to_vec()
 }
 
-/// `struct tcp_info` (linux/tcp.h), as far as the engine knows its fields; the rest is 0.
+/// `struct tcp_info` (linux/tcp.h).
 pub fn tcp_info(info: &Info) -> Vec<u8> {
-    const LENGTH: usize = 232;
-    let mut bytes = vec![0; LENGTH];
-    let linux_state = match info.state {
-        State::Established => 1,
-        State::SynSent => 2,
-        State::SynReceived => 3,
-        State::FinWait1 => 4,
-        State::FinWait2 => 5,
-        State::TimeWait => 6,
-        State::Closed => 7,
-        State::CloseWait => 8,
-        State::LastAck => 9,
-        State::Closing => 11,
-    };
-    let phase = match info.phase {
-        Phase::Open => 0,
-        Phase::Disorder => 1,
-        Phase::Reduced => 2,
-        Phase::Recovery => 3,
-        Phase::Loss => 4,
-    };
-    let (has_timestamps, has_sack, has_ecn) = info.has;
-    let has_scales = info.scales != (0, 0);
-    let options = u8::from(has_timestamps)
-        | u8::from(has_sack) << 1
-        | u8::from(has_scales) << 2
-        | u8::from(has_ecn) << 3;
-    let scales = info.scales.0 | info.scales.1 << 4;
-    bytes[..7].copy_from_slice(&[
-        linux_state,
-        phase,
-        info.timeouts,
-        info.probes,
-        info.timeouts,
-        options,
-        scales,
-    ]);
-    let rtt_min = if info.min_rtt_us == u32::MAX {
-        0
-    } else {
-        info.min_rtt_us
-    };
-    let ssthresh = info.ssthresh.min(i32::MAX as u32);
-    for (at, value) in [
-        (8, u32::try_from(info.rto_us).unwrap_or(u32::MAX)),
-        (16, info.mss),
-        (20, info.rcv_mss),
-        (24, info.unacked),
-        (28, info.sacked),
-        (32, info.lost),
-        (36, info.retrans),
-        (60, info.path_mtu),
-        (64, info.rcv_wnd),
-        (68, info.rtt_us),
-        (72, info.rttvar_us),
-        (76, ssthresh),
-        (80, info.cwnd),
-        (84, info.mss),
-        (88, 3),
-        (100, info.totals.retransmitted),
-        (148, rtt_min),
-        (192, info.totals.delivered),
-    ] {
-        bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
-    }
-    for (at, value) in [
-        (120, info.totals.bytes_acked),
-        (128, info.totals.bytes_received),
-    ] {
-        bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
-    }
+    let words = info.linux_words();
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// The same of a socket that is not open.
+pub fn tcp_info_of_nothing() -> Vec<u8> {
+    let mut bytes = vec![0; 4 * INFO_WORDS];
+    bytes[0] = LINUX_CLOSED;
     bytes
 }

@@ -9,8 +9,8 @@ pub struct Member {
     pub events: u32,
     /// What comes back with them.
     pub data: u64,
-    /// Readiness at the last look, for edges.
-    told: u32,
+    /// Something happened since the last look, for edges.
+    is_woken: bool,
 }
 
 /// See the module.
@@ -31,7 +31,7 @@ impl Set {
             fd,
             events,
             data,
-            told: 0,
+            is_woken: true,
         };
         match (command, at) {
             (libc::EPOLL_CTL_ADD, None) => self.members.push(member),
@@ -49,19 +49,29 @@ impl Set {
         self.members.iter().map(|member| member.fd).collect()
     }
 
+    /// Something happened to a descriptor: an edge, if it is wanted.
+    pub fn wake(&mut self, fd: i32, events: u32) {
+        let of = self.members.iter_mut().filter(|member| member.fd == fd);
+        for member in of {
+            member.is_woken |= events & (member.events | ALWAYS) != 0;
+        }
+    }
+
     /// What is to be told, at most `most`, where `ready` is the readiness of each member.
     pub fn collect(&mut self, ready: &[u32], most: usize) -> Vec<(u32, u64)> {
         let mut found = Vec::new();
         for (member, ready) in self.members.iter_mut().zip(ready) {
             let is_off = member.events & ONESHOT != 0 && member.events & !(EDGE | ONESHOT) == 0;
             let now = ready & (member.events | ALWAYS);
-            let is_news = member.events & EDGE == 0 || now & !member.told != 0;
-            if now == 0 || is_off || !is_news || found.len() == most {
-                member.told &= now;
+            let is_news = member.events & EDGE == 0 || member.is_woken;
+            if is_off || !is_news || found.len() == most {
+                continue;
+            }
+            member.is_woken = false;
+            if now == 0 {
                 continue;
             }
             found.push((now, member.data));
-            member.told = now;
             if member.events & ONESHOT != 0 {
                 member.events &= EDGE | ONESHOT;
             }

@@ -1,0 +1,223 @@
+//! Calls as scripts for Linux make them, each of which once ended or hung a script.
+
+mod support;
+
+use core::ffi::{c_int, c_void};
+use std::time::{Duration, Instant};
+
+use support::*;
+
+const TCP: c_int = libc::IPPROTO_TCP;
+/// linux/tcp.h.
+const TCP_INQ: c_int = 36;
+
+/// Reads into one piece with room for control data; the bytes read, and those that are left.
+fn receive_with_inq(runner: &Runner, fd: c_int, length: usize) -> (usize, i32) {
+    let (mut bytes, mut control) = (vec![0u8; length], [0u64; 8]);
+    let mut piece = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: length,
+    };
+    // SAFETY: all zero is a message without anything.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control);
+    // SAFETY: the message and its buffers are as long as it says.
+    unsafe {
+        let got = (runner.0.recvmsg)(runner.0.userdata, fd, &raw mut message, 0);
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        assert!(!header.is_null(), "no control data");
+        assert_eq!(((*header).cmsg_level, (*header).cmsg_type), (TCP, TCP_INQ));
+        let left = libc::CMSG_DATA(header).cast::<i32>().read_unaligned();
+        (result(got).expect("bytes"), left)
+    }
+}
+
+#[test]
+fn a_thread_that_has_still_to_begin_its_call_waits_for_its_time() {
+    let runner = Runner::new();
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let until = runner.clock() + 100_000;
+            runner.sleep((until - runner.clock() - 20) as u32);
+            while runner.clock() < until {
+                assert!(
+                    begun.elapsed() < Duration::from_secs(60),
+                    "time stands still"
+                );
+            }
+        });
+    });
+    runner.end();
+}
+
+#[test]
+fn a_write_that_blocks_is_one_call_and_ends_when_a_third_is_free() {
+    let runner = Runner::new();
+    let (fd, first) = runner.accepted();
+    runner
+        .set(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_SNDBUF,
+            &10_000i32.to_ne_bytes(),
+        )
+        .expect("set");
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| (runner.send(fd, &[b'x'; 60_000], 0), runner.clock()));
+        std::thread::sleep(Duration::from_millis(50));
+        for acked in [10_000, 20_000] {
+            runner.sleep(10_000);
+            runner.arrives(ACK, 1, first.wrapping_add(acked), &[], b"");
+            assert!(!writing.is_finished(), "{acked}");
+        }
+        runner.sleep(10_000);
+        let before = runner.clock();
+        runner.arrives(ACK, 1, first.wrapping_add(30_000), &[], b"");
+        let (sent, ended) = writing.join().expect("written");
+        assert_eq!(sent, 60_000);
+        assert!(
+            (before..before + 100).contains(&ended),
+            "{}",
+            ended - before
+        );
+    });
+    runner.end();
+}
+
+#[test]
+fn memory_that_is_not_there_is_told() {
+    let runner = Runner::new();
+    let (fd, first) = runner.accepted();
+    runner.arrives(ACK, 1, first, &[], b"something");
+    let null = core::ptr::null_mut::<c_void>();
+    // SAFETY: what the calls are asked to find out.
+    unsafe {
+        let written = (runner.0.write)(runner.0.userdata, fd, null, 1000);
+        assert_eq!(result(written), Err(libc::EFAULT));
+        let got = (runner.0.read)(runner.0.userdata, fd, null, 1000);
+        assert_eq!(result(got), Err(libc::EFAULT));
+    }
+    runner.end();
+}
+
+#[test]
+fn only_tcp_is_a_protocol_of_streams() {
+    let runner = Runner::new();
+    // SAFETY: numbers only.
+    let socket = |protocol| unsafe {
+        let kind = libc::SOCK_STREAM;
+        (runner.0.socket)(runner.0.userdata, libc::AF_INET, kind, protocol)
+    };
+    assert_eq!(
+        result(socket(libc::IPPROTO_UDP) as isize),
+        Err(libc::EPROTONOSUPPORT)
+    );
+    assert!(socket(libc::IPPROTO_TCP) >= 0);
+    runner.end();
+}
+
+#[test]
+fn options_without_effect_are_kept_and_those_of_ip_may_have_one_byte() {
+    let runner = Runner::new();
+    let fd = runner.socket(0);
+    for (level, name, value) in [
+        (libc::SOL_IP, libc::IP_FREEBIND, &[1, 0, 0, 0][..]),
+        (libc::SOL_IP, libc::IP_MTU_DISCOVER, &[1]),
+        (libc::SOL_SOCKET, libc::SO_ZEROCOPY, &[1, 0, 0, 0]),
+    ] {
+        assert_eq!(runner.set(fd, level, name, value), Ok(()), "{level} {name}");
+        assert_eq!(runner.option::<4>(fd, level, name), [1, 0, 0, 0]);
+    }
+    assert_eq!(runner.set(fd, libc::SOL_IP, libc::IP_TOS, &[4]), Ok(()));
+    assert_eq!(
+        runner.set(fd, TCP, libc::TCP_NODELAY, &[1]),
+        Err(libc::EINVAL)
+    );
+    runner.end();
+}
+
+#[test]
+fn the_segment_size_of_a_socket_is_told_before_it_is_open() {
+    let runner = Runner::new();
+    let fd = runner.socket(0);
+    let size = || i32::from_ne_bytes(runner.option(fd, TCP, libc::TCP_MAXSEG));
+    assert_eq!(size(), 536);
+    runner
+        .set(fd, TCP, libc::TCP_MAXSEG, &1100i32.to_ne_bytes())
+        .expect("set");
+    assert_eq!(size(), 1100);
+    assert_eq!(
+        runner.set(fd, TCP, libc::TCP_MAXSEG, &[1, 0, 0, 0]),
+        Err(libc::EINVAL)
+    );
+    runner.end();
+}
+
+#[test]
+fn what_is_left_to_read_comes_with_the_bytes() {
+    let runner = Runner::new();
+    let (fd, first) = runner.accepted();
+    runner
+        .set(fd, TCP, TCP_INQ, &1i32.to_ne_bytes())
+        .expect("set");
+    runner.arrives(ACK, 1, first, &[], &[b'x'; 1000]);
+    assert_eq!(receive_with_inq(&runner, fd, 400), (400, 600));
+    assert_eq!(receive_with_inq(&runner, fd, 600), (600, 0));
+    runner.arrives(ACK | FIN, 1001, first, &[], &[b'x'; 10]);
+    assert_eq!(
+        receive_with_inq(&runner, fd, 10),
+        (10, 1),
+        "one for the end"
+    );
+    runner.end();
+}
+
+#[test]
+fn an_edge_is_told_for_each_arrival_and_once() {
+    let runner = Runner::new();
+    let (fd, first) = runner.accepted();
+    let mut event = libc::epoll_event {
+        events: (libc::EPOLLIN | libc::EPOLLET) as u32,
+        u64: 7,
+    };
+    // SAFETY: numbers, and an event.
+    let set = unsafe {
+        let set = (runner.0.epoll_create)(runner.0.userdata, 1);
+        let add = libc::EPOLL_CTL_ADD;
+        assert_eq!(
+            (runner.0.epoll_ctl)(runner.0.userdata, set, add, fd, &raw mut event),
+            0
+        );
+        set
+    };
+    let told = || {
+        let mut found = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: one event fits.
+        unsafe { (runner.0.epoll_wait)(runner.0.userdata, set, &raw mut found, 1, 0) }
+    };
+    assert_eq!(told(), 0);
+    for seq in [1, 101] {
+        runner.arrives(ACK, seq, first, &[], &[b'x'; 100]);
+        assert_eq!((told(), told()), (1, 0), "bytes at {seq}");
+    }
+    runner.end();
+}
+
+#[test]
+fn trains_leave_whole_or_in_the_packets_of_a_wire() {
+    let lengths = |flags| {
+        let runner = Runner::with(flags);
+        let (fd, _) = runner.accepted();
+        assert_eq!(runner.send(fd, &[b'x'; 2000], 0), 2000);
+        let first = runner.leaves();
+        let told = (first.payload.len(), first.flags & PUSH != 0);
+        runner.end();
+        told
+    };
+    assert_eq!(lengths(c"local=192.168.0.1"), (2000, true));
+    assert_eq!(lengths(c"local=192.168.0.1,cut=1"), (1000, false));
+}
