@@ -108,7 +108,7 @@ def judged(ratios, base):
     qs = benjamini_hochberg([one.p for one in found])
     floor = noise_floor(base) or 0.0
     each = [(one, decide(one, Terms(q=q, floor=floor))) for one, q in zip(found, qs, strict=True)]
-    pooled = over_cells(ratios)
+    pooled = over_cells([dict(enumerate(row)) for row in ratios])
     return each, (pooled, decide(pooled, Terms(q=pooled.p)))
 
 

@@ -62,11 +62,13 @@ class Comparison:
         return CONFIDENCE if self.low is not None else None
 
 
-def log_ratios(over: Mapping[int, float], base: Mapping[int, float]) -> list[float]:
-    """One log ratio for each round that both sides have; figures not above zero have none."""
-    rounds = sorted(over.keys() & base.keys())
-    pairs = [(over[number], base[number]) for number in rounds]
-    return [math.log(x / y) for x, y in pairs if x > 0 and y > 0]
+def log_ratios(over: Mapping[int, float], base: Mapping[int, float]) -> dict[int, float]:
+    """The log ratio of each round that both sides have; figures not above zero have none."""
+    return {
+        number: math.log(over[number] / base[number])
+        for number in sorted(over.keys() & base.keys())
+        if over[number] > 0 and base[number] > 0
+    }
 
 
 def compare(pairs: Sequence[Sequence[float]]) -> list[Comparison | None]:
@@ -80,24 +82,39 @@ def compare(pairs: Sequence[Sequence[float]]) -> list[Comparison | None]:
     return [_comparison(ratios, df0, variance0) for ratios in pairs]
 
 
-def over_cells(pairs: Sequence[Sequence[float]]) -> Comparison | None:
-    """The geometric mean of the gains of several cells, as one comparison.
+def over_cells(pairs: Sequence[Mapping[int, float]]) -> Comparison | None:
+    """The geometric mean of the gains of several cells, from {round: log ratio} of each.
 
     A round gives one figure, the mean over its cells: cells that share a server's life, or a slow
-    hour of the host, err together, and their common error must stay in the spread.
+    hour of the host, err together, and their common error must stay in the spread. So only rounds
+    that all these cells have tell of it.
     """
     # A cell that lost rounds must not take them from all the others.
     least = min(PAIRS_MIN, max(map(len, pairs), default=0))
-    chosen = [ratios for ratios in pairs if ratios and len(ratios) >= least]
+    chosen = _sharing([ratios for ratios in pairs if ratios and len(ratios) >= least], least)
     if not chosen:
         return None
-    rounds = min(map(len, chosen))
-    centre = fmean(fmean(ratios) for ratios in chosen)
+    means = [fmean(ratios.values()) for ratios in chosen]
     residuals = [
-        fmean(ratios[number] - fmean(ratios) for ratios in chosen) for number in range(rounds)
+        fmean(ratios[number] - mean for ratios, mean in zip(chosen, means, strict=True))
+        for number in sorted(_shared(chosen))
     ]
-    shift = fmean(residuals)
+    centre, shift = fmean(means), fmean(residuals)
     return _comparison([centre + one - shift for one in residuals], 0.0, 0.0)
+
+
+def _sharing(cells: list[Mapping[int, float]], least: int) -> list[Mapping[int, float]]:
+    """Without the cells that would leave fewer than `least` rounds in common."""
+    cells = list(cells)
+    while cells and len(_shared(cells)) < least:
+        places = {frozenset(ratios): place for place, ratios in enumerate(cells)}  # alike: once
+        rest = [cells[:place] + cells[place + 1 :] for place in places.values()]
+        cells = max(rest, key=lambda left: (len(_shared(left)), sum(map(len, left))))
+    return cells
+
+
+def _shared(cells: Sequence[Mapping[int, float]]) -> set[int]:
+    return set.intersection(*(set(ratios) for ratios in cells)) if cells else set()
 
 
 def _comparison(ratios: Sequence[float], df0: float, variance0: float) -> Comparison | None:

@@ -45,7 +45,8 @@ class Pair:
     def key(self) -> tuple[str, str, str]:
         return (self.cell.key, self.base.key, self.metric)
 
-    def ratios(self) -> list[float]:
+    def ratios(self) -> dict[int, float]:
+        """The log ratio of each round."""
         return log_ratios(self.cell.by_round(self.metric), self.base.by_round(self.metric))
 
 
@@ -122,7 +123,7 @@ def judge(run: Run, pairs: Iterable[Pair], floors: Mapping[str, float | None]) -
 
 
 def _judged(run: Run, pairs: Sequence[Pair], floors: Mapping[str, float | None]) -> list[Gain]:
-    found = comparison.compare([pair.ratios() for pair in pairs])
+    found = comparison.compare([list(pair.ratios().values()) for pair in pairs])
     asked = [one for one in found if one is not None]
     qs = iter(benjamini_hochberg([one.p for one in asked]))
     gains = []
