@@ -45,6 +45,20 @@ def test_every_table_has_a_sheet_with_formulas_and_a_chart(run):
     assert "MEDIAN(repeats!" in "".join(found.values())
 
 
+def test_no_figure_of_a_measured_row_is_text(run):
+    """A recipe may name a metric otherwise than the trials do: server.loadavg is their loadavg."""
+    summary = load(run)
+    found = parts(spreadsheet.write(summary))
+    for number, sheet in enumerate(summary.sheets, 2):
+        rows = re.findall(r"<row [^>]*>(.*?)</row>", found[f"xl/worksheets/sheet{number}.xml"])
+        columns = len(sheet.columns) * len(sheet.metrics)
+        for row, text in zip(sheet.rows, rows[-len(sheet.rows) :], strict=True):
+            if all(sheet.cells[row, value].trials for value in sheet.columns):
+                figures = re.findall(r"<c [^>]*>.*?</c>", text)[len(sheet.row_axes) :][:columns]
+                assert len(figures) == columns
+                assert all("<f>MEDIAN(" in figure for figure in figures), (sheet.title, row)
+
+
 def without_cached_figures(path):
     """The same workbook with 0 where a formula's result is kept."""
     target = path.with_name("stale.xlsx")

@@ -164,10 +164,12 @@ class _Page:
         return column
 
     def _median(self, row: int, column: int, cell: Cell | None, metric: str) -> None:
-        place = self.book.places.get((cell.key, metric)) if cell else None
+        place = self.book.places.get((cell.key, cell.stored(metric))) if cell else None
         shown = cell.median(metric) if cell else None
-        if place is None or shown is None:
+        if place is None:
             self.page.write_string(row, column, wording.state(cell))
+        elif shown is None:  # measured, but its trials have no such figure
+            self.page.write_blank(row, column, None, self.book.figure)
         else:
             self.page.write_formula(row, column, f"=MEDIAN({place})", self.book.figure, shown)
 

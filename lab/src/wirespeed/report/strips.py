@@ -40,7 +40,7 @@ def _widest(cells: Sequence[Cell], metric: str) -> list[Cell]:
 
 def _values(cell: Cell, metric: str) -> list[float]:
     """Of a response that takes longer than the window there is no rate."""
-    return [value for trial in cell.trials if (value := trial.metrics.get(metric))]
+    return [value for value in cell.values(metric) if value]
 
 
 def _spread(cell: Cell, metric: str) -> float:

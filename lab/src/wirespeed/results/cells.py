@@ -33,14 +33,18 @@ class Cell:
     invalid: tuple[Trial, ...] = ()
 
     def values(self, metric: str) -> list[float]:
-        name = ALIASES.get(metric, metric)
-        found = (trial.metrics.get(name, trial.metrics.get(metric)) for trial in self.trials)
+        found = (trial.metrics.get(self.stored(metric)) for trial in self.trials)
         return [value for value in found if value is not None]
+
+    def stored(self, metric: str) -> str:
+        """The name that the cell's trials have a metric under."""
+        name = ALIASES.get(metric, metric)
+        return name if any(name in trial.metrics for trial in self.trials) else metric
 
     def by_round(self, metric: str) -> dict[int, float]:
         """The figure of each round; of a round that was measured twice the later one."""
-        name = ALIASES.get(metric, metric)
-        found = {t.round: t.metrics.get(name, t.metrics.get(metric)) for t in self.trials}
+        name = self.stored(metric)
+        found = {t.round: t.metrics.get(name) for t in self.trials}
         return {number: value for number, value in found.items() if value is not None}
 
     def median(self, metric: str) -> float | None:
