@@ -176,6 +176,36 @@ def test_too_few_connections_on_both_sides_compare_latency(tmp_path):
     assert words(found) == {"gain"}
 
 
+@pytest.mark.parametrize("held", ["client", "concurrency", "server"])
+def test_a_pooled_verdict_says_what_its_cells_say_of_their_limit(held, tmp_path):
+    """One latency-bound cell among others, bounds or not, qualifies the figure over all of them."""
+
+    def limit(a):
+        if a["connections"] == 10:
+            return "concurrency"
+        return "server" if a["stack"] == "kernel" or a["connections"] == 100 else held
+
+    kind = small(
+        lambda a: 1500.0 if a["stack"] == "balanced" else 1000.0,
+        bottleneck=lambda a: "concurrency" if held == "concurrency" else limit(a),
+    )
+    (family,) = [one for one in load(kind, tmp_path).families if one.metric == "rps"]
+    bound = "≥" if held == "client" else ""
+    scope = "latency-bound" if held == "concurrency" else "partly latency-bound"
+    assert (family.verdict.word, family.verdict.bound) == ("gain", bound)
+    assert family.verdict.scope == scope
+
+
+def test_every_verdict_on_latency_bound_cells_carries_its_scope(tmp_path):
+    found = load(small(lambda a: 1000.0, bottleneck=lambda a: "concurrency"), tmp_path, noise=0.05)
+    still = load(
+        small(lambda a: 1000.0, bottleneck=lambda a: "concurrency"), tmp_path / "b", noise=0.002
+    )
+    assert "not decided" in words(found) and words(still) == {"no difference"}
+    everything = [*found.gains, *found.families, *still.gains, *still.families]
+    assert {one.verdict.scope for one in everything} == {"latency-bound"}
+
+
 def test_savings_of_a_cost_are_gains_though_the_recipe_does_not_say_so(tmp_path):
     table = {
         "rows": "connections",

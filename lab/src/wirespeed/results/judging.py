@@ -23,6 +23,7 @@ BETTER_LOWER = (
     "context_switches", "pause_ms", "gc.count", "loadavg", "runqueue", "psi", "errors", "non_2xx",
     "timeouts", "cpu",
 )  # fmt: skip
+LATENCY_BOUND = "latency-bound"
 HELD = {
     "client": "the load generator was the limit, not the server",
     "link": "the link was the limit, not the server",
@@ -155,17 +156,22 @@ def _family(run: Run, contender: str, over: str, metric: str, gains: tuple[Gain,
         return Family(contender, over, metric, gains, None, Verdict("not comparable", reason))
     pairs = [Pair(gain.cell, gain.base, gain.axis, metric).ratios() for gain in chosen]
     found = comparison.over_cells(pairs)
-    scopes = {gain.verdict.scope for gain in chosen}
     terms = Terms(
         q=found.p if found else 1.0,
         better=gains[0].better,
         withheld="some cells are bounds only" if bounds else "",
         bound=next(iter(bounds), ""),
-        scope=next(iter(scopes)) if len(scopes) == 1 else "",
+        scope=_scope(chosen),
         looks=run.looks,
-        disturbed=sum(_disturbed(gain.cell, gain.base) for gain in chosen) / len(chosen),
+        disturbed=sum(disturbed_share(gain.cell, gain.base) for gain in chosen) / len(chosen),
     )
     return Family(contender, over, metric, gains, found, decide(found, terms))
+
+
+def _scope(gains: Sequence[Gain]) -> str:
+    """Of a pooled figure: a single gain that holds for few connections only qualifies it."""
+    scopes = {gain.verdict.scope for gain in gains}
+    return LATENCY_BOUND if scopes == {LATENCY_BOUND} else f"partly {LATENCY_BOUND}" * any(scopes)
 
 
 def better(run: Run, metric: str) -> str:
@@ -191,11 +197,11 @@ def is_ceiling(run: Run, cell: Cell) -> bool:
 def _terms(run: Run, pair: Pair, q: float, floor: float) -> Terms:
     wanted = better(run, pair.metric)
     withheld, bound, scope = _withheld(run, pair, wanted)
-    disturbed = _disturbed(pair.cell, pair.base)
+    disturbed = disturbed_share(pair.cell, pair.base)
     return Terms(q, floor, wanted, withheld, bound, scope, disturbed, looks=run.looks)
 
 
-def _disturbed(cell: Cell, base: Cell) -> float:
+def disturbed_share(cell: Cell, base: Cell) -> float:
     """The share that one side may have lost more than the other.
 
     Other programs and steal may have cost one side all of it and the other nothing. A slow host
@@ -207,13 +213,21 @@ def _disturbed(cell: Cell, base: Cell) -> float:
 
 def _withheld(run: Run, pair: Pair, wanted: str) -> tuple[str, str, str]:
     """(why no plain verdict may be given, on which side the true gain lies, its scope)."""
-    cell, base = pair.cell, pair.base
     if run.plan.order == "blocked":
         return "measured in blocks: drift cannot be told from a gain", "", ""
-    for side in (cell, base):
+    names = [str(side.axes.get(pair.axis, "a cell")) for side in (pair.cell, pair.base)]
+    return held_back(pair, wanted, run.idle_held, names)
+
+
+def held_back(
+    pair: Pair, wanted: str, is_idle_held: bool, names: Sequence[str]
+) -> tuple[str, str, str]:
+    """The same for two sides that are called `names`, in whichever order they were measured."""
+    cell, base = pair.cell, pair.base
+    for name, side in zip(names, (cell, base), strict=True):
         if side.failures:
-            return f"{_name(pair, side)} {side.failures} trials", "", ""
-    if not run.idle_held and any(_is_idle_prone(side) for side in (cell, base)):
+            return f"{name} {side.failures} trials", "", ""
+    if not is_idle_held and any(_is_idle_prone(side) for side in (cell, base)):
         return "idle states were not held off and there are few connections a core", "", ""
     if pair.metric in COSTS:
         return "", "", ""
@@ -221,16 +235,12 @@ def _withheld(run: Run, pair: Pair, wanted: str) -> tuple[str, str, str]:
     if not any(held):
         return "", "", ""
     if cell.bottleneck == base.bottleneck == "concurrency":
-        return "", "", "latency-bound"
-    side = cell if held[0] else base
-    reason = f"{_name(pair, side)}: {HELD.get(side.bottleneck, HELD['unknown'])}"
+        return "", "", LATENCY_BOUND
+    name, side = (names[0], cell) if held[0] else (names[1], base)
+    reason = f"{name}: {HELD.get(side.bottleneck, HELD['unknown'])}"
     if all(held):
         return reason, "", ""
     return reason, "≥" if held[0] == (wanted == "higher") else "≤", ""
-
-
-def _name(pair: Pair, side: Cell) -> str:
-    return str(side.axes.get(pair.axis, "a cell"))
 
 
 def _is_idle_prone(cell: Cell) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wirespeed.results.comparison import P_MAX, PAIRS_MIN, Q_MAX, THRESHOLD, Comparison
 from wirespeed.results.rounds import ROUNDS_MAX
@@ -19,7 +19,8 @@ class Verdict:
     reason: str
     more_rounds: int | None = None  # about so many more would decide it
     bound: str = ""  # "≥" or "≤" when a side was held back by something else than the server
-    scope: str = ""  # "latency-bound": holds for so few connections, not for the server's limit
+    scope: str = ""  # "latency-bound" (of a pooled verdict also "partly …"): holds for so few
+    # connections, not for the server's limit
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,13 @@ def decide(found: Comparison | None, terms: Terms) -> Verdict:
     """The verdict on one comparison."""
     if terms.withheld and not terms.bound:
         return Verdict("not comparable", terms.withheld)
-    plain = _decide(found, terms)
+    plain = replace(_decide(found, terms), scope=terms.scope)
     if not terms.bound:
         return plain
     # The side that was held back could have done more: only what it shows already is sure.
     is_up = found is not None and found.gain > 0
     if plain.word in ("gain", "loss") and is_up == (terms.bound == "≥"):
-        return Verdict(plain.word, f"{plain.reason}; {terms.withheld}", bound=terms.bound)
+        return replace(plain, reason=f"{plain.reason}; {terms.withheld}", bound=terms.bound)
     return Verdict("not comparable", terms.withheld, bound=terms.bound)
 
 
@@ -73,7 +74,7 @@ def _decide(found: Comparison | None, terms: Terms) -> Verdict:
     if is_sure and stands and size >= max(limit, terms.floor):
         is_gain = (found.gain > 0) == (terms.better == "higher")
         word = "gain" if is_gain else "loss"
-        return Verdict(word, "the interval excludes 0", scope=terms.scope)
+        return Verdict(word, "the interval excludes 0")
     return Verdict("not decided", _reason(found, terms, is_sure), _more_rounds(found, terms))
 
 
