@@ -6,15 +6,20 @@ import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 
 import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 abstract class CacheContract extends CarrierContract {
     private static final String ONCE_STALE = "Cache-Control: max-age=0\r\nETag: \"1\"\r\n";
     private final AtomicInteger asked = new AtomicInteger();
+    @TempDir
+    Path folder;
     private Carrier gateway;
 
     @BeforeEach
@@ -202,5 +207,61 @@ abstract class CacheContract extends CarrierContract {
             assertEquals("body 1", get(client(), "").body(), control);
             assertEquals("body 2", get(client(), "").body(), control);
         }
+    }
+
+    private static final String HEADERS_FILTER = "[[filter]]\ntype = \"headers\"\n"
+            + "response-set = { Strict-Transport-Security = \"max-age=1\" }\n"
+            + "response-remove = [\"X-Internal\"]\n";
+
+    private static void assertFiltered(RawClient.Answer answer) {
+        assertEquals("body 1", answer.body());
+        assertEquals("max-age=1", answer.header("Strict-Transport-Security"));
+        assertNull(answer.header("X-Internal"));
+    }
+
+    @Test
+    void filters_change_a_revalidated_response_too() throws Exception {
+        gateway = cached("", HEADERS_FILTER);
+        validates(ONCE_STALE + "X-Internal: 1\r\n", "X-Internal: 2\r\n");
+        assertFiltered(get(client(), ""));
+        assertFiltered(get(client(), ""));
+        assertEquals(2, origin.seen.size());
+    }
+
+    @Test
+    void filters_change_a_response_that_stands_in_too() throws Exception {
+        gateway = cached("", HEADERS_FILTER);
+        answers("Cache-Control: max-age=0, stale-if-error=60\r\nETag: \"1\"\r\nX-Internal: 1\r\n");
+        assertFiltered(get(client(), ""));
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 503, "", "down");
+            return true;
+        };
+        assertFiltered(get(client(), ""));
+        origin.handler = (seen, out, socket) -> false;
+        assertFiltered(get(client(), ""));
+    }
+
+    @Test
+    void a_filter_that_fails_on_a_response_that_stands_in_fails_once() throws Exception {
+        Files.writeString(folder.resolve("Fails.java"), """
+                import wirespeed.gateway.core.*;
+                public class Fails implements Filter {
+                    public Phase phase() { return Phase.POST; }
+                    public int order() { return 5; }
+                    public Step apply(Context context) {
+                        if (context.response().isLocal()) {
+                            throw new IllegalStateException("not this one");
+                        }
+                        return Step.NEXT;
+                    }
+                }
+                """);
+        gateway = cached("", "[filters]\nfolder = \"" + folder + "\"\n");
+        answers("Cache-Control: max-age=0, stale-if-error=60\r\nETag: \"1\"\r\n");
+        assertEquals("body 1", get(client(), "").body());
+        origin.handler = (seen, out, socket) -> false;
+        assertEquals(500, get(client(), "").status());
+        assertEquals(500, get(client(), "").status());
     }
 }

@@ -9,6 +9,9 @@ public enum Phase {
     ROUTE,
     /** When a response head is there and no byte of it was sent; may change or replace it. */
     POST,
-    /** Once, for a failure, while no response head was sent; may replace the answer. */
+    /**
+     * For a failure, while no response head was sent; may replace the answer. Post filters see the
+     * replacement, unless they have run before.
+     */
     ERROR
 }

@@ -40,6 +40,7 @@ final class Exchange implements Chain.Done {
     private int collectMax;
     private boolean isPrepared;
     private boolean isRunning;
+    private boolean isPostRun;
     private boolean isOver;
     private boolean mustClose;
     private boolean isSwitched;
@@ -99,6 +100,7 @@ final class Exchange implements Chain.Done {
 
     private void run(Phase next) {
         phase = next;
+        isPostRun |= next == Phase.POST;
         boolean isOutermost = !isRunning;
         isRunning = true;
         snapshot.chain().run(next, context, loop.executor, loop.watch, this);
@@ -139,7 +141,7 @@ final class Exchange implements Chain.Done {
     }
 
     private void answered(Response response) {
-        if (phase == Phase.POST || phase == Phase.ERROR) {
+        if (phase == Phase.POST || phase == Phase.ERROR && isPostRun) {
             context.response(response);
             relay.sendResponse();
         } else {

@@ -15,6 +15,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import wirespeed.gateway.core.BodyTap;
+import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Filter;
 import wirespeed.gateway.core.FinishFilter;
@@ -300,10 +301,12 @@ final class ContentCache {
             StoredResponse before = (StoredResponse) context.attribute(ENTRY);
             boolean validates = context.attribute(VALIDATES) != null;
             if (context.response().status() == 304 && validates) {
-                return revalidated(context, key, before);
+                revalidated(context, key, before);
+                return Step.NEXT;
             }
             if (context.response().status() >= 500 && mayStandIn(before)) {
-                return Step.respond(before.toResponse(new Headers(), System.currentTimeMillis()));
+                context.response(before.toResponse(new Headers(), System.currentTimeMillis()));
+                return Step.NEXT;
             }
             boolean isGet = context.request().method().equals("GET");
             if (isGet && mayStore(context.request(),
@@ -314,7 +317,8 @@ final class ContentCache {
         }
     }
 
-    private Step revalidated(Context context, Key key, StoredResponse before) {
+    /** The other filters of the phase change what is stored as they do the origin's answer. */
+    private void revalidated(Context context, Key key, StoredResponse before) {
         long now = System.currentTimeMillis();
         StoredResponse fresh = before.refreshed(context.response().headers(), asked(context), now);
         boolean isStored = mayStore(context.request(), fresh.status(), fresh.headers());
@@ -330,7 +334,7 @@ final class ContentCache {
         Response answer = fresh.toResponse(new Headers(), now);
         context.response().headers().all(SET_COOKIE).forEach(cookie ->
                 answer.headers().add(SET_COOKIE, cookie));
-        return Step.respond(answer);
+        context.response(answer);
     }
 
     private static long asked(Context context) {
@@ -467,6 +471,11 @@ final class ContentCache {
         @Override
         public String name() {
             return "cache.stand-in";
+        }
+
+        @Override
+        public boolean shouldFilter(Context context) {
+            return context.category() != Category.FILTER_ERROR;
         }
 
         @Override

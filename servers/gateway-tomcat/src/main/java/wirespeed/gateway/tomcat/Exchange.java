@@ -37,6 +37,7 @@ final class Exchange {
     private long deadlineNanos;
     private Call call;
     private boolean mustClose;
+    private boolean isPostRun;
     private boolean isTapComplete;
     private boolean isSettled;
 
@@ -100,14 +101,16 @@ final class Exchange {
             }
             collectResponse();
         }
-        Step step = Turn.run(Phase.POST, context, deadlineNanos);
-        if (step.isFailure()) {
-            throw filterFailed(step);
-        }
-        if (step.response() != null) {
-            context.response(step.response());
-        }
+        post();
         send();
+    }
+
+    private void post() throws Failed {
+        isPostRun = true;
+        Response other = filter(Phase.POST);
+        if (other != null) {
+            context.response(other);
+        }
     }
 
     /** The gateway's own response; null when the origin is to be asked. */
@@ -405,8 +408,17 @@ final class Exchange {
         Step step = Turn.run(Phase.ERROR, context, deadlineNanos);
         if (step.response() != null) {
             context.response(step.response());
+            if (!isPostRun) {
+                try {
+                    post();
+                } catch (Failed again) {
+                    fail(again);
+                    return;
+                }
+            }
         }
         Response response = context.response();
+        response.transformBody();
         reply.head(response, request.isHeadAsked(), response.framingFor(request), keepAlive());
         if (response.body() != null && !response.framingFor(request).isEmpty()) {
             sendWhole(response.body());
