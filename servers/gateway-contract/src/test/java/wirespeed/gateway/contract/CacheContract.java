@@ -264,4 +264,28 @@ abstract class CacheContract extends CarrierContract {
         assertEquals(500, get(client(), "").status());
         assertEquals(500, get(client(), "").status());
     }
+
+    @Test
+    void what_varies_by_a_field_that_the_gateway_writes_is_not_stored() throws Exception {
+        for (String field : new String[] {"X-Forwarded-For", "forwarded", "Accept, Via",
+            "X-Forwarded-Client-Cert"}) {
+            asked.set(0);
+            gateway = cached("", "");
+            answers("Cache-Control: max-age=60\r\nVary: " + field + "\r\n");
+            assertEquals("body 1", get(client(), "").body());
+            assertEquals("body 2", get(client(), "").body(), field);
+        }
+    }
+
+    @Test
+    void a_client_gets_no_page_that_was_made_for_the_address_of_another() throws Exception {
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "Cache-Control: max-age=60\r\n"
+                    + "Vary: X-Forwarded-For\r\n", "for " + seen.header("X-Forwarded-For"));
+            return true;
+        };
+        assertEquals("for 127.0.0.1", get(client(), "").body());
+        RawClient other = closedLater(new RawClient(gateway.address, "127.0.0.2"));
+        assertEquals("for 127.0.0.2", get(other, "").body());
+    }
 }

@@ -29,6 +29,14 @@ final class RawClient implements AutoCloseable {
     private final InputStream in;
 
     RawClient(InetSocketAddress gateway) throws IOException {
+        this(gateway, null);
+    }
+
+    /** From this address of the machine; null for any. */
+    RawClient(InetSocketAddress gateway, String from) throws IOException {
+        if (from != null) {
+            socket.bind(new InetSocketAddress(from, 0));
+        }
         socket.setTcpNoDelay(true);
         socket.setSoTimeout(TIMEOUT_MILLIS);
         socket.connect(gateway, TIMEOUT_MILLIS);

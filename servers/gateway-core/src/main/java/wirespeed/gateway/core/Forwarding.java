@@ -1,6 +1,9 @@
 // What the gateway takes off a message and puts on it between client and origin.
 package wirespeed.gateway.core;
 
+import java.util.Locale;
+import java.util.Set;
+
 /**
  * Messages are always framed anew: one length or chunked, one Host, our own connection fields.
  *
@@ -8,6 +11,9 @@ package wirespeed.gateway.core;
  * @param trusted the proxies whose X-Forwarded-* are kept and extended; those of others are dropped
  */
 public record Forwarding(String viaName, Networks trusted) {
+    private static final String CLIENT_CERTIFICATE = "X-Forwarded-Client-Cert";
+    private static final Set<String> WRITTEN = Set.of("x-forwarded-for", "forwarded",
+            CLIENT_CERTIFICATE.toLowerCase(Locale.ROOT), "via");
     private static final byte[] HTTP_11_LINE = Ascii.bytes(" HTTP/1.1\r\n");
     private static final byte[] CHUNKED = Ascii.bytes("Transfer-Encoding: chunked\r\n");
     private static final byte[] CONTENT_LENGTH = Ascii.bytes("Content-Length: ");
@@ -67,6 +73,14 @@ public record Forwarding(String viaName, Networks trusted) {
                 .anyMatch(coding -> coding.trim().equalsIgnoreCase("trailers"));
     }
 
+    /**
+     * Whether {@link #prepare} gives this field a value of its own that no filter sees before. Not
+     * X-Forwarded-Proto and -Host, whose values are the request's scheme and host.
+     */
+    public static boolean isWritten(String field) {
+        return WRITTEN.contains(field.toLowerCase(Locale.ROOT));
+    }
+
     /** Adds the fields that tell the origin about client and gateway; once a request. */
     public void prepare(Request request) {
         Headers headers = request.headers();
@@ -85,7 +99,7 @@ public record Forwarding(String viaName, Networks trusted) {
             headers.append(Field.X_FORWARDED_HOST, request.host());
         }
         if (request.clientCertificate() != null) {
-            headers.set("X-Forwarded-Client-Cert", request.clientCertificate());
+            headers.set(CLIENT_CERTIFICATE, request.clientCertificate());
         }
         headers.append(Field.VIA, (request.minor() == 0 ? "1.0 " : "1.1 ") + viaName);
     }

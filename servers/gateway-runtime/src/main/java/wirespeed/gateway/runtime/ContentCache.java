@@ -19,6 +19,7 @@ import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Filter;
 import wirespeed.gateway.core.FinishFilter;
+import wirespeed.gateway.core.Forwarding;
 import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Phase;
@@ -345,7 +346,7 @@ final class ContentCache {
     static boolean mayStore(Request request, int status, Headers headers) {
         CacheControl control = CacheControl.of(headers);
         if (control.has("no-store") || control.has("private") || status == 206
-                || headers.has(SET_COOKIE) || varyNames(headers).contains("*")) {
+                || headers.has(SET_COOKIE) || variesByUnknown(headers)) {
             return false;
         }
         boolean isShared = control.has("public") || control.has("s-maxage")
@@ -401,6 +402,12 @@ final class ContentCache {
                 land(key, flight, isStored);
             }
         }
+    }
+
+    /** What the gateway writes itself is not there yet when stored responses are looked up. */
+    private static boolean variesByUnknown(Headers headers) {
+        return varyNames(headers).stream()
+                .anyMatch(name -> name.equals("*") || Forwarding.isWritten(name));
     }
 
     private static List<String> varyNames(Headers headers) {
