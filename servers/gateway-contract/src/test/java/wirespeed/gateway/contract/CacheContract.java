@@ -4,6 +4,7 @@ package wirespeed.gateway.contract;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.nio.file.Files;
@@ -287,5 +288,60 @@ abstract class CacheContract extends CarrierContract {
         assertEquals("for 127.0.0.1", get(client(), "").body());
         RawClient other = closedLater(new RawClient(gateway.address, "127.0.0.2"));
         assertEquals("for 127.0.0.2", get(other, "").body());
+    }
+
+    /** Begins an answer and does not end it. */
+    private void answersWithoutEnd(String headers, int bytes) {
+        origin.handler = (seen, out, socket) -> {
+            asked.incrementAndGet();
+            out.write(("HTTP/1.1 200 X\r\n" + headers + "\r\n").getBytes());
+            out.write(new byte[bytes]);
+            out.flush();
+            // Until the gateway or the test closes.
+            return socket.getInputStream().read() >= 0;
+        };
+    }
+
+    /** Two requests for one target reach the origin, long before waiting would be given up. */
+    private void assertBothReachTheOrigin() throws Exception {
+        client().send("GET /c HTTP/1.1\r\nHost: a\r\n\r\n");
+        awaitAsked(1);
+        client().send("GET /c HTTP/1.1\r\nHost: a\r\n\r\n");
+        awaitAsked(2);
+    }
+
+    private void awaitAsked(int count) {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+        while (asked.get() < count) {
+            assertTrue(System.nanoTime() < end, "the origin was not asked " + count + " times");
+            Thread.onSpinWait();
+        }
+    }
+
+    @Test
+    void nobody_waits_for_a_stream_of_events() throws Exception {
+        gateway = start(collapsing("1MiB"));
+        answersWithoutEnd("Content-Type: text/event-stream\r\nCache-Control: no-store\r\n", 10);
+        assertBothReachTheOrigin();
+    }
+
+    @Test
+    void nobody_waits_for_a_response_that_is_too_long_to_store() throws Exception {
+        gateway = start(collapsing("1KiB"));
+        answersWithoutEnd("Cache-Control: max-age=60\r\n", 4096);
+        assertBothReachTheOrigin();
+    }
+
+    @Test
+    void nobody_waits_for_a_response_that_says_it_is_too_long_to_store() throws Exception {
+        gateway = start(collapsing("1KiB"));
+        answersWithoutEnd("Cache-Control: max-age=60\r\nContent-Length: 4096\r\n", 10);
+        assertBothReachTheOrigin();
+    }
+
+    private String collapsing(String entry) {
+        return "[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n[cache]\n"
+                + "enabled = true\ncollapse = \"10m\"\nentry = \"" + entry + "\"\n"
+                + "[timeouts]\nexchange = \"20m\"\n";
     }
 }

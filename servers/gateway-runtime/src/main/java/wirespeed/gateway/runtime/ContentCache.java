@@ -20,6 +20,7 @@ import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Filter;
 import wirespeed.gateway.core.FinishFilter;
 import wirespeed.gateway.core.Forwarding;
+import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Phase;
@@ -65,6 +66,7 @@ final class ContentCache {
     }
 
     private static final class Flight {
+        final long begunNanos = System.nanoTime();
         final CompletableFuture<Step> done = new CompletableFuture<>();
         final AtomicInteger followers = new AtomicInteger();
     }
@@ -180,10 +182,7 @@ final class ContentCache {
 
         @Override
         public void finished(Context context, int status, long nanos) {
-            Flight flight = (Flight) context.attribute(LEADER);
-            if (flight != null) {
-                land((Key) context.attribute(KEY), flight, false);
-            }
+            land(context, false);
         }
     }
 
@@ -253,7 +252,8 @@ final class ContentCache {
             context.attribute(LEADER, mine);
             return Step.NEXT;
         }
-        if (other.followers.incrementAndGet() > FOLLOWERS_MAX) {
+        boolean isSlow = System.nanoTime() - other.begunNanos > collapseMillis * 1_000_000;
+        if (isSlow || other.followers.incrementAndGet() > FOLLOWERS_MAX) {
             return Step.NEXT;
         }
         return Step.later(other.done.copy()
@@ -264,7 +264,13 @@ final class ContentCache {
                 }));
     }
 
-    private void land(Key key, Flight flight, boolean isStored) {
+    /** Lets go those who wait for this exchange; when it has none, or did before, does nothing. */
+    private void land(Context context, boolean isStored) {
+        Flight flight = (Flight) context.attribute(LEADER);
+        if (flight == null) {
+            return;
+        }
+        Key key = (Key) context.attribute(KEY);
         if (flights.remove(key, flight) && !isStored) {
             alone.put(key, true);
         }
@@ -307,15 +313,22 @@ final class ContentCache {
             }
             if (context.response().status() >= 500 && mayStandIn(before)) {
                 context.response(before.toResponse(new Headers(), System.currentTimeMillis()));
+            } else if (isWanted(context)) {
+                context.tap(new Collector(context, key));
                 return Step.NEXT;
             }
-            boolean isGet = context.request().method().equals("GET");
-            if (isGet && mayStore(context.request(),
-                    context.response().status(), context.response().headers())) {
-                context.tap(new Collector(context, key));
-            }
+            land(context, false);
             return Step.NEXT;
         }
+    }
+
+    private boolean isWanted(Context context) {
+        Response response = context.response();
+        Framing framing = response.framing();
+        boolean isTooLong = framing != null && framing.kind() == Framing.Kind.LENGTH
+                && framing.length() > entryBytesMax;
+        return context.request().method().equals("GET") && !isTooLong
+                && mayStore(context.request(), response.status(), response.headers());
     }
 
     /** The other filters of the phase change what is stored as they do the origin's answer. */
@@ -328,10 +341,7 @@ final class ContentCache {
         } else {
             drop(key, context);
         }
-        Flight flight = (Flight) context.attribute(LEADER);
-        if (flight != null) {
-            land(key, flight, isStored);
-        }
+        land(context, isStored);
         Response answer = fresh.toResponse(new Headers(), now);
         context.response().headers().all(SET_COOKIE).forEach(cookie ->
                 answer.headers().add(SET_COOKIE, cookie));
@@ -367,7 +377,7 @@ final class ContentCache {
     private final class Collector implements BodyTap {
         private final Context context;
         private final Key key;
-        private final ByteArrayOutputStream body = new ByteArrayOutputStream();
+        private ByteArrayOutputStream body = new ByteArrayOutputStream();
         private final StoredResponse template;
         private boolean isTooLong;
 
@@ -382,6 +392,8 @@ final class ContentCache {
         public void chunk(ByteBuffer bytes) {
             if (isTooLong || body.size() + bytes.remaining() > entryBytesMax) {
                 isTooLong = true;
+                body = new ByteArrayOutputStream(0);
+                land(context, false);
                 return;
             }
             byte[] copy = new byte[bytes.remaining()];
@@ -397,10 +409,7 @@ final class ContentCache {
                         body.toByteArray(), template.storedMillis(),
                         template.ageAtStoreSeconds(), template.freshSeconds()), context);
             }
-            Flight flight = (Flight) context.attribute(LEADER);
-            if (flight != null) {
-                land(key, flight, isStored);
-            }
+            land(context, isStored);
         }
     }
 
