@@ -344,4 +344,32 @@ abstract class CacheContract extends CarrierContract {
                 + "enabled = true\ncollapse = \"10m\"\nentry = \"" + entry + "\"\n"
                 + "[timeouts]\nexchange = \"20m\"\n";
     }
+
+    @Test
+    void what_a_filter_reads_whole_is_stored_whole() throws Exception {
+        Files.writeString(folder.resolve("Reads.java"), """
+                import wirespeed.gateway.core.*;
+                public class Reads implements Filter {
+                    public Phase phase() { return Phase.POST; }
+                    public int order() { return 5; }
+                    public int responseBodyBytesMax() { return 1000; }
+                    public Step apply(Context context) { return Step.NEXT; }
+                }
+                """);
+        gateway = cached("", "[filters]\nfolder = \"" + folder + "\"\n");
+        answers("Cache-Control: max-age=60\r\n");
+        assertEquals("body 1", get(client(), "").body());
+        assertEquals("body 1", get(client(), "").body());
+    }
+
+    @Test
+    void a_response_without_a_body_is_stored() throws Exception {
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 301, "Location: /" + asked.incrementAndGet()
+                    + "\r\nCache-Control: max-age=60\r\n", "");
+            return true;
+        };
+        assertEquals("/1", get(client(), "").header("Location"));
+        assertEquals("/1", get(client(), "").header("Location"));
+    }
 }

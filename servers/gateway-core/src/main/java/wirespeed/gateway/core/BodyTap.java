@@ -11,7 +11,7 @@ public interface BodyTap {
     /**
      * Called exactly once.
      *
-     * @param isComplete whether the body arrived as its framing promised
+     * @param isComplete whether the body arrived as its framing promised and was seen in full
      */
     void end(boolean isComplete);
 }

@@ -147,7 +147,10 @@ public final class Context {
         return tap;
     }
 
-    /** Sets who sees the response body; one a response, set in the phase post. */
+    /**
+     * Sets who sees the response body; one a response, set in the phase post. It does not see a body
+     * that is in memory then: {@link Response#body()}.
+     */
     public void tap(BodyTap tap) {
         this.tap = tap;
     }

@@ -26,6 +26,7 @@ final class ResponseRelay {
     private boolean isCollecting;
     private boolean isHeadSent;
     private boolean isEnded;
+    private boolean isPassedWhole;
 
     ResponseRelay(Exchange exchange) {
         this.exchange = exchange;
@@ -108,6 +109,7 @@ final class ResponseRelay {
     }
 
     private void complete() {
+        isPassedWhole = true;
         BodyTransform transform = context.response().transform();
         if (transform != null) {
             client.sendBody(changed(transform.end()));
@@ -190,7 +192,7 @@ final class ResponseRelay {
             context.response().endTransform();
         }
         if (context.tap() != null) {
-            context.tap().end(isComplete && isEnded);
+            context.tap().end(isComplete && isPassedWhole);
             context.tap(null);
         }
     }

@@ -314,11 +314,22 @@ final class ContentCache {
             if (context.response().status() >= 500 && mayStandIn(before)) {
                 context.response(before.toResponse(new Headers(), System.currentTimeMillis()));
             } else if (isWanted(context)) {
-                context.tap(new Collector(context, key));
+                collect(context, new Collector(context, key));
                 return Step.NEXT;
             }
             land(context, false);
             return Step.NEXT;
+        }
+    }
+
+    /** A body that a filter wanted to see whole is in memory already. */
+    private static void collect(Context context, Collector collector) {
+        ByteBuffer whole = context.response().body();
+        if (whole == null) {
+            context.tap(collector);
+        } else {
+            collector.chunk(whole);
+            collector.end(true);
         }
     }
 

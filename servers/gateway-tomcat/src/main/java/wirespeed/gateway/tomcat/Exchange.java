@@ -286,7 +286,6 @@ final class Exchange {
             throw originFailed(failure);
         }
         plant.meters().add(Meters.Count.BODIES_COLLECTED, 1);
-        isTapComplete = true;
         response.body(ByteBuffer.wrap(whole.toByteArray()));
     }
 
@@ -309,6 +308,7 @@ final class Exchange {
             call.abandon();
         } else if (framing.isEmpty()) {
             call.complete();
+            isTapComplete = true;
         } else {
             if (request.takesTrailers() && framing.isChunked()) {
                 Call streamed = call;
