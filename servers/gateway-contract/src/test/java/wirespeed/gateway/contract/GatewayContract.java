@@ -8,8 +8,10 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.Test;
 
 abstract class GatewayContract extends CarrierContract {
@@ -136,6 +138,40 @@ abstract class GatewayContract extends CarrierContract {
         client.socket.shutdownOutput();
         assertEquals("GET /half HTTP/1.1|", client.read().body());
         assertTrue(client.isClosed());
+    }
+
+    @Test
+    void all_requests_before_a_closed_half_are_answered() throws IOException {
+        LogEar ear = closedLater(new LogEar());
+        RawClient client = client(gateway(""));
+        client.send("GET /one HTTP/1.1\r\nHost: a\r\n\r\nGET /two HTTP/1.1\r\nHost: a\r\n\r\n"
+                + "GET /three HTTP/1.1\r\nHost: a\r\n\r\nGET /half HT");
+        client.socket.shutdownOutput();
+        for (String path : List.of("/one", "/two", "/three")) {
+            assertEquals("GET " + path + " HTTP/1.1|", client.read().body());
+        }
+        int last = client.read().status();
+        assertTrue(last == 0 || last >= 400, "half a request got " + last);
+        assertTrue(client.isClosed());
+        assertEquals(3, origin.seen.size());
+        assertEquals(List.of(), ear.said);
+    }
+
+    @Test
+    void what_follows_a_204_with_a_length_is_not_the_next_answer() throws IOException {
+        origin.handler = (seen, out, socket) -> {
+            if (!seen.line().contains("/bare")) {
+                return RecordingOrigin.ordinary(seen, out, socket);
+            }
+            out.write("HTTP/1.1 204 X\r\nContent-Length: 5\r\n\r\n".getBytes());
+            out.flush();
+            LockSupport.parkNanos(100_000_000);
+            out.write("hello".getBytes());
+            return true;
+        };
+        RawClient client = client(gateway(""));
+        assertEquals(204, client.get("/bare").status());
+        assertEquals("GET /next HTTP/1.1|", client.get("/next").body());
     }
 
     @Test

@@ -104,6 +104,11 @@ public final class Response {
     public Framing answers(String method) {
         boolean hasNone = method.equals("HEAD") || isBodyless();
         received = hasNone ? Framing.NONE : framing == null ? Framing.UNTIL_CLOSE : framing;
+        if (status == 204 && framing != null && !framing.isEmpty()) {
+            // RFC 9110 §8.6: a length has no place here. The body that it announces may come late,
+            // and would be read as the next answer.
+            keepAlive = false;
+        }
         return received;
     }
 

@@ -188,9 +188,6 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
         exchange = null;
         deadline.waits();
         deadline.within(loop.timeouts.keepAliveMillis());
-        if (isInputShut()) {
-            linger();
-        }
     }
 
     @Override
@@ -266,7 +263,8 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
 
     @Override
     public void sendHead(Exchange user, Framing framing) {
-        if (user.mustClose() || isInputShut() || isBodyInDoubt(user)) {
+        boolean isLastAsked = isInputShut() && !reader.isHolding() && !isProcessing;
+        if (user.mustClose() || isLastAsked || isBodyInDoubt(user)) {
             out.markLast();
         }
         out.response(user.context, framing);
@@ -325,6 +323,9 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
             if (exchange != null) {
                 exchange.flushOrigin();
             }
+        }
+        if (isInputShut()) {
+            inputEnded();
         }
     }
 
@@ -446,8 +447,12 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
             context.fireUserEventTriggered(event);
             return;
         }
-        // RFC 9112 §9.6: a client may close its half after the request; the answer still goes out.
         inputShut();
+        inputEnded();
+    }
+
+    /** RFC 9112 §9.6: a client may close its half after its requests; the answers still go out. */
+    private void inputEnded() {
         if (isOver()) {
             return;
         }
@@ -455,7 +460,7 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
             channelGone();
             close();
         } else if (state != State.RESPONSE) {
-            close();
+            linger();
         }
     }
 

@@ -72,7 +72,10 @@ abstract class ClientSocket extends ChannelInboundHandlerAdapter implements Drai
     }
 
     void read(boolean isOn) {
-        channel.channel().config().setAutoRead(isOn);
+        // Nothing comes from a half that is shut, and epoll does not know it any more.
+        if (!isOn || !isInputShut) {
+            channel.channel().config().setAutoRead(isOn);
+        }
     }
 
     public boolean isWritable() {

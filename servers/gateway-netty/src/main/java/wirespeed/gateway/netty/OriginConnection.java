@@ -272,10 +272,9 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
             }
             return;
         }
-        keepAlive = response.keepAlive();
         Framing framing = response.answers(attempt.context.request().method());
         reader.begin(framing);
-        keepAlive &= framing.kind() != Framing.Kind.UNTIL_CLOSE;
+        keepAlive = response.keepAlive() && framing.kind() != Framing.Kind.UNTIL_CLOSE;
         state = State.BODY;
         armIdle();
         attempt.responseHead(response);
