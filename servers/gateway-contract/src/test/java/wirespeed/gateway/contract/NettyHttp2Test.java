@@ -386,6 +386,19 @@ class NettyHttp2Test {
     }
 
     @Test
+    void an_answer_before_the_end_of_the_request_arrives_whole() throws Exception {
+        start("", "[[filter]]\ntype = \"static-response\"\nstatus = 403\nbody = \"not here\"\n");
+        RawHttp2 client = client();
+        for (int stream = 1; stream < 20; stream += 2) {
+            client.headers(stream, false, with(":method", "POST"));
+            RawHttp2.Answer answer = client.read(stream);
+            assertEquals(403, answer.status());
+            assertEquals("not here", answer.body(), "a reset came first");
+            assertEquals(0, client.read(stream).reset());
+        }
+    }
+
+    @Test
     void interim_responses_pass_where_they_are_wanted() throws Exception {
         start("interim = true", "");
         origin.handler = (seen, out, socket) -> {

@@ -2,6 +2,7 @@
 package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
+import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.handler.codec.http2.DefaultHttp2DataFrame;
@@ -15,6 +16,7 @@ import io.netty.handler.codec.http2.Http2Headers;
 import io.netty.handler.codec.http2.Http2HeadersFrame;
 import io.netty.handler.codec.http2.Http2ResetFrame;
 import io.netty.util.ReferenceCountUtil;
+import io.netty.util.concurrent.Future;
 import java.util.Locale;
 import java.util.Map;
 import wirespeed.gateway.core.BodyPace;
@@ -332,18 +334,21 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         isAnswering = true;
     }
 
-    private void writePending(boolean isEnd) {
+    /** The answer is that of the last frame; null when nothing was pending. */
+    private ChannelFuture writePending(boolean isEnd) {
+        ChannelFuture last = null;
         if (pendingHead != null) {
             Http2Headers head = pendingHead;
             pendingHead = null;
-            write(new DefaultHttp2HeadersFrame(head, isEnd && pendingBody == null));
+            last = write(new DefaultHttp2HeadersFrame(head, isEnd && pendingBody == null));
         }
         if (pendingBody != null) {
             ByteBuf body = pendingBody;
             pendingBody = null;
             boolean waits = stream.channel().bytesBeforeUnwritable() < NOTHING_WAITS_BYTES;
-            write(new DefaultHttp2DataFrame(waits ? compact(body) : body, isEnd));
+            last = write(new DefaultHttp2DataFrame(waits ? compact(body) : body, isEnd));
         }
+        return last;
     }
 
     private void dropPending() {
@@ -362,9 +367,9 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         };
     }
 
-    private void write(Object frame) {
+    private ChannelFuture write(Object frame) {
         isDirty = true;
-        stream.write(frame);
+        return stream.write(frame);
     }
 
     @Override
@@ -395,25 +400,33 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         isDone = true;
         // Until the client has taken it; then the stream is inactive.
         deadline.within(loop.timeouts.sendMillis());
-        writeEnd(trailers);
+        ChannelFuture written = writeEnd(trailers);
         awaitTaker();
         if (!isInputDone) {
-            // RFC 9113 §8.1: the response is complete, the rest of the request is not needed.
-            write(new DefaultHttp2ResetFrame(Http2Error.NO_ERROR));
+            // Not before the last byte has left: a reset takes back what waits.
+            written.addListener(this::stopInput);
         }
     }
 
-    private void writeEnd(Headers trailers) {
-        if (trailers != null) {
-            writePending(false);
-            Http2Headers last = new DefaultHttp2Headers(false);
-            trailers.forEach(last::add);
-            write(new DefaultHttp2HeadersFrame(last, true));
-        } else if (pendingHead != null || pendingBody != null) {
-            writePending(true);
-        } else {
-            write(new DefaultHttp2DataFrame(true));
+    /** RFC 9113 §8.1: the response is complete, the rest of the request is not needed. */
+    private void stopInput(Future<?> written) {
+        if (written.isSuccess()) {
+            write(new DefaultHttp2ResetFrame(Http2Error.NO_ERROR));
+            flush();
         }
+    }
+
+    private ChannelFuture writeEnd(Headers trailers) {
+        if (trailers == null && (pendingHead != null || pendingBody != null)) {
+            return writePending(true);
+        }
+        if (trailers == null) {
+            return write(new DefaultHttp2DataFrame(true));
+        }
+        writePending(false);
+        Http2Headers last = new DefaultHttp2Headers(false);
+        trailers.forEach(last::add);
+        return write(new DefaultHttp2HeadersFrame(last, true));
     }
 
     @Override
