@@ -11,11 +11,12 @@ one was the kernel's is an error. Everything that it starts ends with it.
     bypass/bench/packets.py --close                 one connection a request
     bypass/bench/packets.py --mtu 9000 --size 100000
     bypass/bench/packets.py kernel performance both --connections 1
+    ./wirespeed build http-server && bypass/bench/packets.py --program netty-nio --size 128 kernel performance both
     bypass/bench/packets.py responder-kernel native generic    the engine without preloading:
                                                     cargo build --release -p bypass-shard --example http
 
 kernel       nginx and wrk on the kernel          balanced, performance   nginx over packets, with that profile
-both         nginx with performance and wrk with the profile --client, both over packets
+both         nginx with performance and wrk with the profile --client, both over packets; --program has others than nginx
 responder-kernel, native, busy-poll, generic, trains    a minimal HTTP responder, on the kernel and on a shard
 """
 
@@ -42,7 +43,9 @@ RESPONDERS = {
     "generic": ["serve", "--interface", "vb", "--generic"],
     "trains": ["serve", "--interface", "vb", "--trains"],
 }
-PROFILES = {"balanced": "nginx-balanced", "performance": "nginx-performance", "both": "nginx-performance"}
+PROFILES = {"balanced": "balanced", "performance": "performance", "both": "performance"}
+PROGRAMS = {"nginx": "nginx", "netty-nio": "nettyio", "netty-epoll": "nettyio"}
+JAR = ROOT / "servers" / "http-server" / "target" / "http-server.jar"
 SERVERS = ["kernel", *PROFILES, *RESPONDERS]
 ADDRESS, PORT = "10.77.0.2", 8080
 NGINX = """\
@@ -127,8 +130,20 @@ def accelerated(profile, interface):
 def command_of(server, folder, options):
     if server in RESPONDERS:
         return [RESPONDER, *RESPONDERS[server], "--port", PORT, "--size", options.now, "--spin", options.spin]
-    nginx = ["nginx", "-p", folder, "-c", folder / "nginx.conf"]
-    return nginx if server == "kernel" else [*accelerated(PROFILES[server], "vb"), *nginx]
+    if options.program == "nginx":
+        command = ["nginx", "-p", folder, "-c", folder / "nginx.conf"]
+    else:
+        command = [options.java, *jvm_options(), "-jar", JAR, "--host", ADDRESS, "--port", PORT, "--threads", 1,
+                   "--payload", options.now, "--transport", options.program.removeprefix("netty-")]
+    if server == "kernel":
+        return command
+    return [*accelerated(f"{PROGRAMS[options.program]}-{PROFILES[server]}", "vb"), *command]
+
+
+def jvm_options():
+    """Those that hold for every Java."""
+    lines = (JAR.parents[1] / "jvm.options").read_text().splitlines()
+    return [line for line in lines if line.startswith("-")]
 
 
 def answers(link):
@@ -168,6 +183,9 @@ def measure(link, server, folder, options):
         load.append(f"http://{ADDRESS}:{PORT}/{options.now}")
         if server == "both":
             load = [*accelerated(options.client, "va"), *load]
+        if options.warmup:
+            warm = [f"-d{options.warmup}s" if word == f"-d{options.seconds}s" else word for word in load]
+            subprocess.run(link.inside(0, 1, *warm), stdout=subprocess.DEVNULL, timeout=options.warmup + 30, check=True)
         before = counters(link, process.pid)
         done = subprocess.run(link.inside(0, 1, *load), capture_output=True, text=True, timeout=options.seconds + 30)
         after = counters(link, process.pid)
@@ -192,7 +210,7 @@ def table(options, folder):
                 found.append(measure(link, server, folder, options))
     first = next(iter(figures))
     base = statistics.median(figures[first])
-    print(f"{options.now} B, {options.connections} connections, MTU {options.mtu}"
+    print(f"{options.program}, {options.now} B, {options.connections} connections, MTU {options.mtu}"
           f"{', one connection a request' if options.close else ''}, {options.rounds} rounds of {options.seconds} s")
     for server, found in figures.items():
         ratios = [one / other for one, other in zip(found, figures[first])]
@@ -206,8 +224,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("servers", nargs="*", default=["kernel", "balanced", "performance"],
                         help="the first is what the others are compared with")
+    parser.add_argument("--program", choices=PROGRAMS, default="nginx")
+    parser.add_argument("--java", default="java")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=2)
+    parser.add_argument("--warmup", type=int, help="seconds before each window: 4 with a JVM, else none")
     parser.add_argument("--connections", type=int, default=50)
     parser.add_argument("--size", type=int, nargs="+", default=[1024], help="bytes of a response's body")
     parser.add_argument("--mtu", type=int, default=1500)
@@ -218,7 +239,11 @@ def main():
     if unknown := set(options.servers) - set(SERVERS):
         parser.error(f"no such server: {', '.join(sorted(unknown))}")
     options.servers = options.servers or ["kernel", "balanced", "performance"]
-    needed = [tool for tool in ("ip", "nginx", "wrk", "curl", "taskset") if not shutil.which(tool)]
+    is_java = options.program != "nginx"
+    options.warmup = (4 if is_java else 0) if options.warmup is None else options.warmup
+    tools = ("ip", "wrk", "curl", "taskset", options.java if is_java else "nginx")
+    needed = [tool for tool in tools if not shutil.which(tool)]
+    needed += [str(JAR.relative_to(ROOT))] if is_java and not JAR.exists() else []
     needed += [str(path.relative_to(ROOT)) for path in (BYPASS, LIBRARY) if not path.exists()]
     if set(options.servers) & set(RESPONDERS) and not RESPONDER.exists():
         needed.append(str(RESPONDER.relative_to(ROOT)))
