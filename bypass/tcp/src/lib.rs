@@ -106,6 +106,7 @@ mod seq;
 mod sink;
 mod slab;
 mod stats;
+mod syn;
 mod timeout;
 mod timer;
 mod timewait;

@@ -429,44 +429,6 @@ impl Conn {
         }
     }
 
-    /// The retransmission timeout: everything without a selective acknowledgment is taken for lost
-    /// (RFC 6298, 5.4 to 5.7; RFC 5681, 3.1, equation 4).
-    pub fn enter_loss(&mut self, cx: &mut Context) {
-        let is_new = self.recovery.phase <= Phase::Disorder
-            || !after(self.recovery.high_seq, self.snd_una)
-            || self.recovery.phase == Phase::Loss && self.recovery.timeouts == 0;
-        if is_new {
-            self.remember_for_undo();
-            self.ssthresh = self.control.threshold_after_loss(self.cwnd);
-            self.control.restart_after_timeout();
-        } else {
-            self.recovery.undo_from = Some(self.snd_una);
-        }
-        self.mark_all_lost(cx);
-        self.cwnd = self.in_flight() + 1;
-        self.recovery.phase = Phase::Loss;
-        self.recovery.high_seq = self.snd_nxt;
-        self.recovery.probe = None;
-        self.cwr_wanted = self.has_ecn;
-    }
-
-    fn mark_all_lost(&mut self, cx: &mut Context) {
-        // A selective acknowledgment of the head was taken back (RFC 2018, 8).
-        let reneged = self.sent.head != NONE && cx.nodes.get(self.sent.head).is(SACKED);
-        if reneged || !self.has_sack {
-            self.recovery.sacked_out = 0;
-            self.recovery.marked.clear();
-        }
-        let mut index = self.sent.head;
-        while index != NONE {
-            if reneged {
-                cx.nodes.get_mut(index).flags &= !SACKED;
-            }
-            self.mark_lost(cx, index);
-            index = cx.nodes.get(index).next;
-        }
-    }
-
     /// A segment is sent again now.
     pub fn note_resent(&mut self, cx: &mut Context, index: u32) {
         let now_us = cx.now_us;

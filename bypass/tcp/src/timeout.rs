@@ -2,18 +2,21 @@
 
 use crate::conn::{Conn, Context, RetransmitTimer, State};
 use crate::error::Error;
+use crate::loss::Phase;
+use crate::sent::{NONE, SACKED};
+use crate::seq::after;
 
 /// Later than any deadline.
-const NONE: u64 = u64::MAX;
+const NEVER: u64 = u64::MAX;
 
 impl Conn {
     /// The earliest of the connection's deadlines.
     pub fn next_deadline_us(&self) -> u64 {
         let retransmit = match self.retransmit {
-            RetransmitTimer::Off => NONE,
+            RetransmitTimer::Off => NEVER,
             _ => self.retransmit_at_us,
         };
-        let or_never = |at_us: u64| if at_us == 0 { NONE } else { at_us };
+        let or_never = |at_us: u64| if at_us == 0 { NEVER } else { at_us };
         retransmit
             .min(or_never(self.delayed_ack_at_us))
             .min(or_never(self.slow.keepalive_at_us))
@@ -43,7 +46,7 @@ impl Conn {
             self.on_keepalive_timer(cx);
         }
         let next_us = self.next_deadline_us();
-        if next_us != NONE {
+        if next_us != NEVER {
             cx.wheel.arm(self.index, next_us);
         }
     }
@@ -114,6 +117,44 @@ impl Conn {
         let rto_us = self.within_user_timeout(cx, self.rto_us(&cx.config));
         self.arm(cx, RetransmitTimer::Timeout, cx.now_us + rto_us);
         self.queue_output(cx);
+    }
+
+    /// The retransmission timeout: everything without a selective acknowledgment is taken for lost
+    /// (RFC 6298, 5.4 to 5.7; RFC 5681, 3.1, equation 4).
+    pub fn enter_loss(&mut self, cx: &mut Context) {
+        let is_new = self.recovery.phase <= Phase::Disorder
+            || !after(self.recovery.high_seq, self.snd_una)
+            || self.recovery.phase == Phase::Loss && self.recovery.timeouts == 0;
+        if is_new {
+            self.remember_for_undo();
+            self.ssthresh = self.control.threshold_after_loss(self.cwnd);
+            self.control.restart_after_timeout();
+        } else {
+            self.recovery.undo_from = Some(self.snd_una);
+        }
+        self.mark_all_lost(cx);
+        self.cwnd = self.in_flight() + 1;
+        self.recovery.phase = Phase::Loss;
+        self.recovery.high_seq = self.snd_nxt;
+        self.recovery.probe = None;
+        self.cwr_wanted = self.has_ecn;
+    }
+
+    fn mark_all_lost(&mut self, cx: &mut Context) {
+        // A selective acknowledgment of the head was taken back (RFC 2018, 8).
+        let reneged = self.sent.head != NONE && cx.nodes.get(self.sent.head).is(SACKED);
+        if reneged || !self.has_sack {
+            self.recovery.sacked_out = 0;
+            self.recovery.marked.clear();
+        }
+        let mut index = self.sent.head;
+        while index != NONE {
+            if reneged {
+                cx.nodes.get_mut(index).flags &= !SACKED;
+            }
+            self.mark_lost(cx, index);
+            index = cx.nodes.get(index).next;
+        }
     }
 
     fn retries(&self, cx: &Context) -> u8 {

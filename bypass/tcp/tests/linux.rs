@@ -345,6 +345,27 @@ fn times_that_bytes_waited_are_told() {
 }
 
 #[test]
+fn a_full_congestion_window_comes_before_the_peers_and_the_send_buffer_after_both() {
+    let script = "listen
+        < S 0:0 win 10000 <mss 1000,sackOK,nop,nop,nop,wscale 0>
+        > S. 0:0 ack 1
+        +10ms
+        < . 1:1 ack 1 win 10000
+        accept";
+    let mut dialogue = play_with(config(1), script);
+    let handle = dialogue.handle.expect("accepted");
+    let option = SocketOption::SendBuffer { bytes: 20_000 };
+    set(&mut dialogue, handle, option);
+    assert_eq!(taken(&mut dialogue, handle, 60_000), 20_000);
+    // Ten segments fill both windows, then fifteen the congestion window.
+    dialogue.play_loosely("+10ms\n< . 1:1 ack 5001 win 60000");
+    // All is sent, more may leave, and the buffer is fuller than two thirds.
+    dialogue.play_loosely("+10ms\n< . 1:1 ack 6001 win 60000");
+    dialogue.play_loosely("+20ms\n< . 1:1 ack 10001 win 60000");
+    assert_eq!(info(&mut dialogue, handle).busy_us, (40_000, 0, 20_000));
+}
+
+#[test]
 fn slow_start_ends_when_the_delay_grows() {
     let (mut dialogue, handle) = accepted(config(1), "200ms");
     taken(&mut dialogue, handle, 30_000);
