@@ -189,6 +189,10 @@ final class Exchange implements Chain.Done {
             snapshot.forwarding().prepare(request);
             context.origin().countRequest();
             if (request.body() != null) {
+                if (!body.isComplete()) {
+                    // A filter made another one: the client's is dropped, after the answer.
+                    client.readBody(false);
+                }
                 body.holdCollected(request);
             }
         }
@@ -321,6 +325,11 @@ final class Exchange implements Chain.Done {
             slice.release();
             return;
         }
+        if (body.isComplete()) {
+            slice.release();
+            client.readBody(false);
+            return;
+        }
         long total = body.bytes() + slice.readableBytes();
         // Before there is a route, its limit is not known; and little is read.
         long max = collectMax > 0 ? collectMax : context.route() == null ? -1
@@ -355,6 +364,10 @@ final class Exchange implements Chain.Done {
 
     /** The request body is complete. */
     void requestEnd(Headers trailers) {
+        if (body.isComplete()) {
+            // What ends is not what is sent: a filter has replaced it.
+            return;
+        }
         body.complete(Trailers.fit(trailers));
         if (isOver) {
             return;

@@ -1,0 +1,108 @@
+// What a request does to its origin and an origin's answer to the requests behind it.
+package wirespeed.gateway.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+@Timeout(240)
+abstract class OriginExchangeContract extends CarrierContract {
+    private static final String SMUGGLED = "GET /admin HTTP/1.1\r\nHost: a\r\n\r\n";
+
+    @TempDir
+    Path folder;
+
+    private Carrier gateway(String more) {
+        return start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n" + more);
+    }
+
+    static void await(CountDownLatch latch) throws IOException {
+        try {
+            assertTrue(latch.await(60, TimeUnit.SECONDS));
+        } catch (InterruptedException e) {
+            throw new IOException(e);
+        }
+    }
+
+    /** A gateway whose filter sends another body than the client's, which it does not ask for. */
+    private Carrier replacing() throws IOException {
+        Files.writeString(folder.resolve("Replaces.java"), """
+                import java.nio.ByteBuffer;
+                import wirespeed.gateway.core.*;
+                public class Replaces implements Filter {
+                    public Phase phase() { return Phase.PRE; }
+                    public int order() { return 5; }
+                    public Step apply(Context context) {
+                        if (!context.request().path().equals("/plain")) {
+                            context.request().body(ByteBuffer.wrap("{}".getBytes()));
+                        }
+                        return Step.NEXT;
+                    }
+                }
+                """);
+        return gateway("[filters]\nfolder = \"" + folder + "\"\n");
+    }
+
+    @Test
+    void a_body_that_a_filter_replaced_does_not_reach_the_origin_as_a_second_request()
+            throws Exception {
+        Carrier gateway = replacing();
+        CountDownLatch isAsked = new CountDownLatch(1);
+        CountDownLatch mayAnswer = new CountDownLatch(1);
+        origin.handler = (seen, out, socket) -> {
+            if (seen.line().startsWith("POST /late")) {
+                isAsked.countDown();
+                await(mayAnswer);
+            }
+            return RecordingOrigin.ordinary(seen, out, socket);
+        };
+        // With its head, behind it, in pieces, and when the origin has the whole request.
+        RawClient client = client(gateway);
+        client.send("POST /now HTTP/1.1\r\nHost: a\r\nContent-Length: " + SMUGGLED.length()
+                + "\r\n\r\n" + SMUGGLED);
+        assertEquals("POST /now HTTP/1.1|{}", client.read().body());
+        client.send("POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: " + SMUGGLED.length()
+                + "\r\n\r\n");
+        await(isAsked);
+        client.send(SMUGGLED.substring(0, 10));
+        Thread.sleep(50);
+        client.send(SMUGGLED.substring(10));
+        Thread.sleep(50);
+        mayAnswer.countDown();
+        assertEquals("POST /late HTTP/1.1|{}", client.read().body());
+        assertEquals("GET /plain HTTP/1.1|", client.get("/plain").body());
+        client.send("POST /chunked HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+                + Integer.toHexString(SMUGGLED.length()) + "\r\n" + SMUGGLED + "\r\n0\r\n\r\n");
+        assertEquals("POST /chunked HTTP/1.1|{}", client.read().body());
+        assertEquals("GET /plain HTTP/1.1|", client(gateway).get("/plain").body());
+        assertEquals(List.of("POST /now HTTP/1.1", "POST /late HTTP/1.1", "GET /plain HTTP/1.1",
+                "POST /chunked HTTP/1.1", "GET /plain HTTP/1.1"),
+                origin.seen.stream().map(RecordingOrigin.Seen::line).toList());
+    }
+
+    @Test
+    void a_long_body_that_a_filter_replaced_holds_up_nobody() throws Exception {
+        Carrier gateway = replacing();
+        for (String framing : List.of("Content-Length: 8000000", "Expect: 100-continue\r\n"
+                + "Content-Length: 8000000")) {
+            RawClient client = client(gateway);
+            client.send("PUT /long HTTP/1.1\r\nHost: a\r\n" + framing + "\r\n\r\n");
+            if (!framing.startsWith("Expect")) {
+                Thread sending = new Thread(() -> client.sendTolerant("b".repeat(8_000_000), 65536));
+                sending.setDaemon(true);
+                sending.start();
+            }
+            assertEquals("PUT /long HTTP/1.1|{}", client.read().body());
+        }
+        assertEquals("GET /plain HTTP/1.1|", client(gateway).get("/plain").body());
+    }
+}
