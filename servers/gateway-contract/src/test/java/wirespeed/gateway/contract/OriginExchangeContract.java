@@ -13,6 +13,7 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.core.Breaker;
 
 @Timeout(240)
 abstract class OriginExchangeContract extends CarrierContract {
@@ -104,5 +105,38 @@ abstract class OriginExchangeContract extends CarrierContract {
             assertEquals("PUT /long HTTP/1.1|{}", client.read().body());
         }
         assertEquals("GET /plain HTTP/1.1|", client(gateway).get("/plain").body());
+    }
+
+    @Test
+    void an_answer_to_an_earlier_request_does_not_end_an_ejection() throws Exception {
+        CountDownLatch isAsked = new CountDownLatch(1);
+        CountDownLatch mayAnswer = new CountDownLatch(1);
+        origin.handler = (seen, out, socket) -> {
+            if (seen.line().startsWith("GET /early")) {
+                isAsked.countDown();
+                await(mayAnswer);
+            }
+            return !seen.line().startsWith("POST") && RecordingOrigin.ordinary(seen, out, socket);
+        };
+        Carrier gateway = gateway("");
+        Breaker breaker = gateway.runtime.gateway().snapshot().origins().get("o").addresses()
+                .get(0).breaker();
+        RawClient early = client(gateway);
+        early.send("GET /early HTTP/1.1\r\nHost: a\r\n\r\n");
+        await(isAsked);
+        for (int i = 0; i < 5; i++) {
+            RawClient client = client(gateway);
+            client.send("POST /fails HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+            assertEquals(502, client.read().status());
+        }
+        assertTrue(breaker.isOpen());
+        mayAnswer.countDown();
+        assertEquals(200, early.read().status());
+        assertTrue(breaker.isOpen(), "it was asked before the address had failed");
+        long end = System.nanoTime() + TimeUnit.MINUTES.toNanos(1);
+        while (breaker.isOpen()) {
+            assertTrue(System.nanoTime() < end, "what was asked since says that it is well");
+            assertEquals(200, client(gateway).get("/").status());
+        }
     }
 }

@@ -13,10 +13,13 @@ public final class Breaker {
     static final long WINDOW_MILLIS = 10_000;
     static final long EJECTION_MILLIS = 10_000;
     static final int EJECTIONS_MAX = 30;
+    /** By which two times may differ that were rounded. */
+    private static final long CLOCK_MILLIS = 1;
 
     private volatile boolean isOpen;
     private volatile int row;
     private volatile long closedMillis = Long.MIN_VALUE / 2;
+    private long ejectedMillis;
     private long openUntilMillis;
     private long probeUntilMillis;
     private int ejections;
@@ -45,15 +48,23 @@ public final class Breaker {
         }
     }
 
-    /** A response came whose status speaks for the address. */
-    public void succeeded() {
+    /**
+     * A response came whose status speaks for the address.
+     *
+     * @param askedMillis when its request began, on the clock of the exchanges
+     */
+    public void succeeded(long askedMillis) {
         windowTotal++;
         if (row != 0 || isOpen) {
-            close();
+            close(askedMillis);
         }
     }
 
-    private synchronized void close() {
+    private synchronized void close(long askedMillis) {
+        if (isOpen && askedMillis <= ejectedMillis + CLOCK_MILLIS) {
+            // Asked before the address went: only what was asked since can say that it is well.
+            return;
+        }
         row = 0;
         if (isOpen) {
             isOpen = false;
@@ -89,6 +100,7 @@ public final class Breaker {
 
     private void eject(long nowMillis) {
         ejections = Math.min(EJECTIONS_MAX, ejections + 1);
+        ejectedMillis = nowMillis;
         openUntilMillis = nowMillis + EJECTION_MILLIS * ejections;
         probeUntilMillis = 0;
         isOpen = true;

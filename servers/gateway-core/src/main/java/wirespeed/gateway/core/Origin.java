@@ -225,7 +225,7 @@ public final class Origin {
         if (settings.retry().isFailure(status, tookMillis)) {
             address.breaker().failed(nowMillis);
         } else {
-            address.breaker().succeeded();
+            address.breaker().succeeded(nowMillis - tookMillis);
         }
     }
 

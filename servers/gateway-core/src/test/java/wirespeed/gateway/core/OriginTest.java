@@ -96,7 +96,7 @@ class OriginTest {
         assertTrue(bad.isUsable(1000 + Breaker.EJECTION_MILLIS));
         bad.breaker().chosen(1000 + Breaker.EJECTION_MILLIS);
         assertFalse(bad.isUsable(1001 + Breaker.EJECTION_MILLIS));
-        bad.breaker().succeeded();
+        bad.breaker().succeeded(1000 + Breaker.EJECTION_MILLIS);
         assertTrue(bad.isUsable(1001 + Breaker.EJECTION_MILLIS));
         assertEquals(4, spread(origin, 400).size());
     }
@@ -123,6 +123,21 @@ class OriginTest {
     }
 
     @Test
+    void an_answer_to_what_was_asked_before_an_ejection_does_not_end_it() {
+        Address address = addresses.get(0);
+        eject(address);
+        address.breaker().succeeded(990);
+        assertTrue(address.breaker().isOpen());
+        long over = 1000 + Breaker.EJECTION_MILLIS;
+        address.breaker().chosen(over);
+        address.breaker().failed(over);
+        address.breaker().succeeded(over - 10);
+        assertFalse(address.isUsable(over + 2 * Breaker.EJECTION_MILLIS - 1), "the second is longer");
+        address.breaker().succeeded(over + 10);
+        assertTrue(address.isUsable(over + 10), "an ejected address that answers all the same");
+    }
+
+    @Test
     void when_all_are_ejected_the_one_that_is_well_again_is_found() {
         Address dead = addresses.get(1);
         Address well = addresses.get(0);
@@ -133,7 +148,7 @@ class OriginTest {
             eject(dead);
             assertEquals(2, spread(origin, 400).size(), method.label());
             assertSame(well, origin.choose(context(""), dead, 1000));
-            well.breaker().succeeded();
+            well.breaker().succeeded(1010);
             assertEquals(java.util.Set.of(well), spread(origin, 50).keySet());
         }
     }
