@@ -115,6 +115,26 @@ abstract class WebSocketContract implements CarrierChoice {
     }
 
     @Test
+    void a_tunnel_outlasts_the_time_in_which_an_origin_must_answer() throws Exception {
+        try (RecordingOrigin origin = new RecordingOrigin();
+                Carrier gateway = new Carrier(factory(), options(), "[origins.o]\nresponse ="
+                        + " \"1s\"\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n");
+                RawClient client = gateway.client()) {
+            origin.handler = (seen, out, socket) -> {
+                out.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+                        .getBytes());
+                out.write(socket.getInputStream().read() + 1);
+                return false;
+            };
+            client.send(ASK);
+            assertEquals(101, client.read().status());
+            Thread.sleep(2500);
+            client.send("a");
+            assertEquals('b', client.readByte());
+        }
+    }
+
+    @Test
     void a_101_that_nobody_asked_for_is_a_502() throws IOException {
         try (RecordingOrigin origin = new RecordingOrigin();
                 Carrier gateway = new Carrier(factory(), options(), "[origins.o]\naddresses ="

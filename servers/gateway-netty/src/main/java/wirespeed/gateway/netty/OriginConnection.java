@@ -286,6 +286,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
             throw new Refusal(502, "101 that nobody asked for");
         }
         state = State.TUNNEL;
+        armIdle();
         attempt.switched(response);
     }
 
