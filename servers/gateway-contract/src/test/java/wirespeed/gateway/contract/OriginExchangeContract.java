@@ -139,4 +139,86 @@ abstract class OriginExchangeContract extends CarrierContract {
             assertEquals(200, client(gateway).get("/").status());
         }
     }
+
+    /** Two origins: what is asked under /b goes to the second one. */
+    private static String twoOrigins(String a, String b) {
+        return "[origins.a]\n" + a + "\n[origins.b]\n" + b + "\n[[route]]\nprefix = \"/b\"\n"
+                + "origins = [\"b\"]\n[[route]]\norigins = [\"a\"]\n";
+    }
+
+    @Test
+    void origins_that_name_the_same_addresses_have_each_its_own_reserve_and_weights()
+            throws Exception {
+        RecordingOrigin other = closedLater(new RecordingOrigin());
+        String one = "127.0.0.1:" + origin.port();
+        String two = "127.0.0.1:" + other.port();
+        RawClient client = client(start(twoOrigins(
+                "addresses = [\"" + one + "*50\", \"" + two + " backup\"]",
+                "addresses = [\"" + two + "*100\", \"" + one + " backup\"]")));
+        for (int i = 0; i < 10; i++) {
+            assertEquals(200, client.get("/a").status());
+            assertEquals(200, client.get("/b").status());
+        }
+        assertTrue(origin.seen.stream().allMatch(seen -> seen.line().startsWith("GET /a ")));
+        assertTrue(other.seen.stream().allMatch(seen -> seen.line().startsWith("GET /b ")));
+        assertEquals(List.of(10, 10), List.of(origin.seen.size(), other.seen.size()));
+    }
+
+    @Test
+    void origins_that_name_the_same_address_have_each_its_own_patience() throws Exception {
+        CountDownLatch isBegun = new CountDownLatch(1);
+        CountDownLatch mayGoOn = new CountDownLatch(1);
+        origin.handler = (seen, out, socket) -> {
+            if (!seen.line().startsWith("GET /b")) {
+                return RecordingOrigin.ordinary(seen, out, socket);
+            }
+            out.write("HTTP/1.1 200 X\r\nContent-Length: 3\r\n\r\n1".getBytes());
+            isBegun.countDown();
+            await(mayGoOn);
+            out.write('2');
+            pause(2500);
+            out.write('3');
+            return true;
+        };
+        String address = "addresses = [\"127.0.0.1:" + origin.port() + "\"]\n";
+        Carrier gateway = start(twoOrigins(address + "body-idle = \"500ms\"",
+                address + "body-idle = \"1m\""));
+        RawClient patient = client(gateway);
+        patient.send("GET /b HTTP/1.1\r\nHost: a\r\n\r\n");
+        await(isBegun);
+        assertEquals(200, client(gateway).get("/a").status());
+        mayGoOn.countDown();
+        assertEquals("123", patient.read().body());
+    }
+
+    private static void pause(int millis) {
+        try {
+            Thread.sleep(millis);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    @Test
+    void origins_that_name_the_same_address_have_each_its_own_checks() throws Exception {
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, seen.line().startsWith("GET /ill") ? 500 : 200, "", "");
+            return true;
+        };
+        String address = "addresses = [\"127.0.0.1:" + origin.port() + "\"]\n"
+                + "check-interval = \"100ms\"\n";
+        Carrier gateway = start(twoOrigins(address + "check-path = \"/well\"",
+                address + "check-path = \"/ill\""));
+        var origins = gateway.runtime.gateway().snapshot().origins();
+        long end = System.nanoTime() + TimeUnit.MINUTES.toNanos(1);
+        while (origins.get("b").addresses().get(0).isChecked()) {
+            assertTrue(System.nanoTime() < end, "a check that fails is not heard");
+            Thread.sleep(10);
+        }
+        assertTrue(origins.get("a").addresses().get(0).isChecked());
+        RawClient client = client(gateway);
+        assertEquals(200, client.get("/a").status());
+        assertEquals(503, client.get("/b").status());
+        assertTrue(origin.seen.stream().anyMatch(seen -> seen.line().startsWith("GET /well")));
+    }
 }

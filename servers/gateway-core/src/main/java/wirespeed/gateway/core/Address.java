@@ -4,9 +4,10 @@ package wirespeed.gateway.core;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * Outlives snapshots: a new configuration that names the same address takes this object over, so
- * that health, load and pooled connections survive a change. Counters are written by all loops;
- * they are touched a few times a request and read racily by balancers.
+ * Outlives snapshots: a new configuration whose origin of the same name has the same address takes
+ * this object over, so that health, load and pooled connections survive a change. Another origin that
+ * names it has an object of its own: weight, reserve, checks and limits are said for each. Counters
+ * are written by all loops; they are touched a few times a request and read racily by balancers.
  */
 public final class Address {
     /** What an operator said about an address. */

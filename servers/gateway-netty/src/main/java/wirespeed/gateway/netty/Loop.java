@@ -172,18 +172,20 @@ final class Loop {
     }
 
     /**
-     * How an address is reached. Two origins may name one address, and a reload may encrypt what was
-     * not: connections of one way are of no use for another.
+     * How an address is reached. A reload may encrypt what was not: connections of one way are of no use
+     * for another. Where two origins name one address, each has its own, with its own settings.
      */
-    private record Way(Address address, boolean tls, Origin.Http2 http2) {
+    private record Way(String origin, Address address, boolean tls, Origin.Http2 http2) {
         @Override
         public String toString() {
-            return address.id() + (tls ? " tls" : "") + (http2 == Origin.Http2.OFF ? "" : " http2");
+            return origin + " " + address.id() + (tls ? " tls" : "")
+                    + (http2 == Origin.Http2.OFF ? "" : " http2");
         }
     }
 
     Pool pool(Origin origin, Address address) {
-        Way way = new Way(address, origin.settings().tls(), origin.settings().http2());
+        Way way = new Way(origin.name(), address, origin.settings().tls(),
+                origin.settings().http2());
         Pool pool = pools.get(way);
         if (pool == null) {
             pool = new Pool(this, address);
@@ -208,7 +210,8 @@ final class Loop {
     private String renderPools() {
         StringBuilder json = new StringBuilder("{");
         pools.forEach((way, pool) -> json.append(json.length() > 1 ? "," : "").append('"')
-                .append(way).append("\":").append(pool.describe()));
+                .append(way.toString().replace("\\", "\\\\").replace("\"", "\\\""))
+                .append("\":").append(pool.describe()));
         return json.append('}').toString();
     }
 

@@ -9,6 +9,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
+import java.util.Comparator;
 import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
@@ -18,8 +19,10 @@ import wirespeed.gateway.core.Origin;
 
 /**
  * A file beside the configuration, CONFIG.state, with a line for each address that differs from it:
- * address, state, weight, and the configured weight at that time. A weight whose configured one has
- * changed since is dropped: the newer word counts. Without a configuration file nothing is kept.
+ * address, state, weight, the configured weight at that time, and its origin. A weight whose
+ * configured one has changed since is dropped: the newer word counts. A line without an origin, as
+ * earlier versions wrote it, is about all that name the address. Without a configuration file nothing
+ * is kept.
  */
 final class AddressStates {
     private static final System.Logger LOG = System.getLogger("wirespeed.gateway");
@@ -32,10 +35,15 @@ final class AddressStates {
         this.file = config == null ? null : config.resolveSibling(config.getFileName() + ".state");
     }
 
-    private Map<String, Address> addresses() {
-        Map<String, Address> all = new TreeMap<>();
+    private record Place(String id, String origin) {
+    }
+
+    private Map<Place, Address> addresses() {
+        Map<Place, Address> all = new TreeMap<>(
+                Comparator.comparing(Place::id).thenComparing(Place::origin));
         for (Origin origin : runtime.gateway().snapshot().origins().values()) {
-            origin.addresses().forEach(address -> all.put(address.id(), address));
+            origin.addresses().forEach(
+                    address -> all.put(new Place(address.id(), origin.name()), address));
         }
         return all;
     }
@@ -47,15 +55,15 @@ final class AddressStates {
 
     private String lines(boolean isWhole) {
         StringBuilder lines = new StringBuilder();
-        addresses().forEach((id, address) -> {
+        addresses().forEach((place, address) -> {
             int configured = runtime.builder().configuredWeight(address);
             boolean isChanged = address.administration() != Administration.UP
                     || address.weight() != configured;
             if (isWhole || isChanged) {
-                lines.append(id).append(' ')
+                lines.append(place.id()).append(' ')
                         .append(address.administration().name().toLowerCase(Locale.ROOT))
                         .append(' ').append(address.weight()).append(' ').append(configured)
-                        .append('\n');
+                        .append(' ').append(place.origin()).append('\n');
             }
         });
         return lines.toString();
@@ -85,7 +93,7 @@ final class AddressStates {
             return;
         }
         try {
-            Map<String, Address> all = addresses();
+            Map<Place, Address> all = addresses();
             for (String line : Files.readAllLines(file)) {
                 restore(line, all);
             }
@@ -94,13 +102,18 @@ final class AddressStates {
         }
     }
 
-    private void restore(String line, Map<String, Address> all) {
-        String[] words = line.split(" ");
-        Address address = all.get(words[0]);
-        if (address == null) {
-            // The configuration no longer names it.
-            return;
-        }
+    private void restore(String line, Map<Place, Address> all) {
+        String[] words = line.split(" ", 5);
+        // What the configuration no longer names is passed over.
+        all.forEach((place, address) -> {
+            if (place.id().equals(words[0])
+                    && (words.length < 5 || place.origin().equals(words[4]))) {
+                restore(line, words, address);
+            }
+        });
+    }
+
+    private void restore(String line, String[] words, Address address) {
         try {
             address.administration(Administration.valueOf(words[1].toUpperCase(Locale.ROOT)));
             if (Integer.parseInt(words[3]) == runtime.builder().configuredWeight(address)) {

@@ -9,7 +9,6 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Balancer;
 import wirespeed.gateway.core.Chain;
@@ -31,15 +30,19 @@ import wirespeed.gateway.core.Snapshot;
  * a change. Cross-checks (a route to an origin that there is not) happen here.
  */
 final class SnapshotBuilder {
-    private final Map<String, Address> addresses = new ConcurrentHashMap<>();
+    private final Map<Entry, Address> addresses = new HashMap<>();
     private final byte[] randomKey = new byte[32];
     /** In Via, where no name is configured; loops of other gateways must not look like ours. */
     private final String randomName = "wirespeed-" + Integer.toHexString(
             new SecureRandom().nextInt() & 0xffffff | 0x1000000).substring(1);
     /** Applied when the whole configuration has been found good. */
     private final Map<Address, Placement> placements = new HashMap<>();
-    private final Map<String, Placement> placed = new HashMap<>();
+    private final Map<Address, Placement> placed = new HashMap<>();
     private long version;
+
+    /** Where an address stands: another origin that names it means another weight by it. */
+    private record Entry(String origin, String id) {
+    }
 
     private record Placement(int weight, boolean isBackup) {
         Placement {
@@ -59,7 +62,7 @@ final class SnapshotBuilder {
         List<String> mistakes = new ArrayList<>();
         placements.clear();
         Map<String, Origin> origins = new LinkedHashMap<>();
-        Map<String, Address> used = new HashMap<>();
+        Map<Entry, Address> used = new HashMap<>();
         config.origins().forEach((name, values) -> {
             try {
                 origins.put(name, origin(name, values, used));
@@ -87,7 +90,7 @@ final class SnapshotBuilder {
         addresses.keySet().retainAll(used.keySet());
         addresses.putAll(used);
         placements.forEach(this::place);
-        placed.keySet().retainAll(used.keySet());
+        placed.keySet().retainAll(used.values());
         return new Snapshot(++version, new Chain(filters), new RouteTable(routes), origins,
                 limits(config.table("limits")), forwarding);
     }
@@ -120,10 +123,13 @@ final class SnapshotBuilder {
                 (int) values.bytes("response-head"), values.count("response-fields"));
     }
 
-    private Origin origin(String name, OptionValues values, Map<String, Address> used) {
+    private Origin origin(String name, OptionValues values, Map<Entry, Address> used) {
+        if (name.chars().anyMatch(Character::isISOControl)) {
+            throw new IllegalArgumentException("the name holds a control character");
+        }
         List<Address> list = new ArrayList<>();
         for (String text : values.texts("addresses")) {
-            list.add(address(text, used));
+            list.add(address(name, text, used));
         }
         if (list.isEmpty()) {
             throw new IllegalArgumentException("addresses is empty; write addresses ="
@@ -172,22 +178,23 @@ final class SnapshotBuilder {
     }
 
     /** Reads "host:port", "host:port*3" and "host:port backup". */
-    private Address address(String text, Map<String, Address> used) {
+    private Address address(String origin, String text, Map<Entry, Address> used) {
         boolean isBackup = text.endsWith(" backup");
         String rest = isBackup ? text.substring(0, text.length() - 7).trim() : text.trim();
         int star = rest.indexOf('*');
         int weight = star < 0 ? 1 : weight(rest.substring(star + 1));
         Address parsed = Address.parse(star < 0 ? rest : rest.substring(0, star));
-        Address address = addresses.getOrDefault(parsed.id(), parsed);
-        address = used.getOrDefault(parsed.id(), address);
-        used.put(address.id(), address);
+        Entry entry = new Entry(origin, parsed.id());
+        Address address = addresses.getOrDefault(entry, parsed);
+        address = used.getOrDefault(entry, address);
+        used.put(entry, address);
         placements.put(address, new Placement(weight, isBackup));
         return address;
     }
 
     /** Only what the configuration changes: a weight that an operator set outlives a swap. */
     private void place(Address address, Placement wanted) {
-        if (!wanted.equals(placed.put(address.id(), wanted))) {
+        if (!wanted.equals(placed.put(address, wanted))) {
             address.weight(wanted.weight());
             address.backup(wanted.isBackup());
         }
@@ -195,7 +202,7 @@ final class SnapshotBuilder {
 
     /** The weight that the configuration gives an address. */
     synchronized int configuredWeight(Address address) {
-        Placement wanted = placed.get(address.id());
+        Placement wanted = placed.get(address);
         return wanted == null ? 1 : wanted.weight();
     }
 
@@ -259,10 +266,5 @@ final class SnapshotBuilder {
                 values.table("headers"), targets, values.isTrue("strip-prefix"),
                 values.isTrue("upgrade"), new Route.Bounds(values.bytes("body"),
                         values.millis("timeout"), values.millis("response")));
-    }
-
-    /** The address with this id that a snapshot used, or null. */
-    Address find(String id) {
-        return addresses.get(id);
     }
 }

@@ -26,8 +26,12 @@ class AddressStatesTest {
     }
 
     private GatewayRuntime runtime(String addresses) {
-        GatewayRuntime runtime = new GatewayRuntime(ConfigReader.read("[origins.o]\naddresses = ["
-                + addresses + "]\n", "gw.toml", Map.of(), Map.of()));
+        return started("[origins.o]\naddresses = [" + addresses + "]\n");
+    }
+
+    private GatewayRuntime started(String toml) {
+        GatewayRuntime runtime = new GatewayRuntime(ConfigReader.read(toml, "gw.toml", Map.of(),
+                Map.of()));
         started.add(runtime);
         return runtime;
     }
@@ -48,7 +52,7 @@ class AddressStatesTest {
         first(before).weight(7);
         assertNotEquals(tag, states(before).tag());
         states(before).keep();
-        assertEquals("a:1 drain 7 3\n", Files.readString(folder.resolve("gw.toml.state")));
+        assertEquals("a:1 drain 7 3 o\n", Files.readString(folder.resolve("gw.toml.state")));
         GatewayRuntime after = runtime("\"a:1*3\", \"b:1\"");
         states(after).restore();
         assertEquals(Administration.DRAIN, first(after).administration());
@@ -62,5 +66,28 @@ class AddressStatesTest {
         GatewayRuntime after = runtime("\"a:1*5\"");
         states(after).restore();
         assertEquals(5, first(after).weight());
+    }
+
+    @Test
+    void a_line_is_about_the_address_of_its_origin_and_an_old_one_about_all() throws Exception {
+        String both = "[origins.o]\naddresses = [\"a:1*3\", \"b:1\"]\n"
+                + "[origins.p]\naddresses = [\"a:1*3\", \"b:1 backup\"]\n"
+                + "[[route]]\norigins = [\"o\"]\n";
+        GatewayRuntime before = started(both);
+        first(before).weight(7);
+        states(before).keep();
+        assertEquals("a:1 up 7 3 o\n", Files.readString(folder.resolve("gw.toml.state")));
+        GatewayRuntime after = started(both);
+        states(after).restore();
+        assertEquals(List.of(7, 3), weights(after));
+        Files.writeString(folder.resolve("gw.toml.state"), "a:1 up 9 3\n");
+        GatewayRuntime last = started(both);
+        states(last).restore();
+        assertEquals(List.of(9, 9), weights(last));
+    }
+
+    private static List<Integer> weights(GatewayRuntime runtime) {
+        return List.of("o", "p").stream().map(name -> runtime.gateway().snapshot().origins()
+                .get(name).addresses().get(0).weight()).toList();
     }
 }
