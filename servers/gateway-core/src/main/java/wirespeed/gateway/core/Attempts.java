@@ -15,11 +15,20 @@ public final class Attempts {
      */
     public static boolean mayFollow(Context context, Loss loss, boolean isUntouched,
             boolean isReplayable) {
-        if (loss == Loss.AFTER_ANSWER || !isUntouched && !isRepeatable(context, isReplayable)) {
+        boolean isSafe = isUntouched || (loss == Loss.UNPROCESSED ? isReplayable
+                : isRepeatable(context, isReplayable));
+        if (loss == Loss.AFTER_ANSWER || !isSafe) {
             return false;
         }
-        // An unused connection that was closed: the origin has not seen this request.
-        return loss == Loss.STALE && context.attempts() == 1 || mayAskAnother(context);
+        return isNoFault(context, loss) || mayAskAnother(context);
+    }
+
+    /**
+     * Whether the address may be asked again at once: the connection was closed while unused, or the
+     * request not looked at, and that for the first time.
+     */
+    public static boolean isNoFault(Context context, Loss loss) {
+        return (loss == Loss.STALE || loss == Loss.UNPROCESSED) && context.attempts() == 1;
     }
 
     /**

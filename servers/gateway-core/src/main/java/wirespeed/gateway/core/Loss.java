@@ -3,6 +3,8 @@ package wirespeed.gateway.core;
 
 /** Says whether the origin may have acted on the request. */
 public enum Loss {
+    /** The origin says that it has not looked at it, or never got it (RFC 9113 §8.7). */
+    UNPROCESSED,
     /** On a connection that was used before, without a byte of an answer: likely its end. */
     STALE,
     /** Without a byte of an answer. */

@@ -40,6 +40,14 @@ class AttemptsTest {
     }
 
     @Test
+    void what_was_not_processed_is_sent_again_whatever_its_method() {
+        assertTrue(Attempts.mayFollow(asked("POST", 1, 1), Loss.UNPROCESSED, false, true));
+        assertFalse(Attempts.mayFollow(asked("POST", 1, 2), Loss.UNPROCESSED, false, true));
+        assertFalse(Attempts.mayFollow(asked("POST", 1, 1), Loss.UNPROCESSED, false, false));
+        assertFalse(Attempts.mayFollow(asked("POST", 2, 2), Loss.UNPROCESSED, false, true));
+    }
+
+    @Test
     void another_address_is_asked_within_the_retries() {
         assertTrue(Attempts.mayFollow(asked("GET", 2, 1), Loss.BEFORE_ANSWER, false, true));
         assertFalse(Attempts.mayFollow(asked("GET", 2, 2), Loss.BEFORE_ANSWER, false, true));

@@ -13,6 +13,7 @@ import wirespeed.gateway.core.Forwarding;
 import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Loss;
 import wirespeed.gateway.core.Meters;
+import wirespeed.gateway.core.Origin;
 import wirespeed.gateway.core.Phase;
 import wirespeed.gateway.core.Refusal;
 import wirespeed.gateway.core.Request;
@@ -188,6 +189,9 @@ final class Exchange implements Chain.Done {
             isPrepared = true;
             snapshot.forwarding().prepare(request);
             context.origin().countRequest();
+            if (context.origin().settings().http2() != Origin.Http2.OFF) {
+                body.keepForRefusal();
+            }
             if (request.body() != null) {
                 if (!body.isComplete()) {
                     // A filter made another one: the client's is dropped, after the answer.
@@ -507,7 +511,8 @@ final class Exchange implements Chain.Done {
     /** No response of this attempt, or no more of it. */
     void originFailed(Attempt lost, Category category, Throwable cause, Loss loss) {
         Address failed = lost.address();
-        if (loss != Loss.STALE) {
+        boolean isNoFault = loss == Loss.STALE || Attempts.isNoFault(context, loss);
+        if (!isNoFault) {
             failed.breaker().failed(loop.sharedMillis());
         }
         if (isReplaced(lost)) {
@@ -516,7 +521,7 @@ final class Exchange implements Chain.Done {
         attempt = null;
         boolean isUntouched = category == Category.CONNECT;
         if (!isOver && Attempts.mayFollow(context, loss, isUntouched, body.isReplayable())
-                && ask(loss == Loss.STALE ? null : failed, true)) {
+                && ask(isNoFault ? null : failed, true)) {
             loop.meters.add(Meters.Count.RETRIES, 1);
             client.flush();
             return;

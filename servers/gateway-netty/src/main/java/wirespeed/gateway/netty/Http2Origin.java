@@ -131,7 +131,7 @@ final class Http2Origin extends ChannelInboundHandlerAdapter {
                     if (!opened.isSuccess()) {
                         streamEnded();
                         user.originFailed(Category.ORIGIN_RESET, opened.cause(),
-                                Loss.STALE);
+                                Loss.UNPROCESSED);
                     } else if (user.isOver()) {
                         stream.abandon();
                     } else {

@@ -10,11 +10,13 @@ import io.netty.handler.codec.http2.DefaultHttp2HeadersFrame;
 import io.netty.handler.codec.http2.DefaultHttp2ResetFrame;
 import io.netty.handler.codec.http2.Http2DataFrame;
 import io.netty.handler.codec.http2.Http2Error;
+import io.netty.handler.codec.http2.Http2Exception;
 import io.netty.handler.codec.http2.Http2GoAwayFrame;
 import io.netty.handler.codec.http2.Http2Headers;
 import io.netty.handler.codec.http2.Http2HeadersFrame;
 import io.netty.handler.codec.http2.Http2ResetFrame;
 import io.netty.util.ReferenceCountUtil;
+import io.netty.util.concurrent.Future;
 import java.util.Locale;
 import java.util.Map;
 import wirespeed.gateway.core.Category;
@@ -101,8 +103,14 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
         if (pendingHead != null) {
             Http2Headers head = pendingHead;
             pendingHead = null;
-            channel.write(new DefaultHttp2HeadersFrame(head, isEnd));
+            channel.write(new DefaultHttp2HeadersFrame(head, isEnd)).addListener(this::headWritten);
         }
+    }
+
+    /** The codec refuses what the origin's limits or its GOAWAY forbid; nothing was sent then. */
+    private void headWritten(Future<? super Void> written) {
+        isRefused |= written.cause() instanceof Http2Exception refused
+                && refused.error() == Http2Error.REFUSED_STREAM;
     }
 
     @Override
@@ -345,14 +353,14 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
             loop.readClock();
             isRefused |= reset.errorCode() == Http2Error.REFUSED_STREAM.code();
             // On a connection that lives a reset is the origin's own doing, and not staleness.
-            lost(isRefused ? Loss.STALE : Loss.BEFORE_ANSWER);
+            lost(isRefused ? Loss.UNPROCESSED : Loss.BEFORE_ANSWER);
         }
     }
 
     @Override
     public void channelInactive(ChannelHandlerContext context) {
         loop.readClock();
-        lost(isRefused || wasUsed ? Loss.STALE : Loss.BEFORE_ANSWER);
+        lost(isRefused ? Loss.UNPROCESSED : wasUsed ? Loss.STALE : Loss.BEFORE_ANSWER);
     }
 
     @Override

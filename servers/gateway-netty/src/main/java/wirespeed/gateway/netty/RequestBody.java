@@ -35,6 +35,11 @@ final class RequestBody {
         return isReplayable;
     }
 
+    /** Keeps it whatever the method: this origin may say that it has not processed a request. */
+    void keepForRefusal() {
+        isReplayable = true;
+    }
+
     long bytes() {
         return bytes;
     }
