@@ -5,6 +5,10 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -220,5 +224,49 @@ abstract class OriginExchangeContract extends CarrierContract {
         assertEquals(200, client.get("/a").status());
         assertEquals(503, client.get("/b").status());
         assertTrue(origin.seen.stream().anyMatch(seen -> seen.line().startsWith("GET /well")));
+    }
+
+    @Test
+    void an_upload_to_an_origin_that_stops_reading_ends_in_time() throws Exception {
+        ServerSocket deaf = closedLater(new ServerSocket());
+        deaf.setReceiveBufferSize(8192);
+        // Its connections are established, and nobody takes anything from them.
+        deaf.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 50);
+        String addresses = "[origins.o]\naddresses = [\"127.0.0.1:" + deaf.getLocalPort() + "\"]\n";
+        for (Carrier gateway : List.of(start(addresses + "response = \"1s\"\n"),
+                start(addresses + "response = \"5m\"\n[timeouts]\nexchange = \"1s\"\n"))) {
+            RawClient client = client(gateway);
+            client.send("PUT /big HTTP/1.1\r\nHost: a\r\nContent-Length: 30000000\r\n\r\n");
+            Thread sending = new Thread(() -> client.sendTolerant("b".repeat(30_000_000), 65536));
+            sending.setDaemon(true);
+            sending.start();
+            assertEquals(504, client.read().status());
+        }
+    }
+
+    @Test
+    void an_answer_of_an_origin_that_stops_reading_counts() throws Exception {
+        ServerSocket listener = closedLater(new ServerSocket());
+        listener.setReceiveBufferSize(8192);
+        listener.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 50);
+        Thread origin = new Thread(() -> {
+            try {
+                Socket socket = closedLater(listener.accept());
+                socket.getInputStream().readNBytes(2000);
+                pause(300);
+                RecordingOrigin.respond(socket.getOutputStream(), 413, "", "too long");
+            } catch (IOException gone) {
+                // The test is over.
+            }
+        });
+        origin.setDaemon(true);
+        origin.start();
+        RawClient client = client(start("[origins.o]\naddresses = [\"127.0.0.1:"
+                + listener.getLocalPort() + "\"]\nresponse = \"2s\"\n"));
+        client.send("PUT /big HTTP/1.1\r\nHost: a\r\nContent-Length: 30000000\r\n\r\n");
+        Thread sending = new Thread(() -> client.sendTolerant("b".repeat(30_000_000), 65536));
+        sending.setDaemon(true);
+        sending.start();
+        assertEquals(413, client.read().status());
     }
 }

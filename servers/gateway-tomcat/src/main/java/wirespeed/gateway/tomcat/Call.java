@@ -56,7 +56,7 @@ final class Call {
         try {
             lease = plant.pool().lease(origin, address, needsFresh);
             askedNanos = System.nanoTime();
-            send();
+            send(deadlineNanos);
             long wait = context.responseMillis() * 1_000_000L;
             response = readFinal(Math.min(deadlineNanos, System.nanoTime() + wait));
             context.originNanos(System.nanoTime() - askedNanos);
@@ -93,7 +93,7 @@ final class Call {
         return new OriginFailure(Category.ORIGIN_RESET, loss, failed.getMessage(), failed);
     }
 
-    private void send() throws IOException {
+    private void send(long deadlineNanos) throws IOException {
         OriginConnection connection = lease.connection;
         if (connection.wasUsed() && connection.hasUnasked()) {
             plant.meters().add(Meters.Count.UNSOLICITED, 1);
@@ -105,27 +105,58 @@ final class Call {
         scratch.sink.clear();
         Forwarding.writeRequest(context, address, scratch.sink);
         Framing framing = request.framing();
-        try {
-            connection.sendHead(request.method(), scratch.sink, framing);
-            isRequestSent = framing.isEmpty();
-            if (!isRequestSent) {
-                connection.sendBody(request.method(), framing, body(connection));
-            }
-        } catch (ClientFailure client) {
-            throw client;
-        } catch (IOException broken) {
-            // An origin that refuses a body may answer and close before it has read all of it.
-            if (framing.isEmpty() || !hasAnswer(connection)) {
-                throw broken;
+        connection.sendHead(request.method(), scratch.sink, framing);
+        isRequestSent = framing.isEmpty();
+        if (!isRequestSent) {
+            sendBody(connection, deadlineNanos);
+        }
+    }
+
+    private void sendBody(OriginConnection connection, long deadlineNanos) throws IOException {
+        Request request = context.request();
+        try (SendWatch.Send sending = plant.pool().sends().begin(connection,
+                context.responseMillis(), deadlineNanos)) {
+            try {
+                connection.sendBody(request.method(), request.framing(),
+                        body(connection, sending));
+            } catch (ClientFailure client) {
+                throw client;
+            } catch (IOException broken) {
+                // An origin that refuses a body may answer and close before it has read all of it.
+                if (!hasAnswer(connection)) {
+                    throw sending.isLate() ? late(broken) : broken;
+                }
             }
         }
     }
 
-    private OriginConnection.BodyWriter body(OriginConnection connection) {
+    private static IOException late(IOException broken) {
+        IOException late = new SocketTimeoutException("the origin takes no more of the request");
+        late.initCause(broken);
+        return late;
+    }
+
+    private OriginConnection.BodyWriter body(OriginConnection connection,
+            SendWatch.Send sending) {
+        RequestBody.Taker origin = new RequestBody.Taker() {
+            @Override
+            public boolean hasAnswered() throws IOException {
+                return connection.hasUnasked();
+            }
+
+            @Override
+            public void waits(boolean forClient) {
+                if (forClient) {
+                    sending.awaitClient();
+                } else {
+                    sending.awaitOrigin();
+                }
+            }
+        };
         return new OriginConnection.BodyWriter() {
             @Override
             public boolean writeTo(OutputStream out) throws IOException {
-                isRequestSent = requestBody.writeTo(out, scratch.body, connection::hasUnasked);
+                isRequestSent = requestBody.writeTo(out, scratch.body, origin);
                 return isRequestSent;
             }
 

@@ -170,6 +170,21 @@ final class OriginConnection extends DefaultBHttpClientConnection
         out.flush();
     }
 
+    /**
+     * Makes a write that waits fail, while an answer can still be read. Below TLS, whose own close would
+     * wait for the write.
+     */
+    void endOutput() {
+        SocketHolder holder = getSocketHolder();
+        try {
+            if (holder != null) {
+                holder.getBaseSocket().shutdownOutput();
+            }
+        } catch (IOException closedAlready) {
+            // Then nothing waits.
+        }
+    }
+
     void readTimeout(int millis) throws SocketException {
         Socket socket = getSocket();
         if (socket != null) {

@@ -64,6 +64,7 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
     private final Map<HttpRoute, Integer> ages = new ConcurrentHashMap<>();
     private final int connectionsMax;
     private final ScheduledExecutorService evictor;
+    private final SendWatch sends = new SendWatch();
     private final Meters meters;
     private final Timeout wait;
     private final TimeValue keep;
@@ -85,6 +86,8 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
             return thread;
         });
         long period = Math.max(50, timeouts.poolIdleMillis() / 4);
+        evictor.scheduleWithFixedDelay(sends, SendWatch.PERIOD_MILLIS, SendWatch.PERIOD_MILLIS,
+                TimeUnit.MILLISECONDS);
         evictor.scheduleWithFixedDelay(() -> manager.closeIdle(keep), period, period,
                 TimeUnit.MILLISECONDS);
     }
@@ -151,6 +154,11 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
             throw new OriginFailure(Category.CONNECT, Loss.BEFORE_ANSWER,
                     "no connection to " + address + ": " + e.getMessage(), e);
         }
+    }
+
+    /** Watches over the bodies that are sent on these connections. */
+    SendWatch sends() {
+        return sends;
     }
 
     private static HttpRoute route(Origin origin, Address address) {

@@ -20,9 +20,13 @@ final class RequestBody {
     /** A body up to this size can be sent a second time. */
     private static final int KEPT_BYTES_MAX = 64 * 1024;
 
-    /** Asked between two pieces: does the origin answer before it has everything? */
-    interface Answered {
-        boolean now() throws IOException;
+    /** The origin's side of an upload. */
+    interface Taker {
+        /** Asked between two pieces: does it answer before it has everything? */
+        boolean hasAnswered() throws IOException;
+
+        /** Whose turn it is now. */
+        void waits(boolean forClient);
     }
 
     private final Context context;
@@ -119,16 +123,18 @@ final class RequestBody {
     }
 
     /** Writes the body, again from its beginning; whether all of it was written. */
-    boolean writeTo(OutputStream out, byte[] buffer, Answered answered) throws IOException {
+    boolean writeTo(OutputStream out, byte[] buffer, Taker origin) throws IOException {
         if (request.body() != null) {
-            writeCollected(out, buffer);
+            writeCollected(out, buffer, origin);
             return true;
         }
         if (kept != null) {
             kept.writeTo(out);
         }
         while (!isComplete) {
+            origin.waits(true);
             int count = read(buffer);
+            origin.waits(false);
             if (count < 0) {
                 break;
             }
@@ -137,18 +143,20 @@ final class RequestBody {
             if (ClientFailure.available(in) == 0) {
                 out.flush();
             }
-            if (answered.now()) {
+            if (origin.hasAnswered()) {
                 return isComplete;
             }
         }
         return true;
     }
 
-    private void writeCollected(OutputStream out, byte[] buffer) throws IOException {
+    private void writeCollected(OutputStream out, byte[] buffer, Taker origin)
+            throws IOException {
         ByteBuffer body = request.body();
         while (body.hasRemaining()) {
             int count = Math.min(buffer.length, body.remaining());
             body.get(buffer, 0, count);
+            origin.waits(false);
             out.write(buffer, 0, count);
         }
     }
