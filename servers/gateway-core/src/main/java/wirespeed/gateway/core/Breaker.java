@@ -19,7 +19,7 @@ public final class Breaker {
     private volatile boolean isOpen;
     private volatile int row;
     private volatile long closedMillis = Long.MIN_VALUE / 2;
-    private long ejectedMillis;
+    private long ejectedMillis = Long.MIN_VALUE / 2;
     private long openUntilMillis;
     private long probeUntilMillis;
     private int ejections;
@@ -61,8 +61,8 @@ public final class Breaker {
     }
 
     private synchronized void close(long askedMillis) {
-        if (isOpen && askedMillis <= ejectedMillis + CLOCK_MILLIS) {
-            // Asked before the address went: only what was asked since can say that it is well.
+        if (isOpen && wasUnderWay(askedMillis)) {
+            // Only what was asked since can say that it is well.
             return;
         }
         row = 0;
@@ -73,15 +73,24 @@ public final class Breaker {
         }
     }
 
+    /** Whether a request began before the address was last ejected. */
+    private boolean wasUnderWay(long askedMillis) {
+        return askedMillis <= ejectedMillis + CLOCK_MILLIS;
+    }
+
     /** When an ejection last ended, on the clock of the exchanges. */
     long closedMillis() {
         return closedMillis;
     }
 
-    /** No connection, a reset, a time-out or a malformed answer. */
-    public synchronized void failed(long nowMillis) {
-        if (isOpen && nowMillis < openUntilMillis) {
-            // Requests that were under way when it went say nothing new: only a probe prolongs.
+    /**
+     * No connection, a reset, a time-out or a malformed answer.
+     *
+     * @param askedMillis when its request began, on the clock of the exchanges
+     */
+    public synchronized void failed(long askedMillis, long nowMillis) {
+        if (wasUnderWay(askedMillis) || isOpen && nowMillis < openUntilMillis) {
+            // Nothing new: only a probe prolongs, and only what was asked since ejects again.
             return;
         }
         if (nowMillis - windowStartMillis > WINDOW_MILLIS) {

@@ -223,7 +223,7 @@ public final class Origin {
      */
     public void judge(Address address, int status, long tookMillis, long nowMillis) {
         if (settings.retry().isFailure(status, tookMillis)) {
-            address.breaker().failed(nowMillis);
+            address.breaker().failed(nowMillis - tookMillis, nowMillis);
         } else {
             address.breaker().succeeded(nowMillis - tookMillis);
         }

@@ -90,7 +90,7 @@ class OriginTest {
         Address bad = addresses.get(0);
         Origin origin = origin(Balancer.Method.ROUND_ROBIN);
         for (int i = 0; i < Breaker.FAILURES_IN_A_ROW; i++) {
-            bad.breaker().failed(1000);
+            bad.breaker().failed(1000, 1000);
         }
         assertFalse(bad.isUsable(1000));
         assertTrue(bad.isUsable(1000 + Breaker.EJECTION_MILLIS));
@@ -103,7 +103,7 @@ class OriginTest {
 
     private static void eject(Address address) {
         for (int i = 0; i < Breaker.FAILURES_IN_A_ROW; i++) {
-            address.breaker().failed(1000);
+            address.breaker().failed(1000, 1000);
         }
     }
 
@@ -111,13 +111,13 @@ class OriginTest {
     void requests_under_way_do_not_prolong_an_ejection_but_a_failed_probe_does() {
         Breaker breaker = addresses.get(0).breaker();
         for (int i = 0; i < 100; i++) {
-            breaker.failed(1000);
+            breaker.failed(1000, 1000);
         }
         long over = 1000 + Breaker.EJECTION_MILLIS;
         assertTrue(breaker.isUsable(over));
         breaker.chosen(over);
-        breaker.failed(over);
-        breaker.failed(over);
+        breaker.failed(over, over);
+        breaker.failed(over, over);
         assertFalse(breaker.isUsable(over + 2 * Breaker.EJECTION_MILLIS - 1));
         assertTrue(breaker.isUsable(over + 2 * Breaker.EJECTION_MILLIS));
     }
@@ -130,7 +130,7 @@ class OriginTest {
         assertTrue(address.breaker().isOpen());
         long over = 1000 + Breaker.EJECTION_MILLIS;
         address.breaker().chosen(over);
-        address.breaker().failed(over);
+        address.breaker().failed(over, over);
         address.breaker().succeeded(over - 10);
         assertFalse(address.isUsable(over + 2 * Breaker.EJECTION_MILLIS - 1), "the second is longer");
         address.breaker().succeeded(over + 10);
@@ -138,10 +138,27 @@ class OriginTest {
     }
 
     @Test
+    void failures_of_what_was_asked_before_an_ejection_do_not_begin_the_next_one() {
+        Breaker breaker = addresses.get(0).breaker();
+        eject(addresses.get(0));
+        long over = 1000 + Breaker.EJECTION_MILLIS;
+        breaker.chosen(over);
+        breaker.succeeded(over);
+        for (int i = 0; i < 100; i++) {
+            breaker.failed(999, over + 5000);
+        }
+        assertFalse(breaker.isOpen(), "they time out after it came back");
+        for (int i = 0; i < Breaker.FAILURES_IN_A_ROW; i++) {
+            breaker.failed(over + 1, over + 5000);
+        }
+        assertTrue(breaker.isOpen());
+    }
+
+    @Test
     void when_all_are_ejected_the_one_that_is_well_again_is_found() {
-        Address dead = addresses.get(1);
-        Address well = addresses.get(0);
         for (Balancer.Method method : Balancer.Method.values()) {
+            Address well = new Address("well", 80);
+            Address dead = new Address("dead", 80);
             Origin origin = new Origin("two", List.of(well, dead), method,
                     Origin.Settings.DEFAULT);
             eject(well);

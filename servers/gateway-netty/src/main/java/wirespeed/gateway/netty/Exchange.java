@@ -513,7 +513,8 @@ final class Exchange implements Chain.Done {
         Address failed = lost.address();
         boolean isNoFault = loss == Loss.STALE || Attempts.isNoFault(context, loss);
         if (!isNoFault) {
-            failed.breaker().failed(loop.sharedMillis());
+            long now = loop.sharedMillis();
+            failed.breaker().failed(now - lost.tookNanos() / 1_000_000, now);
         }
         if (isReplaced(lost)) {
             return;

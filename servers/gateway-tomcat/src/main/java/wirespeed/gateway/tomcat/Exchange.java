@@ -176,6 +176,7 @@ final class Exchange {
         Address address = usable(null);
         boolean needsFresh = false;
         while (true) {
+            long askedMillis = nowMillis();
             try {
                 ask(address, needsFresh);
                 Address other = insteadOf(address);
@@ -189,7 +190,7 @@ final class Exchange {
             } catch (OriginFailure failure) {
                 boolean isStale = failure.loss() == Loss.STALE;
                 if (!isStale) {
-                    address.breaker().failed(nowMillis());
+                    address.breaker().failed(askedMillis, nowMillis());
                 }
                 if (!mayRetry(failure)) {
                     throw originFailed(failure);
