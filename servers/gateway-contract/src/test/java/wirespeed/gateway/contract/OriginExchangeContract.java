@@ -245,6 +245,14 @@ abstract class OriginExchangeContract extends CarrierContract {
     }
 
     @Test
+    void a_handshake_that_is_not_answered_ends_in_time() throws Exception {
+        ServerSocket deaf = closedLater(new ServerSocket(0, 50, InetAddress.getLoopbackAddress()));
+        RawClient client = client(start("[origins.o]\naddresses = [\"127.0.0.1:"
+                + deaf.getLocalPort() + "\"]\ntls = true\nconnect = \"500ms\"\n"));
+        assertEquals(502, client.get("/").status());
+    }
+
+    @Test
     void an_answer_of_an_origin_that_stops_reading_counts() throws Exception {
         ServerSocket listener = closedLater(new ServerSocket());
         listener.setReceiveBufferSize(8192);
