@@ -286,7 +286,7 @@ pub const TABLE: &[Entry] = &[
         None,
         Some("TIME"),
         "0s",
-        "load before the window whose figures are thrown away",
+        "load before the window whose figures are thrown away; what an open loop has left unsent is sent first",
     ),
     option(
         Engine,

@@ -156,23 +156,6 @@ impl Schedule {
         }
     }
 
-    /// Leaves out what is due before `time_ns`.
-    pub fn skip_until(&mut self, time_ns: f64) {
-        let left = self.left_until(time_ns);
-        match &mut self.random {
-            None => {
-                self.number += left * self.threads;
-                self.lambda = self.number as f64;
-            }
-            // the process has no memory: it may as well begin here
-            Some(random) if left > 0 => {
-                let gap = random.exponential() * self.threads as f64;
-                self.lambda = self.curve.count_until(time_ns) + gap;
-            }
-            Some(_) => {}
-        }
-    }
-
     /// How many of this thread's requests from the next one on are due before `time_ns`; under
     /// Poisson arrivals the expected number.
     pub fn left_until(&self, time_ns: f64) -> u64 {

@@ -104,13 +104,16 @@ impl<T: Transport> Worker<'_, T> {
             return;
         };
         let end_ns = now.min(self.window_start_ns + self.plan.duration_ns());
-        let unsent = schedule.left_until((end_ns - self.base_ns.min(end_ns)) as f64);
+        // the warm-up's come first, and are not the window's
+        let before = schedule.left_until(self.plan.warmup_ns as f64);
+        let left = schedule.left_until((end_ns - self.base_ns.min(end_ns)) as f64);
+        let unsent = left.saturating_sub(before);
         let depth = self.depth as u64;
         let points = unsent.min(POINTS);
         for point in 0..points {
             // the batches [from, to) have about the age of the one in their middle
             let (from, to) = (unsent * point / points, unsent * (point + 1) / points);
-            let Some(due_ns) = schedule.ahead_ns((from + to) / 2) else {
+            let Some(due_ns) = schedule.ahead_ns(before + (from + to) / 2) else {
                 break;
             };
             let age_ns = now.saturating_sub(self.base_ns + due_ns);

@@ -390,15 +390,19 @@ impl<'p, T: Transport> Worker<'p, T> {
                     self.blocked = true;
                     return;
                 }
-                self.recorder.now.counts.due += depth;
-                self.recorder.now.counts.dropped += depth;
+                if self.is_counted(self.due_ns) {
+                    self.recorder.now.counts.due += depth;
+                    self.recorder.now.counts.dropped += depth;
+                }
                 self.advance();
                 continue;
             };
             let due_ns = self.due_ns;
             self.advance();
-            self.recorder.now.counts.due += depth;
-            self.record_delay(self.connections[index].idle_ns, due_ns, now);
+            if self.is_counted(due_ns) {
+                self.recorder.now.counts.due += depth;
+                self.record_delay(self.connections[index].idle_ns, due_ns, now);
+            }
             self.send(index, due_ns, now);
             now = monotonic_ns();
         }
@@ -482,12 +486,6 @@ impl<'p, T: Transport> Worker<'p, T> {
         self.recorder.rotate(now);
         let after = self.recorder.now.phase;
         if before == Phase::Warmup && after != Phase::Warmup {
-            // what the warm-up left unsent is not the window's
-            let window_ns = self.plan.warmup_ns as f64;
-            if let Some(schedule) = &mut self.schedule {
-                schedule.skip_until(window_ns);
-            }
-            self.set_due();
             self.polling_ns = 0;
         }
         if let Some(stage) = self.recorder.stage() {

@@ -183,7 +183,9 @@ impl<T: Transport> Worker<'_, T> {
         connection.in_flight = self.depth as u32;
         connection.doing = Doing::Busy;
         self.busy += 1;
-        self.recorder.now.counts.sent += self.depth as u64;
+        if self.is_counted(due_ns) {
+            self.recorder.now.counts.sent += self.depth as u64;
+        }
     }
 
     /// Whether a script makes each request anew.

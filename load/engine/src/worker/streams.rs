@@ -137,7 +137,9 @@ impl<T: Transport> Worker<'_, T> {
         connection.in_flight += 1;
         connection.doing = Doing::Busy;
         self.busy += 1;
-        self.recorder.now.counts.sent += 1;
+        if self.is_counted(due_ns) {
+            self.recorder.now.counts.sent += 1;
+        }
     }
 
     /// A request that the script makes now.

@@ -24,6 +24,13 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
+    /// Whether a request is one of the measured window's. What fell due in the warm-up of an open loop
+    /// and could not be sent is sent first, as those behind it have to wait for it, and not counted.
+    #[inline]
+    pub(super) fn is_counted(&self, due_ns: u64) -> bool {
+        self.schedule.is_none() || due_ns >= self.window_start_ns
+    }
+
     /// What is in flight on a connection, and how many requests have these times.
     pub(super) fn in_flight(&mut self, index: usize) -> Vec<(Asked, u64)> {
         let connection = &mut self.connections[index];
