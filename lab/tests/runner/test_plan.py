@@ -13,7 +13,8 @@ from wirespeed.errors import InputError, RecipeError
 from wirespeed.recipe import read
 from wirespeed.recipe.model import Recipe
 from wirespeed.recipe.resolve import Place
-from wirespeed.runner import budget, commands, plan
+from wirespeed.results.model import RunPlan
+from wirespeed.runner import budget, commands, plan, session
 from wirespeed.runner.budget import Times
 from wirespeed.topology import one_host, roles_of
 
@@ -283,3 +284,12 @@ def test_no_spreadsheet_takes_the_name_of_a_cell_or_trial_for_a_number():
     names = [name for line in lines for name in (line.cell, line.key)]
     assert len(set(names)) > 200
     assert all(name[0].isalpha() for name in names)
+
+
+def test_a_run_that_goes_on_keeps_the_times_of_its_budget():
+    recipe = recipe_of({"connections": [1]}, settle="20s", cooldown="30s")
+    kept = RunPlan(warmup_s=0.5, duration_s=1.5, cooldown_s=0.2, settle_s=0.1)
+    found = session.with_times(recipe.plan, kept)
+    assert (found.settle, found.warmup, found.duration, found.cooldown) == (0.1, 0.5, 1.5, 0.2)
+    of_before = RunPlan.from_json({"warmup_s": 0.5, "duration_s": 1.5})
+    assert session.with_times(recipe.plan, of_before).settle == 20

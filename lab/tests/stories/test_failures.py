@@ -1,6 +1,7 @@
 """What goes wrong in a run: one clear line, nothing left, finished trials kept."""
 
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -323,6 +324,28 @@ def test_a_run_on_another_machine_is_not_resumed(checkout, interrupt):
     one_line(err, "this machine differs")
     code, _, err = checkout.call("run", "--resume", "latest", "--force")
     assert code == 0, err
+
+
+def test_rounds_of_another_build_are_not_added_to_a_run_unasked(checkout):
+    code, _, err = checkout.call("run", checkout.recipe(connections=[1]))
+    assert code == 0, err
+    path = checkout.latest / "run.json"
+    run = json.loads(path.read_text())
+    (name,) = [name for name in run["facts"] if name.startswith("program ")]
+    run["facts"][name] = "1.0 (/somewhere, sha256 0)"
+    path.write_text(json.dumps(run))
+    before = path.read_text(), (checkout.latest / "plan.jsonl").read_text()
+    words = ("run", "--resume", "latest", "--add-rounds", "1")
+    code, _, err = checkout.call(*words)
+    assert code == 2, err
+    one_line(err, f"{name} was 1.0 (/somewhere, sha256 0), is ")
+    after = json.loads(path.read_text()), (checkout.latest / "plan.jsonl").read_text()
+    assert after == (json.loads(before[0]), before[1]), "a refused run stays as it was"
+    code, _, err = checkout.call(*words, "--force")
+    assert code == 0, err
+    told = checkout.run_json()["thinned"]
+    assert any("Builds are mixed" in one and name in one for one in told), told
+    assert any("--accept-noise" in one for one in told)
 
 
 def test_a_complete_run_is_not_resumed(checkout):

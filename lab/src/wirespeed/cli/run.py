@@ -14,7 +14,7 @@ from rich.console import Console
 
 from wirespeed.cli import output, streams
 from wirespeed.cli.live import Display
-from wirespeed.errors import COMMAND, InputError, RunError
+from wirespeed.errors import COMMAND, InputError, ResultsError, RunError
 from wirespeed.results import gate as gating
 from wirespeed.results import store
 from wirespeed.results.model import Trial
@@ -47,7 +47,8 @@ def measure(
     _put_back()
 
     def run(display: Display) -> tuple[Path, list[Trial]]:
-        return _extended(session.start(origin, options, runs, display), display, until_decided)
+        more = More(until_decided=until_decided, accept_noise=options.accept_noise)
+        return _extended(session.start(origin, options, runs, display), display, more)
 
     return _shown(run, as_json)
 
@@ -74,26 +75,40 @@ def resume(name: str, runs: Path, more: More, as_json: bool = False) -> int:
             "--add-rounds N measures every cell N more times"
         )
     _put_back()
-    if rounds:
-        extend.add_rounds(run_dir, rounds)
 
     def run(display: Display) -> tuple[Path, list[Trial]]:
-        first = session.resume(run_dir, display, more.force, more.accept_noise)
-        return _extended(first, display, more.until_decided)
+        if rounds:
+            first = _added(run_dir, rounds, display, more)
+        else:
+            first = session.resume(run_dir, display, more.force, more.accept_noise)
+        return _extended(first, display, more)
 
     return _shown(run, as_json)
 
 
+def _added(run_dir: Path, rounds: int, display: Display, more: More) -> tuple[Path, list[Trial]]:
+    """So many rounds more; a run that is refused them stays as it was."""
+    run, lines = store.read_run(run_dir), store.read_plan(run_dir)
+    done = len(store.read_trials(run_dir))
+    extend.add_rounds(run_dir, rounds)
+    try:
+        return session.resume(run_dir, display, more.force, more.accept_noise)
+    except ResultsError:
+        if len(store.read_trials(run_dir)) == done:
+            store.write_plan(run_dir, lines)
+            store.write_run(run_dir, run)
+        raise
+
+
 def _extended(
-    first: tuple[Path, list[Trial]], display: Display, until_decided: bool
+    first: tuple[Path, list[Trial]], display: Display, more: More
 ) -> tuple[Path, list[Trial]]:
     """Goes on until every verdict within reach is there, or the looks at them are used up."""
     run_dir, invalid = first
-    while until_decided and (rounds := extend.rounds_to_decide(load(run_dir))):
+    while more.until_decided and (rounds := extend.rounds_to_decide(load(run_dir))):
         display.told(f"{rounds} more rounds to decide what is open")
-        extend.add_rounds(run_dir, rounds)
-        _, more = session.resume(run_dir, display, force=False)
-        invalid = [*invalid, *more]
+        _, added = _added(run_dir, rounds, display, more)
+        invalid = [*invalid, *added]
     return run_dir, invalid
 
 

@@ -40,6 +40,7 @@ class RunPlan(_Record):
     duration_s: float = 0.0
     cooldown_s: float = 0.0
     ceiling: dict[str, Any] = field(default_factory=dict)
+    settle_s: float | None = None  # None: a run of before this was kept
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from wirespeed.probe import machine
 from wirespeed.process.start import SEARCH_PATH
 from wirespeed.recipe import read, sweep
 from wirespeed.recipe import site as sites
-from wirespeed.recipe.model import Recipe, Site
+from wirespeed.recipe.model import Plan, Recipe, Site
 from wirespeed.recipe.resolve import Place, Resolver
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, RunPlan, Trial
@@ -51,6 +51,8 @@ from wirespeed.site.base import Ask, Opened
 from wirespeed.topology import Topology
 
 NOISE_ACCEPTED = "Trials that other programs disturbed were kept and noted (--accept-noise)."
+
+MIXED = "Builds are mixed: the run went on with another one (--force): {}."
 
 NICE = -20  # all contenders alike; a thread at nice 0 then gets 1 % of a core they fill
 
@@ -207,10 +209,18 @@ def _resumed(
             "not give them now; --force goes on all the same"
         )
     measure_links(fleet, schedule, watcher)
+    other = _other_build(run, commit_of(origin.root), programs.measured(fleet, schedule))
+    if other and not force:
+        raise ResultsError(
+            f"this build differs from the one that began the run: {other}; "
+            "--force goes on all the same"
+        )
     tuned = None if run.tuned is None else tune.apply(fleet, schedule)
-    store.append_event(run_dir, "resumed", pid=os.getpid(), forced=force)
+    store.append_event(run_dir, "resumed", pid=os.getpid(), forced=force, other_build=other)
     store.point_latest(run_dir)
     run = replace(run, state="running", ended=None, tuned=tuned)
+    told = [MIXED.format(other)] * bool(other) + [NOISE_ACCEPTED] * schedule.accept_noise
+    run = replace(run, thinned=list(dict.fromkeys([*run.thinned, *told])))
     store.write_run(run_dir, run)
     with _tuned(run_dir, fleet, watcher, tuned):
         return run_dir, execute.execute(run_dir, schedule, fleet, watcher, run)
@@ -323,6 +333,7 @@ def _describe(origin: Source, schedule: Schedule, run_dir: Path, facts: dict[str
             times.duration_s,
             times.cooldown_s,
             dict(recipe.plan.ceiling),
+            times.settle_s,
         ),
         thinned=[
             *schedule.thinned,
@@ -363,13 +374,22 @@ def source_of(run_dir: Path, run: Run) -> Source:
     return Source(place.root(), recipe_file, recipe, run.site, site, text)
 
 
+def with_times(plan: Plan, measured: RunPlan) -> Plan:
+    """The recipe's plan with the times that a run was measured with after its budget."""
+    times = {"warmup": measured.warmup_s, "duration": measured.duration_s}
+    times["cooldown"] = measured.cooldown_s
+    if measured.settle_s is not None:  # runs of before do not say
+        times["settle"] = measured.settle_s
+    return plan.model_copy(update=times)
+
+
 def _schedule_of(run_dir: Path, run: Run, origin: Source, topology: Topology) -> Schedule:
     lines = store.read_plan(run_dir)
     recipe = plans.with_values(origin.recipe, run.axes)
     where = place.at(recipe, origin.recipe_file, origin.site, origin.root, topology)
-    plan, done_s = recipe.plan, run.plan
+    plan = with_times(recipe.plan, run.plan)
     times = Times(
-        plan.settle, done_s.warmup_s, done_s.duration_s, done_s.cooldown_s,
+        plan.settle, plan.warmup, plan.duration, plan.cooldown,
         plan.warmup_least, plan.step_warmup, plan.duration_least,
     )  # fmt: skip
     where = replace(where, duration_s=times.duration_s, warmup_s=times.warmup_s)
@@ -406,6 +426,16 @@ def _cell_of(line: PlannedTrial, recipe: Recipe, where: Place, mode: str) -> Pla
     if fitted.problem:
         raise ResultsError(f"the run cannot go on here: {fitted.problem}")
     return PlannedCell(one, seats=fitted.seats, shared_cores=fitted.shared)
+
+
+def _other_build(run: Run, commit: str, found: Mapping[str, str]) -> str:
+    """What of the measured builds is not as it was when the run began; runs of before name few."""
+    begun = {name: text for name, text in run.facts.items() if name.startswith("program ")}
+    pairs = {name: (text, found.get(name, "not found")) for name, text in begun.items()}
+    if run.commit and commit:
+        pairs["commit"] = (run.commit, commit)
+    told = [f"{name} was {was}, is {now}" for name, (was, now) in pairs.items() if was != now]
+    return "; ".join(told)
 
 
 def _same_machine(run: Run, fleet: Fleet, topology: Topology, force: bool) -> None:
