@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,7 +27,8 @@ from wirespeed.runner.plan import PlanOptions
 PIPE_COLUMNS = 120  # where nobody told the width
 
 
-FAIL_ON = {"worse": "worse", "loss": "worse", "undecided": "not decided"}
+UNDECIDED = ("not decided", "not comparable")
+FAIL_ON = {"worse": ("worse",), "loss": ("worse",), "undecided": UNDECIDED}
 
 
 def compare(
@@ -39,11 +41,17 @@ def compare(
     first, second = (load(store.find_run(runs, name)) for name in names)
     found = apart.compare(first, second, metrics or [first.primary])
     if as_json:
-        output.write(asdict(found))
+        output.write({"verdict": found.verdict, **asdict(found)})
     else:
         show(first, found)
-    shut = {FAIL_ON[word] for word in fail_on.split(",") if word}
-    return EXIT_GATE if any(one.word in shut for one in found.differences) else 0
+    return EXIT_GATE if is_shut(found, [word for word in fail_on.split(",") if word]) else 0
+
+
+def is_shut(found: apart.Apart, fail_on: Iterable[str]) -> bool:
+    """Cells that the second run lost are undecided: what was not measured shows nothing."""
+    shut = {word for name in fail_on for word in FAIL_ON[name]}
+    has_lost = found.only[0] > 0 and "not decided" in shut
+    return has_lost or any(word in shut for word in found.words)
 
 
 def show(first: Summary, found: apart.Apart) -> None:
@@ -55,6 +63,8 @@ def show(first: Summary, found: apart.Apart) -> None:
     else:
         console.print("Nothing that is known of hosts and method differs.")
     console.print(_cells(found, list(first.run.axes)))
+    for one in found.pooled:
+        console.print(_over_all(one), soft_wrap=True)
     words = [one.word for one in found.differences]
     counted = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
     missing = "".join(
@@ -114,6 +124,21 @@ def _facts(found: apart.Apart) -> Table:
     return table
 
 
+def _over_all(one: apart.Difference) -> str:
+    label = wording.measure(one.metric).label
+    told = f" ({_interval(one)})" if one.low is not None else ""
+    return (
+        f"{label} over all cells that can be compared: {wording.signed(one.change)}{told}, "
+        f"{one.word}."
+    )
+
+
+def _interval(one: apart.Difference) -> str:
+    if one.low is None or one.high is None:
+        return wording.NONE
+    return f"{wording.signed(one.low)} … {wording.signed(one.high)}"
+
+
 def _cells(found: apart.Apart, axes: list[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for axis in axes:
@@ -122,12 +147,12 @@ def _cells(found: apart.Apart, axes: list[str]) -> Table:
         table.add_column(head, justify="left" if head in ("", "metric") else "right")
     for one in found.differences:
         measure = wording.measure(one.metric)
-        interval = "–"
-        if one.low is not None and one.high is not None:
-            interval = f"{wording.signed(one.low)} … {wording.signed(one.high)}"
+        is_told = one.word == "not comparable" or (one.word == "worse" and one.low is None)
+        word = f"{one.word}: {one.reason}" if is_told else one.word
         table.add_row(
             *(escape(str(one.axes.get(axis, ""))) for axis in axes), measure.head,
-            wording.number(one.first * measure.scale), wording.number(one.second * measure.scale),
-            wording.signed(one.change), interval, one.word,
+            *(wording.number(None if v is None else v * measure.scale)
+              for v in (one.first, one.second)),
+            wording.signed(one.change), _interval(one), escape(word),
         )  # fmt: skip
     return table

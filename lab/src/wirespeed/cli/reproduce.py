@@ -13,7 +13,7 @@ from wirespeed.cli import run as runs_of
 from wirespeed.errors import InputError, ResultsError
 from wirespeed.recipe import compose, read
 from wirespeed.recipe import site as sites
-from wirespeed.report import source
+from wirespeed.report import source, wording
 from wirespeed.results import apart, store
 from wirespeed.results.model import Run
 from wirespeed.results.summary import Summary, load
@@ -35,24 +35,27 @@ class Extras:
 
 
 def reproduce(name: str, runs: Path, extras: Extras, as_json: bool = False) -> int:
-    """0 when no figure differs, 3 when one does, 1 when it could not be measured."""
+    """0 when it is reproduced, 3 when it differs or is not decided, 1 when not measured."""
     run_dir = store.find_run(runs, _folder(name, runs))
     first = load(run_dir)
+    metrics = extras.metrics or [first.primary]
     if not first.measured:
         raise ResultsError(f"{run_dir.name} has no valid trial; there is nothing to reproduce")
+    apart.compare(first, first, metrics)  # a metric that is not there, before anything is measured
     origin = _origin(run_dir, first.run, extras.site)
     _mention_build(first.run, session.commit_of(origin.root))
     labels = (("reproduces", first.run.run_id), *map(runs_of.label, extras.labels))
     options = PlanOptions(
         only=_only(first), repeat=first.run.plan.repeat, fit=first.run.fit, seed=first.run.seed,
-        accept_noise=extras.accept_noise, labels=labels, note=extras.note,
+        accept_noise=extras.accept_noise, tune=first.run.tuned is not None, labels=labels,
+        note=extras.note,
     )  # fmt: skip
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
         code = runs_of.measure(origin, options, runs)
     if code not in (0, runs_of.EXIT_FAILED):
         return code
     second = load(store.find_run(runs, "latest"))
-    found = apart.compare(first, second, extras.metrics or [first.primary])
+    found = apart.compare(first, second, metrics)
     return code or _told(first, second, found, as_json)
 
 
@@ -74,8 +77,7 @@ def _origin(run_dir: Path, run: Run, site: str) -> session.Source:
     found = session.source_of(run_dir, run)
     if (run_dir / "templates.json").exists():
         found = _carried(found, run_dir)
-    times = {"warmup": run.plan.warmup_s, "duration": run.plan.duration_s}
-    plan = found.recipe.plan.model_copy(update=times)
+    plan = session.with_times(found.recipe.plan, run.plan)
     origin = replace(found, recipe=found.recipe.model_copy(update={"plan": plan}))
     if not site:
         return origin
@@ -121,17 +123,30 @@ def _only(first: Summary) -> str:
 
 
 def _told(first: Summary, second: Summary, found: apart.Apart, as_json: bool) -> int:
-    differing = sum(one.word in ("better", "worse") for one in found.differences)
-    undecided = sum(one.word == "not decided" for one in found.differences)
+    code = 0 if found.verdict == "reproduced" else runs_of.EXIT_GATE
     if as_json:
         ids = {"original": first.run.run_id, "again": second.run.run_id}
-        output.write({**ids, "reproduced": not differing, **asdict(found)})
-        return runs_of.EXIT_GATE if differing else 0
+        verdict = {"reproduced": not code, "verdict": found.verdict}
+        output.write({**ids, **verdict, **asdict(found)})
+        return code
     print()
     compare.show(first, found)
-    if differing:
-        print(f"Not reproduced: {differing} of {len(found.differences)} figures differ.")
-        return runs_of.EXIT_GATE
-    tail = f"; {undecided} are not decided" if undecided else ""
-    print(f"Reproduced: no figure of {len(found.differences)} differs{tail}.")
-    return 0
+    print(_sentence(found))
+    return code
+
+
+def _sentence(found: apart.Apart) -> str:
+    words = found.words
+    counts = {word: words.count(word) for word in (*apart.DIFFERING, *compare.UNDECIDED)}
+    if found.verdict == "not reproduced":
+        differing = sum(counts[word] for word in apart.DIFFERING)
+        return f"Not reproduced: {differing} of {wording.count(len(words), 'figure')} differ."
+    told = [f"{counts[word]} {word}" for word in compare.UNDECIDED if counts[word]]
+    told += [f"{wording.count(found.only[0], 'cell')} not measured again"] * bool(found.only[0])
+    tail = f" ({wording.listed(told)})" if told else ""
+    if found.verdict == "reproduced":
+        return f"Reproduced: no figure of {len(words)} differs{tail}."
+    return (
+        f"Not decided: no figure of {len(words)} differs{tail}, but too little is known for more; "
+        "more rounds or a calmer machine may tell."
+    )

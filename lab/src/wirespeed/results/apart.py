@@ -1,37 +1,53 @@
 """Two runs beside each other: the same cells, what differs between the hosts, and by how much.
 
 The runs were not interleaved, so what the machine did in between is in every difference. The
-interval is Welch's over the logs of the trials (Welch 1947, doi:10.1093/biomet/34.1-2.28); a
-difference counts only when it also exceeds what either run's baseline differs from itself.
+interval is Welch's over the logs of the trials (Welch 1947, doi:10.1093/biomet/34.1-2.28). Many
+figures give chance many chances, so a difference counts under the terms of a run's verdicts: p,
+q over everything that is compared, who was at its limit, and what either run's baseline differs
+from itself.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean, variance
 
-from wirespeed.errors import ResultsError
-from wirespeed.results import student
-from wirespeed.results.cells import identity
-from wirespeed.results.comparison import CONFIDENCE, THRESHOLD
-from wirespeed.results.summary import Cell, Summary
+from wirespeed.errors import InputError, ResultsError
+from wirespeed.results import judging, student
+from wirespeed.results.cells import Cell, full_name, identity
+from wirespeed.results.comparison import (
+    CONFIDENCE,
+    PAIRS_MIN,
+    THRESHOLD,
+    Comparison,
+    benjamini_hochberg,
+    round_means,
+)  # fmt: skip
+from wirespeed.results.judging import Pair
+from wirespeed.results.summary import Summary
+from wirespeed.results.verdict import Terms, decide
 
-TRIALS_MIN = 3
+NAMES = ("the second run", "the first run")
+WORDS = {"gain": "better", "loss": "worse"}
+DIFFERING = ("better", "worse")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One metric of one cell in both runs; `change` 0.10 is 10 % more in the second."""
+    """One metric of one cell, or over all cells, in both runs; `change` 0.10 is 10 % more."""
 
     axes: dict[str, object]
     metric: str
-    first: float
-    second: float
-    change: float
+    first: float | None
+    second: float | None
+    change: float | None
     low: float | None
     high: float | None
-    word: str  # better, worse, no difference, not decided
+    word: str  # better, worse, no difference, not decided, not comparable
+    reason: str = ""
+    q: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -41,23 +57,68 @@ class Apart:
     facts: dict[str, tuple[object, object]]
     differences: list[Difference]
     only: tuple[int, int]  # measured cells that only one run has
+    pooled: list[Difference]  # of each metric with several cells that can be compared
+
+    @property
+    def words(self) -> list[str]:
+        return [one.word for one in (*self.pooled, *self.differences)]
+
+    @property
+    def verdict(self) -> str:
+        """Whether the second run says what the first said; what shows nothing, says nothing."""
+        if any(word in DIFFERING for word in self.words):
+            return "not reproduced"
+        told = {one.metric: one.word for one in self.pooled}
+        for one in self.differences:
+            if one.word != "not comparable":
+                told.setdefault(one.metric, one.word)
+        metrics = {one.metric for one in self.differences}
+        is_same = all(told.get(metric) == "no difference" for metric in metrics)
+        return "reproduced" if metrics and is_same and not self.only[0] else "not decided"
 
 
-def compare(first: Summary, second: Summary, metrics: list[str]) -> Apart:
-    """Every cell that both runs measured, in each metric; raises ResultsError without any."""
-    theirs = {identity(cell.axes): cell for cell in second.measured}
+@dataclass(frozen=True)
+class _Sides:
+    """One metric of a cell that both runs tried."""
+
+    pair: Pair  # the second run's cell over the first's
+    found: Comparison | None
+    terms: Terms
+    reason: str = ""  # why there is no ratio
+
+
+def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> Apart:
+    """Every cell that the first run measured and the second tried, in each metric.
+
+    Raises InputError for a metric that neither run has, ResultsError without a common cell.
+    """
+    names = [_known((first, second), full_name(metric)) for metric in metrics]
+    theirs = {identity(cell.axes): cell for cell in second.cells if cell.trials or cell.failed}
     ours = {identity(cell.axes): cell for cell in first.measured}
     common = [key for key in ours if key in theirs]
     if not common:
         raise ResultsError("the two runs have no measured cell in common")
-    differences = [
-        found
-        for metric in metrics
-        for key in common
-        if (found := _difference(first, second, ours[key], theirs[key], metric))
-    ]
-    only = (len(ours) - len(common), len(theirs) - len(common))
-    return Apart(_facts(first, second), differences, only)
+    pairs = [Pair(theirs[key], ours[key], "", metric) for metric in names for key in common]
+    has = [pair for pair in pairs if pair.cell.values(pair.metric) or pair.base.values(pair.metric)]
+    sides = [_sides(first, second, pair) for pair in has]
+    over_all = [one for metric in names if (one := _over_all(first, sides, metric))]
+    qs = _qs([*over_all, *sides])
+    measured = {identity(cell.axes) for cell in second.measured}
+    only = (len(ours) - len(common), len(measured - ours.keys()))
+    return Apart(
+        _facts(first, second),
+        [_difference(one, q) for one, q in zip(sides, qs[len(over_all) :], strict=True)],
+        only,
+        [_pooled(one, q) for one, q in zip(over_all, qs, strict=False)],
+    )
+
+
+def _known(runs: Iterable[Summary], metric: str) -> str:
+    cells = [cell for run in runs for cell in run.measured]
+    if any(cell.values(metric) for cell in cells):
+        return metric
+    known = sorted({name for cell in cells for trial in cell.trials for name in trial.metrics})
+    raise InputError(f"--metric: neither run has {metric!r}; there are {', '.join(known)}")
 
 
 def _facts(first: Summary, second: Summary) -> dict[str, tuple[object, object]]:
@@ -74,38 +135,115 @@ def _facts(first: Summary, second: Summary) -> dict[str, tuple[object, object]]:
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _difference(
-    first: Summary, second: Summary, ours: Cell, theirs: Cell, metric: str
-) -> Difference | None:
-    a, b = ours.values(metric), theirs.values(metric)
-    if not a or not b or min(*a, *b) <= 0:
-        return None
-    change, low, high = _welch([math.log(v) for v in a], [math.log(v) for v in b])
-    floor = max(THRESHOLD, first.floors.get(metric) or 0.0, second.floors.get(metric) or 0.0)
-    word = _word(change, low, high, floor, first.better(metric) == "higher")
-    medians = ours.median(metric) or 0.0, theirs.median(metric) or 0.0
-    return Difference(dict(ours.axes), metric, *medians, change, low, high, word)
+def _sides(first: Summary, second: Summary, pair: Pair) -> _Sides:
+    metric, wanted = pair.metric, first.better(pair.metric)
+    is_idle_held = first.run.idle_held and second.run.idle_held
+    floors = (one.floors.get(metric) or 0.0 for one in (first, second))
+    terms = Terms(
+        1.0, 0.0, wanted, *judging.held_back(pair, wanted, is_idle_held, NAMES),
+        disturbed=judging.disturbed_share(pair.cell, pair.base), threshold=max(THRESHOLD, *floors),
+    )  # fmt: skip
+    before, after = pair.base.values(metric), pair.cell.values(metric)
+    for values, which in ((after, NAMES[0]), (before, NAMES[1])):
+        if not values:
+            return _Sides(pair, None, terms, f"{which} has no such figure")
+    if {*before, *after} == {0.0}:
+        return _Sides(pair, Comparison(0.0, 0.0, 0.0, 1.0, min(len(before), len(after))), terms)
+    if min(*before, *after) <= 0:
+        return _Sides(pair, None, terms, "a figure that is not above 0 has no ratio")
+    return _Sides(pair, _welch([math.log(v) for v in before], [math.log(v) for v in after]), terms)
 
 
-def _welch(a: list[float], b: list[float]) -> tuple[float, float | None, float | None]:
-    """Change of the geometric mean with its interval; without one below TRIALS_MIN trials."""
-    shift = fmean(b) - fmean(a)
-    if min(len(a), len(b)) < TRIALS_MIN:
-        return math.expm1(shift), None, None
-    parts = [(max(variance(side), 1e-12) / len(side), len(side) - 1) for side in (a, b)]
+def _welch(before: Sequence[float], after: Sequence[float]) -> Comparison:
+    """Change of the geometric mean; without an interval below PAIRS_MIN on a side."""
+    shift, least = fmean(after) - fmean(before), min(len(before), len(after))
+    if least < PAIRS_MIN:
+        return Comparison(math.expm1(shift), None, None, 1.0, least)
+    parts = [(max(variance(one), 1e-12) / len(one), len(one) - 1) for one in (before, after)]
     error = math.sqrt(sum(part for part, _ in parts))
-    freedom = error**4 / sum(part**2 / df for part, df in parts)
-    reach = student.critical(round(freedom, 1), 1 - CONFIDENCE) * error
-    return math.expm1(shift), math.expm1(shift - reach), math.expm1(shift + reach)
+    df = round(error**4 / sum(part**2 / df for part, df in parts), 1)
+    reach = student.critical(df, 1 - CONFIDENCE) * error
+    low, high = math.expm1(shift - reach), math.expm1(shift + reach)
+    p = student.two_sided_p(shift / error, df)
+    return Comparison(math.expm1(shift), low, high, p, least, error, df)
 
 
-def _word(
-    change: float, low: float | None, high: float | None, floor: float, more_is_better: bool
-) -> str:
-    if low is None or high is None:
-        return "not decided"
-    if -floor <= low and high <= floor:
-        return "no difference"
-    if low <= 0 <= high or abs(change) < floor:
-        return "not decided"
-    return "better" if (change > 0) == more_is_better else "worse"
+def _qs(sides: Sequence[_Sides]) -> list[float]:
+    """Everything that is compared at once counts."""
+    is_asked = [one.found is not None and one.found.low is not None for one in sides]
+    ps = [one.found.p for one, asked in zip(sides, is_asked, strict=True) if asked and one.found]
+    qs = iter(benjamini_hochberg(ps))
+    return [next(qs) if asked else 1.0 for asked in is_asked]
+
+
+def _difference(one: _Sides, q: float) -> Difference:
+    pair, found = one.pair, one.found
+    word, reason = _judged(one, q)
+    return Difference(
+        dict(pair.cell.axes), pair.metric, pair.base.median(pair.metric),
+        pair.cell.median(pair.metric), found.gain if found else None,
+        found.low if found else None, found.high if found else None, word, reason, q,
+    )  # fmt: skip
+
+
+def _judged(one: _Sides, q: float) -> tuple[str, str]:
+    if one.pair.cell.failures and not one.pair.base.failures:
+        return "worse", one.terms.withheld
+    if one.found is None:
+        return "not comparable", one.reason
+    if one.found.low is None:
+        return "not decided", f"fewer than {PAIRS_MIN} trials on a side"
+    verdict = decide(one.found, replace(one.terms, q=q))
+    word = WORDS.get(verdict.word, verdict.word)
+    return word, ", ".join(part for part in (verdict.reason, verdict.scope) if part)
+
+
+def _over_all(first: Summary, sides: Sequence[_Sides], metric: str) -> _Sides | None:
+    """The geometric mean over the cells that can be compared; None when there are not several."""
+    chosen = [
+        one
+        for one in sides
+        if one.pair.metric == metric and one.found and one.found.low is not None
+        and not one.terms.withheld and one.found.error
+    ]  # fmt: skip
+    if len(chosen) < 2:
+        return None
+    # From the first run's level of each cell, as cells that lost rounds may be left out.
+    levels = [fmean(_logs(one.pair.base, metric).values()) for one in chosen]
+    before, after = (
+        round_means(
+            [_from(_logs(cell, metric), level) for cell, level in zip(side, levels, strict=True)]
+        )
+        for side in ([one.pair.base for one in chosen], [one.pair.cell for one in chosen])
+    )
+    disturbed = fmean(one.terms.disturbed for one in chosen)
+    terms = Terms(
+        better=first.better(metric), disturbed=disturbed, threshold=chosen[0].terms.threshold
+    )
+    return _Sides(chosen[0].pair, _welch(before, after), terms)
+
+
+def _logs(cell: Cell, metric: str) -> dict[int, float]:
+    return {number: math.log(value) for number, value in cell.by_round(metric).items()}
+
+
+def _from(logs: Mapping[int, float], level: float) -> dict[int, float]:
+    return {number: value - level for number, value in logs.items()}
+
+
+def _pooled(one: _Sides, q: float) -> Difference:
+    """What another hour did to the machine is in all cells alike, so only a shift counts whose
+    whole interval is beyond the noise floor."""
+    found, limit = one.found, one.terms.threshold
+    assert found is not None
+    word, reason = _judged(replace(one, pair=replace(one.pair, cell=one.pair.base)), q)
+    is_beyond = (
+        found.low is not None
+        and found.high is not None
+        and (found.low > limit or found.high < -limit)
+    )
+    if word in DIFFERING and not is_beyond:
+        word, reason = "not decided", f"the interval reaches into ±{limit:.1%}"
+    return Difference(
+        {}, one.pair.metric, None, None, found.gain, found.low, found.high, word, reason, q
+    )

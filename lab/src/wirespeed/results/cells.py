@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,6 +20,14 @@ ALIASES = {
     "server.context_switches": "context_switches",
     "server.network_mbps": "network_mbps",
 }
+
+
+SHORT = re.compile(r"p\d+(_\d+)?|mean|max")
+
+
+def full_name(metric: str) -> str:
+    """`p99` is short for `latency.p99`."""
+    return f"latency.{metric}" if SHORT.fullmatch(metric) else metric
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ __all__ = [
     "over_cells",
     "prior_df_max",
     "rank_correlation",
+    "round_means",
 ]
 
 CONFIDENCE = 0.95
@@ -83,24 +84,28 @@ def compare(pairs: Sequence[Sequence[float]]) -> list[Comparison | None]:
 
 
 def over_cells(pairs: Sequence[Mapping[int, float]]) -> Comparison | None:
-    """The geometric mean of the gains of several cells, from {round: log ratio} of each.
+    """The geometric mean of the gains of several cells, from {round: log ratio} of each."""
+    return _comparison(round_means(pairs), 0.0, 0.0)
 
-    A round gives one figure, the mean over its cells: cells that share a server's life, or a slow
-    hour of the host, err together, and their common error must stay in the spread. So only rounds
-    that all these cells have tell of it.
+
+def round_means(cells: Sequence[Mapping[int, float]]) -> list[float]:
+    """One figure for each round, the mean over the cells, from {round: log} of each.
+
+    Cells that share a server's life, or a slow hour of the host, err together, and their common
+    error must stay in the spread. So only rounds that all these cells have tell of it.
     """
     # A cell that lost rounds must not take them from all the others.
-    least = min(PAIRS_MIN, max(map(len, pairs), default=0))
-    chosen = _sharing([ratios for ratios in pairs if ratios and len(ratios) >= least], least)
+    least = min(PAIRS_MIN, max(map(len, cells), default=0))
+    chosen = _sharing([logs for logs in cells if logs and len(logs) >= least], least)
     if not chosen:
-        return None
-    means = [fmean(ratios.values()) for ratios in chosen]
+        return []
+    means = [fmean(logs.values()) for logs in chosen]
     residuals = [
-        fmean(ratios[number] - mean for ratios, mean in zip(chosen, means, strict=True))
+        fmean(logs[number] - mean for logs, mean in zip(chosen, means, strict=True))
         for number in sorted(_shared(chosen))
     ]
     centre, shift = fmean(means), fmean(residuals)
-    return _comparison([centre + one - shift for one in residuals], 0.0, 0.0)
+    return [centre + one - shift for one in residuals]
 
 
 def _sharing(cells: list[Mapping[int, float]], least: int) -> list[Mapping[int, float]]:
