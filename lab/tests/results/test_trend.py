@@ -41,3 +41,20 @@ def test_noise_alone_gives_a_change_in_about_one_series_of_twenty():
 
 def test_few_runs_show_no_change_however_large():
     assert trend.changes(points([100, 100, 100, 50, 50, 50]), True) == []
+
+
+def test_many_cells_give_chance_no_more_changes_than_one():
+    dice, shut = random.Random(4), 0
+    for _ in range(20):
+        cells = [points(noisy(9, dice, spread=0.1)) for _ in range(12)]
+        limit = trend.limit_of([trend.chance(one) for one in cells])
+        shut += any(trend.changes(one, True, limit) for one in cells)
+    assert shut <= 3, "5 % of 20 is 1, of which 4 are a chance of 2 %; one by one it were half"
+
+
+def test_a_lone_step_is_found_among_many_cells():
+    dice = random.Random(2)
+    cells = [points(noisy(14, dice)) for _ in range(12)]
+    cells.append(points(noisy(14, dice, 7, 0.8)))
+    limit = trend.limit_of([trend.chance(one) for one in cells])
+    assert [len(trend.changes(one, True, limit)) for one in cells] == [0] * 12 + [1]

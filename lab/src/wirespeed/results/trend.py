@@ -22,6 +22,7 @@ CHANCE_MAX = 0.05
 PART_MIN = 2  # runs on each side of a change
 RUNS_MIN = 7  # below, no arrangement is rarer than one in twenty
 SHUFFLES = 999
+SHUFFLES_LONG = 4999  # where many cells are asked, so that a lone change is rare enough
 CHANGE_MIN = 0.02  # below, of no practical use
 
 
@@ -72,15 +73,35 @@ def series(summaries: Iterable[Summary], metric: str) -> list[MetricHistory]:
                 points.setdefault(key, []).append(
                     RunMedian(run.run_id, run.started, run.commit, value)
                 )
+    limit = limit_of([chance(found) for found in points.values()])
     return [
-        MetricHistory(axes[key], metric, found, changes(found, more_is_better))
+        MetricHistory(axes[key], metric, found, changes(found, more_is_better, limit))
         for key, found in points.items()
     ]
 
 
-def changes(points: Sequence[RunMedian], more_is_better: bool) -> list[Change]:
+def chance(points: Sequence[RunMedian]) -> float:
+    """How often shuffled runs reach as much as the best split of all of them; 1 for a few runs."""
     logs = [math.log(point.value) for point in points]
-    found = sorted(_splits(logs, 0, len(logs), random.Random(1)))
+    return _tested(logs, random.Random(1), SHUFFLES_LONG)[1] if len(logs) >= RUNS_MIN else 1.0
+
+
+def limit_of(chances: Sequence[float]) -> float:
+    """The chance below which a cell's split counts, when so many cells are asked at once.
+
+    Benjamini and Hochberg's: of all changes that are called, one of twenty is none.
+    """
+    count = len(chances)
+    bars = [CHANCE_MAX * rank / count for rank in range(1, count + 1)]
+    kept = [bar for bar, found in zip(bars, sorted(chances), strict=True) if found <= bar]
+    return kept[-1] if kept else 0.0
+
+
+def changes(
+    points: Sequence[RunMedian], more_is_better: bool, limit: float = CHANCE_MAX
+) -> list[Change]:
+    logs = [math.log(point.value) for point in points]
+    found = sorted(_splits(logs, 0, len(logs), random.Random(1), limit))
     borders = [0, *(at for at, _ in found), len(logs)]
     result = []
     for number, (at, chance) in enumerate(found, 1):
@@ -93,22 +114,32 @@ def changes(points: Sequence[RunMedian], more_is_better: bool) -> list[Change]:
 
 
 def _splits(
-    logs: list[float], start: int, end: int, dice: random.Random
+    logs: list[float], start: int, end: int, dice: random.Random, limit: float
 ) -> list[tuple[int, float]]:
     part = logs[start:end]
     if len(part) < RUNS_MIN:
         return []
-    at, height = _best(part)
-    shuffled = list(part)
-    higher = 1
-    for _ in range(SHUFFLES):
-        dice.shuffle(shuffled)
-        higher += _best(shuffled)[1] >= height
-    chance = higher / (SHUFFLES + 1)
-    if chance > CHANCE_MAX:
+    at, chance = _tested(part, dice, SHUFFLES if limit >= CHANCE_MAX else SHUFFLES_LONG)
+    if chance > limit:
         return []
     here = start + at
-    return [(here, chance), *_splits(logs, start, here, dice), *_splits(logs, here, end, dice)]
+    return [
+        (here, chance),
+        *_splits(logs, start, here, dice, limit),
+        *_splits(logs, here, end, dice, limit),
+    ]
+
+
+def _tested(part: Sequence[float], dice: random.Random, shuffles: int) -> tuple[int, float]:
+    """The best split and its chance; given up as soon as the chance is above CHANCE_MAX."""
+    at, height = _best(part)
+    shuffled, higher = list(part), 1
+    for _ in range(shuffles):
+        dice.shuffle(shuffled)
+        higher += _best(shuffled)[1] >= height
+        if higher > CHANCE_MAX * (shuffles + 1):
+            break
+    return at, higher / (shuffles + 1)
 
 
 def _best(part: Sequence[float]) -> tuple[int, float]:
