@@ -266,18 +266,63 @@ def test_verdicts(comparison, terms, word):
     assert verdict.bound == terms.get("bound", "")
 
 
-def test_an_undecided_gain_says_how_many_rounds_would_decide_it():
-    # half the width is 0.15 and the gain 0.10: the width must shrink by 1.5, so 2.25 times
-    # the five rounds there are
-    verdict = decide(found(0.10, -0.05, 0.25), Terms())
-    assert 5 <= verdict.more_rounds <= 9
-    assert decide(found(0.03, -0.5, 0.9), Terms()).more_rounds is None
+@pytest.mark.parametrize(
+    ("row", "q"),
+    [
+        ([0.02, 0.16, 0.10, 0.18, 0.04], 0.0),
+        ([0.05, 0.12, 0.10, 0.14, 0.09], 0.5),  # its p is small, among many others not enough
+        ([0.008, -0.03, 0.02, -0.024, 0.024], 1.0),
+    ],
+)
+def test_as_many_rounds_as_are_promised_decide_at_the_next_look(row, q):
+    (one,) = c.compare([row])
+    q = max(q, one.p)
+    more = decide(one, Terms(q=q)).more_rounds
+    assert more
+
+    def next_look(rounds):
+        error = one.error * math.sqrt(5 / (5 + rounds))
+        df, t = one.df + rounds, math.log1p(one.gain) / error
+        reach = student.critical(df, 0.05) * error
+        ends = (math.expm1(math.log1p(one.gain) + side * reach) for side in (-1, 1))
+        p = student.two_sided_p(t, df)
+        later = c.Comparison(one.gain, *ends, p, 5 + rounds, error, df)
+        return decide(later, Terms(q=p * q / one.p, looks=2)).word
+
+    assert next_look(more) != "not decided" and next_look(more - 1) == "not decided"
 
 
-def test_each_look_at_a_run_that_went_on_makes_its_verdicts_stricter():
-    clear = found(0.30, 0.25, 0.35)
-    assert decide(clear, Terms(q=0.01, looks=2)).word == "gain"
-    assert decide(clear, Terms(q=0.01, looks=3)).word == "not decided"  # p 0.008 three times
+def test_no_number_of_rounds_is_promised_against_the_noise_floor():
+    (one,) = c.compare([[0.05, 0.052, 0.048, 0.051, 0.049]])
+    verdict = decide(one, Terms(q=one.p, floor=0.08))
+    assert "noise floor" in verdict.reason and verdict.more_rounds is None
+    (wild,) = c.compare([[0.6, -0.5, 0.4, -0.45, 0.1]])
+    assert decide(wild, Terms(q=wild.p)).more_rounds is None
+
+
+def test_each_look_spends_its_share_of_the_chance_of_an_error():
+    clear = found(0.30, 0.25, 0.35)  # p 0.008
+    assert decide(clear, Terms(q=0.01)).word == "gain"
+    assert decide(clear, Terms(q=0.01, looks=1, is_sequential=True)).word == "gain"
+    assert decide(clear, Terms(q=0.01, looks=2)).word == "not decided"
+    assert sum(Terms(looks=n, is_sequential=True).share for n in range(1, 5)) <= 1
+    even = found(0.0, -0.017, 0.017)
+    assert decide(even, Terms(q=1.0)).word == "no difference"
+    assert decide(even, Terms(q=1.0, looks=3)).word == "not decided"
+
+
+def test_a_run_that_goes_on_until_it_is_decided_errs_no_more_often_than_one_look():
+    dice, runs, called = random.Random(9), 1000, 0
+    for _ in range(runs):
+        row = [dice.gauss(0, 0.04) for _ in range(5)]
+        for look in range(1, 5):
+            (one,) = c.compare([row])
+            word = decide(one, Terms(q=one.p, looks=look, is_sequential=True)).word
+            if word in ("gain", "loss"):
+                called += 1
+                break
+            row += [dice.gauss(0, 0.04) for _ in range(3)]
+    assert called / runs <= c.P_MAX
 
 
 @given(ratios)

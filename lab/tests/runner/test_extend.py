@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from wirespeed.cli import run as command
 from wirespeed.runner import extend
 
 
@@ -31,3 +32,25 @@ def summary(*comparisons, looks=1):
 )
 def test_rounds_are_added_only_where_they_decide(found, rounds):
     assert extend.rounds_to_decide(found) == rounds
+
+
+@pytest.mark.parametrize(("force", "accept_noise"), [(True, False), (False, True)])
+def test_rounds_that_decide_are_measured_under_the_options_of_the_run(
+    monkeypatch, tmp_path, force, accept_noise
+):
+    given, wanted = [], iter([3, 0])
+    monkeypatch.setattr(command, "load", lambda run_dir: None)
+    monkeypatch.setattr(command.extend, "rounds_to_decide", lambda summary: next(wanted))
+    monkeypatch.setattr(command.extend, "add_rounds", lambda run_dir, rounds: None)
+    for name in ("read_run", "read_plan"):
+        monkeypatch.setattr(command.store, name, lambda run_dir: None)
+    monkeypatch.setattr(command.store, "read_trials", lambda run_dir: [])
+    monkeypatch.setattr(
+        command.session,
+        "resume",
+        lambda run_dir, display, *options: given.append(options) or (run_dir, []),
+    )
+    display = SimpleNamespace(told=lambda text: None)
+    more = command.More(until_decided=True, force=force, accept_noise=accept_noise)
+    command._extended((tmp_path, []), display, more)
+    assert given == [(force, accept_noise)]

@@ -6,7 +6,7 @@ import signal
 import sys
 import webbrowser
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -45,6 +45,7 @@ def measure(
 ) -> int:
     _mention_cut_off(runs)
     _put_back()
+    options = replace(options, until_decided=until_decided)
 
     def run(display: Display) -> tuple[Path, list[Trial]]:
         more = More(until_decided=until_decided, accept_noise=options.accept_noise)
@@ -67,6 +68,8 @@ def resume(name: str, runs: Path, more: More, as_json: bool = False) -> int:
     run_dir = store.find_run(runs, name)
     is_done = store.read_run(run_dir).state == "done"
     rounds = more.add_rounds
+    if more.until_decided and not is_done:
+        extend.begin_sequence(run_dir)
     if is_done and more.until_decided:
         rounds = rounds or extend.rounds_to_decide(load(run_dir))
     if is_done and not rounds:

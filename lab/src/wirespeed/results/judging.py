@@ -163,6 +163,7 @@ def _family(run: Run, contender: str, over: str, metric: str, gains: tuple[Gain,
         bound=next(iter(bounds), ""),
         scope=_scope(chosen),
         looks=run.looks,
+        is_sequential=run.is_sequential,
         disturbed=sum(disturbed_share(gain.cell, gain.base) for gain in chosen) / len(chosen),
     )
     return Family(contender, over, metric, gains, found, decide(found, terms))
@@ -198,7 +199,10 @@ def _terms(run: Run, pair: Pair, q: float, floor: float) -> Terms:
     wanted = better(run, pair.metric)
     withheld, bound, scope = _withheld(run, pair, wanted)
     disturbed = disturbed_share(pair.cell, pair.base)
-    return Terms(q, floor, wanted, withheld, bound, scope, disturbed, looks=run.looks)
+    return Terms(
+        q, floor, wanted, withheld, bound, scope, disturbed,
+        looks=run.looks, is_sequential=run.is_sequential,
+    )  # fmt: skip
 
 
 def disturbed_share(cell: Cell, base: Cell) -> float:

@@ -65,6 +65,7 @@ class Run(_Record):
     fit: str = "strict"
     budget_s: float | None = None
     looks: int = 1  # how often its verdicts stood to be read: once, and at each extension again
+    is_sequential: bool = False  # begun as a run that goes on until it is decided
     nice: int = 0  # of every measured program
     preflight: str = ""  # what the machine could decide when the run began
     idle_held: bool = False

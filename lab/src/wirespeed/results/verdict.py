@@ -5,7 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from wirespeed.results.comparison import P_MAX, PAIRS_MIN, Q_MAX, THRESHOLD, Comparison
+from wirespeed.results import student
+from wirespeed.results.comparison import (
+    CONFIDENCE,
+    P_MAX,
+    PAIRS_MIN,
+    Q_MAX,
+    THRESHOLD,
+    Comparison,
+)
 from wirespeed.results.rounds import ROUNDS_MAX
 
 WORDS = ("gain", "loss", "no difference", "not decided", "not comparable")
@@ -41,7 +49,22 @@ class Terms:
     scope: str = ""
     disturbed: float = 0.0
     threshold: float = THRESHOLD
-    looks: int = 1  # after each look at the verdicts of a run that then went on they are stricter
+    looks: int = 1  # how often the verdicts of the run stood to be read
+    is_sequential: bool = False  # begun as a run that goes on until it is decided
+
+    @property
+    def share(self) -> float:
+        """Of the accepted chance of an error: what this look may spend.
+
+        A run that goes on until it is decided spends half of what is left at each look, so all of
+        them together keep the promise of a single one. A plain run spends all at its only look;
+        those after rounds that were added later cost half as much again at most.
+        """
+        return 1.0 if self.looks == 1 and not self.is_sequential else 0.5**self.looks
+
+    @property
+    def share_of_next(self) -> float:
+        return 0.5 ** (self.looks + 1)
 
 
 def decide(found: Comparison | None, terms: Terms) -> Verdict:
@@ -65,9 +88,10 @@ def _decide(found: Comparison | None, terms: Terms) -> Verdict:
         missing = PAIRS_MIN - found.rounds
         return Verdict("not decided", f"fewer than {PAIRS_MIN} rounds", missing)
     limit, low, high = terms.threshold, found.low, found.high
-    if -limit <= _less(low, terms.disturbed) and _more(high, terms.disturbed) <= limit:
+    widest = _widened(found, terms.share)
+    if -limit <= _less(widest[0], terms.disturbed) and _more(widest[1], terms.disturbed) <= limit:
         return Verdict("no difference", f"the whole interval is within ±{limit:.0%}")
-    is_sure = terms.q * terms.looks <= Q_MAX and found.p * terms.looks <= P_MAX
+    is_sure = terms.q <= Q_MAX * terms.share and found.p <= P_MAX * terms.share
     size = _less(found.gain, terms.disturbed) if found.gain > 0 else 0.0
     size = abs(_more(found.gain, terms.disturbed)) if found.gain < 0 else size
     stands = _less(low, terms.disturbed) > 0 or _more(high, terms.disturbed) < 0
@@ -76,6 +100,18 @@ def _decide(found: Comparison | None, terms: Terms) -> Verdict:
         word = "gain" if is_gain else "loss"
         return Verdict(word, "the interval excludes 0")
     return Verdict("not decided", _reason(found, terms, is_sure), _more_rounds(found, terms))
+
+
+def _widened(found: Comparison, share: float) -> tuple[float, float]:
+    """The interval at the level that a look may spend."""
+    assert found.low is not None and found.high is not None
+    if share == 1.0:
+        return found.low, found.high
+    df = round(found.df, 1)
+    wider = student.critical(df, (1 - CONFIDENCE) * share) / student.critical(df, 1 - CONFIDENCE)
+    low, high = math.log1p(found.low), math.log1p(found.high)
+    centre, half = (low + high) / 2, (high - low) / 2 * wider
+    return math.expm1(centre - half), math.expm1(centre + half)
 
 
 def _less(gain: float, disturbed: float) -> float:
@@ -102,15 +138,23 @@ def _reason(found: Comparison, terms: Terms, is_sure: bool) -> str:
 
 
 def _more_rounds(found: Comparison, terms: Terms) -> int | None:
-    """Rounds until the interval excludes 0 or fits the threshold; width goes as 1/sqrt(n)."""
+    """Rounds until the next look, if it sees the same gain and spread, decides it.
+
+    None where that takes more than ROUNDS_MAX, and where more rounds do not help: what they may
+    make smaller is the chance of an error, not a disturbance and not the noise floor.
+    """
     assert found.low is not None and found.high is not None
     if terms.disturbed > 0 and not found.low <= 0 <= found.high:
         return None  # more rounds would be disturbed as well
-    gain = abs(math.log1p(found.gain))
-    half = (math.log1p(found.high) - math.log1p(found.low)) / 2
-    limit = math.log1p(terms.threshold)
-    target = max(gain if gain >= limit else 0.0, limit - gain)
-    if target <= 0 or half <= 0:
+    centre, limit = math.log1p(found.gain), math.log1p(terms.threshold)
+    gain, below = abs(centre), math.log1p(-min(terms.threshold, 0.99))
+    if limit <= gain < math.log1p(terms.floor) or found.error <= 0:
         return None
-    more = max(1, math.ceil(found.rounds * (half / target) ** 2 - found.rounds))
-    return more if more <= ROUNDS_MAX else None
+    rank = found.p / terms.q if terms.q > found.p else 1.0  # what other comparisons leave of q
+    bar = min(P_MAX, Q_MAX * rank) if gain >= limit else 1 - CONFIDENCE
+    reach = gain if gain >= limit else max(0.0, min(limit - centre, centre - below))
+    for more in range(1, ROUNDS_MAX + 1):
+        error = found.error * math.sqrt(found.rounds / (found.rounds + more))
+        if student.two_sided_p(reach / error, found.df + more) <= bar * terms.share_of_next:
+            return more
+    return None

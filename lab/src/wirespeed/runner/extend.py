@@ -1,8 +1,8 @@
 """More rounds for a run that is finished: `--add-rounds N`, and `--until-decided`.
 
 Rounds are appended to the plan and measured like a resumed run. A run whose verdicts were read
-before it went on has had one chance more to find something by accident, so each such look makes the
-next verdicts stricter (`looks` of run.json; results/verdict.py).
+before it went on has had one chance more to find something by accident, so each look may spend its
+share of that chance only (`looks` and `is_sequential` of run.json; results/verdict.py).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from wirespeed.runner import plan as plans
 from wirespeed.runner.cells import PlannedCell
 
 LOOKS_MAX = 4  # then what is not decided stays so
+ROUNDS_AT_ONCE_MIN = 2  # a look is worth more than a round
 ROUNDS_AT_ONCE_MAX = 10
 
 
@@ -50,6 +51,13 @@ def add_rounds(run_dir: Path, rounds: int) -> None:
     store.append_event(run_dir, "extended", rounds=rounds)
 
 
+def begin_sequence(run_dir: Path) -> None:
+    """Of a run whose verdicts nobody could read yet: it will go on until they are decided."""
+    run = store.read_run(run_dir)
+    if run.looks == 1:
+        store.write_run(run_dir, replace(run, is_sequential=True))
+
+
 def rounds_to_decide(summary: Summary) -> int:
     """How many more rounds would decide what is open and within reach; 0 when nothing is."""
     if summary.run.looks >= LOOKS_MAX:
@@ -60,4 +68,4 @@ def rounds_to_decide(summary: Summary) -> int:
         if gain.metric == summary.primary and gain.verdict.word == "not decided"
     ]
     within = sorted(rounds for rounds in wanted if rounds and rounds <= ROUNDS_AT_ONCE_MAX)
-    return within[-1] if within else 0
+    return max(ROUNDS_AT_ONCE_MIN, within[-1]) if within else 0

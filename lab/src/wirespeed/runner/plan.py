@@ -43,6 +43,7 @@ class PlanOptions:
     calm_wait_s: float = 0.0  # so long a run waits for a calm machine
     labels: tuple[tuple[str, str], ...] = ()
     note: str = ""
+    until_decided: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,6 +115,7 @@ def start(
         run = _describe(origin, schedule, run_dir, facts)
         run = replace(run, nice=nice, tuned=tuned, preflight=seen, audit=audit)
         run = replace(run, labels=dict(options.labels), note=options.note)
+        run = replace(run, is_sequential=options.until_decided)
         store.write_text(run_dir / "recipe.toml", origin.text)
         store.write_json(run_dir / "site.json", origin.site.model_dump())
         printed.keep(origin.recipe, origin.recipe_file, origin.root, run_dir)
