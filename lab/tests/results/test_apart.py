@@ -106,6 +106,8 @@ def test_a_metric_has_the_short_names_of_a_rule_and_a_typing_error_is_refused(tm
     found = apart.compare(plain(1), plain(2, factor=0.7), ["p99"])
     assert {one.metric for one in found.differences} == {"latency.p99"} and "worse" in found.words
     run = str(made(tmp_path))
+    whole = apart.compare(load(Path(run)), load(Path(run)), ["latency"])
+    assert {one.metric for one in whole.differences} == {"latency.p50"}
     for words in (["compare", run, run], ["reproduce", run]):
         done = CliRunner().invoke(app, [*words, "--metric", "rsp"])
         assert isinstance(done.exception, InputError) or done.exit_code == 2

@@ -15,6 +15,7 @@ from wirespeed.errors import InputError, ResultsError
 from wirespeed.report import wording
 from wirespeed.results import store
 from wirespeed.results import trend as trends
+from wirespeed.results.cells import full_name
 from wirespeed.results.summary import Summary, load
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -36,7 +37,7 @@ def trend(choice: Choice, runs: Path, metric: str, fail_on: str, as_json: bool) 
     if fail_on not in ("", "worse"):
         raise InputError(f"--fail-on takes worse, not {fail_on!r}")
     summaries = _summaries(choice, runs)
-    metric = metric or summaries[-1].primary
+    metric = full_name(metric) if metric else summaries[-1].primary
     wanted = [part.partition("=") for part in choice.where.split(",") if part]
     found = [
         one

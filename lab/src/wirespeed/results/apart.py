@@ -92,7 +92,7 @@ def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> Apart:
 
     Raises InputError for a metric that neither run has, ResultsError without a common cell.
     """
-    names = [_known((first, second), full_name(metric)) for metric in metrics]
+    names = [_known((first, second), metric) for metric in metrics]
     theirs = {identity(cell.axes): cell for cell in second.cells if cell.trials or cell.failed}
     ours = {identity(cell.axes): cell for cell in first.measured}
     common = [key for key in ours if key in theirs]
@@ -115,8 +115,9 @@ def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> Apart:
 
 def _known(runs: Iterable[Summary], metric: str) -> str:
     cells = [cell for run in runs for cell in run.measured]
-    if any(cell.values(metric) for cell in cells):
-        return metric
+    for name in (metric, full_name(metric), f"{metric}.p50"):  # of a histogram its median
+        if any(cell.values(name) for cell in cells):
+            return name
     known = sorted({name for cell in cells for trial in cell.trials for name in trial.metrics})
     raise InputError(f"--metric: neither run has {metric!r}; there are {', '.join(known)}")
 
