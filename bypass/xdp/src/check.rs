@@ -70,11 +70,15 @@ impl Report {
         findings.filter(|finding| finding.weight == Weight::Obstacle)
     }
 
-    /// Where the program would run: in the driver where it can, and where it takes frames of the MTU.
+    /// Where the program would run: in the driver where it can, where it takes frames of the MTU, and where
+    /// that saves work. On veth it does not: frames have been packets of the kernel's before either way, and
+    /// a peer of a native program has every train of segments cut, one frame for each segment.
     pub fn mode(&self) -> Mode {
         let mtu = self.link.as_ref().map_or(0, |link| link.mtu);
         let fits = mtu <= NATIVE_MTU || self.features.fragments;
-        match self.features.native && fits {
+        let is_pair = self.link.as_ref().is_some_and(|link| link.kind == "veth");
+        let takes_trains = is_pair && self.features.fragments;
+        match self.features.native && fits && !takes_trains {
             true => Mode::Native,
             false => Mode::Generic,
         }
@@ -99,10 +103,9 @@ impl fmt::Display for Report {
                 } else {
                     &link.kind
                 };
-                let mode = if self.features.native {
-                    "native"
-                } else {
-                    "generic"
+                let mode = match self.mode() {
+                    Mode::Native => "native",
+                    Mode::Generic => "generic",
                 };
                 let copy = if self.features.zero_copy {
                     "zero-copy"

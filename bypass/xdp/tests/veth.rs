@@ -694,6 +694,8 @@ fn checked() {
     let usable = report("va");
     assert!(usable.is_usable(), "{usable}");
     assert!(usable.features.native && usable.features.fragments && !usable.features.zero_copy);
+    // Its peer on this host need not cut trains for it.
+    assert_eq!(usable.mode(), Mode::Generic);
     let text = usable.to_string();
     assert!(
         text.contains("queues 4") && text.contains("no zero-copy"),
