@@ -103,12 +103,14 @@ impl Engine {
             return None;
         }
         self.cx.stats.in_segs += 1;
-        // RFC 9293, 3.9.2.3: nothing that was not sent to or by one host alone.
-        let is_personal = frame.destination[0] & 1 == 0 && !packet.source.is_multicast();
-        let segment = tcp::parse(&packet, rx.checksum_verified).filter(|_| is_personal);
-        if segment.is_none() || packet.source.is_unspecified() {
+        // RFC 9293, 3.9.2.3: nothing that was not sent to or by one host alone. What claims to come from this
+        // host would pass for a neighbour that may be trusted; so would IPv4 inside IPv6.
+        let is_mapped = frame.ethertype == ethernet::IPV6 && packet.source.is_v4();
+        let is_personal = frame.destination[0] & 1 == 0 && !is_mapped;
+        let segment = tcp::parse(&packet, rx.checksum_verified)
+            .filter(|_| is_personal && self.link.routes.is_possible_source(packet.source));
+        if segment.is_none() {
             self.cx.stats.in_errs += 1;
-            return None;
         }
         segment
     }

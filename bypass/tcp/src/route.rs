@@ -52,6 +52,8 @@ pub struct Hop {
 #[derive(Default)]
 pub struct Routes {
     addresses: Vec<(Addr, u8)>,
+    /// Of our networks.
+    broadcasts: Vec<Addr>,
     routes: Vec<(Addr, u8, Route)>,
     paths: BTreeMap<Addr, (u32, u64)>,
 }
@@ -62,6 +64,8 @@ impl Routes {
         self.addresses.clear();
         let own = addresses.iter().map(|own| (own.ip.into(), own.prefix_len));
         self.addresses.extend(own);
+        let broadcasts = self.addresses.iter().filter_map(|own| broadcast(*own));
+        self.broadcasts = broadcasts.collect();
     }
 
     /// Replaces the routes.
@@ -79,6 +83,13 @@ impl Routes {
     #[inline]
     pub fn is_local(&self, addr: Addr) -> bool {
         self.addresses.iter().any(|(own, _)| *own == addr)
+    }
+
+    /// Whether a packet from the link can come from this address; Linux calls others martians.
+    #[inline]
+    pub fn is_possible_source(&self, from: Addr) -> bool {
+        let is_none = from.is_of_no_link() || from.is_multicast();
+        !is_none && !self.is_local(from) && !self.broadcasts.contains(&from)
     }
 
     fn on_link(&self, to: Addr) -> bool {
@@ -141,6 +152,12 @@ impl Routes {
         self.paths.insert(to, (believed, now_us + PATH_MTU_LIFE_US));
         Some(believed)
     }
+}
+
+/// The last address of an IPv4 network that has one to spare (RFC 3021).
+fn broadcast((own, prefix_len): (Addr, u8)) -> Option<Addr> {
+    let has_one = own.is_v4() && prefix_len < 31;
+    has_one.then(|| Addr::v4(own.v4_bits() | u32::MAX.wrapping_shr(prefix_len.into())))
 }
 
 /// Whether the first `len` bits agree; for IPv4 the bits behind the mapped prefix.

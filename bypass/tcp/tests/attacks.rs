@@ -102,10 +102,76 @@ fn icmp_errors_about_packets_not_in_flight_are_ignored() {
     );
 }
 
+#[test]
+fn what_claims_to_come_from_this_host_or_from_none_is_dropped() {
+    let mut world = World::plain();
+    let engine = &mut world.hosts[1].engine;
+    engine.listen("0.0.0.0:80".parse().unwrap(), 10).unwrap();
+    let mut answers = |from: [u8; 4]| {
+        let mut frames = Frames::default();
+        let frame = syn_from(u32::from_be_bytes(from), 7);
+        engine.rx_burst(1_000_000_000, &[Rx::new(&frame)], &mut frames);
+        engine.end_batch(1_000_000_000, &mut frames);
+        frames.sent.len() + frames.passed.len()
+    };
+    for from in [
+        [127, 0, 0, 1],
+        [127, 9, 9, 9],
+        [0, 0, 0, 0],
+        [0, 1, 2, 3],
+        [224, 0, 0, 1],
+        [255, 255, 255, 255],
+        [10, 0, 0, 2],
+        [10, 0, 0, 255],
+    ] {
+        assert_eq!(answers(from), 0, "{from:?}");
+    }
+    assert!(answers([10, 0, 0, 9]) > 0);
+}
+
+#[test]
+fn ipv6_packets_with_addresses_of_ipv4_or_of_the_loopback_are_dropped() {
+    let mut world = World::plain();
+    let engine = &mut world.hosts[1].engine;
+    engine.listen("[::]:80".parse().unwrap(), 10).unwrap();
+    let mut answers = |from: &str| {
+        let from: std::net::Ipv6Addr = from.parse().unwrap();
+        let mut frames = Frames::default();
+        engine.rx_burst(1_000_000_000, &[Rx::new(&syn_v6(from))], &mut frames);
+        engine.end_batch(1_000_000_000, &mut frames);
+        frames.sent.len() + frames.passed.len()
+    };
+    for from in ["::1", "::", "::ffff:10.0.0.9", "ff02::1", "fd00::2"] {
+        assert_eq!(answers(from), 0, "{from}");
+    }
+    assert!(answers("fd00::9") > 0);
+}
+
+fn syn_v6(from: std::net::Ipv6Addr) -> Vec<u8> {
+    use bypass_tcp::wire::ip;
+    let to: std::net::Ipv6Addr = "fd00::2".parse().unwrap();
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 9, 0x86, 0xdd];
+    frame.extend([0x60, 0, 0, 0, 0, 20, 6, 64]);
+    frame.extend(from.octets());
+    frame.extend(to.octets());
+    frame.extend([4, 0, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0xff, 0xff]);
+    frame.extend([0; 4]);
+    let ends = [from, to].map(|end| ip::Addr::from(std::net::IpAddr::V6(end)));
+    let mut sum = ip::pseudo_header(ends[0], ends[1], ip::TCP, 20);
+    sum.add(&frame[54..]);
+    let sum = sum.finish();
+    frame[70..72].copy_from_slice(&sum);
+    frame
+}
+
 /// A SYN from one of many addresses, as a flood has them.
 fn syn(number: u32) -> Vec<u8> {
+    syn_from(0x0a00_0003 + number % 200, number)
+}
+
+fn syn_from(from: u32, number: u32) -> Vec<u8> {
     use bypass_tcp::wire::{checksum, ip};
-    let (from, to) = (0x0a00_0003 + number % 200, 0x0a00_0002u32);
+    let to = 0x0a00_0002u32;
     let mut frame = vec![
         2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 9, 8, 0, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0,
     ];

@@ -69,6 +69,15 @@ impl Addr {
         }
     }
 
+    /// Whether it never comes over a link: loopback, or of 0.0.0.0/8 (RFC 1122, 3.2.1.3; RFC 4291, 2.5.3).
+    #[inline]
+    pub const fn is_of_no_link(self) -> bool {
+        match self.is_v4() {
+            true => matches!(self.v4_bits() >> 24, 0 | 127),
+            false => self.high == 0 && self.low <= 1,
+        }
+    }
+
     /// The sixteen bytes.
     pub fn octets(self) -> [u8; 16] {
         ((u128::from(self.high) << 64) | u128::from(self.low)).to_be_bytes()
