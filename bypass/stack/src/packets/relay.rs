@@ -263,7 +263,7 @@ impl Relay {
         let is_it = |conn: &Conn| conn.handle == Some(event.handle);
         if self.places[place].conns[slot].as_ref().is_some_and(is_it) {
             self.look_at_opening(place, slot, event);
-            self.look_at_error(place, slot, event.handle);
+            self.look_at_error(place, slot, event);
             self.bring_in(place, slot);
             self.bring_out(place, slot);
         }

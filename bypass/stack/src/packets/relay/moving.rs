@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use bypass_shard::tcp::{self, Handle, Shutdown};
 use bypass_shm::layout::{ASKS, CLOSED, FIN, LINGERS, REASON, RST};
 
-use super::{program_socket, Conn, Relay, PIECE};
+use super::{program_socket, Relay, PIECE};
 use crate::peer::{Notice, Peer};
 use crate::sockets;
 use crate::sys::{fill_hole, peek_into};
@@ -65,25 +65,34 @@ impl Relay {
         }
     }
 
-    /// Behind the end of what could be read: whether the other side has reset the connection since.
-    pub(super) fn look_at_error(&mut self, at: usize, slot: usize, handle: Handle) {
-        let has_read_end = |conn: &Conn| conn.has_read_end && conn.handle == Some(handle);
-        if !self.places[at].conns[slot]
-            .as_ref()
-            .is_some_and(has_read_end)
-        {
+    /// Whether the connection has failed, whatever the program has not read yet.
+    pub(super) fn look_at_error(&mut self, at: usize, slot: usize, event: tcp::Event) {
+        if event.ready & tcp::ERROR == 0 {
             return;
         }
-        let error = self.shard.engine().take_error(handle).ok().flatten();
+        let error = self.shard.engine().take_error(event.handle).ok().flatten();
         if let Some(error) = error {
-            let peer = self.places[at].peer.clone();
-            let ends = self.failed_with(error, &peer, slot);
-            let producer = &peer.segment.slot(slot).producer[peer.side];
-            producer.ends.fetch_or(ends, Ordering::SeqCst);
-            peer.ring(slot, Notice::Bytes);
-            peer.ring(slot, Notice::Room);
-            self.give_up(at, slot);
+            self.fail(at, slot, event.handle, error);
         }
+    }
+
+    /// Tells the program of a failure, behind the bytes that have come before. All that the segment has room
+    /// for are moved, since the engine forgets the connection.
+    fn fail(&mut self, at: usize, slot: usize, handle: Handle, error: tcp::Error) {
+        let Some(conn) = self.places[at].conns[slot].as_mut() else {
+            return;
+        };
+        conn.has_read_end = true;
+        let peer = self.places[at].peer.clone();
+        let ring = peer.segment.ring(slot, peer.side);
+        let shard = &mut self.shard;
+        while let Some(Ok(1..)) = fill_hole(&ring, PIECE, |into| shard.receive(handle, into)) {}
+        let ends = self.failed_with(error, &peer, slot);
+        let producer = &peer.segment.slot(slot).producer[peer.side];
+        producer.ends.fetch_or(ends, Ordering::SeqCst);
+        peer.ring(slot, Notice::Bytes);
+        peer.ring(slot, Notice::Room);
+        self.give_up(at, slot);
     }
 
     /// How a connection that has failed ends for the program, which is told the error. What was written
@@ -141,15 +150,13 @@ impl Relay {
         match self.send_all(&peer, slot, handle) {
             Ok(true) => {}
             Ok(false) => return,
-            Err(()) => {
-                // Reading tells why, and then the program.
-                self.bring_in(at, slot);
-                if ends & CLOSED != 0 {
-                    let _ = self.abort(handle);
-                    self.leave(at, slot);
-                }
-                return;
+            Err(_) if ends & CLOSED != 0 => {
+                let _ = self.abort(handle);
+                return self.leave(at, slot);
             }
+            // Behind our own end nothing can go, but still something come.
+            Err(tcp::Error::BrokenPipe) if conn.has_sent_end => return self.bring_in(at, slot),
+            Err(error) => return self.fail(at, slot, handle, error),
         }
         if ends & CLOSED != 0 {
             let _ = self.shard.close(handle);
@@ -167,18 +174,18 @@ impl Relay {
         }
     }
 
-    /// True when everything has gone; Err when nothing can go any more.
+    /// True when everything has gone; an error when nothing can go any more, which is told this once.
     pub(super) fn send_all(
         &mut self,
         peer: &Peer,
         slot: usize,
         handle: Handle,
-    ) -> Result<bool, ()> {
+    ) -> Result<bool, tcp::Error> {
         let ring = peer.segment.ring(slot, 1 - peer.side);
         loop {
             let Ok(count) = peek_into(&ring, &mut self.bytes) else {
                 let _ = self.abort(handle);
-                return Err(());
+                return Err(tcp::Error::ConnectionReset);
             };
             if count == 0 {
                 return Ok(true);
@@ -186,7 +193,7 @@ impl Relay {
             let taken = match self.shard.send(handle, &self.bytes[..count], false) {
                 Ok(taken) => taken,
                 Err(tcp::Error::WouldBlock | tcp::Error::NoBuffers) => return Ok(false),
-                Err(_) => return Err(()),
+                Err(error) => return Err(error),
             };
             ring.discard(taken);
             let fenced = peer.segment.is_fenced(1 - peer.side);
