@@ -249,7 +249,7 @@ pub fn serve() -> Service {
     if is_busy {
         return Service::Tick(Duration::from_micros(IDLE_US));
     }
-    match watch() {
+    match watching::watch_for_service() {
         None => Service::Tick(Duration::ZERO),
         Some(watch) if is_waiting => Service::Watch(watch.within(TAKE_AGAIN)),
         Some(watch) => Service::Watch(watch),

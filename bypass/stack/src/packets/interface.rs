@@ -16,6 +16,7 @@ use bypass_xdp::{check, queues, Mode, Opened, Settings, Steering};
 use super::captured::Shown;
 use super::engine;
 use super::relay::{Relay, LATE_MAX};
+use super::watching::ENGINES_MAX;
 use crate::process::{self, table};
 use crate::sys::lock_file;
 
@@ -84,7 +85,9 @@ pub fn open_all() {
     }
     let mut opened = Vec::new();
     for name in &process::settings().interfaces {
-        match open(name) {
+        let room = (opened.len() < ENGINES_MAX).then_some(());
+        let room = room.ok_or_else(|| format!("more than {ENGINES_MAX} interfaces"));
+        match room.and_then(|()| open(name)) {
             Ok(interface) => opened.push(interface),
             Err(why) => {
                 process::fall_back(Reason::Interface);

@@ -22,6 +22,7 @@ use bypass_sys::waker::Waker;
 use crate::listener::Listener;
 use crate::peer::{self, Peer};
 use crate::process::{self, wakers};
+use crate::service;
 use crate::sockets::{self, Socket};
 
 mod asking;
@@ -62,6 +63,9 @@ pub struct Relay {
     is_crowded: bool,
     /// The process ends: what arrives from now on is for who follows it.
     is_over: bool,
+    /// The service thread sleeps, and how long at most, by [`bypass_sys::clock`]: as long as it does not
+    /// look after the engine by the clock, whoever leaves bytes here must wake it.
+    service_sleeps_until_us: Option<u64>,
 }
 
 /// What a process that ends has left to do.
@@ -138,6 +142,7 @@ impl Relay {
             is_full: false,
             is_crowded: false,
             is_over: false,
+            service_sleeps_until_us: None,
         })
     }
 
@@ -146,8 +151,10 @@ impl Relay {
         if self.is_over {
             return;
         }
-        for place in &self.places {
-            place.ready_list().awake();
+        if self.service_sleeps_until_us.is_none() {
+            for place in &self.places {
+                place.ready_list().awake();
+            }
         }
         let mut has_moved = self.shard.drive() > 0;
         while let Some(event) = self.shard.next_event() {
@@ -165,6 +172,28 @@ impl Relay {
         if has_moved {
             self.moved_us = self.shard.driven_us();
         }
+        self.hurry_service();
+    }
+
+    /// A timer that is due before the service thread would wake is one that it must hear of.
+    fn hurry_service(&mut self) {
+        let Some(until_us) = self.service_sleeps_until_us else {
+            return;
+        };
+        let due_us = self.wait_us().map(|wait_us| now_us() + wait_us);
+        if due_us.is_some_and(|due_us| due_us < until_us) {
+            service::wake();
+            self.service_sleeps_until_us = Some(0);
+        }
+    }
+
+    /// The service thread sleeps, with this relay armed; or no more.
+    pub fn service_sleeps(&mut self, sleeps: bool) {
+        let until = || {
+            self.wait_us()
+                .map_or(u64::MAX, |wait_us| now_us() + wait_us)
+        };
+        self.service_sleeps_until_us = sleeps.then(until);
     }
 
     /// [`drive`](Self::drive), when nobody has for a while, until nothing comes, but not for ever: what
@@ -342,6 +371,10 @@ impl Relay {
             let _ = self.shard.close(handle);
         }
     }
+}
+
+fn now_us() -> u64 {
+    now_ns() / 1000
 }
 
 /// The socket of this process at the other end.

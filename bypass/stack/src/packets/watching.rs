@@ -11,18 +11,38 @@ use crate::process::deferral::inside;
 /// Descriptors of one engine: device, news of the network, waker.
 const OF_ENGINE: usize = 3;
 /// Engines that one sleep watches.
-const ENGINES_MAX: usize = 8;
+pub const ENGINES_MAX: usize = 8;
 
 /// What a sleep watches besides.
 pub struct Watch {
     fds: [libc::pollfd; OF_ENGINE * ENGINES_MAX],
     count: usize,
     bound: Option<Duration>,
+    is_of_service: bool,
 }
 
 /// Before a sleep, after the last look at what is waited for: prepares the engines to wake it. None:
 /// there is something to do already, or nothing to watch at all.
 pub fn watch() -> Option<Watch> {
+    watch_for(false)
+}
+
+/// The same for the service thread, which other threads wake when they leave something here.
+pub fn watch_for_service() -> Option<Watch> {
+    let watch = watch_for(true);
+    if watch.is_none() {
+        service_is_awake();
+    }
+    watch
+}
+
+fn service_is_awake() {
+    for relay in RELAYS.get().into_iter().flatten() {
+        lock(relay).service_sleeps(false);
+    }
+}
+
+fn watch_for(is_of_service: bool) -> Option<Watch> {
     if !is_active() {
         return None;
     }
@@ -35,6 +55,7 @@ pub fn watch() -> Option<Watch> {
         fds: [none; OF_ENGINE * ENGINES_MAX],
         count: 0,
         bound: None,
+        is_of_service,
     };
     for relay in RELAYS.get().into_iter().flatten().take(ENGINES_MAX) {
         let mut relay = lock(relay);
@@ -46,6 +67,9 @@ pub fn watch() -> Option<Watch> {
             watch.count += 1;
         }
         watch.bound = shorter(watch.bound, relay.wait_us().map(Duration::from_micros));
+        if is_of_service {
+            relay.service_sleeps(true);
+        }
     }
     Some(watch)
 }
@@ -69,6 +93,9 @@ impl Watch {
 
     /// After the sleep, with the descriptors as poll(2) has left them.
     pub fn done(&self, fds: &[libc::pollfd]) {
+        if self.is_of_service {
+            service_is_awake();
+        }
         let engines = RELAYS.get().into_iter().flatten();
         for (relay, fds) in engines.zip(fds.chunks(OF_ENGINE)) {
             if fds.iter().skip(1).any(|one| one.revents != 0) {

@@ -33,6 +33,7 @@ impl Relay {
             Some(done) => {
                 self.shard.finish();
                 self.moved_us = self.shard.driven_us();
+                self.hurry_service();
                 Ok(done)
             }
             None => {
