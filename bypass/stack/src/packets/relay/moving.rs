@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use bypass_shard::tcp::{self, Handle, Shutdown};
+use bypass_shard::Shard;
 use bypass_shm::layout::{ASKS, CLOSED, FIN, LINGERS, REASON, RST};
 
 use super::{program_socket, Relay, PIECE};
@@ -86,7 +87,19 @@ impl Relay {
         let peer = self.places[at].peer.clone();
         let ring = peer.segment.ring(slot, peer.side);
         let shard = &mut self.shard;
-        while let Some(Ok(1..)) = fill_hole(&ring, PIECE, |into| shard.receive(handle, into)) {}
+        let unread = |shard: &mut Shard| {
+            shard
+                .engine()
+                .queued(handle)
+                .map_or(0, |(unread, _)| unread)
+        };
+        let mut left = unread(shard);
+        while left > 0 {
+            match fill_hole(&ring, left.min(PIECE), |into| shard.receive(handle, into)) {
+                Some(Ok(1..)) => left = unread(shard),
+                _ => break,
+            }
+        }
         let ends = self.failed_with(error, &peer, slot);
         let producer = &peer.segment.slot(slot).producer[peer.side];
         producer.ends.fetch_or(ends, Ordering::SeqCst);
