@@ -122,6 +122,8 @@ real! {
     pthread_testcancel = c"pthread_testcancel": fn() -> ();
     pthread_setcancelstate = c"pthread_setcancelstate": fn(c_int, *mut c_int) -> c_int;
     pthread_setcanceltype = c"pthread_setcanceltype": fn(c_int, *mut c_int) -> c_int;
+    unshare = c"unshare": fn(c_int) -> c_int;
+    setns = c"setns": fn(c_int, c_int) -> c_int;
     prctl = c"prctl": fn(c_int, usize, usize, usize, usize) -> c_int;
     setrlimit = c"setrlimit": fn(c_int, *const libc::rlimit) -> c_int;
     prlimit = c"prlimit": fn(pid_t, c_int, *const libc::rlimit, *mut libc::rlimit) -> c_int;

@@ -77,6 +77,16 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("bound_client", "binds to an address of the loopback"),
     ("ipv6", "listens on ::1"),
     ("wildcard", "dials several addresses of the loopback"),
+    ("same_port", "dials several addresses of the loopback"),
+    ("option_sweep", "asks for what the loopback knows"),
+    (
+        "bytes_outlive_writer",
+        "nobody tells the peer of a process that was killed",
+    ),
+    (
+        "acceptors_killed",
+        "the listener outlives the process that uses the interface",
+    ),
     ("bulk_transfer", "large_transfer sends enough between hosts"),
     ("write_to_closed", "relies on how much the loopback holds"),
     ("urgent", "urgent data is not carried"),

@@ -5,6 +5,7 @@ pub mod deadline;
 pub mod deferral;
 pub mod kept;
 pub mod later;
+pub mod namespace;
 mod number;
 pub mod outcome;
 pub mod pool;

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use bypass_shm::link::{self, Message};
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
+use bypass_sys::process::keeping_errno;
 use bypass_sys::sandbox::is_confined;
 use bypass_sys::waker::Name;
 
@@ -124,7 +125,7 @@ pub fn start() -> Result<(), i32> {
     let builder = std::thread::Builder::new()
         .name("bypass".to_owned())
         .stack_size(256 * 1024);
-    let thread = builder.spawn(move || (work.run)(set));
+    let thread = keeping_errno(|| builder.spawn(move || (work.run)(set)));
     kernel::swap_signal_mask(former);
     let thread = thread.map_err(|_| libc::EAGAIN)?;
     if let Ok(mut place) = THREAD.lock() {

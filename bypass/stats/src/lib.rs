@@ -119,6 +119,8 @@ names! {
     Interface = "interface",
     /// The socket is bound: over packets the port would be the kernel's and ours.
     BoundAddress = "bound-address",
+    /// The process has entered another network namespace.
+    Namespace = "namespace",
 }
 
 const COUNTER_WORDS: usize = 32;

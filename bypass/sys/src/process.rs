@@ -58,3 +58,13 @@ pub fn at_exit(work: extern "C" fn()) {
     // SAFETY: a function of this library, which is never unloaded.
     unsafe { libc::atexit(work) };
 }
+
+/// Does `work` and leaves the program's errno as it was: libc's own functions may change it when they work.
+pub fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: libc's errno of this thread is always readable and writable.
+    let errno = unsafe { &mut *libc::__errno_location() };
+    let before = *errno;
+    let result = work();
+    *errno = before;
+    result
+}

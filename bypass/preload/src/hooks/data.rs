@@ -12,6 +12,7 @@ use bypass_sys::iovec::Pieces;
 use libc::{iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::rights;
+use super::waiting::of_timespec;
 use crate::cancel::point;
 use crate::outcome::{errno, fail, finish, set_errno};
 use crate::real;
@@ -299,6 +300,10 @@ pub unsafe extern "C-unwind" fn recvmmsg(
         // SAFETY: so many headers were filled.
         unsafe { rights::each_of(messages, received.max(0) as c_uint, rights::after_receiving) };
         return received;
+    }
+    // SAFETY: null or a time, by recvmmsg(2).
+    if let Err(error) = unsafe { of_timespec(timeout) } {
+        return fail(error);
     }
     each_message(messages, count, |header| {
         // SAFETY: a header of the caller's array.

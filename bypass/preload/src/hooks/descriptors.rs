@@ -3,6 +3,7 @@
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::Mutex;
 
+use bypass_stack::listener;
 use bypass_stack::operations::{descriptors, options, shadow};
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::table;
@@ -57,7 +58,10 @@ fn duplicate_to(fd: c_int, new: c_int, make: impl FnOnce() -> c_int) -> c_int {
     if !inside(|| descriptors::clear(new)) {
         return fail(libc::EBUSY);
     }
-    shared(fd, make())
+    let made = shared(fd, make());
+    // Clients that waited at a listener whose last number this was.
+    inside(listener::settle_waiting);
+    made
 }
 
 #[no_mangle]

@@ -5,6 +5,8 @@ use core::ffi::{c_int, c_long, c_void};
 use bypass_stack::lifecycle::{confinement, passing, serving};
 use bypass_stack::packets;
 use bypass_stack::process::deferral::inside;
+use bypass_stack::process::namespace;
+use bypass_sys::network::ioctl_number;
 use libc::pid_t;
 
 use super::creating::or_give_back;
@@ -72,6 +74,32 @@ pub unsafe extern "C-unwind" fn prctl(
         // SAFETY: the caller's arguments.
         unsafe { real::prctl()(option, a, b, c, d).into() }
     }) as c_int
+}
+
+/// Says after it has worked that a thread is in another network namespace now.
+fn entering(kind: c_int, result: c_int) -> c_int {
+    if result == 0 && kind & libc::CLONE_NEWNET != 0 {
+        inside(namespace::leave);
+    }
+    result
+}
+
+#[no_mangle]
+pub unsafe extern "C-unwind" fn unshare(flags: c_int) -> c_int {
+    // SAFETY: numbers only.
+    entering(flags, unsafe { real::unshare()(flags) })
+}
+
+#[no_mangle]
+pub unsafe extern "C-unwind" fn setns(fd: c_int, kind: c_int) -> c_int {
+    /// What kind of namespace a descriptor is of: ioctl_ns(2).
+    const NS_GET_NSTYPE: u64 = 0xb703;
+    let kind = match kind {
+        0 => ioctl_number(fd, NS_GET_NSTYPE, 0).map_or(0, |kind| kind as c_int),
+        kind => kind,
+    };
+    // SAFETY: numbers only; without a kind the caller's descriptor has said its own.
+    entering(kind, unsafe { real::setns()(fd, kind) })
 }
 
 /// What was sent to others and not received yet would be lost with this process.
@@ -198,6 +226,8 @@ pub unsafe extern "C-unwind" fn syscall(
                 real::syscall()(number, a, b, c, d, e, f)
             }
             libc::SYS_clone if clone::is_fork(a, b) => clone::fork(a),
+            libc::SYS_unshare => c_long::from(unshare(fd)),
+            libc::SYS_setns => c_long::from(setns(fd, b as c_int)),
             libc::SYS_prctl => c_long::from(prctl(fd, b, c, d, e)),
             libc::SYS_seccomp => {
                 let is_strict = a == SECCOMP_SET_MODE_STRICT;

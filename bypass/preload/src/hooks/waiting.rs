@@ -77,7 +77,7 @@ fn of_millis(timeout: c_int) -> Option<Duration> {
 }
 
 /// None: for ever. Err: not a time.
-unsafe fn of_timespec(time: *const timespec) -> Result<Option<Duration>, c_int> {
+pub(super) unsafe fn of_timespec(time: *const timespec) -> Result<Option<Duration>, c_int> {
     // SAFETY: null or a time, by the man pages.
     let Some(time) = (unsafe { time.as_ref() }) else {
         return Ok(None);

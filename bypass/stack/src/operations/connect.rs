@@ -24,7 +24,7 @@ use super::shutdown::dissolve;
 use crate::listener::proves;
 use crate::peer::{self, Peer};
 use crate::process::table::{self, Entry, Kind};
-use crate::process::{self, uring, Outcome};
+use crate::process::{self, namespace, uring, Outcome};
 use crate::service;
 use crate::sockets::{self, Event, Socket};
 use crate::stream::{attach, show_opened};
@@ -163,6 +163,9 @@ fn destination(socket: &Socket, bytes: &[u8]) -> Result<SocketAddr, Reason> {
     }
     if is_confined() || peer::has_confined_holder() {
         return Err(Reason::Sandbox);
+    }
+    if namespace::has_left() {
+        return Err(Reason::Namespace);
     }
     if socket.has(sockets::KERNEL_ONLY) {
         return Err(Reason::Option);

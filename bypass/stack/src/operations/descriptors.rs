@@ -7,7 +7,7 @@ use bypass_sys::sandbox::is_confined;
 use super::release::{release, share};
 use crate::listener;
 use crate::process::table::{self, Entry, Kind};
-use crate::process::{self, pool, Outcome};
+use crate::process::{self, namespace, pool, Outcome};
 use crate::sockets::{self, Event};
 use crate::wait::epoll;
 
@@ -18,6 +18,10 @@ pub fn socket(family: i32, kind: i32, protocol: i32) -> Outcome {
     let is_tcp =
         kind & !flags == libc::SOCK_STREAM && (protocol == 0 || protocol == libc::IPPROTO_TCP);
     if !is_ip || !is_tcp || process::settings().dont_accelerate || is_confined() {
+        return Outcome::Kernel;
+    }
+    if namespace::has_left() {
+        process::fall_back(Reason::Namespace);
         return Outcome::Kernel;
     }
     process::number();

@@ -13,7 +13,7 @@ use crate::listener::{self, HOLDER_TABLE_BYTES};
 use crate::packets;
 use crate::peer;
 use crate::process::table::{self, Entry, Kind};
-use crate::process::{self, uring, Outcome};
+use crate::process::{self, namespace, uring, Outcome};
 use crate::sockets::{self, Event, Socket};
 use crate::wait::epoll;
 
@@ -95,6 +95,9 @@ fn open(fd: i32, socket: &Socket, backlog: u32) -> Result<usize, Reason> {
     if socket.has(sockets::KERNEL_ONLY) {
         return Err(Reason::Option);
     }
+    if namespace::has_left() {
+        return Err(Reason::Namespace);
+    }
     if uring::may_hide_sockets() {
         return Err(Reason::IoUring);
     }
@@ -127,6 +130,7 @@ pub fn shutdown(fd: i32, how: i32) -> Outcome {
         return Outcome::Error(error);
     }
     if how != libc::SHUT_WR && table::replace(fd, entry, Entry::KERNEL) {
+        epoll::leave_to_kernel(entry.index());
         release::release(fd, entry);
         listener::settle_waiting();
     }

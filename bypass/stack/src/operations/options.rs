@@ -211,11 +211,24 @@ pub fn get(fd: i32, level: i32, name: i32) -> Result<Vec<u8>, Outcome> {
             Ok(timeval_bytes(socket.send_timeout_ns.load(Ordering::Relaxed)).to_vec())
         }
         (libc::SOL_TCP, libc::TCP_INFO) if kind == Kind::Connected => Ok(tcp_info(fd)),
+        (libc::SOL_SOCKET, libc::SO_PEERNAME) if kind == Kind::Connected => {
+            self::name(fd, true).map(|(bytes, length)| bytes[..length].to_vec())
+        }
+        (libc::SOL_IP, libc::IP_MTU) if kind == Kind::Connected && is_on_this_host(fd) => {
+            Ok(LOOPBACK_MTU.to_ne_bytes().to_vec())
+        }
         _ => {
             inherited::settle(fd, socket, (level, name));
             Err(Outcome::Kernel)
         }
     }
+}
+
+/// What a path within the host carries in one piece.
+const LOOPBACK_MTU: i32 = 65_536;
+
+fn is_on_this_host(fd: i32) -> bool {
+    stream::find(fd).is_ok_and(|stream| !stream.is_over_packets())
 }
 
 fn pending_error(fd: i32) -> i32 {

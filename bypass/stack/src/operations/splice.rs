@@ -98,7 +98,6 @@ fn out_of_connection(from: i32, to: i32, length: usize, flags: u32) -> Outcome {
             }
             Ok(Step::End) => break,
             Ok(Step::Blocked) if done > 0 => break,
-            Ok(Step::Blocked) if flags & libc::SPLICE_F_NONBLOCK != 0 => libc::EAGAIN,
             Ok(Step::Blocked) => {
                 let timeout_ns = stream.socket.receive_timeout_ns.load(Ordering::Relaxed);
                 match wait(&stream, For::Bytes, timeout_ns, &mut deadline) {

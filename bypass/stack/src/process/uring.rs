@@ -7,6 +7,8 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
+use bypass_sys::process::keeping_errno;
+
 use super::table;
 
 /// Rings whose submissions are seen, by descriptor.
@@ -71,6 +73,10 @@ fn is_about_sockets(code: u8) -> bool {
 
 /// Whether this process may submit operations on sockets where they are not seen.
 pub fn may_hide_sockets() -> bool {
+    keeping_errno(has_unknown_ring)
+}
+
+fn has_unknown_ring() -> bool {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
         return false;
     };

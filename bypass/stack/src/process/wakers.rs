@@ -7,7 +7,7 @@ use bypass_sys::sandbox::is_confined;
 use bypass_sys::waker::Waker;
 
 use super::number::{is_started, next_waker, number};
-use super::{pool, table};
+use super::{namespace, pool, table};
 
 /// Wakers that no thread uses now.
 static IDLE: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
@@ -22,6 +22,10 @@ const NAMES_TRIED: u32 = 8;
 pub fn new_waker() -> Result<Waker, i32> {
     if is_confined() {
         return Err(libc::EPERM);
+    }
+    if namespace::has_left() {
+        // Nobody would find it by its name: who waits without one looks every millisecond.
+        return Err(libc::EMFILE);
     }
     let mut name = next_waker();
     for _ in 0..NAMES_TRIED {

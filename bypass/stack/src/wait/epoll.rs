@@ -34,7 +34,9 @@ mod collecting;
 mod control;
 mod members;
 mod waiting;
-pub use control::{add_to_kernel, connected, control, forget, move_to_kernel, watch};
+pub use control::{
+    add_to_kernel, connected, control, forget, leave_to_kernel, move_to_kernel, watch,
+};
 pub use waiting::wait;
 
 /// Sets of a process; more are pure kernel sets.
@@ -68,6 +70,13 @@ struct Member {
     is_scanned: bool,
     /// The shadow is in the kernel set as well.
     is_in_kernel: bool,
+}
+
+impl Member {
+    /// Whether it may report: a one-shot that has fired may not until it is asked for again.
+    fn is_armed(&self) -> bool {
+        self.events & ONESHOT == 0 || self.events & !(EDGE | ONESHOT | EXCLUSIVE) != 0
+    }
 }
 
 /// A set that is a member of another.
@@ -140,6 +149,8 @@ struct Set {
     is_watched: AtomicBool,
     /// Inherited over a fork: the waker and the ready lists are the parent's.
     is_orphan: AtomicBool,
+    /// Another process has the kernel's part of it too, since a fork.
+    is_shared: AtomicBool,
     /// One of the descriptors, for what is done in the kernel's set; changes under the lock.
     fd: AtomicI32,
 }
@@ -157,6 +168,7 @@ impl Set {
             has_nested: AtomicBool::new(false),
             is_watched: AtomicBool::new(false),
             is_orphan: AtomicBool::new(false),
+            is_shared: AtomicBool::new(false),
             fd: AtomicI32::new(0),
         }
     }
@@ -223,7 +235,7 @@ pub fn register(fd: i32) {
     let of_members = [&set.has_listeners, &set.has_nested];
     for flag in of_members
         .into_iter()
-        .chain([&set.is_watched, &set.is_orphan])
+        .chain([&set.is_watched, &set.is_orphan, &set.is_shared])
     {
         flag.store(false, Ordering::Relaxed);
     }
@@ -329,12 +341,16 @@ pub fn has_scanned_members(number: usize) -> bool {
         .is_some_and(|inner| !inner.scanned.is_empty())
 }
 
-/// Locks all sets across a fork.
+/// Locks all sets across a fork, after which two processes have them.
 pub fn hold() -> impl Sized {
     let free = FREE.lock().ok();
     loop {
         match lock_all() {
-            Ok(guards) => return (free, guards),
+            Ok(guards) => {
+                let sets = SETS.iter().take(used());
+                sets.for_each(|set| set.is_shared.store(true, Ordering::Relaxed));
+                return (free, guards);
+            }
             // Who has it may want another: a set looks at those in it. So none is held meanwhile.
             Err(taken) => drop(taken.lock()),
         }

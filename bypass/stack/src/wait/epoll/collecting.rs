@@ -118,8 +118,7 @@ impl Inner {
                 continue;
             };
             let wanted = member.events;
-            let is_armed = wanted & !(EDGE | ONESHOT | EXCLUSIVE) != 0 || wanted & ONESHOT == 0;
-            let events = if is_armed {
+            let events = if member.is_armed() {
                 self.events_of(member, wanted) & (wanted | ALWAYS)
             } else {
                 0
@@ -155,8 +154,9 @@ impl Inner {
                 self.ready.pop_front();
                 continue;
             };
-            let is_armed = member.events & ONESHOT == 0 || member.events & !(EDGE | ONESHOT) != 0;
-            if is_armed && self.events_of(member, member.events) & (member.events | ALWAYS) != 0 {
+            if member.is_armed()
+                && self.events_of(member, member.events) & (member.events | ALWAYS) != 0
+            {
                 return true;
             }
             if let Some(member) = self.members[index as usize].as_mut() {

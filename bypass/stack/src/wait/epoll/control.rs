@@ -33,6 +33,7 @@ pub fn control(epoll: i32, command: i32, fd: i32, event: Option<Event>) -> Outco
         }
         (libc::EPOLL_CTL_MOD, Some(member), Some(event)) => modify(set, inner, member, event),
         (libc::EPOLL_CTL_DEL, Some(member), _) => {
+            leave_kernel(set, inner, member);
             remove(set, entry.index(), inner, member);
             Ok(())
         }
@@ -218,6 +219,16 @@ fn modify(set: &Set, inner: &mut Inner, index: usize, event: Event) -> Result<()
     Ok(())
 }
 
+/// A listener leaves the kernel's set.
+fn leave_kernel(set: &Set, inner: &Inner, index: usize) {
+    let member = inner.members[index].as_ref();
+    if let Some(member) = member.filter(|member| member.is_in_kernel) {
+        let epoll = set.fd.load(Ordering::Relaxed);
+        let _ = kernel::epoll_control(epoll, libc::EPOLL_CTL_DEL, member.fd, 0, 0);
+    }
+}
+
+/// A member leaves, but for what the kernel's set has of it.
 fn remove(set: &Set, number: usize, inner: &mut Inner, index: usize) {
     let Some(member) = inner.members[index].take() else {
         return;
@@ -229,8 +240,6 @@ fn remove(set: &Set, number: usize, inner: &mut Inner, index: usize) {
         }
     }
     if member.is_in_kernel {
-        let epoll = set.fd.load(Ordering::Relaxed);
-        let _ = kernel::epoll_control(epoll, libc::EPOLL_CTL_DEL, member.fd, 0, 0);
         inner.listeners.retain(|(of, ..)| *of != index as u32);
         inner.reported.remove(&(index as u32));
         set.has_listeners
@@ -296,10 +305,22 @@ pub fn move_to_kernel(index: usize) {
     });
 }
 
-/// A socket's last descriptor is closed: it leaves all sets.
+/// A socket's last descriptor here is closed: it leaves all sets. What another process has of a set and
+/// of a listener after a fork stays as it is: the kernel lets go with the last of their descriptors.
 pub fn forget(index: usize) {
     each_watch(index, |set, number, inner, member| {
+        if !set.is_shared.load(Ordering::Relaxed) {
+            leave_kernel(set, inner, member);
+        }
         remove(set, number, inner, member)
+    });
+}
+
+/// A listener is none any more, and the kernel's: its members stay in the kernel's sets, which report its end.
+pub fn leave_to_kernel(index: usize) {
+    each_watch(index, |set, number, inner, member| {
+        remove(set, number, inner, member);
+        set.kernel_members.fetch_add(1, Ordering::Relaxed);
     });
 }
 

@@ -263,7 +263,21 @@ impl Inner {
         self.places.iter().any(|place| {
             let slots = place.peer.segment.slots_used();
             place.ready_list().is_ringing(slots, &place.seen)
-                || (place.is_listening && place.peer.segment.queue().waiting() > 0)
+                || (place.is_listening
+                    && place.peer.segment.queue().waiting() > 0
+                    && self.has_arrivals_to_report())
+        })
+    }
+
+    /// Whether connections that wait are to be reported: not those of which an edge or a one-shot has told.
+    fn has_arrivals_to_report(&self) -> bool {
+        self.listeners.iter().any(|(index, listener, _)| {
+            let Some(member) = self.members[*index as usize].as_ref() else {
+                return false;
+            };
+            let is_edge = member.events & EDGE != 0;
+            let is_told = || self.reported.get(index) == Some(&listener.arrivals());
+            member.is_armed() && !(is_edge && is_told())
         })
     }
 }
