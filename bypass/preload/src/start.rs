@@ -23,6 +23,7 @@ extern "C" fn start() {
     let passed = std::env::var(exec::VARIABLE);
     if let Some(file) = passed.ok().and_then(|text| text.parse().ok()) {
         exec::adopt(file);
+        crate::hooks::descriptors::replace_standard_streams();
     }
     handover::adopt_inherited();
 }

@@ -77,6 +77,11 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("bound_client", "binds to an address of the loopback"),
     ("ipv6", "listens on ::1"),
     ("wildcard", "dials several addresses of the loopback"),
+    (
+        "exit_handlers",
+        "the engine ends before handlers that were registered earlier, and destructors",
+    ),
+    ("small_stacks", "the engine runs on the stack of who waits"),
     ("same_port", "dials several addresses of the loopback"),
     ("option_sweep", "asks for what the loopback knows"),
     (

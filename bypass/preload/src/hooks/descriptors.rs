@@ -261,3 +261,32 @@ pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut F
     // SAFETY: the caller's arguments.
     unsafe { real::fdopen()(fd, mode) }
 }
+
+extern "C" {
+    static mut stdin: *mut FILE;
+    static mut stdout: *mut FILE;
+    static mut stderr: *mut FILE;
+}
+
+/// A program that was started with connections as its standard streams, as inetd and systemd start servers:
+/// its FILEs are made over again, because libc's own read and write around the library.
+pub fn replace_standard_streams() {
+    let [of_input, of_output, of_errors] = [&raw mut stdin, &raw mut stdout, &raw mut stderr];
+    let all = [(of_input, c"r"), (of_output, c"w"), (of_errors, c"w")];
+    for (fd, (place, mode)) in (0..).zip(all) {
+        if table::get(fd).kind() != table::Kind::Connected {
+            continue;
+        }
+        // SAFETY: the mode is a text; nothing else runs yet that could use the old streams.
+        unsafe {
+            let stream = fdopen(fd, mode.as_ptr());
+            if stream.is_null() {
+                continue;
+            }
+            if fd == libc::STDERR_FILENO {
+                libc::setvbuf(stream, core::ptr::null_mut(), libc::_IONBF, 0);
+            }
+            *place = stream;
+        }
+    }
+}

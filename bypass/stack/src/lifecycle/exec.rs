@@ -85,6 +85,12 @@ fn survives(fd: i32, socket: &Socket) -> bool {
     kernel::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags as i32 & libc::FD_CLOEXEC == 0)
 }
 
+/// Whether the shadow of one that survives has close-on-exec set: of duplicates each has its own flag,
+/// which is what the program has said.
+fn is_covered(socket: &Socket) -> bool {
+    !socket.has(sockets::DUPLICATED)
+}
+
 /// Before exec; None when nothing of ours survives it.
 pub fn prepare() -> Option<Prepared> {
     if !process::is_started() {
@@ -93,6 +99,7 @@ pub fn prepare() -> Option<Prepared> {
     let mut connected = Vec::new();
     let mut unconnected = Vec::new();
     let mut uncovered = Vec::new();
+    let mut has_unconnected = false;
     for fd in 0..NUMBERS {
         let entry = table::get(fd);
         let socket = sockets::get(entry.index());
@@ -100,7 +107,8 @@ pub fn prepare() -> Option<Prepared> {
             Kind::Connected if survives(fd, socket) => connected.push((fd, entry)),
             Kind::Unbound if survives(fd, socket) => {
                 shadow::apply(fd, socket);
-                uncovered.push(fd);
+                uncovered.extend(is_covered(socket).then_some(fd));
+                has_unconnected = true;
                 if !socket.has(sockets::KERNEL_ONLY) {
                     unconnected.push((fd, entry));
                 }
@@ -108,7 +116,7 @@ pub fn prepare() -> Option<Prepared> {
             _ => {}
         }
     }
-    if connected.is_empty() && uncovered.is_empty() {
+    if connected.is_empty() && !has_unconnected {
         return None;
     }
     let mut prepared = Prepared {
@@ -173,7 +181,7 @@ fn pack(
             words.extend(one);
         }
         prepared.bits.push((peer, index));
-        prepared.uncovered.push(*fd);
+        prepared.uncovered.extend(is_covered(socket).then_some(*fd));
     }
     for (fd, entry) in unconnected {
         let mut one = record(*fd, sockets::get(entry.index()))?;
