@@ -3,7 +3,6 @@
 
 use core::ffi::{c_char, c_int, c_uint};
 
-use bypass_stack::listener;
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::pool;
 use bypass_stack::process::wakers;
@@ -110,10 +109,6 @@ unsafe fn before_limit(resource: c_int, limit: *const rlimit) {
     let is_low = limit.is_some_and(|limit| limit.rlim_cur < FEW);
     if resource == libc::RLIMIT_NOFILE as c_int && is_low {
         inside(wakers::provide_wakers);
-    }
-    if resource == libc::RLIMIT_NPROC as c_int && limit.is_some() {
-        // Afterwards there may be no thread for connections that others pass to this process.
-        inside(listener::ensure_service);
     }
 }
 
