@@ -81,6 +81,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "exit_handlers",
         "the engine ends before handlers that were registered earlier, and destructors",
     ),
+    (
+        "exec_standard_streams",
+        "its connections go through exec twice; not tried between hosts",
+    ),
     ("small_stacks", "the engine runs on the stack of who waits"),
     ("same_port", "dials several addresses of the loopback"),
     ("option_sweep", "asks for what the loopback knows"),
