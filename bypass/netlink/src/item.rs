@@ -61,6 +61,13 @@ pub struct Address {
     pub is_tentative: bool,
 }
 
+impl Address {
+    /// Whether news of `other` is news of this one.
+    pub(crate) fn is(&self, other: &Address) -> bool {
+        (self.link, self.ip, self.prefix) == (other.link, other.ip, other.prefix)
+    }
+}
+
 /// What a route does with packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteKind {

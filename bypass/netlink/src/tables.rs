@@ -125,8 +125,10 @@ impl Tables {
             Change::Link(link) => drop(self.links.insert(link.index, link)),
             Change::LinkGone(index) => self.forget_link(index),
             Change::Address(address) => {
-                self.forget_address(&address);
-                self.addresses.push(address);
+                match self.addresses.iter_mut().find(|one| one.is(&address)) {
+                    Some(one) => *one = address, // renewed; it keeps its place
+                    None => self.addresses.push(address),
+                }
             }
             Change::AddressGone(address) => self.forget_address(&address),
             Change::Routes(routes) => {
@@ -152,8 +154,7 @@ impl Tables {
     }
 
     fn forget_address(&mut self, gone: &Address) {
-        self.addresses
-            .retain(|kept| (kept.link, kept.ip, kept.prefix) != (gone.link, gone.ip, gone.prefix));
+        self.addresses.retain(|kept| !kept.is(gone));
     }
 
     fn read_routes(&mut self) {

@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bypass_netlink::{diag, neighbour, Mac, RouteKind, Tables};
-use bypass_sys::kernel::Result;
+use bypass_sys::address;
+use bypass_sys::kernel::{self, Result};
 use bypass_tcp::{Address, Engine, Route, TxSink};
 use bypass_xdp::{Steering, Transport};
 
@@ -17,8 +18,26 @@ const TABLES: [u32; 2] = [253, 254];
 const ASK_AGAIN_US: u64 = 500_000;
 /// Neighbours whose last question is remembered at most.
 const ASKED_MAX: usize = 4096;
+/// A port to ask the way to: any.
+const DISCARD: u16 = 9;
 /// Between looks whether the kernel still has connections of a port that it shares.
 const LOOK_AGAIN_US: u64 = 1_000_000;
+
+/// The source that the kernel chooses (RFC 6724): connect(2) of a datagram socket sends nothing.
+fn kernels_source(to: IpAddr) -> Option<IpAddr> {
+    let family = if to.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
+    let fd = kernel::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0).ok()? as i32;
+    let mut bytes = [0; 28];
+    let length = address::to_bytes(SocketAddr::new(to, DISCARD), family, &mut bytes);
+    let name = kernel::connect(fd, &bytes[..length]).and_then(|_| kernel::socket_name(fd));
+    let _ = kernel::close(fd);
+    let name = name.ok()?;
+    Some(address::from_bytes(name.bytes.get(..name.length as usize)?)?.ip())
+}
 
 /// The host of an interface.
 #[derive(Debug)]
@@ -176,11 +195,14 @@ impl Host {
             .tables
             .next_hop(to)
             .filter(|hop| hop.link == self.link && !hop.is_local)?;
-        let own = self
-            .addresses
-            .iter()
-            .find(|ip| ip.is_ipv4() == to.is_ipv4());
-        hop.source.or(own.copied())
+        let of_family = |ip: &&IpAddr| ip.is_ipv4() == to.is_ipv4();
+        let mut own = self.addresses.iter().filter(of_family);
+        let (first, second) = (own.next(), own.next());
+        let chosen = hop.source.or_else(|| match second {
+            None => first.copied(),
+            Some(_) => kernels_source(to),
+        });
+        chosen.filter(|ip| self.addresses.contains(ip))
     }
 
     /// Finds a local port: see [`Ports::find`].

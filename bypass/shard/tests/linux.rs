@@ -24,6 +24,10 @@ const CASES: &[Case] = &[
     }),
     ("linux_talks_to_a_shard_over_tap", || talk(&Link::tap())),
     ("a_shard_opens_connections_to_linux", opens),
+    (
+        "connections_leave_from_the_kernels_choice_of_addresses",
+        sources,
+    ),
     ("large_frames_and_trains_carry_the_same_bytes", large),
     (
         "bytes_arrive_under_loss_duplication_reordering_corruption",
@@ -75,6 +79,34 @@ fn opens() {
         });
         link.connect_and_check(remote, 20, 300_000);
     });
+}
+
+/// Of several addresses the one beside the gateway is taken, and of IPv6 not that of the link alone.
+fn sources() {
+    let link = Link::veth(1500, Mode::Native);
+    for (side, name, host) in [(link.linux(), "va", 1), (link.own(), "vb", 9)] {
+        side.ip(&format!("addr add 10.88.0.{host}/24 dev {name}"));
+        side.ip(&format!("addr add fd88::{host}/64 dev {name} nodad"));
+    }
+    link.linux().ip("addr add 10.99.0.1/32 dev lo");
+    link.linux().ip("addr add fd99::1/128 dev lo nodad");
+    link.own().ip("route add 10.99.0.0/24 via 10.88.0.1");
+    link.own().ip("-6 route add fd99::/64 via fd88::1");
+    for (server, client) in [("10.99.0.1", "10.88.0.9"), ("fd99::1", "fd88::9")] {
+        let at = SocketAddr::new(server.parse().expect("an address"), 0);
+        let listener = link.linux().run(|| TcpListener::bind(at).expect("a port"));
+        let remote = listener.local_addr().expect("bound");
+        std::thread::scope(|scope| {
+            let accepting = scope.spawn(move || {
+                let (mut stream, from) = listener.accept().expect("a connection");
+                let mut reader = stream.try_clone().expect("a duplicate");
+                std::io::copy(&mut reader, &mut stream).expect("an echo");
+                from.ip().to_string()
+            });
+            link.connect_and_check(remote, 1, 1000);
+            assert_eq!(accepting.join().expect("a client"), client);
+        });
+    }
 }
 
 fn large() {
