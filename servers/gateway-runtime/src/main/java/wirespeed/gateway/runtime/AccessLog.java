@@ -9,7 +9,6 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
-import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import wirespeed.gateway.core.Context;
@@ -22,8 +21,9 @@ final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
     private static final System.Logger LOG = System.getLogger("wirespeed.gateway");
     private static final long SAID_EVERY_NANOS = TimeUnit.MINUTES.toNanos(1);
     private static final int LINES_MAX = 65_536;
+    private static final int CHARS_MAX = 8 << 20;
 
-    private final ArrayBlockingQueue<String> lines = new ArrayBlockingQueue<>(LINES_MAX);
+    private final LineQueue lines = new LineQueue(LINES_MAX, CHARS_MAX);
     private final AtomicLong dropped = new AtomicLong();
     private final Path file;
     private final AccessLogFormat format;
@@ -75,7 +75,7 @@ final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
     private void write() {
         try {
             while (!isClosed || !lines.isEmpty()) {
-                String line = lines.poll(200, TimeUnit.MILLISECONDS);
+                String line = lines.poll(200);
                 writeAll(line);
             }
             if (file != null) {

@@ -5,10 +5,8 @@ import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
 import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
-import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
@@ -27,6 +25,8 @@ import wirespeed.gateway.core.Phase;
 import wirespeed.gateway.core.Request;
 import wirespeed.gateway.core.Response;
 import wirespeed.gateway.core.Step;
+import wirespeed.gateway.runtime.CacheTable.Asked;
+import wirespeed.gateway.runtime.CacheTable.Target;
 
 /**
  * Looked up when the route is known and everything else has agreed; stored when the origin has
@@ -35,35 +35,14 @@ import wirespeed.gateway.core.Step;
  */
 final class ContentCache {
     private static final String ENTRY = "cache.entry";
-    private static final String KEY = "cache.key";
     private static final String LEADER = "cache.leader";
-    /** The request's fields before the gateway changed them: what Vary is about. */
     private static final String ASKED = "cache.asked";
     /** Set when the validators that the origin gets are those of the stored response. */
     private static final String VALIDATES = "cache.validates";
     private static final String SET_COOKIE = "Set-Cookie";
-    private static final String BEGUN = "cache.begun";
-    private static final int INVALIDATED_SECONDS = 600;
-    private static final int VARIANTS_MAX = 100_000;
+    private static final int ALONE_MAX = 100_000;
     private static final int FOLLOWERS_MAX = 1000;
     private static final int DO_NOT_COLLAPSE_SECONDS = 10;
-
-    /** What requests for one target are told apart by; a new one forgets all that was stored. */
-    private record Variants(List<String> names, long generation) {
-    }
-
-    /**
-     * What a stored response belongs to.
-     *
-     * @param uri "scheme://host/path?query"
-     * @param owner route and origin: two routes may lead one URI to the pages of two tenants
-     */
-    private record Key(String uri, String owner) {
-        static Key of(Context context) {
-            return new Key(ContentCache.uri(context.request()),
-                    context.route().name() + '\n' + context.origin().name());
-        }
-    }
 
     private static final class Flight {
         final long begunNanos = System.nanoTime();
@@ -73,36 +52,26 @@ final class ContentCache {
 
     private final long entryBytesMax;
     private final long collapseMillis;
-    private final Cache<String, StoredResponse> entries;
-    /** By URI, then by owner: a change of a URI is a change for all of its owners. */
-    private final Cache<String, Map<String, Variants>> variants =
-            Caffeine.newBuilder().maximumSize(VARIANTS_MAX).build();
-    private final Cache<Key, Boolean> alone = Caffeine.newBuilder().maximumSize(VARIANTS_MAX)
+    private final CacheTable table;
+    private final Cache<Target, Boolean> alone = Caffeine.newBuilder().maximumSize(ALONE_MAX)
             .expireAfterWrite(DO_NOT_COLLAPSE_SECONDS, TimeUnit.SECONDS).build();
-    /** When a target was last changed: an answer that was asked for before is not stored after. */
-    private final Cache<String, Long> invalidated = Caffeine.newBuilder().maximumSize(VARIANTS_MAX)
-            .expireAfterWrite(INVALIDATED_SECONDS, TimeUnit.SECONDS).build();
-    private final ConcurrentHashMap<Key, Flight> flights = new ConcurrentHashMap<>();
-    private final AtomicLong generations = new AtomicLong();
+    private final ConcurrentHashMap<Target, Flight> flights = new ConcurrentHashMap<>();
     final AtomicLong hits = new AtomicLong();
     final AtomicLong misses = new AtomicLong();
 
     ContentCache(OptionValues options) {
         entryBytesMax = options.bytes("entry");
         collapseMillis = options.millis("collapse");
-        entries = Caffeine.newBuilder().maximumWeight(options.bytes("size"))
-                .weigher((String key, StoredResponse stored) -> stored.weight()).build();
+        table = new CacheTable(options.bytes("size"));
     }
 
     List<Filter> filters() {
         return List.of(new Lookup(), new Store(), new StandIn());
     }
 
-    /** Drops what begins with this "scheme://host/path"; the answer is how many targets. */
+    /** Drops what begins with this "scheme://host/path"; the answer is how many URIs. */
     int purge(String prefix) {
-        int before = variants.asMap().size();
-        variants.asMap().keySet().removeIf(uri -> uri.startsWith(prefix));
-        return before - variants.asMap().size();
+        return table.purge(prefix);
     }
 
     /**
@@ -115,21 +84,6 @@ final class ContentCache {
         return (scheme == null ? request.scheme() : scheme) + "://"
                 + String.valueOf(host == null ? request.host() : host).toLowerCase(Locale.ROOT)
                 + request.pathWithParameters() + (request.query() == null ? "" : "?" + request.query());
-    }
-
-    private StoredResponse find(Key key, Headers asked) {
-        Map<String, Variants> owners = variants.getIfPresent(key.uri());
-        Variants known = owners == null ? null : owners.get(key.owner());
-        return known == null ? null : entries.getIfPresent(variantKey(key, known, asked));
-    }
-
-    private static String variantKey(Key key, Variants known, Headers asked) {
-        StringBuilder variant = new StringBuilder(key.uri()).append('\n').append(key.owner())
-                .append('\n').append(known.generation());
-        for (String name : known.names()) {
-            variant.append('\n').append(String.join(",", asked.all(name)));
-        }
-        return variant.toString();
     }
 
     private final class Lookup implements FinishFilter {
@@ -159,25 +113,25 @@ final class ContentCache {
 
         @Override
         public Step apply(Context context) {
-            CacheControl asked = CacheControl.of(context.request().headers());
-            if (asked.has("no-store")) {
+            CacheControl control = CacheControl.of(context.request().headers());
+            if (control.has("no-store")) {
                 return Step.NEXT;
             }
-            Key key = Key.of(context);
-            context.attribute(KEY, key);
-            context.attribute(ASKED, context.request().headers().copy());
-            context.attribute(BEGUN, generations.get());
-            Step found = serve(context, key, asked);
+            String owner = context.route().name() + '\n' + context.origin().name();
+            Asked asked = table.asked(uri(context.request()), owner,
+                    context.request().headers().copy());
+            context.attribute(ASKED, asked);
+            Step found = serve(context, asked, control);
             if (found != null) {
                 return found;
             }
-            if (asked.has("only-if-cached")) {
+            if (control.has("only-if-cached")) {
                 return Step.fail(504, null);
             }
             misses.incrementAndGet();
-            return context.request().method().equals("GET") && !asked.has("no-cache")
+            return context.request().method().equals("GET") && !control.has("no-cache")
                     && !context.request().headers().has("Authorization")
-                    ? collapse(context, key, asked) : Step.NEXT;
+                    ? collapse(context, asked, control) : Step.NEXT;
         }
 
         @Override
@@ -187,26 +141,26 @@ final class ContentCache {
     }
 
     /** The stored response if it may be used; else null, and the request asks for validation. */
-    private Step serve(Context context, Key key, CacheControl asked) {
+    private Step serve(Context context, Asked asked, CacheControl control) {
         Headers headers = context.request().headers();
-        StoredResponse stored = find(key, headers);
+        StoredResponse stored = table.find(asked);
         if (stored == null) {
             return null;
         }
         long now = System.currentTimeMillis();
         long fresh = stored.freshForSeconds(now);
-        boolean isOldForClient = asked.has("max-age")
-                && stored.ageSeconds(now) > asked.seconds("max-age")
-                || asked.has("min-fresh") && fresh < asked.seconds("min-fresh");
+        boolean isOldForClient = control.has("max-age")
+                && stored.ageSeconds(now) > control.seconds("max-age")
+                || control.has("min-fresh") && fresh < control.seconds("min-fresh");
         boolean isUsable = fresh > 0
-                || !stored.mustRevalidate() && -fresh <= asked.staleSecondsMax();
-        boolean mustAsk = asked.has("no-cache") || CacheControl.of(stored.headers())
+                || !stored.mustRevalidate() && -fresh <= control.staleSecondsMax();
+        boolean mustAsk = control.has("no-cache") || CacheControl.of(stored.headers())
                 .has("no-cache");
         if (isUsable && !isOldForClient && !mustAsk) {
             hits.incrementAndGet();
             return Step.respond(stored.toResponse(headers, now));
         }
-        if (!isOldForClient && !mustAsk && mayRefreshLater(key, stored, -fresh)) {
+        if (!isOldForClient && !mustAsk && mayRefreshLater(asked, stored, -fresh)) {
             hits.incrementAndGet();
             return Step.respond(stored.toResponse(headers, now));
         }
@@ -221,9 +175,9 @@ final class ContentCache {
      * RFC 5861 §3: while one request asks the origin, the others need not wait for it. The one that
      * asks is an ordinary request of a client; the gateway makes none of its own.
      */
-    private boolean mayRefreshLater(Key key, StoredResponse stored, long staleSeconds) {
+    private boolean mayRefreshLater(Asked asked, StoredResponse stored, long staleSeconds) {
         return staleSeconds <= stored.staleWhileRevalidateSeconds() && !stored.mustRevalidate()
-                && flights.containsKey(key);
+                && flights.containsKey(asked.target());
     }
 
     /** §4.3.1; a client that has validators of its own gets the answer to those. */
@@ -242,12 +196,12 @@ final class ContentCache {
         return true;
     }
 
-    private Step collapse(Context context, Key key, CacheControl asked) {
-        if (collapseMillis == 0 || alone.getIfPresent(key) != null) {
+    private Step collapse(Context context, Asked asked, CacheControl control) {
+        if (collapseMillis == 0 || alone.getIfPresent(asked.target()) != null) {
             return Step.NEXT;
         }
         Flight mine = new Flight();
-        Flight other = flights.putIfAbsent(key, mine);
+        Flight other = flights.putIfAbsent(asked.target(), mine);
         if (other == null) {
             context.attribute(LEADER, mine);
             return Step.NEXT;
@@ -259,7 +213,7 @@ final class ContentCache {
         return Step.later(other.done.copy()
                 .completeOnTimeout(Step.NEXT, collapseMillis, TimeUnit.MILLISECONDS)
                 .thenApply(over -> {
-                    Step found = serve(context, key, asked);
+                    Step found = serve(context, asked, control);
                     return found == null ? Step.NEXT : found;
                 }));
     }
@@ -270,9 +224,9 @@ final class ContentCache {
         if (flight == null) {
             return;
         }
-        Key key = (Key) context.attribute(KEY);
-        if (flights.remove(key, flight) && !isStored) {
-            alone.put(key, true);
+        Target target = ((Asked) context.attribute(ASKED)).target();
+        if (flights.remove(target, flight) && !isStored) {
+            alone.put(target, true);
         }
         flight.done.complete(Step.NEXT);
     }
@@ -300,21 +254,21 @@ final class ContentCache {
 
         @Override
         public Step apply(Context context) {
-            Key key = (Key) context.attribute(KEY);
-            if (key == null) {
+            Asked asked = (Asked) context.attribute(ASKED);
+            if (asked == null) {
                 invalidate(context);
                 return Step.NEXT;
             }
             StoredResponse before = (StoredResponse) context.attribute(ENTRY);
             boolean validates = context.attribute(VALIDATES) != null;
             if (context.response().status() == 304 && validates) {
-                revalidated(context, key, before);
+                revalidated(context, asked, before);
                 return Step.NEXT;
             }
             if (context.response().status() >= 500 && mayStandIn(before)) {
                 context.response(before.toResponse(new Headers(), System.currentTimeMillis()));
             } else if (isWanted(context)) {
-                collect(context, new Collector(context, key));
+                collect(context, new Collector(context, asked));
                 return Step.NEXT;
             }
             land(context, false);
@@ -343,14 +297,14 @@ final class ContentCache {
     }
 
     /** The other filters of the phase change what is stored as they do the origin's answer. */
-    private void revalidated(Context context, Key key, StoredResponse before) {
+    private void revalidated(Context context, Asked asked, StoredResponse before) {
         long now = System.currentTimeMillis();
-        StoredResponse fresh = before.refreshed(context.response().headers(), asked(context), now);
+        StoredResponse fresh = before.refreshed(context.response().headers(), askedMillis(context), now);
         boolean isStored = mayStore(context.request(), fresh.status(), fresh.headers());
         if (isStored) {
-            put(key, fresh, context);
+            table.put(asked, fresh);
         } else {
-            drop(key, context);
+            table.drop(asked);
         }
         land(context, isStored);
         Response answer = fresh.toResponse(new Headers(), now);
@@ -359,7 +313,7 @@ final class ContentCache {
         context.response(answer);
     }
 
-    private static long asked(Context context) {
+    private static long askedMillis(Context context) {
         return System.currentTimeMillis() - (System.nanoTime() - context.startNanos()) / 1_000_000;
     }
 
@@ -387,15 +341,15 @@ final class ContentCache {
 
     private final class Collector implements BodyTap {
         private final Context context;
-        private final Key key;
+        private final Asked asked;
         private ByteArrayOutputStream body = new ByteArrayOutputStream();
         private final StoredResponse template;
         private boolean isTooLong;
 
-        Collector(Context context, Key key) {
+        Collector(Context context, Asked asked) {
             this.context = context;
-            this.key = key;
-            this.template = StoredResponse.of(context.response(), new byte[0], asked(context),
+            this.asked = asked;
+            this.template = StoredResponse.of(context.response(), new byte[0], askedMillis(context),
                     System.currentTimeMillis());
         }
 
@@ -416,9 +370,9 @@ final class ContentCache {
         public void end(boolean isComplete) {
             boolean isStored = isComplete && !isTooLong;
             if (isStored) {
-                put(key, new StoredResponse(template.status(), template.headers(),
+                table.put(asked, new StoredResponse(template.status(), template.headers(),
                         body.toByteArray(), template.storedMillis(),
-                        template.ageAtStoreSeconds(), template.freshSeconds()), context);
+                        template.ageAtStoreSeconds(), template.freshSeconds()));
             }
             land(context, isStored);
         }
@@ -426,47 +380,8 @@ final class ContentCache {
 
     /** What the gateway writes itself is not there yet when stored responses are looked up. */
     private static boolean variesByUnknown(Headers headers) {
-        return varyNames(headers).stream()
+        return CacheTable.varyNames(headers).stream()
                 .anyMatch(name -> name.equals("*") || Forwarding.isWritten(name));
-    }
-
-    private static List<String> varyNames(Headers headers) {
-        return headers.all("Vary").stream()
-                .flatMap(line -> java.util.Arrays.stream(line.split(",")))
-                .map(name -> name.trim().toLowerCase(Locale.ROOT)).filter(name -> !name.isEmpty())
-                .sorted().distinct().toList();
-    }
-
-    private void put(Key key, StoredResponse stored, Context context) {
-        Long changed = invalidated.getIfPresent(key.uri());
-        if (changed != null && changed > (Long) context.attribute(BEGUN)) {
-            return;
-        }
-        List<String> names = varyNames(stored.headers());
-        Map<String, Variants> owners = variants.asMap().compute(key.uri(), (same, before) ->
-                with(before == null ? Map.of() : before, key.owner(), names));
-        Variants known = owners.get(key.owner());
-        entries.put(variantKey(key, known, (Headers) context.attribute(ASKED)), stored);
-    }
-
-    /** Forgets what is stored for the requests that this one is equal to. */
-    private void drop(Key key, Context context) {
-        Map<String, Variants> owners = variants.getIfPresent(key.uri());
-        Variants known = owners == null ? null : owners.get(key.owner());
-        if (known != null) {
-            entries.invalidate(variantKey(key, known, (Headers) context.attribute(ASKED)));
-        }
-    }
-
-    private Map<String, Variants> with(Map<String, Variants> before, String owner,
-            List<String> names) {
-        Variants known = before.get(owner);
-        if (known != null && known.names().equals(names)) {
-            return before;
-        }
-        Map<String, Variants> after = new HashMap<>(before);
-        after.put(owner, new Variants(names, generations.incrementAndGet()));
-        return after;
     }
 
     /** §4.4: a change that succeeded makes what is stored of its target invalid. */
@@ -477,9 +392,7 @@ final class ContentCache {
         };
         int status = context.response().status();
         if (isUnsafe && status >= 200 && status < 400 && context.request().host() != null) {
-            String uri = uri(context.request());
-            invalidated.put(uri, generations.incrementAndGet());
-            variants.invalidate(uri);
+            table.changed(uri(context.request()));
         }
     }
 

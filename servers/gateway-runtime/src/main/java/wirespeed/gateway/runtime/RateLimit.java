@@ -1,7 +1,9 @@
 // Token buckets by client, route or header.
 package wirespeed.gateway.runtime;
 
-import java.util.concurrent.ConcurrentHashMap;
+import com.github.benmanes.caffeine.cache.Cache;
+import com.github.benmanes.caffeine.cache.Caffeine;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
 import wirespeed.gateway.core.Context;
@@ -11,13 +13,16 @@ import wirespeed.gateway.core.Step;
 
 /**
  * A bucket is one number: the time at which it will be full (GCRA), so that taking a token is one
- * compare-and-set. The table of keys is bounded; when it is full, buckets that are full again go
- * first, and a flood of new keys shares one bucket.
+ * compare-and-set. A bucket that nobody asked for until it was full again is forgotten. The table is
+ * bounded in keys and in their length; while it is full, new keys share one bucket.
  */
 final class RateLimit extends ShippedFilters.Scoped {
     private static final int KEYS_MAX = 100_000;
+    /** Addresses and most other names are shorter; what is longer is kept as its hash. */
+    private static final int KEY_CHARS_MAX = 64;
+    private static final long FORGOTTEN_NANOS_MIN = TimeUnit.SECONDS.toNanos(1);
 
-    private final ConcurrentHashMap<String, AtomicLong> buckets = new ConcurrentHashMap<>();
+    private final Cache<Object, AtomicLong> buckets;
     private final String key;
     private final long intervalNanos;
     private final long burstNanos;
@@ -33,6 +38,9 @@ final class RateLimit extends ShippedFilters.Scoped {
         this.intervalNanos = 1_000_000_000L / rate;
         this.burstNanos = intervalNanos * burst;
         this.clock = clock;
+        this.buckets = Caffeine.newBuilder().ticker(clock::getAsLong).executor(Runnable::run)
+                .expireAfterAccess(Math.max(burstNanos, FORGOTTEN_NANOS_MIN), TimeUnit.NANOSECONDS)
+                .build();
     }
 
     @Override
@@ -58,9 +66,10 @@ final class RateLimit extends ShippedFilters.Scoped {
 
     /** Takes a token; a positive answer is how long until there is one. */
     long take(String name) {
-        AtomicLong full = buckets.get(name);
+        Object bucket = name.length() > KEY_CHARS_MAX ? KeyHash.of(name) : name;
+        AtomicLong full = buckets.getIfPresent(bucket);
         if (full == null) {
-            full = buckets.computeIfAbsent(bounded(name), fresh -> new AtomicLong());
+            full = buckets.get(bounded(bucket), fresh -> new AtomicLong());
         }
         while (true) {
             long now = clock.getAsLong();
@@ -75,12 +84,13 @@ final class RateLimit extends ShippedFilters.Scoped {
         }
     }
 
-    private String bounded(String name) {
-        if (buckets.size() < KEYS_MAX) {
-            return name;
-        }
-        long now = clock.getAsLong();
-        buckets.values().removeIf(full -> full.get() <= now);
-        return buckets.size() < KEYS_MAX ? name : "";
+    private Object bounded(Object bucket) {
+        return buckets.estimatedSize() < KEYS_MAX || size() < KEYS_MAX ? bucket : "";
+    }
+
+    /** How many buckets are kept, without those that are full again. */
+    long size() {
+        buckets.cleanUp();
+        return buckets.estimatedSize();
     }
 }

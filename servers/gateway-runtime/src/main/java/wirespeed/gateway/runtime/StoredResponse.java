@@ -22,6 +22,8 @@ import wirespeed.gateway.core.Response;
  */
 record StoredResponse(int status, Headers headers, byte[] body, long storedMillis,
         long ageAtStoreSeconds, long freshSeconds) {
+    /** Two strings and their places in a list. */
+    private static final int FIELD_BYTES = 100;
     private static final long HEURISTIC_SECONDS_MAX = 24 * 3600;
 
     static StoredResponse of(Response response, byte[] body, long askedMillis, long nowMillis) {
@@ -163,7 +165,11 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
         return tag.startsWith("W/") ? tag.substring(2) : tag;
     }
 
+    /** About what it takes of the heap, in bytes. */
     int weight() {
-        return body.length + 64 * headers.size() + 512;
+        int[] fields = {0};
+        headers.forEach((name, value) -> fields[0] += FIELD_BYTES + name.length()
+                + value.length());
+        return body.length + fields[0] + 512;
     }
 }

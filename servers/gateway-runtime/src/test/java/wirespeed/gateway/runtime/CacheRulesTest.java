@@ -92,11 +92,37 @@ class CacheRulesTest {
         return CacheControl.of(headers("Cache-Control", directives)).staleSecondsMax();
     }
 
+    private static RateLimit limit(int burst, long[] now) {
+        return new RateLimit(new ShippedFilters.Scope("r", 0, "/", ""), "client", 10, burst,
+                () -> now[0]);
+    }
+
+    @Test
+    void buckets_that_are_full_again_are_forgotten() {
+        long[] now = {0};
+        RateLimit limit = limit(3, now);
+        for (int i = 0; i < 1000; i++) {
+            limit.take("client " + i);
+        }
+        assertEquals(1000, limit.size());
+        now[0] += 2_000_000_000L;
+        limit.take("a");
+        assertEquals(1, limit.size());
+    }
+
+    @Test
+    void long_keys_of_a_bucket_differ_by_their_last_character() {
+        RateLimit limit = limit(1, new long[] {0});
+        String key = "x".repeat(16_000);
+        assertEquals(0, limit.take(key + "a"));
+        assertTrue(limit.take(key + "a") > 0);
+        assertEquals(0, limit.take(key + "b"));
+    }
+
     @Test
     void a_bucket_gives_its_burst_and_then_its_rate() {
         long[] now = {0};
-        RateLimit limit = new RateLimit(new ShippedFilters.Scope("r", 0, "/", ""), "client", 10, 3,
-                () -> now[0]);
+        RateLimit limit = limit(3, now);
         for (int i = 0; i < 3; i++) {
             assertEquals(0, limit.take("a"));
         }

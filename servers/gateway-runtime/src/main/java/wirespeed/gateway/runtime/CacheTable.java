@@ -1,0 +1,167 @@
+// What the cache has stored, found by target, owner and the fields that a response varies by.
+package wirespeed.gateway.runtime;
+
+import com.github.benmanes.caffeine.cache.Cache;
+import com.github.benmanes.caffeine.cache.Caffeine;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import wirespeed.gateway.core.Headers;
+
+/**
+ * Bounded in bytes, whatever clients and origins send: keys are hashes, and a stored response weighs
+ * its body, its fields and its URI.
+ */
+final class CacheTable {
+    private static final int INVALIDATED_SECONDS = 600;
+    private static final int INVALIDATED_MAX = 100_000;
+    private static final int VARIANTS_BYTES_MAX = 32 << 20;
+    private static final int VARIANTS_BYTES = 300;
+
+    /**
+     * A target of one owner.
+     *
+     * @param uri hash of the URI
+     * @param owner route and origin: two routes may lead one URI to the pages of two tenants
+     */
+    record Target(KeyHash uri, String owner) {
+    }
+
+    /**
+     * What a request asks for.
+     *
+     * @param uri "scheme://host/path?query"
+     * @param fields the request's before the gateway changed them: what Vary is about
+     * @param begun {@link #generation()} when it was asked
+     */
+    record Asked(String uri, Target target, Headers fields, long begun) {
+    }
+
+    /** What requests for one target are told apart by; a new one forgets all that was stored. */
+    private record Variants(List<String> names, long generation) {
+    }
+
+    private record Entry(String uri, StoredResponse response) {
+        int weight() {
+            return uri.length() + response.weight();
+        }
+    }
+
+    private final Cache<KeyHash, Entry> entries;
+    /** By URI, then by owner: a change of a URI is a change for all of its owners. */
+    private final Cache<KeyHash, Map<String, Variants>> variants = Caffeine.newBuilder()
+            .maximumWeight(VARIANTS_BYTES_MAX)
+            .weigher((KeyHash uri, Map<String, Variants> owners) -> weight(owners)).build();
+    /** When a URI was last changed: an answer that was asked for before is not stored after. */
+    private final Cache<KeyHash, Long> invalidated = Caffeine.newBuilder()
+            .maximumSize(INVALIDATED_MAX)
+            .expireAfterWrite(INVALIDATED_SECONDS, TimeUnit.SECONDS).build();
+    private final AtomicLong generations = new AtomicLong();
+    private volatile long purged;
+
+    CacheTable(long bytesMax) {
+        entries = Caffeine.newBuilder().maximumWeight(bytesMax)
+                .weigher((KeyHash key, Entry entry) -> entry.weight()).build();
+    }
+
+    private static int weight(Map<String, Variants> owners) {
+        return owners.values().stream().flatMap(known -> known.names().stream())
+                .mapToInt(name -> name.length() + 64).sum() + owners.size() * VARIANTS_BYTES;
+    }
+
+    Asked asked(String uri, String owner, Headers fields) {
+        return new Asked(uri, new Target(KeyHash.of(uri), owner), fields, generations.get());
+    }
+
+    StoredResponse find(Asked asked) {
+        KeyHash key = key(asked);
+        Entry found = key == null ? null : entries.getIfPresent(key);
+        return found == null ? null : found.response();
+    }
+
+    /** Of the variant that was asked for; null while nothing of its target is known. */
+    private KeyHash key(Asked asked) {
+        Map<String, Variants> owners = variants.getIfPresent(asked.target().uri());
+        Variants known = owners == null ? null : owners.get(asked.target().owner());
+        return known == null ? null : key(asked, known);
+    }
+
+    private static KeyHash key(Asked asked, Variants known) {
+        StringBuilder variant = new StringBuilder(asked.uri()).append('\n')
+                .append(asked.target().owner()).append('\n').append(known.generation());
+        for (String name : known.names()) {
+            variant.append('\n').append(String.join(",", asked.fields().all(name)));
+        }
+        return KeyHash.of(variant.toString());
+    }
+
+    void put(Asked asked, StoredResponse stored) {
+        Target target = asked.target();
+        Long changed = invalidated.getIfPresent(target.uri());
+        if (changed != null && changed > asked.begun() || purged > asked.begun()) {
+            return;
+        }
+        List<String> names = varyNames(stored.headers());
+        Map<String, Variants> owners = variants.asMap().compute(target.uri(), (same, before) ->
+                with(before == null ? Map.of() : before, target.owner(), names));
+        entries.put(key(asked, owners.get(target.owner())), new Entry(asked.uri(), stored));
+    }
+
+    private Map<String, Variants> with(Map<String, Variants> before, String owner,
+            List<String> names) {
+        Variants known = before.get(owner);
+        if (known != null && known.names().equals(names)) {
+            return before;
+        }
+        Map<String, Variants> after = new HashMap<>(before);
+        after.put(owner, new Variants(names, generations.incrementAndGet()));
+        return Map.copyOf(after);
+    }
+
+    /** Lower-case and in order; "*" where no request is equal to another. */
+    static List<String> varyNames(Headers headers) {
+        return headers.all("Vary").stream().flatMap(line -> Arrays.stream(line.split(",")))
+                .map(name -> name.trim().toLowerCase(Locale.ROOT)).filter(name -> !name.isEmpty())
+                .sorted().distinct().toList();
+    }
+
+    /** Forgets what is stored for the requests that this one is equal to. */
+    void drop(Asked asked) {
+        KeyHash key = key(asked);
+        if (key != null) {
+            entries.invalidate(key);
+        }
+    }
+
+    /** A URI was changed, for whoever asks for it. */
+    void changed(String uri) {
+        KeyHash target = KeyHash.of(uri);
+        invalidated.put(target, generations.incrementAndGet());
+        variants.invalidate(target);
+    }
+
+    /** Drops what begins with this "scheme://host/path"; the answer is how many URIs. */
+    int purge(String prefix) {
+        purged = generations.incrementAndGet();
+        Set<String> uris = new HashSet<>();
+        entries.asMap().forEach((key, entry) -> {
+            if (entry.uri().startsWith(prefix)) {
+                uris.add(entry.uri());
+                entries.invalidate(key);
+            }
+        });
+        return uris.size();
+    }
+
+    /** How many responses are stored, after those above the bound have left. */
+    long size() {
+        entries.cleanUp();
+        return entries.estimatedSize();
+    }
+}
