@@ -277,11 +277,23 @@ abstract class FeatureContract extends CarrierContract {
         RawClient client = client(gateway);
         client.send("GET /a?q=\"x\" HTTP/1.1\r\nHost: h\r\nX-A: y\r\n\r\n");
         assertEquals(200, client.read().status());
-        assertEquals("GET /a?q=\"x\" 200 y - all o\n", awaitText(own));
+        assertEquals("GET /a?q=\\x22x\\x22 200 y - all o\n", awaitText(own));
         String line = awaitText(json);
         assertTrue(line.startsWith("{\"address\":\"127.0.0.1:" + origin.port()
                 + "\",\"attempts\":1,\"bytes\":"), line);
         assertTrue(line.contains("\"status\":200,\"target\":\"/a?q=\\\"x\\\"\","), line);
+    }
+
+    @Test
+    void no_header_writes_fields_of_its_own_into_the_access_log() throws Exception {
+        Path log = folder.resolve("forged.log");
+        Carrier gateway = start(origins("[[filter]]\ntype = \"access-log\"\nfile = \"" + log
+                + "\"\nformat = '{request:X-A} \"{request:X-A}\" \"{request:X-B}\" {status}'\n"));
+        RawClient client = client(gateway);
+        client.send("GET / HTTP/1.1\r\nHost: h\r\nX-A: a\" 200 \\\u00e9\r\nX-B:\r\n\r\n");
+        assertEquals(200, client.read().status());
+        assertEquals("a\\x22\\x20200\\x20\\x5c\\xe9 \"a\\x22 200 \\x5c\\xe9\" \"-\" 200\n",
+                awaitText(log));
     }
 
     @Test

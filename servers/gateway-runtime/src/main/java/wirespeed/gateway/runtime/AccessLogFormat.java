@@ -3,6 +3,7 @@ package wirespeed.gateway.runtime;
 
 import java.time.Instant;
 import java.util.ArrayList;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -20,6 +21,14 @@ final class AccessLogFormat {
 
     private interface Value {
         Object of(Line line);
+    }
+
+    /**
+     * A value's place in a template.
+     *
+     * @param isQuoted whether it stands between quotation marks of the template
+     */
+    private record Place(Value value, boolean isQuoted) {
     }
 
     private static final Map<String, Value> VALUES = new TreeMap<>(Map.ofEntries(
@@ -64,7 +73,9 @@ final class AccessLogFormat {
                 return;
             }
             parts.add(template.substring(at, open));
-            parts.add(value(template.substring(open + 1, close)));
+            boolean isQuoted = template.substring(0, open).chars().filter(c -> c == '"').count() % 2
+                    == 1;
+            parts.add(new Place(value(template.substring(open + 1, close)), isQuoted));
             at = close + 1;
         }
     }
@@ -106,10 +117,31 @@ final class AccessLogFormat {
             return text.append("}\n").toString();
         }
         for (Object part : parts) {
-            Object found = part instanceof Value value ? value.of(line) : part;
-            text.append(found == null ? "-" : found);
+            if (part instanceof Place place) {
+                escape(text, place.value().of(line), place.isQuoted());
+            } else {
+                text.append(part);
+            }
         }
         return text.append('\n').toString();
+    }
+
+    /** As \xHH what would end the field, so that no client writes fields of its own. */
+    private static void escape(StringBuilder text, Object value, boolean isQuoted) {
+        String found = value == null ? "" : value.toString();
+        if (found.isEmpty()) {
+            text.append('-');
+        }
+        for (int i = 0; i < found.length(); i++) {
+            char c = found.charAt(i);
+            boolean isPlain = c > ' ' && c < 0x7f && c != '"' && c != '\\' || c > 0xff
+                    || c == ' ' && isQuoted;
+            if (isPlain) {
+                text.append(c);
+            } else {
+                text.append("\\x").append(HexFormat.of().toHexDigits((byte) c));
+            }
+        }
     }
 
     private static void json(StringBuilder text, Object value) {
