@@ -297,6 +297,25 @@ abstract class FeatureContract extends CarrierContract {
     }
 
     @Test
+    void the_admin_port_without_a_token_is_for_names_of_this_machine() throws Exception {
+        Carrier gateway = start(origins("[admin]\nlisten = \"127.0.0.1:0\"\n"));
+        for (String host : List.of("localhost", "LOCALHOST:9", "127.0.0.1:8", "[::1]:7")) {
+            assertEquals(200, adminAsks(gateway, host).status(), host);
+        }
+        for (String host : List.of("rebound.example", "127.0.0.1.example:8", "10.0.0.1", "[::2]",
+                "127.0.0.1@x")) {
+            assertEquals(403, adminAsks(gateway, host).status(), host);
+        }
+    }
+
+    private RawClient.Answer adminAsks(Carrier gateway, String host) throws IOException {
+        try (RawClient client = new RawClient(gateway.runtime.adminAddress())) {
+            client.send("GET /config HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
+            return client.read();
+        }
+    }
+
+    @Test
     void requests_have_names_for_logs_and_traces() throws Exception {
         String trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
         RawClient client = client(start(origins("[[filter]]\ntype = \"request-id\"\n")));

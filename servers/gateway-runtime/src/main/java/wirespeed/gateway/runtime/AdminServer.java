@@ -9,6 +9,7 @@ import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.util.HashSet;
+import java.util.Locale;
 import java.util.Set;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -17,7 +18,9 @@ import java.util.logging.LogManager;
 import java.util.logging.Logger;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Address.Administration;
+import wirespeed.gateway.core.Authority;
 import wirespeed.gateway.core.OptionValues;
+import wirespeed.gateway.core.Refusal;
 
 /** On its own address and thread, so that it answers when the loops do not. */
 final class AdminServer implements AutoCloseable {
@@ -47,6 +50,7 @@ final class AdminServer implements AutoCloseable {
     private final AddressStates states;
     private final MetricsPage metrics;
     private final String token;
+    private final String host;
     private final HttpServer server;
     /** Kept, because the platform forgets levels of loggers that nobody holds. */
     private final Set<Logger> adjusted = new HashSet<>();
@@ -64,13 +68,14 @@ final class AdminServer implements AutoCloseable {
         this.metrics = new MetricsPage(runtime);
         this.token = options.text("token");
         Address wanted = Address.parse(options.text("listen"));
+        this.host = wanted.host().toLowerCase(Locale.ROOT);
         try {
-            InetAddress host = InetAddress.getByName(wanted.host());
-            if (!host.isLoopbackAddress() && token.isEmpty()) {
+            InetAddress bound = InetAddress.getByName(wanted.host());
+            if (!bound.isLoopbackAddress() && token.isEmpty()) {
                 throw new ConfigError("admin.listen: " + wanted.id()
                         + " is no loopback address; set admin.token");
             }
-            server = HttpServer.create(new InetSocketAddress(host, wanted.port()), 16);
+            server = HttpServer.create(new InetSocketAddress(bound, wanted.port()), 16);
         } catch (IOException e) {
             throw new ConfigError("admin.listen: " + wanted.id() + ": " + e.getMessage());
         }
@@ -89,8 +94,10 @@ final class AdminServer implements AutoCloseable {
     private void handle(HttpExchange exchange) throws IOException {
         Answer answer;
         try {
-            answer = isAllowed(exchange) ? answer(exchange)
-                    : Answer.text(401, "write Authorization: Bearer and the token");
+            answer = refusal(exchange);
+            if (answer == null) {
+                answer = answer(exchange);
+            }
         } catch (NotReloadable refused) {
             answer = Answer.text(409, refused.getMessage());
         } catch (ConfigError | IllegalArgumentException refused) {
@@ -113,10 +120,33 @@ final class AdminServer implements AutoCloseable {
         exchange.close();
     }
 
-    private boolean isAllowed(HttpExchange exchange) {
+    /** Null for who may come in. */
+    private Answer refusal(HttpExchange exchange) {
         if (token.isEmpty()) {
+            return isOwnName(exchange.getRequestHeaders().getFirst("Host")) ? null
+                    : Answer.text(403, "without admin.token, ask for localhost, a loopback address"
+                            + " or the host of admin.listen");
+        }
+        return isAllowed(exchange) ? null
+                : Answer.text(401, "write Authorization: Bearer and the token");
+    }
+
+    /** A page in a browser here can have its own name lead to this port (DNS rebinding). */
+    private boolean isOwnName(String given) {
+        if (given == null) {
             return true;
         }
+        try {
+            Authority.check(given);
+        } catch (Refusal malformed) {
+            return false;
+        }
+        String name = Authority.name(given);
+        return name.equals("localhost") || name.equals(host) || name.equals("[::1]")
+                || name.matches("127(\\.\\d{1,3}){3}");
+    }
+
+    private boolean isAllowed(HttpExchange exchange) {
         String given = exchange.getRequestHeaders().getFirst("Authorization");
         return given != null && MessageDigest.isEqual(given.getBytes(StandardCharsets.UTF_8),
                 ("Bearer " + token).getBytes(StandardCharsets.UTF_8));
