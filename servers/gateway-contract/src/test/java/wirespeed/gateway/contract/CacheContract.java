@@ -372,4 +372,28 @@ abstract class CacheContract extends CarrierContract {
         assertEquals("/1", get(client(), "").header("Location"));
         assertEquals("/1", get(client(), "").header("Location"));
     }
+
+    @Test
+    void a_client_that_waited_for_a_validation_gets_the_whole_response() throws Exception {
+        answers(ONCE_STALE);
+        assertEquals("body 1", get(client(), "").body());
+        CountDownLatch mayAnswer = new CountDownLatch(1);
+        origin.handler = (seen, out, socket) -> {
+            await(mayAnswer);
+            out.write("HTTP/1.1 304 X\r\nCache-Control: max-age=60\r\n\r\n".getBytes());
+            return true;
+        };
+        RawClient leader = client();
+        RawClient follower = client();
+        leader.send("GET /c HTTP/1.1\r\nHost: a\r\n\r\n");
+        follower.send("GET /c HTTP/1.1\r\nHost: a\r\n\r\n");
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+        while (gateway.runtime.gateway().inFlight().get() < 2 && System.nanoTime() < end) {
+            Thread.onSpinWait();
+        }
+        mayAnswer.countDown();
+        assertEquals("body 1", leader.read().body());
+        assertEquals("body 1", follower.read().body());
+        assertEquals(2, origin.seen.size());
+    }
 }

@@ -142,7 +142,6 @@ final class ContentCache {
 
     /** The stored response if it may be used; else null, and the request asks for validation. */
     private Step serve(Context context, Asked asked, CacheControl control) {
-        Headers headers = context.request().headers();
         StoredResponse stored = table.find(asked);
         if (stored == null) {
             return null;
@@ -158,15 +157,16 @@ final class ContentCache {
                 .has("no-cache");
         if (isUsable && !isOldForClient && !mustAsk) {
             hits.incrementAndGet();
-            return Step.respond(stored.toResponse(headers, now));
+            return Step.respond(stored.toResponse(asked.fields(), now));
         }
         if (!isOldForClient && !mustAsk && mayRefreshLater(asked, stored, -fresh)) {
             hits.incrementAndGet();
-            return Step.respond(stored.toResponse(headers, now));
+            return Step.respond(stored.toResponse(asked.fields(), now));
         }
         context.attribute(ENTRY, stored);
-        if (validate(headers, stored)) {
+        if (!isConditional(asked.fields()) && stored.hasValidator()) {
             context.attribute(VALIDATES, true);
+            validate(context.request().headers(), stored.headers());
         }
         return null;
     }
@@ -180,20 +180,22 @@ final class ContentCache {
                 && flights.containsKey(asked.target());
     }
 
-    /** §4.3.1; a client that has validators of its own gets the answer to those. */
-    private static boolean validate(Headers headers, StoredResponse stored) {
-        boolean isConditional = headers.has("If-None-Match") || headers.has("If-Modified-Since")
-                || headers.has("If-Match") || headers.has("If-Unmodified-Since");
-        if (isConditional || !stored.hasValidator()) {
-            return false;
+    /** §4.3.1: a client that has validators of its own gets the answer to those. */
+    private static boolean isConditional(Headers asked) {
+        return asked.has("If-None-Match") || asked.has("If-Modified-Since")
+                || asked.has("If-Match") || asked.has("If-Unmodified-Since");
+    }
+
+    /** In place of those that an earlier look put there, before the request waited for another. */
+    private static void validate(Headers headers, Headers stored) {
+        headers.remove("If-None-Match");
+        headers.remove("If-Modified-Since");
+        if (stored.has("ETag")) {
+            headers.set("If-None-Match", stored.get("ETag"));
         }
-        if (stored.headers().has("ETag")) {
-            headers.set("If-None-Match", stored.headers().get("ETag"));
+        if (stored.has("Last-Modified")) {
+            headers.set("If-Modified-Since", stored.get("Last-Modified"));
         }
-        if (stored.headers().has("Last-Modified")) {
-            headers.set("If-Modified-Since", stored.headers().get("Last-Modified"));
-        }
-        return true;
     }
 
     private Step collapse(Context context, Asked asked, CacheControl control) {
