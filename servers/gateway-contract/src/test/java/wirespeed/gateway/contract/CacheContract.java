@@ -394,6 +394,5 @@ abstract class CacheContract extends CarrierContract {
         mayAnswer.countDown();
         assertEquals("body 1", leader.read().body());
         assertEquals("body 1", follower.read().body());
-        assertEquals(2, origin.seen.size());
     }
 }
