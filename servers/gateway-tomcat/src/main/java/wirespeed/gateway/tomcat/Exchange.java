@@ -341,6 +341,8 @@ final class Exchange {
     private void stream() throws Failed, ClientFailure {
         BodyTap tap = context.tap();
         BodyTransform transform = context.response().transform();
+        Framing received = context.response().received();
+        long left = received.kind() == Framing.Kind.LENGTH ? received.length() : Long.MAX_VALUE;
         int count = read();
         while (count >= 0) {
             context.countResponseBytes(count);
@@ -350,7 +352,9 @@ final class Exchange {
             }
             pass(transform == null ? null
                     : transform.chunk(ByteBuffer.wrap(scratch.body, 0, count)), count);
-            if (call.wouldWait()) {
+            left -= count;
+            // The end leaves after the exchange was settled: who has the answer finds it stored.
+            if (left > 0 && call.wouldWait()) {
                 reply.flush();
             }
             count = read();
