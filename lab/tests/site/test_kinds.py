@@ -177,7 +177,8 @@ def programs_of(pid, name):
 
 
 def wait_until(condition):
+    """Whether it held once: asked again, a server between two trials would be there again."""
     deadline = time.monotonic() + PATIENCE_S
-    while not condition() and time.monotonic() < deadline:
+    while not (holds := condition()) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return condition()
+    return holds
