@@ -195,6 +195,14 @@ impl Engine {
         Ok(())
     }
 
+    /// The application has closed although not all that it wrote has been handed over, which the caller
+    /// goes on to do: from now on the connection lasts no longer than a closed one would.
+    pub fn abandon(&mut self, handle: Handle) {
+        if let Ok(index) = self.conn_index(handle) {
+            self.conns[index].is_abandoned = true;
+        }
+    }
+
     fn close_conn(&mut self, index: u32) {
         let cx = &mut self.cx;
         let conn = &mut self.conns[index];

@@ -154,6 +154,8 @@ pub struct Conn {
     pub is_interactive: bool,
     /// The application has closed: nobody holds the handle.
     pub is_orphan: bool,
+    /// The application has closed, but bytes of it are yet to be handed over: see `Engine::abandon`.
+    pub is_abandoned: bool,
     /// FIN is to be sent behind the last byte, or was.
     pub fin_queued: bool,
     /// FIN was sent at least once.

@@ -157,8 +157,13 @@ impl Conn {
         }
     }
 
+    /// Nobody waits for what becomes of it.
+    fn is_left(&self) -> bool {
+        self.is_orphan || self.is_abandoned
+    }
+
     fn retries(&self, cx: &Context) -> u8 {
-        if self.is_orphan {
+        if self.is_left() {
             cx.config.orphan_retries
         } else {
             cx.config.retries
@@ -208,8 +213,11 @@ impl Conn {
         if self.trouble_since_us == 0 {
             self.trouble_since_us = cx.now_us.max(1);
         }
-        // A peer that acknowledges probes may keep its window closed for ever (RFC 6429, 4).
-        if self.probes_out >= self.retries(cx) || self.is_past_user_timeout(cx) {
+        // A peer that acknowledges probes may keep its window closed for ever, but for nobody (RFC 6429, 4).
+        let is_over = self.is_left()
+            && self.backoff >= cx.config.orphan_retries
+            && self.rto_us(&cx.config) == cx.config.rto_max_us;
+        if is_over || self.probes_out >= self.retries(cx) || self.is_past_user_timeout(cx) {
             self.give_up(cx);
             return;
         }

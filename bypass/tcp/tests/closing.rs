@@ -195,3 +195,37 @@ fn an_orphan_that_nobody_acknowledges_ends() {
         frames.sent.len()
     );
 }
+
+/// Seconds until the engine has forgotten a connection with bytes for a peer that acknowledges every probe
+/// and opens its window never.
+fn seconds_before_a_shut_window(leave: impl FnOnce(&mut Dialogue)) -> u64 {
+    let mut dialogue = Dialogue::new(support::config(1));
+    dialogue.play(ACCEPTED);
+    dialogue.play_loosely("< . 1:1 ack 1 win 0\nsend 100");
+    leave(&mut dialogue);
+    let began_us = dialogue.now_us;
+    let is_open = |dialogue: &Dialogue| dialogue.engine.counts().connections > 0;
+    while is_open(&dialogue) && dialogue.now_us - began_us < 3_600_000_000 {
+        dialogue.play_loosely("+1s\n< . 1:1 ack 1 win 0");
+        let handle = dialogue.handle.unwrap();
+        if let Ok(Some(_)) = dialogue.engine.take_error(handle) {
+            dialogue.engine.close(dialogue.now_us, handle).unwrap();
+        }
+    }
+    (dialogue.now_us - began_us) / 1_000_000
+}
+
+#[test]
+fn a_closed_connection_does_not_wait_for_ever_before_a_shut_window() {
+    let closed = seconds_before_a_shut_window(|dialogue| {
+        let handle = dialogue.handle.unwrap();
+        dialogue.engine.close(dialogue.now_us, handle).unwrap();
+    });
+    assert!((100..600).contains(&closed), "{closed} s");
+    let abandoned = seconds_before_a_shut_window(|dialogue| {
+        dialogue.engine.abandon(dialogue.handle.unwrap());
+    });
+    assert!((100..600).contains(&abandoned), "{abandoned} s");
+    let open = seconds_before_a_shut_window(|_| ());
+    assert_eq!(open, 3600, "who is still there may wait");
+}

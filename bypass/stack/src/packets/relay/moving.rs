@@ -74,6 +74,8 @@ impl Relay {
         let error = self.shard.engine().take_error(event.handle).ok().flatten();
         if let Some(error) = error {
             self.fail(at, slot, event.handle, error);
+            // A program that has closed does not look after the rest.
+            self.bring_out(at, slot);
         }
     }
 
@@ -162,6 +164,7 @@ impl Relay {
         }
         match self.send_all(&peer, slot, handle) {
             Ok(true) => {}
+            Ok(false) if ends & CLOSED != 0 => return self.shard.engine().abandon(handle),
             Ok(false) => return,
             Err(_) if ends & CLOSED != 0 => {
                 let _ = self.abort(handle);
