@@ -18,6 +18,9 @@ const GROUPS: i32 = libc::RTMGRP_LINK
 /// Tables that count without policy rules, in the kernel's order: local, main, default.
 const PLAIN_TABLES: [u32; 3] = [255, 254, 253];
 
+/// Floods of news in a row that are thrown away before everything is read again.
+const DRAINS_MAX: u32 = 8;
+
 /// Where a packet goes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextHop {
@@ -43,6 +46,8 @@ pub struct Tables {
     neighbours: HashMap<(u32, IpAddr), Neighbour>,
     generation: u64,
     losses: u64,
+    /// News were lost, and not everything could be read again yet.
+    has_lost: bool,
 }
 
 impl Tables {
@@ -56,6 +61,7 @@ impl Tables {
             neighbours: HashMap::new(),
             generation: 0,
             losses: 0,
+            has_lost: false,
         };
         tables.read_all()?;
         Ok(tables)
@@ -79,11 +85,23 @@ impl Tables {
         match heard {
             Err(libc::ENOBUFS) => {
                 self.losses += 1;
-                self.read_all()?;
+                self.has_lost = true;
             }
             other => other?,
         }
+        if self.has_lost {
+            self.read_again()?;
+        }
         Ok(self.generation != before)
+    }
+
+    /// After a loss. What was heard before it and is still queued is older than what is read now.
+    fn read_again(&mut self) -> Result<()> {
+        let is_flooded = |socket: &mut Socket| socket.news(&mut |_| ()) == Err(libc::ENOBUFS);
+        (0..DRAINS_MAX).find(|_| !is_flooded(&mut self.socket));
+        self.read_all()?;
+        self.has_lost = false;
+        Ok(())
     }
 
     /// Grows with every change: what was derived from the tables is stale when it has grown.
@@ -99,21 +117,21 @@ impl Tables {
     fn read_all(&mut self) -> Result<()> {
         // Not the socket of the news: an answer could be lost among them.
         let mut socket = Socket::open(0)?;
-        (self.links, self.neighbours) = (HashMap::new(), HashMap::new());
-        (self.addresses, self.routes) = (Vec::new(), Vec::new());
+        let mut found = Vec::new();
         for (kind, bytes) in [
             (libc::RTM_GETLINK, 16),
             (libc::RTM_GETADDR, 8),
             (libc::RTM_GETROUTE, 12),
             (libc::RTM_GETNEIGH, 12),
         ] {
-            let mut found = Vec::new();
             let request = || Request::new(kind, libc::NLM_F_DUMP, &vec![0; bytes]);
             socket.dump(request, &mut |message| found.push(Change::read(message)))?;
-            found
-                .into_iter()
-                .flatten()
-                .for_each(|change| self.apply(change));
+        }
+        // Half of it would be worse than what was known.
+        (self.links, self.neighbours) = (HashMap::new(), HashMap::new());
+        (self.addresses, self.routes) = (Vec::new(), Vec::new());
+        for change in found.into_iter().flatten() {
+            self.apply(change);
         }
         self.generation += 1;
         Ok(())

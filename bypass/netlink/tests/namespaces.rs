@@ -195,10 +195,12 @@ fn neighbours() {
 
 fn losses() {
     let (a, _b) = pair();
+    a.ip("route add 10.250.9.0/24 via 10.9.0.2");
     a.enter();
     let mut tables = Tables::new().expect("tables");
-    // More than the socket holds, whatever the host allows it.
-    let batch: String = (0..6_000)
+    // More than the socket holds, whatever the host allows it. That the route is gone is heard, that it
+    // came back is lost.
+    let many: String = (0..6_000)
         .map(|at| {
             format!(
                 "route add 10.{}.{}.0/24 via 10.9.0.2\n",
@@ -207,6 +209,11 @@ fn losses() {
             )
         })
         .collect();
+    let (gone, back) = (
+        "route del 10.250.9.0/24",
+        "route add 10.250.9.0/24 via 10.9.0.2",
+    );
+    let batch = format!("{gone}\n{many}{back}\n");
     let path = std::env::temp_dir().join(format!("bypass-netlink-{}", std::process::id()));
     std::fs::write(&path, batch).expect("a file");
     let done = a.run(|| {
@@ -222,6 +229,13 @@ fn losses() {
     until(&mut tables, "the last change", |t| {
         t.addresses().iter().any(|one| one.ip == ip("10.9.8.1"))
     });
+    tables.update().expect("an update");
+    let is_back = |t: &Tables| {
+        t.routes()
+            .iter()
+            .any(|one| one.destination == ip("10.250.9.0"))
+    };
+    assert!(is_back(&tables), "older news came after what was read");
     assert!(
         tables.losses() > 0,
         "the news were to be more than the socket holds"
