@@ -11,7 +11,7 @@ use bypass_stats::Reason;
 use bypass_sys::clock::now_ns;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
-use bypass_xdp::{check, queues, Mode, Opened, Settings, Steering};
+use bypass_xdp::{check, queues, Mode, Opened, Settings, Steering, Transport};
 
 use super::captured::Shown;
 use super::engine;
@@ -174,9 +174,14 @@ pub fn take() -> (Vec<Relay>, bool) {
             all.push(interface);
             continue;
         }
+        let steering = interface.steering.clone();
         match over(interface) {
             Ok(relay) => relays.push(relay),
-            Err(_) => process::fall_back(Reason::Interface),
+            Err(_) => {
+                // What a process before this one had claimed nobody would read: the kernel's again.
+                steering.keep_only(Transport::Tcp, &[]);
+                process::fall_back(Reason::Interface);
+            }
         }
     }
     (relays, !all.is_empty())
