@@ -48,6 +48,8 @@ pub struct Listener {
     holder_table: Mapping,
     /// Whether this process has waited for connections here: clients' segments are for those that do.
     attends: AtomicBool,
+    /// Whether the kernel may have connections that came before those over packets.
+    kernel_is_first: AtomicBool,
     peers: Mutex<Vec<Arc<Peer>>>,
     generation: AtomicU32,
     turn: AtomicU32,
@@ -142,6 +144,7 @@ pub fn enter(
         backlog: AtomicU32::new(backlog),
         holder_table,
         attends: AtomicBool::new(false),
+        kernel_is_first: AtomicBool::new(false),
         peers: Mutex::default(),
         generation: AtomicU32::new(1),
         turn: AtomicU32::new(0),
@@ -237,6 +240,18 @@ impl Listener {
             peer.segment.id().wrapping_add(tail)
         };
         peers.map_or(0, |peers| peers.iter().map(mark).fold(0, u64::wrapping_add))
+    }
+
+    /// The engine begins to listen: what has come to the kernel until now was there before.
+    pub fn set_kernel_first(&self, is_first: bool) {
+        self.kernel_is_first.store(is_first, Ordering::Relaxed);
+    }
+
+    /// Whether the kernel's queue is emptied before ours is looked at, so that connections are accepted in
+    /// the order in which they came.
+    #[inline]
+    pub fn is_kernel_first(&self) -> bool {
+        self.kernel_is_first.load(Ordering::Relaxed)
     }
 
     /// Counts the looks of accept.

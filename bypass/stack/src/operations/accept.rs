@@ -90,6 +90,13 @@ fn attempt(
     flags: i32,
     client: &mut Client,
 ) -> Outcome {
+    if listener.is_kernel_first() {
+        let done = accept_kernel(listener, fd, socket, flags, client);
+        if matches!(done, Outcome::Done(_)) {
+            return done;
+        }
+        listener.set_kernel_first(false);
+    }
     let turn = listener.next_turn();
     if turn % KERNEL_TURN == KERNEL_TURN - 1 {
         if let done @ Outcome::Done(_) = accept_kernel(listener, fd, socket, flags, client) {

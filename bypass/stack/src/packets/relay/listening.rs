@@ -68,6 +68,7 @@ impl Relay {
         }
         let joined = self.listeners.iter().find(|(_, group)| group.at == at);
         if let Some(handle) = joined.map(|(handle, _)| *handle) {
+            listener.set_kernel_first(true);
             let place = self.segment_at(listener)?;
             self.listeners.get_mut(&handle)?.places.push(place);
             return Some(());
@@ -81,6 +82,7 @@ impl Relay {
         }
         let backlog = listener.backlog.load(Ordering::Relaxed);
         let handle = self.shard.listen(at, backlog).ok()?;
+        listener.set_kernel_first(true);
         match self.segment_at(listener) {
             Some(place) => {
                 let group = Group {
