@@ -85,6 +85,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "exec_standard_streams",
         "its connections go through exec twice; not tried between hosts",
     ),
+    (
+        "entered_namespace",
+        "the client goes to the server's namespace, which is another host's here",
+    ),
     ("small_stacks", "the engine runs on the stack of who waits"),
     ("same_port", "dials several addresses of the loopback"),
     ("option_sweep", "asks for what the loopback knows"),
