@@ -178,10 +178,9 @@ abstract class CacheContract extends CarrierContract {
         RawClient.Answer revalidated = get(client(), "");
         assertEquals("body 1", revalidated.body());
         assertEquals("SID=kim", revalidated.header("Set-Cookie"));
-        RawClient.Answer hit = get(client(), "");
+        RawClient.Answer hit = answerOfAHit();
         assertEquals("body 1", hit.body());
         assertNull(hit.header("Set-Cookie"));
-        assertEquals(2, origin.seen.size());
     }
 
     @Test
@@ -193,9 +192,19 @@ abstract class CacheContract extends CarrierContract {
         assertEquals("body 2", get(bound, "Cookie: " + cookie.substring(0, cookie.indexOf(';'))
                 + "\r\n").body());
         assertNotNull(get(client(), "").header("Set-Cookie"));
-        RawClient.Answer hit = get(client(), "");
+        RawClient.Answer hit = answerOfAHit();
         assertEquals("body 2", hit.body());
         assertNull(hit.header("Set-Cookie"));
+    }
+
+    /** A client may have its answer just before that is stored: who asks then asks the origin too. */
+    private RawClient.Answer answerOfAHit() throws Exception {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(5);
+        RawClient.Answer answer = get(client(), "");
+        while (answer.header("Set-Cookie") != null && System.nanoTime() < end) {
+            answer = get(client(), "");
+        }
+        return answer;
     }
 
     @Test
