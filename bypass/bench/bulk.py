@@ -23,7 +23,7 @@ from collections import defaultdict
 from contextlib import contextmanager
 from pathlib import Path
 
-from figures import ROOT, await_listener, hold_idle_states, port_that_is_free
+from figures import ROOT, await_listener, hold_idle_states, kernel_unpaced, port_that_is_free
 
 GENERATOR = ROOT / "target" / "release" / "wirespeed-load"
 WEB = """
@@ -156,9 +156,10 @@ def main():
     stacks = {"kernel": None, "bypass": options.library} | ({"other": options.other} if options.other else {})
     for name in set(SIZES) - set(options.sizes):
         del SIZES[name]
-    print(f"idle states {hold_idle_states()}, {options.rounds} rounds of {options.seconds} s, kernel {os.uname().release}\n")
     figures = defaultdict(list)
-    with tempfile.TemporaryDirectory(prefix="bypass-bulk-") as folder:
+    with kernel_unpaced() as control, tempfile.TemporaryDirectory(prefix="bypass-bulk-") as folder:
+        print(f"idle states {hold_idle_states()}, {options.rounds} rounds of {options.seconds} s, "
+              f"kernel {os.uname().release}, {control}\n")
         for _ in range(options.rounds):
             for name in options.cells or CELLS:
                 for case, stack, value in CELLS[name](Bench(options, folder, stacks)):

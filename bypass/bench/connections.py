@@ -3,7 +3,8 @@
 
     ./wirespeed build bypass                        once; needs root, nginx and wrk
     bypass/bench/connections.py idle                1,000 connections, 20 s, nginx with the balanced profile
-    bypass/bench/connections.py requests            CPU of nginx per request with 10 … 16,000 connections
+    bypass/bench/connections.py requests            CPU of nginx per request with 10 … 50,000 connections (as many as
+                                                    there may be descriptors, ulimit -Hn)
 
 Both count CPU time of nginx (master, workers, every thread) by the scheduler's own account, in nanoseconds, so
 other work on the machine delays them and does not change what is counted, but for colder caches.
@@ -29,9 +30,25 @@ from pathlib import Path
 
 from packets import ADDRESS, BYPASS, LIBRARY, NGINX, PORT, Link, counters, started
 
-# As many as the machine allows.
-DESCRIPTORS = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+# Enough for 50,000 connections with what a process needs besides.
+DESCRIPTORS = 80_000
+# What nginx and the generator need besides one for each connection.
+OTHERS = 2000
 REQUEST = f"GET /0 HTTP/1.1\r\nHost: {ADDRESS}\r\n\r\n".encode()
+
+
+def raise_descriptors():
+    """How many this process and what it starts may have: as many as are wanted, else as many as the machine allows."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard != resource.RLIM_INFINITY and hard < DESCRIPTORS:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+            hard = DESCRIPTORS
+        except (OSError, ValueError):
+            pass  # needs CAP_SYS_RESOURCE, and fs.nr_open as large
+    allowed = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return allowed
 
 
 def spent_ns(group):
@@ -125,10 +142,10 @@ def cost(link, profile, folder, count, seconds):
         if done.returncode or not requests:
             sys.exit(f"connections.py: wrk ended with {done.returncode}: {done.stdout}{done.stderr}")
         if int(requests[1]) == 0:
-            return None, "no request was answered: --seconds must be longer than opening the connections takes", 0
+            return None, "no request was answered: --seconds must be longer than opening the connections takes", {}
         complaint = re.search(r"(Non-2xx.*|Socket errors: .*)", done.stdout)
-        packets = counters(link, process.pid)["accepts_packets"] if profile is not None else 0
-        return spent / int(requests[1]) / 1000, complaint[1] if complaint else "", packets
+        counted = counters(link, process.pid) if profile is not None else {"accepts_packets": 0, "frames_lost_in": 0}
+        return spent / int(requests[1]) / 1000, complaint[1] if complaint else "", counted
 
 
 def requests(options, folder):
@@ -141,11 +158,12 @@ def requests(options, folder):
         for _ in range(options.rounds):
             for count in options.connections:
                 for name, profile in stacks.items():
-                    spent, complaint, packets = cost(link, profile, folder, count, options.seconds)
+                    spent, complaint, counted = cost(link, profile, folder, count, options.seconds)
                     if spent is not None:
                         figures.setdefault((name, count), []).append(spent)
-                    if complaint or profile is not None and packets < count:
-                        print(f"  {name}, {count}: {complaint}; {packets} connections over packets", flush=True)
+                    if complaint or profile is not None and counted.get("accepts_packets", 0) < count:
+                        print(f"  {name}, {count}: {complaint}; {counted.get('accepts_packets', 0)} connections over packets, "
+                              f"{counted.get('frames_lost_in', 0)} frames came too fast", flush=True)
     for name in stacks:
         base = statistics.median(figures.get((name, options.connections[0]), [float("nan")]))
         for count in options.connections:
@@ -167,16 +185,20 @@ def main():
         return hold(options.connections[0])
     if os.geteuid() != 0 or not (BYPASS.exists() and LIBRARY.exists()):
         sys.exit("root is needed, and a build: ./wirespeed build bypass")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+    descriptors = raise_descriptors()
+    most = descriptors - OTHERS
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     options.seconds = options.seconds or {"idle": 20, "requests": 10}[options.cell]
-    options.connections = options.connections or {"idle": [1000], "requests": [10, 1000, 10_000, 16_000]}[options.cell]
+    options.connections = options.connections or {"idle": [1000], "requests": [10, 1000, 10_000, min(50_000, most)]}[options.cell]
+    if max(options.connections) > most:
+        sys.exit(f"{max(options.connections)} connections need {max(options.connections) + OTHERS} descriptors, and "
+                 f"{descriptors} are allowed: ulimit -Hn {max(options.connections) + OTHERS} first")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="connections-")))
         os.chmod(folder, 0o755)
         (folder / "logs").mkdir()
         text = NGINX.format(folder=folder, port=PORT).replace("worker_connections 20000", "worker_connections 100000")
-        (folder / "nginx.conf").write_text(f"worker_rlimit_nofile {DESCRIPTORS};\n" + text)
+        (folder / "nginx.conf").write_text(f"worker_rlimit_nofile {descriptors};\n" + text)
         {"idle": idle, "requests": requests}[options.cell](options, folder)
     return None
 

@@ -16,6 +16,7 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import socket
 import statistics
 import struct
@@ -25,6 +26,7 @@ import tempfile
 import time
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
+from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -181,10 +183,11 @@ def profiles(bench):
     Path(bench.folder, "10k").write_bytes(b"x" * 10240)
     for stack in ("performance", "balanced"):
         with bench.nginx(stack, 0) as port:
-            for connections in (50, 100):
-                for path, size in files.items():
-                    run = bench.wrk(client_profile(stack), 1, port, path, connections)
-                    yield f"{size}, {connections} connections", stack, requests_per_second(run)
+            # The documents' generator has its profile with each of the server's; then one that has the server's.
+            for client, both in (("wrk", ""), (client_profile(stack), ", both ends")):
+                for connections, (path, size) in product((50, 100), files.items()):
+                    run = bench.wrk(client, 1, port, path, connections)
+                    yield f"{size}, {connections} connections{both}", stack, requests_per_second(run)
 
 
 def netty(bench, transport):
@@ -229,6 +232,24 @@ def hold_idle_states():
         return "free"
 
 
+@contextmanager
+def kernel_unpaced():
+    """The kernel's TCP with CUBIC while the block runs, and what it had before afterwards: BBR holds each segment
+    back by a timer, with which the kernel has a third of its throughput on a way without queues."""
+    control = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+    before = control.read_text().strip()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        control.write_text("cubic")
+    except OSError:
+        print(f"congestion control is {before}: root can set CUBIC")
+    try:
+        yield control.read_text().strip()
+    finally:
+        if control.read_text().strip() != before:
+            control.write_text(before)
+
+
 def read_options():
     """The command line; bad names and missing builds end with 2."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -248,7 +269,14 @@ def read_options():
 def main():
     """Runs every cell in rounds and prints its table."""
     options = read_options()
-    print(f"idle states {hold_idle_states()}, {options.rounds} rounds of {options.seconds} s, kernel {os.uname().release}")
+    with kernel_unpaced() as control:
+        print(f"idle states {hold_idle_states()}, {options.rounds} rounds of {options.seconds} s, "
+              f"kernel {os.uname().release}, {control}")
+        measure(options)
+
+
+def measure(options):
+    """One table a cell."""
     for name in options.cells:
         figures = defaultdict(list)
         with tempfile.TemporaryDirectory(prefix="bypass-figures-") as folder:

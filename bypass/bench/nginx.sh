@@ -19,7 +19,11 @@ wirespeed-load) [ -x "$generator" ] || { echo "nginx.sh: no $generator: build it
 esac
 [ -r "$library" ] || { echo "nginx.sh: no $library: build it with cargo build --release" >&2; exit 2; }
 room=$(mktemp -d)
-trap 'stop; rm -rf "$room"' EXIT
+# BBR holds each segment back by a timer: the kernel has CUBIC for the run, as far as this user may say so.
+control=/proc/sys/net/ipv4/tcp_congestion_control
+control_before=$(cat $control)
+[ ! -w $control ] || echo cubic >$control 2>/dev/null || true
+trap 'stop; rm -rf "$room"; [ "$(cat $control)" = "$control_before" ] || echo "$control_before" >$control' EXIT
 port=$((20000 + $$ % 10000))
 mkdir "$room/www" "$room/www/nopush"
 for size in 1024 10240 102400; do head -c $size /dev/urandom >"$room/www/$size"; done
@@ -81,7 +85,7 @@ run() { # stack: all cases
     esac
   done
 }
-echo "# rounds $rounds, $seconds s each, client $client, spin $spin_us us, idle states $idle, kernel $(uname -r)"
+echo "# rounds $rounds, $seconds s each, client $client, spin $spin_us us, idle states $idle, kernel $(uname -r), $(cat $control)"
 for _ in $(seq "$rounds"); do
   for stack in kernel bypass ${other:+other}; do
     start "$stack"

@@ -8,10 +8,11 @@ one was the kernel's is an error. Everything that it starts ends with it.
     ./wirespeed build bypass                        once; needs root, nginx and wrk
     bypass/bench/packets.py                         1 KB, keep-alive, MTU 1500, 5 rounds of 2 s: about 40 s
     bypass/bench/packets.py --size 0 100 10000      several sizes, each a table
-    bypass/bench/packets.py --close                 one connection a request
+    bypass/bench/packets.py --close                 one connection a request; --multi-accept beside it
     bypass/bench/packets.py --mtu 9000 --size 100000
     bypass/bench/packets.py kernel performance both --connections 1
     ./wirespeed build http-server && bypass/bench/packets.py --program netty-nio --size 128 kernel performance both
+                                                    each server is warmed up until its JVM compiles no more
     bypass/bench/packets.py responder-kernel native generic    the engine without preloading:
                                                     cargo build --release -p bypass-shard --example http
 
@@ -46,11 +47,13 @@ RESPONDERS = {
 PROFILES = {"balanced": "balanced", "performance": "performance", "both": "performance"}
 PROGRAMS = {"nginx": "nginx", "netty-nio": "nettyio", "netty-epoll": "nettyio"}
 JAR = ROOT / "servers" / "http-server" / "target" / "http-server.jar"
+#: Other threads of a server than the busiest may have so much of a core while it is measured.
+QUIET = 0.05
 SERVERS = ["kernel", *PROFILES, *RESPONDERS]
 ADDRESS, PORT = "10.77.0.2", 8080
 NGINX = """\
 worker_processes 1; daemon off; user root; pid {folder}/pid; error_log {folder}/error.log;
-events {{ worker_connections 20000; accept_mutex off; }}
+events {{ worker_connections 20000; accept_mutex off; multi_accept {multi}; }}
 http {{
     access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; keepalive_timeout 600s;
     open_file_cache max=100; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
@@ -62,6 +65,16 @@ http {{
 
 def run(*words):
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+
+
+def unpaced(namespace):
+    """Gives the kernel's TCP of a namespace CUBIC, or Reno where a namespace may not have CUBIC; returns its name. A
+    host's BBR holds each segment back by a timer, with which the kernel has a fifth of its long responses here."""
+    control = "/proc/sys/net/ipv4/tcp_congestion_control"
+    line = f"echo cubic >{control} || echo reno >{control}; cat {control}"
+    said = subprocess.run(["ip", "netns", "exec", namespace, "sh", "-c", line], check=True, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return said.stdout.strip()
 
 
 class Link:
@@ -81,6 +94,7 @@ class Link:
                 run("ip", "-n", name, "link", "set", end, "mtu", str(self.mtu), "up")
                 run("ip", "-n", name, "link", "set", "lo", "up")
                 run("ip", "-n", name, "addr", "add", f"10.77.0.{host}/24", "dev", end)
+                self.control = unpaced(name)
         except BaseException:
             self.__exit__()
             raise
@@ -152,9 +166,9 @@ def answers(link):
 
 
 def counters(link, group):
-    """Connections accepted over packets and from the kernel by the processes of a session."""
+    """Connections accepted over packets and from the kernel by the processes of a session, and frames it took too late."""
     text = subprocess.run(link.inside(1, 1, BYPASS, "stat", "--json"), capture_output=True, text=True, check=True).stdout
-    total = {"accepts_packets": 0, "accepts_kernel": 0}
+    total = {"accepts_packets": 0, "accepts_kernel": 0, "frames_lost_in": 0}
     for entry in re.split(r'(?="pid":)', text)[1:]:
         try:
             if os.getpgid(int(re.match(r'"pid":(\d+)', entry)[1])) != group:
@@ -165,6 +179,37 @@ def counters(link, group):
             found = re.search(rf'"{name}":(\d+)', entry)
             total[name] += int(found[1]) if found else 0
     return total
+
+
+def cpu_ns(group):
+    """Nanoseconds of CPU of each thread of a session's processes."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.getpgid(int(pid)) == group:
+                for task in os.listdir(f"/proc/{pid}/task"):
+                    found[task] = int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[0])
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+def beside(before, after):
+    """Seconds of CPU that other threads than the busiest had between two looks: a JVM's compilers, which the
+    server's core has to do besides."""
+    spent = sorted(now - before.get(task, 0) for task, now in after.items())
+    return sum(spent[:-1]) / 1e9
+
+
+def warm_up(load, group, options):
+    """Repeats the window until the server's other threads are quiet in it. With one long run a JVM is not warm: the
+    first connections that end and come anew have it give compiled code up, and compile again on the server's core."""
+    deadline = time.monotonic() + options.warmup
+    while time.monotonic() < deadline:
+        before = cpu_ns(group)
+        subprocess.run(load, stdout=subprocess.DEVNULL, timeout=options.seconds + 30, check=True)
+        if beside(before, cpu_ns(group)) < QUIET * options.seconds:
+            break
 
 
 def measure(link, server, folder, options):
@@ -184,11 +229,12 @@ def measure(link, server, folder, options):
         if server == "both":
             load = [*accelerated(options.client, "va"), *load]
         if options.warmup:
-            warm = [f"-d{options.warmup}s" if word == f"-d{options.seconds}s" else word for word in load]
-            subprocess.run(link.inside(0, 1, *warm), stdout=subprocess.DEVNULL, timeout=options.warmup + 30, check=True)
-        before = counters(link, process.pid)
+            warm_up(link.inside(0, 1, *load), process.pid, options)
+        before, spent = counters(link, process.pid), cpu_ns(process.pid)
         done = subprocess.run(link.inside(0, 1, *load), capture_output=True, text=True, timeout=options.seconds + 30)
-        after = counters(link, process.pid)
+        after, others = counters(link, process.pid), beside(spent, cpu_ns(process.pid))
+        if others >= QUIET * options.seconds:
+            print(f"  {server}: its other threads had {others / options.seconds:.0%} of a core in this round")
         rate = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
         if done.returncode or not rate:
             sys.exit(f"{server}: wrk ended with {done.returncode}: {done.stdout}{done.stderr}")
@@ -204,14 +250,17 @@ def measure(link, server, folder, options):
 
 def table(options, folder):
     figures = {server: [] for server in dict.fromkeys(options.servers)}
-    with Link(options.mtu) as link:
-        for _ in range(options.rounds):
-            for server, found in figures.items():
+    for _ in range(options.rounds):
+        for server, found in figures.items():
+            # A link of its own: what the kernel keeps of one round's connections (TIME_WAIT) must not burden the next.
+            with Link(options.mtu) as link:
                 found.append(measure(link, server, folder, options))
     first = next(iter(figures))
     base = statistics.median(figures[first])
     print(f"{options.program}, {options.now} B, {options.connections} connections, MTU {options.mtu}"
-          f"{', one connection a request' if options.close else ''}, {options.rounds} rounds of {options.seconds} s")
+          f"{', one connection a request' if options.close else ''}"
+          f"{', multi_accept' if options.multi_accept else ''}, {options.rounds} rounds of {options.seconds} s, "
+          f"kernel with {link.control}")
     for server, found in figures.items():
         ratios = [one / other for one, other in zip(found, figures[first])]
         ratio = "" if server == first else (f"  {statistics.median(ratios):.2f} × {first}"
@@ -228,19 +277,21 @@ def main():
     parser.add_argument("--java", default="java")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=2)
-    parser.add_argument("--warmup", type=int, help="seconds before each window: 4 with a JVM, else none")
+    parser.add_argument("--warmup", type=int,
+                        help="most seconds before each window, less once a JVM is quiet: 40 with one, else none")
     parser.add_argument("--connections", type=int, default=50)
     parser.add_argument("--size", type=int, nargs="+", default=[1024], help="bytes of a response's body")
     parser.add_argument("--mtu", type=int, default=1500)
     parser.add_argument("--spin", type=int, default=1_000_000, help="of the responders, in microseconds")
     parser.add_argument("--client", default="wrk", help="profile of an accelerated wrk; wrk-profile pauses between polls")
     parser.add_argument("--close", action="store_true", help="one connection a request")
+    parser.add_argument("--multi-accept", action="store_true", help="nginx takes all connections that wait at once")
     options = parser.parse_args()
     if unknown := set(options.servers) - set(SERVERS):
         parser.error(f"no such server: {', '.join(sorted(unknown))}")
     options.servers = options.servers or ["kernel", "balanced", "performance"]
     is_java = options.program != "nginx"
-    options.warmup = (4 if is_java else 0) if options.warmup is None else options.warmup
+    options.warmup = (40 if is_java else 0) if options.warmup is None else options.warmup
     tools = ("ip", "wrk", "curl", "taskset", options.java if is_java else "nginx")
     needed = [tool for tool in tools if not shutil.which(tool)]
     needed += [str(JAR.relative_to(ROOT))] if is_java and not JAR.exists() else []
@@ -257,7 +308,8 @@ def main():
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="packets-")))
         os.chmod(folder, 0o755)
         (folder / "logs").mkdir()
-        (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=PORT))
+        multi = "on" if options.multi_accept else "off"
+        (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=PORT, multi=multi))
         for size in options.size:
             options.now = size
             if size:

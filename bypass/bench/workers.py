@@ -74,6 +74,7 @@ def main():
         for _ in range(options.rounds):
             for (name, workers), found in figures.items():
                 found.append(measure(link, name, folder, workers, options))
+    print(f"kernel with {link.control}")
     for name in STACKS:
         one, all_of_them = figures[name, 1], figures[name, CORES]
         ratios = [many / single for single, many in zip(one, all_of_them)]

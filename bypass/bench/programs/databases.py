@@ -7,16 +7,16 @@ PSQL = "/usr/lib/postgresql/15/bin"
 
 
 def redis(place):
-    place.server(["redis-server", "--port", "6379", "--bind", "127.0.0.1", "--save", "", "--dir",
-                  place.folder, "--io-threads", "2"], 6379)
-    cli = ["redis-cli", "-p", "6379"]
+    place.server(["redis-server", "--port", "6379", "--bind", "127.0.0.1", "--protected-mode", "no",
+                  "--save", "", "--dir", place.folder, "--io-threads", "2"], 6379)
+    cli = ["redis-cli", "-h", "127.0.0.1", "-p", "6379"]
     yield place.client([*cli, "SET", "key", "value"])
     yield place.client([*cli, "GET", "key"])
     commands = "".join(f"SET k{i} {'v' * (i % 300)}\nAPPEND k{i} x\nSTRLEN k{i}\n" for i in range(2000))
     yield place.client(cli, input=commands.encode())[-200:]
     yield place.client([*cli, "EVAL", "return string.rep('x', 1000000)", "0"])[-50:]
-    text = place.client(["redis-benchmark", "-p", "6379", "-q", "-n", "20000", "-c", "20", "-P", "4", "-t",
-                         "set,get,lpush,lrange_100"])
+    text = place.client(["redis-benchmark", "-h", "127.0.0.1", "-p", "6379", "-q", "-n", "20000", "-c", "20",
+                         "-P", "4", "-t", "set,get,lpush,lrange_100"])
     yield sorted(set(re.findall(r"^(.*): [\d.]+ requests", text.replace("\r", "\n"), re.M)))
     yield place.client([*cli, "DBSIZE"])
 
@@ -53,7 +53,7 @@ def mariadb(place):
     place.plainly(["mariadb-install-db", "--no-defaults", "--user=mysql", f"--datadir={data}",
                    "--auth-root-authentication-method=normal", "--skip-test-db"])
     place.server(["mariadbd", "--no-defaults", "--user=mysql", f"--datadir={data}", "--port=3307",
-                  "--bind-address=127.0.0.1", f"--socket={data}/sock", f"--pid-file={data}/pid"], 3307)
+                  "--skip-grant-tables", "--bind-address=127.0.0.1", f"--socket={data}/sock", f"--pid-file={data}/pid"], 3307)
     words = ["mariadb", "--no-defaults", "-h127.0.0.1", "-P3307", "-uroot", "--protocol=tcp"]
     yield place.client([*words, "-e", "create database d; use d; create table t(a int primary key, b text);"
                         "insert into t select seq, repeat('x', seq % 500) from seq_1_to_3000;"
@@ -68,8 +68,10 @@ def start_postgresql(place):
     data = place.give_to("postgres", "data")
     shutil.chown(place.folder, "postgres")
     place.plainly([f"{PSQL}/initdb", "-D", data, "-A", "trust"], user="postgres", cwd=data)
-    place.server([f"{PSQL}/postgres", "-D", data, "-p", "5433", "-k", data, "-c", "fsync=off"], 5433,
-                 user="postgres", cwd=data)
+    with open(data / "pg_hba.conf", "a") as rules:
+        rules.write("host all all samenet trust\n")
+    place.server([f"{PSQL}/postgres", "-D", data, "-p", "5433", "-k", data, "-c", "fsync=off", "-c",
+                  "listen_addresses=127.0.0.1"], 5433, user="postgres", cwd=data)
 
 
 def ask_postgresql(place, port):

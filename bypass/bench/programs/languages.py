@@ -246,8 +246,8 @@ def gunicorn_gthread(place):
 
 
 def uvicorn(place, loop):
-    yield from in_venv(place, ["-m", "uvicorn", "--loop", loop, "--port", "8080", "--log-level", "warning",
-                               "--workers", "2", "asgi:app"])
+    yield from in_venv(place, ["-m", "uvicorn", "--loop", loop, "--host", "127.0.0.1", "--port", "8080",
+                               "--log-level", "warning", "--workers", "2", "asgi:app"])
 
 
 def uvicorn_asyncio(place):

@@ -13,23 +13,66 @@ CLIENT_SECONDS = 60
 LOG_CHARACTERS = 300
 # Many servers give up root's rights, and their clients here keep them.
 SHARE = {"EF_SHARE_WITH": "-1"}
+# Between hosts: the server's interface and address, and the client's.
+INTERFACES = {"server": ("vb", "10.77.0.2"), "client": ("va", "10.77.0.1")}
+# What a user other than root needs to open an interface.
+CAPABILITIES = "+net_admin,+net_raw,+bpf,+ipc_lock"
 
 
 class Failed(Exception):
     """A server that did not start, or a client that did not end."""
 
 
-class Place:
-    """Starts servers and clients as the way of the run says ("kernel", "both", "server")."""
+class Host:
+    """Another network namespace, joined to this one by a veth pair; it ends with this process namespace."""
 
-    def __init__(self, folder, work, bypass, profile, way):
+    def __init__(self):
+        self._holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+        here = os.readlink("/proc/self/ns/net")
+        while os.readlink(f"/proc/{self._holder.pid}/ns/net") == here:
+            time.sleep(0.01)
+        near, far = INTERFACES["server"], INTERFACES["client"]
+        self._run("ip", "link", "add", near[0], "type", "veth", "peer", "name", far[0], "netns",
+                  str(self._holder.pid))
+        for prefix, (name, address) in (([], near), (self.prefix(), far)):
+            self._run(*prefix, "ip", "addr", "add", f"{address}/24", "dev", name)
+            for link in (name, "lo"):
+                self._run(*prefix, "ip", "link", "set", link, "up")
+
+    def prefix(self):
+        """What a command has before it that runs there."""
+        return ["nsenter", "-t", str(self._holder.pid), "-n"]
+
+    def connected(self):
+        """Connections that the kernel opened there."""
+        return opened(self._holder.pid, "ActiveOpens")
+
+    @staticmethod
+    def _run(*words):
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+
+
+class Place:
+    """Starts servers and clients as the way of the run says ("kernel", "both", "server", "client"); with another
+    host the clients run there, and what is accelerated is so over packets."""
+
+    def __init__(self, folder, work, bypass, profile, way, host=None):
         self.folder, self.work, self.way = folder, work, way
-        self._bypass, self._profile = bypass, profile
+        self._bypass, self._profile, self._host = bypass, profile, host
         self._servers = []
+
+    def here(self, text):
+        """A text of the catalogue with the server's address in place of the loopback's."""
+        if not self._host:
+            return text
+        address = INTERFACES["server"][1]
+        if isinstance(text, bytes):
+            return text.replace(b"127.0.0.1", address.encode())
+        return text.replace("127.0.0.1", address).replace("{127,0,0,1}", "{" + address.replace(".", ",") + "}")
 
     def write(self, name, text):
         """A file in the folder, for everybody to read; its path."""
-        path = self.folder / name
+        path, text = self.folder / name, self.here(text)
         path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(text, bytes):
             path.write_bytes(text)
@@ -50,7 +93,11 @@ class Place:
         """Starts a server and waits until something listens on the port (0: until it was started)."""
         environment = {**os.environ, **SHARE, **options.pop("env", {})}
         log = open(self.folder / f"server-{len(self._servers)}.log", "wb")
-        command = self._command(words, self.way != "kernel")
+        command = self._command(words, self.way in ("server", "both"), "server")
+        if self._host and "user" in options:
+            user = options.pop("user")
+            command = ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "--inh-caps", CAPABILITIES,
+                       "--ambient-caps", CAPABILITIES, *command]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                    cwd=options.pop("cwd", self.folder), env=environment,
                                    start_new_session=True, **options)
@@ -66,16 +113,17 @@ class Place:
 
     def client(self, words, **options):
         """What a client prints; its exit code counts too."""
-        return self._client(words, self.way == "both", **options)
+        prefix = self._host.prefix() if self._host else []
+        return self._client(words, self.way in ("client", "both"), prefix, **options)
 
     def plainly(self, words, **options):
         """The same, never accelerated: for what prepares a run."""
-        return self._client(words, False, **options)
+        return self._client(words, False, [], **options)
 
-    def _client(self, words, accelerated, **options):
+    def _client(self, words, accelerated, prefix, **options):
         options = {"cwd": self.folder, "input": b"", "timeout": CLIENT_SECONDS, **options}
         options["env"] = {**os.environ, **SHARE, **options.get("env", {})}
-        command = self._command(words, accelerated)
+        command = [*prefix, *self._command(words, accelerated, "client")]
         try:
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
         except subprocess.TimeoutExpired:
@@ -86,12 +134,13 @@ class Place:
             text += f"\nended with {done.returncode}: {errors}"
         return text
 
-    def _command(self, words, accelerated):
-        words = [str(word) for word in words]
+    def _command(self, words, accelerated, side):
+        words = [self.here(str(word)) for word in words]
         if not accelerated:
             return words
         profile = ["-p", self._profile] if self._profile else []
-        return [str(self._bypass), "run", *profile, "--", *words]
+        interface = ["--interface", INTERFACES[side][0]] if self._host else []
+        return [str(self._bypass), "run", *profile, *interface, "--", *words]
 
     def counted(self):
         """What `bypass stat` says of this namespace's processes."""
@@ -102,7 +151,7 @@ class Place:
         for process in json.loads(done.stdout or b"{}").get("processes", []):
             if not os.path.exists(f"/proc/{process['pid']}"):
                 continue
-            shared += process["counters"]["accepts_shm"]
+            shared += process["counters"]["accepts_packets" if self._host else "accepts_shm"]
             for reason, count in process["fallbacks"].items():
                 reasons[reason] = reasons.get(reason, 0) + count
         return {"shared": shared, "reasons": reasons}
@@ -134,6 +183,13 @@ def is_listening(port):
                    for row in list(rows)[1:]):
                 return True
     return False
+
+
+def opened(process="self", name="PassiveOpens"):
+    """Connections that the kernel's TCP of a process's namespace has opened: PassiveOpens, or ActiveOpens."""
+    with open(f"/proc/{process}/net/snmp") as rows:
+        names, values = (line.split() for line in rows if line.startswith("Tcp:"))
+    return int(values[names.index(name)])
 
 
 def digest(data):

@@ -4,7 +4,9 @@
 
 Each program runs in a network and process namespace of its own, in three ways: on the kernel, with
 server and client accelerated, and with the server alone. What went through the kernel is read from the
-namespace's own TCP counters, what went through shared memory from `bypass stat`. Root only; packages
+namespace's own TCP counters, what went through shared memory from `bypass stat`. With --packets the
+clients are in another network namespace, joined by veth, a fourth run accelerates them alone, and connections
+of the server with itself are its host's. Root only; packages
 are Debian's (--install), PyPI's and crates.io's. Standard library only.
 """
 
@@ -19,7 +21,7 @@ from pathlib import Path
 
 import catalogue
 import languages
-from place import Failed, Place
+from place import Failed, Host, Place, opened
 
 WAYS = ("kernel", "both", "server")
 SECONDS_MAX = 150
@@ -30,6 +32,8 @@ def main():
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=", ".join(catalogue.ALL))
     parser.add_argument("--bypass", default="target/release/bypass", type=Path)
     parser.add_argument("--profile", default="", help="a profile for the accelerated runs")
+    parser.add_argument("--packets", action="store_true",
+                        help="clients in a namespace of their own, joined by veth; what is accelerated is so over packets")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "bypass-programs")
     parser.add_argument("--install", action="store_true", help="install Debian's packages first")
     parser.add_argument("--markdown", type=Path, help="write the table here")
@@ -51,7 +55,7 @@ def main():
         catalogue.install(names)
     rows = [compare(options, name) for name in names]
     if options.markdown:
-        options.markdown.write_text(markdown(rows))
+        options.markdown.write_text(markdown(rows, options.packets))
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
     wrong = [row["program"] for row in rows if row["verdict"] == "differs"]
@@ -59,13 +63,19 @@ def main():
     return 1 if wrong else 0
 
 
+def ways_of(options):
+    """The runs of a program. Between hosts an accelerated client is one on its own, too."""
+    return (*WAYS, "client") if options.packets else WAYS
+
+
 def compare(options, name):
     """One row of the table: the runs, and whether they gave the same answers."""
     row = {"program": name, "version": "", "runs": {}}
     languages.prepare(name, options.work)
-    for way in WAYS:
+    ways = ways_of(options)
+    for way in ways:
         row["runs"][way] = one_run(options, name, way)
-    kernel, *ours = (row["runs"][way] for way in WAYS)
+    kernel, *ours = (row["runs"][way] for way in ways)
     row["version"] = kernel.get("version", "")
     if "error" in kernel:
         row["verdict"] = "not run"
@@ -83,11 +93,12 @@ def explain(row):
         return f": {kernel['error']}"
     if row["verdict"] == "same":
         both = row["runs"]["both"]
-        return (f", {len(kernel['answers'])} answers, {both['shared']} connections by shared memory, "
-                f"{both['kernel']} by the kernel ({kernel['kernel']} without bypass)")
+        lone = row["runs"].get("client", {}).get("clients_kernel")
+        return (f", {len(kernel['answers'])} answers, {both['shared']} connections carried, "
+                f"{both['kernel']} by the kernel ({kernel['kernel']} without bypass)"
+                + (f", {lone} of an accelerated client's by the kernel" if lone is not None else ""))
     lines = []
-    for way in WAYS[1:]:
-        run = row["runs"][way]
+    for way, run in list(row["runs"].items())[1:]:
         if "error" in run:
             lines.append(f"\n  {way}: {run['error']}")
         else:
@@ -100,7 +111,7 @@ def one_run(options, name, way):
     """A run in namespaces of its own, which end with everything in them."""
     words = ["unshare", "--net", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc",
              sys.executable, __file__, "--bypass", options.bypass.resolve(), "--profile", options.profile,
-             "--work", options.work, "--inside", name, way]
+             "--work", options.work, *(["--packets"] if options.packets else []), "--inside", name, way]
     process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
@@ -121,26 +132,20 @@ def inside(options, name, way):
     entry = catalogue.ALL[name]
     with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=options.work) as folder:
         os.chmod(folder, 0o755)
-        place = Place(Path(folder), options.work, options.bypass, options.profile, way)
-        before = opened_by_kernel()
+        host = Host() if options.packets else None
+        place = Place(Path(folder), options.work, options.bypass, options.profile, way, host)
+        before = opened()
         try:
             started = time.monotonic()
             answers = list(entry.run(place))
             result = {"answers": answers, "seconds": round(time.monotonic() - started, 1),
                       "version": entry.version(), **place.counted(),
-                      "kernel": opened_by_kernel() - before}
+                      "kernel": opened() - before, "clients_kernel": host.connected() if host else None}
         except Failed as problem:
             result = {"error": f"{problem}{place.logs()}"}
         place.end()
     print(json.dumps(result))
     return 0
-
-
-def opened_by_kernel():
-    """Connections that the kernel's TCP of this namespace has accepted."""
-    names, values = (line.split() for line in Path("/proc/net/snmp").read_text().splitlines()
-                     if line.startswith("Tcp:"))
-    return int(values[names.index("PassiveOpens")])
 
 
 def why(entry, kernel, both):
@@ -153,8 +158,9 @@ def why(entry, kernel, both):
     return ", ".join(reasons) or "–"
 
 
-def markdown(rows):
-    lines = ["| program | version | driven by | answers | by shared memory | by the kernel | to the kernel, why | verdict |",
+def markdown(rows, packets):
+    carried = "over packets" if packets else "by shared memory"
+    lines = [f"| program | version | driven by | answers | {carried} | by the kernel | to the kernel, why | verdict |",
              "|---|---|---|---|---|---|---|---|"]
     for row in rows:
         entry = catalogue.ALL[row["program"]]

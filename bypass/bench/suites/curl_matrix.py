@@ -265,8 +265,11 @@ def _curl(runner, words, accelerated, folder):
     got = folder / "got"
     shutil.rmtree(got, ignore_errors=True)
     got.mkdir()
-    done = subprocess.run(command, capture_output=True, timeout=120,
-                          env={**os.environ, "LC_ALL": "C"})
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=120,
+                              env={**os.environ, "LC_ALL": "C"})
+    except subprocess.TimeoutExpired:
+        return ("hangs: not done after 120 s",)
     lines = b"".join(sorted(done.stdout.splitlines(True))) if "-Z" in words else done.stdout
     return (done.returncode, len(done.stdout), hashlib.sha256(lines).hexdigest()[:12],
             *_wrong_bodies(got, folder / "html"))

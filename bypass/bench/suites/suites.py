@@ -31,7 +31,7 @@ RESTARTS_MAX = 12
 CPYTHON = ("test.test_socket", "test.test_selectors", "test.test_ssl", "test.test_socketserver",
            "test.test_httplib", "test.test_httpservers", "test.test_epoll", "test.test_poll",
            "test.test_select", "test.test_ftplib", "test.test_poplib", "test.test_smtplib",
-           "test.test_telnetlib", "test.test_asyncio")
+           "test.test_telnetlib")
 TORNADO = tuple(f"tornado.test.{name}_test" for name in (
     "iostream", "tcpserver", "tcpclient", "httpserver", "simple_httpclient", "httpclient",
     "http1connection", "netutil", "websocket", "ioloop", "asyncio", "process"))
@@ -39,6 +39,9 @@ GEVENT = tuple(f"gevent.tests.test__{name}" for name in (
     "socket", "socket_close", "socket_ex", "socket_send_memoryview", "socket_timeout",
     "socket_errors", "socketpair", "server", "server_pywsgi", "pywsgi", "select", "selectors",
     "makefile_ref", "greenness", "os", "close_backend_fd"))
+UVLOOP = tuple(f"tests.test_{name}" for name in (
+    "tcp", "sockets", "base", "context", "regr1", "libuv_api", "aiohttp", "pipes", "process",
+    "process_spawning", "signals", "unix", "runner", "dealloc", "executors", "cython"))
 TWISTED = ("twisted.test.test_tcp", "twisted.internet.test.test_tcp", "twisted.test.test_iutils")
 
 
@@ -61,10 +64,12 @@ class Runner:
         if self._environment is None:
             folder = self.work / "venv"
             if not (folder / "ready").exists():
-                say("installing tornado, twisted, gevent, redis, pymemcache, pytest …")
+                say("installing tornado, twisted, gevent, redis, pymemcache, pytest, uvloop …")
                 venv.create(folder, with_pip=True)
-                subprocess.run([folder / "bin" / "pip", "install", "-q", "tornado", "twisted",
-                                "gevent", "redis", "pymemcache", "pytest"], check=True)
+                # Without pyhamcrest and hypothesis twisted's tests do not load.
+                subprocess.run([folder / "bin" / "pip", "install", "-q", "tornado", "twisted", "pyhamcrest",
+                                "hypothesis", "gevent", "redis", "pymemcache", "pytest", "uvloop",
+                                "aiohttp", "pyopenssl", "service-identity", "psutil"], check=True)
                 (folder / "ready").touch()
             self._environment = folder / "bin" / "python"
         return self._environment
@@ -74,7 +79,7 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
-def record(runner, python, module, accelerated, only=None):
+def record(runner, python, module, accelerated, only=None, folder_of_tests=None):
     """Test id → outcome of one module; a hanging or crashing test is "hung" or "crashed"."""
     outcomes, texts = {}, {}
     ends = time.monotonic() + MINUTES_MAX_OF_MODULE * 60
@@ -83,7 +88,8 @@ def record(runner, python, module, accelerated, only=None):
         for _ in range(RESTARTS_MAX):
             out.write_text("")
             choice.write_text(json.dumps({"skip": list(outcomes), "only": only}))
-            words = [python, HERE / "record.py", module, out, choice]
+            words = [python, HERE / "record.py", module, out, choice,
+                     *([folder_of_tests] if folder_of_tests else [])]
             ended = _run(runner.command(words, accelerated), folder, ends)
             finished = _read(out, outcomes, texts, ended)
             if finished or time.monotonic() > ends:
@@ -122,18 +128,18 @@ def _read(out, outcomes, texts, ended):
     return False
 
 
-def compare_unittest(runner, python, modules):
-    """One row a module: counts, and the tests that differ twice."""
+def compare_unittest(runner, python, modules, folder=None):
+    """One row a module: counts, and the tests that differ twice; `folder` holds modules not installed."""
     rows = []
     for module in modules:
         say(f"{module} …")
-        kernel, _ = record(runner, python, module, False)
-        ours, texts = record(runner, python, module, True)
+        kernel, _ = record(runner, python, module, False, None, folder)
+        ours, texts = record(runner, python, module, True, None, folder)
         good = {name for name, outcome in kernel.items() if outcome == "passed"}
         suspects = sorted(name for name in good if ours.get(name, "missing") != "passed")
         if suspects:
-            kernel_again, _ = record(runner, python, module, False, suspects)
-            again, texts_again = record(runner, python, module, True, suspects)
+            kernel_again, _ = record(runner, python, module, False, suspects, folder)
+            again, texts_again = record(runner, python, module, True, suspects, folder)
             suspects = [name for name in suspects
                         if kernel_again.get(name) == "passed" and again.get(name) != "passed"]
             texts.update(texts_again)
@@ -155,7 +161,24 @@ def cpython(runner):
     if not python.exists():
         raise SystemExit("suites: this Python has no test package; "
                          "install it with: apt-get install libpython3-testsuite")
-    return compare_unittest(runner, sys.executable, CPYTHON)
+    # Its tests of asyncio are too many for the time of one module.
+    asyncio = sorted(f"test.test_asyncio.{path.stem}"
+                     for path in (python.parent / "test_asyncio").glob("test_*.py"))
+    return compare_unittest(runner, sys.executable, [*CPYTHON, *asyncio])
+
+
+def uvloop(runner, modules=UVLOOP):
+    """uvloop's tests, which only its source archive holds; the rest of that would hide what is installed."""
+    python, folder = runner.python(), runner.work / "uvloop"
+    if not (folder / "tests").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        version = subprocess.run([python, "-c", "import uvloop; print(uvloop.__version__)"], check=True,
+                                 stdout=subprocess.PIPE, text=True).stdout.strip()
+        subprocess.run([python, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", "uvloop", "-d", folder,
+                        f"uvloop=={version}"], check=True)
+        subprocess.run(["tar", "xf", next(folder.glob("*.tar.gz")), "-C", folder, "--strip-components=1",
+                        "--wildcards", "*/tests/*"], check=True)
+    return compare_unittest(runner, python, modules, folder)
 
 
 SUITES = {
@@ -163,6 +186,7 @@ SUITES = {
     "tornado": lambda runner: compare_unittest(runner, runner.python(), TORNADO),
     "twisted": lambda runner: compare_unittest(runner, runner.python(), TWISTED),
     "gevent": lambda runner: compare_unittest(runner, runner.python(), GEVENT),
+    "uvloop": uvloop,
     "curl": curl_matrix.compare,
     "redis": datastores.redis,
     "memcached": datastores.memcached,
@@ -203,7 +227,9 @@ def main():
             parser.error(f"there is no suite {name!r}; there are {', '.join(SUITES)}")
     options.work.mkdir(parents=True, exist_ok=True)
     runner = Runner(options.bypass, options.profile, options.work, options.part)
-    if options.module:
+    if options.module and options.suites == ["uvloop"]:
+        rows = uvloop(runner, options.module)
+    elif options.module:
         python = sys.executable if options.suites == ["cpython"] else runner.python()
         rows = compare_unittest(runner, python, options.module)
     else:

@@ -17,14 +17,31 @@ const NOT_EXECUTABLE: u8 = 126;
 /// Programs that only start another, with the options of theirs that take a value.
 const WRAPPERS: &[(&str, &[&str])] = &[
     ("taskset", &[]),
-    ("env", &["-u", "-C", "-S"]),
-    ("nice", &["-n"]),
+    ("env", &["-u", "-C", "-S", "--unset", "--chdir"]),
+    ("nice", &["-n", "--adjustment"]),
     ("nohup", &[]),
     ("setsid", &[]),
-    ("stdbuf", &["-i", "-o", "-e"]),
-    ("timeout", &["-s", "-k"]),
+    (
+        "stdbuf",
+        &["-i", "-o", "-e", "--input", "--output", "--error"],
+    ),
+    ("timeout", &["-s", "-k", "--signal", "--kill-after"]),
     ("chrt", &["-T", "-P", "-D"]),
-    ("numactl", &["-N", "-m", "-C", "-p", "-i"]),
+    (
+        "numactl",
+        &[
+            "-N",
+            "-m",
+            "-C",
+            "-p",
+            "-i",
+            "--cpunodebind",
+            "--membind",
+            "--physcpubind",
+            "--preferred",
+            "--interleave",
+        ],
+    ),
 ];
 
 /// One executable file on the way to the program.
@@ -48,7 +65,11 @@ pub(crate) fn chain(command: &[OsString]) -> Result<Vec<Program>, Failure> {
     let mut programs = Vec::new();
     let mut rest = command;
     while let Some(name) = rest.first() {
-        let path = find(name)?;
+        let path = match find(name) {
+            // Not where the program stands behind a wrapper, or the wrapper says so itself.
+            Err(_) if !programs.is_empty() => break,
+            found => found?,
+        };
         programs.extend(with_interpreters(&path)?);
         match wrapped(&path, rest) {
             Some(inner) if !inner.is_empty() => rest = inner,
@@ -258,6 +279,8 @@ mod tests {
         assert_eq!(behind("env -u HOME A=1 B=2 node x.js"), "node x.js");
         assert_eq!(behind("nice -n 5 wrk"), "wrk");
         assert_eq!(behind("timeout -s INT 5 wrk -c 1"), "wrk -c 1");
+        assert_eq!(behind("timeout --signal INT 5 wrk"), "wrk");
+        assert_eq!(behind("numactl --cpunodebind 0 wrk"), "wrk");
         assert_eq!(behind("nginx -c x"), "");
     }
 
@@ -265,6 +288,13 @@ mod tests {
     fn a_program_that_is_not_there_has_the_shells_code() {
         let failure = chain(&[OsString::from("no-such-program")]).expect_err("missing");
         assert_eq!(failure.code(), std::process::ExitCode::from(127));
+    }
+
+    #[test]
+    fn what_stands_behind_a_wrapper_is_left_to_it_where_it_is_not_found() {
+        let command = ["env", "no-such-program"].map(OsString::from);
+        let programs = chain(&command).expect("env is there");
+        assert!(programs[0].path.ends_with("env"), "{programs:?}");
     }
 
     #[test]

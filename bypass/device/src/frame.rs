@@ -117,7 +117,7 @@ pub struct Counters {
     pub receive_invalid: u64,
     /// Times that there was no room for a frame to send.
     pub send_full: u64,
-    /// Frames taken for sending that the kernel then refused.
+    /// Frames that were to be sent and that the device, or later the kernel, refused.
     pub send_errors: u64,
     /// System calls made to move frames.
     pub kernel_calls: u64,
@@ -125,8 +125,11 @@ pub struct Counters {
 
 /// A source and sink of Ethernet frames. One thread at a time uses it.
 pub trait Device: Send {
-    /// What it can do; the same at all times.
+    /// What it can do; the same until [`set_mtu`](Self::set_mtu).
     fn capabilities(&self) -> Capabilities;
+
+    /// The interface carries packets of another size from now on: taken over as far as the device does.
+    fn set_mtu(&mut self, _mtu: u32) {}
 
     /// Hands at most `most` frames that have arrived to `take`, in order; how many.
     fn receive(&mut self, most: usize, take: &mut dyn FnMut(Frame)) -> Result<usize, Error>;
@@ -151,8 +154,33 @@ pub trait Device: Send {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), Error>;
 
+    /// The same for a frame of whose bytes `fill` writes the first `headers`; behind them comes `payload`,
+    /// which a device that gathers does not copy.
+    fn send_gathered(
+        &mut self,
+        headers: usize,
+        payload: [&[u8]; 2],
+        offload: Offload,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Error> {
+        let length = headers + payload[0].len() + payload[1].len();
+        self.send(length, offload, &mut |frame| {
+            let (first, rest) = frame.split_at_mut(headers);
+            let (second, third) = rest.split_at_mut(payload[0].len());
+            fill(first);
+            second.copy_from_slice(payload[0]);
+            third.copy_from_slice(payload[1]);
+        })
+    }
+
     /// Has everything leave that was taken, and takes back the room of what has left.
     fn flush(&mut self) -> Result<(), Error>;
+
+    /// Whether the last [`flush`](Self::flush) has left frames behind that nothing but another one will
+    /// send: it is to be asked for again soon.
+    fn has_unsent(&self) -> bool {
+        false
+    }
 
     /// Before a sleep: true when frames wait already, so that one must look again; else
     /// [`poll_fd`](Self::poll_fd) becomes readable with the next.
@@ -168,6 +196,10 @@ pub trait Device: Send {
 impl<D: Device + ?Sized> Device for Box<D> {
     fn capabilities(&self) -> Capabilities {
         (**self).capabilities()
+    }
+
+    fn set_mtu(&mut self, mtu: u32) {
+        (**self).set_mtu(mtu);
     }
 
     fn receive(&mut self, most: usize, take: &mut dyn FnMut(Frame)) -> Result<usize, Error> {
@@ -191,8 +223,22 @@ impl<D: Device + ?Sized> Device for Box<D> {
         (**self).send(length, offload, fill)
     }
 
+    fn send_gathered(
+        &mut self,
+        headers: usize,
+        payload: [&[u8]; 2],
+        offload: Offload,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Error> {
+        (**self).send_gathered(headers, payload, offload, fill)
+    }
+
     fn flush(&mut self) -> Result<(), Error> {
         (**self).flush()
+    }
+
+    fn has_unsent(&self) -> bool {
+        (**self).has_unsent()
     }
 
     fn arm(&mut self) -> bool {

@@ -28,6 +28,7 @@ pub struct Impaired<D> {
     held: VecDeque<Vec<u8>>,
     received: VecDeque<Vec<u8>>,
     kept: Option<Vec<u8>>,
+    refused: u64,
 }
 
 impl<D: Device> Impaired<D> {
@@ -40,6 +41,7 @@ impl<D: Device> Impaired<D> {
             held: VecDeque::new(),
             received: VecDeque::new(),
             kept: None,
+            refused: 0,
         }
     }
 
@@ -83,6 +85,10 @@ impl<D: Device> Device for Impaired<D> {
         }
     }
 
+    fn set_mtu(&mut self, mtu: u32) {
+        self.device.set_mtu(mtu);
+    }
+
     fn receive(&mut self, most: usize, take: &mut dyn FnMut(Frame)) -> Result<usize, Error> {
         let Self {
             device,
@@ -122,6 +128,7 @@ impl<D: Device> Device for Impaired<D> {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), Error> {
         if !self.capabilities().admits(length, offload) {
+            self.refused += 1;
             return Err(Error::Refused);
         }
         let mut frame = vec![0; length];
@@ -145,6 +152,10 @@ impl<D: Device> Device for Impaired<D> {
         self.device.flush()
     }
 
+    fn has_unsent(&self) -> bool {
+        self.device.has_unsent()
+    }
+
     fn arm(&mut self) -> bool {
         self.device.arm()
     }
@@ -154,6 +165,10 @@ impl<D: Device> Device for Impaired<D> {
     }
 
     fn counters(&self) -> Counters {
-        self.device.counters()
+        let counters = self.device.counters();
+        Counters {
+            send_errors: counters.send_errors + self.refused,
+            ..counters
+        }
     }
 }

@@ -19,7 +19,7 @@ const TRAIN_MAX: usize = 65_535 + ETHERNET;
 pub struct Sender {
     fd: Owned,
     mtu: u32,
-    frame: Vec<u8>,
+    headers: Vec<u8>,
 }
 
 impl Sender {
@@ -42,13 +42,18 @@ impl Sender {
 
     /// One that somebody else has opened and passed on.
     pub fn of(fd: Owned, mtu: u32) -> Self {
-        let frame = vec![0; TRAIN_MAX];
-        Self { fd, mtu, frame }
+        let headers = vec![0; TRAIN_MAX];
+        Self { fd, mtu, headers }
     }
 
     /// The descriptor, for passing on.
     pub fn fd(&self) -> i32 {
         self.fd.0
+    }
+
+    /// The interface carries packets of another size from now on.
+    pub fn set_mtu(&mut self, mtu: u32) {
+        self.mtu = mtu;
     }
 
     /// What may be sent so.
@@ -61,19 +66,22 @@ impl Sender {
         }
     }
 
-    /// Sends at once, one call a frame: see [`Device::send`](crate::Device::send).
+    /// Sends at once, one call a frame: see [`Device::send_gathered`](crate::Device::send_gathered).
     pub fn send(
         &mut self,
-        length: usize,
+        headers: usize,
+        payload: [&[u8]; 2],
         offload: Offload,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), Error> {
+        let length = headers + payload[0].len() + payload[1].len();
         if !self.capabilities().admits(length, offload) {
             return Err(Error::Refused);
         }
-        fill(&mut self.frame[..length]);
-        let header = virtio::header(offload);
-        match network::write_two(self.fd.0, &header, &self.frame[..length]) {
+        let headers = &mut self.headers[..headers];
+        fill(headers);
+        let pieces = [&virtio::header(offload), &*headers, payload[0], payload[1]];
+        match network::write_gathered(self.fd.0, pieces) {
             Ok(_) => Ok(()),
             Err(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => Err(Error::Full),
             Err(error) => Err(Error::Kernel(error)),

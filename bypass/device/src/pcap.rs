@@ -107,6 +107,10 @@ impl<D: Device, W: Write + Send> Device for Tee<D, W> {
         self.device.capabilities()
     }
 
+    fn set_mtu(&mut self, mtu: u32) {
+        self.device.set_mtu(mtu);
+    }
+
     fn receive(&mut self, most: usize, take: &mut dyn FnMut(Frame)) -> Result<usize, Error> {
         let (capture, now_ns) = (&mut self.capture, &mut self.now_ns);
         self.device.receive(most, &mut |frame| {
@@ -130,6 +134,10 @@ impl<D: Device, W: Write + Send> Device for Tee<D, W> {
 
     fn flush(&mut self) -> Result<(), Error> {
         self.device.flush()
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.device.has_unsent()
     }
 
     fn arm(&mut self) -> bool {

@@ -285,6 +285,7 @@ impl Device for End {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), Error> {
         if !self.capabilities().admits(length, offload) {
+            self.counters.send_errors += 1;
             return Err(Error::Refused);
         }
         self.frame.resize(length.max(ETHERNET), 0);

@@ -129,13 +129,26 @@ impl Device for Tap {
         offload: Offload,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), Error> {
+        self.send_gathered(length, [&[], &[]], offload, fill)
+    }
+
+    fn send_gathered(
+        &mut self,
+        headers: usize,
+        payload: [&[u8]; 2],
+        offload: Offload,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Error> {
+        let length = headers + payload[0].len() + payload[1].len();
         if !self.capabilities().admits(length, offload) {
+            self.counters.send_errors += 1;
             return Err(Error::Refused);
         }
-        fill(&mut self.outgoing[..length]);
-        let header = virtio::header(offload);
+        let headers = &mut self.outgoing[..headers];
+        fill(headers);
+        let pieces = [&virtio::header(offload), &*headers, payload[0], payload[1]];
         self.counters.kernel_calls += 1;
-        match network::write_two(self.fd.0, &header, &self.outgoing[..length]) {
+        match network::write_gathered(self.fd.0, pieces) {
             Ok(_) => self.counters.sent += 1,
             // The frame was taken: as on any link it can be lost.
             Err(_) => self.counters.send_errors += 1,

@@ -9,9 +9,9 @@ use bypass_sys::kernel::{self, Result};
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NETLINK_SOCK_DIAG: i32 = 4;
 const LISTEN_STATE: u32 = 1 << 10;
-/// All that hear what their peer sends (TCP_ESTABLISHED … of net/tcp_states.h): not TIME_WAIT, CLOSE, LISTEN.
-const LIVE_STATES: u32 =
-    1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11 | 1 << 12;
+/// All that answer what their peer sends (TCP_ESTABLISHED … of net/tcp_states.h): not CLOSE, LISTEN.
+const CONNECTION_STATES: u32 =
+    1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 8 | 1 << 9 | 1 << 11 | 1 << 12;
 const V6ONLY_ATTRIBUTE: u16 = 11;
 
 /// A listening TCP socket.
@@ -32,43 +32,50 @@ pub struct Listener {
 /// The listeners that share a connection to `target`, best match first by the kernel's own rules:
 /// the exact address before the wildcard, IPv4 before a dual-stack wildcard.
 pub fn listeners(target: SocketAddr) -> Result<Vec<Listener>> {
-    let mut found = listening(target.port())?;
-    let best = found
-        .iter()
-        .map(|one| rank(one, target.ip()))
-        .max()
-        .unwrap_or(0);
-    found.retain(|one| best > 0 && rank(one, target.ip()) == best);
-    Ok(found)
+    let found = listening(target.port())?;
+    Ok(sharing(&found, target.ip()).cloned().collect())
+}
+
+/// Those of the listeners of a port that share a connection to `target`.
+pub fn sharing(all: &[Listener], target: IpAddr) -> impl Iterator<Item = &Listener> {
+    let best = all.iter().map(|one| rank(one, target)).max();
+    let best = best.filter(|best| *best > 0);
+    all.iter()
+        .filter(move |one| best == Some(rank(one, target)))
 }
 
 /// All listeners of a port.
 pub fn listening(port: u16) -> Result<Vec<Listener>> {
     let mut found = Vec::new();
     ask(port, LISTEN_STATE, &mut |bytes| {
-        found.extend(read_listener(bytes, port))
+        found.extend(read_listener(bytes, port));
+        true
     })?;
     Ok(found)
 }
 
 /// Whether the kernel has connections of a local port with other hosts, those that are being made or
-/// closed included.
+/// closed and those in TIME_WAIT included.
 pub fn has_connections(port: u16) -> Result<bool> {
     let mut is_found = false;
-    ask(port, LIVE_STATES, &mut |bytes| {
-        is_found |= is_far(bytes, port)
+    ask(port, CONNECTION_STATES, &mut |bytes| {
+        is_found |= is_far(bytes, port);
+        !is_found
     })?;
     Ok(is_found)
 }
 
-fn ask(port: u16, states: u32, found: &mut dyn FnMut(&[u8])) -> Result<()> {
+/// Hands sockets on until `found` answers false: there may be many.
+fn ask(port: u16, states: u32, found: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
     let socket = Owned(kernel::socket(
         libc::AF_NETLINK,
         libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
         NETLINK_SOCK_DIAG,
     )? as i32);
     for family in [libc::AF_INET, libc::AF_INET6] {
-        query(&socket, (family, states), port, found)?;
+        if !query(&socket, (family, states), port, found)? {
+            break;
+        }
     }
     Ok(())
 }
@@ -103,12 +110,13 @@ fn rank(one: &Listener, target: IpAddr) -> u32 {
     }
 }
 
+/// False when no more are wanted.
 fn query(
     socket: &Owned,
     (family, states): (i32, u32),
     port: u16,
-    found: &mut dyn FnMut(&[u8]),
-) -> Result<()> {
+    found: &mut dyn FnMut(&[u8]) -> bool,
+) -> Result<bool> {
     let mut request = [0u8; 72];
     request[..4].copy_from_slice(&72u32.to_ne_bytes());
     request[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
@@ -122,14 +130,22 @@ fn query(
     let mut answer = vec![0u8; 32_768];
     loop {
         let count = kernel::read(socket.0, &mut answer)?;
-        if read_messages(&answer[..count], found)? {
-            return Ok(());
+        match read_messages(&answer[..count], found)? {
+            Rest::Comes => {}
+            rest => return Ok(rest == Rest::None),
         }
     }
 }
 
-/// True at the last message.
-fn read_messages(bytes: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+/// What follows some messages.
+#[derive(PartialEq)]
+enum Rest {
+    Comes,
+    None,
+    Unwanted,
+}
+
+fn read_messages(bytes: &[u8], found: &mut dyn FnMut(&[u8]) -> bool) -> Result<Rest> {
     let mut rest = bytes;
     while rest.len() >= 16 {
         let length = u32_at(rest, 0) as usize;
@@ -138,13 +154,14 @@ fn read_messages(bytes: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
             return Err(libc::EPROTO);
         }
         match kind {
-            libc::NLMSG_DONE => return Ok(true),
+            libc::NLMSG_DONE => return Ok(Rest::None),
             libc::NLMSG_ERROR => return Err(-(u32_at(rest, 16) as i32)),
-            _ => found(&rest[16..length]),
+            _ if !found(&rest[16..length]) => return Ok(Rest::Unwanted),
+            _ => {}
         }
         rest = &rest[length.next_multiple_of(4).min(rest.len())..];
     }
-    Ok(false)
+    Ok(Rest::Comes)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

@@ -121,6 +121,14 @@ impl Neighbour {
     /// NUD_REACHABLE, STALE, DELAY, PROBE, NOARP, PERMANENT.
     const VALID: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 
+    /// NUD_REACHABLE, NOARP, PERMANENT.
+    const CONFIRMED: u16 = 0x02 | 0x40 | 0x80;
+
+    /// Whether the kernel believes without asking again that it is there.
+    pub fn is_confirmed(&self) -> bool {
+        self.is_valid() && self.state & Self::CONFIRMED != 0
+    }
+
     /// Whether packets may be sent to its [`mac`](Self::mac).
     pub fn is_valid(&self) -> bool {
         self.mac.is_some() && self.state & Self::VALID != 0

@@ -2,7 +2,8 @@
 //!
 //! Each hook is one question (is this descriptor the kernel's?) and one operation of the stack.
 //! [`outcome`] alone turns results into return values and errno; [`real`] finds libc's own
-//! functions. Nothing here keeps state but [`signals`], which counts handlers for those who wait.
+//! functions. Nothing here keeps state but [`signals`], which counts handlers for those who wait,
+//! [`streams`] and [`spawning`].
 //!
 //! A panic in an `extern "C"` function aborts; it never unwinds into C.
 #![allow(
@@ -12,8 +13,11 @@
 #![allow(missing_docs, reason = "the hooks are documented by their man pages")]
 
 mod cancel;
+mod forking;
 mod hooks;
 mod outcome;
 mod real;
 mod signals;
+mod spawning;
 mod start;
+mod streams;

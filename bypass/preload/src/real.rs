@@ -123,6 +123,10 @@ real! {
     pthread_setcancelstate = c"pthread_setcancelstate": fn(c_int, *mut c_int) -> c_int;
     pthread_setcanceltype = c"pthread_setcanceltype": fn(c_int, *mut c_int) -> c_int;
     unshare = c"unshare": fn(c_int) -> c_int;
+    setuid = c"setuid": fn(libc::uid_t) -> c_int;
+    seteuid = c"seteuid": fn(libc::uid_t) -> c_int;
+    setreuid = c"setreuid": fn(libc::uid_t, libc::uid_t) -> c_int;
+    setresuid = c"setresuid": fn(libc::uid_t, libc::uid_t, libc::uid_t) -> c_int;
     setns = c"setns": fn(c_int, c_int) -> c_int;
     prctl = c"prctl": fn(c_int, usize, usize, usize, usize) -> c_int;
     setrlimit = c"setrlimit": fn(c_int, *const libc::rlimit) -> c_int;
@@ -133,6 +137,10 @@ real! {
     fexecve = c"fexecve": fn(c_int, *const *const c_char, *const *const c_char) -> c_int;
     posix_spawn = c"posix_spawn": fn(*mut pid_t, *const c_char, *const c_void, *const c_void, *const *const c_char, *const *const c_char) -> c_int;
     posix_spawnp = c"posix_spawnp": fn(*mut pid_t, *const c_char, *const c_void, *const c_void, *const *const c_char, *const *const c_char) -> c_int;
+    posix_spawn_file_actions_init = c"posix_spawn_file_actions_init": fn(*mut c_void) -> c_int;
+    posix_spawn_file_actions_destroy = c"posix_spawn_file_actions_destroy": fn(*mut c_void) -> c_int;
+    posix_spawn_file_actions_adddup2 = c"posix_spawn_file_actions_adddup2": fn(*mut c_void, c_int, c_int) -> c_int;
+    system = c"system": fn(*const c_char) -> c_int;
     vdprintf = c"vdprintf": fn(c_int, *const c_char, *mut c_void) -> c_int;
     vdprintf_chk = c"__vdprintf_chk": fn(c_int, c_int, *const c_char, *mut c_void) -> c_int;
     execve = c"execve": fn(*const c_char, *const *const c_char, *const *const c_char) -> c_int;

@@ -3,7 +3,7 @@
 //! Handlers of faults are left alone: the JVM and crash reporters look at them closely.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use bypass_stack::process::{deferral, kept};
 
@@ -145,12 +145,19 @@ pub unsafe extern "C" fn sigaction(
     result
 }
 
-#[no_mangle]
-pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
+/// The signals that [`siginterrupt`] has named: a bit each.
+static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
+
+fn bit(signal: c_int) -> u64 {
+    1 << ((signal - 1) as u64 % 64)
+}
+
+/// Sets a handler with these flags; the former one, or SIG_ERR.
+unsafe fn set_handler(signal: c_int, handler: usize, flags: c_int) -> usize {
     // SAFETY: all zero is a valid sigaction.
     let mut new: libc::sigaction = unsafe { core::mem::zeroed() };
     new.sa_sigaction = handler;
-    new.sa_flags = libc::SA_RESTART;
+    new.sa_flags = flags;
     // SAFETY: as above.
     let mut old: libc::sigaction = unsafe { core::mem::zeroed() };
     if !(1..SIGNALS as c_int).contains(&signal) {
@@ -161,4 +168,56 @@ pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
         0 => old.sa_sigaction,
         _ => libc::SIG_ERR,
     }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
+    let is_interrupting = INTERRUPTING.load(Ordering::Relaxed) & bit(signal) != 0;
+    let flags = if is_interrupting { 0 } else { libc::SA_RESTART };
+    // SAFETY: the caller's handler.
+    unsafe { set_handler(signal, handler, flags) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn bsd_signal(number: c_int, handler: usize) -> usize {
+    // SAFETY: the caller's handler.
+    unsafe { signal(number, handler) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn ssignal(number: c_int, handler: usize) -> usize {
+    // SAFETY: the caller's handler.
+    unsafe { signal(number, handler) }
+}
+
+/// What signal() is for programs that ask for X/Open's meaning of it.
+#[no_mangle]
+pub unsafe extern "C" fn __sysv_signal(signal: c_int, handler: usize) -> usize {
+    // SAFETY: the caller's handler.
+    unsafe { set_handler(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn sysv_signal(signal: c_int, handler: usize) -> usize {
+    // SAFETY: the caller's handler.
+    unsafe { __sysv_signal(signal, handler) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
+    // SAFETY: all zero is a valid sigaction.
+    let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
+    // SAFETY: it lives on this frame.
+    if unsafe { sigaction(signal, core::ptr::null(), &mut action) } != 0 {
+        return -1;
+    }
+    if interrupts != 0 {
+        INTERRUPTING.fetch_or(bit(signal), Ordering::Relaxed);
+        action.sa_flags &= !libc::SA_RESTART;
+    } else {
+        INTERRUPTING.fetch_and(!bit(signal), Ordering::Relaxed);
+        action.sa_flags |= libc::SA_RESTART;
+    }
+    // SAFETY: as above.
+    unsafe { sigaction(signal, &action, core::ptr::null_mut()) }
 }

@@ -63,6 +63,15 @@ const CASES: &[Case] = &[
         "a_connect_does_not_read_the_kernels_tables_again",
         connects_without_netlink,
     ),
+    ("a_server_of_both_families_answers_in_both", both_families),
+    (
+        "programs_that_share_a_port_each_get_connections",
+        shared_port,
+    ),
+    (
+        "a_server_that_gives_up_root_before_it_listens_takes_packets",
+        gives_up_root,
+    ),
     ("connections_beyond_the_limit_are_the_kernels", || {
         crowd(1000, 1500, 2, "connections_beyond_the_limit")
     }),
@@ -89,11 +98,22 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "entered_namespace",
         "the client goes to the server's namespace, which is another host's here",
     ),
-    ("small_stacks", "the engine runs on the stack of who waits"),
     ("same_port", "dials several addresses of the loopback"),
     ("option_sweep", "asks for what the loopback knows"),
     (
         "bytes_outlive_writer",
+        "nobody tells the peer of a process that was killed",
+    ),
+    (
+        "accept_as_segment_comes",
+        "nobody tells the peer of a process that was killed",
+    ),
+    (
+        "outlives_parent",
+        "nobody tells the peer of a process that was killed",
+    ),
+    (
+        "child_outlives_workers",
         "nobody tells the peer of a process that was killed",
     ),
     (
@@ -104,6 +124,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("write_to_closed", "relies on how much the loopback holds"),
     ("urgent", "urgent data is not carried"),
     ("urgent_edges", "urgent data is not carried"),
+    ("receive_edges", "urgent data is not carried"),
     ("urgent_in_line", "urgent data is not carried"),
     (
         "epoll_edge_listener",
@@ -120,6 +141,55 @@ const LEFT_OUT: &[(&str, &str)] = &[
     (
         "killed_peer",
         "nobody tells the peer of a process that was killed",
+    ),
+    ("prefork_many", "listens at the loopback alone"),
+    (
+        "exec_without_proc",
+        "its connection goes through exec; not tried between hosts",
+    ),
+    (
+        "send_file_signals",
+        "between hosts sendfile waits for room only, as on one host",
+    ),
+    (
+        "local_ports",
+        "the kernel's ports of one host and the engines' numbers are kept apart otherwise",
+    ),
+    (
+        "limit_of_nothing",
+        "who drives an engine waits for its interface in poll",
+    ),
+    (
+        "epoll_oneshot_kinds",
+        "epoll_oneshot_listener says the same between hosts",
+    ),
+    (
+        "accept_under_signals",
+        "accept waits the same way between hosts",
+    ),
+    (
+        "scm_rights_exit",
+        "the listener outlives the process that uses the interface",
+    ),
+    (
+        "epoll_exclusive_interrupted",
+        "the listener outlives the process that uses the interface",
+    ),
+    (
+        "fork_first_burst",
+        "the listener outlives the process that uses the interface",
+    ),
+    (
+        "epoll_after_unheard",
+        "its thousand connections are announced the same way between hosts",
+    ),
+    (
+        "epoll_closed_while_waiting",
+        "a wait over packets ends when its set is closed",
+    ),
+    (
+        "poll_set_without_bell",
+        "sets are looked at the same way between hosts",
     ),
     (
         "scm_rights_churn",
@@ -267,10 +337,13 @@ fn matches(network: &Network, program: &Program, first: String, actual: &str) ->
 fn actual_and_expected(network: &Network, program: &Program, actual: &str) -> String {
     let expected = on_the_kernel(network, program).unwrap_or_default();
     let lines = expected.lines().zip(actual.lines());
-    let differing: Vec<String> = lines
+    let differing = lines
         .filter(|(kernel, here)| kernel != here)
         .take(4)
-        .map(|(kernel, here)| format!("  kernel {kernel:?}, here {here:?}"))
+        .map(|(kernel, here)| format!("  kernel {kernel:?}, here {here:?}"));
+    let stopped = actual.lines().filter(|line| line.contains(": stopped: "));
+    let differing: Vec<String> = differing
+        .chain(stopped.map(|line| format!("  {line}")))
         .collect();
     let (kernel, here) = (expected.lines().count(), actual.lines().count());
     let last = actual.lines().last().unwrap_or("");
@@ -422,8 +495,18 @@ fn many_workers(queues: usize, workers: usize) {
     }
     let counted = (sum("packets") - packets, sum("kernel") - kernel);
     let overruns = network.server.ip("-s link show vb");
+    let said: u64 = children_of(master.id())
+        .into_iter()
+        .map(left_to_kernel)
+        .sum();
+    let left = sum("kernel");
     end(&mut master);
     assert_eq!(counted, (asked, 0), "over packets, kernel; {overruns}");
+    // All but one of them share what comes over another's interface.
+    assert!(
+        said <= left,
+        "{said} left to the kernel, of {left} that are"
+    );
 }
 
 fn accepts(process: u32, path: &str) -> u64 {
@@ -489,6 +572,124 @@ fn connects_without_netlink() {
     assert!(calls.contains("AF_XDP"), "over packets");
     assert!(asked < CONNECTS / 4, "{asked} netlink sockets");
 }
+
+/// A python program that serves until its standard input ends, on a network of its own kind of addresses.
+fn serve(network: &Network, program: &str) -> Served {
+    require_tool("python3");
+    let mut command = Command::new("python3");
+    command
+        .args(["-u", "-c", program])
+        .env("LD_PRELOAD", library::built())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut process = network.spawn("server", command).expect("python starts");
+    let mut line = [0; 6];
+    let output = process.stdout.as_mut().expect("a pipe");
+    output.read_exact(&mut line).expect("it says ready");
+    Served(process)
+}
+
+/// Ends with the test.
+struct Served(Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a server at `address` says first.
+fn said(network: &Network, address: &str) -> io::Result<String> {
+    let address = address.parse().expect("an address");
+    let limit = Duration::from_secs(5);
+    let connect = || TcpStream::connect_timeout(&address, limit);
+    let mut stream = network.client.run(connect)?;
+    stream.set_read_timeout(Some(limit))?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said)?;
+    Ok(said)
+}
+
+/// Two sockets of one port, as nginx opens them with `listen 80; listen [::]:80;`.
+fn both_families() {
+    let network = Network::new();
+    for (side, name, host) in [(&network.client, "va", 1), (&network.server, "vb", 2)] {
+        side.ip(&format!("addr add fd79::{host}/64 dev {name} nodad"));
+    }
+    let server = serve(
+        &network,
+        &format!("{SAYS_ITS_NUMBER}serve('0.0.0.0', '::')"),
+    );
+    for address in ["10.79.0.2:8000", "[fd79::2]:8000"] {
+        for _ in 0..20 {
+            said(&network, address).expect(address);
+        }
+    }
+    // The very first may have been faster than the server's first wait.
+    assert!(accepts(server.0.id(), "packets") >= 38);
+}
+
+/// Started one by one, the second one while the first one uses the interface.
+fn shared_port() {
+    let network = Network::new();
+    let program = format!("{SAYS_ITS_NUMBER}serve('0.0.0.0')");
+    let first = serve(&network, &program);
+    let all = "10.79.0.2:8000";
+    wait_until("packets", || {
+        said(&network, all).expect("an answer");
+        accepts(first.0.id(), "packets") > 0
+    });
+    let second = serve(&network, &program);
+    let number = second.0.id().to_string();
+    wait_until("the second one is asked too", || {
+        said(&network, all).expect("an answer") == number
+    });
+    drop(second);
+    let before = accepts(first.0.id(), "packets");
+    wait_until("the first one has the port for itself again", || {
+        // One that the second had accepted no more may be reset.
+        let _ = said(&network, all);
+        accepts(first.0.id(), "packets") > before
+    });
+}
+
+/// As memcached and mariadbd do: another user's process could not open the interface.
+fn gives_up_root() {
+    for way in ["setuid(65534)", "setresuid(65534, 65534, 65534)"] {
+        let network = Network::new();
+        let server = format!(
+            "{SAYS_ITS_NUMBER}os.setgroups([])\nos.setgid(65534)\nos.{way}\nserve('0.0.0.0')"
+        );
+        let server = serve(&network, &server);
+        for _ in 0..5 {
+            said(&network, "10.79.0.2:8000").expect("an answer");
+        }
+        assert_eq!(accepts(server.0.id(), "packets"), 5, "{way}");
+    }
+}
+
+const SAYS_ITS_NUMBER: &str = "
+import os, selectors, socket
+def serve(*addresses):
+    waiting = selectors.DefaultSelector()
+    for address in addresses:
+        family = socket.AF_INET6 if ':' in address else socket.AF_INET
+        one = socket.socket(family)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        one.bind((address, 8000))
+        one.listen(100)
+        waiting.register(one, selectors.EVENT_READ)
+    waiting.select(0)
+    print('ready')
+    while True:
+        for key, _ in waiting.select():
+            accepted = key.fileobj.accept()[0]
+            accepted.sendall(str(os.getpid()).encode())
+            accepted.close()
+";
 
 const CONNECTS: usize = 100;
 
@@ -726,6 +927,13 @@ fn counter(process: u32, name: &str) -> Option<u64> {
     let counters = view.counters();
     let found = counters.iter().find(|(known, _)| *known == name);
     found.map(|(_, value)| *value)
+}
+
+/// Connections of a process that went to the kernel, for whatever reason.
+fn left_to_kernel(process: u32) -> u64 {
+    let view = View::open(process).ok().flatten();
+    let reasons = view.map(|view| view.fallbacks()).unwrap_or_default();
+    reasons.iter().map(|(_, count)| count).sum()
 }
 
 fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {

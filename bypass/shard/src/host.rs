@@ -1,15 +1,16 @@
 //! What a shard knows of the host whose addresses it shares: kept as the kernel has it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use bypass_netlink::{diag, neighbour, Mac, RouteKind, Tables};
+use bypass_netlink::{diag, neighbour, Neighbour, RouteKind, Tables};
 use bypass_sys::address;
 use bypass_sys::kernel::{self, Result};
 use bypass_tcp::{Address, Engine, Route, TxSink};
 use bypass_xdp::{Steering, Transport};
 
+use crate::held::Notice;
 use crate::ports::Ports;
 
 /// Routing tables that count: main and default.
@@ -22,6 +23,8 @@ const ASKED_MAX: usize = 4096;
 const DISCARD: u16 = 9;
 /// Between looks whether the kernel still has connections of a port that it shares.
 const LOOK_AGAIN_US: u64 = 1_000_000;
+/// Between looks whether ports that were reserved are in use.
+const PORTS_US: u64 = 5_000_000;
 
 /// The source that the kernel chooses (RFC 6724): connect(2) of a datagram socket sends nothing.
 fn kernels_source(to: IpAddr) -> Option<IpAddr> {
@@ -39,6 +42,12 @@ fn kernels_source(to: IpAddr) -> Option<IpAddr> {
     Some(address::from_bytes(name.bytes.get(..name.length as usize)?)?.ip())
 }
 
+/// Such an address means a host only together with an interface, which names of connections do not tell:
+/// their connections are the kernel's.
+fn is_of_link_alone(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
 /// The host of an interface.
 #[derive(Debug)]
 pub struct Host {
@@ -46,36 +55,45 @@ pub struct Host {
     tables: Tables,
     steering: Arc<Steering>,
     ports: Ports,
+    /// When it is looked which of them are in use.
+    ports_us: u64,
     addresses: Vec<IpAddr>,
-    neighbours: HashMap<IpAddr, Mac>,
+    neighbours: HashMap<IpAddr, Neighbour>,
     asked_us: HashMap<IpAddr, u64>,
     listening: Vec<u16>,
     /// New connections are left to the kernel.
     leaves_new: bool,
+    /// Those of these ports are.
+    left: Vec<u16>,
     /// Ports of which the kernel may have connections.
     shared: Vec<u16>,
     /// When that is looked at again.
     look_us: u64,
     /// No longer listened on, but connections may live.
     draining: Vec<u16>,
+    /// When they are looked at again.
+    drain_us: u64,
 }
 
 impl Host {
     /// Of interface `link`, in the calling thread's network namespace.
-    pub fn new(link: u32, steering: Arc<Steering>) -> Result<Self> {
+    pub fn new(link: u32, steering: Arc<Steering>, notice: Notice) -> Result<Self> {
         Ok(Self {
             link,
             tables: Tables::new()?,
-            ports: Ports::new(steering.clone()),
+            ports: Ports::new(steering.clone(), notice),
+            ports_us: 0,
             steering,
             addresses: Vec::new(),
             neighbours: HashMap::new(),
             asked_us: HashMap::new(),
             listening: Vec::new(),
             leaves_new: false,
+            left: Vec::new(),
             shared: Vec::new(),
             look_us: 0,
             draining: Vec::new(),
+            drain_us: 0,
         })
     }
 
@@ -112,6 +130,7 @@ impl Host {
     fn tell_addresses(&mut self, engine: &mut Engine) {
         let own = self.tables.addresses().iter();
         let own = own.filter(|one| one.link == self.link && !one.is_tentative);
+        let own = own.filter(|one| !is_of_link_alone(one.ip));
         let addresses: Vec<Address> = own
             .map(|one| Address {
                 ip: one.ip,
@@ -156,24 +175,29 @@ impl Host {
             .tables
             .neighbours()
             .filter(|one| one.link == self.link && one.is_valid());
-        let now: HashMap<IpAddr, Mac> = valid.filter_map(|one| Some((one.ip, one.mac?))).collect();
+        let now: HashMap<IpAddr, Neighbour> = valid.map(|one| (one.ip, *one)).collect();
         for gone in self.neighbours.keys().filter(|ip| !now.contains_key(ip)) {
             engine.forget_neighbour(*gone);
         }
-        for (ip, mac) in &now {
-            if self.neighbours.get(ip) != Some(mac) {
-                engine.set_neighbour(now_us, *ip, *mac, sink);
+        for (ip, found) in &now {
+            let before = self.neighbours.get(ip).and_then(|one| one.mac);
+            if let Some(mac) = found.mac.filter(|mac| before != Some(*mac)) {
+                engine.set_neighbour(now_us, *ip, mac, sink);
                 self.asked_us.remove(ip);
             }
         }
         self.neighbours = now;
     }
 
-    /// Has the kernel look for neighbours that the engine misses.
+    /// Has the kernel look for neighbours that the engine misses, and confirm those that it uses without
+    /// hearing anything from there: the kernel sees no traffic of ours.
     pub fn find_neighbours(&mut self, now_us: u64, engine: &mut Engine, sink: &mut impl TxSink) {
         for ip in engine.wanted_neighbours() {
-            if let Some(mac) = self.neighbours.get(&ip) {
-                engine.set_neighbour(now_us, ip, *mac, sink);
+            let known = self.neighbours.get(&ip);
+            if let Some(mac) = known.and_then(|known| known.mac) {
+                engine.set_neighbour(now_us, ip, mac, sink);
+            }
+            if known.is_some_and(Neighbour::is_confirmed) {
                 continue;
             }
             let is_fresh = |at_us: &u64| now_us.saturating_sub(*at_us) < ASK_AGAIN_US;
@@ -194,7 +218,7 @@ impl Host {
         let hop = self
             .tables
             .next_hop(to)
-            .filter(|hop| hop.link == self.link && !hop.is_local)?;
+            .filter(|hop| hop.link == self.link && !hop.is_local && !is_of_link_alone(to))?;
         let of_family = |ip: &&IpAddr| ip.is_ipv4() == to.is_ipv4();
         let mut own = self.addresses.iter().filter(of_family);
         let (first, second) = (own.next(), own.next());
@@ -210,9 +234,19 @@ impl Host {
         self.ports.find(ip, open)
     }
 
+    /// Gives reserved ports back that no connection uses any more.
+    pub fn look_at_ports(&mut self, now_us: u64, engine: &Engine) {
+        if self.ports.is_empty() || now_us < self.ports_us {
+            return;
+        }
+        self.ports_us = now_us + PORTS_US;
+        self.ports.keep_only(&engine.local_ends().collect());
+    }
+
     /// A port is listened on. What the kernel has there already stays its own.
     pub fn claim(&mut self, at: SocketAddr) {
         let port = at.port();
+        self.left.retain(|one| *one != port);
         self.share(port);
         self.steering.claim(Transport::Tcp, port);
         self.listening.push(port);
@@ -228,8 +262,28 @@ impl Host {
         }
     }
 
+    /// The same for one port.
+    pub fn leave_port(&mut self, port: u16, leaves_new: bool) {
+        if self.left.contains(&port) != leaves_new {
+            match leaves_new {
+                true => self.left.push(port),
+                false => self.left.retain(|one| *one != port),
+            }
+            self.share(port);
+        }
+    }
+
+    /// Whether the kernel would give connections to a port to sockets other than `own`, by inode.
+    pub fn others_listen(&self, port: u16, own: &[u64]) -> bool {
+        let is_other = |one: &diag::Listener| !one.is_bound_to_device && !own.contains(&one.inode);
+        let all = diag::listening(port).unwrap_or_default();
+        let mut addresses = self.addresses.iter();
+        addresses.any(|ip| diag::sharing(&all, *ip).any(is_other))
+    }
+
     fn share(&mut self, port: u16) {
-        self.steering.share(port, self.leaves_new);
+        let leaves_new = self.leaves_new || self.left.contains(&port);
+        self.steering.share(port, leaves_new);
         if !self.shared.contains(&port) {
             self.shared.push(port);
         }
@@ -242,9 +296,9 @@ impl Host {
             return;
         }
         self.look_us = now_us + LOOK_AGAIN_US;
-        let steering = &self.steering;
+        let (steering, left) = (&self.steering, &self.left);
         self.shared.retain(|port| {
-            let is_shared = diag::has_connections(*port).unwrap_or(true);
+            let is_shared = left.contains(port) || diag::has_connections(*port).unwrap_or(true);
             if !is_shared {
                 steering.own(*port);
             }
@@ -257,23 +311,37 @@ impl Host {
         self.steering.keep_only(Transport::Tcp, &self.listening);
     }
 
-    /// A port is no longer listened on; its connections live on, so it stays claimed until
-    /// [`drain`](Self::drain).
+    /// A port is no longer listened on. Its connections live on, so it stays claimed until
+    /// [`drain`](Self::drain); who opens a new one finds the kernel, and another program or none.
     pub fn release(&mut self, port: u16) {
-        if let Some(place) = self.listening.iter().position(|one| *one == port) {
-            self.draining.push(self.listening.swap_remove(place));
+        let Some(place) = self.listening.iter().position(|one| *one == port) else {
+            return;
+        };
+        self.listening.swap_remove(place);
+        if self.listening.contains(&port) {
+            self.steering.release(Transport::Tcp, port);
+        } else {
+            self.draining.push(port);
+            self.leave_port(port, true);
         }
     }
 
-    /// Gives ports back to the kernel on which no connection can live any more.
-    pub fn drain(&mut self, engine: &Engine) {
-        if self.draining.is_empty() {
+    /// Gives ports back to the kernel that no connection uses any more.
+    pub fn drain(&mut self, now_us: u64, engine: &Engine) {
+        if self.draining.is_empty() || now_us < self.drain_us {
             return;
         }
-        let counts = engine.counts();
-        if counts.connections == 0 && counts.half_open == 0 {
-            for port in self.draining.drain(..) {
-                self.steering.release(Transport::Tcp, port);
+        self.drain_us = now_us + LOOK_AGAIN_US;
+        let used: HashSet<u16> = engine.local_ends().map(|(_, port)| port).collect();
+        let (kept, over) = self.draining.iter().partition(|port| used.contains(port));
+        self.draining = kept;
+        let over: Vec<u16> = over;
+        for port in over {
+            self.steering.release(Transport::Tcp, port);
+            if !self.listening.contains(&port) && !self.draining.contains(&port) {
+                self.left.retain(|one| *one != port);
+                self.shared.retain(|one| *one != port);
+                self.steering.own(port);
             }
         }
     }

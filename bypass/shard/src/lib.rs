@@ -9,12 +9,15 @@
 //! thread that drives it while nobody else does.
 #![forbid(unsafe_code)]
 
+mod held;
 mod host;
 mod ports;
 mod shard;
 mod shared;
 mod sink;
 
+pub use bypass_device::Counters;
 pub use bypass_tcp as tcp;
+pub use held::Notice;
 pub use shard::{Settings, Shard};
 pub use shared::Shared;

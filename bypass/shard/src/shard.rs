@@ -10,6 +10,7 @@ use bypass_sys::{clock, kernel};
 use bypass_tcp::{Address, Config, Engine, Error, Event, Handle, Route, Rx, Shutdown};
 use bypass_xdp::{queues, Opened, Steering};
 
+use crate::held::Notice;
 use crate::host::Host;
 use crate::sink::{ToDevice, Waiting};
 
@@ -23,15 +24,27 @@ const ROUND: usize = 256;
 const BURST: usize = 32;
 
 /// What may be set of an engine; the rest follows from the device.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     /// The engine's settings, of which link address, MTU and offloads are replaced.
     pub engine: Config,
+    /// Told of the descriptors that are opened for connections to others.
+    pub notice: Notice,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            engine: Config::default(),
+            notice: |_, _| (),
+        }
+    }
 }
 
 /// One engine with its device. See the [crate](crate).
 pub struct Shard {
-    engine: Engine,
+    /// Not on the stack of the thread that makes the shard, which may be a small one.
+    engine: Box<Engine>,
     device: Box<dyn Device>,
     host: Option<Host>,
     urgent: Waiting,
@@ -53,7 +66,7 @@ impl Shard {
         settings: Settings,
     ) -> kernel::Result<Self> {
         let link = opened.first().ok_or(libc::EINVAL)?.layout().link;
-        let host = Host::new(link, steering)?;
+        let host = Host::new(link, steering, settings.notice)?;
         let mac = host.link().and_then(|link| link.mac).ok_or(libc::ENODEV)?;
         Self::on_interface(host, queues::over(opened)?, mac, settings)
     }
@@ -65,7 +78,7 @@ impl Shard {
         device: Box<dyn Device>,
         settings: Settings,
     ) -> kernel::Result<Self> {
-        let host = Host::new(link, steering)?;
+        let host = Host::new(link, steering, settings.notice)?;
         let mac = host.link().and_then(|link| link.mac).ok_or(libc::ENODEV)?;
         Self::on_interface(host, device, mac, settings)
     }
@@ -122,7 +135,7 @@ impl Shard {
         };
         let now_us = now_us();
         Self {
-            engine: Engine::new(config, now_us),
+            engine: Box::new(Engine::new(config, now_us)),
             device,
             host: None,
             urgent: Waiting::default(),
@@ -180,15 +193,28 @@ impl Shard {
             let mut sink = ToDevice(&mut *self.device);
             // What cannot be read now is read with the next change.
             let _ = host.update(self.now_us, &mut self.engine, &mut sink);
-            host.drain(&self.engine);
+            host.drain(self.now_us, &self.engine);
             host.look_at_shared(self.now_us);
+            host.look_at_ports(self.now_us, &self.engine);
         }
+        self.follow_link();
+    }
+
+    /// Takes over the interface's address and MTU, of which the device may carry less.
+    fn follow_link(&mut self) {
+        let Some(link) = self.host.as_ref().and_then(Host::link) else {
+            return;
+        };
+        self.device.set_mtu(link.mtu);
+        let mac = link.mac.unwrap_or(self.engine.config().mac);
+        let mtu = self.device.capabilities().mtu;
+        self.engine.set_link(self.now_us, mac, mtu);
     }
 
     /// Before a sleep: true when there is something to do at once. Else sleep on
     /// [`poll_fds`](Self::poll_fds) and no longer than [`wait_us`](Self::wait_us).
     pub fn arm(&mut self) -> bool {
-        self.device.arm()
+        self.engine.has_memory_to_offer() || self.device.arm()
     }
 
     /// Polled for reading: the device, and the news of the network.
@@ -208,7 +234,8 @@ impl Shard {
             .engine
             .next_timer()
             .map(|at_us| at_us.saturating_sub(now_us()));
-        let output = self.engine.has_output().then_some(TRY_AGAIN_US);
+        let has_output = self.engine.has_output() || self.device.has_unsent();
+        let output = has_output.then_some(TRY_AGAIN_US);
         timer.into_iter().chain(output).min()
     }
 
@@ -244,9 +271,20 @@ impl Shard {
         self.engine.next_event()
     }
 
-    /// Listens, and takes the port from the kernel, which keeps the connections that it has there.
+    /// Listens, and takes the port from the kernel, which keeps the connections that it has there. `[::]` also
+    /// takes IPv4.
     pub fn listen(&mut self, at: SocketAddr, backlog: u32) -> Result<Handle, Error> {
-        let listener = self.engine.listen(at, backlog)?;
+        self.listen_with(at, backlog, false)
+    }
+
+    /// The same; with `is_v6_only`, `[::]` takes no IPv4.
+    pub fn listen_with(
+        &mut self,
+        at: SocketAddr,
+        backlog: u32,
+        is_v6_only: bool,
+    ) -> Result<Handle, Error> {
+        let listener = self.engine.listen_with(at, backlog, is_v6_only)?;
         if let Some(host) = &mut self.host {
             host.claim(at);
         }
@@ -258,6 +296,20 @@ impl Shard {
     pub fn leave_new(&mut self, leaves_new: bool) {
         if let Some(host) = &mut self.host {
             host.leave_new(leaves_new);
+        }
+    }
+
+    /// Whether the kernel would give connections to a port that is listened on to sockets other than `own`,
+    /// by inode.
+    pub fn others_listen(&self, port: u16, own: &[u64]) -> bool {
+        let host = self.host.as_ref();
+        host.is_some_and(|host| host.others_listen(port, own))
+    }
+
+    /// [`leave_new`](Self::leave_new) for one port.
+    pub fn leave_port(&mut self, port: u16, leaves_new: bool) {
+        if let Some(host) = &mut self.host {
+            host.leave_port(port, leaves_new);
         }
     }
 
@@ -342,4 +394,76 @@ fn secret() -> [u8; 16] {
     secret[..8].copy_from_slice(&kernel::random().to_ne_bytes());
     secret[8..].copy_from_slice(&kernel::random().to_ne_bytes());
     secret
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bypass_device::{Frame, Offload};
+
+    /// Its kernel refuses to send until it is asked so many times.
+    struct Refusing(u32);
+
+    impl Device for Refusing {
+        fn capabilities(&self) -> Capabilities {
+            Capabilities {
+                mtu: 1500,
+                segments_max: 0,
+                checksum: false,
+                batch: 1,
+            }
+        }
+
+        fn receive(
+            &mut self,
+            _: usize,
+            _: &mut dyn FnMut(Frame),
+        ) -> Result<usize, bypass_device::Error> {
+            Ok(0)
+        }
+
+        fn send(
+            &mut self,
+            _: usize,
+            _: Offload,
+            _: &mut dyn FnMut(&mut [u8]),
+        ) -> Result<(), bypass_device::Error> {
+            Ok(())
+        }
+
+        fn flush(&mut self) -> Result<(), bypass_device::Error> {
+            self.0 = self.0.saturating_sub(1);
+            Ok(())
+        }
+
+        fn has_unsent(&self) -> bool {
+            self.0 > 0
+        }
+
+        fn arm(&mut self) -> bool {
+            false
+        }
+
+        fn poll_fd(&self) -> Option<i32> {
+            None
+        }
+
+        fn counters(&self) -> Counters {
+            Counters::default()
+        }
+    }
+
+    #[test]
+    fn frames_that_the_kernel_did_not_take_are_not_left_until_a_timer_is_due() {
+        let device = Box::new(Refusing(3));
+        let mut shard = Shard::alone(device, [2; 6], &[], &[], Settings::default());
+        let mut rounds = 0;
+        while let Some(wait_us) = shard.wait_us() {
+            assert!(wait_us <= 1000 && rounds < 3, "{wait_us} us in {rounds}");
+            shard.drive();
+            shard.finish();
+            rounds += 1;
+        }
+        assert_eq!(rounds, 3);
+    }
 }

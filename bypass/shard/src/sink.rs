@@ -8,6 +8,9 @@ const CHECKSUM_AT: u16 = 16;
 /// Frames that may wait while the device is read; the engine keeps what is beyond.
 const WAITING_MAX: usize = 4096;
 
+/// Headers of Ethernet, IPv6 and TCP with all its options.
+const HEADERS_MAX: usize = 14 + 40 + 60;
+
 /// Frames go to a device.
 pub struct ToDevice<'a>(pub &'a mut dyn Device);
 
@@ -15,24 +18,50 @@ impl TxSink for ToDevice<'_> {
     #[inline]
     fn transmit(&mut self, len: usize, meta: TxMeta, fill: impl FnOnce(&mut [u8])) -> bool {
         let mut fill = Some(fill);
-        let sent = self.0.send(len, offload(meta), &mut |place| {
+        let mut write = |place: &mut [u8]| {
+            // A device that copies has room when it asks.
             if let Some(fill) = fill.take() {
                 fill(place);
             }
-        });
-        match sent {
+        };
+        self.send(&mut write, |device, fill| {
+            device.send(len, offload(meta), fill)
+        })
+    }
+
+    fn transmit_train(
+        &mut self,
+        _: usize,
+        meta: TxMeta,
+        payload: [&[u8]; 2],
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        // Once: a device without room may have asked for them, and is tried again.
+        let mut headers = [0; HEADERS_MAX];
+        let headers = &mut headers[..meta.header_len];
+        fill(headers);
+        let mut write = |place: &mut [u8]| place.copy_from_slice(headers);
+        self.send(&mut write, |device, fill| {
+            device.send_gathered(meta.header_len, payload, offload(meta), fill)
+        })
+    }
+}
+
+impl ToDevice<'_> {
+    #[inline]
+    fn send(
+        &mut self,
+        fill: &mut dyn FnMut(&mut [u8]),
+        send: impl Fn(&mut dyn Device, &mut dyn FnMut(&mut [u8])) -> Result<(), Error>,
+    ) -> bool {
+        match send(self.0, fill) {
             Ok(()) => true,
             Err(Error::Full) => {
                 // What has left meanwhile makes room, at the price of a system call.
                 let _ = self.0.flush();
-                let again = self.0.send(len, offload(meta), &mut |place| {
-                    if let Some(fill) = fill.take() {
-                        fill(place);
-                    }
-                });
-                again != Err(Error::Full)
+                send(self.0, fill) != Err(Error::Full)
             }
-            // Lost, as on any link: it is sent again if it matters.
+            // Lost, as on any link, and counted by the device: it is sent again if it matters.
             Err(_) => true,
         }
     }
@@ -89,5 +118,87 @@ impl Waiting {
             rest = others;
         }
         self.bytes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bypass_device::{Capabilities, Counters, Frame};
+
+    /// Asks for the headers before it knows whether there is room, which there is at the second try.
+    #[derive(Default)]
+    struct Hesitant {
+        tries: u32,
+        headers: Vec<u8>,
+    }
+
+    impl Device for Hesitant {
+        fn capabilities(&self) -> Capabilities {
+            unreachable!("not asked here")
+        }
+
+        fn receive(&mut self, _: usize, _: &mut dyn FnMut(Frame)) -> Result<usize, Error> {
+            Ok(0)
+        }
+
+        fn send(
+            &mut self,
+            _: usize,
+            _: Offload,
+            _: &mut dyn FnMut(&mut [u8]),
+        ) -> Result<(), Error> {
+            Err(Error::Refused)
+        }
+
+        fn send_gathered(
+            &mut self,
+            headers: usize,
+            _: [&[u8]; 2],
+            _: Offload,
+            fill: &mut dyn FnMut(&mut [u8]),
+        ) -> Result<(), Error> {
+            self.headers = vec![0; headers];
+            fill(&mut self.headers);
+            self.tries += 1;
+            match self.tries {
+                1 => Err(Error::Full),
+                _ => Ok(()),
+            }
+        }
+
+        fn flush(&mut self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn arm(&mut self) -> bool {
+            false
+        }
+
+        fn poll_fd(&self) -> Option<i32> {
+            None
+        }
+
+        fn counters(&self) -> Counters {
+            Counters::default()
+        }
+    }
+
+    #[test]
+    fn a_train_that_is_tried_again_has_its_headers_again() {
+        let mut device = Hesitant::default();
+        let meta = TxMeta {
+            header_len: 54,
+            tcp_at: 34,
+            gso_size: 1000,
+            partial_checksum: true,
+            ..TxMeta::whole(2040)
+        };
+        let is_sent =
+            ToDevice(&mut device).transmit_train(2054, meta, [&[1; 1000]; 2], |headers| {
+                headers.fill(7);
+            });
+        assert!(is_sent);
+        assert_eq!((device.tries, device.headers), (2, vec![7; 54]));
     }
 }

@@ -3,13 +3,18 @@
 mod support;
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
 use std::process::Command;
-use std::time::Duration;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use bypass_device::impaired::{Faults, Impaired};
 use bypass_device::pcap::{Capture, Tee};
-use bypass_sys::clock;
+use bypass_netlink::Tables;
+use bypass_shard::tcp::{Config, Error};
+use bypass_sys::{clock, kernel};
 use bypass_testkit::{require_tool, Case};
 use bypass_xdp::{Mode, Settings};
 
@@ -34,10 +39,35 @@ const CASES: &[Case] = &[
         faults,
     ),
     ("the_kernel_keeps_what_is_not_claimed", beside),
+    (
+        "a_client_that_the_kernel_served_before_is_served_from_the_same_port",
+        followed,
+    ),
+    (
+        "a_client_that_came_back_from_what_the_kernel_keeps_outlives_the_listener",
+        followed_and_outlived,
+    ),
+    (
+        "a_client_of_the_kernels_that_closes_last_ends_in_order",
+        parted,
+    ),
     ("connections_outlive_their_listener", outlived),
     ("hostile_frames_cost_others_nothing", hostile),
     ("tshark_finds_nothing_wrong", judged),
+    (
+        "ports_of_connections_that_are_over_are_the_kernels_again",
+        returned,
+    ),
+    (
+        "connections_of_link_local_addresses_are_the_kernels_and_others_are_refused",
+        link_local,
+    ),
     ("addresses_that_come_and_go_are_followed", addresses),
+    (
+        "a_changed_mtu_and_link_address_of_the_interface_are_followed",
+        changed,
+    ),
+    ("a_peer_that_moves_without_a_word_is_found_again", moved),
 ];
 
 fn main() {
@@ -169,6 +199,89 @@ fn beside() {
     );
 }
 
+/// The kernel's server has closed the client's connection first, so its TIME_WAIT is there still, and serves
+/// another client meanwhile.
+fn followed() {
+    let link = Link::veth(1500, Mode::Native);
+    let at = link.own_address(PORT);
+    let listener = link.own().run(|| TcpListener::bind(at).expect("a port"));
+    let connect = || {
+        let client = link.linux().run(|| TcpStream::connect(at));
+        let (server, _) = listener.accept().expect("a connection");
+        (client.expect("connected"), server)
+    };
+    let (mut other, mut others) = connect();
+    link.linux().run(|| {
+        let ports = "/proc/sys/net/ipv4/ip_local_port_range";
+        std::fs::write(ports, "40000 40000").expect("a namespace of our own")
+    });
+    let (mut client, served) = connect();
+    drop(served);
+    assert_eq!(client.read(&mut [0]).expect("the end"), 0);
+    drop(client);
+    let server = link.echo(|device| device);
+    let mut stream = server.connect();
+    assert_eq!(stream.local_addr().expect("an address").port(), 40_000);
+    echo_through(&mut stream, 1, 10_000);
+    other.write_all(b"more").expect("sent");
+    let mut bytes = [0; 4];
+    others.read_exact(&mut bytes).expect("received");
+    assert_eq!(&bytes, b"more", "what the kernel has stays its own");
+    server.end();
+}
+
+/// The same, but the kernel has nothing else at the port.
+fn followed_and_outlived() {
+    let link = Link::veth(1500, Mode::Native);
+    link.linux().run(|| {
+        let ports = "/proc/sys/net/ipv4/ip_local_port_range";
+        std::fs::write(ports, "40000 40000").expect("a namespace of our own")
+    });
+    drop(closed_by_kernel(&link));
+    let server = link.echo(|device| device);
+    std::thread::sleep(Duration::from_millis(100));
+    let mut stream = server.connect();
+    echo_through(&mut stream, 1, 10_000);
+    server.stop_listening();
+    std::thread::sleep(Duration::from_millis(100));
+    echo_through(&mut stream, 2, 10_000);
+    server.end();
+}
+
+/// The kernel's server has closed before the shard listens, the client closes afterwards.
+fn parted() {
+    let link = Link::veth(1500, Mode::Native);
+    let client = closed_by_kernel(&link);
+    let server = link.echo(|device| device);
+    echo_through(&mut server.connect(), 1, 1000);
+    client.shutdown(Shutdown::Write).expect("open");
+    let path = "/proc/thread-self/net/tcp";
+    Running::until(|| {
+        let error = client.take_error().expect("a socket");
+        assert!(error.is_none(), "{error:?}");
+        let sockets = link.own().run(|| std::fs::read_to_string(path));
+        let lines = sockets
+            .expect("proc")
+            .lines()
+            .map(str::to_string)
+            .collect::<Vec<_>>();
+        let is_over = |line: &String| line.contains(":1B58 ") && line.contains(" 06 ");
+        lines.iter().any(is_over).then_some(())
+    });
+    server.end();
+}
+
+/// A client whose connection the kernel's server has closed.
+fn closed_by_kernel(link: &Link) -> TcpStream {
+    let at = link.own_address(PORT);
+    let listener = link.own().run(|| TcpListener::bind(at).expect("a port"));
+    let connected = link.linux().run(|| TcpStream::connect(at));
+    let mut client = connected.expect("connected");
+    drop(listener.accept().expect("a connection"));
+    assert_eq!(client.read(&mut [0]).expect("the end"), 0);
+    client
+}
+
 /// As an old worker of a server that reloads: no listener, and connections to the end.
 fn outlived() {
     let link = Link::veth(1500, Mode::Native);
@@ -178,8 +291,7 @@ fn outlived() {
     server.stop_listening();
     std::thread::sleep(Duration::from_millis(100));
     echo_through(&mut stream, 2, 100_000);
-    drop(stream);
-    // Then the port is the kernel's, which refuses.
+    // The kernel, at which nobody listens either, refuses new ones.
     let refused = Running::until(|| {
         let to = link.own_address(PORT);
         let tried = link
@@ -190,6 +302,7 @@ fn outlived() {
             .filter(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
     });
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    echo_through(&mut stream, 3, 100_000);
     server.end();
 }
 
@@ -212,7 +325,7 @@ fn hostile() {
         let mut frame: Vec<u8> = (0..length).map(|_| random() as u8).collect();
         link.dress(&mut frame, round % 3 != 0);
         let fill = &mut |place: &mut [u8]| place.copy_from_slice(&frame);
-        let _ = sender.send(length, Default::default(), fill);
+        let _ = sender.send(length, [&[], &[]], Default::default(), fill);
         if round % 500 == 0 {
             echo_through(&mut steady, round as u8, 20_000);
         }
@@ -290,4 +403,187 @@ fn addresses() {
     echo_through(&mut server.connect(), 4, 10_000);
     assert_eq!(content(4, 3).len(), 3);
     server.end();
+}
+
+/// Frames above the MTU of the end that they arrive at do not: veth drops them.
+fn changed() {
+    let link = Link::veth(1500, Mode::Native);
+    let captured = Captured::default();
+    let capture = Capture::new(captured.clone()).expect("in memory");
+    let server = link.echo(|device| Box::new(Tee::new(device, capture, clock::unix_ns)));
+    let mut before = server.connect();
+    echo_through(&mut before, 1, 100_000);
+    link.own().ip("link set vb mtu 1200");
+    // As large as the shard's SYN/ACK says.
+    let has_segments_of = |bytes| {
+        let stream = server.connect();
+        let size = kernel::option_int(stream.as_raw_fd(), libc::SOL_TCP, libc::TCP_MAXSEG);
+        (size == Ok(bytes)).then_some(stream)
+    };
+    let mut small = Running::until(|| has_segments_of(1148));
+    echo_through(&mut small, 2, 100_000);
+    link.linux().ip("link set va mtu 1200");
+    echo_through(&mut before, 3, 100_000);
+    link.own().ip("link set vb mtu 1500");
+    link.linux().ip("link set va mtu 1500");
+    let mut large = Running::until(|| has_segments_of(1448));
+    echo_through(&mut large, 4, 100_000);
+    link.own().ip("link set vb address 02:00:00:00:77:99");
+    Running::until(|| {
+        echo_through(&mut large, 5, 1_000);
+        let from_there = [2, 0, 0, 0, 0x77, 0x99, 8, 0];
+        let bytes = captured.0.lock().expect("whole");
+        bytes
+            .windows(8)
+            .any(|eight| eight == from_there)
+            .then_some(())
+    });
+    server.end();
+}
+
+/// A capture in memory.
+#[derive(Clone, Default)]
+struct Captured(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Captured {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("whole").extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The client's link address changes, nobody announces it, and the client has nothing to ask for: only who
+/// sends there and hears nothing can notice.
+fn moved() {
+    let impatient = bypass_shard::Settings {
+        engine: Config {
+            neighbour_reachable_us: 200_000,
+            ..Config::default()
+        },
+        ..Default::default()
+    };
+    let link = Link::veth(1500, Mode::Native).with(impatient);
+    for (name, value) in [
+        ("base_reachable_time_ms", 100),
+        ("delay_first_probe_time", 1),
+        ("retrans_time_ms", 100),
+        ("ucast_solicit", 1),
+    ] {
+        let path = format!("/proc/sys/net/ipv4/neigh/vb/{name}");
+        let set = || std::fs::write(&path, value.to_string());
+        link.own().run(set).expect("a namespace of our own");
+    }
+    let server = link.echo(|device| device);
+    let mut stream = server.connect();
+    echo_through(&mut stream, 1, 1_000);
+    // For its last acknowledgment.
+    std::thread::sleep(Duration::from_millis(300));
+    let shown = link.own().ip("-o link show vb");
+    let own = shown.split("link/ether ").nth(1).expect("an address");
+    let own = own.split(' ').next().expect("an address");
+    link.linux().ip("link set va address 02:00:00:00:77:01");
+    let known = format!("neigh replace 10.77.0.2 lladdr {own} dev va nud permanent");
+    link.linux().ip(&known);
+    echo_through(&mut stream, 2, 1_000);
+    server.end();
+}
+
+/// Open descriptors of the shard's that take a number.
+static OPEN: AtomicI32 = AtomicI32::new(0);
+
+/// More connections than ports wait together; Linux's end is the first to close, so nothing is left of them
+/// here.
+fn returned() {
+    const COUNT: usize = 70;
+    let settings = bypass_shard::Settings {
+        notice: |_, is_open| {
+            let one = if is_open { 1 } else { -1 };
+            OPEN.fetch_add(one, Ordering::Relaxed);
+        },
+        ..Default::default()
+    };
+    let link = Link::veth(1500, Mode::Native).with(settings);
+    let at = link.linux_address();
+    let listener = link.linux().run(|| TcpListener::bind(at).expect("a port"));
+    let remote = listener.local_addr().expect("bound");
+    let accepting = std::thread::spawn(move || {
+        let accept = |_| listener.accept().expect("a connection");
+        let accepted: Vec<_> = (0..COUNT).map(accept).collect();
+        accepted.into_iter().map(|(_, from)| from).collect()
+    });
+    link.own().run(|| {
+        let mut shard = link.shard(|device| device);
+        for _ in 0..COUNT {
+            shard.connect(None, remote).expect("begun");
+        }
+        let waiting = OPEN.load(Ordering::Relaxed);
+        assert!(waiting < 10, "{waiting} descriptors");
+        let mut drive_until = |is_over: &mut dyn FnMut(&mut bypass_shard::Shard) -> bool| {
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while !is_over(&mut shard) {
+                assert!(Instant::now() < deadline);
+                shard.drive();
+                while let Some(event) = shard.next_event() {
+                    if shard.receive(event.handle, &mut [0]) == Ok(0) {
+                        shard.close(event.handle).expect("it is open");
+                    }
+                }
+                shard.finish();
+                shard.sleep(Duration::from_millis(20));
+            }
+        };
+        drive_until(&mut |_| accepting.is_finished());
+        let used: Vec<SocketAddr> = accepting.join().expect("accepted");
+        drive_until(&mut |shard| shard.engine().counts().connections == 0);
+        drive_until(&mut |_| OPEN.load(Ordering::Relaxed) == 0);
+        for own in used {
+            let kernels = TcpListener::bind(own).expect("nobody's port");
+            let connect = || TcpStream::connect_timeout(&own, Duration::from_secs(5));
+            link.linux().run(connect).expect("the kernel answers");
+            kernels.accept().expect("a connection");
+        }
+    });
+}
+
+/// They mean a host only on a link that is named beside them.
+fn link_local() {
+    let link = Link::veth(1500, Mode::Native);
+    for (side, name, host) in [(link.linux(), "va", 1), (link.own(), "vb", 2)] {
+        side.ip(&format!("addr add fe80::{host}/64 dev {name} nodad"));
+        side.ip(&format!("addr add fd77::{host}/64 dev {name} nodad"));
+    }
+    let number = |name| {
+        let tables = Tables::new().expect("tables");
+        tables.link(name).expect("the link").index
+    };
+    let at = |host: &str, link| {
+        let ip = host.parse().expect("an address");
+        SocketAddr::from(SocketAddrV6::new(ip, PORT, 0, link))
+    };
+    let server = link.echo(|device| device);
+    let listener = link
+        .own()
+        .run(|| TcpListener::bind(at("fe80::2", number("vb"))));
+    let listener = listener.expect("a port");
+    let connect = |to| TcpStream::connect_timeout(&to, Duration::from_secs(5)).expect("connected");
+    let kept = link.linux().run(|| connect(at("fe80::2", number("va"))));
+    let (_, from) = listener.accept().expect("a connection");
+    assert_eq!(Some(from.ip()), kept.local_addr().ok().map(|own| own.ip()));
+    // Nobody listens at the port in IPv6.
+    let refused = link.linux().run(|| {
+        let limit = Duration::from_secs(5);
+        TcpStream::connect_timeout(&at("fd77::2", 0), limit).err()
+    });
+    let refused = refused.map(|error| error.kind());
+    assert_eq!(refused, Some(std::io::ErrorKind::ConnectionRefused));
+    server.end();
+    link.own().run(|| {
+        let mut shard = link.shard(|device| device);
+        let opened = shard.connect(None, at("fe80::1", number("vb")));
+        assert_eq!(opened, Err(Error::NetworkUnreachable));
+    });
 }

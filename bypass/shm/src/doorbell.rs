@@ -22,10 +22,13 @@ use crate::layout::{ReadyList, DIRECT_GROUPS, FLAG_GROUP, PROCESSES, SLOTS_MAX};
 impl ReadyList {
     /// Takes a free ready list for process `owner`.
     pub fn claim(&self, owner: u64, waker: u32) -> bool {
-        let free = self
-            .owner
-            .compare_exchange(0, owner, Ordering::SeqCst, Ordering::Relaxed);
-        if free.is_err() {
+        // Loaded first, because most are somebody's.
+        let is_taken = self.owner.load(Ordering::Relaxed) != 0;
+        let claim = || {
+            self.owner
+                .compare_exchange(0, owner, Ordering::SeqCst, Ordering::Relaxed)
+        };
+        if is_taken || claim().is_err() {
             return false;
         }
         self.sleeping.store(0, Ordering::Relaxed);

@@ -23,7 +23,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 use bypass_sys::address::SharedAddress;
 
 /// First word of every segment; the digits are the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x06\0");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x07\0");
 /// Slots of a segment: bounded by the doorbell's two levels.
 pub const SLOTS_MAX: usize = 16_384;
 /// Ready flags under one byte of the summary: a cache line of them.
@@ -109,6 +109,9 @@ pub const ASKS: u32 = 8;
 pub const LINGERS: u32 = 16;
 /// In `ends`, over packets: [`Transport::error`] says why the connection has failed.
 pub const REASON: u32 = 32;
+/// In `ends`: this direction's writer has shut both directions down and keeps the socket; bytes for it
+/// are answered with a reset.
+pub const SHUT: u32 = 64;
 
 /// The words of the two sides, each on its own pair of cache lines.
 #[repr(C, align(128))]
@@ -139,6 +142,12 @@ pub struct Header {
     pub silent: [AtomicU32; 2],
     /// 1 when the connections lead to other hosts, over packets: a relay stands at their other end.
     pub over_packets: AtomicU32,
+    /// Processes of the listener's side that have no room for more connections (a bit each): clients use the
+    /// kernel meanwhile.
+    pub crowded: AtomicU32,
+    /// 1 when a process of the listener's side has forked with connections of this segment: each of its
+    /// children takes one of the `processes`.
+    pub forks: AtomicU32,
 }
 
 /// Where one side's cursor lives.

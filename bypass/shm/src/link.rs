@@ -8,7 +8,7 @@ use bypass_sys::kernel::{self, Result};
 use bypass_sys::waker::Name;
 
 /// Version of the conversation; others are refused, and the connection goes to the kernel.
-pub const VERSION: u64 = 6;
+pub const VERSION: u64 = 7;
 /// Descriptors in one message.
 pub const FDS_MAX: usize = 2;
 const WORDS: usize = 6;
@@ -46,6 +46,8 @@ pub enum Message {
         flags: u64,
         linger_s: u64,
     },
+    /// Who was given it holds it now. The sender ends the link when it has let go of what it kept.
+    Taken,
     /// A process that holds the listener but not its rendezvous socket asks for the rendezvous socket and the holder table.
     Join { inode: u64, version: u64 },
 }
@@ -73,6 +75,7 @@ impl Message {
                 flags,
                 linger_s,
             } => [10, slot, side, family, flags, linger_s],
+            Self::Taken => [11, 0, 0, 0, 0, 0],
             Self::Join { inode, version } => [7, inode, version, 0, 0, 0],
         }
     }
@@ -116,6 +119,7 @@ impl Message {
                 flags: d,
                 linger_s: e,
             },
+            11 => Self::Taken,
             _ => return None,
         })
     }

@@ -225,28 +225,23 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// The number of the next announcement, for the writer that has just published bytes.
+    /// The next announcement as `ready_list` is to have it, for the writer that has just published bytes. In
+    /// another ready list than the one before it is a ready flag, and the count goes on from the ready list's
+    /// `latest`, so that the next one differs from what is seen there. Only what is announced somewhere is
+    /// counted: after bytes of which nobody is told, the count may not come round to what was seen.
     #[inline]
-    pub fn count_news(&self) -> u32 {
-        let count = self.writer.news.load(Ordering::Relaxed).wrapping_add(1);
-        self.writer.news.store(count, Ordering::Relaxed);
-        count
-    }
-
-    /// Announcement `count` as `ready_list` is to have it. In another ready list than the one before it is a ready flag,
-    /// and the count goes on from the ready list's `latest`, so that the next one differs from what is seen there.
-    #[inline]
-    pub fn announcement(&self, count: u32, ready_list: usize, latest: impl FnOnce() -> u8) -> News {
+    pub fn announcement(&self, ready_list: usize, latest: impl FnOnce() -> u8) -> News {
         let ready_list = ready_list as u32 + 1;
         let is_elsewhere = self.writer.ready_list_rung.load(Ordering::Relaxed) != ready_list;
-        if is_elsewhere {
+        let count = if is_elsewhere {
             self.writer
                 .ready_list_rung
                 .store(ready_list, Ordering::Relaxed);
-            self.writer
-                .news
-                .store(u32::from(latest()), Ordering::Relaxed);
-        }
+            u32::from(latest())
+        } else {
+            self.writer.news.load(Ordering::Relaxed).wrapping_add(1)
+        };
+        self.writer.news.store(count, Ordering::Relaxed);
         News {
             count,
             is_elsewhere,

@@ -1,6 +1,6 @@
 //! A segment as its users see it: typed places, indices already checked.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 use crate::atomic::fetch;
@@ -445,6 +445,9 @@ impl Segment {
         }
         let silent = &self.header().silent[side & 1];
         silent.fetch_and(!(1 << (index % PROCESSES)), Ordering::SeqCst);
+        if side == 1 {
+            self.set_crowded(index, false);
+        }
         self.header().processes[side & 1][index % PROCESSES].store(0, Ordering::SeqCst);
     }
 
@@ -454,6 +457,39 @@ impl Segment {
         let header = self.header();
         header.fenced[side & 1].store(1, Ordering::SeqCst);
         header.silent[side & 1].fetch_or(1 << (index % PROCESSES), Ordering::SeqCst);
+    }
+
+    /// Process `index` of the listener's side has no room for more connections, or has some again.
+    pub fn set_crowded(&self, index: usize, is_crowded: bool) {
+        let (word, bit) = (&self.header().crowded, 1 << (index % PROCESSES));
+        if is_crowded {
+            word.fetch_or(bit, Ordering::SeqCst);
+        } else {
+            word.fetch_and(!bit, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether a process has no room that could be the one to accept.
+    pub fn is_crowded(&self) -> bool {
+        self.header().crowded.load(Ordering::Relaxed) != 0
+    }
+
+    /// A process of the listener's side forks with connections of this segment.
+    pub fn note_forking(&self) {
+        self.header().forks.store(1, Ordering::SeqCst);
+    }
+
+    /// Whether one of them has done so.
+    #[inline]
+    pub fn has_forked(&self) -> bool {
+        self.header().forks.load(Ordering::Relaxed) != 0
+    }
+
+    /// How many more processes of `side` can take part.
+    pub fn places_left(&self, side: usize) -> usize {
+        let is_free = |place: &&AtomicU64| place.load(Ordering::Relaxed) == 0;
+        let places = &self.header().processes[side & 1];
+        places.iter().filter(is_free).count()
     }
 
     /// Whether a process of `side` cannot wake who waits for it.
@@ -494,6 +530,20 @@ mod tests {
                 "{slots} {ring_bytes}"
             );
         }
+    }
+
+    #[test]
+    fn a_segment_is_crowded_until_each_process_without_room_has_some_or_has_left() {
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        let first = segment.enter(1, 77).expect("room");
+        let second = segment.enter(1, 78).expect("room");
+        assert!(!segment.is_crowded());
+        segment.set_crowded(first, true);
+        segment.set_crowded(second, true);
+        segment.set_crowded(first, false);
+        assert!(segment.is_crowded());
+        segment.leave(1, second);
+        assert!(!segment.is_crowded());
     }
 
     #[test]

@@ -46,11 +46,10 @@ fn pop(ring: Ring, limit: usize) -> Vec<u8> {
 /// `Peer::ring` of the stack, with a thread instead of a waker.
 fn announce(segment: &Segment, slot: usize, side: usize, reader: &Thread) {
     let ring = segment.ring(slot, side);
-    let count = ring.count_news();
     let meta = &segment.slot(slot).meta;
     ring_ready_list(&meta.ready_list[1 - side], |index| {
         let ready_list = segment.ready_list(1 - side, index);
-        let news = ring.announcement(count, index, || ready_list.latest(slot));
+        let news = ring.announcement(index, || ready_list.latest(slot));
         if ready_list.announce(slot, news, segment.is_fenced(1 - side)) {
             reader.unpark();
         }
@@ -211,4 +210,23 @@ fn connections_come_and_go_between_two_threads() {
     // Publishers fence; then sleepers make them.
     exchange(true);
     exchange(false);
+}
+
+#[test]
+fn what_comes_after_bytes_of_which_nobody_was_told_is_heard() {
+    const SLOT: usize = 3;
+    let segment = Segment::create(1, SLOTS, RING_BYTES).expect("memory");
+    let (reader, mut seen) = (thread::current(), Seen::of(SLOTS));
+    let ready_list = &segment.slot(SLOT).meta.ready_list[1];
+    // Around the turn of the count.
+    for untold in 250..260 {
+        for times in [1, untold, 1] {
+            ready_list.store(u32::from(times == 1), Ordering::SeqCst);
+            (0..times).for_each(|_| announce(&segment, SLOT, 0, &reader));
+            let mut heard = 0;
+            let place = segment.ready_list(1, 0);
+            place.drain(SLOTS, &mut seen, |_| heard += 1);
+            assert_eq!(heard, usize::from(times == 1), "{untold}");
+        }
+    }
 }

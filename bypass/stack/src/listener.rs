@@ -53,6 +53,8 @@ pub struct Listener {
     peers: Mutex<Vec<Arc<Peer>>>,
     generation: AtomicU32,
     turn: AtomicU32,
+    /// Looks that have found a connection which waits for the end of a child.
+    delays: AtomicU32,
     /// Wakers of threads that are blocked in accept or poll.
     blocked: Mutex<Vec<u32>>,
 }
@@ -102,6 +104,17 @@ pub fn of(socket: &Socket) -> Option<Arc<Listener>> {
     get(socket.listener.load(Ordering::Relaxed) as usize)
 }
 
+/// All of this process, with their numbers.
+pub fn numbered() -> Vec<(usize, Arc<Listener>)> {
+    let each = |all: &Vec<Option<Arc<Listener>>>| {
+        let numbered = all.iter().enumerate();
+        numbered
+            .filter_map(|(number, one)| Some((number, one.clone()?)))
+            .collect()
+    };
+    LISTENERS.lock().map(|all| each(&all)).unwrap_or_default()
+}
+
 /// All of this process.
 pub fn all() -> Vec<Arc<Listener>> {
     LISTENERS
@@ -148,6 +161,7 @@ pub fn enter(
         peers: Mutex::default(),
         generation: AtomicU32::new(1),
         turn: AtomicU32::new(0),
+        delays: AtomicU32::new(0),
         blocked: Mutex::default(),
     });
     listener.register();
@@ -161,6 +175,13 @@ pub fn enter(
     service::start().map_err(|_| Reason::Sandbox)?;
     service::add(listener.rendezvous, Role::Rendezvous(number));
     Ok(number)
+}
+
+/// In a forked child: it attends where it waits itself, and not where its parent has.
+pub fn forget_attendance() {
+    for listener in all() {
+        listener.attends.store(false, Ordering::SeqCst);
+    }
 }
 
 impl Listener {
@@ -225,13 +246,34 @@ impl Listener {
 
     /// Whether a connection waits in a segment.
     pub fn has_waiting(&self) -> bool {
+        self.any_waits(|_| true)
+    }
+
+    /// Whether one waits that can be accepted now.
+    pub fn has_acceptable(&self) -> bool {
+        self.any_waits(|peer| !peer.must_wait_for_children())
+    }
+
+    /// Whether one waits for the end of a child, of which nobody tells us.
+    pub fn has_delayed(&self) -> bool {
+        let is_delayed = self.any_waits(Peer::must_wait_for_children);
+        if is_delayed {
+            self.delays.fetch_add(1, Ordering::Relaxed);
+        }
+        is_delayed
+    }
+
+    fn any_waits(&self, which: impl Fn(&Peer) -> bool) -> bool {
         let Ok(peers) = self.peers.lock() else {
             return false;
         };
-        peers.iter().any(|peer| peer.segment.queue().waiting() > 0)
+        let mut waiting = peers
+            .iter()
+            .filter(|peer| peer.segment.queue().waiting() > 0);
+        waiting.any(|peer| which(peer))
     }
 
-    /// A number that is another one after each connection that has come. The clients are in it too: one
+    /// A number that is another one after each connection that has come or was delayed. The clients are in it too: one
     /// that has gone takes its count along, and the next may have come as far.
     pub fn arrivals(&self) -> u64 {
         let peers = self.peers.lock();
@@ -239,7 +281,10 @@ impl Listener {
             let tail = peer.segment.queue().tail.0.load(Ordering::SeqCst);
             peer.segment.id().wrapping_add(tail)
         };
-        peers.map_or(0, |peers| peers.iter().map(mark).fold(0, u64::wrapping_add))
+        let delays = u64::from(self.delays.load(Ordering::Relaxed));
+        peers.map_or(0, |peers| {
+            peers.iter().map(mark).fold(delays, u64::wrapping_add)
+        })
     }
 
     /// The engine begins to listen: what has come to the kernel until now was there before.
@@ -267,12 +312,21 @@ impl Listener {
         false
     }
 
-    /// Takes a connection that waits in a segment: the slot it lives in.
+    /// Takes a connection that can be accepted: the segment, and the slot it lives in.
     pub fn take(&self) -> Option<(Arc<Peer>, usize)> {
+        self.take_from(|peer| !peer.must_wait_for_children())
+    }
+
+    /// Takes a connection that waits, although nobody accepts it.
+    fn take_any(&self) -> Option<(Arc<Peer>, usize)> {
+        self.take_from(|_| true)
+    }
+
+    fn take_from(&self, which: impl Fn(&Peer) -> bool) -> Option<(Arc<Peer>, usize)> {
         let mut peers = self.peers.lock().ok()?;
         let mut found = None;
         peers.retain(|peer| {
-            if found.is_some() {
+            if found.is_some() || !which(peer) {
                 return true;
             }
             let taken = accept_queue::take(&peer.segment, peer.process_index());
@@ -288,5 +342,12 @@ impl Listener {
             self.generation.fetch_add(1, Ordering::SeqCst);
         }
         Some(found)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Until then its number is open, and not the program's.
+        table::show(self.holder_table.fd());
     }
 }

@@ -78,6 +78,14 @@ pub fn is_full() -> bool {
     FULL.load(Ordering::Relaxed) > 0
 }
 
+/// Whether `client` came over an interface that was named and another process uses: had this one used it, it
+/// would have been over packets.
+#[inline]
+pub fn is_of_others(client: impl FnOnce() -> Option<SocketAddr>) -> bool {
+    IS_WAITING.load(Ordering::Relaxed)
+        && client().is_some_and(|client| interface::leads_over_named(client.ip()))
+}
+
 /// Opens the interfaces that were named, now, before privileges are dropped.
 pub fn open_interfaces() {
     if is_wanted() && !is_confined() {
@@ -163,13 +171,15 @@ fn start() {
         return;
     }
     *is_started = true;
-    interface::open_all();
-    if service::start().is_err() {
-        return;
-    }
-    bypass_sys::process::at_exit(ending::finish);
-    take_free();
-    service::wake();
+    service::with_stack(|| {
+        interface::open_all();
+        if service::start().is_err() {
+            return;
+        }
+        bypass_sys::process::at_exit(ending::finish);
+        take_free();
+        service::wake();
+    });
 }
 
 /// Makes engines over the interfaces that no other process uses, or uses any more. One at a time:

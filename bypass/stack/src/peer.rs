@@ -1,15 +1,15 @@
 //! A segment as this process takes part in it: which of our sockets live in which slot, and what
 //! happens to them when the other side's processes end.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, RwLock};
 
-use bypass_shm::layout::FIN;
+use bypass_shm::layout::{CLOSING, FIN, PROCESSES, QUEUED};
 use bypass_shm::segment::Segment;
 use bypass_sys::clock::now_ns;
 
-use crate::process::{self, table};
+use crate::process::{self, ports, table};
 use bypass_sys::process::Held;
 
 pub mod due;
@@ -37,6 +37,10 @@ pub struct Peer {
     process: AtomicUsize,
     /// By slot: number of our socket plus one.
     sockets: Box<[AtomicU32]>,
+    /// Clients, by slot: the local port that its connection says, 0 for none that is kept apart.
+    ports: Box<[AtomicU16]>,
+    /// The process whose ports those are; its forked children have the list too.
+    maker: u64,
     /// The client's process has ended, or (for a client) the listener has gone.
     pub is_stale: AtomicBool,
     /// Clients: what the listener has told of its backlog.
@@ -44,9 +48,16 @@ pub struct Peer {
     /// We stand at the other end of our own program's sockets, for other hosts: no socket lives here.
     pub is_relay: bool,
     slots: Mutex<Slots>,
+    /// By place on our side: the number of the child for which this process has taken it.
+    children: [AtomicU64; PROCESSES],
+    /// Since when connections wait for the end of one of them, 0 when none does.
+    delayed_ns: AtomicU64,
     /// Numbers of what we lend, by the contents that [`crate::stream::lending`] sends.
     pub lent: Lent,
 }
+
+/// Among the side's processes: this one is none of them.
+const NO_PLACE: usize = usize::MAX;
 
 #[derive(Debug, Default)]
 struct Slots {
@@ -56,6 +67,13 @@ struct Slots {
     lingering: VecDeque<u32>,
 }
 
+/// Places that are kept for children of connections that are there and have none yet.
+const PLACES_KEPT: usize = 6;
+/// How long a connection waits for the end of a child that serves another one: what a client that has no answer
+/// may wait before it asks again, which the kernel then serves.
+const DELAY_MAX_NS: u64 = 3_000_000_000;
+/// This process, or one that it comes from, has forked with connections of its listeners.
+static FORKS_WITH_CONNECTIONS: AtomicBool = AtomicBool::new(false);
 static PEERS: Mutex<Vec<Arc<Peer>>> = Mutex::new(Vec::new());
 
 impl Peer {
@@ -80,32 +98,45 @@ impl Peer {
     }
 
     fn known(peer: Arc<Self>) -> Option<Arc<Self>> {
-        PEERS.lock().ok()?.push(peer.clone());
+        let mut peers = PEERS.lock().ok()?;
+        if peer.side == 1 && is_crowded() {
+            peer.segment.set_crowded(peer.process_index(), true);
+        }
+        if peer.side == 1 && FORKS_WITH_CONNECTIONS.load(Ordering::Relaxed) {
+            peer.segment.note_forking();
+        }
+        peers.push(peer.clone());
         Some(peer)
     }
 
     fn new(segment: Segment, side: usize, inode: u64, index: usize, is_relay: bool) -> Arc<Self> {
         table::hide(segment.fd());
         let sockets = (0..segment.slots()).map(|_| AtomicU32::new(0)).collect();
+        let with_ports = if side == 0 { segment.slots() } else { 0 };
+        let ports = (0..with_ports).map(|_| AtomicU16::new(0)).collect();
         Arc::new(Self {
             segment,
             side,
             inode,
             process: AtomicUsize::new(index),
             sockets,
+            ports,
+            maker: process::number(),
             is_stale: AtomicBool::new(false),
             backlog: AtomicU64::new(u64::MAX),
             is_relay,
             slots: Mutex::default(),
+            children: [const { AtomicU64::new(0) }; PROCESSES],
+            delayed_ns: AtomicU64::new(0),
             lent: Lent::new(),
         })
     }
 
-    /// A place that was taken for another process is not needed after all.
+    /// A place that was taken for another process is not needed after all. What this one has closed
+    /// meanwhile ends with it.
     pub fn take_back(&self, index: usize) {
-        for slot in self.occupied() {
-            let holders = &self.segment.slot(slot).meta.holders[self.side];
-            holders.fetch_and(!(1 << index), Ordering::SeqCst);
+        for slot in 0..self.segment.slots_used().min(self.segment.slots()) {
+            self.let_go_as(slot, 1 << index, FIN);
         }
         self.segment.leave(self.side, index);
     }
@@ -119,6 +150,17 @@ impl Peer {
     /// In a forked child: the place that the parent took for it.
     pub fn become_process(&self, index: usize) {
         self.process.store(index, Ordering::Relaxed);
+        for child in &self.children {
+            child.store(0, Ordering::Relaxed);
+        }
+        if self.side == 1 && is_crowded() {
+            self.segment.set_crowded(index, true);
+        }
+    }
+
+    /// In a forked child for which there was no place: the place is the parent's, and stays so.
+    pub fn become_nobody(&self) {
+        self.process.store(NO_PLACE, Ordering::Relaxed);
     }
 
     /// Our bit among the holders.
@@ -152,6 +194,43 @@ impl Peer {
         self.sockets[self.segment.clamp(slot)].store(word, Ordering::Release);
     }
 
+    /// This process forks, with connections of the listener's side.
+    pub fn note_forking(&self) {
+        FORKS_WITH_CONNECTIONS.store(true, Ordering::Relaxed);
+        self.segment.note_forking();
+    }
+
+    /// A place was taken for a child of this process.
+    pub fn note_child(&self, index: usize, number: u64) {
+        self.children[index % PROCESSES].store(number, Ordering::Relaxed);
+    }
+
+    /// Whether a connection waits and is to be left there until a child of this process has ended: they have all
+    /// places but our own, so a child for it would find none. Not for ever: its client may do without.
+    pub fn must_wait_for_children(&self) -> bool {
+        if self.side == 0 || !self.segment.has_forked() || self.segment.queue().waiting() == 0 {
+            return false;
+        }
+        if self.is_stale.load(Ordering::Relaxed) || !self.is_full_of_children() {
+            self.delayed_ns.store(0, Ordering::Relaxed);
+            return false;
+        }
+        let now = now_ns();
+        let first = self
+            .delayed_ns
+            .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        now.saturating_sub(first.unwrap_or_else(|since| since)) < DELAY_MAX_NS
+    }
+
+    fn is_full_of_children(&self) -> bool {
+        let own = self.process_index();
+        let is_childs = |(index, child): (usize, &AtomicU64)| {
+            let number = self.segment.process(self.side, index);
+            index == own || number != 0 && number == child.load(Ordering::Relaxed)
+        };
+        self.children.iter().enumerate().all(is_childs)
+    }
+
     /// Slots where sockets of ours live.
     pub fn occupied(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.sockets.len()).filter(|slot| self.socket(*slot).is_some())
@@ -160,6 +239,58 @@ impl Peer {
     /// Whether as many connections of ours wait as the kernel would let wait at the listener.
     pub fn is_backlog_full(&self) -> bool {
         self.segment.queue().waiting() as u64 > self.backlog.load(Ordering::Relaxed)
+    }
+
+    /// Whether a new connection would be one too many for the places of the listener's side, and must go
+    /// another way: the kernel's, or another segment's.
+    pub fn is_short_of_places(&self) -> bool {
+        self.lacks_places() || self.may_starve()
+    }
+
+    /// Whether there may soon be no place for the children that a process of the listener's side makes.
+    fn lacks_places(&self) -> bool {
+        if !self.segment.has_forked() {
+            return false;
+        }
+        let left = self.segment.places_left(1);
+        if left < PLACES_KEPT {
+            return true;
+        }
+        let waiting = self.segment.queue().waiting();
+        if left >= PLACES_KEPT + waiting {
+            return false;
+        }
+        // Where it is rather a child for each connection than one now and then, those that wait get one, too.
+        let children = PROCESSES - left - 1;
+        2 * children >= self.occupied().count().saturating_sub(waiting)
+    }
+
+    /// Whether connections wait that a child of this process may accept. Where each of them gets a child of its
+    /// own, those that have one already leave the places to them.
+    pub fn has_waiting_for_child(&self) -> bool {
+        let waiting = self.segment.queue().waiting();
+        let is_roomy = || self.segment.places_left(1) > PLACES_KEPT + waiting;
+        self.side == 1 && waiting > 0 && (!self.segment.has_forked() || is_roomy())
+    }
+
+    /// Whether a new connection could wait for ever: all who can accept it are busy with one each, and
+    /// idle processes of the listener have no place here.
+    fn may_starve(&self) -> bool {
+        if self.segment.places_left(1) > 0 {
+            return false;
+        }
+        let (mut busy, mut accepted) = (0, 0);
+        for slot in self.occupied() {
+            let holders = self.segment.slot(slot).meta.holders[1].load(Ordering::Relaxed);
+            let serving = holders & !(QUEUED | CLOSING);
+            if serving & busy != 0 {
+                // It serves several at once, and so takes more.
+                return false;
+            }
+            busy |= serving;
+            accepted += usize::from(serving != 0);
+        }
+        accepted + self.segment.queue().waiting() >= PROCESSES - PLACES_KEPT
     }
 
     /// Offers a prepared slot to the listener; false when its queue is full.
@@ -190,6 +321,22 @@ impl Peer {
                 Some(slots.next - 1)
             }
             None => None,
+        }
+    }
+
+    /// The local port of a new connection in `slot`, whose former one is over at both ends.
+    pub fn new_port(&self, slot: usize) -> u16 {
+        let place = &self.ports[self.segment.clamp(slot)];
+        self.give_port_back(place);
+        let (port, is_kept) = ports::take(self.maker);
+        place.store(if is_kept { port } else { 0 }, Ordering::Relaxed);
+        port
+    }
+
+    fn give_port_back(&self, place: &AtomicU16) {
+        let former = place.swap(0, Ordering::Relaxed);
+        if former != 0 && self.maker == process::number() {
+            ports::give_back(former);
         }
     }
 
@@ -253,11 +400,36 @@ pub fn find(id: u64, side: usize) -> Option<Arc<Peer>> {
         .cloned()
 }
 
-/// Held by whoever makes a connection, from its slot to its socket; taken for writing by fork, which
-/// thus finds each connection made or not begun.
+/// This process has no room for more connections.
+static IS_CROWDED: AtomicBool = AtomicBool::new(false);
+
+/// Whether [`set_crowded`] has said so.
+pub fn is_crowded() -> bool {
+    IS_CROWDED.load(Ordering::Relaxed)
+}
+
+/// Tells all clients whether this process has room for more connections.
+#[cold]
+pub fn set_crowded(is_crowded: bool) {
+    if self::is_crowded() == is_crowded {
+        return;
+    }
+    // Under the lock, so that of two threads which say different things all clients hear the same last.
+    let Ok(peers) = PEERS.lock() else {
+        return;
+    };
+    IS_CROWDED.store(is_crowded, Ordering::SeqCst);
+    for peer in peers.iter().filter(|peer| peer.side == 1) {
+        let index = peer.process_index();
+        peer.segment.set_crowded(index, is_crowded);
+    }
+}
+
+/// Held by whoever makes a connection, from its slot to its socket, or takes part in a segment, until
+/// all who are to know do; taken for writing by fork, which thus finds each made or not begun.
 static MAKING: RwLock<()> = RwLock::new(());
 
-/// While a connection is being made.
+/// While a connection is being made, or a segment taken.
 pub fn making() -> impl Sized {
     MAKING.read().ok()
 }
@@ -278,10 +450,24 @@ fn begin_rest(peer: Arc<Peer>) {
 
 /// Forgets a segment; its memory goes with the last socket in it.
 pub fn forget(peer: &Arc<Peer>) {
-    if let Ok(mut peers) = PEERS.lock() {
-        peers.retain(|one| !Arc::ptr_eq(one, peer));
+    // Once: two that rest would be references to each other's segment for ever.
+    if strike(peer) {
+        begin_rest(peer.clone());
     }
-    begin_rest(peer.clone());
+}
+
+/// Forgets a segment where nothing lives and nobody looks; its memory goes with the last reference.
+pub fn drop_reference(peer: &Arc<Peer>) {
+    strike(peer);
+}
+
+/// Takes a segment off the list; false when it was not there.
+fn strike(peer: &Arc<Peer>) -> bool {
+    PEERS.lock().is_ok_and(|mut peers| {
+        let count = peers.len();
+        peers.retain(|one| !Arc::ptr_eq(one, peer));
+        peers.len() < count
+    })
 }
 
 /// Lets a reference go; the last one only after a while, for those who look without one.
@@ -312,7 +498,12 @@ pub fn hold() -> impl Sized {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        self.segment.leave(self.side, self.process_index());
+        if self.process_index() != NO_PLACE {
+            self.segment.leave(self.side, self.process_index());
+        }
+        self.ports
+            .iter()
+            .for_each(|place| self.give_port_back(place));
         table::show(self.segment.fd());
     }
 }

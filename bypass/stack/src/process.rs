@@ -9,6 +9,7 @@ pub mod namespace;
 mod number;
 pub mod outcome;
 pub mod pool;
+pub mod ports;
 mod settings;
 pub mod sole;
 mod statistics;

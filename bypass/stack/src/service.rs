@@ -36,8 +36,8 @@ pub enum Role {
     Greeting(Arc<Peer>),
     /// A client that has greeted us at the rendezvous socket of the listener with this inode, and its segment.
     Greeted(u64, u64),
-    /// Our word to the other side's process that we take part.
-    Adopted(Arc<Peer>),
+    /// Our word that we take part, to the other side's process at place `index` of this segment, and its number.
+    Adopted(Arc<Peer>, usize, u64),
     /// The other side's process at place `index` of this segment, and its number.
     Participant(Arc<Peer>, usize, u64),
     /// The rendezvous socket where a connection that was sent away can be asked for: its shadow's inode.
@@ -52,6 +52,23 @@ pub enum Role {
     Signals,
 }
 
+/// A link on which the other side's process at place `index` has been told that we take part.
+pub struct Told {
+    /// Owned; its end tells of that process's end.
+    pub link: Owned,
+    /// Where that process stands among those of its side.
+    pub index: usize,
+    /// Its number.
+    pub process: u64,
+}
+
+impl Told {
+    /// What the link is, in the segment of `peer`.
+    fn role(&self, peer: Arc<Peer>) -> Role {
+        Role::Adopted(peer, self.index, self.process)
+    }
+}
+
 /// What the thread does.
 pub struct Work {
     /// Serves what is watched by the kernel set with this number, until [`is_stopping`].
@@ -63,7 +80,7 @@ pub struct Work {
 }
 
 static WORK: OnceLock<Work> = OnceLock::new();
-/// The own rendezvous socket, opened before exec by the former image.
+/// The own rendezvous socket, opened before exec by the former image, or before fork by the parent.
 static PASSED_RENDEZVOUS: AtomicI32 = AtomicI32::new(-1);
 static SET: AtomicI32 = AtomicI32::new(-1);
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
@@ -72,7 +89,7 @@ static THREAD: Mutex<Option<std::thread::JoinHandle<()>>> = Mutex::new(None);
 static ROLES: OnceLock<Mutex<HashMap<i32, Role>>> = OnceLock::new();
 static STARTING: Mutex<()> = Mutex::new(());
 /// Links to the other sides, of a child whose thread does not run yet.
-static LINKS: Mutex<Vec<(Owned, Arc<Peer>)>> = Mutex::new(Vec::new());
+static LINKS: Mutex<Vec<(Told, Arc<Peer>)>> = Mutex::new(Vec::new());
 
 /// All but libc's own two: with 33 it makes every thread take part in setuid and its relatives, and
 /// waits until each has done so.
@@ -108,26 +125,29 @@ pub fn start() -> Result<(), i32> {
     if is_running() {
         return Ok(());
     }
-    let set = kernel::move_high(kernel::epoll_create1(libc::EPOLL_CLOEXEC)? as i32)?;
-    table::hide(set);
-    SET.store(set, Ordering::Release);
+    let set = Owned(kernel::move_high(
+        kernel::epoll_create1(libc::EPOLL_CLOEXEC)? as i32,
+    )?);
+    let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
+    let deferred = Owned(kernel::move_high(kernel::eventfd(0, flags)? as i32)?);
     let rendezvous = match PASSED_RENDEZVOUS.swap(-1, Ordering::AcqRel) {
         fd if fd >= 0 => Owned(fd),
         _ => link::open_rendezvous(&Name::of_process(process::number()))?,
     };
-    table::hide(rendezvous.0);
+    // Its set is empty until there is a thread to serve it.
+    let thread = match spawn(work, set.0) {
+        Ok(thread) => thread,
+        Err(error) => {
+            take_rendezvous(rendezvous);
+            return Err(error);
+        }
+    };
+    table::hide(set.0);
+    SET.store(set.into_raw(), Ordering::Release);
     add(rendezvous.into_raw(), Role::OwnRendezvous);
-    let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
-    let deferred = kernel::move_high(kernel::eventfd(0, flags)? as i32)?;
+    let deferred = deferred.into_raw();
     later::begin(deferred);
     add(deferred, Role::Deferred);
-    let former = kernel::swap_signal_mask(PROGRAMS_SIGNALS);
-    let builder = std::thread::Builder::new()
-        .name("bypass".to_owned())
-        .stack_size(256 * 1024);
-    let thread = keeping_errno(|| builder.spawn(move || (work.run)(set)));
-    kernel::swap_signal_mask(former);
-    let thread = thread.map_err(|_| libc::EAGAIN)?;
     if let Ok(mut place) = THREAD.lock() {
         *place = Some(thread);
     }
@@ -136,6 +156,41 @@ pub fn start() -> Result<(), i32> {
     bypass_shm::segment::when_grown(due::begin);
     (work.rejoin)();
     Ok(())
+}
+
+fn spawn(work: &'static Work, set: i32) -> Result<std::thread::JoinHandle<()>, i32> {
+    let thread = without_signals(|| builder().spawn(move || (work.run)(set)));
+    thread.map_err(|_| libc::EAGAIN)
+}
+
+fn builder() -> std::thread::Builder {
+    let builder = std::thread::Builder::new();
+    builder.name("bypass".to_owned()).stack_size(256 * 1024)
+}
+
+/// For a new thread, which takes over what this one blocks.
+fn without_signals<T>(begin: impl FnOnce() -> T) -> T {
+    let former = kernel::swap_signal_mask(PROGRAMS_SIGNALS);
+    let begun = keeping_errno(begin);
+    kernel::swap_signal_mask(former);
+    begun
+}
+
+/// Does something in a thread of its own, for which the caller's stack may be too small, and waits for it.
+pub fn with_stack(work: impl FnOnce() + Send) {
+    let mut work = Some(work);
+    std::thread::scope(|scope| {
+        let waiting = &mut work;
+        let run = move || {
+            if let Some(work) = waiting.take() {
+                work();
+            }
+        };
+        let _ = without_signals(|| builder().spawn_scoped(scope, run).map(|_| ()));
+    });
+    if let Some(work) = work {
+        work(); // no thread may be made
+    }
 }
 
 /// Ends the thread and waits for its end.
@@ -154,12 +209,14 @@ pub fn is_stopping() -> bool {
     IS_STOPPING.load(Ordering::SeqCst)
 }
 
-/// Takes the rendezvous socket that the former image has opened for this one.
+/// Takes the rendezvous socket that was opened for this process before it began: others find it there
+/// although it serves it later, or never.
 pub fn take_rendezvous(rendezvous: Owned) {
+    table::hide(rendezvous.0);
     PASSED_RENDEZVOUS.store(rendezvous.into_raw(), Ordering::Release);
 }
 
-/// In a forked child: the thread, its set and its links are the parent's.
+/// In a forked child: the thread, its set, its links and where it is found are the parent's.
 pub fn forget() {
     later::set_running(false);
     if let Ok(mut thread) = THREAD.lock() {
@@ -168,6 +225,13 @@ pub fn forget() {
     }
     due::forget();
     later::finish();
+    for (told, _) in take_links() {
+        close(told.link.into_raw());
+    }
+    let passed = PASSED_RENDEZVOUS.swap(-1, Ordering::AcqRel);
+    if passed >= 0 {
+        close(passed);
+    }
     let set = SET.swap(-1, Ordering::AcqRel);
     if set >= 0 {
         table::show(set);
@@ -186,10 +250,15 @@ pub fn forget() {
 
 /// Watches a descriptor.
 pub fn add(fd: i32, role: Role) {
-    table::hide(fd);
     if let Some(mut roles) = roles() {
         roles.insert(fd, role);
     }
+    watch(fd);
+}
+
+/// Watches a descriptor that has its role.
+pub fn watch(fd: i32) {
+    table::hide(fd);
     let events = libc::EPOLLIN as u32;
     let set = SET.load(Ordering::Acquire);
     let _ = kernel::epoll_control(set, libc::EPOLL_CTL_ADD, fd, events, fd as u64);
@@ -198,6 +267,12 @@ pub fn add(fd: i32, role: Role) {
 /// Watches a link and owns it.
 pub fn add_link(link: Owned, role: Role) {
     add(link.into_raw(), role);
+}
+
+/// Watches the link to a process of the other side.
+pub fn add_told(told: Told, peer: Arc<Peer>) {
+    let role = told.role(peer);
+    add_link(told.link, role);
 }
 
 /// Forgets a descriptor and closes it.
@@ -271,29 +346,38 @@ pub fn tell_other_side(peer: &Peer, message: Message, descriptor: i32) {
         return;
     };
     for (link, role) in roles.iter() {
-        let is_theirs = matches!(role, Role::Adopted(of) if core::ptr::eq(&**of, peer));
+        let is_theirs = matches!(role, Role::Adopted(of, ..) if core::ptr::eq(&**of, peer));
         if is_theirs {
             let _ = link::send(*link, message, &[descriptor]);
         }
     }
 }
 
-/// Whether a link to this process of the other side is open still.
+/// Whether a link of this process of the other side is open still.
 pub fn is_linked(peer: &Arc<Peer>, index: usize, process: u64) -> bool {
-    let is_it = |role: &Role| match role {
-        Role::Participant(of, at, number) => {
-            Arc::ptr_eq(of, peer) && (*at, *number) == (index, process)
-        }
-        _ => false,
+    let of = |role: &Role| match role {
+        Role::Participant(of, at, number) => Some((Arc::as_ptr(of), *at, *number)),
+        _ => None,
     };
-    roles().is_some_and(|roles| roles.values().any(is_it))
+    let wanted = Some((Arc::as_ptr(peer), index, process));
+    roles().is_some_and(|roles| roles.values().any(|role| of(role) == wanted))
+}
+
+/// Whether a link of ours to this process of the other side is open still.
+pub fn has_told(peer: &Arc<Peer>, index: usize, process: u64) -> bool {
+    let of = |role: &Role| match role {
+        Role::Adopted(of, at, number) => Some((Arc::as_ptr(of), *at, *number)),
+        _ => None,
+    };
+    let wanted = Some((Arc::as_ptr(peer), index, process));
+    roles().is_some_and(|roles| roles.values().any(|role| of(role) == wanted))
 }
 
 /// A link of a forked child, for its thread to watch when it starts.
-pub fn keep_link(link: Owned, peer: Arc<Peer>) {
-    table::hide(link.0);
+pub fn keep_link(told: Told, peer: Arc<Peer>) {
+    table::hide(told.link.0);
     if let Ok(mut links) = LINKS.lock() {
-        links.push((link, peer));
+        links.push((told, peer));
     }
 }
 
@@ -303,7 +387,7 @@ pub fn has_links() -> bool {
 }
 
 /// The links that were [kept](keep_link).
-pub fn take_links() -> Vec<(Owned, Arc<Peer>)> {
+pub fn take_links() -> Vec<(Told, Arc<Peer>)> {
     LINKS
         .lock()
         .map(|mut links| std::mem::take(&mut *links))

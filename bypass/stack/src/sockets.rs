@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use bypass_sys::address::{self, SharedAddress};
 use bypass_sys::kernel;
 
-use crate::peer::Peer;
+use crate::peer::{self, Peer};
 use crate::sys::PeerPlace;
 
 mod state;
@@ -17,6 +17,8 @@ pub use state::{Event, State};
 
 /// Sockets of a process; more are left to the kernel.
 pub const SOCKETS_MAX: usize = 65_536;
+/// With fewer left clients are told to use the kernel: these are for connections that wait already.
+const RESERVE: usize = 4096;
 
 /// O_NONBLOCK is set.
 pub const NONBLOCK: u32 = 1;
@@ -275,6 +277,12 @@ struct Free {
     next: usize,
 }
 
+impl Free {
+    fn left(&self) -> usize {
+        SOCKETS_MAX - self.next + self.numbers.len()
+    }
+}
+
 static FREE: Mutex<Free> = Mutex::new(Free {
     numbers: Vec::new(),
     next: 0,
@@ -297,7 +305,11 @@ pub fn allocate(family: i32, flags: u32) -> Option<usize> {
         }
         None => return None,
     };
+    let left = free.left();
     drop(free);
+    if left < RESERVE {
+        peer::set_crowded(true);
+    }
     let socket = get(index);
     socket.flags.store(flags, Ordering::Relaxed);
     socket.change(Event::Create);
@@ -325,8 +337,12 @@ pub fn allocate(family: i32, flags: u32) -> Option<usize> {
 pub fn free(index: usize) {
     get(index).change(Event::Close);
     get(index).generation.fetch_add(1, Ordering::AcqRel);
-    if let Ok(mut free) = FREE.lock() {
+    let left = FREE.lock().map_or(0, |mut free| {
         free.numbers.push(index as u32);
+        free.left()
+    });
+    if peer::is_crowded() && left > 2 * RESERVE {
+        peer::set_crowded(false);
     }
 }
 
@@ -349,4 +365,23 @@ pub fn kernel_name(fd: i32) -> Option<SocketAddr> {
 /// Locks the arena across a fork.
 pub fn hold() -> impl Sized {
     FREE.lock().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_told_before_there_is_no_room_and_when_there_is_some_again() {
+        let mut taken = Vec::new();
+        while let Some(index) = allocate(libc::AF_INET, 0) {
+            taken.push(index);
+            assert_eq!(peer::is_crowded(), taken.len() > SOCKETS_MAX - RESERVE);
+        }
+        assert_eq!(taken.len(), SOCKETS_MAX);
+        for (freed, index) in taken.into_iter().enumerate() {
+            assert_eq!(peer::is_crowded(), freed <= 2 * RESERVE);
+            free(index);
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use bypass_shm::layout::{CLOSED, RST};
+use bypass_shm::layout::{CLOSED, RST, SHUT};
 use bypass_shm::ring::{Broken, Ring};
 use bypass_stats::Reason;
 use bypass_sys::lock;
@@ -32,7 +32,7 @@ pub use holding::{announce_held_back, index_of, named};
 pub use lending::send as lend;
 pub use readiness::{readiness, readiness_of, ALWAYS};
 pub use reading::readable_bytes;
-pub use writing::{unsent_bytes, PIECE, VANISHING_MAX};
+pub use writing::{unsent_bytes, PIECE};
 
 /// What a blocked call waits for on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -260,7 +260,7 @@ impl Stream {
         if is_roomy {
             return !self.socket.has(sockets::OPENING);
         }
-        self.inbound_ends() & (CLOSED | RST) != 0 || self.is_shut(sockets::SHUT_WRITE)
+        self.inbound_ends() & (CLOSED | RST | SHUT) != 0 || self.is_shut(sockets::SHUT_WRITE)
     }
 
     /// Asks the reader to ring when it has made room, and for a signal if the program has asked for those.

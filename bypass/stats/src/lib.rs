@@ -76,6 +76,10 @@ names! {
     ConnectsPackets = "connects_packets",
     /// Connections accepted over packets.
     AcceptsPackets = "accepts_packets",
+    /// Frames that came over an interface and were lost: nobody took them in time, or they did not fit.
+    FramesLostIn = "frames_lost_in",
+    /// Frames that the engine had given to an interface and that the kernel refused.
+    FramesLostOut = "frames_lost_out",
 }
 
 names! {

@@ -80,6 +80,8 @@ plain! {
     close = SYS_close(fd: i32);
     /// dup(2).
     dup = SYS_dup(fd: i32);
+    /// dup3(2).
+    dup3 = SYS_dup3(fd: i32, to: i32, flags: i32);
     /// socket(2).
     socket = SYS_socket(family: i32, kind: i32, protocol: i32);
     /// fcntl(2) with a number.
@@ -154,6 +156,34 @@ pub fn move_high(fd: i32) -> Result<i32> {
 fn high_base() -> usize {
     let soft = descriptor_limit().clamp(64, 8192);
     soft - soft / 8
+}
+
+/// Whether the process may have at least `wanted` descriptors more. Takes none to find out: another thread may be
+/// in need of the last one.
+pub fn has_descriptors_left(wanted: usize) -> bool {
+    let mut end = descriptor_limit();
+    let mut free = 0;
+    while free < wanted && end > 0 {
+        let mut some = [libc::pollfd {
+            fd: 0,
+            events: 0,
+            revents: 0,
+        }; 64];
+        let start = end.saturating_sub(some.len());
+        let some = &mut some[..end - start];
+        for (entry, number) in some.iter_mut().zip(start..) {
+            entry.fd = number as i32;
+        }
+        if poll(some, Some(core::time::Duration::ZERO), None).is_err() {
+            return true;
+        }
+        free += some
+            .iter()
+            .filter(|entry| entry.revents & libc::POLLNVAL != 0)
+            .count();
+        end = start;
+    }
+    free >= wanted
 }
 
 /// Whether a seccomp filter is on in this thread, and of which kind; 0 for none.

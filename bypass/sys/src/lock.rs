@@ -5,7 +5,7 @@
 //! is bounded, and a connection whose lock cannot be had is given up. What counts is time in which
 //! the holder could have let go: not that in which we, or it, were stopped.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::sandbox::is_confined;
 use crate::{clock, kernel};
@@ -19,6 +19,15 @@ const LOOK_NS_MAX: u64 = 10_000_000;
 const STOPS_MAX: u32 = 30;
 /// Looks before the holder's life is asked about.
 const SPINS: u32 = 200;
+
+/// See [`never_ask`].
+static MAY_NOT_ASK: AtomicBool = AtomicBool::new(false);
+
+/// Processes that share locks with this one may be in another PID namespace from now on, also those that
+/// it forks: what a number means is not known, so a holder is not asked about.
+pub fn never_ask() {
+    MAY_NOT_ASK.store(true, Ordering::Relaxed);
+}
 
 /// Unlocks when dropped.
 pub struct Guard<'a>(&'a AtomicU32);
@@ -76,7 +85,8 @@ fn wait(word: &AtomicU32, thread: u32, mut holder: u32) -> Option<Guard<'_>> {
     let mut patience = Patience::new(clock::now_ns());
     let mut spins = 0;
     loop {
-        let may_ask = spins >= SPINS && !is_confined();
+        let is_known = !MAY_NOT_ASK.load(Ordering::Relaxed);
+        let may_ask = spins >= SPINS && is_known && !is_confined();
         let expected = if may_ask && !kernel::thread_exists(holder as i32) {
             holder
         } else {
@@ -92,7 +102,7 @@ fn wait(word: &AtomicU32, thread: u32, mut holder: u32) -> Option<Guard<'_>> {
             if patience.is_over(clock::now_ns(), is_stopped) {
                 return None;
             }
-            if may_ask {
+            if !is_confined() {
                 let _ = kernel::sched_yield();
             }
         }

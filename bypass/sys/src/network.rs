@@ -77,16 +77,11 @@ pub fn read_two(fd: i32, first: &mut [u8], second: &mut [u8]) -> Result<usize> {
     )
 }
 
-/// writev(2) of two slices.
-pub fn write_two(fd: i32, first: &[u8], second: &[u8]) -> Result<usize> {
-    let pieces = [
-        piece(first.as_ptr().cast_mut(), first.len()),
-        piece(second.as_ptr().cast_mut(), second.len()),
-    ];
-    call(
-        libc::SYS_writev,
-        [fd as usize, pieces.as_ptr() as usize, 2, 0, 0, 0],
-    )
+/// writev(2) of some slices.
+pub fn write_gathered<const N: usize>(fd: i32, slices: [&[u8]; N]) -> Result<usize> {
+    let pieces = slices.map(|slice| piece(slice.as_ptr().cast_mut(), slice.len()));
+    let at = pieces.as_ptr() as usize;
+    call(libc::SYS_writev, [fd as usize, at, N, 0, 0, 0])
 }
 
 fn piece(at: *mut u8, length: usize) -> libc::iovec {
@@ -104,6 +99,16 @@ fn message(pieces: &mut libc::iovec, control: &mut [u8]) -> libc::msghdr {
     header.msg_control = control.as_mut_ptr().cast();
     header.msg_controllen = control.len();
     header
+}
+
+/// Two Unix sockets that are joined, close-on-exec (socketpair(2)).
+pub fn socket_pair() -> Result<[Owned; 2]> {
+    let mut fds = [0i32; 2];
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    let at = fds.as_mut_ptr() as usize;
+    let arguments = [libc::AF_UNIX as usize, kind as usize, 0, at, 0, 0];
+    call(libc::SYS_socketpair, arguments)?;
+    Ok(fds.map(Owned))
 }
 
 /// Sends bytes and descriptors over a Unix socket (SCM_RIGHTS); the descriptors stay ours.

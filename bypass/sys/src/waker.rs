@@ -87,10 +87,33 @@ pub fn sender() -> Result<i32> {
     kernel::move_high(kernel::socket(libc::AF_UNIX, kind, 0)? as i32)
 }
 
-/// Rings waker `number` of `process`; a full queue means that it is ringing already.
-pub fn wake(sender: i32, process: u64, number: u32) {
+/// Rings waker `number` of `process`; one whose queue is full is ringing already. EMFILE or ENFILE: it was
+/// not rung, for want of a descriptor.
+pub fn wake(sender: i32, process: u64, number: u32) -> Result<()> {
+    let name = Name::of_waker(process, number);
+    match ring(sender, &name) {
+        Err(libc::EAGAIN) => ring_by_another(sender, &name),
+        // Nobody sleeps there any more.
+        _ => Ok(()),
+    }
+}
+
+fn ring(sender: i32, name: &Name) -> Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    let _ = kernel::send_to(sender, &[1], flags, Name::of_waker(process, number).bytes());
+    kernel::send_to(sender, &[1], flags, name.bytes())
+}
+
+/// Wakes that nobody has taken yet, of any waker, count against the buffer of the socket that has sent them
+/// (SO_SNDBUF, socket(7)): about 270 of them fill it. Then another socket takes its place.
+#[cold]
+fn ring_by_another(sender: i32, name: &Name) -> Result<()> {
+    let fresh = self::sender()?;
+    if ring(fresh, name).is_ok() {
+        // Under the same number and at once: other threads send by it.
+        let _ = kernel::dup3(fresh, sender, libc::O_CLOEXEC);
+    }
+    let _ = kernel::close(fresh);
+    Ok(())
 }
 
 /// An abstract Unix socket address.
@@ -110,9 +133,19 @@ impl Name {
         Self::new(b"wirespeed/p/", process, None)
     }
 
+    /// Of what holds a block of local ports.
+    pub fn of_ports(block: u64) -> Self {
+        Self::new(b"wirespeed/b/", block, None)
+    }
+
     /// Of the rendezvous socket of a listening socket, by inode.
     pub fn of_listener(inode: u64) -> Self {
         Self::new(b"wirespeed/l/", inode, None)
+    }
+
+    /// Of the rendezvous socket `turn` where a connection on its way, by its shadow's inode, can be asked for.
+    pub fn of_offer(inode: u64, turn: u32) -> Self {
+        Self::new(b"wirespeed/o/", inode, Some(turn))
     }
 
     fn new(prefix: &[u8; 12], number: u64, second: Option<u32>) -> Self {
@@ -160,13 +193,26 @@ mod tests {
         let waker = Waker::create(process, 7).expect("a socket");
         let sender = sender().expect("a socket");
         for _ in 0..1000 {
-            wake(sender, process, 7);
+            wake(sender, process, 7).expect("a descriptor");
         }
         assert!(waker.take());
         waker.drain();
         assert!(!waker.take());
-        wake(sender, process, 8);
+        wake(sender, process, 8).expect("a descriptor");
         assert!(!waker.take());
+        let _ = kernel::close(sender);
+    }
+
+    #[test]
+    fn every_waker_rings_however_many_have_not_been_looked_at() {
+        let process = kernel::random();
+        let waker = |number| Waker::create(process, number).expect("a socket");
+        let wakers: Vec<Waker> = (0..400).map(waker).collect();
+        let sender = sender().expect("a socket");
+        for number in 0..400 {
+            wake(sender, process, number).expect("a descriptor");
+        }
+        assert!(wakers.iter().all(Waker::take));
         let _ = kernel::close(sender);
     }
 
@@ -177,7 +223,7 @@ mod tests {
         waker.make_blocking().expect("options");
         assert_eq!(waker.wait(), Ok(false));
         let sender = sender().expect("a socket");
-        wake(sender, process, 7);
+        wake(sender, process, 7).expect("a descriptor");
         assert_eq!(waker.wait(), Ok(true));
         let _ = kernel::close(sender);
     }
@@ -193,7 +239,7 @@ mod tests {
                 scope.spawn(|| {
                     let sender = sender().expect("a socket");
                     while !is_over.load(Ordering::Relaxed) {
-                        wake(sender, process, 7);
+                        let _ = wake(sender, process, 7);
                     }
                     let _ = kernel::close(sender);
                 });

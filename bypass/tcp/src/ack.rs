@@ -5,7 +5,7 @@ use crate::conn::{Conn, Context, RetransmitTimer, State, WRITABLE};
 use crate::hystart::Round;
 use crate::loss::{Phase, Progress};
 use crate::seq::{after, before};
-use crate::wire::tcp::{Segment, ECE};
+use crate::wire::tcp::{Segment, ECE, SYN};
 
 /// The most that a device holds back, as slow start reckons.
 const BURST_US: u64 = 1_000;
@@ -30,7 +30,9 @@ impl Conn {
             ..Progress::default()
         };
         let window_changed = !is_old && self.take_window(seg, p.advanced);
+        p.is_duplicate = !is_old && !p.advanced && !window_changed && seg.len() == 0;
         if !p.advanced && self.packets_out == 0 {
+            self.take_late_report(cx, seg, &mut p);
             self.on_idle_acknowledgment(cx, window_changed);
             return;
         }
@@ -41,7 +43,6 @@ impl Conn {
             self.advance_una(cx, seg.ack, &mut p);
         }
         self.take_rtt(cx, &p);
-        p.is_duplicate = !is_old && !p.advanced && !window_changed && seg.len() == 0;
         if !is_old || p.newly_sacked > 0 {
             self.recover(cx, &p);
         }
@@ -64,8 +65,10 @@ impl Conn {
     /// Nothing is in flight: a probe was answered, or the window opened.
     fn on_idle_acknowledgment(&mut self, cx: &mut Context, window_changed: bool) {
         self.probes_out = 0;
-        self.trouble_since_us = 0;
         self.slow.keepalive_probes = 0;
+        if self.snd_wnd > 0 {
+            self.trouble_since_us = 0;
+        }
         if self.snd_wnd > 0 && self.retransmit == RetransmitTimer::Persist {
             self.backoff = 0;
             self.retransmit = RetransmitTimer::Off;
@@ -78,7 +81,9 @@ impl Conn {
     /// RFC 9293, 3.10.7.4: the window of the latest segment counts. Answers whether it changed.
     #[inline]
     fn take_window(&mut self, seg: &Segment, advanced: bool) -> bool {
-        let window = u32::from(seg.window) << self.snd_scale;
+        // That of a SYN is not scaled (RFC 7323, 2.2).
+        let scale = if seg.has(SYN) { 0 } else { self.snd_scale };
+        let window = u32::from(seg.window) << scale;
         let is_newer = advanced || !before(seg.seq, self.snd_wl1);
         if !is_newer {
             return false;
@@ -97,6 +102,7 @@ impl Conn {
         self.snd_una = ack;
         self.tx.consume(bytes as usize);
         self.tx_seq = self.tx_seq.wrapping_add(bytes);
+        self.hop.progress_us = cx.now_us;
         self.totals.bytes_acked += u64::from(bytes);
         self.recovery.timeouts = 0;
         self.probes_out = 0;
@@ -189,8 +195,9 @@ impl Conn {
         }
     }
 
+    /// Whether our FIN is yet to be sent.
     #[inline]
-    fn fin_waits(&self) -> bool {
+    pub fn fin_waits(&self) -> bool {
         self.fin_queued && !self.fin_sent
     }
 

@@ -153,12 +153,37 @@ impl Engine {
     ) {
         match self.time_waits.on_segment(index, seg, self.cx.now_us) {
             Verdict::Drop => {}
+            Verdict::End => self.remove_time_wait(index),
             Verdict::Ack => self.acknowledge_time_wait(index, sink),
-            Verdict::Reopen(iss) => {
-                self.cx.stats.time_wait_recycled += 1;
-                self.remove_time_wait(index);
-                self.on_unknown_segment(seg, Some(iss), frame, sink);
+            Verdict::Reopen(iss) => self.reopen_time_wait(index, (seg, iss), frame, sink),
+        }
+    }
+
+    /// A SYN that cannot be old ends TIME_WAIT where it leads to something new.
+    fn reopen_time_wait<S: TxSink>(
+        &mut self,
+        index: u32,
+        (seg, iss): (&Segment, u32),
+        frame: &[u8],
+        sink: &mut S,
+    ) {
+        let flow = seg.flow;
+        let Some(listener) = self.listeners.find(flow.local, flow.local_port()) else {
+            if self.time_waits.answer(index, self.cx.now_us) == Verdict::Ack {
+                self.acknowledge_time_wait(index, sink);
             }
+            return;
+        };
+        let listener = &self.listeners.slab[listener];
+        if listener.queue.len() as u32 >= listener.backlog {
+            self.cx.stats.listen_overflows += 1;
+            self.cx.stats.listen_drops += 1;
+        } else if self.half_opens.slab.is_full() {
+            self.cx.stats.listen_drops += 1;
+        } else {
+            self.cx.stats.time_wait_recycled += 1;
+            self.remove_time_wait(index);
+            self.on_unknown_segment(seg, Some(iss), frame, sink);
         }
     }
 
@@ -179,14 +204,14 @@ impl Engine {
             timestamps,
             ..OptionsToSend::default()
         };
-        self.send_alone(&header, &options, sink);
+        self.send_alone(&header, (&options, 0), sink);
     }
 
-    /// Sends a segment that belongs to no connection.
+    /// Sends a segment, of a traffic class, that belongs to no connection.
     pub(crate) fn send_alone<S: TxSink>(
         &mut self,
         header: &tcp::Header,
-        options: &OptionsToSend,
+        options: (&OptionsToSend, u8),
         sink: &mut S,
     ) {
         let (link, mut out) = self.out(sink);
@@ -211,8 +236,11 @@ impl Engine {
             }
             Some(listener) if seg.has(SYN) => self.on_syn(listener, seg, iss, sink),
             Some(_) => {}
-            None if !self.cx.config.is_sole_host => sink.pass(frame),
-            None => self.send_reset_for(seg, sink),
+            // A port of ours at another address: whoever hands such segments over asks nobody else.
+            None if self.cx.config.is_sole_host || self.listeners.has(seg.flow.local_port()) => {
+                self.send_reset_for(seg, sink);
+            }
+            None => sink.pass(frame),
         }
     }
 
@@ -234,7 +262,7 @@ impl Engine {
             window: 0,
             urgent: 0,
         };
-        self.send_alone(&header, &OptionsToSend::default(), sink);
+        self.send_alone(&header, (&OptionsToSend::default(), 0), sink);
     }
 
     /// A packet that is not TCP.

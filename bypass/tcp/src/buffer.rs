@@ -84,11 +84,11 @@ impl Ring {
         self.head = (self.head + len as u32) & (self.data.len() as u32).wrapping_sub(1);
     }
 
-    /// Copies from the head without dropping.
+    /// Copies from `offset` behind the head without dropping; so many bytes must be there.
     #[inline]
-    pub fn peek(&self, into: &mut [u8]) -> usize {
-        let count = into.len().min(self.len());
-        let (first, second) = self.slices(0, count);
+    pub fn peek(&self, offset: usize, into: &mut [u8]) -> usize {
+        let count = into.len();
+        let (first, second) = self.slices(offset, count);
         into[..first.len()].copy_from_slice(first);
         into[first.len()..count].copy_from_slice(second);
         count
@@ -99,6 +99,7 @@ impl Ring {
 pub struct Pool {
     free: [Vec<Box<[u8]>>; CLASSES],
     bytes: usize,
+    lent: usize,
     bytes_max: usize,
 }
 
@@ -108,6 +109,7 @@ impl Pool {
         Pool {
             free: Default::default(),
             bytes: 0,
+            lent: 0,
             bytes_max,
         }
     }
@@ -117,13 +119,14 @@ impl Pool {
         self.bytes
     }
 
-    /// Bytes that lie free.
-    pub fn bytes_free(&self) -> usize {
-        self.free
-            .iter()
-            .enumerate()
-            .map(|(class, list)| list.len() << (class as u32 + SMALLEST_LOG2))
-            .sum()
+    /// Bytes that rings have.
+    pub fn lent(&self) -> usize {
+        self.lent
+    }
+
+    /// Whether there is memory for a smallest ring.
+    pub fn has_room(&self) -> bool {
+        self.lent + (1 << SMALLEST_LOG2) <= self.bytes_max
     }
 
     /// Makes room for `capacity` bytes in the ring, `kept` of which are in use from its head (they
@@ -131,6 +134,13 @@ impl Pool {
     #[inline]
     pub fn reserve(&mut self, ring: &mut Ring, capacity: usize, kept: usize) -> bool {
         ring.capacity() >= capacity || self.grow(ring, capacity, kept)
+    }
+
+    /// Whether a ring may have room for `capacity` bytes of which those in between have not come: they may
+    /// never come, so that half of the memory is kept for bytes in order.
+    pub fn can_spare(&self, ring: &Ring, capacity: usize) -> bool {
+        let wanted = capacity.next_power_of_two();
+        ring.capacity() >= capacity || self.lent + wanted <= self.bytes_max / 2
     }
 
     fn grow(&mut self, ring: &mut Ring, capacity: usize, kept: usize) -> bool {
@@ -159,19 +169,26 @@ impl Pool {
             .trailing_zeros()
             .max(SMALLEST_LOG2);
         let class = (log2 - SMALLEST_LOG2) as usize;
-        if let Some(data) = self.free.get_mut(class)?.pop() {
-            return Some(data);
-        }
-        if self.bytes + (1 << log2) > self.bytes_max && !self.trim(1 << log2) {
+        let data = match self.free.get_mut(class)?.pop() {
+            Some(data) => data,
+            None => self.make(1 << log2)?,
+        };
+        self.lent += data.len();
+        Some(data)
+    }
+
+    fn make(&mut self, len: usize) -> Option<Box<[u8]>> {
+        if self.bytes + len > self.bytes_max && !self.trim(len) {
             return None;
         }
-        self.bytes += 1 << log2;
-        Some(vec![0; 1 << log2].into_boxed_slice())
+        self.bytes += len;
+        Some(vec![0; len].into_boxed_slice())
     }
 
     fn put(&mut self, data: Box<[u8]>) {
         if !data.is_empty() {
             let class = (data.len().trailing_zeros() - SMALLEST_LOG2) as usize;
+            self.lent -= data.len();
             self.free[class].push(data);
         }
     }
@@ -203,7 +220,8 @@ mod tests {
             ring.push(&bytes);
             written += bytes.len() as u32;
             let mut out = vec![0; (round % 89) as usize];
-            let count = ring.peek(&mut out);
+            let count = out.len().min(ring.len());
+            ring.peek(0, &mut out[..count]);
             ring.consume(count);
             for byte in &out[..count] {
                 assert_eq!(*byte, read as u8);
@@ -221,7 +239,7 @@ mod tests {
         ring.write_at(0, b"0123456789");
         ring.extend(11);
         let mut out = [0; 11];
-        ring.peek(&mut out);
+        ring.peek(0, &mut out);
         assert_eq!(&out, b"0123456789x");
     }
 
@@ -231,8 +249,11 @@ mod tests {
         let (mut small, mut large) = (Ring::default(), Ring::default());
         assert!(pool.reserve(&mut small, 4 << 10, 0));
         assert!(!pool.reserve(&mut large, 8 << 10, 0));
+        assert!(pool.has_room());
         pool.release(&mut small);
+        assert_eq!(pool.lent(), 0);
         assert!(pool.reserve(&mut large, 8 << 10, 0));
-        assert_eq!(pool.bytes(), 8 << 10);
+        assert_eq!((pool.bytes(), pool.lent()), (8 << 10, 8 << 10));
+        assert!(!pool.has_room());
     }
 }

@@ -4,6 +4,7 @@ use crate::conn::{Conn, State, READABLE, WRITABLE};
 use crate::demux::Entry;
 use crate::engine::{Engine, Handle};
 use crate::error::Error;
+use crate::listen::window_scale;
 use crate::option::{OptionName, Settings, SocketOption};
 use crate::seq::{after, before};
 use crate::wire::ip::Addr;
@@ -114,12 +115,16 @@ impl Engine {
         let index = self.conn_index(handle)?;
         self.cx.now_us = self.cx.now_us.max(now_us);
         let conn = &mut self.conns[index];
-        let count = conn.readable_at_once(true).min(into.len());
+        let (passed, readable) = conn.readable_at_once();
+        let count = readable.min(into.len());
+        if !into.is_empty() {
+            conn.pass(passed);
+        }
         if count == 0 {
             return conn.answer_empty(into.is_empty());
         }
-        let count = conn.rx.peek(&mut into[..count]);
-        conn.rx.consume(count);
+        conn.rx.peek(0, &mut into[..count]);
+        conn.pass(count);
         conn.after_read(&mut self.cx, count as u32);
         Ok(count)
     }
@@ -127,11 +132,12 @@ impl Engine {
     /// Reads bytes and leaves them (MSG_PEEK).
     pub fn peek(&mut self, handle: Handle, into: &mut [u8]) -> Result<usize, Error> {
         let conn = self.conn(handle)?;
-        let count = conn.readable_at_once(false).min(into.len());
+        let (passed, readable) = conn.readable_at_once();
+        let count = readable.min(into.len());
         if count == 0 {
             return conn.answer_empty(into.is_empty());
         }
-        Ok(conn.rx.peek(&mut into[..count]))
+        Ok(conn.rx.peek(passed, &mut into[..count]))
     }
 
     /// Reads the urgent byte (MSG_OOB).
@@ -348,27 +354,24 @@ impl Conn {
             .wrapping_sub(self.rx.len() as u32)
     }
 
-    /// Bytes up to the urgent byte; the urgent byte itself is not part of the stream, unless it is
-    /// wanted there.
-    fn readable_at_once(&mut self, takes: bool) -> usize {
-        let len = if self.is_shut_reading && self.rx.is_empty() {
-            0
-        } else {
-            self.rx.len()
-        };
+    /// How many bytes are passed over, and how many can be read behind them. The urgent byte is not part of the
+    /// stream, unless it is wanted there, and reading stops before it.
+    pub(crate) fn readable_at_once(&self) -> (usize, usize) {
+        let len = self.rx.len();
+        let urgent = self.urgent.filter(|_| !self.settings.urgent_inline);
+        let ahead = urgent.map(|urgent| urgent.seq.wrapping_sub(self.head_seq()) as usize);
+        match ahead {
+            Some(0) if len > 0 => (1, len - 1),
+            Some(ahead) => (0, len.min(ahead)),
+            None => (0, len),
+        }
+    }
+
+    /// Takes bytes that were read out. An urgent byte among them is over (as on Linux): its number comes again.
+    fn pass(&mut self, count: usize) {
+        self.rx.consume(count);
         let head = self.head_seq();
-        let Some(urgent) = self.urgent.filter(|_| !self.settings.urgent_inline) else {
-            return len;
-        };
-        if before(urgent.seq, head) || len == 0 {
-            return len;
-        }
-        let ahead = urgent.seq.wrapping_sub(head) as usize;
-        if ahead > 0 || !takes {
-            return len.min(ahead.max(usize::from(ahead == 0 && !takes) * len));
-        }
-        self.rx.consume(1);
-        self.rx.len()
+        self.urgent = self.urgent.filter(|urgent| !before(urgent.seq, head));
     }
 
     fn answer_empty(&mut self, wants_nothing: bool) -> Result<usize, Error> {
@@ -390,7 +393,8 @@ impl Conn {
             return;
         }
         self.state = match self.state {
-            State::Established | State::SynReceived => State::FinWait1,
+            State::SynReceived => State::SynReceived,
+            State::Established => State::FinWait1,
             State::CloseWait => State::LastAck,
             _ => return,
         };
@@ -426,6 +430,15 @@ impl Conn {
         }
     }
 
+    /// The shift of our windows, said in the first segment: what the buffer may grow to must be sayable.
+    pub(crate) fn choose_scale(&mut self, cx: &crate::conn::Context) {
+        let is_said = self.state != State::SynSent || self.syn_resent || !self.syn_due;
+        if !is_said && cx.config.window_scaling {
+            let most = cx.config.receive_bytes_max;
+            self.rcv_scale = window_scale(most.max(self.settings.receive_bytes));
+        }
+    }
+
     /// What a changed option does to an open connection.
     fn apply(&mut self, cx: &mut crate::conn::Context, option: SocketOption) {
         match option {
@@ -445,8 +458,10 @@ impl Conn {
             SocketOption::KeepAlive(_) | SocketOption::KeepIdle { .. } => {
                 self.restart_keepalive(cx)
             }
-            SocketOption::SendBuffer { .. } | SocketOption::ReceiveBuffer { .. } => {
+            SocketOption::SendBuffer { .. } => self.apply_buffer_settings(),
+            SocketOption::ReceiveBuffer { .. } => {
                 self.apply_buffer_settings();
+                self.choose_scale(cx);
             }
             SocketOption::SegmentMax(_) => self.set_path_mtu(self.path_mtu),
             SocketOption::UnsentLow { .. } => {

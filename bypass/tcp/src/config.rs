@@ -62,6 +62,9 @@ pub struct Config {
     /// The engine resolves neighbours itself. False where the caller sets them from the kernel's
     /// table; [`crate::Engine::wanted_neighbours`] then says which are missing.
     pub resolves_neighbours: bool,
+    /// How long a neighbour is believed to be where it was found, without progress of a connection that goes
+    /// there (Linux's base_reachable_time); after that it is asked for again, and used meanwhile.
+    pub neighbour_reachable_us: u64,
     /// Largest segment train that the device cuts into packets itself; zero when it cannot.
     pub segmentation_max: u32,
     /// Segments that a train may have however slow the connection is (tcp_min_tso_segs).
@@ -133,6 +136,10 @@ pub struct Config {
     pub delayed_ack_us: u64,
     /// Full segments that may wait for an acknowledgment; one more is acknowledged at once.
     pub delayed_ack_segments: u32,
+    /// The application acts between two rounds rather than inside one: an acknowledgment that its answer
+    /// may carry waits for the end of the next round ([`crate::Engine::end_batch`]). False: it leaves at
+    /// once, as Linux's do.
+    pub answers_follow: bool,
     /// How long a closed connection waits for the other side's FIN.
     pub fin_wait_us: u64,
     /// Idle time before the first keepalive probe.
@@ -154,6 +161,7 @@ impl Default for Config {
             mtu: 1500,
             is_sole_host: true,
             resolves_neighbours: true,
+            neighbour_reachable_us: 30_000_000,
             segmentation_max: 0,
             train_segments: 2,
             checksum_offload: false,
@@ -189,6 +197,7 @@ impl Default for Config {
             quick_acks: QuickAcks::default(),
             delayed_ack_us: 40_000,
             delayed_ack_segments: 1,
+            answers_follow: false,
             fin_wait_us: 60_000_000,
             keepalive_idle_us: 7_200_000_000,
             keepalive_interval_us: 75_000_000,

@@ -105,14 +105,20 @@ impl Control {
         }
     }
 
-    fn avoid(&mut self, window: u32, acked: u32, rtt_us: u32, now_us: u64) -> u32 {
+    fn avoid(&mut self, mut window: u32, acked: u32, rtt_us: u32, now_us: u64) -> u32 {
         let per_segment = match self.algorithm {
-            Congestion::NewReno => window,
-            Congestion::Cubic => self.cubic_pace(window, acked, rtt_us, now_us),
+            Congestion::NewReno => window.max(1),
+            Congestion::Cubic => self.cubic_pace(window, acked, rtt_us, now_us).max(1),
         };
+        // Where the curve was flat hundreds were gathered that are worth one step, not one for each at the
+        // pace that the curve has now (RFC 9438, 4.4).
+        if self.credit >= per_segment {
+            self.credit = 0;
+            window += 1;
+        }
         self.credit += acked;
-        let steps = self.credit / per_segment.max(1);
-        self.credit -= steps * per_segment.max(1);
+        let steps = self.credit / per_segment;
+        self.credit -= steps * per_segment;
         window + steps
     }
 
@@ -215,6 +221,31 @@ mod tests {
             window = control.grow(window, 10, 1, 10_000, 1);
         }
         assert_eq!(window, 21);
+    }
+
+    /// RFC 9438, 4.4: acknowledgments of the flat part are not saved up for the steeper one behind it.
+    #[test]
+    fn cubic_never_runs_ahead_of_its_curve() {
+        for (maximum, rtt_us) in [
+            (50, 100_000),
+            (100, 100_000),
+            (400, 40_000),
+            (1_000, 100_000),
+        ] {
+            let mut control = Control::default();
+            let threshold = control.threshold_after_loss(maximum);
+            let (mut window, mut now_us) = (threshold, 1_000_000);
+            while now_us < 15_000_000 {
+                for _ in 0..window.div_ceil(2) {
+                    now_us += u64::from(rtt_us * 2 / window);
+                    window = control.grow(window, threshold, 2, rtt_us, now_us);
+                    let elapsed_ms = (now_us - control.epoch_us + u64::from(rtt_us)) / 1_000;
+                    let curve = control.cubic_window(elapsed_ms);
+                    let most = curve.max(control.reno_window / 1024) as u32;
+                    assert!(window <= most.max(threshold) + 1, "{window}, {most}");
+                }
+            }
+        }
     }
 
     /// RFC 9438, figure 1: back at the old maximum after K, flat there, steeper behind.

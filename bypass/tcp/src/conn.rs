@@ -31,6 +31,9 @@ pub const HANGUP: u32 = 0x010;
 /// The peer has finished writing (as EPOLLRDHUP).
 pub const PEER_CLOSED: u32 = 0x2000;
 
+/// Retransmission timeout of a connection that was opened without a measurement of the round trip.
+const RTO_UNMEASURED_US: u64 = 3_000_000;
+
 /// The state of a connection (RFC 9293, 3.3.2). LISTEN and half-open connections are elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
@@ -148,6 +151,10 @@ pub struct Conn {
     pub ack_pending: bool,
     /// An acknowledgment is owed at the end of the batch.
     pub ack_due: bool,
+    /// The same, unless an answer may carry it: see `Config::answers_follow`.
+    pub ack_soon: bool,
+    /// That one has waited for an answer.
+    pub ack_has_waited: bool,
     /// Acknowledgments that are not delayed, at the start of a connection.
     pub quick_acks: u8,
     /// Requests and answers alternate: acknowledgments ride on answers.
@@ -247,6 +254,8 @@ pub struct Conn {
     pub cwr_wanted: bool,
     /// The application found no room and waits for it.
     pub wants_room: bool,
+    /// It is among those that wait for memory.
+    pub is_starved: bool,
     /// The SYN or SYN/ACK is to be sent.
     pub syn_due: bool,
     /// It was sent more than once.
@@ -355,6 +364,11 @@ impl Conn {
         !matches!(self.state, State::Closed | State::SynSent | State::TimeWait)
     }
 
+    /// Whether a SYN of ours is not yet acknowledged.
+    pub fn is_opening(&self) -> bool {
+        matches!(self.state, State::SynSent | State::SynReceived)
+    }
+
     /// The window that the peer may use now.
     #[inline]
     pub fn receive_window(&self) -> u32 {
@@ -380,7 +394,9 @@ impl Conn {
     /// The current timeout with backoff.
     pub fn rto_us(&self, config: &Config) -> u64 {
         let rto = match self.rtt.srtt_us {
-            0 => config.rto_initial_us,
+            0 if self.is_opening() => config.rto_initial_us,
+            // No round trip was measured: SYN or SYN/ACK seemed lost (RFC 6298, 5.7).
+            0 => config.rto_initial_us.max(RTO_UNMEASURED_US),
             _ => self.rtt.rto_us(config.rto_min_us, config.rto_max_us),
         };
         (rto << self.backoff.min(20)).min(config.rto_max_us)
@@ -442,7 +458,7 @@ impl Conn {
     pub fn readiness(&self) -> u32 {
         let mut ready = 0;
         let at_end = self.is_at_end();
-        if !self.rx.is_empty() || at_end || self.is_shut_reading {
+        if self.readable_at_once().1 > 0 || at_end || self.is_shut_reading {
             ready |= READABLE;
         }
         if at_end || self.is_shut_reading {

@@ -5,7 +5,6 @@ use crate::conn::State;
 use crate::demux::Entry;
 use crate::engine::{Engine, Handle};
 use crate::error::Error;
-use crate::listen::window_scale;
 use crate::wire::ip::Addr;
 use crate::wire::tcp::Flow;
 use core::net::{IpAddr, SocketAddr};
@@ -50,21 +49,23 @@ impl Engine {
         }
         let flow = match local.map_or(0, |local| local.port()) {
             0 => self.free_flow(from, to, remote.port(), may_use)?,
-            port => self.claim(Flow::new(from, port, to, remote.port()))?,
+            port => Flow::new(from, port, to, remote.port()),
         };
-        self.begin(flow)
+        let iss = self.claim(&flow)?;
+        self.begin(flow, iss)
     }
 
-    /// Whether a flow can be used; a TIME_WAIT entry of it gives way when timestamps allow
-    /// (RFC 6191).
-    fn claim(&mut self, flow: Flow) -> Result<Flow, Error> {
-        let hash = self.demux.hash(&flow);
-        match self.find(&flow, hash) {
-            None => Ok(flow),
-            Some(Entry::TimeWait(index)) if self.time_waits.get(index).has_timestamps => {
+    /// Makes a flow usable and answers our first number. A TIME_WAIT entry of it gives way when timestamps
+    /// allow (RFC 6191), to numbers behind its own.
+    fn claim(&mut self, flow: &Flow) -> Result<u32, Error> {
+        let (hash, now_us) = (self.demux.hash(flow), self.cx.now_us);
+        match self.find(flow, hash) {
+            None => Ok(self.numbers.initial_sequence(flow, now_us)),
+            Some(Entry::TimeWait(index)) if self.time_waits.may_give_way(index, now_us) => {
+                let iss = self.time_waits.get(index).next_iss();
                 self.remove_time_wait(index);
                 self.cx.stats.time_wait_recycled += 1;
-                Ok(flow)
+                Ok(iss)
             }
             Some(_) => Err(Error::AddressInUse),
         }
@@ -98,11 +99,10 @@ impl Engine {
         Err(Error::AddressNotAvailable)
     }
 
-    fn begin(&mut self, flow: Flow) -> Result<Handle, Error> {
+    fn begin(&mut self, flow: Flow, iss: u32) -> Result<Handle, Error> {
         let index = self.new_conn(flow).ok_or(Error::NoBuffers)?;
         let hash = self.demux.hash(&flow);
         self.demux.insert(hash, Entry::Connection(index));
-        let iss = self.numbers.initial_sequence(&flow, self.cx.now_us);
         let cx = &mut self.cx;
         let conn = &mut self.conns[index];
         conn.iss = iss;
@@ -115,13 +115,9 @@ impl Engine {
         conn.recovery.high_seq = conn.snd_nxt;
         conn.peer_mss = 536;
         conn.has_ecn = cx.config.ecn == Ecn::Request;
-        conn.rcv_scale = if cx.config.window_scaling {
-            window_scale(cx.config.receive_bytes_max)
-        } else {
-            0
-        };
         conn.state = State::SynSent;
         conn.syn_due = true;
+        conn.choose_scale(cx);
         conn.set_path_mtu(conn.path_mtu);
         conn.queue_output(cx);
         cx.stats.active_opens += 1;

@@ -1,6 +1,7 @@
 //! The engine: what it is made of, and the round in which it is driven.
 
 use crate::buffer::Pool;
+use crate::chrono::Limit;
 use crate::config::Config;
 use crate::conn::{Conn, Context, State};
 use crate::demux::{Demux, Entry};
@@ -18,11 +19,15 @@ use crate::timer::Wheel;
 use crate::timewait::TimeWaits;
 use crate::wire::ethernet::Mac;
 use crate::wire::tcp::Flow;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 /// Marks the number of a listener.
 const LISTENER: u32 = 1 << 31;
+
+/// No link carries less (RFC 791, 3.2).
+const MTU_MIN: u32 = 68;
 
 /// A socket of the engine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -115,7 +120,10 @@ impl Engine {
                 stats: Stats::default(),
                 ready: Vec::new(),
                 output: Vec::new(),
+                starved: VecDeque::new(),
+                waiting: Vec::new(),
                 challenges: (0, 0),
+                challenge_key: Key::new(&config.secret, 8),
                 config,
             },
         }
@@ -131,7 +139,33 @@ impl Engine {
         self.link.routes.set_routes(routes);
     }
 
-    /// A neighbour's link address is known from outside; packets that waited for it leave.
+    /// The link address of the interface, and the largest IP packet that it carries from now on. Connections
+    /// follow: what was too big is sent again in smaller segments.
+    pub fn set_link(&mut self, now_us: u64, mac: Mac, mtu: u32) {
+        self.cx.now_us = self.cx.now_us.max(now_us);
+        self.cx.config.mac = mac;
+        let mtu = mtu.max(MTU_MIN);
+        if mtu == core::mem::replace(&mut self.cx.config.mtu, mtu) {
+            return;
+        }
+        let Engine {
+            cx, conns, link, ..
+        } = self;
+        for index in 0..conns.len() as u32 {
+            let conn = &mut conns[index];
+            let path = link.routes.mtu(conn.flow.remote, mtu, cx.now_us);
+            let before = conn.path_mtu;
+            if conn.in_use && conn.is_attached && path != before {
+                conn.set_path_mtu(path);
+                if path < before {
+                    conn.resend_too_big(cx);
+                }
+            }
+        }
+    }
+
+    /// A neighbour's link address is known from outside; packets that waited for it leave. Where the engine
+    /// resolves neighbours itself this one never has to be.
     pub fn set_neighbour<S: TxSink>(&mut self, now_us: u64, ip: IpAddr, mac: Mac, sink: &mut S) {
         self.cx.now_us = self.cx.now_us.max(now_us);
         let (link, mut out) = self.out(sink);
@@ -143,7 +177,7 @@ impl Engine {
         self.link.unlearn(ip.into());
     }
 
-    /// Neighbours whose link addresses the caller should find, each named once, when
+    /// Neighbours whose link addresses the caller should find or confirm, each named once, when
     /// [`Config::resolves_neighbours`] is false.
     pub fn wanted_neighbours(&mut self) -> Vec<IpAddr> {
         self.link
@@ -196,10 +230,16 @@ impl Engine {
         let mut lost = Vec::new();
         let (link, mut out) = self.out(sink);
         link.poll(&mut out, |addr| lost.push(addr));
+        if lost.is_empty() {
+            return;
+        }
         for index in 0..self.conns.len() as u32 {
             let conn = &mut self.conns[index];
+            if conn.state == State::Closed {
+                continue;
+            }
             let next = self.link.routes.next_hop(conn.flow.remote);
-            if conn.state != State::Closed && next.is_ok_and(|next| lost.contains(&next)) {
+            if next.is_ok_and(|next| lost.contains(&next)) {
                 conn.on_unreachable(&mut self.cx, Error::HostUnreachable);
                 self.settle(index);
             }
@@ -209,16 +249,17 @@ impl Engine {
     /// Sends what the round has left to send: data, acknowledgments, retransmissions.
     pub fn end_batch<S: TxSink>(&mut self, now_us: u64, sink: &mut S) {
         self.cx.now_us = self.cx.now_us.max(now_us);
+        self.wait_no_longer();
         let mut position = 0;
         while let Some(&index) = self.cx.output.get(position) {
             let Engine {
                 cx, conns, link, ..
             } = self;
             let conn = &mut conns[index];
-            if conn.reset_due {
-                conn.reset_due = false;
-                conn.send_reset(cx, link, sink);
+            if conn.reset_due && !conn.send_reset(cx, link, sink) {
+                break;
             }
+            conn.reset_due = false;
             if !conn.flush(cx, link, sink) {
                 break;
             }
@@ -229,9 +270,23 @@ impl Engine {
         self.cx.output.drain(..position);
     }
 
-    /// Whether the device refused something: call [`Engine::end_batch`] again when it has room.
+    /// Acknowledgments that have waited since the last batch for an answer leave with this one.
+    fn wait_no_longer(&mut self) {
+        let mut waiting = core::mem::take(&mut self.cx.waiting);
+        for index in waiting.drain(..) {
+            let conn = &mut self.conns[index];
+            if conn.ack_pending {
+                conn.ack_has_waited = true;
+                conn.queue_output(&mut self.cx);
+            }
+        }
+        self.cx.waiting = waiting;
+    }
+
+    /// Whether the device refused something, or an acknowledgment waits for an answer: call
+    /// [`Engine::end_batch`] again when there is room, or after the application has acted.
     pub fn has_output(&self) -> bool {
-        !self.cx.output.is_empty()
+        !self.cx.output.is_empty() || !self.cx.waiting.is_empty()
     }
 
     /// When [`Engine::poll_timers`] has something to do at the latest; nothing when no timer runs.
@@ -265,7 +320,31 @@ impl Engine {
             }
             self.settle(index);
         }
-        None
+        self.next_fed()
+    }
+
+    /// Whether [`Engine::next_event`] has memory to offer to a connection that found none.
+    pub fn has_memory_to_offer(&self) -> bool {
+        !self.cx.starved.is_empty() && self.cx.pool.has_room()
+    }
+
+    /// One that wrote in vain, for which there is memory now. What it takes is taken before the next is told.
+    fn next_fed(&mut self) -> Option<Event> {
+        if !self.has_memory_to_offer() {
+            return None;
+        }
+        let index = self.cx.starved.pop_front()?;
+        let conn = &mut self.conns[index];
+        (conn.is_starved, conn.wants_room) = (false, false);
+        conn.chrono.end_limit(Limit::Buffer, self.cx.now_us);
+        let handle = Handle {
+            index,
+            generation: conn.generation,
+        };
+        Some(Event {
+            handle,
+            ready: crate::conn::WRITABLE,
+        })
     }
 
     /// After a step of a connection: what is over leaves the tables.
@@ -298,6 +377,9 @@ impl Engine {
         if conn.is_attached {
             conn.is_attached = false;
             self.cx.wheel.disarm(index);
+            if core::mem::take(&mut conn.is_starved) {
+                self.cx.starved.retain(|one| *one != index);
+            }
             let hash = self.demux.hash(&conn.flow);
             self.demux.remove(hash, Entry::Connection(index));
             self.cx.nodes.clear(&mut conn.sent);
@@ -371,16 +453,25 @@ impl Engine {
         self.demux.find(hash, same)
     }
 
+    /// Our ends of all connections, also of those that wait out TIME_WAIT: their ports are in use. Some come
+    /// more than once.
+    pub fn local_ends(&self) -> impl Iterator<Item = (IpAddr, u16)> + '_ {
+        let conns = (0..self.conns.len() as u32).map(|index| &self.conns[index]);
+        let attached = conns.filter(|conn| conn.in_use && conn.is_attached);
+        let flows = attached.map(|conn| &conn.flow);
+        let all = flows.chain(self.time_waits.flows());
+        all.map(|flow| (flow.local.into(), flow.local_port()))
+    }
+
     /// How much the engine holds.
     pub fn counts(&self) -> Counts {
-        let held = self.cx.pool.bytes();
         Counts {
             connections: self.conns.in_use(),
             half_open: self.half_opens.slab.in_use(),
             time_wait: self.time_waits.len(),
             segments: self.cx.nodes.in_use(),
-            buffer_bytes: held - self.cx.pool.bytes_free(),
-            buffer_bytes_held: held,
+            buffer_bytes: self.cx.pool.lent(),
+            buffer_bytes_held: self.cx.pool.bytes(),
         }
     }
 

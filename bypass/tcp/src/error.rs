@@ -19,8 +19,6 @@ pub enum Error {
     ConnectionReset,
     /// The peer refused the connection.
     ConnectionRefused,
-    /// The connection was given up by this side.
-    ConnectionAborted,
     /// The peer no longer answers.
     TimedOut,
     /// No way to the host.
@@ -46,7 +44,6 @@ impl Error {
             Error::BrokenPipe => 32,
             Error::ConnectionReset => 104,
             Error::ConnectionRefused => 111,
-            Error::ConnectionAborted => 103,
             Error::TimedOut => 110,
             Error::HostUnreachable => 113,
             Error::NetworkUnreachable => 101,
@@ -67,7 +64,6 @@ impl fmt::Display for Error {
             Error::BrokenPipe => "broken pipe",
             Error::ConnectionReset => "connection reset by peer",
             Error::ConnectionRefused => "connection refused",
-            Error::ConnectionAborted => "connection aborted",
             Error::TimedOut => "timed out",
             Error::HostUnreachable => "host unreachable",
             Error::NetworkUnreachable => "network unreachable",

@@ -22,6 +22,15 @@ pub enum Reply {
     Reset,
 }
 
+/// Whether a segment out of the window may be answered, where the last one was at `answered_us` (zero: never).
+pub fn may_answer_invalid(answered_us: &mut u64, now_us: u64) -> bool {
+    let may = *answered_us == 0 || now_us - *answered_us >= INVALID_PAUSE_US;
+    if may {
+        *answered_us = now_us.max(1);
+    }
+    may
+}
+
 impl Conn {
     /// Takes a segment for this connection.
     #[inline]
@@ -59,9 +68,7 @@ impl Conn {
     #[inline]
     fn on_predicted(&mut self, cx: &mut Context, seg: &Segment) -> Reply {
         cx.stats.hp_hits += 1;
-        if let Some((value, _)) = seg.options.timestamps {
-            self.keep_timestamp(cx, value);
-        }
+        self.keep_timestamp(cx, seg);
         self.acknowledge(cx, seg);
         if !seg.payload.is_empty() {
             return self.receive(cx, seg);
@@ -90,11 +97,7 @@ impl Conn {
         if let Some(reply) = self.check_acknowledgment(cx, seg) {
             return reply;
         }
-        if let Some((value, _)) = seg.options.timestamps {
-            if !after(seg.seq, self.rcv_acked) {
-                self.keep_timestamp(cx, value);
-            }
-        }
+        self.keep_timestamp(cx, seg);
         self.take_ecn(seg);
         self.acknowledge(cx, seg);
         self.after_acknowledgment(cx);
@@ -114,10 +117,10 @@ impl Conn {
             return Err(self.answer_unacceptable(cx, seg));
         }
         if !self.is_acceptable(seg) {
-            return Err(if seg.has(RST) {
-                Reply::None
-            } else {
-                self.answer_unacceptable(cx, seg)
+            return Err(match seg.has(RST) {
+                true if self.is_reset_without_fin(seg) => self.be_reset(cx),
+                true => Reply::None,
+                false => self.answer_unacceptable(cx, seg),
             });
         }
         if seg.has(RST) {
@@ -137,8 +140,13 @@ impl Conn {
         let Some((value, _)) = seg.options.timestamps else {
             return false;
         };
+        self.has_timestamps && before(value, self.ts_recent) && !self.is_timestamp_outdated(cx)
+    }
+
+    /// RFC 7323, 5.5: the peer's clock may have gone half around since.
+    fn is_timestamp_outdated(&self, cx: &Context) -> bool {
         let age_s = ((cx.now_us / 1_000_000) as u32).wrapping_sub(self.ts_recent_s);
-        self.has_timestamps && before(value, self.ts_recent) && age_s < TIMESTAMP_LIFE_S
+        self.ts_recent_s == 0 || age_s >= TIMESTAMP_LIFE_S
     }
 
     /// Whether any part of the segment lies in the window (RFC 9293, table 6). What was received
@@ -167,11 +175,7 @@ impl Conn {
     }
 
     fn may_answer_invalid(&mut self, cx: &Context) -> bool {
-        let may = self.challenged_us == 0 || cx.now_us - self.challenged_us >= INVALID_PAUSE_US;
-        if may {
-            self.challenged_us = cx.now_us.max(1);
-        }
-        may
+        may_answer_invalid(&mut self.challenged_us, cx.now_us)
     }
 
     /// A challenge acknowledgment (RFC 5961), limited for this connection and for all.
@@ -189,6 +193,19 @@ impl Conn {
         if seg.seq != self.rcv_nxt && !at_end_of_pieces {
             return self.challenge(cx);
         }
+        self.be_reset(cx)
+    }
+
+    /// Some stacks (macOS) do not count their own FIN in the number of a reset behind it; Linux takes it too.
+    fn is_reset_without_fin(&self, seg: &Segment) -> bool {
+        let has_fin = matches!(
+            self.state,
+            State::CloseWait | State::Closing | State::LastAck
+        );
+        has_fin && seg.seq == self.rcv_nxt.wrapping_sub(1)
+    }
+
+    fn be_reset(&mut self, cx: &mut Context) -> Reply {
         let error = match self.state {
             State::SynReceived => Error::ConnectionRefused,
             State::CloseWait => Error::BrokenPipe,
@@ -217,14 +234,23 @@ impl Conn {
         if !after(seg.ack, self.snd_una) || after(seg.ack, self.snd_nxt) {
             return false;
         }
-        self.state = State::Established;
+        // What was ended meanwhile ends now (RFC 9293, 3.10.4, SYN-RECEIVED).
+        self.state = match self.fin_queued {
+            true => State::FinWait1,
+            false => State::Established,
+        };
         self.open(cx, seg);
         true
     }
 
+    /// RFC 7323, 4.3: the timestamp of the first segment that is not acknowledged is the one to be echoed.
     #[inline]
-    fn keep_timestamp(&mut self, cx: &Context, value: u32) {
-        if !before(value, self.ts_recent) || self.ts_recent_s == 0 {
+    fn keep_timestamp(&mut self, cx: &Context, seg: &Segment) {
+        let Some((value, _)) = seg.options.timestamps else {
+            return;
+        };
+        let is_first = !after(seg.seq, self.rcv_acked);
+        if is_first && (!before(value, self.ts_recent) || self.is_timestamp_outdated(cx)) {
             self.ts_recent = value;
             self.ts_recent_s = (cx.now_us / 1_000_000) as u32;
         }
@@ -293,10 +319,11 @@ impl Conn {
             return Reply::Ack;
         }
         let is_gone = self.is_orphan || self.is_shut_reading && self.fin_queued;
-        if is_gone && !seg.payload.is_empty() && after(seg.end(), self.rcv_nxt) {
+        let end = seg.seq.wrapping_add(seg.payload.len() as u32);
+        if is_gone && !seg.payload.is_empty() && after(end, self.rcv_nxt) {
             // RFC 9293, 3.6.1: data for a program that is gone, or has ended both directions.
             cx.stats.abort_on_data += 1;
-            self.fail(cx, Error::ConnectionAborted);
+            self.fail(cx, Error::ConnectionReset);
             return Reply::Reset;
         }
         self.receive(cx, seg)
@@ -327,7 +354,10 @@ impl Conn {
             self.state = State::Established;
             self.open(cx, seg);
             self.acknowledge_syn(cx, seg);
-            return Reply::Ack;
+            self.ack_pending = true;
+            self.ack_soon = true;
+            self.queue_output(cx);
+            return Reply::None;
         }
         self.state = State::SynReceived;
         self.recovery.timeouts = 0;

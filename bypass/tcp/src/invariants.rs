@@ -58,10 +58,15 @@ impl Engine {
         let timed = conn.retransmit != RetransmitTimer::Off;
         let loses = conn.packets_out > 0 && conn.state != State::Closed;
         holds(!loses || timed, "unacknowledged segments and no timer")?;
-        let stalls = conn.unsent() > 0 && conn.packets_out == 0 && !conn.in_output;
+        let has_more = conn.unsent() > 0 || conn.fin_waits();
+        let stalls = has_more && conn.packets_out == 0 && !conn.in_output;
         let may_send = matches!(
             conn.state,
-            State::Established | State::CloseWait | State::FinWait1
+            State::Established
+                | State::CloseWait
+                | State::FinWait1
+                | State::Closing
+                | State::LastAck
         );
         let waits = conn.settings.cork || conn.more_follows;
         holds(

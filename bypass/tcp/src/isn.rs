@@ -46,9 +46,10 @@ impl Numbers {
         }
     }
 
-    /// RFC 6528: a clock of 4 µs ticks plus a hash of the flow.
+    /// RFC 6528: a clock plus a hash of the flow. The clock is as fast as Linux's, 16 ticks a microsecond rather
+    /// than one in four: later than the numbers of the flow's last connection, also when that was short.
     pub fn initial_sequence(&self, flow: &Flow, now_us: u64) -> u32 {
-        (self.sequence.hash(&words(flow)) as u32).wrapping_add((now_us / 4) as u32)
+        (self.sequence.hash(&words(flow)) as u32).wrapping_add(now_us.wrapping_mul(16) as u32)
     }
 
     /// What is added to the clock for this flow's timestamps; the same for each of its connections,
@@ -163,7 +164,7 @@ mod tests {
         let first = numbers.initial_sequence(&FLOW, 1_000);
         assert_eq!(
             numbers.initial_sequence(&FLOW, 5_000),
-            first.wrapping_add(1_000)
+            first.wrapping_add(64_000)
         );
         let other = Flow {
             ports: 0x50_1235,

@@ -98,6 +98,12 @@ impl Listeners {
         self.slab.give(index);
     }
 
+    /// Whether there is one of this port, at whatever address.
+    pub fn has(&self, port: u16) -> bool {
+        let known = self.by_port.get(&port);
+        known.is_some_and(|others| !others.is_empty())
+    }
+
     /// The listener for a SYN to this address; one with the address itself comes first.
     pub fn find(&self, addr: Addr, port: u16) -> Option<u32> {
         let candidates = self.by_port.get(&port)?;
@@ -114,7 +120,8 @@ impl Listeners {
 
     /// Whether the port is taken by any listener.
     pub fn has_port(&self, port: u16) -> bool {
-        self.by_port.contains_key(&port)
+        let known = self.by_port.get(&port);
+        known.is_some_and(|others| !others.is_empty())
     }
 }
 
@@ -158,6 +165,8 @@ pub struct HalfOpen {
     pub opened_us: u64,
     /// When the SYN/ACK is sent again.
     pub resend_at_us: u64,
+    /// When a segment out of the window was last answered; zero for never.
+    pub challenged_us: u64,
 }
 
 /// All half-open connections of an engine.

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::error::Error;
 use crate::route::{Hop, Routes};
-use crate::sink::{TxMeta, TxSink};
+use crate::sink::{put_payload, TxMeta, TxSink};
 use crate::slab::Slab;
 use crate::stats::Stats;
 use crate::wire::ethernet::{self, Mac};
@@ -16,12 +16,12 @@ use core::net::Ipv4Addr;
 
 /// Time between solicitations (RFC 4861, 10: RetransTimer).
 const SOLICIT_US: u64 = 1_000_000;
+/// Solicitations are due together: for neighbours that do not answer all connections are looked through.
+const TICK_US: u64 = 100_000;
 /// Solicitations before a neighbour counts as unreachable.
 const SOLICITATIONS_MAX: u8 = 3;
-/// How long an answer counts (Linux's base_reachable_time), before it is asked for again.
-const REACHABLE_US: u64 = 30_000_000;
-/// Packets kept for a neighbour that is being asked.
-const QUEUED_MAX: usize = 16;
+/// Packets kept for a neighbour that is being asked: as many first segments as Linux keeps (unres_qlen_bytes).
+const QUEUED_MAX: usize = 256;
 /// Packets kept for all such neighbours.
 const QUEUED_TOTAL_MAX: usize = 1_024;
 
@@ -84,7 +84,7 @@ impl Link {
         fill: impl FnOnce(&mut [u8]),
     ) -> Sent {
         let len = ethernet::HEADER + meta.ip_len;
-        let Some(mac) = self.known(hop, out.now_us) else {
+        let Some(mac) = self.known(hop, out) else {
             return self.send_slowly(out, hop, to, meta, fill);
         };
         let (own, kind) = (out.config.mac, ethertype(to));
@@ -99,11 +99,42 @@ impl Link {
         }
     }
 
+    /// Sends a train of segments, of which `fill` writes the headers: see [`TxSink::transmit_train`].
+    pub fn send_train<S: TxSink>(
+        &mut self,
+        out: &mut Out<'_, S>,
+        hop: &mut Hop,
+        to: Addr,
+        (meta, payload): (TxMeta, [&[u8]; 2]),
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Sent {
+        let Some(mac) = self.known(hop, out) else {
+            return self.send_slowly(out, hop, to, meta, |frame| {
+                let (headers, rest) = frame.split_at_mut(meta.header_len);
+                fill(headers);
+                put_payload(rest, payload);
+            });
+        };
+        let (len, own) = (ethernet::HEADER + meta.ip_len, out.config.mac);
+        let sent = out.sink.transmit_train(len, meta, payload, |headers| {
+            ethernet::emit(headers, mac, own, ethertype(to));
+            fill(headers);
+        });
+        if sent {
+            Sent::Done
+        } else {
+            Sent::Full
+        }
+    }
+
+    /// RFC 4861, 7.3.1: progress of a connection confirms the neighbour as an answer of its own does.
     #[inline]
-    fn known(&self, hop: &Hop, now_us: u64) -> Option<Mac> {
+    fn known<S>(&self, hop: &Hop, out: &Out<'_, S>) -> Option<Mac> {
         let neighbour = self.neighbours.get(hop.index)?;
         let fits = hop.generation != 0 && neighbour.generation == hop.generation;
-        let is_fresh = neighbour.is_permanent || now_us - neighbour.confirmed_us < REACHABLE_US;
+        let confirmed_us = neighbour.confirmed_us.max(hop.progress_us);
+        let is_fresh =
+            neighbour.is_permanent || out.now_us - confirmed_us < out.config.neighbour_reachable_us;
         if fits && is_fresh {
             neighbour.mac
         } else {
@@ -130,8 +161,9 @@ impl Link {
         *hop = Hop {
             index,
             generation: self.neighbours[index].generation,
+            ..*hop
         };
-        if self.known(hop, out.now_us).is_none() {
+        if self.known(hop, out).is_none() {
             self.begin_asking(out, index);
         }
         let kind = ethertype(to);
@@ -229,7 +261,7 @@ impl Link {
     fn ask<S: TxSink>(&mut self, out: &mut Out<'_, S>, index: u32) {
         let neighbour = &mut self.neighbours[index];
         neighbour.solicitations += 1;
-        neighbour.solicit_at_us = out.now_us + SOLICIT_US;
+        neighbour.solicit_at_us = (out.now_us + SOLICIT_US).next_multiple_of(TICK_US);
         let addr = neighbour.addr;
         if !out.config.resolves_neighbours {
             if !self.wanted.contains(&addr) {
@@ -254,7 +286,7 @@ impl Link {
     }
 
     /// Sends due solicitations again and gives up on neighbours that do not answer; those are
-    /// handed to `lost`.
+    /// handed to `lost`. One that the caller has named is there until the caller says otherwise.
     pub fn poll<S: TxSink>(&mut self, out: &mut Out<'_, S>, mut lost: impl FnMut(Addr)) {
         let mut position = 0;
         while position < self.asking.len() {
@@ -265,6 +297,9 @@ impl Link {
             } else if neighbour.solicitations < SOLICITATIONS_MAX {
                 self.ask(out, index);
                 position += 1;
+            } else if neighbour.mac.is_some() && !out.config.resolves_neighbours {
+                (neighbour.solicit_at_us, neighbour.confirmed_us) = (0, out.now_us);
+                self.asking.swap_remove(position);
             } else {
                 out.stats.neighbour_failures += 1;
                 lost(neighbour.addr);
@@ -281,17 +316,12 @@ impl Link {
             .min()
     }
 
-    /// A neighbour's address became known; packets that waited for it leave.
-    pub fn learn<S: TxSink>(
-        &mut self,
-        out: &mut Out<'_, S>,
-        addr: Addr,
-        mac: Mac,
-        permanent: bool,
-    ) {
+    /// A neighbour's address became known; packets that waited for it leave. `is_given`: by the caller, for
+    /// ever where nobody but the engine would ask for it again.
+    pub fn learn<S: TxSink>(&mut self, out: &mut Out<'_, S>, addr: Addr, mac: Mac, is_given: bool) {
         let index = match self.by_addr.get(&addr) {
             Some(index) => *index,
-            None if permanent => match self.entry(addr) {
+            None if is_given => match self.entry(addr) {
                 Some(index) => index,
                 None => return,
             },
@@ -300,7 +330,7 @@ impl Link {
         let neighbour = &mut self.neighbours[index];
         neighbour.mac = Some(mac);
         neighbour.confirmed_us = out.now_us;
-        neighbour.is_permanent = permanent;
+        neighbour.is_permanent = is_given && out.config.resolves_neighbours;
         neighbour.solicit_at_us = 0;
         self.queued -= neighbour.queue.len();
         let waiting = core::mem::take(&mut neighbour.queue);

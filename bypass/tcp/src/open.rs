@@ -4,6 +4,7 @@ use crate::config::Ecn;
 use crate::conn::State;
 use crate::demux::Entry;
 use crate::engine::Engine;
+use crate::input::may_answer_invalid;
 use crate::isn::{options_from_clock, options_into_clock, Kept};
 use crate::listen::{window_scale, HalfOpen};
 use crate::seq::{after, before};
@@ -37,11 +38,13 @@ impl Engine {
         }
         let most = state.backlog.min(self.cx.config.half_open_of_listener_max);
         let is_crowded = state.half_open >= most || self.half_opens.slab.is_full();
-        if is_crowded {
+        // A cookie could lie before the numbers that it has to begin behind.
+        if is_crowded && iss.is_none() {
             self.answer_with_cookie(entry, seg, sink);
             return;
         }
         let Some(index) = self.half_opens.slab.take(HalfOpen::default) else {
+            self.cx.stats.listen_drops += 1;
             return;
         };
         let resend_at_us = self.cx.now_us + RESEND_US;
@@ -78,6 +81,7 @@ impl Engine {
             retries: 0,
             opened_us: self.cx.now_us,
             resend_at_us: 0,
+            challenged_us: 0,
         })
     }
 
@@ -134,8 +138,9 @@ impl Engine {
             window: self.first_window(entry, mss) as u16,
             urgent: 0,
         };
+        let class = settings.traffic_class;
         self.cx.stats.out_segs += 1;
-        self.send_alone(&header, &options, sink);
+        self.send_alone(&header, (&options, class), sink);
     }
 
     fn receive_scale(&self, entry: &HalfOpen) -> u8 {
@@ -172,7 +177,10 @@ impl Engine {
         let entry = self.half_opens.slab[index];
         let next = entry.irs.wrapping_add(1);
         if seg.has(SYN) && !seg.has(ACK | RST) && seg.seq == entry.irs {
-            self.send_syn_ack(&entry, sink);
+            // Sent again, or by somebody who would have us send to another host.
+            if self.may_answer_half_open(index) {
+                self.send_syn_ack(&entry, sink);
+            }
             return;
         }
         let is_old = seg
@@ -182,7 +190,8 @@ impl Engine {
         let window = self.first_window(&entry, self.cx.config.mtu);
         let is_outside = before(seg.end(), next) || after(seg.seq, next.wrapping_add(window));
         if is_outside || entry.has_timestamps && is_old {
-            if !seg.has(RST) {
+            let has_bytes = !seg.payload.is_empty() && !seg.has(SYN);
+            if !seg.has(RST) && (has_bytes || self.may_answer_half_open(index)) {
                 self.send_half_open_ack(&entry, sink);
             }
             return;
@@ -191,14 +200,17 @@ impl Engine {
             if seg.seq == next {
                 self.cx.stats.attempt_fails += 1;
                 self.remove_half_open(index);
-            } else if self.cx.may_challenge() {
+            } else if self.may_answer_half_open(index) && self.cx.may_challenge() {
                 self.cx.stats.challenge_acks += 1;
                 self.send_half_open_ack(&entry, sink);
             }
             return;
         }
         if seg.has(SYN) {
-            self.send_half_open_ack(&entry, sink);
+            if self.may_answer_half_open(index) && self.cx.may_challenge() {
+                self.cx.stats.challenge_acks += 1;
+                self.send_half_open_ack(&entry, sink);
+            }
         } else if seg.has(ACK) {
             if seg.ack == entry.iss.wrapping_add(1) {
                 self.complete(index, entry, seg, sink);
@@ -206,6 +218,11 @@ impl Engine {
                 self.send_reset_for(seg, sink);
             }
         }
+    }
+
+    fn may_answer_half_open(&mut self, index: u32) -> bool {
+        let entry = &mut self.half_opens.slab[index];
+        may_answer_invalid(&mut entry.challenged_us, self.cx.now_us)
     }
 
     fn send_half_open_ack<S: TxSink>(&mut self, entry: &HalfOpen, sink: &mut S) {
@@ -223,7 +240,8 @@ impl Engine {
             timestamps,
             ..OptionsToSend::default()
         };
-        self.send_alone(&header, &options, sink);
+        let class = self.listeners.slab[entry.listener].settings.traffic_class;
+        self.send_alone(&header, (&options, class), sink);
     }
 
     /// The third segment of the handshake: the entry becomes a connection, if the accept queue has

@@ -4,7 +4,7 @@ use crate::chrono::Limit;
 use crate::conn::{Conn, Context, RetransmitTimer, State};
 use crate::loss::Phase;
 use crate::neighbour::Link;
-use crate::segment::{Outgoing, SACK_BLOCKS_WITH_TIMESTAMPS};
+use crate::segment::{Outgoing, SACK_BYTES};
 use crate::sent::{self, LOST, NONE, RETRANSMITTED, SACKED};
 use crate::seq::{after, before, distance};
 use crate::sink::TxSink;
@@ -102,13 +102,20 @@ impl Conn {
     /// The path carries less than it did: what is larger is cut and sent again (RFC 1191, 6.5).
     pub fn resend_too_big(&mut self, cx: &mut Context) {
         let mut index = self.sent.head;
+        let mut lost = 0;
         while index != NONE {
             let node = *cx.nodes.get(index);
             let len = node.end.wrapping_sub(node.seq) - u32::from(node.is(sent::FIN));
             if len > self.mss && !node.is(SACKED) {
-                self.mark_lost(cx, index);
+                lost += self.mark_lost(cx, index);
             }
             index = node.next;
+        }
+        if lost > 0 && self.recovery.phase < Phase::Loss {
+            // No sign of congestion: until all of it has arrived the window is not reduced for it.
+            self.recovery.phase = Phase::Loss;
+            self.recovery.high_seq = self.snd_nxt;
+            self.recovery.undo_from = None;
         }
         self.queue_output(cx);
     }
@@ -133,12 +140,14 @@ impl Conn {
         if !self.loss_probe_due {
             return true;
         }
-        if self.packets_out == 0 {
+        // Since the timer fired everything has arrived, or something behind a hole (RFC 8985, 7.2).
+        if self.packets_out == 0 || self.recovery.sacked_out > 0 {
             self.loss_probe_due = false;
             return true;
         }
         let end_before = self.snd_nxt;
-        let len = self.unsent().min(self.mss).min(self.window_left());
+        let most = self.mss_beside_sack().min(self.window_left());
+        let len = self.unsent().min(most);
         let is_new = len > 0;
         let sent = if is_new {
             self.send_new(cx, link, sink, len as usize, 1)
@@ -221,7 +230,7 @@ impl Conn {
         loop {
             let unsent = self.unsent();
             if unsent == 0 {
-                return !self.fin_queued || self.fin_sent || self.send_new(cx, link, sink, 0, 1);
+                return self.flush_fin(cx, link, sink);
             }
             let room = self.cwnd.saturating_sub(self.in_flight());
             if room == 0 {
@@ -241,6 +250,18 @@ impl Conn {
                 return false;
             }
         }
+    }
+
+    /// The FIN behind the last byte takes a place in the peer's window as a byte does.
+    fn flush_fin<S: TxSink>(&mut self, cx: &mut Context, link: &mut Link, sink: &mut S) -> bool {
+        if !self.fin_waits() {
+            return true;
+        }
+        if self.window_left() == 0 {
+            self.hold_back(cx, 0);
+            return true;
+        }
+        self.send_new(cx, link, sink, 0, 1)
     }
 
     /// How many full segments the device may cut from one frame. At most half of the congestion window, so
@@ -276,12 +297,10 @@ impl Conn {
 
     #[inline]
     fn mss_beside_sack(&self) -> u32 {
-        if self.reassembly.has_nothing_to_report() {
+        if !self.has_sack || self.reassembly.has_nothing_to_report() {
             return self.mss;
         }
-        self.mss
-            .saturating_sub(4 + 8 * SACK_BLOCKS_WITH_TIMESTAMPS as u32)
-            .max(1)
+        self.mss.saturating_sub(SACK_BYTES).max(1)
     }
 
     /// Silly window avoidance and Nagle's algorithm (RFC 9293, 3.8.6.2.1 and 3.7.4).
@@ -303,7 +322,9 @@ impl Conn {
             return false;
         }
         // Minshall's change: only another small segment in flight holds this one back.
-        let small_in_flight = after(self.small_seq, self.snd_una) && self.packets_out > 0;
+        let is_unacked =
+            after(self.small_seq, self.snd_una) && !after(self.small_seq, self.snd_nxt);
+        let small_in_flight = is_unacked && self.packets_out > 0;
         self.settings.no_delay || !small_in_flight || self.urgent_waits()
     }
 
@@ -365,7 +386,8 @@ impl Conn {
         let seq = self.snd_nxt;
         let total = len * segments as usize;
         let end = seq.wrapping_add(total as u32);
-        let has_fin = self.fin_queued && total as u32 == self.unsent();
+        let is_last = total as u32 == self.unsent() && (total as u32) < self.window_left();
+        let has_fin = self.fin_queued && is_last;
         // A train ends with PSH, as on Linux: the receiver need not wait for more to join to it.
         let ends_write = end == self.push_seq || self.records.front() == Some(&end);
         let pushes = ends_write || has_fin || segments > 1;
@@ -447,15 +469,39 @@ impl Conn {
         if !self.ack_pending {
             return true;
         }
-        let quick = self.quick_acks > 0 && !self.is_interactive;
         let full = self.is_ack_overdue(&cx.config);
-        if self.ack_due || quick || full || !self.reassembly.is_empty() {
+        if self.ack_due || full || !self.reassembly.is_empty() {
             return self.send_ack(cx, link, sink);
+        }
+        if self.ack_soon || self.quick_acks > 0 && !self.is_interactive {
+            if self.ack_has_waited || !cx.config.answers_follow {
+                return self.send_ack(cx, link, sink);
+            }
+            cx.waiting.push(self.index);
+            return true;
         }
         if self.delayed_ack_at_us == 0 {
             self.delayed_ack_at_us = cx.now_us + cx.config.delayed_ack_us;
             cx.wheel.arm(self.index, self.delayed_ack_at_us);
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_segment_of_two_gigabytes_ago_holds_nothing_back() {
+        let conn = |small_seq| Conn {
+            snd_una: 1,
+            snd_nxt: 1_001,
+            packets_out: 1,
+            small_seq,
+            ..Conn::default()
+        };
+        assert!(!conn(1_001).should_send(10, 10, 1_000));
+        assert!(conn(0x7000_0000).should_send(10, 10, 1_000));
     }
 }

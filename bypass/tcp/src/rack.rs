@@ -120,3 +120,46 @@ impl Conn {
 fn sent_after(a_us: u64, a_end: u32, b_us: u64, b_end: u32) -> bool {
     a_us > b_us || a_us == b_us && after(a_end, b_end)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::tcp::{Flow, Options, Segment, ACK};
+    use crate::{Config, Engine};
+
+    #[test]
+    fn a_mark_of_two_gigabytes_ago_is_no_reordering() {
+        let mut cx = Engine::new(Config::default(), 0).cx;
+        let mut conn = Conn {
+            has_sack: true,
+            snd_una: 1,
+            snd_nxt: 2_001,
+            mss: 1_000,
+            packets_out: 2,
+            ..Conn::default()
+        };
+        for seq in [1, 1_001] {
+            cx.nodes.push(&mut conn.sent, (seq, seq + 1_000), 0, 0);
+        }
+        conn.recovery.fack = 0x7000_0000;
+        let mut sack = [0; 8];
+        sack[..4].copy_from_slice(&1_001u32.to_be_bytes());
+        sack[4..].copy_from_slice(&2_001u32.to_be_bytes());
+        let segment = Segment {
+            flow: Flow::default(),
+            seq: 0,
+            ack: 1,
+            flags: ACK,
+            window: 0,
+            urgent: 0,
+            ecn: 0,
+            options: Options {
+                sack: &sack,
+                ..Options::default()
+            },
+            payload: &[],
+        };
+        conn.take_sack(&mut cx, &segment, &mut Progress::default());
+        assert_eq!((conn.recovery.sacked_out, conn.recovery.fack), (1, 2_001));
+    }
+}

@@ -89,10 +89,12 @@ impl Reassembly {
     /// The bytes up to `next` are in order: the number behind what follows them without a hole.
     pub fn advance(&mut self, mut next: u32) -> u32 {
         let mut count = 0;
-        while let Some(piece) = self.pieces.get(count) {
+        let arrived = next;
+        while let Some(&piece) = self.pieces.get(count) {
             if after(piece.0, next) {
                 break;
             }
+            self.note_overlap((piece.0, arrived), piece);
             next = later(next, piece.1);
             count += 1;
         }
@@ -116,7 +118,7 @@ impl Reassembly {
     pub fn blocks(&mut self, room: usize) -> ([(u32, u32); 4], usize) {
         let mut blocks = [(0, 0); 4];
         let mut count = 0;
-        let duplicate = self.duplicate.take().into_iter();
+        let duplicate = self.duplicate.take_if(|_| room > 0).into_iter();
         let reported = self.reported[..usize::from(self.reported_count)]
             .iter()
             .copied();
@@ -160,6 +162,7 @@ mod tests {
         let mut reassembly = Reassembly::default();
         reassembly.insert(100, 200);
         reassembly.insert(150, 250);
+        assert_eq!(reassembly.blocks(0).1, 0, "kept for where there is room");
         assert_eq!(reassembly.blocks(4).0[..2], [(150, 200), (100, 250)]);
         assert_eq!(reassembly.blocks(4).1, 1);
     }

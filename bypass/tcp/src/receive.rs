@@ -27,12 +27,13 @@ impl Conn {
         let count = distance(from, to) as usize;
         let bytes = &seg.payload[start..start + count];
         if self.take_bytes(cx, from, bytes).is_err() {
-            return Reply::None;
+            cx.stats.rcv_pruned += 1;
+            return Reply::Ack;
         }
         if has_fin {
             self.fin_seq = Some(end);
         }
-        self.after_bytes(cx, from, bytes.len() as u32, has_fin)
+        self.after_bytes(cx, from, bytes.len() as u32)
     }
 
     fn note_old_bytes(&mut self, cx: &mut Context, left: u32, right: u32) {
@@ -51,17 +52,16 @@ impl Conn {
             Some(end) => self.rx.len() + distance(self.rcv_nxt, end) as usize,
             None => self.rx.len(),
         };
-        if !bytes.is_empty() && !cx.pool.reserve(&mut self.rx, at + bytes.len(), kept) {
-            cx.stats.rcv_pruned += 1;
+        let needed = at + bytes.len();
+        let has_memory = bytes.is_empty()
+            || (ahead == 0 || cx.pool.can_spare(&self.rx, needed))
+                && cx.pool.reserve(&mut self.rx, needed, kept);
+        if !has_memory {
             return Err(());
         }
         if ahead > 0 {
-            if !bytes.is_empty()
-                && !self
-                    .reassembly
-                    .insert(from, from.wrapping_add(bytes.len() as u32))
-            {
-                cx.stats.rcv_pruned += 1;
+            let to = from.wrapping_add(bytes.len() as u32);
+            if !bytes.is_empty() && !self.reassembly.insert(from, to) {
                 return Err(());
             }
             cx.stats.ofo_queued += 1;
@@ -71,7 +71,7 @@ impl Conn {
     }
 
     #[inline]
-    fn after_bytes(&mut self, cx: &mut Context, from: u32, count: u32, has_fin: bool) -> Reply {
+    fn after_bytes(&mut self, cx: &mut Context, from: u32, count: u32) -> Reply {
         self.note_arrival(cx, count);
         if from != self.rcv_nxt {
             // RFC 5681, 4.2: out of order is acknowledged at once.
@@ -81,7 +81,7 @@ impl Conn {
         let had_hole = !self.reassembly.is_empty();
         self.advance(cx, count);
         self.ack_pending = true;
-        self.ack_due |= had_hole || has_fin;
+        self.ack_due |= had_hole;
         self.queue_output(cx);
         Reply::None
     }
@@ -101,6 +101,9 @@ impl Conn {
         self.rcv_edge = later(self.rcv_edge, self.rcv_nxt);
         self.measure_receiver_rtt(cx);
         if total > 0 {
+            self.hop.progress_us = cx.now_us;
+        }
+        if total > 0 && (self.urgent.is_none() || self.readable_at_once().1 > 0) {
             self.notify(cx, READABLE);
         }
         if self.fin_seq == Some(next) {
@@ -112,13 +115,19 @@ impl Conn {
     fn take_fin(&mut self, cx: &mut Context) {
         self.rcv_nxt = self.rcv_nxt.wrapping_add(1);
         self.rcv_edge = later(self.rcv_edge, self.rcv_nxt);
+        // Nothing can lie behind it.
+        self.reassembly.clear();
         self.state = match self.state {
             State::Established => State::CloseWait,
             State::FinWait1 => State::Closing,
             _ => State::TimeWait,
         };
         self.ack_pending = true;
-        self.ack_due = true;
+        match self.state {
+            // Our own end may come at once.
+            State::CloseWait => self.ack_soon = true,
+            _ => self.ack_due = true,
+        }
         self.notify(cx, READABLE | PEER_CLOSED);
     }
 
@@ -186,14 +195,14 @@ impl Conn {
         }
     }
 
-    /// The window that an acknowledgment advertises now (RFC 9293, 3.8.6.2.2); it moves the right
-    /// edge, never back.
+    /// The window that an acknowledgment advertises now (RFC 9293, 3.8.6.2.2). What was advertised before is
+    /// still taken; the field says it but for less than a unit (RFC 7323, 2.4).
     #[inline]
     pub fn advertise_window(&mut self) -> u16 {
         let current = self.receive_window();
         let window = self.usable_window().max(current);
-        let unit = 1 << self.rcv_scale;
-        let field = (window.div_ceil(unit)).min(0xffff);
+        // Not up: with each round trip the edge would move by a part of a unit that there is no room for.
+        let field = (window >> self.rcv_scale).min(0xffff);
         let edge = self.rcv_nxt.wrapping_add(field << self.rcv_scale);
         self.rcv_edge = later(self.rcv_edge, edge);
         field as u16

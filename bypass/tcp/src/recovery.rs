@@ -7,6 +7,7 @@ use crate::loss::{Phase, Progress};
 use crate::marked::Begin;
 use crate::sent::{Node, AMBIGUOUS, LOST, NONE, RETRANSMITTED, SACKED};
 use crate::seq::{after, before};
+use crate::wire::tcp::Segment;
 
 /// Duplicate acknowledgments that mean a loss (RFC 5681, 3.2).
 pub const DUPLICATE_THRESHOLD: u32 = 3;
@@ -22,12 +23,11 @@ impl Conn {
     }
 
     /// Takes the blocks of a SACK option in (RFC 2018, 5).
-    pub fn take_sack(
-        &mut self,
-        cx: &mut Context,
-        seg: &crate::wire::tcp::Segment,
-        p: &mut Progress,
-    ) {
+    pub fn take_sack(&mut self, cx: &mut Context, seg: &Segment, p: &mut Progress) {
+        if self.recovery.sacked_out == 0 {
+            // What was marked long ago would look like later numbers, half of their space on.
+            self.recovery.fack = self.snd_una;
+        }
         let mut blocks = seg.options.sack_blocks().peekable();
         let mut is_first = true;
         while let Some((left, right)) = blocks.next() {
@@ -166,7 +166,7 @@ impl Conn {
         if let Some(low) = p.overtaken.filter(|_| self.has_sack) {
             self.note_reordering(low);
         }
-        self.finish_probe(&p);
+        self.finish_probe(cx, &p);
         if self.has_sack && self.packets_out > 0 {
             p.newly_lost += self.detect_losses(cx);
         }
@@ -407,8 +407,8 @@ impl Conn {
         if !self.has_sack {
             self.recovery.sacked_out = 0;
         }
+        // A report of what arrived twice may still come, and undo the reduction (RFC 3708).
         self.recovery.phase = Phase::Open;
-        self.recovery.undo_from = None;
         self.recovery.first_resent_us = 0;
         false
     }
@@ -433,34 +433,46 @@ impl Conn {
     pub fn note_resent(&mut self, cx: &mut Context, index: u32) {
         let now_us = cx.now_us;
         cx.nodes.resend(&mut self.sent, index, now_us);
+        let is_alone = self.recovery.retrans_out == 0 && self.recovery.phase < Phase::Recovery;
+        if is_alone || self.recovery.first_resent_us == 0 {
+            self.recovery.first_resent_us = now_us;
+        }
         let node = cx.nodes.get_mut(index);
         self.recovery.retrans_out += u32::from(!node.is(RETRANSMITTED));
         node.flags |= RETRANSMITTED | AMBIGUOUS;
-        if self.recovery.first_resent_us == 0 {
-            self.recovery.first_resent_us = now_us;
-        }
         self.recovery.undo_pending = Some(self.recovery.undo_pending.unwrap_or(0) + 1);
         self.totals.retransmitted += 1;
         cx.stats.retrans_segs += 1;
     }
 
     /// Whether the tail loss probe was answered, and what that says (RFC 8985, 7.4).
-    fn finish_probe(&mut self, p: &Progress) {
+    fn finish_probe(&mut self, cx: &mut Context, p: &Progress) {
         let Some((end, is_retransmission)) = self.recovery.probe else {
             return;
         };
         if before(self.snd_una, end) {
             return;
         }
-        if !is_retransmission || p.has_duplicate {
+        let both_arrived = p.has_duplicate || p.is_duplicate && p.newly_sacked == 0;
+        if !is_retransmission || both_arrived {
             self.recovery.probe = None;
-        } else if after(self.snd_una, end) || p.advanced {
+        } else if after(self.snd_una, end) {
             // The probe repaired a loss: reduce as for any loss, at once.
+            cx.stats.loss_probe_recovery += 1;
             self.begin_reduction();
             self.cwnd = self.ssthresh;
             self.recovery.undo_from = None;
-        } else if p.is_duplicate {
-            self.recovery.probe = None;
+        }
+    }
+
+    /// Nothing is in flight: a report about what arrived twice may still come.
+    pub fn take_late_report(&mut self, cx: &mut Context, seg: &Segment, p: &mut Progress) {
+        if self.has_sack && !seg.options.sack.is_empty() {
+            self.take_sack(cx, seg, p);
+        }
+        self.finish_probe(cx, p);
+        if p.has_duplicate {
+            self.undo_by_duplicates(cx);
         }
     }
 

@@ -46,6 +46,8 @@ pub struct Hop {
     pub index: u32,
     /// Which use of that number.
     pub generation: u32,
+    /// When the peer last acknowledged something new, or sent it: the way there works.
+    pub progress_us: u64,
 }
 
 /// Addresses, routes and paths.

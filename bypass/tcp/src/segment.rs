@@ -2,15 +2,20 @@
 
 use crate::conn::{Conn, Context, State};
 use crate::neighbour::{Link, Out, Sent};
-use crate::seq::{after, later};
-use crate::sink::{TxMeta, TxSink};
+use crate::seq::{after, distance, later};
+use crate::sink::{put_payload, TxMeta, TxSink};
+use crate::wire::checksum::Checksum;
 use crate::wire::tcp::{self, OptionsToSend, ACK, CWR, ECE, URG};
 use crate::wire::{ethernet, ip};
 
 /// Hop limit of our packets.
 const HOPS: u8 = 64;
-/// SACK blocks that fit beside timestamps, and without them.
-pub const SACK_BLOCKS_WITH_TIMESTAMPS: usize = 3;
+/// Place of the checksum in a TCP header.
+const CHECKSUM_AT: core::ops::Range<usize> = 16..18;
+/// SACK blocks that fit beside timestamps; without them there is room for one more.
+const SACK_BLOCKS_WITH_TIMESTAMPS: usize = 3;
+/// Payload that new data leaves to selective acknowledgments.
+pub const SACK_BYTES: u32 = 4 + 8 * SACK_BLOCKS_WITH_TIMESTAMPS as u32;
 
 /// One segment about to leave.
 #[derive(Clone, Copy)]
@@ -30,12 +35,25 @@ pub struct Outgoing {
 }
 
 impl Conn {
+    /// The number of a segment without bytes: the next, or the end of a window that the peer has shut before it,
+    /// beyond which it would drop the segment (Linux's tcp_acceptable_seq). What the scale cuts off is no shutting.
+    fn acceptable_seq(&self) -> u32 {
+        let edge = self.snd_una.wrapping_add(self.snd_wnd);
+        let beyond = distance(edge, self.snd_nxt).saturating_sub(u32::from(self.fin_sent));
+        let is_unknown = self.snd_wnd_max == 0;
+        if is_unknown || beyond < 1 << self.snd_scale {
+            self.snd_nxt
+        } else {
+            edge
+        }
+    }
+
     /// A pure acknowledgment.
     pub fn send_ack<S: TxSink>(&mut self, cx: &mut Context, link: &mut Link, sink: &mut S) -> bool {
-        let seq = self.snd_nxt;
         if self.state == State::SynSent {
             return true;
         }
+        let seq = self.acceptable_seq();
         let sent = self.emit(cx, link, sink, Outgoing::bare(seq));
         if !sent {
             self.ack_pending = true;
@@ -44,24 +62,34 @@ impl Conn {
         sent
     }
 
-    /// A reset that ends this connection for the peer.
-    pub fn send_reset<S: TxSink>(&mut self, cx: &mut Context, link: &mut Link, sink: &mut S) {
+    /// A reset that ends this connection for the peer. False when the device has no room.
+    pub fn send_reset<S: TxSink>(
+        &mut self,
+        cx: &mut Context,
+        link: &mut Link,
+        sink: &mut S,
+    ) -> bool {
         let segment = Outgoing {
             flags: tcp::RST | ACK,
-            ..Outgoing::bare(self.snd_nxt)
+            ..Outgoing::bare(self.acceptable_seq())
         };
-        cx.stats.out_rsts += 1;
-        self.emit(cx, link, sink, segment);
+        let sent = self.emit(cx, link, sink, segment);
+        cx.stats.out_rsts += u64::from(sent);
+        sent
     }
 
+    /// The options of a segment of `len` bytes: of the selective acknowledgments those that fit beside them.
     #[inline]
-    fn options(&mut self, now_us: u64) -> OptionsToSend {
+    fn options(&mut self, now_us: u64, len: u32) -> OptionsToSend {
         let mut options = OptionsToSend::default();
         if self.has_timestamps {
             options.timestamps = Some((self.timestamp(now_us), self.ts_recent));
         }
         if self.has_sack && !self.reassembly.has_nothing_to_report() {
-            let room = SACK_BLOCKS_WITH_TIMESTAMPS + usize::from(!self.has_timestamps);
+            let mut room = SACK_BLOCKS_WITH_TIMESTAMPS + usize::from(!self.has_timestamps);
+            if len > 0 {
+                room = room.min(self.mss.saturating_sub(len + 4) as usize / 8);
+            }
             (options.sack, options.sack_count) = self.reassembly.blocks(room);
         }
         options
@@ -76,7 +104,11 @@ impl Conn {
         sink: &mut S,
         segment: Outgoing,
     ) -> bool {
-        let options = self.options(cx.now_us);
+        let len = match segment.gso_size {
+            0 => segment.len,
+            cut => cut,
+        };
+        let options = self.options(cx.now_us, len as u32);
         let header = tcp::Header {
             flow: self.flow,
             seq: segment.seq,
@@ -92,7 +124,7 @@ impl Conn {
             protocol: ip::TCP,
             ecn: self.settings.traffic_class & !3 | segment.ecn,
             hops: HOPS,
-            id: cx.stats.out_segs as u16,
+            id: 0,
             payload_len: tcp_len,
         };
         let tcp_at = ethernet::HEADER + packet.len();
@@ -111,9 +143,17 @@ impl Conn {
             config: &cx.config,
             stats: &mut cx.stats,
         };
-        let sent = link.send(&mut out, &mut hop, self.flow.remote, meta, |frame| {
-            write_frame(frame, &packet, &header, &options, bytes, &meta);
-        });
+        let to = self.flow.remote;
+        let sent = if segment.gso_size > 0 {
+            let train = (meta, [bytes.0, bytes.1]);
+            link.send_train(&mut out, &mut hop, to, train, |frame| {
+                write_headers(frame, &packet, &header, &options, &meta);
+            })
+        } else {
+            link.send(&mut out, &mut hop, to, meta, |frame| {
+                write_frame(frame, &packet, &header, &options, bytes, &meta);
+            })
+        };
         self.hop = hop;
         match sent {
             Sent::Full => return false,
@@ -155,6 +195,8 @@ impl Conn {
             self.rcv_acked = later(self.rcv_acked, self.rcv_nxt);
             self.ack_pending = false;
             self.ack_due = false;
+            self.ack_soon = false;
+            self.ack_has_waited = false;
             self.delayed_ack_at_us = 0;
             self.quick_acks = self.quick_acks.saturating_sub(1);
         }
@@ -184,35 +226,45 @@ fn write_frame(
     bytes: (&[u8], &[u8]),
     meta: &TxMeta,
 ) {
-    packet.emit(&mut frame[ethernet::HEADER..]);
-    let segment = &mut frame[meta.tcp_at..];
+    let (headers, payload) = frame.split_at_mut(meta.header_len);
+    write_headers(headers, packet, header, options, meta);
+    put_payload(payload, [bytes.0, bytes.1]);
+    if !meta.partial_checksum {
+        let segment = &mut frame[meta.tcp_at..];
+        let mut sum = Checksum::default();
+        sum.add(segment);
+        segment[CHECKSUM_AT].copy_from_slice(&sum.finish());
+    }
+}
+
+/// Writes the headers, with the sum over the pseudo-header in the field for the checksum.
+#[inline]
+fn write_headers(
+    headers: &mut [u8],
+    packet: &ip::Header,
+    header: &tcp::Header,
+    options: &OptionsToSend,
+    meta: &TxMeta,
+) {
+    packet.emit(&mut headers[ethernet::HEADER..]);
+    let segment = &mut headers[meta.tcp_at..];
     header.emit(segment, options);
-    let at = meta.header_len - meta.tcp_at;
-    let middle = at + bytes.0.len();
-    segment[at..middle].copy_from_slice(bytes.0);
-    segment[middle..].copy_from_slice(bytes.1);
-    let mut sum = ip::pseudo_header(
+    let sum = ip::pseudo_header(
         packet.source,
         packet.destination,
         ip::TCP,
         packet.payload_len,
     );
-    let field = if meta.partial_checksum {
-        sum.partial()
-    } else {
-        sum.add(segment);
-        sum.finish()
-    };
-    segment[16..18].copy_from_slice(&field);
+    segment[CHECKSUM_AT].copy_from_slice(&sum.partial());
 }
 
-/// Sends a segment without bytes that belongs to no connection, or not yet to one.
+/// Sends a segment without bytes, of a traffic class, that belongs to no connection, or not yet to one.
 pub fn send_bare<S: TxSink>(
     out: &mut Out<'_, S>,
     link: &mut Link,
     hop: &mut crate::route::Hop,
     header: &tcp::Header,
-    options: &OptionsToSend,
+    (options, class): (&OptionsToSend, u8),
 ) -> Sent {
     let flow = header.flow;
     let tcp_len = tcp::HEADER + options.len();
@@ -220,7 +272,7 @@ pub fn send_bare<S: TxSink>(
         source: flow.local,
         destination: flow.remote,
         protocol: ip::TCP,
-        ecn: 0,
+        ecn: class & !3,
         hops: HOPS,
         id: 0,
         payload_len: tcp_len,

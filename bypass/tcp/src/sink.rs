@@ -51,9 +51,33 @@ pub trait TxSink {
     /// the segment and tries again in a later [`crate::Engine::end_batch`].
     fn transmit(&mut self, len: usize, meta: TxMeta, fill: impl FnOnce(&mut [u8])) -> bool;
 
+    /// The same for a train of segments: `fill` writes the `meta.header_len` bytes of its headers, and
+    /// behind them comes `payload`, which a device that gathers need not have copied.
+    fn transmit_train(
+        &mut self,
+        len: usize,
+        meta: TxMeta,
+        payload: [&[u8]; 2],
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        self.transmit(len, meta, |frame| {
+            let (headers, rest) = frame.split_at_mut(meta.header_len);
+            fill(headers);
+            put_payload(rest, payload);
+        })
+    }
+
     /// A received frame that is not the engine's: another protocol, a fragment, or a port nobody
     /// has opened while the kernel keeps the interface ([`crate::Config::is_sole_host`] is false).
     fn pass(&mut self, frame: &[u8]) {
         let _ = frame;
     }
+}
+
+/// Copies both pieces of a payload to their place.
+#[inline]
+pub(crate) fn put_payload(place: &mut [u8], payload: [&[u8]; 2]) {
+    let (first, second) = place.split_at_mut(payload[0].len());
+    first.copy_from_slice(payload[0]);
+    second.copy_from_slice(payload[1]);
 }

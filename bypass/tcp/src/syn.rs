@@ -40,7 +40,13 @@ impl Conn {
             stats: &mut cx.stats,
         };
         let mut hop = self.hop;
-        let sent = send_bare(&mut out, link, &mut hop, &header, &options);
+        let sent = send_bare(
+            &mut out,
+            link,
+            &mut hop,
+            &header,
+            (&options, self.settings.traffic_class),
+        );
         self.hop = hop;
         match sent {
             Sent::Full => return false,

@@ -71,10 +71,6 @@ impl Conn {
         }
     }
 
-    fn is_opening(&self) -> bool {
-        matches!(self.state, State::SynSent | State::SynReceived)
-    }
-
     fn on_syn_timeout(&mut self, cx: &mut Context) {
         let own = self.settings.syn_retries;
         let retries = match self.state {
@@ -112,11 +108,18 @@ impl Conn {
         }
         cx.stats.timeouts += 1;
         self.enter_loss(cx);
-        self.recovery.timeouts += 1;
+        self.recovery.timeouts += u8::from(!self.is_kept_waiting(cx));
         self.backoff = self.backoff.saturating_add(1);
         let rto_us = self.within_user_timeout(cx, self.rto_us(&cx.config));
         self.arm(cx, RetransmitTimer::Timeout, cx.now_us + rto_us);
         self.queue_output(cx);
+    }
+
+    /// The peer has shut its window before what is in flight, so that it takes nothing, and is heard of: what is
+    /// sent again are probes (Linux's tcp_rtx_probe0_timed_out).
+    fn is_kept_waiting(&self, cx: &Context) -> bool {
+        let quiet_us = cx.now_us - self.heard_us;
+        self.snd_wnd == 0 && !self.is_left() && quiet_us <= 2 * cx.config.rto_max_us
     }
 
     /// The retransmission timeout: everything without a selective acknowledgment is taken for lost
@@ -201,7 +204,7 @@ impl Conn {
     /// The window is closed, or a small segment was held back (RFC 9293, 3.8.6).
     fn on_persist_timer(&mut self, cx: &mut Context) {
         self.retransmit = RetransmitTimer::Off;
-        if self.unsent() == 0 || self.packets_out > 0 {
+        if self.unsent() == 0 && !self.fin_waits() || self.packets_out > 0 {
             return;
         }
         if self.snd_wnd > 0 {

@@ -2,11 +2,14 @@
 //! RFC 1337).
 
 use crate::conn::Conn;
+use crate::input::may_answer_invalid;
 use crate::seq::after;
 use crate::slab::Slab;
-use crate::wire::tcp::{Flow, Segment, FIN, RST, SYN};
+use crate::wire::tcp::{Flow, Segment, ACK, FIN, RST, SYN};
 
 const NONE: u32 = u32::MAX;
+/// The slowest clock of timestamps moves on in this time (RFC 7323, 5.4).
+const CLOCK_US: u64 = 1_000_000;
 
 /// What is left of a connection.
 #[derive(Clone, Copy, Default)]
@@ -25,6 +28,10 @@ pub struct Entry {
     pub window: u16,
     /// Timestamps were in use.
     pub has_timestamps: bool,
+    /// When a segment without bytes was last answered; zero for never.
+    answered_us: u64,
+    /// A SYN that may be old was answered: a peer that knows nothing of the connection resets it.
+    has_answered_syn: bool,
     expires_us: u64,
     next: u32,
     previous: u32,
@@ -39,6 +46,8 @@ pub enum Verdict {
     Ack,
     /// A new connection may begin; our numbers begin behind this one.
     Reopen(u32),
+    /// The peer has a use for the flow, and knows nothing of the old connection: the entry goes.
+    End,
 }
 
 /// All entries, the oldest first.
@@ -63,6 +72,16 @@ impl TimeWaits {
     /// Entries.
     pub fn len(&self) -> usize {
         self.slab.in_use()
+    }
+
+    /// Every flow, the oldest first.
+    pub fn flows(&self) -> impl Iterator<Item = &Flow> {
+        let mut next = self.head;
+        core::iter::from_fn(move || {
+            let entry = (next != NONE).then(|| &self.slab[next])?;
+            next = entry.next;
+            Some(&entry.flow)
+        })
     }
 
     /// An entry.
@@ -133,38 +152,71 @@ impl TimeWaits {
         (self.head != NONE).then(|| self.slab[self.head].expires_us)
     }
 
+    /// Whether a new connection of ours may take the place of an entry: timestamps must tell their segments
+    /// apart, so that the peer's clock has moved on (as Linux's tcp_twsk_unique).
+    pub fn may_give_way(&self, index: u32, now_us: u64) -> bool {
+        let entry = &self.slab[index];
+        let since_us = entry.expires_us - self.life_us;
+        entry.has_timestamps && now_us - since_us >= CLOCK_US
+    }
+
     /// A segment for an entry (RFC 9293, 3.10.7.4, TIME-WAIT).
     pub fn on_segment(&mut self, index: u32, seg: &Segment, now_us: u64) -> Verdict {
-        let entry = &self.slab[index];
+        let entry = &mut self.slab[index];
         if seg.has(RST) {
-            return Verdict::Drop; // RFC 1337: it must not end TIME_WAIT early
+            // RFC 1337: it must not end TIME_WAIT early, unless we have asked for it.
+            let is_asked_for = entry.has_answered_syn && seg.seq == entry.rcv_nxt;
+            return if is_asked_for {
+                Verdict::End
+            } else {
+                Verdict::Drop
+            };
         }
         if seg.has(SYN) {
-            return if entry.may_reopen(seg) {
-                Verdict::Reopen(entry.snd_nxt.wrapping_add(0x1_0001))
-            } else {
-                Verdict::Ack
+            if entry.may_reopen(seg) {
+                return Verdict::Reopen(entry.next_iss());
+            }
+            entry.has_answered_syn |= !seg.has(ACK | FIN);
+            return self.answer(index, now_us);
+        }
+        if seg.len() == 0 {
+            return match seg.seq == entry.rcv_nxt {
+                true => Verdict::Drop,
+                false => self.answer(index, now_us),
             };
         }
         if seg.has(FIN) && seg.end() == entry.rcv_nxt {
             self.unlink(index);
             self.append(index, now_us);
-            return Verdict::Ack;
         }
-        if seg.len() > 0 || seg.seq != entry.rcv_nxt {
-            return Verdict::Ack;
+        // What brings bytes or a FIN is sent again until it is acknowledged, and is no answer to ours.
+        Verdict::Ack
+    }
+
+    /// What may be an answer to one of ours is answered twice a second only, so that two confused ends do
+    /// not answer each other for ever (Linux's tcp_invalid_ratelimit).
+    pub fn answer(&mut self, index: u32, now_us: u64) -> Verdict {
+        match may_answer_invalid(&mut self.slab[index].answered_us, now_us) {
+            true => Verdict::Ack,
+            false => Verdict::Drop,
         }
-        Verdict::Drop
     }
 }
 
 impl Entry {
+    /// Our first number in a connection after this one: beyond the largest window that it could have had in flight
+    /// without scaling, as Linux has it.
+    pub fn next_iss(&self) -> u32 {
+        self.snd_nxt.wrapping_add(0x1_0001)
+    }
+
     /// RFC 6191: a later timestamp, or a later number, cannot be an old duplicate.
     fn may_reopen(&self, seg: &Segment) -> bool {
         let later = match seg.options.timestamps {
             Some((value, _)) if self.has_timestamps => after(value, self.ts_recent),
             _ => false,
         };
-        !seg.has(crate::wire::tcp::ACK) && (later || after(seg.seq, self.rcv_nxt))
+        // One with FIN opens nothing.
+        !seg.has(ACK | FIN) && (later || after(seg.seq, self.rcv_nxt))
     }
 }

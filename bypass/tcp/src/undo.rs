@@ -8,6 +8,10 @@ use crate::seq::before;
 impl Conn {
     /// What an undo will restore.
     pub fn remember_for_undo(&mut self) {
+        if self.recovery.retrans_out == 0 {
+            // What was sent again before is over: a loss probe, perhaps.
+            self.recovery.first_resent_us = 0;
+        }
         self.recovery.undo_from = Some(self.snd_una);
         self.recovery.undo_pending =
             (self.recovery.retrans_out > 0).then_some(self.recovery.retrans_out);

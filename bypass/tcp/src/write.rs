@@ -8,7 +8,8 @@ use crate::seq::{distance, earlier, later};
 
 impl Engine {
     /// Writes bytes; answers how many were taken, at least one. With `more` a small last segment
-    /// waits for more (MSG_MORE), or for the next acknowledgment.
+    /// waits for more (MSG_MORE), or for the next acknowledgment. [`Error::NoBuffers`]: there is no
+    /// memory, and an event tells when there is some.
     pub fn send(
         &mut self,
         now_us: u64,
@@ -29,15 +30,11 @@ impl Engine {
             conn.wants_room = true;
             return Err(Error::WouldBlock);
         }
-        let used = conn.tx.len();
-        if !cx.pool.reserve(&mut conn.tx, used + count, used) {
-            conn.wants_room = true;
-            return Err(if used == 0 {
-                Error::NoBuffers
-            } else {
-                Error::WouldBlock
-            });
-        }
+        let count = match conn.reserve(cx, count) {
+            0 if conn.is_starved => return Err(Error::NoBuffers),
+            0 => return Err(Error::WouldBlock),
+            count => count,
+        };
         conn.tx.push(&bytes[..count]);
         conn.chrono.begin_busy(cx.now_us);
         conn.wants_room = count < bytes.len();
@@ -86,13 +83,29 @@ impl Conn {
             return Err(error);
         }
         match self.state {
-            State::SynSent | State::SynReceived => {
+            State::SynSent | State::SynReceived if !self.fin_queued => {
                 self.wants_room = true;
                 Err(Error::WouldBlock)
             }
             State::Established | State::CloseWait if !self.fin_queued => Ok(()),
             _ => Err(Error::BrokenPipe),
         }
+    }
+
+    /// Makes room in the ring for `count` more bytes, or for as many as there is memory for. Without any the
+    /// connection waits for an acknowledgment of what it has written, or else for memory.
+    fn reserve(&mut self, cx: &mut Context, count: usize) -> usize {
+        let used = self.tx.len();
+        if cx.pool.reserve(&mut self.tx, used + count, used) {
+            return count;
+        }
+        self.wants_room = true;
+        let has_some = used > 0 || cx.pool.reserve(&mut self.tx, 1, 0);
+        if !has_some && !self.is_starved {
+            self.is_starved = true;
+            cx.starved.push_back(self.index);
+        }
+        count.min(self.tx.capacity() - used)
     }
 
     /// Bytes that the send buffer still takes. As on Linux it is filled by units, each a train of

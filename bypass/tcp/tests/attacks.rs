@@ -69,8 +69,94 @@ fn challenges_of_all_connections_are_limited_too() {
         > S. 0:0 ack 1
         < R 2:2
         > . 1:1 ack 1
-        < R 3:3",
+        +600ms
+        < R 3:3
+        +600ms
+        > S. 0:0 ack 1
+        < R 4:4
+        > . 1:1 ack 1",
     );
+}
+
+#[test]
+fn challenges_of_one_half_open_connection_are_limited_to_two_a_second() {
+    play(
+        "listen
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        < R 2:2
+        > . 1:1 ack 1
+        < R 3:3
+        < S 5:5 win 100 <mss 1000>
+        < . 100001:100001 ack 1 win 100
+        # bytes are answered always
+        < . 100001:100101 ack 1 win 100
+        > . 1:1 ack 1
+        +501ms
+        < R 4:4
+        > . 1:1 ack 1",
+    );
+}
+
+#[test]
+fn a_syn_sent_again_is_answered_twice_a_second() {
+    play(
+        "listen
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        < S 0:0 win 65535 <mss 1000>
+        < S 0:0 win 65535 <mss 1000>
+        +501ms
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1",
+    );
+}
+
+/// The window field has units of 64 bytes: rounding it up would let a little more in with each round trip.
+#[test]
+fn a_program_that_does_not_read_gets_no_more_than_its_buffer_holds() {
+    let small = Config {
+        receive_bytes: 8_192,
+        ..config(1)
+    };
+    let mut dialogue = play_with(
+        small,
+        "listen
+        < S 0:0 win 65535 <mss 1000,nop,wscale 7>
+        > S. 0:0 ack 1
+        < . 1:1 ack 1 win 100
+        accept",
+    );
+    let handle = dialogue.handle.unwrap();
+    let mut held = 0;
+    for _ in 0..400 {
+        dialogue.play_loosely(&format!("< . {}:{} ack 1 win 100", held + 1, held + 64));
+        held = dialogue.engine.queued(handle).unwrap().0;
+    }
+    assert!(held > 8_000 && held <= 8_192, "{held}");
+}
+
+/// RFC 2018, 8: bytes ahead of a hole may be dropped again, so they must not take the last memory.
+#[test]
+fn a_byte_far_ahead_does_not_take_the_memory_that_bytes_in_order_need() {
+    let few = Config {
+        buffer_bytes_max: 64 << 10,
+        ..config(1)
+    };
+    let script = format!(
+        "{ACCEPTED}< . 40001:40002 ack 1 win 65535
+        > . 1:1 ack 1 <>
+        < . 5001:5002 ack 1 win 65535
+        > . 1:1 ack 1 <nop,nop,sack 5001:5002>
+        < . 1:1001 ack 1 win 65535
+        > . 1:1 ack 1001
+        recv 1000"
+    );
+    let dialogue = play_with(few, &script);
+    assert_eq!(dialogue.engine.stats().rcv_pruned, 1);
+    assert!(dialogue.engine.counts().buffer_bytes_held <= 32 << 10);
 }
 
 #[test]
@@ -300,6 +386,57 @@ fn exhausted_buffers_refuse_and_recover() {
         counts.map(|counts| (counts.connections, counts.buffer_bytes)),
         [(0, 0); 2]
     );
+}
+
+/// The first has all the memory until its peer has acknowledged what it wrote; the second has nothing on its
+/// way that anything could happen to.
+#[test]
+fn a_write_that_found_no_memory_is_told_when_another_connection_gives_some_back() {
+    let poor = Config {
+        buffer_bytes_max: 64 << 10,
+        ..config(1)
+    };
+    let mut world = World::new([poor, config(2)]);
+    let listener = world.listen();
+    let (first, _) = world.connect_to(listener);
+    let (second, receiver) = world.connect_to(listener);
+    let (third, _) = world.connect_to(listener);
+    let now_us = world.now_us;
+    let host = &mut world.hosts[0];
+    assert!(host.engine.send(now_us, first, &[1; 40_000], false).is_ok());
+    for starved in [second, third, second] {
+        let refused = host.engine.send(now_us, starved, &[2; 40_000], false);
+        assert_eq!(refused, Err(bypass_tcp::Error::NoBuffers));
+    }
+    assert_eq!(host.engine.next_event(), None);
+    // What is over waits no more.
+    host.engine.abort(now_us, third).unwrap();
+    host.ready.clear();
+    world.flush(0);
+    world.run_until(5_000_000, |world| {
+        let told = world.hosts[0].ready.get(&second);
+        told.is_some_and(|ready| ready & bypass_tcp::WRITABLE != 0)
+    });
+    assert!(!world.hosts[0].ready.contains_key(&third));
+    let sent = world.send(0, second, &[2; 40_000]);
+    world.run_us(1_000_000);
+    assert_eq!(world.read(1, receiver).len(), sent);
+    assert!(!world.hosts[0].engine.has_memory_to_offer());
+}
+
+/// Less than what is to be written is better than nothing.
+#[test]
+fn a_write_takes_as_much_as_there_is_memory_for() {
+    let poor = Config {
+        buffer_bytes_max: 8 << 10,
+        ..config(1)
+    };
+    let mut world = World::new([poor, config(2)]);
+    let (client, server) = world.connect();
+    let sent = world.send(0, client, &[1; 40_000]);
+    assert!(sent >= 2_048, "{sent}");
+    world.run_us(1_000_000);
+    assert_eq!(world.read(1, server).len(), sent);
 }
 
 #[test]

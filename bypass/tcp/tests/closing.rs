@@ -2,7 +2,8 @@
 
 mod support;
 
-use support::dialogue::{play, Dialogue, ACCEPTED};
+use bypass_tcp::Config;
+use support::dialogue::{play, play_with, Dialogue, ACCEPTED};
 
 fn accepted(script: &str) -> Dialogue {
     play(&format!("{ACCEPTED}{script}"))
@@ -127,6 +128,158 @@ fn data_for_a_program_that_is_gone_is_reset() {
     assert_eq!(dialogue.engine.counts().connections, 0);
 }
 
+/// Only bytes that are new are data for nobody.
+#[test]
+fn old_bytes_sent_again_with_the_fin_behind_them_end_a_closed_connection_in_order() {
+    let dialogue = accepted(
+        "< P. 1:11 ack 1 win 65535
+        > . 1:1 ack 11
+        recv 10
+        close
+        > F. 1:1 ack 11
+        < . 11:11 ack 2 win 65535
+        < FP. 1:11 ack 2 win 65535
+        > . 2:2 ack 12",
+    );
+    assert_eq!(dialogue.engine.counts().time_wait, 1);
+}
+
+/// A connection of ours that has ended, its TIME_WAIT entry still there.
+const TIME_WAIT: &str = "close
+> F. 1:1 ack 1
+< F. 1:1 ack 2 win 65535
+> . 2:2 ack 2
+";
+
+#[test]
+fn a_new_syn_does_not_end_time_wait_where_nobody_listens_any_more() {
+    let mut dialogue = accepted(TIME_WAIT);
+    dialogue.play(
+        "unlisten
+        < S 5000:5000 win 65535 <mss 1000>
+        > . 2:2 ack 2
+        < F. 1:1 ack 2 win 65535
+        > . 2:2 ack 2",
+    );
+    assert_eq!(dialogue.engine.counts().time_wait, 1);
+}
+
+/// A cookie is a number of its own, perhaps before those of the old connection.
+#[test]
+fn what_reopens_time_wait_gets_no_cookie() {
+    let crowded = Config {
+        half_open_of_listener_max: 0,
+        ..support::config(1)
+    };
+    let mut dialogue = play_with(crowded, &format!("{ACCEPTED}{TIME_WAIT}"));
+    assert_eq!(dialogue.engine.stats().syncookies_sent, 1);
+    dialogue.play(
+        "< S 5000:5000 win 65535 <mss 1000>
+        > S. 0:0 ack 5001",
+    );
+    assert_eq!(dialogue.engine.stats().syncookies_sent, 1);
+    assert_eq!(dialogue.engine.counts().half_open, 1);
+}
+
+#[test]
+fn a_syn_that_finds_no_place_leaves_time_wait_alone() {
+    let full = Config {
+        half_open_max: 0,
+        ..support::config(1)
+    };
+    let mut dialogue = play_with(full, &format!("{ACCEPTED}{TIME_WAIT}"));
+    dialogue.play("< S 5000:5000 win 65535 <mss 1000>");
+    assert_eq!(dialogue.engine.counts().time_wait, 1);
+}
+
+#[test]
+fn a_syn_that_finds_the_accept_queue_full_leaves_time_wait_alone() {
+    let mut dialogue = play(
+        "listen 1
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        < . 1:1 ack 1 win 65535
+        accept",
+    );
+    dialogue.play(TIME_WAIT);
+    let flow = dialogue.from_port(40_001);
+    dialogue.play(
+        "< S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        < . 1:1 ack 1 win 65535",
+    );
+    dialogue.to_flow(flow);
+    dialogue.play("< S 5000:5000 win 65535 <mss 1000>");
+    let stats = dialogue.engine.stats();
+    assert_eq!((stats.listen_overflows, stats.time_wait_recycled), (1, 0));
+    assert_eq!(dialogue.engine.counts().time_wait, 1);
+}
+
+/// It opens nothing, so it must not end anything either.
+#[test]
+fn a_syn_with_a_fin_does_not_end_time_wait() {
+    let mut dialogue = accepted(TIME_WAIT);
+    dialogue.play(
+        "< SF 5000:5000 win 65535 <mss 1000>
+        > . 2:2 ack 2",
+    );
+    assert_eq!(dialogue.engine.counts().time_wait, 1);
+}
+
+/// A host that has begun anew, or stands behind others' ports, answers our acknowledgment by a reset (RFC 9293, 3.5.1):
+/// with nothing but the minute to wait out it could not come back before.
+#[test]
+fn a_reset_that_answers_us_after_a_syn_ends_time_wait() {
+    let mut dialogue = accepted(TIME_WAIT);
+    dialogue.play(
+        "< S 0:0 win 65535 <mss 1000>
+        > . 2:2 ack 2
+        < R 3:3",
+    );
+    assert_eq!(dialogue.engine.counts().time_wait, 1);
+    dialogue.play(
+        "< R 2:2
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1",
+    );
+    assert_eq!(dialogue.engine.counts().time_wait, 0);
+}
+
+/// Linux's tcp_invalid_ratelimit: two confused ends, or a stranger, get two answers a second of one entry.
+#[test]
+fn answers_in_time_wait_are_limited_to_two_a_second() {
+    let mut dialogue = accepted(TIME_WAIT);
+    dialogue.play(
+        "< . 1:1 ack 2 win 65535
+        > . 2:2 ack 2
+        < . 1:1 ack 2 win 65535
+        < S 0:0 win 65535 <mss 1000>
+        # what brings bytes, or its FIN again, waits for an answer
+        < . 1:1001 ack 2 win 65535
+        > . 2:2 ack 2
+        < F. 1:1 ack 2 win 65535
+        > . 2:2 ack 2
+        +499ms
+        < . 1:1 ack 2 win 65535
+        +2ms
+        < . 1:1 ack 2 win 65535
+        > . 2:2 ack 2",
+    );
+    assert_eq!(dialogue.engine.counts().time_wait, 1);
+}
+
+/// A device without room for the moment must not keep a reset from the peer, who would wait for ever.
+#[test]
+fn a_reset_that_finds_no_room_leaves_later() {
+    accepted(
+        "room 0
+        abort
+        wait 10ms
+        room any
+        > R. 1:1 ack 1",
+    );
+}
+
 #[test]
 fn a_closed_connection_waits_a_minute_for_the_peers_fin() {
     let dialogue = accepted(
@@ -228,4 +381,75 @@ fn a_closed_connection_does_not_wait_for_ever_before_a_shut_window() {
     assert!((100..600).contains(&abandoned), "{abandoned} s");
     let open = seconds_before_a_shut_window(|_| ());
     assert_eq!(open, 3600, "who is still there may wait");
+}
+
+/// RFC 9293, 3.4: a FIN takes a number, so it needs a place in the window as a byte does.
+#[test]
+fn a_fin_waits_for_a_window_that_is_shut() {
+    accepted(
+        "send 10
+        > P. 1:11 ack 1
+        < . 1:1 ack 11 win 0
+        shutdown
+        wait 150ms
+        +100ms
+        > . 10:10 ack 1
+        < . 1:1 ack 11 win 0
+        wait 150ms
+        < . 1:1 ack 11 win 100
+        > F. 11:11 ack 1
+        < . 1:1 ack 12 win 100
+        state FinWait2",
+    );
+    accepted(
+        "< . 1:1 ack 1 win 10
+        set cork 1
+        send 10
+        shutdown
+        > P. 1:11 ack 1
+        < . 1:1 ack 11 win 1
+        > F. 11:11 ack 1",
+    );
+}
+
+#[test]
+fn data_for_a_program_that_has_ended_both_directions_is_reset() {
+    accepted(
+        "shutdown both
+        > F. 1:1 ack 1
+        < . 1:1 ack 2 win 65535
+        < P. 1:11 ack 2 win 65535
+        > R 2:2
+        error connection reset by peer",
+    );
+}
+
+/// As Linux has it (its tcp_reset_check): some stacks forget their FIN in the number of a reset behind it.
+#[test]
+fn a_reset_that_does_not_count_the_fin_before_it_ends_the_connection() {
+    accepted(
+        "< F. 1:1 ack 1 win 65535
+        > . 1:1 ack 2
+        < R 1:1
+        error broken pipe",
+    );
+    accepted(
+        "< P. 1:11 ack 1 win 65535
+        > . 1:1 ack 11
+        < R 10:10
+        state Established",
+    );
+}
+
+#[test]
+fn old_bytes_before_a_fin_are_no_unread_ones() {
+    accepted(
+        "< P. 1:11 ack 1 win 65535
+        > . 1:1 ack 11
+        recv 10
+        < F. 1:11 ack 1 win 65535
+        > . 1:1 ack 12 <>
+        close
+        > F. 1:1 ack 12",
+    );
 }

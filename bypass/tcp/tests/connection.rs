@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::net::IpAddr;
+
 use bypass_tcp::{Config, Error, Shutdown, State, HANGUP, PEER_CLOSED, READABLE, WRITABLE};
 use support::{config, World, HOSTS, HOSTS_V6};
 
@@ -182,6 +184,70 @@ fn closing_with_unread_bytes_resets_the_peer() {
     assert_eq!(world.hosts[1].engine.counts().connections, 0);
 }
 
+/// The field of IPv4 packets that identifies them is the same in all: one that counted what the engine sends would tell
+/// a stranger how much that is (RFC 6864, 4.1: packets that nobody fragments need none).
+#[test]
+fn packets_do_not_tell_how_many_were_sent() {
+    use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
+    let mut world = World::plain();
+    let seen = Rc::new(RefCell::new(BTreeSet::new()));
+    let ids = seen.clone();
+    world.filter = Some(Box::new(move |_, frame| {
+        if frame[12..14] == [8, 0] {
+            ids.borrow_mut().insert([frame[18], frame[19]]);
+        }
+        false
+    }));
+    let (client, server) = world.connect();
+    world.transfer((0, client), (1, server), 50_000, 1_000_000);
+    assert_eq!(seen.borrow().len(), 1);
+}
+
+/// As Linux's tcp_twsk_unique: a second later, and with numbers behind those of the connection that ended.
+#[test]
+fn a_flow_that_waits_out_time_wait_can_be_opened_again_behind_its_numbers() {
+    use std::{cell::Cell, rc::Rc};
+    let mut world = World::plain();
+    let listener = world.listen();
+    let local = Some("10.0.0.1:5000".parse().unwrap());
+    let remote = "10.0.0.2:80".parse().unwrap();
+    let (highest, first) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let (end, syn) = (highest.clone(), first.clone());
+    world.filter = Some(Box::new(move |from, frame| {
+        if from == 0 && frame[12..14] == [8, 0] {
+            let seq = u32::from_be_bytes(frame[38..42].try_into().unwrap());
+            let cell = if frame[47] & 2 > 0 { &syn } else { &end };
+            cell.set(seq);
+        }
+        false
+    }));
+    let client = world.hosts[0]
+        .engine
+        .connect(world.now_us, local, remote)
+        .unwrap();
+    world.flush(0);
+    world.run_us(1_000);
+    let server = world.hosts[1].engine.accept(listener).unwrap();
+    // The clock of the numbers does not keep up with this.
+    world.transfer((0, client), (1, server), 2_000_000, 1_000_000);
+    world.close(0, client);
+    world.run_us(1_000);
+    world.close(1, server);
+    world.run_us(1_000);
+    let engine = &mut world.hosts[0].engine;
+    assert_eq!(engine.counts().time_wait, 1);
+    let at_once = engine.connect(world.now_us, local, remote);
+    assert_eq!(at_once, Err(Error::AddressInUse));
+    world.run_us(1_000_000);
+    let ended = highest.get();
+    let again = world.hosts[0].engine.connect(world.now_us, local, remote);
+    assert!(again.is_ok());
+    world.flush(0);
+    world.run_us(1_000);
+    assert_eq!(first.get().wrapping_sub(ended), 65_537);
+    assert!(world.hosts[1].engine.accept(listener).is_ok());
+}
+
 #[test]
 fn an_old_handle_is_refused() {
     let mut world = World::plain();
@@ -193,4 +259,86 @@ fn an_old_handle_is_refused() {
         .engine
         .send(world.now_us, client, b"x", false);
     assert_eq!(again, Err(Error::BadHandle));
+}
+
+#[test]
+fn frames_leave_from_the_address_that_the_link_has_now() {
+    let mut world = World::plain();
+    let (client, server) = world.connect();
+    let mac = [2, 0, 0, 0, 9, 9];
+    world.hosts[0].engine.set_link(world.now_us, mac, 1_500);
+    world.filter = Some(Box::new(move |from, frame| {
+        assert_eq!(frame[6..12] == mac, from == 0);
+        false
+    }));
+    world.transfer((0, client), (1, server), 10_000, 10_000_000);
+    world.transfer((1, server), (0, client), 10_000, 10_000_000);
+}
+
+/// The caller knows the neighbours: it is asked again about one from which nothing comes, and only then.
+#[test]
+fn a_neighbour_from_which_nothing_comes_is_to_be_confirmed() {
+    let outside = Config {
+        resolves_neighbours: false,
+        ..config(1)
+    };
+    let mut world = World::new([outside, config(2)]);
+    let peer = HOSTS[1].parse().unwrap();
+    let name = |world: &mut World| {
+        let host = &mut world.hosts[0];
+        let mac = [2, 0, 0, 0, 0, 2];
+        host.engine
+            .set_neighbour(world.now_us, peer, mac, &mut host.frames);
+    };
+    name(&mut world);
+    let (client, server) = world.connect();
+    let wanted = |world: &mut World| world.hosts[0].engine.wanted_neighbours();
+    for _ in 0..10 {
+        world.transfer((0, client), (1, server), 1_000, 10_000_000);
+        world.run_us(10_000_000);
+        assert!(wanted(&mut world).is_empty());
+    }
+    world.filter = Some(Box::new(|_, _| true));
+    world.send(0, client, b"lost");
+    world.run_us(19_000_000);
+    assert!(wanted(&mut world).is_empty());
+    world.run_us(20_000_000);
+    assert_eq!(wanted(&mut world), [peer]);
+    // Without an answer it is used where it was.
+    world.run_us(10_000_000);
+    wanted(&mut world);
+    name(&mut world);
+    world.filter = None;
+    world.run_us(60_000_000);
+    assert_eq!(world.read(1, server), b"lost");
+    assert!(wanted(&mut world).is_empty());
+}
+
+/// As many as a program opens in a row: none waits for a retransmission.
+#[test]
+fn first_segments_to_a_neighbour_that_is_still_looked_for_all_wait_for_it() {
+    const CONNECTS: usize = 100;
+    let outside = Config {
+        resolves_neighbours: false,
+        ..config(1)
+    };
+    let mut world = World::new([outside, config(2)]);
+    let listener = world.listen();
+    let peer: IpAddr = HOSTS[1].parse().unwrap();
+    for _ in 0..CONNECTS {
+        let now_us = world.now_us;
+        let begun = world.hosts[0]
+            .engine
+            .connect(now_us, None, (peer, 80).into());
+        begun.unwrap();
+    }
+    let host = &mut world.hosts[0];
+    host.engine.end_batch(world.now_us, &mut host.frames);
+    assert_eq!(host.engine.wanted_neighbours(), [peer]);
+    let mac = [2, 0, 0, 0, 0, 2];
+    host.engine
+        .set_neighbour(world.now_us, peer, mac, &mut host.frames);
+    world.flush(0);
+    world.run_us(500_000);
+    assert_eq!(world.hosts[1].engine.waiting(listener), Ok(CONNECTS));
 }

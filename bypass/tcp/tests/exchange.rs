@@ -46,6 +46,84 @@ fn an_answer_carries_the_acknowledgment() {
     );
 }
 
+/// For a program that acts between two rounds.
+fn answers_follow() -> Config {
+    Config {
+        answers_follow: true,
+        ..config(1)
+    }
+}
+
+#[test]
+fn an_answer_of_the_next_round_carries_the_first_acknowledgments_too() {
+    play_with(
+        answers_follow(),
+        &format!(
+            "{ACCEPTED}
+        < P. 1:101 ack 1 win 65535
+        send 10
+        > P. 1:11 ack 101"
+        ),
+    );
+}
+
+#[test]
+fn an_acknowledgment_that_has_waited_for_no_answer_leaves_with_the_next_round() {
+    play_with(
+        answers_follow(),
+        &format!(
+            "{ACCEPTED}
+        < P. 1:101 ack 1 win 65535
+        recv 100
+        > . 1:1 ack 101"
+        ),
+    );
+}
+
+#[test]
+fn the_request_carries_the_end_of_the_handshake_and_the_end_that_of_the_peer() {
+    play_with(
+        answers_follow(),
+        "connect
+        > S 0:0 <mss 1460,sackOK,TS,nop,wscale 6>
+        < S. 0:0 ack 1 win 65535 <mss 1000,sackOK>
+        send 10
+        > P. 1:11 ack 1
+        < PF. 1:101 ack 11 win 65535
+        recv 100
+        > . 11:11 ack 102
+        close
+        > F. 11:11 ack 102",
+    );
+    play_with(
+        answers_follow(),
+        &format!(
+            "{ACCEPTED}
+        < F. 1:1 ack 1 win 65535
+        close
+        > F. 1:1 ack 2"
+        ),
+    );
+}
+
+#[test]
+fn what_the_peer_must_know_at_once_waits_for_no_answer() {
+    play_with(
+        answers_follow(),
+        &format!(
+            "{ACCEPTED}
+        < . 1001:2001 ack 1 win 65535
+        > . 1:1 ack 1 <nop,nop,sack 1001:2001>
+        < . 1:1001 ack 1 win 65535
+        > . 1:1 ack 2001
+        < . 2001:3001 ack 1 win 65535
+        < . 3001:4001 ack 1 win 65535
+        > . 1:1 ack 4001
+        recv 4000"
+        ),
+    );
+}
+
 #[test]
 fn a_hole_is_reported_at_once_and_closed_at_once() {
     accepted(
@@ -356,7 +434,9 @@ fn an_urgent_byte_is_taken_out_of_the_stream_and_marks_its_place() {
         "< PU. 1:11 ack 1 win 65535 urg 5
         > . 1:1 ack 11
         recv urgent
+        peek 4
         recv 4
+        peek 5
         recv 5
         recv wouldblock",
     );
@@ -368,49 +448,54 @@ fn an_urgent_byte_is_taken_out_of_the_stream_and_marks_its_place() {
     );
 }
 
+/// Four gigabytes later another byte has its number.
+#[test]
+fn an_urgent_byte_is_forgotten_once_it_is_read_past() {
+    for inline in ["", "set oobinline"] {
+        let mut dialogue = accepted(&format!(
+            "{inline}
+            < PU. 1:11 ack 1 win 65535 urg 5
+            > . 1:1 ack 11"
+        ));
+        let handle = dialogue.handle.unwrap();
+        let now_us = dialogue.now_us;
+        let mut read = |len: usize| dialogue.engine.recv(now_us, handle, &mut vec![0; len]);
+        assert_eq!((read(4), read(1)), (Ok(4), Ok(1)));
+        let predicted = dialogue.engine.stats().hp_hits;
+        dialogue.play(
+            "< . 11:21 ack 1 win 65535
+            > . 1:1 ack 21",
+        );
+        assert_eq!(dialogue.engine.stats().hp_hits, predicted + 1);
+        let urgent = dialogue.engine.recv_urgent(handle);
+        assert_eq!(urgent, Err(bypass_tcp::Error::InvalidArgument));
+    }
+}
+
+/// Nothing can be read but the urgent byte: a program must not be told to read again and again.
+#[test]
+fn an_urgent_byte_alone_is_not_readable() {
+    use bypass_tcp::{READABLE, URGENT};
+    let mut dialogue = accepted(
+        "< PU. 1:2 ack 1 win 65535 urg 1
+        > . 1:1 ack 2",
+    );
+    let handle = dialogue.handle.unwrap();
+    let ready = dialogue.engine.readiness(handle).unwrap();
+    assert_eq!(ready & (READABLE | URGENT), URGENT);
+    dialogue.play(
+        "recv urgent
+        < . 2:12 ack 1 win 65535
+        > . 1:1 ack 12
+        recv 10",
+    );
+}
+
 #[test]
 fn urgent_bytes_are_announced_with_the_pointer_behind_them() {
     accepted(
         "urgent 3
         > PU. 1:4 ack 1 urg 3",
-    );
-}
-
-#[test]
-fn keepalive_probes_an_idle_peer_and_gives_up_with_a_reset() {
-    accepted(
-        "set keepalive 10 5 2
-        wait 9900ms
-        +200ms
-        > . 0:0 ack 1
-        < . 1:1 ack 1 win 65535
-        wait 9900ms
-        +200ms
-        > . 0:0 ack 1
-        +5s
-        > . 0:0 ack 1
-        +5s
-        > R. 1:1 ack 1
-        error timed out",
-    );
-}
-
-#[test]
-fn the_user_timeout_ends_a_connection_that_makes_no_progress() {
-    accepted(
-        "set usertimeout 3000
-        send 10
-        > P. 1:11 ack 1
-        +300ms
-        > P. 1:11 ack 1
-        +300ms
-        > P. 1:11 ack 1
-        +600ms
-        > P. 1:11 ack 1
-        +1200ms
-        > P. 1:11 ack 1
-        +3s
-        error timed out",
     );
 }
 
@@ -427,6 +512,30 @@ fn a_smaller_path_is_believed_when_the_packet_was_ours() {
         > . 1001:1561 ack 1
         > P. 1561:2001 ack 1
         < . 1:1 ack 2001 win 65535",
+    );
+}
+
+#[test]
+fn a_link_that_carries_less_has_what_is_on_its_way_sent_again_in_smaller_segments() {
+    let mut dialogue = accepted(
+        "send 2000
+        > . 1:1001 ack 1
+        > P. 1001:2001 ack 1",
+    );
+    let mac = dialogue.engine.config().mac;
+    dialogue.engine.set_link(dialogue.now_us, mac, 600);
+    dialogue.play(
+        "+1ms
+        > . 1:561 ack 1
+        > . 561:1001 ack 1
+        > . 1001:1561 ack 1
+        > P. 1561:2001 ack 1
+        < . 1:1 ack 2001 win 65535",
+    );
+    dialogue.engine.set_link(dialogue.now_us, mac, 1500);
+    dialogue.play(
+        "send 1000
+        > P. 2001:3001 ack 1",
     );
 }
 

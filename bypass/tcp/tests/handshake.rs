@@ -266,6 +266,37 @@ fn both_sides_may_open_at_once() {
     );
 }
 
+/// RFC 9293, 3.10.4, SYN-RECEIVED: the FIN comes after the handshake, which may yet have to be repeated.
+#[test]
+fn what_is_ended_while_both_sides_open_ends_once_it_is_open() {
+    play(
+        "connect
+        > S 0:0
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        shutdown
+        +1010ms
+        > S. 0:0 ack 1
+        < S. 0:0 ack 1 win 65535 <mss 1000>
+        > F. 1:1 ack 1
+        state FinWait1",
+    );
+}
+
+/// RFC 7323, 2.2: the window in a segment with SYN is never scaled.
+#[test]
+fn the_window_of_the_answer_to_crossed_syns_is_not_scaled() {
+    play(
+        "connect
+        > S 0:0
+        < S 0:0 win 65535 <mss 1000,nop,wscale 7>
+        > S. 0:0 ack 1
+        < S. 0:0 ack 1 win 1000 <mss 1000,nop,wscale 7>
+        send 3000
+        > . 1:1001 ack 1",
+    );
+}
+
 #[test]
 fn an_unreachable_host_ends_an_attempt_and_not_a_connection() {
     play(

@@ -2,10 +2,11 @@
 
 mod support;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bypass_tcp::{Config, Error, SocketOption};
+use support::dialogue::play_with;
 use support::{config, World};
 
 /// Nothing that host 0 sends arrives any more.
@@ -179,4 +180,59 @@ fn a_closed_connection_is_closing_until_the_peer_has_its_end() {
     world.close(1, server);
     world.run_us(100_000);
     assert!(!world.hosts[1].engine.is_closing(server));
+}
+
+/// Buffers of a fixed size need no shift, but a socket that asks for a larger one before its first segment
+/// leaves could else never say so.
+#[test]
+fn a_receive_buffer_that_is_asked_for_before_the_first_segment_has_its_shift() {
+    let fixed = Config {
+        receive_bytes_max: 65_535,
+        ..config(1)
+    };
+    play_with(
+        fixed.clone(),
+        "connect
+        > S 0:0 <mss 1460,sackOK,TS,nop,wscale 0>",
+    );
+    play_with(
+        fixed,
+        "connect rcvbuf 1000000
+        > S 0:0 <mss 1460,sackOK,TS,nop,wscale 4>
+        # the second one must not differ
+        set rcvbuf 8000000
+        +1001ms
+        > S 0:0 <mss 1460,sackOK,TS,nop,wscale 4>",
+    );
+}
+
+/// Routers that sort by it would else treat a connection's first segments as nobody's.
+#[test]
+fn the_first_segments_have_the_traffic_class_of_their_socket() {
+    let mut world = World::plain();
+    let listener = world.listen();
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let noted = seen.clone();
+    world.filter = Some(Box::new(move |from, frame| {
+        if frame[12..14] == [8, 0] {
+            noted.borrow_mut().push((from, frame[15]));
+        }
+        false
+    }));
+    let now_us = world.now_us;
+    let [client, server] = &mut world.hosts;
+    let option = SocketOption::TrafficClass(0x20);
+    server
+        .engine
+        .setopt(now_us, listener, option)
+        .expect("open");
+    let port = server.engine.local_addr(listener).expect("open").port();
+    let remote = support::HOSTS[1].parse::<std::net::IpAddr>().expect("one");
+    let opening = client.engine.connect(now_us, None, (remote, port).into());
+    let option = SocketOption::TrafficClass(0x48);
+    let opening = opening.expect("a route");
+    client.engine.setopt(now_us, opening, option).expect("open");
+    world.flush(0);
+    world.run_us(10_000);
+    assert_eq!(*seen.borrow(), [(0, 0x48), (1, 0x20), (0, 0x48)]);
 }

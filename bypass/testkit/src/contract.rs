@@ -43,11 +43,28 @@ impl Pair {
 
     /// Sends from `a`, waiting for room.
     fn send(&mut self, frame: &[u8], offload: Offload) {
+        self.send_by(frame, |device| {
+            device.send(frame.len(), offload, &mut |place| {
+                place.copy_from_slice(frame)
+            })
+        });
+    }
+
+    /// The same with a payload that lies elsewhere, in two pieces.
+    fn send_gathered(&mut self, frame: &[u8], headers: usize, offload: Offload) {
+        let (first, payload) = frame.split_at(headers);
+        let (second, third) = payload.split_at(payload.len() / 3);
+        self.send_by(frame, |device| {
+            device.send_gathered(headers, [second, third], offload, &mut |place| {
+                place.copy_from_slice(first)
+            })
+        });
+    }
+
+    fn send_by(&mut self, frame: &[u8], send: impl Fn(&mut dyn Device) -> Result<(), Error>) {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let sent = self.a.send(frame.len(), offload, &mut |place| {
-                place.copy_from_slice(frame)
-            });
+            let sent = send(&mut *self.a);
             match sent {
                 Ok(()) => return self.a.flush().expect("a flush"),
                 Err(Error::Full) => self.a.flush().expect("a flush"),
@@ -159,6 +176,7 @@ fn every_length_arrives_in_order(pair: &mut Pair) {
 fn what_does_not_fit_is_refused(pair: &mut Pair) {
     let capabilities = pair.a.capabilities();
     let most = capabilities.mtu as usize + 14;
+    let before = pair.a.counters().send_errors;
     let mut filled = 0;
     for length in [0, 1, 13, most + 1, most + 100, 1 << 20] {
         let sent = pair
@@ -205,6 +223,8 @@ fn what_does_not_fit_is_refused(pair: &mut Pair) {
         assert_eq!(sent, Err(Error::Refused), "{offload:?}");
     }
     assert_eq!(filled, 0, "a refused frame is not filled in");
+    let counted = pair.a.counters().send_errors - before;
+    assert_eq!(counted, 10, "refused frames are counted");
 }
 
 fn a_device_does_not_run_dry(pair: &mut Pair) {
@@ -269,14 +289,19 @@ fn a_train_arrives_whole_or_cut(pair: &mut Pair) {
             protocol: Protocol::Udp,
         }),
     };
-    pair.send(&frame, offload);
-    let found = pair.receive(sent.len());
-    assert!(
-        found.len() == 1 || found.len() == 10,
-        "in {} parts",
-        found.len()
-    );
-    assert!(found.concat() == sent);
+    for is_gathered in [false, true] {
+        match is_gathered {
+            false => pair.send(&frame, offload),
+            true => pair.send_gathered(&frame, 42, offload),
+        }
+        let found = pair.receive(sent.len());
+        assert!(
+            found.len() == 1 || found.len() == 10,
+            "in {} parts",
+            found.len()
+        );
+        assert!(found.concat() == sent, "gathered: {is_gathered}");
+    }
 }
 
 fn frames_of_any_content_do_no_harm(pair: &mut Pair) {

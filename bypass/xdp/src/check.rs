@@ -266,9 +266,9 @@ fn look_at_rights(report: &mut Report, link: &Link) {
     }
 }
 
-/// What the sockets of all queues lock, with the usual settings.
+/// What the sockets of all queues lock at least.
 fn memory_kib(link: &Link, queues: u32) -> u64 {
-    let settings = |queue| Settings::default().for_queue(queue, queues);
+    let settings = |queue| Settings::default().frugal().for_queue(queue, queues);
     let layout = |queue| Layout::of(link, queue, settings(queue));
     let bytes: usize = (0..queues).filter_map(layout).map(|one| one.bytes()).sum();
     bytes as u64 / 1024

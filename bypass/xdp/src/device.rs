@@ -48,7 +48,9 @@ pub struct Xdp {
     /// A frame of several chunks, put together or about to be taken apart.
     joined: Vec<u8>,
     is_joining: bool,
-    has_unsent: bool,
+    has_unpublished: bool,
+    /// The kernel was asked to send, and has not taken everything.
+    has_refused: bool,
     counters: Counters,
 }
 
@@ -67,7 +69,8 @@ impl Xdp {
             completion: Ring::map(socket, PAGE_COMPLETION, completion, layout.send)?.reading(),
             joined: Vec::new(),
             is_joining: false,
-            has_unsent: false,
+            has_unpublished: false,
+            has_refused: false,
             counters: Counters::default(),
             packet: opened.packet,
             socket: opened.socket,
@@ -262,7 +265,7 @@ impl Xdp {
             len: length as u32,
             options: if is_continued { CONTINUED } else { 0 },
         });
-        self.has_unsent = true;
+        self.has_unpublished = true;
     }
 
     fn send_joined(&mut self, length: usize, fill: &mut dyn FnMut(&mut [u8])) {
@@ -308,6 +311,13 @@ impl Device for Xdp {
         }
     }
 
+    fn set_mtu(&mut self, mtu: u32) {
+        self.layout.mtu = mtu.min(self.layout.mtu_max());
+        if let Some(packet) = &mut self.packet {
+            packet.set_mtu(self.layout.mtu);
+        }
+    }
+
     fn receive(&mut self, most: usize, take: &mut dyn FnMut(Frame)) -> Result<usize, Error> {
         self.receive_bursts(most, &mut |burst| {
             burst.iter().copied().for_each(&mut *take)
@@ -343,16 +353,11 @@ impl Device for Xdp {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), Error> {
         if !self.capabilities().admits(length, offload) {
+            self.counters.send_errors += 1;
             return Err(Error::Refused);
         }
         if offload != Offload::default() {
-            let Some(packet) = &mut self.packet else {
-                return Err(Error::Refused);
-            };
-            self.counters.kernel_calls += 1;
-            packet.send(length, offload, fill)?;
-            self.counters.sent += 1;
-            return Ok(());
+            return self.send_gathered(length, [&[], &[]], offload, fill);
         }
         let chunks = length.div_ceil(self.frames.chunk());
         if !self.places(chunks) {
@@ -371,11 +376,32 @@ impl Device for Xdp {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
-        if self.has_unsent {
-            self.send.publish();
-            self.has_unsent = false;
+    fn send_gathered(
+        &mut self,
+        headers: usize,
+        payload: [&[u8]; 2],
+        offload: Offload,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Error> {
+        let sent = match &mut self.packet {
+            Some(packet) => packet.send(headers, payload, offload, fill),
+            None => Err(Error::Refused),
+        };
+        self.counters.kernel_calls += u64::from(sent != Err(Error::Refused));
+        match sent {
+            Ok(()) => self.counters.sent += 1,
+            Err(Error::Full) => self.counters.send_full += 1,
+            Err(_) => self.counters.send_errors += 1,
         }
+        sent
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        if self.has_unpublished {
+            self.send.publish();
+            self.has_unpublished = false;
+        }
+        self.has_refused = false;
         let mut pending = self.send.pending();
         for _ in 0..KICKS_MAX {
             if pending == 0 || !self.send.needs_wakeup() {
@@ -392,8 +418,13 @@ impl Device for Xdp {
                 Err(error) => return Err(Error::Kernel(error)),
             }
         }
+        self.has_refused = self.send.pending() > 0 && self.send.needs_wakeup();
         self.reclaim();
         Ok(())
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.has_refused
     }
 
     fn arm(&mut self) -> bool {

@@ -11,6 +11,8 @@ use crate::sys::ring::Offsets;
 /// Room that the kernel keeps in front of a received frame (XDP_PACKET_HEADROOM).
 const HEADROOM: u32 = 256;
 const ETHERNET: u32 = 14;
+/// Longest IP packet that a device takes at once.
+const IP_MAX: u32 = 65_535;
 const CHUNKS: [u32; 2] = [2048, 4096];
 /// A bind just after the former owner's death is refused for a moment.
 const BINDS_MAX: u32 = 50;
@@ -39,7 +41,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            receive: 2048,
+            receive: RECEIVE_ALL,
             send: 2048,
             busy_poll_us: 0,
             zero_copy: false,
@@ -52,6 +54,8 @@ impl Default for Settings {
 /// Frames that wait at all queues of an interface together, and at each at least.
 const RECEIVE_ALL: u32 = 8192;
 const RECEIVE_MIN: u32 = 256;
+/// Frames that wait at each queue at most where little memory may be locked.
+const RECEIVE_FRUGAL: u32 = 2048;
 /// Frames on their way out of a queue that sends nothing.
 const SEND_NONE: u32 = 64;
 
@@ -65,6 +69,16 @@ impl Settings {
             receive: share.clamp(RECEIVE_MIN, most),
             send: if queue == 0 { self.send } else { SEND_NONE },
             packet_sender: self.packet_sender && queue == 0,
+            ..self
+        }
+    }
+}
+
+impl Settings {
+    /// With places for no more received frames than are needed: a burst loses more, and less memory is locked.
+    pub fn frugal(self) -> Self {
+        Self {
+            receive: self.receive.min(RECEIVE_FRUGAL),
             ..self
         }
     }
@@ -156,6 +170,14 @@ impl Layout {
     /// Memory that the kernel locks.
     pub fn bytes(&self) -> usize {
         self.frames() as usize * self.chunk as usize
+    }
+
+    /// Largest IP packet whose frame has room in its places, whatever the interface carries later.
+    pub fn mtu_max(&self) -> u32 {
+        match self.has_fragments {
+            true => IP_MAX,
+            false => self.chunk - HEADROOM - ETHERNET,
+        }
     }
 
     /// Of a socket on a queue of `link`; None for settings that none can have.
@@ -336,4 +358,27 @@ pub(crate) fn ring_offsets(socket: i32) -> Result<[Offsets; 4]> {
         entries: word(ring * 4 + 2),
         flags: word(ring * 4 + 3),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(settings: Settings, queues: u32) -> u32 {
+        let each = (0..queues).map(|queue| settings.for_queue(queue, queues).receive);
+        each.sum()
+    }
+
+    /// Thousands of connections that open at once are as many frames, however few queues they come on.
+    #[test]
+    fn as_many_frames_wait_at_one_queue_as_at_several() {
+        let usual = Settings::default();
+        assert_eq!(
+            [1, 2, 4, 8].map(|queues| received(usual, queues)),
+            [8192; 4]
+        );
+        assert_eq!(received(usual, 64), 64 * 256);
+        let frugal = [1, 2, 4, 8].map(|queues| received(usual.frugal(), queues));
+        assert_eq!(frugal, [2048, 4096, 8192, 8192]);
+    }
 }

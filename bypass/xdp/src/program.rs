@@ -18,6 +18,8 @@ pub struct Maps {
     pub addresses: i32,
     /// Queue → socket.
     pub sockets: i32,
+    /// Connections that were opened while the kernel kept an earlier one of the same ends in TIME_WAIT.
+    pub reopened: i32,
 }
 
 /// Where claims of TCP are counted in a word of the table of ports.
@@ -29,17 +31,24 @@ pub const SHARED: u64 = 1 << FLAGS_AT;
 /// With [`SHARED`]: new TCP connections are the kernel's.
 pub const LEAVES_NEW: u64 = 2 << FLAGS_AT;
 const FLAGS_AT: i32 = 32;
+/// Behind the flags: how often the TCP port was claimed after nobody had claimed it.
+pub const USE: u64 = 1 << USES_AT;
+const USES_AT: i32 = FLAGS_AT + 2;
 
 const XDP_PASS: i32 = 2;
 const MAP_LOOKUP: i32 = 1;
+const MAP_UPDATE: i32 = 2;
+const MAP_DELETE: i32 = 3;
 const REDIRECT_MAP: i32 = 51;
 const RELEASE_SOCKET: i32 = 86;
 const LOOK_UP_SOCKET: i32 = 99;
 /// BPF_F_CURRENT_NETNS: that of the interface.
 const OWN_NAMESPACE: i32 = -1;
-/// Of `struct bpf_sock`, and the one of a listener (BPF_TCP_LISTEN).
+/// Of `struct bpf_sock`, and those of a listener (BPF_TCP_LISTEN) and of what is left of a connection
+/// (BPF_TCP_TIME_WAIT: also of one in FIN_WAIT2 that no process holds any more).
 const STATE_AT: i16 = 72;
 const LISTENS: i32 = 10;
+const WAITS: i32 = 6;
 const SYN: i32 = 0x02;
 const SYN_ACK: i32 = 0x12;
 const PSEUDO_MAP_FD: u8 = 1;
@@ -83,6 +92,8 @@ const KEY: i16 = -24;
 const TUPLE: i16 = -64;
 const TUPLE4: i32 = 12;
 const TUPLE6: i32 = 36;
+/// Bytes of a connection as a key: an IPv4 one ends with zeros.
+pub const FLOW_BYTES: u32 = TUPLE6 as u32;
 
 /// Instructions with names for the places that are jumped to.
 #[derive(Default)]
@@ -160,14 +171,23 @@ impl Assembler {
         self.label(done);
     }
 
-    /// Looks the key up; to the kernel when there is nothing. The place is in register 0.
-    fn look_up(&mut self, map: i32) {
+    /// Looks a key on the stack up; to the kernel when there is nothing. The place is in register 0.
+    fn look_up(&mut self, map: i32, key: i16) {
+        self.call_map(map, key, MAP_LOOKUP);
+        self.jump(IF_EQUAL, 0, 0, "pass");
+    }
+
+    /// Calls a function of a map with a key on the stack.
+    fn call_map(&mut self, map: i32, key: i16, function: i32) {
         self.add(LOAD_MAP, 1, PSEUDO_MAP_FD, 0, map);
         self.add(0, 0, 0, 0, 0);
-        self.add(MOVE | BY_REGISTER, 2, STACK, 0, 0);
-        self.add(ADD, 2, 0, 0, i32::from(KEY));
-        self.add(CALL, 0, 0, 0, MAP_LOOKUP);
-        self.jump(IF_EQUAL, 0, 0, "pass");
+        self.stack_address(2, key);
+        self.add(CALL, 0, 0, 0, function);
+    }
+
+    fn stack_address(&mut self, to: u8, at: i16) {
+        self.add(MOVE | BY_REGISTER, to, STACK, 0, 0);
+        self.add(ADD, to, 0, 0, i32::from(at));
     }
 
     /// Copies some units of the frame to a place in the connection that the kernel is asked for.
@@ -260,7 +280,7 @@ fn decide(code: &mut Assembler, maps: Maps) {
     code.label("decide");
     code.add(TO_BIG_ENDIAN, PORT, 0, 0, 16);
     code.store(WORD, PORT, KEY);
-    code.look_up(maps.ports);
+    code.look_up(maps.ports, KEY);
     code.load(DOUBLE, FLAGS, 0, 0);
     code.add(MOVE | BY_REGISTER, 1, FLAGS, 0, 0);
     code.add(AND | BY_REGISTER, 1, CLAIMS, 0, 0);
@@ -277,16 +297,18 @@ fn decide(code: &mut Assembler, maps: Maps) {
     code.add(XOR | BY_REGISTER, 1, 4, 0, 0);
     code.add(AND, 1, 0, 0, 0xffff);
     code.store(WORD, 1, KEY);
-    code.look_up(maps.addresses);
+    code.look_up(maps.addresses, KEY);
     for half in 0..2 {
         code.load(DOUBLE, 1, 0, half * 8);
         code.load(DOUBLE, 4, STACK, ADDRESS + half * 8);
         code.jump_by_register(IF_DIFFERENT, 1, 4, "pass");
     }
     code.add(SHIFT_RIGHT, FLAGS, 0, 0, FLAGS_AT);
-    code.jump(IF_EQUAL, FLAGS, 0, "redirect");
+    code.add(MOVE | BY_REGISTER, 1, FLAGS, 0, 0);
+    code.add(AND, 1, 0, 0, ((SHARED | LEAVES_NEW) >> FLAGS_AT) as i32);
+    code.jump(IF_EQUAL, 1, 0, "redirect");
     code.jump(IF_DIFFERENT, CLAIMS, TCP as i32, "redirect");
-    ask_kernel(code);
+    ask_kernel(code, maps.reopened);
     code.label("redirect");
     code.add(LOAD_MAP, 1, PSEUDO_MAP_FD, 0, maps.sockets);
     code.add(0, 0, 0, 0, 0);
@@ -302,11 +324,14 @@ fn decide(code: &mut Assembler, maps: Maps) {
 
 /// A frame, or the one that an error quotes, of a TCP connection: does the kernel have that one, or is it
 /// to have it? Of an error the two ends are in the other order: the quoted packet is one that was sent.
-fn ask_kernel(code: &mut Assembler) {
+fn ask_kernel(code: &mut Assembler, reopened: i32) {
     code.load(WORD, DATA, CONTEXT, 0);
     code.load(WORD, END, CONTEXT, 4);
     // What an error quotes opens no connection.
     code.add(MOVE, CLAIMS, 0, 0, 0);
+    for part in 0..5 {
+        code.store(DOUBLE, CLAIMS, TUPLE + part * 8);
+    }
     code.require(54);
     code.load(HALF, 5, DATA, 12);
     code.jump(IF_EQUAL, 5, i32::from(0x86dd_u16.to_be()), "shared6");
@@ -338,29 +363,63 @@ fn ask_kernel(code: &mut Assembler) {
     code.take_tuple(WORD, 70, 16, 4);
     code.take_tuple(HALF, 104, 32, 1);
     code.take_tuple(HALF, 102, 34, 1);
-    decide_shared(code);
+    decide_shared(code, reopened);
 }
 
 /// The connection is known: the kernel's, or new and left to it, or ours.
-fn decide_shared(code: &mut Assembler) {
+///
+/// The kernel keeps what is left of a connection under one state, whether it is in TIME_WAIT or, orphaned, in
+/// FIN_WAIT2, where the other end has yet to send its FIN: what comes for it is the kernel's. Only a SYN begins a
+/// new connection (RFC 6191), which is ours as any other is. Its later frames meet the same remains, so it is
+/// noted, for this use of the port: a note of an earlier one, before the port was nobody's for a while, is of a
+/// connection that is over. Whether the numbers of the SYN are later than the old ones cannot be asked here: a host that has not
+/// opened anything answers our SYN-ACK with a reset (RFC 9293, 3.5.1).
+fn decide_shared(code: &mut Assembler, reopened: i32) {
     code.label("ask");
+    code.add(MOVE | BY_REGISTER, 1, FLAGS, 0, 0);
+    code.add(SHIFT_RIGHT, 1, 0, 0, USES_AT - FLAGS_AT);
+    code.store(WORD, 1, KEY);
     code.add(MOVE | BY_REGISTER, 1, CONTEXT, 0, 0);
-    code.add(MOVE | BY_REGISTER, 2, STACK, 0, 0);
-    code.add(ADD, 2, 0, 0, i32::from(TUPLE));
+    code.stack_address(2, TUPLE);
     code.add(MOVE | BY_REGISTER, 3, PORT, 0, 0);
     code.add(MOVE, 4, 0, 0, OWN_NAMESPACE);
     code.add(MOVE, 5, 0, 0, 0);
     code.add(CALL, 0, 0, 0, LOOK_UP_SOCKET);
+    code.add(AND, CLAIMS, 0, 0, SYN_ACK);
     code.jump(IF_EQUAL, 0, 0, "unknown");
     code.load(WORD, PORT, 0, STATE_AT);
     code.add(MOVE | BY_REGISTER, 1, 0, 0, 0);
     code.add(CALL, 0, 0, 0, RELEASE_SOCKET);
-    code.jump(IF_DIFFERENT, PORT, LISTENS, "pass");
+    code.jump(IF_EQUAL, PORT, LISTENS, "unknown");
+    code.jump(IF_DIFFERENT, PORT, WAITS, "pass");
+    code.jump(IF_EQUAL, CLAIMS, SYN, "new");
+    code.look_up(reopened, TUPLE);
+    code.load(WORD, 1, 0, 0);
+    code.load(WORD, 4, STACK, KEY);
+    code.jump_by_register(IF_DIFFERENT, 1, 4, "pass");
+    code.jump(JUMP, 0, 0, "redirect");
     code.label("unknown");
-    code.add(AND, CLAIMS, 0, 0, SYN_ACK);
     code.jump(IF_DIFFERENT, CLAIMS, SYN, "redirect");
+    code.label("new");
     code.add(AND, FLAGS, 0, 0, (LEAVES_NEW >> FLAGS_AT) as i32);
-    code.jump(IF_DIFFERENT, FLAGS, 0, "pass");
+    code.jump(IF_DIFFERENT, FLAGS, 0, "leave");
+    // Where nothing was found this is the length of a tuple, which is another number than this state.
+    code.jump(IF_DIFFERENT, PORT, WAITS, "redirect");
+    note_reopened(code, reopened);
+}
+
+/// A new connection that meets the remains of an old one is noted, and the kernel's where that fails; one that
+/// is left to the kernel is not ours any more.
+fn note_reopened(code: &mut Assembler, reopened: i32) {
+    // The value: which use of the port.
+    code.stack_address(3, KEY);
+    code.add(MOVE, 4, 0, 0, 0);
+    code.call_map(reopened, TUPLE, MAP_UPDATE);
+    code.jump(IF_EQUAL, 0, 0, "redirect");
+    code.jump(JUMP, 0, 0, "pass");
+    code.label("leave");
+    code.call_map(reopened, TUPLE, MAP_DELETE);
+    code.jump(JUMP, 0, 0, "pass");
 }
 
 /// The place of an address in its table.

@@ -51,6 +51,10 @@ impl Device for Queues {
         self.queues[0].capabilities()
     }
 
+    fn set_mtu(&mut self, mtu: u32) {
+        self.queues.iter_mut().for_each(|one| one.set_mtu(mtu));
+    }
+
     fn receive(&mut self, most: usize, take: &mut dyn FnMut(Frame)) -> Result<usize, Error> {
         self.receive_bursts(most, &mut |burst| {
             burst.iter().copied().for_each(&mut *take)
@@ -81,8 +85,22 @@ impl Device for Queues {
         self.queues[0].send(length, offload, fill)
     }
 
+    fn send_gathered(
+        &mut self,
+        headers: usize,
+        payload: [&[u8]; 2],
+        offload: Offload,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Error> {
+        self.queues[0].send_gathered(headers, payload, offload, fill)
+    }
+
     fn flush(&mut self) -> Result<(), Error> {
         self.queues[0].flush()
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.queues[0].has_unsent()
     }
 
     fn arm(&mut self) -> bool {

@@ -11,6 +11,8 @@ use crate::sys::table::Table;
 
 const PORTS: usize = 65_536;
 const SLOTS: usize = 65_536;
+/// Connections at most that are told from what the kernel keeps of earlier ones (some 7 MB).
+const REOPENED: u32 = 65_536;
 /// Queues of an interface at most.
 const QUEUES: u32 = 1024;
 
@@ -76,10 +78,13 @@ impl Steering {
     /// CAP_NET_ADMIN. EBUSY: there is another program. `takes_fragments`: for an MTU above what one
     /// frame holds.
     pub fn attach(link: u32, mode: Mode, takes_fragments: bool) -> Result<Self> {
-        let ports = bpf::make_map(Kind::Array, 8, PORTS as u32)?;
-        let addresses = bpf::make_map(Kind::Array, 16, SLOTS as u32)?;
-        let sockets = bpf::make_map(Kind::Sockets, 4, QUEUES)?;
+        let ports = bpf::make_map(Kind::Array, [4, 8], PORTS as u32)?;
+        let addresses = bpf::make_map(Kind::Array, [4, 16], SLOTS as u32)?;
+        let sockets = bpf::make_map(Kind::Sockets, [4, 4], QUEUES)?;
+        // Only the program uses it, which keeps it.
+        let reopened = bpf::make_map(Kind::Recent, [program::FLOW_BYTES, 4], REOPENED)?;
         let code = program::steering(Maps {
+            reopened: reopened.0,
             ports: ports.0,
             addresses: addresses.0,
             sockets: sockets.0,
@@ -154,7 +159,11 @@ impl Steering {
     /// privilege.
     pub fn claim(&self, transport: Transport, port: u16) -> bool {
         let (mask, unit) = (transport.mask(), transport.unit());
-        let add = |word: u64| (word & mask != mask).then(|| word + unit);
+        let add = |word: u64| {
+            let begins = transport == Transport::Tcp && word & mask == 0;
+            let uses = if begins { program::USE } else { 0 };
+            (word & mask != mask).then(|| word.wrapping_add(uses) + unit)
+        };
         self.ports.update(usize::from(port), add) & mask == 0
     }
 

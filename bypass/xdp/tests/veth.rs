@@ -1,7 +1,7 @@
 //! AF_XDP over veth pairs in namespaces made here.
 
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt as _;
@@ -29,6 +29,18 @@ const CASES: &[Case] = &[
     (
         "what_the_kernel_has_at_a_claimed_port_stays_its_own",
         shared,
+    ),
+    (
+        "who_comes_back_to_what_the_kernel_keeps_in_time_wait_is_new",
+        time_wait,
+    ),
+    (
+        "what_was_noted_before_a_port_was_the_kernels_counts_no_more",
+        noted_before,
+    ),
+    (
+        "who_closes_after_the_kernels_server_is_answered_by_the_kernel",
+        fin_wait,
     ),
     ("errors_about_claimed_packets_come_too", errors),
     ("each_queue_has_its_socket", queues),
@@ -296,6 +308,113 @@ fn shared() {
     }
 }
 
+/// A client comes from the port of a connection that the kernel's side has closed first a moment ago.
+fn time_wait() {
+    let sides = namespaces(1, 1500);
+    for (side, name, host) in [(&sides[0], "va", 1), (&sides[1], "vb", 2)] {
+        side.ip(&format!("addr add fd77::{host}/64 dev {name} nodad"));
+    }
+    sides[0].run(|| {
+        let ports = "/proc/sys/net/ipv4/ip_local_port_range";
+        std::fs::write(ports, "40000 40000").expect("a namespace of our own")
+    });
+    let (steering, mut device) = open(&sides[1], "vb", Mode::Native, Settings::default());
+    assert!(steering.add_address(ip("fd77::2")));
+    for (address, table) in [(ADDRESSES[1], "tcp"), ("fd77::2", "tcp6")] {
+        let at = (ip(address), 5000).into();
+        let listener = sides[1].run(|| TcpListener::bind(at).expect("a listener"));
+        let limit = Duration::from_millis(300);
+        let connect = || sides[0].run(|| TcpStream::connect_timeout(&at, limit));
+        for leaves_new in [false, true] {
+            let first = Connection::of(connect().expect("the kernel's"), &listener);
+            first.close_by_server();
+            let end = Instant::now() + Duration::from_secs(10);
+            while !sides[1].run(|| keeps(table, TIME_WAIT)) {
+                assert!(Instant::now() < end, "{address}");
+            }
+            steering.share(5000, leaves_new);
+            steering.claim(Transport::Tcp, 5000);
+            let again = connect();
+            assert_eq!(again.is_ok(), leaves_new, "{address}: {again:?}");
+            assert_eq!(syns(&mut device) > 0, !leaves_new, "{address}");
+            // Also where one of the same ends was not the kernel's before.
+            if let Ok(client) = again {
+                Connection::of(client, &listener).close_one_after_the_other(&sides[1], table);
+                assert_eq!(frames(&mut device), 0, "{address}");
+            }
+            steering.own(5000);
+            steering.release(Transport::Tcp, 5000);
+        }
+    }
+}
+
+/// A connection that took the place of one of the kernel's, and then again one of the kernel's, of the same ends.
+fn noted_before() {
+    let sides = namespaces(1, 1500);
+    sides[0].run(|| {
+        let ports = "/proc/sys/net/ipv4/ip_local_port_range";
+        std::fs::write(ports, "40000 40000").expect("a namespace of our own")
+    });
+    let (steering, mut device) = open(&sides[1], "vb", Mode::Native, Settings::default());
+    let at = SocketAddr::from((ip(ADDRESSES[1]), 5000));
+    let listener = sides[1].run(|| TcpListener::bind(at).expect("a listener"));
+    let limit = Duration::from_millis(300);
+    let connect = || sides[0].run(|| TcpStream::connect_timeout(&at, limit));
+    Connection::of(connect().expect("the kernel's"), &listener).close_by_server();
+    let end = Instant::now() + Duration::from_secs(10);
+    while !sides[1].run(|| keeps("tcp", TIME_WAIT)) {
+        assert!(Instant::now() < end, "no TIME_WAIT");
+    }
+    steering.share(5000, false);
+    steering.claim(Transport::Tcp, 5000);
+    assert!(connect().is_err(), "ours, which nobody answers");
+    assert!(syns(&mut device) > 0);
+    steering.own(5000);
+    steering.release(Transport::Tcp, 5000);
+    let again = Connection::of(connect().expect("the kernel's again"), &listener);
+    steering.share(5000, false);
+    steering.claim(Transport::Tcp, 5000);
+    again.close_one_after_the_other(&sides[1], "tcp");
+    assert_eq!(frames(&mut device), 0);
+}
+
+/// The client's FIN comes when the kernel keeps little of the connection, but is the first one.
+fn fin_wait() {
+    let sides = namespaces(1, 1500);
+    for (side, name, host) in [(&sides[0], "va", 1), (&sides[1], "vb", 2)] {
+        side.ip(&format!("addr add fd77::{host}/64 dev {name} nodad"));
+    }
+    let (steering, mut device) = open(&sides[1], "vb", Mode::Native, Settings::default());
+    assert!(steering.add_address(ip("fd77::2")));
+    for (port, (address, table)) in [(5000, (ADDRESSES[1], "tcp")), (5001, ("fd77::2", "tcp6"))] {
+        let at = SocketAddr::from((ip(address), port));
+        let listener = sides[1].run(|| TcpListener::bind(at).expect("a listener"));
+        for leaves_new in [false, true] {
+            steering.share(port, true);
+            steering.claim(Transport::Tcp, port);
+            let client = sides[0].run(|| TcpStream::connect(at).expect("the kernel's"));
+            steering.share(port, leaves_new);
+            Connection::of(client, &listener).close_one_after_the_other(&sides[1], table);
+            assert_eq!(frames(&mut device), 0, "{address}");
+        }
+    }
+}
+
+/// States of /proc/net/tcp.
+const FIN_WAIT2: &str = "05";
+const TIME_WAIT: &str = "06";
+
+/// Whether the calling thread's namespace has a connection of the servers' ports in a state.
+fn keeps(table: &str, state: &str) -> bool {
+    let path = format!("/proc/thread-self/net/{table}");
+    let sockets = std::fs::read_to_string(path).expect("proc");
+    let mut fields = sockets.lines().map(|line| line.split_whitespace());
+    fields.any(|mut fields| {
+        let is_own = fields.nth(1).is_some_and(|own| own.contains(":138"));
+        is_own && fields.nth(1) == Some(state)
+    })
+}
+
 /// Both ends of a connection of the kernel's.
 struct Connection {
     client: TcpStream,
@@ -310,6 +429,32 @@ impl Connection {
             end.set_read_timeout(limit).expect("a limit");
         }
         Self { client, server }
+    }
+
+    fn close_by_server(mut self) {
+        drop(self.server);
+        assert_eq!(self.client.read(&mut [0]).expect("the end"), 0);
+    }
+
+    /// The client is a moment later, and hears of no reset.
+    fn close_one_after_the_other(mut self, side: &Namespace, table: &str) {
+        let wait = |state| {
+            let end = Instant::now() + Duration::from_secs(5);
+            while !side.run(|| keeps(table, state)) {
+                assert!(Instant::now() < end, "{table}: no state {state}");
+            }
+        };
+        drop(self.server);
+        assert_eq!(self.client.read(&mut [0]).expect("the end"), 0);
+        wait(FIN_WAIT2);
+        self.client.shutdown(Shutdown::Write).expect("open");
+        let end = Instant::now() + Duration::from_secs(5);
+        while side.run(|| keeps(table, FIN_WAIT2)) {
+            assert!(Instant::now() < end, "{table}: the FIN is not heard");
+        }
+        wait(TIME_WAIT);
+        let error = self.client.take_error().expect("a socket");
+        assert!(error.is_none(), "{table}: {error:?}");
     }
 
     fn exchange(&mut self) {

@@ -2,11 +2,10 @@
 
 use core::ffi::{c_int, c_long};
 
-use bypass_stack::process;
-use bypass_sys::kernel;
+use bypass_stack::process::{self, table};
+use bypass_sys::{kernel, lock};
 
 use crate::outcome::{errno, fail};
-use crate::real;
 
 /// What tells a fork from a thread.
 const SHARING: usize = (libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_THREAD) as usize;
@@ -32,14 +31,19 @@ pub fn fork(flags: usize) -> c_long {
         // so can do without, as the kernel may lack it.
         let line =
             "bypass: clone with CLONE_NEWNET refused: accelerated connections would not wake\n";
-        let _ = kernel::write(2, line.as_bytes());
+        // Of a server that is started for each connection it may be the connection.
+        if table::is_kernel(libc::STDERR_FILENO) {
+            let _ = kernel::write(libc::STDERR_FILENO, line.as_bytes());
+        }
         return fail(libc::EINVAL).into();
     }
     let Ok(former) = Children::enter(flags & PROCESSES) else {
         return -1;
     };
-    // SAFETY: no arguments.
-    let child = unsafe { real::fork()() };
+    if flags & PROCESSES != 0 {
+        lock::never_ask();
+    }
+    let child = crate::forking::fork();
     let error = errno();
     drop(former);
     if child == 0 {

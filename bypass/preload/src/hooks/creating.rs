@@ -48,7 +48,7 @@ pub fn or_give_back<T: Made>(make: impl Fn() -> T) -> T {
 fn give_back<T: Made>(made: T, make: impl Fn() -> T) -> T {
     let error = crate::outcome::errno();
     let is_short = error == libc::EMFILE || error == libc::ENFILE;
-    if is_short && inside(pool::empty) > 0 {
+    if is_short && inside(pool::give_back) > 0 {
         return make();
     }
     crate::outcome::set_errno(error);
@@ -95,7 +95,6 @@ creating! {
     fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE;
     tmpfile() -> *mut FILE;
     tmpfile64() -> *mut FILE;
-    popen(command: *const c_char, mode: *const c_char) -> *mut FILE;
     opendir(path: *const c_char) -> *mut DIR;
 }
 
@@ -116,6 +115,7 @@ unsafe fn before_limit(resource: c_int, limit: *const rlimit) {
 fn after_limit(resource: c_int, result: c_int) -> c_int {
     if resource == libc::RLIMIT_NOFILE as c_int && result == 0 {
         inside(pool::limit_changed);
+        wakers::limit_changed();
     }
     result
 }

@@ -11,8 +11,8 @@ use bypass_stack::Outcome;
 use bypass_sys::iovec::Pieces;
 use libc::{iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
-use super::rights;
 use super::waiting::of_timespec;
+use super::{control, rights};
 use crate::cancel::point;
 use crate::outcome::{errno, fail, finish, set_errno};
 use crate::real;
@@ -234,7 +234,7 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
     if result >= 0 && !table::is_kernel(fd) {
         header.msg_namelen = 0;
         header.msg_controllen = 0;
-        header.msg_flags = 0;
+        header.msg_flags = flags & libc::MSG_OOB;
     }
     result
 }
@@ -270,12 +270,22 @@ pub unsafe extern "C-unwind" fn sendmsg(
     };
     // SAFETY: the header's buffers are the caller's.
     match unsafe { many(header.msg_iov, header.msg_iovlen) } {
+        Some(_) if header.msg_controllen > 0 && is_wrong(fd, header) => -1,
         Some(mut pieces) => point(
             || inside(|| stack_write::write(fd, &mut pieces, flags)),
             kernel,
         ),
         None => fail(wrong_message(header)) as ssize_t,
     }
+}
+
+/// Whether the message's control part is refused, as by the kernel: errno says why then.
+#[cold]
+fn is_wrong(fd: c_int, header: &msghdr) -> bool {
+    // SAFETY: the caller of sendmsg promises a control part of the length that the header says.
+    let error = unsafe { control::error(header) };
+    let is_connected = table::get(fd).kind() == table::Kind::Connected;
+    error.filter(|_| is_connected).map(fail).is_some()
 }
 
 #[cold]
@@ -302,13 +312,32 @@ pub unsafe extern "C-unwind" fn recvmmsg(
         return received;
     }
     // SAFETY: null or a time, by recvmmsg(2).
-    if let Err(error) = unsafe { of_timespec(timeout) } {
-        return fail(error);
-    }
-    each_message(messages, count, |header| {
+    let wait = match unsafe { of_timespec(timeout) } {
+        Ok(wait) => wait,
+        Err(error) => return fail(error),
+    };
+    let start = std::time::Instant::now();
+    // The time is looked at between messages only.
+    let is_late = || wait.is_some_and(|wait| start.elapsed() >= wait);
+    let first = flags & !libc::MSG_WAITFORONE;
+    let later = match flags & libc::MSG_WAITFORONE {
+        0 => first,
+        _ => first | libc::MSG_DONTWAIT,
+    };
+    let received = each_message(messages, count, |index, header| {
+        if index > 0 && is_late() {
+            return -1;
+        }
         // SAFETY: a header of the caller's array.
-        unsafe { recvmsg(fd, header, flags) }
-    })
+        unsafe { recvmsg(fd, header, if index == 0 { first } else { later }) }
+    });
+    // SAFETY: null or a time, by recvmmsg(2).
+    if let (Some(timeout), Some(wait), 0..) = (unsafe { timeout.as_mut() }, wait, received) {
+        let left = wait.saturating_sub(start.elapsed());
+        timeout.tv_sec = left.as_secs() as libc::time_t;
+        timeout.tv_nsec = left.subsec_nanos().into();
+    }
+    received
 }
 
 #[no_mangle]
@@ -327,13 +356,14 @@ pub unsafe extern "C-unwind" fn sendmmsg(
         let unsent = (sent.max(0) as c_uint).min(count);
         // SAFETY: the rest of the caller's array.
         unsafe {
+            let count = count.min(rights::MESSAGES_MAX as c_uint);
             let rest = messages.add(unsent as usize);
-            rights::each_of(rest, count - unsent, rights::after_failing);
+            rights::each_of(rest, count.saturating_sub(unsent), rights::after_failing);
         }
         set_errno(error);
         return sent;
     }
-    each_message(messages, count, |header| {
+    each_message(messages, count, |_, header| {
         // SAFETY: a header of the caller's array.
         unsafe { sendmsg(fd, header, flags) }
     })
@@ -342,14 +372,14 @@ pub unsafe extern "C-unwind" fn sendmmsg(
 fn each_message(
     messages: *mut libc::mmsghdr,
     count: c_uint,
-    mut work: impl FnMut(*mut msghdr) -> ssize_t,
+    mut work: impl FnMut(c_uint, *mut msghdr) -> ssize_t,
 ) -> c_int {
     // No more in one call than the kernel takes.
     let count = count.min(PIECES_MAX as c_uint);
     for index in 0..count {
         // SAFETY: the caller promises an array of `count` messages.
         let message = unsafe { &mut *messages.add(index as usize) };
-        match work(&mut message.msg_hdr) {
+        match work(index, &mut message.msg_hdr) {
             moved if moved >= 0 => message.msg_len = moved as c_uint,
             _ if index > 0 => return index as c_int,
             _ => return -1,

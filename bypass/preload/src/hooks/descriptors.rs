@@ -1,7 +1,7 @@
 //! Descriptors: close, dup, fcntl, ioctl, close_range, fdopen.
 
-use core::ffi::{c_char, c_int, c_uint, c_void};
-use std::sync::Mutex;
+use core::ffi::{c_char, c_int, c_uint, c_void, CStr};
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 use bypass_stack::listener;
 use bypass_stack::operations::{descriptors, options, shadow};
@@ -13,7 +13,7 @@ use libc::FILE;
 use super::creating::or_give_back;
 use crate::cancel::point;
 use crate::outcome::{fail, finish, set_errno};
-use crate::real;
+use crate::{real, streams};
 
 #[no_mangle]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
@@ -30,6 +30,9 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 fn shared(fd: c_int, made: c_int) -> c_int {
     if made >= 0 && !table::is_kernel(fd) {
         inside(|| descriptors::duplicated(fd, made));
+        if made <= libc::STDERR_FILENO {
+            replace_standard_stream(made);
+        }
     }
     made
 }
@@ -72,6 +75,9 @@ pub unsafe extern "C-unwind" fn dup2(fd: c_int, new: c_int) -> c_int {
 
 #[no_mangle]
 pub unsafe extern "C-unwind" fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
+    if flags & !libc::O_CLOEXEC != 0 {
+        return fail(libc::EINVAL);
+    }
     // SAFETY: numbers only.
     duplicate_to(fd, new, || unsafe { real::dup3()(fd, new, flags) })
 }
@@ -202,6 +208,15 @@ extern "C" {
 }
 
 extern "C-unwind" fn cookie_read(cookie: *mut c_void, at: *mut c_char, length: usize) -> isize {
+    if cookie as usize as c_int == libc::STDIN_FILENO {
+        // SAFETY: stdio gives a writable buffer.
+        let kept = streams::take_unread(unsafe {
+            core::slice::from_raw_parts_mut(at.cast::<u8>(), length)
+        });
+        if kept > 0 {
+            return kept as isize;
+        }
+    }
     // SAFETY: stdio gives a writable buffer.
     unsafe { super::data::read(cookie as usize as c_int, at.cast(), length) }
 }
@@ -212,24 +227,30 @@ extern "C-unwind" fn cookie_write(cookie: *mut c_void, at: *const c_char, length
     written.max(0)
 }
 
-/// Streams over connections: FILE and descriptor.
-static STREAMS: Mutex<Vec<(usize, c_int)>> = Mutex::new(Vec::new());
+/// A socket has no place to go to. Without an answer of ours libc takes it for an error that lines are unread
+/// when a stream is flushed.
+extern "C" fn cookie_seek(_cookie: *mut c_void, _place: *mut i64, _from: c_int) -> c_int {
+    fail(libc::ESPIPE)
+}
+
+#[no_mangle]
+pub unsafe extern "C-unwind" fn fileno_unlocked(stream: *mut FILE) -> c_int {
+    // SAFETY: the caller's stream; both are the same in libc.
+    unsafe { fileno(stream) }
+}
 
 #[no_mangle]
 pub unsafe extern "C-unwind" fn fileno(stream: *mut FILE) -> c_int {
-    if let Ok(streams) = STREAMS.lock() {
-        if let Some((_, fd)) = streams.iter().find(|(of, _)| *of == stream as usize) {
-            return *fd;
-        }
+    if let Some(fd) = streams::descriptor(stream) {
+        return fd;
     }
     // SAFETY: the caller's stream.
     unsafe { real::fileno()(stream) }
 }
 
 extern "C-unwind" fn cookie_close(cookie: *mut c_void) -> c_int {
-    if let Ok(mut streams) = STREAMS.lock() {
-        streams.retain(|(_, fd)| *fd != cookie as usize as c_int);
-    }
+    restore_standard_stream(cookie as usize as c_int);
+    streams::forget(cookie as usize as c_int);
     // SAFETY: numbers only.
     unsafe { close(cookie as usize as c_int) }
 }
@@ -237,20 +258,8 @@ extern "C-unwind" fn cookie_close(cookie: *mut c_void) -> c_int {
 #[no_mangle]
 pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     match table::get(fd).kind() {
-        table::Kind::Connected => {
-            let functions = CookieFunctions {
-                read: cookie_read,
-                write: cookie_write,
-                seek: None,
-                close: cookie_close,
-            };
-            // SAFETY: the mode is the caller's; the cookie is a number.
-            let stream = unsafe { fopencookie(fd as usize as *mut c_void, mode, functions) };
-            if let Ok(mut streams) = STREAMS.lock() {
-                streams.push((stream as usize, fd));
-            }
-            return stream;
-        }
+        // SAFETY: the caller's mode.
+        table::Kind::Connected => return unsafe { open_stream(fd, mode) },
         table::Kind::Unbound => inside(|| shadow::leave_to_kernel(fd, Reason::Stdio)),
         table::Kind::Pooled | table::Kind::Internal => {
             set_errno(libc::EBADF);
@@ -262,31 +271,87 @@ pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut F
     unsafe { real::fdopen()(fd, mode) }
 }
 
+/// A stream of libc's that reads and writes through the library, whatever `fd` means by then.
+unsafe fn open_stream(fd: c_int, mode: *const c_char) -> *mut FILE {
+    let functions = CookieFunctions {
+        read: cookie_read,
+        write: cookie_write,
+        seek: Some(cookie_seek),
+        close: cookie_close,
+    };
+    // SAFETY: the mode is the caller's; the cookie is a number.
+    let stream = unsafe { fopencookie(fd as usize as *mut c_void, mode, functions) };
+    streams::note(stream, fd);
+    stream
+}
+
 extern "C" {
     static mut stdin: *mut FILE;
     static mut stdout: *mut FILE;
     static mut stderr: *mut FILE;
 }
 
-/// A program that was started with connections as its standard streams, as inetd and systemd start servers:
-/// its FILEs are made over again, because libc's own read and write around the library.
-pub fn replace_standard_streams() {
-    let [of_input, of_output, of_errors] = [&raw mut stdin, &raw mut stdout, &raw mut stderr];
-    let all = [(of_input, c"r"), (of_output, c"w"), (of_errors, c"w")];
-    for (fd, (place, mode)) in (0..).zip(all) {
-        if table::get(fd).kind() != table::Kind::Connected {
-            continue;
+/// Where libc keeps the stream of a standard number, and its mode.
+fn standard_stream(fd: c_int) -> Option<(*mut *mut FILE, &'static CStr)> {
+    match fd {
+        libc::STDIN_FILENO => Some((&raw mut stdin, c"r")),
+        libc::STDOUT_FILENO => Some((&raw mut stdout, c"w")),
+        libc::STDERR_FILENO => Some((&raw mut stderr, c"w")),
+        _ => None,
+    }
+}
+
+/// A standard number leads to a connection: libc's own stream reads and writes around the library, so another takes
+/// its place, for good, with what the former has not written and what nobody has read from it.
+fn replace_standard_stream(fd: c_int) {
+    let Some((place, mode)) = standard_stream(fd) else {
+        return;
+    };
+    let is_ours = matches!(
+        table::get(fd).kind(),
+        table::Kind::Connected | table::Kind::Unbound
+    );
+    // SAFETY: libc's variable, which the program may have set.
+    let former = unsafe { *place };
+    if !is_ours || former.is_null() || streams::descriptor(former) == Some(fd) {
+        return;
+    }
+    // SAFETY: a stream of libc's or of the program's; the mode is a text.
+    unsafe {
+        // What the program has put there itself leads elsewhere.
+        if real::fileno()(former) != fd {
+            return;
         }
-        // SAFETY: the mode is a text; nothing else runs yet that could use the old streams.
-        unsafe {
-            let stream = fdopen(fd, mode.as_ptr());
-            if stream.is_null() {
-                continue;
-            }
-            if fd == libc::STDERR_FILENO {
-                libc::setvbuf(stream, core::ptr::null_mut(), libc::_IONBF, 0);
-            }
-            *place = stream;
+        let stream = open_stream(fd, mode.as_ptr());
+        if stream.is_null() {
+            return;
+        }
+        streams::move_over(former, stream);
+        *place = stream;
+    }
+    FORMER[fd as usize].store(former, Ordering::Release);
+}
+
+/// The streams whose place others have taken.
+static FORMER: [AtomicPtr<FILE>; 3] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 3];
+
+/// One that has taken a place is closed, and its memory another's from now on.
+fn restore_standard_stream(fd: c_int) {
+    let Some((place, _)) = standard_stream(fd) else {
+        return;
+    };
+    let former = FORMER[fd as usize].load(Ordering::Acquire);
+    // SAFETY: libc's variable.
+    if !former.is_null() && streams::descriptor(unsafe { *place }) == Some(fd) {
+        // SAFETY: as above.
+        unsafe { *place = former };
+        if fd == libc::STDIN_FILENO {
+            streams::drop_unread();
         }
     }
+}
+
+/// A program that was started with connections as its standard streams, as inetd and systemd start servers.
+pub fn replace_standard_streams() {
+    (libc::STDIN_FILENO..=libc::STDERR_FILENO).for_each(replace_standard_stream);
 }

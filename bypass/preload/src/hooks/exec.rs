@@ -5,16 +5,17 @@ use core::ffi::{c_char, c_int, c_void, CStr};
 use std::ffi::CString;
 use std::sync::OnceLock;
 
-use bypass_stack::lifecycle::exec;
+use bypass_stack::lifecycle::exec::{self, Prepared};
 use bypass_stack::process::deferral::inside;
-use libc::pid_t;
+use libc::{pid_t, FILE};
 
-use crate::real;
+use super::creating::{or_give_back, Made};
+use crate::{real, spawning};
 
 type List = *const *const c_char;
 
 extern "C" {
-    static environ: List;
+    static mut environ: List;
 }
 
 /// What the environment said about us at the start: a program may forget it later.
@@ -75,17 +76,22 @@ unsafe fn extended(environment: List, passed: Option<&CStr>) -> Vec<*const c_cha
     all
 }
 
-/// Runs `call` with the environment of the new image; `stays` says whether this one goes on.
+/// What tells the new image where its record is.
+fn name_of_record(prepared: &Prepared) -> Option<CString> {
+    let file = prepared.file()?;
+    CString::new(format!("{}={file}", exec::VARIABLE)).ok()
+}
+
+/// Runs `call` with the environment of the new image; `stays` says whether this one goes on. It gets the numbers
+/// `given` beside those that are not close-on-exec.
 unsafe fn with_record(
     environment: List,
+    given: &[c_int],
     call: impl FnOnce(List) -> c_int,
     has_left: impl FnOnce(c_int) -> bool,
 ) -> c_int {
-    let prepared = inside(|| exec::prepare());
-    let passed = prepared
-        .as_ref()
-        .and_then(|prepared| prepared.file())
-        .and_then(|file| CString::new(format!("{}={file}", exec::VARIABLE)).ok());
+    let prepared = inside(|| exec::prepare(given));
+    let passed = prepared.as_ref().and_then(name_of_record);
     // SAFETY: the caller's list.
     let all = unsafe { extended(environment, passed.as_deref()) };
     let result = call(all.as_ptr());
@@ -101,7 +107,7 @@ unsafe fn with_record(
 
 unsafe fn replace(environment: List, call: impl FnOnce(List) -> c_int) -> c_int {
     // SAFETY: the caller's list; exec that returns has failed.
-    let result = unsafe { with_record(environment, call, |_| false) };
+    let result = unsafe { with_record(environment, &[], call, |_| false) };
     // errno was set by the call; undoing uses raw system calls, which leave it alone.
     result
 }
@@ -160,15 +166,85 @@ macro_rules! spawn {
             } else {
                 environment
             };
+            let given = spawning::given_by(actions);
             let call = |all| {
                 // SAFETY: the caller's arguments.
                 unsafe { real::$name()(child, path, actions, attributes, arguments, all) }
             };
             // SAFETY: the caller's list.
-            unsafe { with_record(environment, call, |error| error == 0) }
+            unsafe { with_record(environment, &given, call, |error| error == 0) }
         }
     };
 }
 
 spawn!(posix_spawn);
 spawn!(posix_spawnp);
+
+#[no_mangle]
+pub unsafe extern "C" fn posix_spawn_file_actions_init(actions: *mut c_void) -> c_int {
+    spawning::forget(actions);
+    // SAFETY: the caller's arguments.
+    unsafe { real::posix_spawn_file_actions_init()(actions) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn posix_spawn_file_actions_destroy(actions: *mut c_void) -> c_int {
+    spawning::forget(actions);
+    // SAFETY: the caller's arguments.
+    unsafe { real::posix_spawn_file_actions_destroy()(actions) }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn posix_spawn_file_actions_adddup2(
+    actions: *mut c_void,
+    fd: c_int,
+    new: c_int,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    let result = unsafe { real::posix_spawn_file_actions_adddup2()(actions, fd, new) };
+    if result == 0 {
+        spawning::note(actions, fd);
+    }
+    result
+}
+
+/// Runs `call`, by which libc itself starts a shell with the environment that it finds.
+unsafe fn in_environment<T: Made>(call: impl Fn() -> T) -> T {
+    let Some(prepared) = inside(|| exec::prepare(&[])) else {
+        return call();
+    };
+    let passed = name_of_record(&prepared);
+    // SAFETY: libc's variable.
+    let former = unsafe { environ };
+    // SAFETY: libc's list. Another thread that sets a variable meanwhile has libc copy it, and keep the copy.
+    let all = unsafe { extended(former, passed.as_deref()) };
+    let ours = all.as_ptr();
+    // SAFETY: as above.
+    unsafe { environ = ours };
+    let result = call();
+    // SAFETY: as above.
+    if unsafe { environ } == ours {
+        // SAFETY: as above.
+        unsafe { environ = former };
+    } else {
+        std::mem::forget((all, passed));
+    }
+    if result.has_failed() {
+        inside(|| exec::undo(prepared));
+    } else {
+        inside(|| exec::left(prepared));
+    }
+    result
+}
+
+#[no_mangle]
+pub unsafe extern "C-unwind" fn system(command: *const c_char) -> c_int {
+    // SAFETY: the caller's command.
+    unsafe { in_environment(|| real::system()(command)) }
+}
+
+#[no_mangle]
+pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
+    // SAFETY: the caller's arguments.
+    unsafe { in_environment(|| or_give_back(|| real::popen()(command, mode))) }
+}

@@ -1,6 +1,7 @@
 //! The hooked functions, by what they are about.
 
 mod clone;
+mod control;
 pub mod creating;
 pub mod data;
 pub mod descriptors;
@@ -9,5 +10,6 @@ pub mod process;
 mod rights;
 pub mod sockets;
 pub mod uring;
+pub mod users;
 mod variadic;
 pub mod waiting;

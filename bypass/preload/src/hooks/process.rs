@@ -6,13 +6,19 @@ use bypass_stack::lifecycle::{confinement, passing, serving};
 use bypass_stack::packets;
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::namespace;
+use bypass_sys::lock;
 use bypass_sys::network::ioctl_number;
 use libc::pid_t;
 
 use super::creating::or_give_back;
 use super::{clone, data, descriptors, sockets, uring, waiting};
 use crate::outcome::fail;
-use crate::real;
+use crate::{forking, real};
+
+#[no_mangle]
+pub unsafe extern "C-unwind" fn fork() -> pid_t {
+    forking::fork()
+}
 
 /// The child of a real vfork would run our hooks in the parent's memory; so it is a fork, and the
 /// parent waits until the child has called exec or has ended, as it would have.
@@ -21,8 +27,7 @@ pub unsafe extern "C-unwind" fn vfork() -> pid_t {
     let mut pipe = [0 as c_int; 2];
     // SAFETY: room for two descriptors.
     let made = unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) };
-    // SAFETY: no arguments.
-    let child = unsafe { real::fork()() };
+    let child = forking::fork();
     if made != 0 {
         return child;
     }
@@ -76,8 +81,12 @@ pub unsafe extern "C-unwind" fn prctl(
     }) as c_int
 }
 
-/// Says after it has worked that a thread is in another network namespace now.
+/// Says after it has worked that a thread is in another network namespace now, or its children in another of
+/// processes.
 fn entering(kind: c_int, result: c_int) -> c_int {
+    if result == 0 && kind & libc::CLONE_NEWPID != 0 {
+        lock::never_ask();
+    }
     if result == 0 && kind & libc::CLONE_NEWNET != 0 {
         inside(namespace::leave);
     }

@@ -5,27 +5,26 @@ use core::ffi::{c_int, c_uint};
 
 use bypass_stack::lifecycle::passing;
 use bypass_stack::process::deferral::inside;
-use libc::{cmsghdr, msghdr};
+use libc::msghdr;
+
+use super::control;
+
+/// UIO_MAXIOV of the kernel.
+pub const MESSAGES_MAX: usize = 1024;
 
 /// Calls `work` with every descriptor in a message's control part.
 unsafe fn each(header: *const msghdr, mut work: impl FnMut(c_int)) {
-    // SAFETY: the caller's header, whose control part has the length that it says.
-    let mut at: *const cmsghdr = unsafe { libc::CMSG_FIRSTHDR(header) };
-    while !at.is_null() {
-        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR give whole headers only.
-        let one = unsafe { &*at };
-        if one.cmsg_level == libc::SOL_SOCKET && one.cmsg_type == libc::SCM_RIGHTS {
-            // SAFETY: as above.
-            let data = unsafe { libc::CMSG_DATA(at) };
-            let head = data as usize - at as usize;
-            for index in 0..one.cmsg_len.saturating_sub(head) / size_of::<c_int>() {
-                // SAFETY: inside the message's data; numbers there need not be aligned.
-                work(unsafe { data.cast::<c_int>().add(index).read_unaligned() });
-            }
+    let of_part = |part: control::Part| {
+        if (part.level, part.kind) != (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+            return;
         }
-        // SAFETY: as above.
-        at = unsafe { libc::CMSG_NXTHDR(header, at) };
-    }
+        for index in 0..part.length / size_of::<c_int>() {
+            // SAFETY: inside the part's data; numbers there need not be aligned.
+            work(unsafe { part.data.cast::<c_int>().add(index).read_unaligned() });
+        }
+    };
+    // SAFETY: the caller's header, whose control part has the length that it says.
+    unsafe { control::each(&*header, of_part) };
 }
 
 /// Before a message of the kernel's is sent.
@@ -58,7 +57,7 @@ pub unsafe fn after_failing(header: *const msghdr) {
 #[cold]
 pub unsafe fn after_receiving(header: *const msghdr) {
     // SAFETY: the header as the kernel has filled it.
-    unsafe { each(header, passing::received) }
+    unsafe { each(header, |fd| inside(|| passing::received(fd))) }
 }
 
 /// The same for each of several messages.
@@ -67,7 +66,8 @@ pub unsafe fn each_of(
     count: c_uint,
     work: unsafe fn(*const msghdr),
 ) {
-    for index in 0..count as usize {
+    // No more in one call than the kernel takes.
+    for index in 0..(count as usize).min(MESSAGES_MAX) {
         // SAFETY: the caller's array of `count` messages.
         let header = unsafe { &(*messages.add(index)).msg_hdr };
         if header.msg_controllen > 0 {

@@ -68,12 +68,14 @@ pub unsafe extern "C-unwind" fn connect(
     if table::is_kernel(fd) {
         return kernel();
     }
+    if length as usize > size_of::<libc::sockaddr_storage>() {
+        return fail(libc::EINVAL);
+    }
     if address.is_null() {
         return fail(libc::EFAULT);
     }
-    // SAFETY: connect(2) promises `length` readable bytes; more than any address are not looked at.
-    let bytes =
-        unsafe { core::slice::from_raw_parts(address.cast::<u8>(), (length as usize).min(128)) };
+    // SAFETY: connect(2) promises `length` readable bytes.
+    let bytes = unsafe { core::slice::from_raw_parts(address.cast::<u8>(), length as usize) };
     point(
         || inside(|| stack_connect::connect(fd, bytes)),
         || kernel() as isize,
@@ -194,6 +196,11 @@ pub unsafe extern "C-unwind" fn getpeername(
     unsafe { give_name(inside(|| options::name(fd, true)), address, length, kernel) }
 }
 
+/// The kernel takes lengths for signed ones.
+fn is_negative(length: socklen_t) -> bool {
+    length > i32::MAX as socklen_t
+}
+
 #[no_mangle]
 pub unsafe extern "C-unwind" fn setsockopt(
     fd: c_int,
@@ -204,7 +211,8 @@ pub unsafe extern "C-unwind" fn setsockopt(
 ) -> c_int {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::setsockopt()(fd, level, name, value, length) };
-    if table::is_kernel(fd) || value.is_null() {
+    // The kernel says what is wrong with these.
+    if table::is_kernel(fd) || value.is_null() || is_negative(length) {
         return kernel();
     }
     // SAFETY: setsockopt(2) promises `length` readable bytes.
@@ -225,13 +233,19 @@ pub unsafe extern "C-unwind" fn getsockopt(
 ) -> c_int {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::getsockopt()(fd, level, name, value, length) };
-    if table::is_kernel(fd) || value.is_null() || length.is_null() {
+    // SAFETY: null or a length, by getsockopt(2).
+    let is_wrong = unsafe { length.as_ref() }.is_none_or(|length| is_negative(*length));
+    if table::is_kernel(fd) || value.is_null() || is_wrong {
         return kernel();
     }
     match inside(|| options::get(fd, level, name)) {
         Ok(bytes) => {
             // SAFETY: getsockopt(2) promises a readable length.
-            let count = bytes.len().min(unsafe { *length } as usize);
+            let room = unsafe { *length } as usize;
+            if (level, name) == (libc::SOL_SOCKET, libc::SO_PEERNAME) && room > bytes.len() {
+                return fail(libc::EINVAL);
+            }
+            let count = bytes.len().min(room);
             // SAFETY: and a value of that many writable bytes.
             unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), count) };
             // SAFETY: and a writable length.

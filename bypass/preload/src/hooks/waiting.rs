@@ -104,6 +104,9 @@ unsafe fn wait(
     if count <= 0 {
         return Outcome::Error(libc::EINVAL);
     }
+    if count as usize > i32::MAX as usize / size_of::<epoll_event>() {
+        return Outcome::Error(libc::EINVAL);
+    }
     if events.is_null() {
         return Outcome::Error(libc::EFAULT);
     }
@@ -253,6 +256,34 @@ unsafe fn words<'a>(set: *mut fd_set, count: usize) -> Option<&'a mut [u64]> {
     Some(unsafe { core::slice::from_raw_parts_mut(set.cast::<u64>(), count.div_ceil(64)) })
 }
 
+/// The bits of a select's sets that are looked at: as by the kernel no more than there are places for open
+/// descriptors, however many the program says (getdtablesize), for its sets may be too short for those. Ours,
+/// which lie above the program's, do not count.
+fn descriptors_within(count: c_int) -> c_int {
+    const WORD: c_int = u64::BITS as c_int;
+    if count <= libc::FD_SETSIZE as c_int {
+        return count;
+    }
+    // Without /proc, or with no number free to look there, all that the program says.
+    let Some(highest) = highest_open() else {
+        return count;
+    };
+    let places = highest / WORD * WORD + WORD;
+    count.min(places.max(libc::FD_SETSIZE as c_int))
+}
+
+/// The highest number among the program's open descriptors; None when it cannot be known.
+fn highest_open() -> Option<c_int> {
+    let mut highest = None;
+    for entry in std::fs::read_dir("/proc/self/fd").ok()? {
+        let fd = entry.ok()?.file_name().to_str()?.parse::<c_int>().ok()?;
+        if !descriptors::is_hidden(fd) {
+            highest = highest.max(Some(fd));
+        }
+    }
+    highest
+}
+
 /// None when no descriptor of ours is in the sets: the real select is to be called.
 unsafe fn select_ours(
     count: c_int,
@@ -286,10 +317,18 @@ pub unsafe extern "C-unwind" fn select(
     except: *mut fd_set,
     timeout: *mut timeval,
 ) -> c_int {
+    let count = descriptors_within(count);
     // SAFETY: null or a time, by select(2).
     let time = unsafe { timeout.as_mut() };
+    if time
+        .as_deref()
+        .is_some_and(|time| time.tv_sec < 0 || time.tv_usec < 0)
+    {
+        return fail(libc::EINVAL);
+    }
     let wait = time.as_deref().map(|time| {
-        let micros = (time.tv_sec as u64).saturating_mul(1_000_000) + time.tv_usec as u64;
+        let micros = (time.tv_sec as u64).saturating_mul(1_000_000);
+        let micros = micros.saturating_add(time.tv_usec as u64);
         Duration::from_micros(micros)
     });
     let start = std::time::Instant::now();
@@ -318,6 +357,7 @@ pub unsafe extern "C-unwind" fn pselect(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
+    let count = descriptors_within(count);
     // SAFETY: the caller's time.
     let wait = match unsafe { of_timespec(timeout) } {
         Ok(wait) => wait,

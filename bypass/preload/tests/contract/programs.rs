@@ -1,9 +1,12 @@
 //! The contract programs: which there are, and how they are compiled.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::OnceLock;
+
+use bypass_sys::kernel;
 
 #[derive(Debug)]
 pub struct Program {
@@ -87,8 +90,24 @@ fn python() -> &'static str {
     })
 }
 
+/// Holds off other test programs that compile the same until it is dropped.
+fn lock() -> File {
+    let file = File::create(folder().join("lock")).expect("a file");
+    let whole = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    let asked = &raw const whole as usize;
+    kernel::fcntl(file.as_raw_fd(), libc::F_OFD_SETLKW, asked).expect("a lock");
+    file
+}
+
 /// Compiles with as many processes as there are cores.
 fn compile_all(paths: &[PathBuf]) {
+    let _lock = lock();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let stale: Vec<&PathBuf> = paths.iter().filter(|path| is_stale(path)).collect();
     for batch in stale.chunks(cores) {

@@ -67,7 +67,9 @@ fn start(
     mode: Mode,
     channel: Option<UnixStream>,
 ) -> Role {
-    let output = folder().join(format!("{}-{role}-{mode:?}.txt", program.name));
+    // The crate's name: contract and packets may run side by side.
+    let own = env!("CARGO_CRATE_NAME");
+    let output = folder().join(format!("{}-{role}-{mode:?}-{own}.txt", program.name));
     let file = File::create(&output).expect("an output file");
     let errors = file.try_clone().expect("a second handle");
     let mut command = Command::new(&program.command[0]);

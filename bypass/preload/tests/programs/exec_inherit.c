@@ -12,6 +12,9 @@ __attribute__((constructor)) static void second_image(void) {
         exit(0);
     }
     if (connected_text) {
+        char bytes[4];
+        say_poll("two bytes of four", atoi(connected_text), POLLIN, 20);
+        result("not waited for", recv(atoi(connected_text), bytes, 4, MSG_DONTWAIT));
         result("write after exec", send(atoi(connected_text), "hello", 5, MSG_NOSIGNAL));
         exit(0);
     }
@@ -35,6 +38,8 @@ static void server(void) {
     waitpid(child, &status, 0);
     say("ended %d", status);
     int fd = accept(listening, NULL, NULL);
+    set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 4);
+    hear();
     child = fork();
     if (child == 0)
         become("CONTRACT_CONNECTED", fd);
@@ -51,6 +56,8 @@ static void client(void) {
     say("read %s", buffer);
     memset(buffer, 0, sizeof buffer);
     fd = dial_port(port);
+    write_all(fd, "ab", 2);
+    tell(0);
     result("read", recv(fd, buffer, 5, MSG_WAITALL));
     say("read %s", buffer);
 }

@@ -44,17 +44,28 @@ static void server(void) {
     say("child status %d", WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
 }
 
+static void use(int port) {
+    char word[8];
+    int data = dial_port(port);
+    result("data", recv(data, word, 4, MSG_WAITALL));
+    result("answer", send(data, "x", 1, MSG_NOSIGNAL));
+    result("end", recv(data, word, 1, 0));
+    close(data);
+}
+
 static void client(void) {
     int port = hear(), control = dial_port(port);
     char word[8] = "l";
     write_all(control, word, 1);
     read_all(control, word, 1);
-    for (int i = 0; i < 3; i++) {
-        int data = dial_port(port);
-        result("data", recv(data, word, 4, MSG_WAITALL));
-        result("answer", send(data, "x", 1, MSG_NOSIGNAL));
-        result("end", recv(data, word, 1, 0));
-        close(data);
+    use(port);
+    use(port);
+    /* From a process that the one without threads has never heard of. */
+    pid_t other = fork();
+    if (other == 0) {
+        use(port);
+        exit(0);
     }
+    need(waitpid(other, NULL, 0) == other, "waitpid");
     close(control);
 }

@@ -9,6 +9,7 @@ static void reset_close(int fd) {
 
 static void server(void) {
     int fd = serve_one();
+    meet(); /* a reset that is earlier than connect's return fails connect */
     reset_close(fd);
     meet();
     fd = serve_one();
@@ -22,6 +23,7 @@ static void server(void) {
     result("close with unread bytes", close(fd));
     meet();
     fd = serve_one();
+    meet();
     reset_close(fd);
     meet();
     meet();
@@ -46,6 +48,7 @@ static void after_reset(const char *name, int fd) {
 static void client(void) {
     int fd = dial();
     meet();
+    meet();
     after_reset("linger 0", fd);
     fd = dial();
     meet();
@@ -58,6 +61,7 @@ static void client(void) {
     meet();
     after_reset("closed with unread bytes", fd);
     fd = dial();
+    meet();
     meet();
     wait_for(fd, POLLHUP);
     say("SO_ERROR first: %s", error_name(so_error(fd)));

@@ -50,8 +50,10 @@ static void server(void) {
     char byte;
     need(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0, "socketpair");
     pid_t made = fork();
-    if (made == 0)
+    if (made == 0) {
+        close(pair[0]); /* so that it ends when this process does */
         child(control, pair[1]);
+    }
     close(pair[1]);
     need(read(pair[0], &byte, 1) == 1, "asked");
     /* The client comes to a listener that is made now, and is gone to, too. */

@@ -30,6 +30,14 @@ static void odd_files(int fd) {
         say("  the offset %s", start == (put > 0 ? put : 0) ? "is right" : "is wrong");
         close(file);
     }
+    int readable = open("/etc/passwd", O_RDONLY), named = open("/etc/passwd", O_PATH);
+    need(readable >= 0 && named >= 0, "/etc/passwd");
+    off_t start = 0;
+    outcome("a file", sendfile(fd, readable, &start, 10));
+    start = 0;
+    outcome("the same by O_PATH", sendfile(fd, named, &start, 10));
+    close(readable);
+    close(named);
     int ends[2];
     need(pipe(ends) == 0 && write(ends[1], "pipe", 4) == 4, "pipe");
     result("a pipe", sendfile(fd, ends[0], NULL, 4));

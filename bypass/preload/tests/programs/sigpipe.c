@@ -25,6 +25,9 @@ static void client(void) {
     say("signals %d", pipes);
     result("MSG_NOSIGNAL", send(fd, "x", 1, MSG_NOSIGNAL));
     say("signals %d", pipes);
+    result("nothing", send(fd, "", 0, 0));
+    result("nothing, MSG_NOSIGNAL", send(fd, "", 0, MSG_NOSIGNAL));
+    say("signals %d", pipes);
     struct iovec piece = {"x", 1};
     result("writev", writev(fd, &piece, 1));
     say("signals %d", pipes);

@@ -1,12 +1,14 @@
 /* pair: large writes to a peer that has closed: what the first takes, and what the next says. */
 #include "contract.h"
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 
 #define MIB (1 << 20)
 static char block[8 * MIB];
 
 static void server(void) {
     int listening = listener(16);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 7; i++) {
         int fd = accept(listening, NULL, NULL);
         need(fd >= 0, "accept");
         if (i == 4)
@@ -19,8 +21,24 @@ static void server(void) {
 
 static void first_and_next(int fd, size_t length, int flags) {
     say("first %zd", send(fd, block, length, flags | MSG_NOSIGNAL));
+    struct sockaddr_in peer;
+    socklen_t room = sizeof peer;
+    result("getpeername", getpeername(fd, (struct sockaddr *)&peer, &room));
     result("next", send(fd, block, 10, flags | MSG_NOSIGNAL));
     result("once more", send(fd, block, 10, flags | MSG_NOSIGNAL));
+    close(fd);
+    tell(0);
+}
+
+/* With a small SO_SNDBUF the first write takes no more than what such a buffer holds. */
+static void small_buffer(int fd, int file) {
+    int bytes = 4096;
+    need(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes) == 0, "SO_SNDBUF");
+    off_t from = 0;
+    ssize_t first = file < 0 ? send(fd, block, MIB, MSG_NOSIGNAL | MSG_DONTWAIT)
+                             : sendfile(fd, file, &from, MIB);
+    say("%s took %s", file < 0 ? "send" : "sendfile",
+        first <= 65536 ? "a little at most" : "too much");
     close(fd);
     tell(0);
 }
@@ -44,4 +62,14 @@ static void client(void) {
     meet();
     wait_for(fd, POLLERR);
     first_and_next(fd, 1000, 0);
+    signal(SIGPIPE, SIG_IGN);
+    int file = memfd_create("content", 0);
+    need(file >= 0 && write(file, block, MIB) == MIB, "write");
+    for (int i = 0; i < 2; i++) {
+        int other = dial_port(port);
+        meet();
+        wait_for(other, POLLIN);
+        need(fcntl(other, F_SETFL, O_NONBLOCK) == 0, "F_SETFL");
+        small_buffer(other, i == 0 ? -1 : file);
+    }
 }

@@ -33,6 +33,7 @@ pub struct Link {
     linux: Namespace,
     own: Namespace,
     kind: Kind,
+    settings: bypass_shard::Settings,
 }
 
 impl Link {
@@ -50,14 +51,28 @@ impl Link {
             side.ip(&format!("addr add 10.77.0.{host}/24 dev {name}"));
         }
         let kind = Kind::Veth(mode, settings);
-        Self { linux, own, kind }
+        Self::of(linux, own, kind)
+    }
+
+    fn of(linux: Namespace, own: Namespace, kind: Kind) -> Self {
+        let settings = bypass_shard::Settings::default();
+        Self {
+            linux,
+            own,
+            kind,
+            settings,
+        }
+    }
+
+    /// The same with other settings of the shard.
+    pub fn with(self, settings: bypass_shard::Settings) -> Self {
+        Self { settings, ..self }
     }
 
     /// A TAP interface of Linux's; the shard is a host behind it.
     pub fn tap() -> Self {
         let (linux, own) = (Namespace::new(), Namespace::new());
-        let kind = Kind::Tap;
-        Self { linux, own, kind }
+        Self::of(linux, own, Kind::Tap)
     }
 
     /// Linux's end.
@@ -81,10 +96,11 @@ impl Link {
     }
 
     /// A shard whose device `wrap` may put something in front of; in the calling thread's namespace.
-    fn shard(&self, wrap: impl FnOnce(Box<dyn Device>) -> Box<dyn Device>) -> Shard {
+    pub fn shard(&self, wrap: impl FnOnce(Box<dyn Device>) -> Box<dyn Device>) -> Shard {
+        let shard = self.settings.clone();
         match self.kind {
-            Kind::Veth(mode, settings) => over_xdp(mode, settings, wrap),
-            Kind::Tap => over_tap(&self.linux, wrap),
+            Kind::Veth(mode, settings) => over_xdp(mode, settings, shard, wrap),
+            Kind::Tap => over_tap(&self.linux, shard, wrap),
         }
     }
 
@@ -104,7 +120,7 @@ impl Link {
         let stopped = stop.clone();
         let refuse = Arc::new(AtomicBool::new(false));
         let refused = refuse.clone();
-        let thread = std::thread::spawn(move || {
+        let serve = move || {
             let mut echo = Echo::default();
             let mut is_listening = true;
             while !stopped.load(Ordering::Relaxed) {
@@ -117,7 +133,9 @@ impl Link {
                 shard.finish();
                 shard.sleep(SLEEP_MAX);
             }
-        });
+        };
+        // Where the kernel is asked about the interface's connections.
+        let thread = self.own.run(|| std::thread::spawn(serve));
         Running {
             link: self,
             stop,
@@ -225,6 +243,7 @@ fn exchange(
 fn over_xdp(
     mode: Mode,
     settings: Settings,
+    shard: bypass_shard::Settings,
     wrap: impl FnOnce(Box<dyn Device>) -> Box<dyn Device>,
 ) -> Shard {
     let link = Tables::new()
@@ -252,10 +271,14 @@ fn over_xdp(
         .expect("room in the map");
     let device = wrap(Box::new(Xdp::new(opened).expect("rings")));
     let steering = Arc::new(steering);
-    Shard::over(steering, link.index, device, Default::default()).expect("a shard")
+    Shard::over(steering, link.index, device, shard).expect("a shard")
 }
 
-fn over_tap(linux: &Namespace, wrap: impl FnOnce(Box<dyn Device>) -> Box<dyn Device>) -> Shard {
+fn over_tap(
+    linux: &Namespace,
+    shard: bypass_shard::Settings,
+    wrap: impl FnOnce(Box<dyn Device>) -> Box<dyn Device>,
+) -> Shard {
     let tap = match Tap::open("va") {
         Ok(tap) => tap,
         Err(error) => skip(format!(
@@ -273,7 +296,7 @@ fn over_tap(linux: &Namespace, wrap: impl FnOnce(Box<dyn Device>) -> Box<dyn Dev
         [2, 0, 0, 0, 0, 0x77],
         &[address],
         &[],
-        Default::default(),
+        shard,
     )
 }
 

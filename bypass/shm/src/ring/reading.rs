@@ -46,6 +46,20 @@ enum Chunk {
     Content(*const u8, usize),
 }
 
+impl Chunk {
+    /// The same as memory: in a ring it may go on at the ring's begin.
+    fn pieces(self) -> [(*const u8, usize); 2] {
+        match self {
+            Chunk::Ring(area, cursor, count) => {
+                let first = count.min(area.size - area.offset(cursor));
+                let rest = (area.bytes.cast_const(), count - first);
+                [(area.at(cursor).cast_const(), first), rest]
+            }
+            Chunk::Content(at, count) => [(at, count), (at, 0)],
+        }
+    }
+}
+
 impl Ring<'_> {
     /// Copies out and frees; returns how much.
     #[inline]
@@ -86,6 +100,27 @@ impl Ring<'_> {
         let wanted = to.left();
         self.walk(place, wanted, |chunk| self.copy_out(chunk, to))?;
         Ok(wanted - to.left())
+    }
+
+    /// Shows up to `wanted` bytes where they lie, piece by piece, until `take` takes less of one than
+    /// there is; how many there were and how many it has taken. All stay there until they are
+    /// [discarded](Self::discard).
+    #[inline]
+    pub fn show(
+        &self,
+        wanted: usize,
+        mut take: impl FnMut(*const u8, usize) -> usize,
+    ) -> Result<(usize, usize), Broken> {
+        let (mut shown, mut taken) = (0, 0);
+        self.walk(self.start(), wanted, |chunk| {
+            for (at, length) in chunk.pieces() {
+                if shown == taken && length > 0 {
+                    taken += take(at, length).min(length);
+                }
+                shown += length;
+            }
+        })?;
+        Ok((shown, taken))
     }
 
     /// Frees `count` bytes that [`available`](Self::available) has shown.

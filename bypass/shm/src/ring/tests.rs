@@ -69,6 +69,31 @@ fn pop(ring: Ring, limit: usize) -> Result<Vec<u8>, Broken> {
 }
 
 #[test]
+fn what_is_shown_lies_in_two_pieces_at_the_end_and_stays_until_it_is_discarded() {
+    let owned = Owned::new(8);
+    push(owned.ring(), b"abcdef").expect("room");
+    pop(owned.ring(), 5).expect("bytes");
+    push(owned.ring(), b"ghijk").expect("room");
+    let show = |most: usize| {
+        let (mut seen, mut left) = (Vec::new(), most);
+        let shown = owned.ring().show(99, |at, length| {
+            let count = length.min(left);
+            left -= count;
+            // SAFETY: the ring lives, and nobody writes meanwhile.
+            seen.push(unsafe { std::slice::from_raw_parts(at, count) }.to_vec());
+            count
+        });
+        (seen, shown)
+    };
+    let whole = vec![b"fgh".to_vec(), b"ijk".to_vec()];
+    assert_eq!(show(99), (whole, Ok((6, 6))));
+    // The piece behind one that was not taken whole is not shown.
+    assert_eq!(show(2), (vec![b"fg".to_vec()], Ok((6, 2))));
+    owned.ring().discard(2);
+    assert_eq!(pop(owned.ring(), 99).as_deref(), Ok(&b"hijk"[..]));
+}
+
+#[test]
 fn a_full_ring_takes_no_more_and_wraps() {
     let owned = Owned::new(8);
     assert_eq!(push(owned.ring(), b"abcdef"), Ok(6));

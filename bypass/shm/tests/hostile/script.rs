@@ -131,7 +131,7 @@ fn act_on_ready_lists(segment: &Segment, slot: usize) {
         let _ = segment.ready_list(1, index).ring(slot, false);
         let own = segment.ring(slot, 0);
         let ready_list = segment.ready_list(1, index);
-        let next = own.announcement(own.count_news(), index, || ready_list.latest(slot));
+        let next = own.announcement(index, || ready_list.latest(slot));
         let _ = ready_list.announce(slot, next, false);
     });
     let own_ready_list = segment.ready_list(0, 0);

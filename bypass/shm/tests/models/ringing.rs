@@ -67,18 +67,16 @@ impl World {
         })
     }
 
-    /// `ring_side` of the stack: for an end, or (with its number) for bytes.
-    fn tell_of(&self, slot: usize, news: Option<u32>) {
+    /// `ring_side` of the stack: for an end, or for bytes.
+    fn tell_of(&self, slot: usize, is_news: bool) {
         ring_ready_list(&self.ready_list_of, |index| {
             let ready_list = &self.ready_lists[index];
-            let is_asleep = match news {
-                Some(count) => {
-                    let news = self
-                        .ring()
-                        .announcement(count, index, || ready_list.latest(slot));
+            let is_asleep = match is_news {
+                true => {
+                    let news = self.ring().announcement(index, || ready_list.latest(slot));
                     ready_list.announce(slot, news, false)
                 }
-                None => ready_list.ring(slot, false),
+                false => ready_list.ring(slot, false),
             };
             if is_asleep {
                 self.wakes.fetch_or(1 << index, Ordering::Relaxed);
@@ -90,7 +88,7 @@ impl World {
     }
 
     fn tell(&self, slot: usize) {
-        self.tell_of(slot, None);
+        self.tell_of(slot, false);
     }
 
     /// `publish` of a stream.
@@ -100,7 +98,7 @@ impl World {
 
     fn publish_in(&self, slot: usize) {
         self.line.tail.store(1, Ordering::Release);
-        self.tell_of(slot, Some(self.ring().count_news()));
+        self.tell_of(slot, true);
     }
 
     fn ring(&self) -> Ring<'_> {
@@ -236,7 +234,7 @@ fn holds_back() {
         other.line.tail.store(1, Ordering::Release);
         if !other.holds_back() {
             other.ready_lists[0].hold_no_more(1);
-            other.tell_of(0, Some(other.ring().count_news()));
+            other.tell_of(0, true);
         }
     });
     let mut seen = Seen::of(SLOTS_MAX);
@@ -257,13 +255,13 @@ fn goes_on() {
         let is_held = other.holds_back();
         if !is_held {
             other.ready_lists[0].hold_no_more(1);
-            other.tell_of(0, Some(other.ring().count_news()));
+            other.tell_of(0, true);
         }
         other.line.tail.store(2, Ordering::Release);
         if is_held {
             other.ready_lists[0].hold_no_more(1);
         }
-        other.tell_of(0, Some(other.ring().count_news()));
+        other.tell_of(0, true);
     });
     let mut seen = Seen::of(SLOTS_MAX);
     let mut found = 0;

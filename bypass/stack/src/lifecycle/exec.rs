@@ -6,7 +6,7 @@
 //! that does not load us keeps the links and the rendezvous socket open until it ends; the other side then
 //! learns of its end as of any other.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -29,13 +29,11 @@ use crate::stream;
 
 /// Names the memory file for the new image.
 pub const VARIABLE: &str = "WIRESPEED_PASSED";
-const MAGIC: u64 = u64::from_le_bytes(*b"WSpass\x02\0");
+const MAGIC: u64 = u64::from_le_bytes(*b"WSpass\x03\0");
 /// Behind the last of the links' descriptors.
 const NO_MORE: u64 = u64::MAX;
-/// Descriptors that are looked at.
-const NUMBERS: i32 = 65_536;
 /// Words of one connection in the file, and which is which.
-const WORDS: usize = 10;
+const WORDS: usize = 13;
 const INODE: usize = 0;
 const FAMILY: usize = 1;
 const FLAGS: usize = 2;
@@ -46,11 +44,18 @@ const MEMORY: usize = 6;
 const LINGER: usize = 7;
 const RECEIVE: usize = 8;
 const SEND: usize = 9;
+const LOW_WATER: usize = 10;
+const RECEIVE_BUFFER: usize = 11;
+const SEND_BUFFER: usize = 12;
 /// In the place of a side: no connection yet.
 const UNCONNECTED: u64 = 2;
 /// Flags that the new image takes over.
-const KEPT: u32 =
-    sockets::HANDED_ON | sockets::NONBLOCK | sockets::BOUND | sockets::CORK | sockets::SHARED;
+const KEPT: u32 = sockets::HANDED_ON
+    | sockets::NONBLOCK
+    | sockets::BOUND
+    | sockets::CORK
+    | sockets::SHARED
+    | sockets::LOW_WATER;
 
 /// What was prepared for a new image; taken back when exec fails.
 pub struct Prepared {
@@ -58,7 +63,8 @@ pub struct Prepared {
     file: Option<Owned>,
     kept_open: Vec<Owned>,
     links: Vec<Owned>,
-    bits: Vec<(Arc<Peer>, usize)>,
+    /// Taken for the new image, once in each segment.
+    places: Vec<(Arc<Peer>, usize)>,
     uncovered: Vec<i32>,
 }
 
@@ -85,14 +91,15 @@ fn survives(fd: i32, socket: &Socket) -> bool {
     kernel::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags as i32 & libc::FD_CLOEXEC == 0)
 }
 
-/// Whether the shadow of one that survives has close-on-exec set: of duplicates each has its own flag,
-/// which is what the program has said.
-fn is_covered(socket: &Socket) -> bool {
-    !socket.has(sockets::DUPLICATED)
+/// Whether the shadow of one that survives has close-on-exec set and must not have it: of duplicates each has
+/// its own flag, which is what the program has said.
+fn is_covered(fd: i32, socket: &Socket) -> bool {
+    !socket.has(sockets::DUPLICATED) && survives(fd, socket)
 }
 
-/// Before exec; None when nothing of ours survives it.
-pub fn prepare() -> Option<Prepared> {
+/// Before exec; None when nothing of ours survives it. What else is `given` to the new image stays
+/// close-on-exec under its own number.
+pub fn prepare(given: &[i32]) -> Option<Prepared> {
     if !process::is_started() {
         return None;
     }
@@ -100,14 +107,18 @@ pub fn prepare() -> Option<Prepared> {
     let mut unconnected = Vec::new();
     let mut uncovered = Vec::new();
     let mut has_unconnected = false;
-    for fd in 0..NUMBERS {
+    for fd in 0..table::used() {
         let entry = table::get(fd);
         let socket = sockets::get(entry.index());
         match entry.kind() {
-            Kind::Connected if survives(fd, socket) => connected.push((fd, entry)),
-            Kind::Unbound if survives(fd, socket) => {
+            Kind::Connected if survives(fd, socket) || given.contains(&fd) => {
+                // The spawned process has the kernel's socket behind it too.
+                socket.set(sockets::DIRTY, true);
+                connected.push((fd, entry));
+            }
+            Kind::Unbound if survives(fd, socket) || given.contains(&fd) => {
                 shadow::apply(fd, socket);
-                uncovered.extend(is_covered(socket).then_some(fd));
+                uncovered.extend(is_covered(fd, socket).then_some(fd));
                 has_unconnected = true;
                 if !socket.has(sockets::KERNEL_ONLY) {
                     unconnected.push((fd, entry));
@@ -123,12 +134,13 @@ pub fn prepare() -> Option<Prepared> {
         file: None,
         kept_open: Vec::new(),
         links: Vec::new(),
-        bits: Vec::new(),
+        places: Vec::new(),
         uncovered,
     };
     if !connected.is_empty() || !unconnected.is_empty() {
         let packed = pack(&connected, &unconnected, &mut prepared);
         if packed.is_err() && !connected.is_empty() {
+            undo(prepared);
             return None;
         }
     }
@@ -180,8 +192,9 @@ fn pack(
         if objects.insert(entry.index()) {
             words.extend(one);
         }
-        prepared.bits.push((peer, index));
-        prepared.uncovered.extend(is_covered(socket).then_some(*fd));
+        prepared
+            .uncovered
+            .extend(is_covered(*fd, socket).then_some(*fd));
     }
     for (fd, entry) in unconnected {
         let mut one = record(*fd, sockets::get(entry.index()))?;
@@ -204,10 +217,22 @@ fn record(fd: i32, socket: &Socket) -> Result<[u64; WORDS], i32> {
     one[INODE] = kernel::fstat(fd)?.st_ino;
     one[FAMILY] = socket.family.load(Ordering::Relaxed) as u64;
     one[FLAGS] = u64::from(socket.flags.load(Ordering::Relaxed) & KEPT);
-    one[LINGER] = u64::from(socket.linger_s.load(Ordering::Relaxed));
+    for (place, word) in numbers(socket) {
+        one[place] = u64::from(word.load(Ordering::Relaxed));
+    }
     one[RECEIVE] = socket.receive_timeout_ns.load(Ordering::Relaxed);
     one[SEND] = socket.send_timeout_ns.load(Ordering::Relaxed);
     Ok(one)
+}
+
+/// Values of options that go along as they are, by their places.
+fn numbers(socket: &Socket) -> [(usize, &AtomicU32); 4] {
+    [
+        (LINGER, &socket.linger_s),
+        (LOW_WATER, &socket.low_water),
+        (RECEIVE_BUFFER, &socket.receive_buffer),
+        (SEND_BUFFER, &socket.send_buffer),
+    ]
 }
 
 /// A place for the new image among the end's processes, told to the other side; with a duplicate of
@@ -215,8 +240,11 @@ fn record(fd: i32, socket: &Socket) -> Result<[u64; WORDS], i32> {
 fn enter(peer: &Arc<Peer>, number: u64, prepared: &mut Prepared) -> Option<(usize, i32)> {
     let memory = Owned(kernel::move_high(kernel::dup(peer.segment.fd()).ok()? as i32).ok()?);
     let index = peer.segment.enter(peer.side, number)?;
+    prepared.places.push((peer.clone(), index));
     let links = participants::connect_participants(peer, index);
-    prepared.links.extend(links);
+    prepared
+        .links
+        .extend(links.into_iter().map(|told| told.link));
     let fd = memory.0;
     prepared.kept_open.push(memory);
     Some((index, fd))
@@ -236,7 +264,7 @@ fn cover(prepared: &Prepared) {
 /// exec has failed: the program goes on as it was.
 pub fn undo(prepared: Prepared) {
     cover(&prepared);
-    for (peer, index) in &prepared.bits {
+    for (peer, index) in &prepared.places {
         peer.take_back(*index);
     }
 }
@@ -248,7 +276,6 @@ pub fn adopt(file: i32) {
     let (number, rendezvous) = (words[1], words[2] as i32);
     process::become_child(number);
     let _ = kernel::fcntl(rendezvous, libc::F_SETFD, libc::FD_CLOEXEC as usize);
-    table::hide(rendezvous);
     service::take_rendezvous(Owned(rendezvous));
     let found = handover::inherited_sockets();
     let mut peers: HashMap<u64, Option<Arc<Peer>>> = HashMap::new();
@@ -278,7 +305,7 @@ pub fn adopt(file: i32) {
 
 fn read(file: i32) -> Option<Vec<u64>> {
     let size = usize::try_from(kernel::fstat(file).ok()?.st_size).ok()?;
-    if !(24..=8 * (4 + (WORDS + 1) * NUMBERS as usize)).contains(&size) {
+    if !(24..=8 * (4 + (WORDS + 1) * table::NUMBERS_MAX)).contains(&size) {
         return None;
     }
     let mut bytes = vec![0u8; size];
@@ -332,7 +359,9 @@ fn allocate(one: &[u64], flags: u32) -> Option<usize> {
     let flags = flags | sockets::DIRTY | sockets::DUPLICATED;
     let index = sockets::allocate(one[FAMILY] as i32, flags)?;
     let socket = sockets::get(index);
-    socket.linger_s.store(one[LINGER] as u32, Ordering::Relaxed);
+    for (place, word) in numbers(socket) {
+        word.store(one[place] as u32, Ordering::Relaxed);
+    }
     socket
         .receive_timeout_ns
         .store(one[RECEIVE], Ordering::Relaxed);

@@ -1,15 +1,21 @@
 //! fork: the child holds every connection too, and says so before it exists.
 //!
 //! The parent takes a place and the bits for the child, so that no end looks abandoned at any
-//! moment; it holds all locks across the fork, so that the child finds none taken.
+//! moment; it holds all locks across the fork, so that the child finds none taken. It also tells the
+//! other sides of the child, by links that only the child keeps, and opens the rendezvous socket where
+//! those who come later find it: a child that is killed before it does anything, or was never made
+//! because fork failed, is noticed as any other end of a process.
 
 use core::sync::atomic::Ordering;
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bypass_shm::layout::{CLOSING, QUEUED};
+use bypass_shm::link;
+use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
 use bypass_sys::thread::thread;
+use bypass_sys::waker::Name;
 
 use super::{offers, serving, sharing};
 use crate::listener::{self, participants};
@@ -17,8 +23,8 @@ use crate::operations::{connect, signals};
 use crate::packets;
 use crate::peer::{self, Peer};
 use crate::process::table::{self, Entry};
-use crate::process::{self, pool, sole, wakers};
-use crate::service;
+use crate::process::{self, pool, ports, sole, wakers};
+use crate::service::{self, Told};
 use crate::sockets;
 use crate::stream::{self, content};
 use crate::wait::epoll;
@@ -26,9 +32,20 @@ use crate::wait::epoll;
 /// What the parent has prepared.
 pub struct Prepared {
     number: u64,
-    places: Vec<(Arc<Peer>, Option<usize>)>,
+    /// Before the locks, as the links: in the parent they are closed before another thread can fork.
+    rendezvous: Option<Owned>,
+    places: Vec<Place>,
     #[allow(dead_code, reason = "held, not read")]
     locks: Vec<Box<dyn Any>>,
+}
+
+/// The child's part in a segment.
+struct Place {
+    peer: Arc<Peer>,
+    /// Where it stands among the processes of its side; None when there is no room, or no need.
+    index: Option<usize>,
+    /// To the other side's processes, which know the child by them.
+    links: Vec<Told>,
 }
 
 /// In the parent, before.
@@ -41,25 +58,28 @@ pub fn prepare() -> Option<Prepared> {
     // Before any lock is held that the owner may want.
     sole::end_unless_ours();
     pool::empty();
-    sockets::each(sharing::share_flags);
     sharing::share_listeners();
     let number = kernel::random() | 1;
-    // Before the places are taken: no connection comes between them and the child.
-    let making = peer::hold_making();
-    let places = peer::all()
-        .into_iter()
-        // The engines stay the parent's.
-        .filter(|peer| !peer.is_relay)
-        .map(|peer| (peer.clone(), enter(&peer, number)))
-        .collect();
     // In the order in which operations nest them: connect starts the service, a set looks at its
-    // listeners, and a listener that takes a segment enters it among the peers.
-    let locks: Vec<Box<dyn Any>> = vec![
-        Box::new(making),
-        Box::new(offers::hold()),
+    // listeners, and a listener that takes a segment enters it among the peers. Those that are locked
+    // before the places are taken see to it that no connection and no segment comes between them and
+    // the child.
+    let mut locks: Vec<Box<dyn Any>> = vec![
         Box::new(connect::hold()),
-        Box::new(signals::hold()),
         Box::new(packets::hold()),
+        Box::new(peer::hold_making()),
+        Box::new(offers::hold()),
+    ];
+    sockets::each(sharing::share_flags);
+    // The engines stay the parent's.
+    let mut peers = peer::all();
+    peers.retain(|peer| !peer.is_relay);
+    let (shared, private): (Vec<_>, Vec<_>) = peers.into_iter().partition(is_childs_too);
+    let rendezvous = (!shared.is_empty()).then(|| link::open_rendezvous(&Name::of_process(number)));
+    let shared = shared.into_iter().map(|peer| place(peer, number));
+    let places = shared.chain(private.into_iter().map(no_place)).collect();
+    locks.extend([
+        Box::new(signals::hold()) as Box<dyn Any>,
         Box::new(serving::hold()),
         Box::new(participants::hold()),
         Box::new(service::hold()),
@@ -70,21 +90,46 @@ pub fn prepare() -> Option<Prepared> {
         Box::new(wakers::hold()),
         Box::new(content::hold()),
         Box::new(pool::hold()),
-    ];
+        Box::new(ports::hold()),
+    ]);
     Some(Prepared {
         number,
+        rendezvous: rendezvous.and_then(Result::ok),
         places,
         locks,
     })
 }
 
+/// Whether the child will hold something in a segment. One in which it holds nothing costs it neither a
+/// place nor links: a child that accepts asks the other holders for the segments itself.
+fn is_childs_too(peer: &Arc<Peer>) -> bool {
+    peer.occupied().next().is_some() || peer.has_waiting_for_child()
+}
+
+fn no_place(peer: Arc<Peer>) -> Place {
+    Place {
+        peer,
+        index: None,
+        links: Vec::new(),
+    }
+}
+
+fn place(peer: Arc<Peer>, number: u64) -> Place {
+    let index = enter(&peer, number);
+    let links = index.map_or_else(Vec::new, |index| {
+        participants::connect_participants(&peer, index)
+    });
+    Place { peer, index, links }
+}
+
 /// Takes a place for the child at every end that we hold.
 fn enter(peer: &Arc<Peer>, number: u64) -> Option<usize> {
     let slots: Vec<usize> = peer.occupied().collect();
-    if slots.is_empty() && peer.side == 0 {
-        return None;
+    if peer.side == 1 && !slots.is_empty() {
+        peer.note_forking();
     }
     let index = peer.segment.enter(peer.side, number)?;
+    peer.note_child(index, number);
     for slot in slots {
         let holders = &peer.segment.slot(slot).meta.holders[peer.side];
         let add = |now: u32| {
@@ -95,10 +140,37 @@ fn enter(peer: &Arc<Peer>, number: u64) -> Option<usize> {
     Some(index)
 }
 
+/// Places that were taken for a child.
+pub struct Taken {
+    number: u64,
+    places: Vec<(Weak<Peer>, usize)>,
+}
+
+/// In the parent, after: nothing is locked any more. Whether there is a child is not known yet.
+pub fn parent(prepared: Prepared) -> Taken {
+    let places = prepared.places.iter();
+    let taken = places.filter_map(|place| Some((Arc::downgrade(&place.peer), place.index?)));
+    Taken {
+        number: prepared.number,
+        places: taken.collect(),
+    }
+}
+
+/// fork has failed: its place is free at once, and not when the other side has noticed.
+pub fn undo(taken: Taken) {
+    for (peer, index) in taken.places {
+        let is_there = |peer: &Arc<Peer>| peer.segment.process(peer.side, index) == taken.number;
+        if let Some(peer) = peer.upgrade().filter(is_there) {
+            peer.take_back(index);
+        }
+    }
+}
+
 /// In the child: it is another process now.
 pub fn child(prepared: Option<Prepared>) {
     let Some(Prepared {
         number,
+        rendezvous,
         places,
         locks,
     }) = prepared
@@ -107,17 +179,25 @@ pub fn child(prepared: Option<Prepared>) {
         return;
     };
     drop(locks);
+    // Of sockets that another thread of the parent has made or closed meanwhile.
+    pool::empty();
+    sockets::each(|_, socket| socket.set(sockets::DIRTY, true));
     process::become_child(number);
     serving::forget();
     participants::forget();
     service::forget();
+    if let Some(rendezvous) = rendezvous {
+        service::take_rendezvous(rendezvous);
+    }
     offers::forget_all();
     wakers::forget();
     connect::forget();
+    ports::forget();
+    listener::forget_attendance();
     epoll::orphan();
     signals::forget();
     packets::forget();
-    for (peer, index) in places {
+    for Place { peer, index, links } in places {
         match index {
             Some(index) => {
                 // The free slots are the parent's to give away: the child connects by its own.
@@ -126,25 +206,36 @@ pub fn child(prepared: Option<Prepared>) {
                 }
                 peer.become_process(index);
                 peer.let_go_unknown();
-                participants::greet_others(&peer, index);
+                participants::keep_links(&peer, links);
             }
             None => abandon(&peer),
         }
     }
 }
 
-/// There was no place for the child: the connections stay the parent's alone.
+/// There was no place for the child, or no need of one: the connections stay the parent's alone.
 fn abandon(peer: &Arc<Peer>) {
-    for slot in peer.occupied() {
-        let Some(index) = peer.socket(slot) else {
+    let lost: Vec<usize> = peer.occupied().collect();
+    for slot in &lost {
+        let Some(index) = peer.socket(*slot) else {
             continue;
         };
-        peer.set_socket(slot, None);
+        peer.set_socket(*slot, None);
         epoll::forget(index);
         stream::retire(sockets::get(index).peer.take());
     }
     peer.is_stale.store(true, Ordering::SeqCst);
-    for fd in 0..table::NUMBERS_MAX.min(65_536) as i32 {
+    // What is accepted from it would be marked as the parent's. Who attends asks for it once more.
+    for listener in listener::all() {
+        listener.forget(peer);
+    }
+    peer.become_nobody();
+    if lost.is_empty() {
+        // Nobody here looks at it without a reference, so it need not rest, which would take a service.
+        return peer::drop_reference(peer);
+    }
+    peer::forget(peer);
+    for fd in 0..table::used() {
         let entry = table::get(fd);
         if entry.kind() == table::Kind::Connected && stream::of_socket(entry.index()).is_none() {
             table::set(fd, Entry::KERNEL);

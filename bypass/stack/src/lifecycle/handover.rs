@@ -15,7 +15,7 @@ use crate::sockets::{self, Event};
 /// Sockets that this program was started with, and their inodes.
 pub fn inherited_sockets() -> Vec<(i32, u64)> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
-        return Vec::new();
+        return looked_for();
     };
     let socket = |entry: std::fs::DirEntry| {
         let target = std::fs::read_link(entry.path()).ok()?;
@@ -29,6 +29,17 @@ pub fn inherited_sockets() -> Vec<(i32, u64)> {
         ))
     };
     entries.flatten().filter_map(socket).collect()
+}
+
+/// The same where there is no /proc, as in a chroot.
+fn looked_for() -> Vec<(i32, u64)> {
+    const NUMBERS_MAX: usize = 8192;
+    let socket = |fd: i32| {
+        let stat = kernel::fstat(fd).ok()?;
+        (stat.st_mode & libc::S_IFMT == libc::S_IFSOCK).then_some((fd, stat.st_ino))
+    };
+    let numbers = kernel::descriptor_limit().min(NUMBERS_MAX) as i32;
+    (0..numbers).filter_map(socket).collect()
 }
 
 /// At the start of a program: takes part in the listeners that it has inherited.
@@ -55,7 +66,6 @@ pub fn received(fd: i32) {
     if adopt(fd).is_none() {
         return;
     }
-    sharing::share_listener(table::get(fd));
     if was_running {
         // What clients the other holders know; a service that starts asks by itself.
         serving::ask_others(inode);
@@ -87,5 +97,6 @@ fn adopt(fd: i32) -> Option<()> {
     socket.listener.store(number as u32, Ordering::Relaxed);
     socket.change(Event::Listen);
     table::set(fd, socket.entry(index));
+    sharing::share_listener(table::get(fd));
     Some(())
 }

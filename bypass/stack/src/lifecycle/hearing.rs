@@ -35,6 +35,10 @@ pub(super) fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) 
                 Err(_) => drop(remove(fd)),
             }
         }
+        (Role::Given(inode), Message::Taken) => {
+            offers::given(*inode);
+            remove(fd);
+        }
         (Role::Greeting(_), Message::Welcome { .. }) => {}
         (Role::Greeting(peer), Message::Refuse { .. }) => {
             participants::abandoned(peer);
@@ -78,13 +82,19 @@ pub(super) fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) 
 
 /// A client has left its segment at the rendezvous socket of listener `number`.
 fn hear_greeting(fd: i32, number: usize, version: u64, segment: Option<Owned>) {
-    match listener::get(number).map(|l| greeted(&l, fd, version, segment)) {
+    let listener = listener::get(number);
+    let inode = listener.as_ref().map(|listener| listener.inode);
+    match listener.map(|listener| greeted(&listener, fd, version, segment)) {
         Some(Ok((inode, id))) => {
             set_role(fd, Role::Greeted(inode, id));
             // Closed meanwhile, before its rendezvous socket could know of this link.
             if listener::get(number).is_none_or(|now| now.inode != inode) {
                 dismiss(fd, &Role::Greeted(inode, id));
             }
+        }
+        // Closed meanwhile, its descriptor with it: another holder is greeted when this link ends.
+        Some(Err(_)) if listener::get(number).is_none_or(|now| Some(now.inode) != inode) => {
+            drop(remove(fd));
         }
         Some(Err(reason)) => {
             let reason = reason as u64;

@@ -1,7 +1,7 @@
 //! Connections on their way to another process: kept open here until the receiver has asked for them.
 
 use core::sync::atomic::Ordering;
-use std::sync::Mutex;
+use std::sync::{Mutex, Once};
 
 use bypass_shm::link::{self, Message};
 use bypass_sys::clock::now_ns;
@@ -12,15 +12,17 @@ use bypass_sys::waker::Name;
 use super::sharing;
 use crate::operations::release::let_go;
 use crate::operations::shadow;
-use crate::process::later;
 use crate::process::table::{self, Kind};
 use crate::service;
 use crate::sockets;
 
 /// How long a connection may lie in a socket's queue before its sender forgets it.
 const LYING_NS: u64 = 60_000_000_000;
-/// How long a sender that ends waits for what it has sent to be received.
-const LAST_WAIT_NS: u64 = 1_000_000_000;
+/// How often a sender that ends looks, a millisecond apart, whether what it has sent was received: a
+/// second, or more of a machine that stands still meanwhile, as the receiver does then.
+const LAST_LOOKS: usize = 1000;
+/// So many processes may have the same connection on its way at once.
+const TURNS: u32 = 4;
 
 /// A connection on its way.
 struct Offer {
@@ -29,7 +31,10 @@ struct Offer {
     life: u32,
     rendezvous: i32,
     since_ns: u64,
+    /// So often it was sent and not received.
     times: u32,
+    /// So many of those who receive it have been answered.
+    answered: u32,
 }
 
 static OFFERS: Mutex<Vec<Offer>> = Mutex::new(Vec::new());
@@ -67,15 +72,15 @@ pub fn offer(fd: i32) {
         known.since_ns = now_ns();
         return;
     }
-    let Ok(rendezvous) = link::open_rendezvous(&Name::of_listener(inode)) else {
+    let Some(rendezvous) = names(inode).find_map(|name| link::open_rendezvous(&name).ok()) else {
         return;
     };
     socket.descriptors.fetch_add(1, Ordering::AcqRel);
     let rendezvous = rendezvous.into_raw();
     table::hide(rendezvous);
-    if offers.is_empty() {
-        bypass_sys::process::at_exit(wait_for_receivers);
-    }
+    // Once: each handler would wait for itself.
+    static AT_EXIT: Once = Once::new();
+    AT_EXIT.call_once(|| bypass_sys::process::at_exit(wait_for_receivers));
     offers.push(Offer {
         inode,
         socket: entry.index(),
@@ -83,9 +88,15 @@ pub fn offer(fd: i32) {
         rendezvous,
         since_ns: now_ns(),
         times: 1,
+        answered: 0,
     });
     drop(offers);
     service::add(rendezvous, service::Role::Offer(inode));
+}
+
+/// Where a connection may be asked for: another holder of it may have sent it, too.
+pub fn names(inode: u64) -> impl Iterator<Item = Name> {
+    (0..TURNS).map(move |turn| Name::of_offer(inode, turn))
 }
 
 /// The receiver's question, at the sender: the connection, for whoever shows its shadow.
@@ -95,10 +106,11 @@ pub fn give(inode: u64, caller: i32, proof: Option<Owned>) -> Result<(), i32> {
         return Err(libc::EPROTO);
     }
     kernel::option_int(shown.0, libc::SOL_SOCKET, libc::SO_TYPE)?;
-    let offers = OFFERS.lock().map_err(|_| libc::EPROTO)?;
+    let mut offers = OFFERS.lock().map_err(|_| libc::EPROTO)?;
+    // No more than it was sent: who received it from another holder asks there, too.
     let offer = offers
-        .iter()
-        .find(|one| one.inode == inode)
+        .iter_mut()
+        .find(|one| one.inode == inode && one.answered < one.times)
         .ok_or(libc::ENOENT)?;
     let socket = sockets::get(offer.socket);
     let peer = socket.share_peer().filter(|_| socket.life() == offer.life);
@@ -111,16 +123,28 @@ pub fn give(inode: u64, caller: i32, proof: Option<Owned>) -> Result<(), i32> {
         flags: u64::from(flags),
         linger_s: u64::from(socket.linger_s.load(Ordering::Relaxed)),
     };
-    link::send(caller, answer, &[peer.segment.fd()])
+    link::send(caller, answer, &[peer.segment.fd()])?;
+    offer.answered += 1;
+    Ok(())
 }
 
-/// A receiver has what it asked for, or is gone.
+/// A receiver that was answered has what it asked for, or is gone.
 pub fn given(inode: u64) {
+    less(inode, 1);
+}
+
+/// It was not sent after all.
+pub fn withdraw(inode: u64) {
+    less(inode, 0);
+}
+
+fn less(inode: u64, answered: u32) {
     forget(|one| {
         if one.inode == inode {
-            one.times -= 1;
+            one.times = one.times.saturating_sub(1);
+            one.answered = one.answered.saturating_sub(answered);
         }
-        one.times == 0
+        one.times + one.answered == 0
     });
 }
 
@@ -144,8 +168,8 @@ fn forget(mut is_over: impl FnMut(&mut Offer) -> bool) {
         }
     }
     for offer in over {
-        service::close_rendezvous(offer.rendezvous, offer.inode, None);
-        later::leave_time();
+        // At once: the receiver may send it on as soon as it is told.
+        service::remove(offer.rendezvous);
         let_go(offer.socket);
     }
 }
@@ -162,9 +186,10 @@ pub fn forget_all() {
 /// Before the process ends: the kernel would keep a file that lies in a queue, we can only wait a
 /// little for its receiver.
 pub extern "C" fn wait_for_receivers() {
-    let started = now_ns();
-    while now_ns() - started < LAST_WAIT_NS && OFFERS.lock().is_ok_and(|offers| !offers.is_empty())
-    {
+    for _ in 0..LAST_LOOKS {
+        if OFFERS.lock().map_or(true, |offers| offers.is_empty()) {
+            return;
+        }
         let _ = kernel::poll(&mut [], Some(core::time::Duration::from_millis(1)), None);
     }
 }

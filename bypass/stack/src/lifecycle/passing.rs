@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bypass_shm::layout::{CLOSING, QUEUED};
 use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
+use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
 use bypass_sys::sandbox::is_confined;
 use bypass_sys::waker::Name;
@@ -38,7 +39,7 @@ pub fn is_ours(fd: i32) -> bool {
 pub fn take_back(fd: i32) {
     if table::get(fd).kind() == Kind::Connected {
         if let Ok(stat) = kernel::fstat(fd) {
-            offers::given(stat.st_ino);
+            offers::withdraw(stat.st_ino);
         }
     }
 }
@@ -59,9 +60,20 @@ pub fn received(fd: i32) {
     }
 }
 
+/// Asks whoever has sent the connection behind `fd` for it.
 fn take(fd: i32) -> Option<()> {
     let stat = kernel::fstat(fd).ok()?;
-    let caller = link::connect(&Name::of_listener(stat.st_ino)).ok()?;
+    let (sender, answer, memory) =
+        offers::names(stat.st_ino).find_map(|name| ask(fd, &stat, &name))?;
+    hold(fd, answer, memory)?;
+    // Until the sender has let go, it could not be sent on by us and come to nobody but its receiver.
+    let _ = link::ask(sender.0, Message::Taken, &[], ANSWER_MS);
+    Some(())
+}
+
+/// The sender at `name`, its answer, and the memory that came with it.
+fn ask(fd: i32, stat: &libc::stat, name: &Name) -> Option<(Owned, Message, Owned)> {
+    let caller = link::connect(name).ok()?;
     let sender = kernel::peer_credentials(caller.0).ok()?.uid;
     if sender != stat.st_uid && sender != 0 && !process::is_own(sender) {
         return None;
@@ -71,17 +83,24 @@ fn take(fd: i32) -> Option<()> {
         version: VERSION,
     };
     let (answer, mut fds) = link::ask(caller.0, ask, &[fd], ANSWER_MS).ok()?;
+    Some((caller, answer, fds.pop()?))
+}
+
+/// Makes `fd` the connection that was given.
+fn hold(fd: i32, given: Message, memory: Owned) -> Option<()> {
     let Message::Give {
         slot,
         side,
         family,
         flags,
         linger_s,
-    } = answer
+    } = given
     else {
         return None;
     };
-    let memory = kernel::move_high(fds.pop()?.into_raw()).ok()?;
+    let memory = kernel::move_high(memory.into_raw()).ok()?;
+    // fork waits until the connection is whole.
+    let _making = peer::making();
     let peer = enter(Segment::adopt(memory).ok()?, side as usize & 1)?;
     let slot = peer.segment.clamp(slot as usize);
     let holders = &peer.segment.slot(slot).meta.holders[peer.side];
@@ -118,9 +137,13 @@ fn enter(segment: Segment, side: usize) -> Option<Arc<Peer>> {
     if let Some(known) = peer::find(segment.id(), side) {
         return Some(known);
     }
-    service::start().ok()?;
+    let has_service = service::start().is_ok();
     let index = segment.enter(side, process::number())?;
     let peer = Peer::at_place(segment, side, index)?;
-    participants::say_adopted(&peer, index);
+    match has_service {
+        true => participants::say_adopted(&peer, index),
+        // It may start no thread (RLIMIT_NPROC): others hear of its end, as of a forked child's.
+        false => participants::greet_others(&peer, index),
+    }
     Some(peer)
 }

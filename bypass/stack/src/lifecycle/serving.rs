@@ -16,7 +16,7 @@ use crate::operations::signals;
 use crate::packets::{self, Service};
 use crate::peer::{self, trimming};
 use crate::process::deadline::shorter;
-use crate::process::{later, pool};
+use crate::process::{later, pool, wakers};
 use crate::service::{self, Role, Work};
 
 /// Links of those who have not spoken, oldest first.
@@ -78,10 +78,10 @@ pub extern "C" fn leave() {
 /// After a fork: the inherited listeners are answered here too, and what clients the other
 /// holders know becomes known here.
 fn rejoin() {
-    for (link, peer) in service::take_links() {
-        service::add_link(link, Role::Adopted(peer));
+    for (told, peer) in service::take_links() {
+        service::add_told(told, peer);
     }
-    for (number, listener) in listener::all().into_iter().enumerate() {
+    for (number, listener) in listener::numbered() {
         listener.register();
         service::add(listener.rendezvous, Role::Rendezvous(number));
         listener.ask_for_clients();
@@ -146,8 +146,8 @@ fn sleep(set: i32, events: &mut [libc::epoll_event], wait: Option<Duration>) -> 
 
 /// What came of looking at a descriptor.
 enum Seen {
-    /// Somebody connected, and is to be met in this role.
-    Caller(Owned, Role),
+    /// Somebody connected, over this link.
+    Caller(i32),
     /// Nobody could be let in at a rendezvous socket.
     NoCaller(i32),
     /// Work was left here.
@@ -192,8 +192,18 @@ fn look(fd: i32) -> Seen {
             return role.filter(|_| !is_broken).map_or(Seen::Nothing, Seen::End);
         }
     };
-    match link::answer(fd) {
-        Ok(link) => Seen::Caller(link, guest),
+    let answered = match kernel::has_descriptors_left(wakers::LEFT_TO_PROGRAM) {
+        true => link::answer(fd),
+        false => Err(libc::EMFILE),
+    };
+    match answered {
+        Ok(link) => {
+            // With the roles locked still: a child of fork closes each link that has one.
+            let link = link.into_raw();
+            roles.insert(link, guest);
+            service::watch(link);
+            Seen::Caller(link)
+        }
         Err(error) => Seen::NoCaller(error),
     }
 }
@@ -202,15 +212,13 @@ fn serve(fd: i32) {
     // Anybody can connect all the time: the rest are met after the other descriptors had their turn.
     for _ in 0..CALLERS_MAX {
         match look(fd) {
-            Seen::Caller(link, role) => {
-                let link_fd = link.0;
-                service::add_link(link, role);
+            Seen::Caller(link) => {
                 // Those who mean well have spoken before they were let in.
-                serve(link_fd);
-                admit_silent(link_fd);
+                serve(link);
+                admit_silent(link);
             }
             Seen::NoCaller(libc::EINTR | libc::ECONNABORTED) => {}
-            Seen::NoCaller(libc::EMFILE | libc::ENFILE) if pool::empty() > 0 => {}
+            Seen::NoCaller(libc::EMFILE | libc::ENFILE) if pool::give_back() > 0 => {}
             Seen::NoCaller(libc::EAGAIN) | Seen::Nothing => return,
             // No descriptor for whoever connects: the rendezvous socket stays readable, and this must not spin.
             Seen::NoCaller(_) => {
@@ -232,15 +240,16 @@ fn serve(fd: i32) {
 fn ended(role: Role) {
     match role {
         Role::Greeting(peer) => participants::holder_ended(&peer),
-        Role::Adopted(peer) if peer.side == 1 => participants::client_ended(&peer),
+        Role::Adopted(peer, ..) => participants::other_side_ended(&peer),
         Role::Greeted(_, id) => {
             if let Some(peer) = peer::find(id, 1) {
-                participants::client_ended(&peer);
+                participants::other_side_ended(&peer);
             }
         }
         // Of several links to one process, as exec leaves them, each may end while it lives.
         Role::Participant(peer, index, process) if !service::is_linked(&peer, index, process) => {
             peer.reap(index, process);
+            participants::process_ended(&peer);
         }
         Role::Given(inode) => offers::given(inode),
         _ => {}

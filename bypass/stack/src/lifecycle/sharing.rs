@@ -10,6 +10,8 @@ use crate::{sockets, stream};
 /// O_NONBLOCK belongs to the file, which the child will hold too: from now on it is where both look.
 pub fn share_flags(index: usize, socket: &sockets::Socket) {
     sole::end_unless_ours();
+    // The kernel's socket behind it is the child's as well: it is nobody's next socket.
+    socket.set(sockets::DIRTY, true);
     if socket.descriptors.load(Ordering::Relaxed) == 0 || socket.has(sockets::SHARED) {
         return;
     }
@@ -26,8 +28,7 @@ pub fn share_flags(index: usize, socket: &sockets::Socket) {
     }
 }
 
-/// For listeners it is in the kernel. One that does not block already is left alone: programs do
-/// not make it block again.
+/// For listeners it is in the kernel, which accept asks before it would block.
 pub fn share_listeners() {
     for listener in listener::all() {
         share_listener(table::get(listener.fd.load(Ordering::Relaxed)));
@@ -37,7 +38,7 @@ pub fn share_listeners() {
 /// Another process will hold the listener behind `entry` too.
 pub fn share_listener(entry: Entry) {
     let socket = sockets::get(entry.index());
-    if entry.kind() == table::Kind::Listener && !socket.has(sockets::NONBLOCK) {
+    if entry.kind() == table::Kind::Listener {
         socket.set(sockets::SHARED, true);
     }
 }

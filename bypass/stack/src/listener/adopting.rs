@@ -11,7 +11,7 @@ use bypass_sys::memory::Mapping;
 use bypass_sys::waker::Name;
 
 use super::{participants, Listener, HOLDER_TABLE_BYTES};
-use crate::peer::Peer;
+use crate::peer::{self, Peer};
 use crate::process;
 
 /// How long a holder may take to answer. Who gives up is never offered the connections of accelerated
@@ -52,16 +52,18 @@ pub fn join(fd: i32) -> Option<usize> {
     .ok()
 }
 
-/// Takes a client's segment; tells the client who we are and wakes whoever accepts here.
+/// Takes a client's segment; wakes whoever accepts here. The client is told who we are first: a connection
+/// that is accepted belongs to a process whose death the client hears of.
 pub fn adopt(listener: &Listener, segment: Segment) -> Option<Arc<Peer>> {
-    let mut peers = listener.peers.lock().ok()?;
-    if peers.iter().any(|peer| peer.segment.id() == segment.id()) {
+    let _making = peer::making();
+    let id = segment.id();
+    if listener.peers().iter().any(|peer| peer.segment.id() == id) {
         return None;
     }
     let peer = Peer::join(segment, 1, listener.inode)?;
-    peers.push(peer.clone());
-    drop(peers);
-    participants::say_adopted(&peer, peer.process_index());
+    let links = participants::connect_participants(&peer, peer.process_index());
+    listener.peers.lock().ok()?.push(peer.clone());
+    participants::watch(&peer, links);
     listener.generation.fetch_add(1, Ordering::SeqCst);
     listener.wake_waiters();
     Some(peer)

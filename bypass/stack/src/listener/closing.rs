@@ -28,7 +28,6 @@ pub fn close(number: usize) {
         let peers = listener.peers();
         peers.iter().for_each(|peer| peer.segment.close_queue());
     }
-    table::show(listener.holder_table.fd());
     service::close_rendezvous(listener.rendezvous, listener.inode, Some(listener.clone()));
     if !listener.has_waiting() {
         return;
@@ -86,7 +85,7 @@ pub fn settle() {
         if is_listening {
             continue;
         }
-        while let Some((peer, slot)) = listener.take() {
+        while let Some((peer, slot)) = listener.take_any() {
             peer.let_go(slot, RST);
         }
     }

@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
+use bypass_shm::layout::PROCESSES;
 use bypass_shm::link::{self, Message, VERSION};
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
@@ -11,7 +12,7 @@ use bypass_sys::waker::Name;
 use super::{all, Listener};
 use crate::peer::{self, Peer};
 use crate::process;
-use crate::service::{self, add_link, Role};
+use crate::service::{self, add_link, add_told, Role, Told};
 
 /// Holders are greeted so often in a row before others get a turn.
 const GREETINGS: u32 = 16;
@@ -50,8 +51,12 @@ fn connect(
 }
 
 /// A link to a process of the other side: a client, or a holder of the listener through which connections
-/// of other hosts come. That one may have become a user whom we would not trust by itself.
+/// of other hosts come. That one may have become a user whom we would not trust by itself, and so may a
+/// server's worker.
 fn connect_process(peer: &Peer, number: u64) -> Result<Owned, i32> {
+    if peer.side == 0 {
+        return link::connect(&Name::of_process(number));
+    }
     let is_carrier = |listener: &Listener, user| listener.is_carrier(number, user);
     connect(peer, &Name::of_process(number), is_carrier)
 }
@@ -64,42 +69,50 @@ fn of_peer(peer: &Peer) -> Vec<Arc<Listener>> {
 /// Tells the other side's processes who takes part at place `index` of our side; the link is kept,
 /// because its end is how they learn of our death.
 pub fn say_adopted(peer: &Arc<Peer>, index: usize) {
-    let links = connect_participants(peer, index);
+    watch(peer, connect_participants(peer, index));
+}
+
+/// Keeps the links to the other side's processes, for what their ends mean.
+pub fn watch(peer: &Arc<Peer>, links: Vec<Told>) {
     // It ended before we could watch it.
     if links.is_empty() && peer.side == 1 {
-        client_ended(peer);
+        other_side_ended(peer);
     }
-    for link in links {
-        add_link(link, Role::Adopted(peer.clone()));
+    for told in links {
+        add_told(told, peer.clone());
     }
 }
 
-/// Links to all processes of the other side.
-pub fn connect_participants(peer: &Peer, index: usize) -> Vec<Owned> {
-    let segment = &peer.segment;
-    let message = Message::Adopted {
-        segment: segment.id(),
-        side: peer.side as u64,
-        index: index as u64,
-        process: segment.process(peer.side, index),
-    };
+/// Links to all processes of the other side, which are told of the process of ours at place `index`.
+pub fn connect_participants(peer: &Peer, index: usize) -> Vec<Told> {
     let mut links = Vec::new();
-    for other in 0..bypass_shm::layout::PROCESSES {
-        let number = segment.process(1 - peer.side, other);
+    for other in 0..PROCESSES {
+        let number = peer.segment.process(1 - peer.side, other);
         if number == 0 {
             continue;
         }
-        // A server's worker may have become a user whom the client would not trust by itself.
-        let link = match peer.side {
-            0 => link::connect(&Name::of_process(number)),
-            _ => connect_process(peer, number),
+        let Ok(link) = connect_process(peer, number) else {
+            continue;
         };
-        let Ok(link) = link else { continue };
-        if link::send(link.0, message, &[]).is_ok() {
-            links.push(link);
+        if introduce(&link, peer, index).is_ok() {
+            links.push(Told {
+                link,
+                index: other,
+                process: number,
+            });
         }
     }
     links
+}
+
+fn introduce(link: &Owned, peer: &Peer, index: usize) -> Result<(), i32> {
+    let message = Message::Adopted {
+        segment: peer.segment.id(),
+        side: peer.side as u64,
+        index: index as u64,
+        process: peer.segment.process(peer.side, index),
+    };
+    link::send(link.0, message, &[])
 }
 
 /// Tries again whoever could not be reached; true when some still cannot.
@@ -110,8 +123,8 @@ pub fn retry_unsure() -> bool {
         .map_or_else(|_| Vec::new(), |mut list| take(&mut list));
     for peer in &unsure {
         match peer.side {
-            0 => holder_ended(peer),
-            _ => client_ended(peer),
+            0 if !peer.is_stale.load(Ordering::SeqCst) => holder_ended(peer),
+            _ => other_side_ended(peer),
         }
     }
     UNSURE.lock().is_ok_and(|list| !list.is_empty())
@@ -136,8 +149,15 @@ pub fn holder_ended(peer: &Arc<Peer>) {
             return add_link(link, Role::Greeting(peer.clone()));
         }
     }
+    try_again(peer);
+}
+
+/// To be tried again soon, once for all that failed.
+fn try_again(peer: &Arc<Peer>) {
     if let Ok(mut unsure) = UNSURE.lock() {
-        unsure.push(peer.clone());
+        if !unsure.iter().any(|one| Arc::ptr_eq(one, peer)) {
+            unsure.push(peer.clone());
+        }
     }
 }
 
@@ -150,36 +170,60 @@ pub fn abandoned(peer: &Arc<Peer>) {
     }
 }
 
-/// A process of the other side has ended that we know by a link to its client.
-pub fn client_ended(peer: &Arc<Peer>) {
+/// A process of the other side has ended that we know by a link of ours.
+pub fn other_side_ended(peer: &Arc<Peer>) {
     peer.is_stale.store(true, Ordering::SeqCst);
-    for index in 0..bypass_shm::layout::PROCESSES {
-        let number = peer.segment.process(0, index);
-        if number == 0 {
+    for index in 0..PROCESSES {
+        let number = peer.segment.process(1 - peer.side, index);
+        // The end of a link that it has already will tell of its end: one more at each death would add up.
+        if number == 0 || service::has_told(peer, index, number) {
             continue;
         }
-        // Forked children of the client may live on; they are found at their own rendezvous sockets. A process
+        // Its forked children may live on; they are found at their own rendezvous sockets. A process
         // that is ending closes its link before its rendezvous socket: whoever answers is watched again.
         match connect_process(peer, number) {
-            Ok(link) => add_link(link, Role::Adopted(peer.clone())),
+            Ok(link) => {
+                let _ = introduce(&link, peer, peer.process_index());
+                let process = number;
+                let told = Told {
+                    link,
+                    index,
+                    process,
+                };
+                add_told(told, peer.clone());
+            }
+            // Its own link says that it lives, where it is not found yet.
+            Err(libc::ECONNREFUSED) if service::is_linked(peer, index, number) => {}
             Err(libc::ECONNREFUSED) => {
                 peer.reap(index, number);
                 let listeners = of_peer(peer);
                 listeners.iter().for_each(|one| one.strike_carrier(number));
             }
             // Its rendezvous socket is crowded or we lack descriptors: it may live.
-            Err(_) => {
-                if let Ok(mut unsure) = UNSURE.lock() {
-                    unsure.push(peer.clone());
-                }
-                return;
-            }
+            Err(_) => return try_again(peer),
         }
     }
-    let is_alone = (0..bypass_shm::layout::PROCESSES).all(|i| peer.segment.process(0, i) == 0);
-    if !is_alone {
-        return;
+    match (is_alone(peer), peer.side) {
+        (false, _) => {}
+        (true, 0) => holders_ended(peer),
+        (true, _) => client_ended(peer),
     }
+}
+
+/// A process of the other side has ended that we knew by a link of its own: it may have been the last one.
+pub fn process_ended(peer: &Arc<Peer>) {
+    if peer.side == 1 && is_alone(peer) {
+        client_ended(peer);
+    }
+}
+
+fn is_alone(peer: &Peer) -> bool {
+    (0..PROCESSES).all(|index| peer.segment.process(1 - peer.side, index) == 0)
+}
+
+/// No process of the client's side is left.
+fn client_ended(peer: &Arc<Peer>) {
+    peer.is_stale.store(true, Ordering::SeqCst);
     peer.reap_rest();
     for listener in of_peer(peer) {
         // What it left in the queue can still be accepted and read, as in the kernel.
@@ -190,9 +234,23 @@ pub fn client_ended(peer: &Arc<Peer>) {
     peer::forget(peer);
 }
 
+/// No process is left that has accepted from a segment which was another process's before. What waits in it
+/// may be accepted still, should that process have ended too.
+fn holders_ended(peer: &Arc<Peer>) {
+    match peer.inode {
+        0 => abandoned(peer),
+        _ => holder_ended(peer),
+    }
+}
+
 /// Tells the other side that this process takes part; the links are kept until a service watches them.
 pub fn greet_others(peer: &Arc<Peer>, index: usize) {
-    for link in connect_participants(peer, index) {
-        service::keep_link(link, peer.clone());
+    keep_links(peer, connect_participants(peer, index));
+}
+
+/// As [`greet_others`], with links that were made before.
+pub fn keep_links(peer: &Arc<Peer>, links: Vec<Told>) {
+    for told in links {
+        service::keep_link(told, peer.clone());
     }
 }

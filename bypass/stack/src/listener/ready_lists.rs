@@ -16,10 +16,11 @@ impl ReadyLists {
         Self(Vec::new())
     }
 
-    /// Takes a ready list in each segment; false beside it when one had none left.
+    /// Takes a ready list in each segment; false beside it when one had none left, or a connection waits for
+    /// what nobody tells.
     pub fn take(listener: &Listener, waker: u32) -> (Self, bool) {
         let mut ready_lists = Vec::new();
-        let mut is_complete = true;
+        let mut is_complete = !listener.has_delayed();
         for peer in listener.peers() {
             match peer.segment.claim_ready_list(1, process::number(), waker) {
                 Some(index) => {

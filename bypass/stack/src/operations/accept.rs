@@ -1,7 +1,9 @@
 //! accept: whose turn it is, segments or the kernel, and what the new descriptor becomes.
 
 use core::sync::atomic::Ordering;
+use std::net::SocketAddr;
 
+use bypass_shm::layout::RST;
 use bypass_stats::{Counter, Reason};
 use bypass_sys::{address, kernel};
 
@@ -39,6 +41,10 @@ impl Client {
         self.length = (name.length as usize).min(self.bytes.len());
         self.bytes[..self.length].copy_from_slice(&name.bytes[..self.length]);
     }
+
+    fn address(&self) -> Option<SocketAddr> {
+        address::from_bytes(&self.bytes[..self.length])
+    }
 }
 
 /// accept4(2).
@@ -63,6 +69,11 @@ pub fn accept(fd: i32, flags: i32, client: &mut Client) -> Outcome {
     loop {
         match attempt(&listener, fd, socket, flags, client) {
             Outcome::Error(libc::EAGAIN) if !is_nonblocking(fd, socket) => {}
+            Outcome::Error(libc::EAGAIN) => {
+                // In a forked child that looks again and again: only so it learns of clients.
+                listener::ensure_service();
+                return Outcome::Error(libc::EAGAIN);
+            }
             other => return other,
         }
         if table::get(fd) != entry {
@@ -74,7 +85,7 @@ pub fn accept(fd: i32, flags: i32, client: &mut Client) -> Outcome {
     }
 }
 
-/// Asked only where accept would block. The file's flag is the kernel's once others hold it too.
+/// The file's flag is the kernel's once others hold it too, who may have changed it.
 fn is_nonblocking(fd: i32, socket: &Socket) -> bool {
     if socket.has(sockets::SHARED) {
         let flags = kernel::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) as i32;
@@ -103,7 +114,7 @@ fn attempt(
             return done;
         }
     }
-    if listener.has_waiting() {
+    if listener.has_acceptable() {
         match accept_shm(listener, socket, flags, client) {
             Ok(Some(new)) => return Outcome::Done(new as isize),
             Ok(None) => {}
@@ -120,7 +131,7 @@ fn accept_kernel(
     flags: i32,
     client: &mut Client,
 ) -> Outcome {
-    if socket.has(sockets::NONBLOCK) {
+    if is_nonblocking(fd, socket) {
         return take_from_kernel(fd, flags, client);
     }
     // The shadow may block and must not: others, who know nothing of us, may hold it too. Nor must
@@ -132,7 +143,8 @@ fn accept_kernel(
             revents: 0,
         }];
         match kernel::poll(&mut one, Some(core::time::Duration::ZERO), None) {
-            Ok(0) => Outcome::Error(libc::EAGAIN),
+            // A look at which a signal came has seen nothing.
+            Ok(0) | Err(libc::EINTR) => Outcome::Error(libc::EAGAIN),
             _ => take_from_kernel(fd, flags, client),
         }
     });
@@ -148,9 +160,21 @@ fn take_from_kernel(fd: i32, flags: i32, client: &mut Client) -> Outcome {
         process::count(Counter::AcceptsKernel, 1);
         if packets::is_full() {
             process::fall_back(Reason::Limit);
+        } else if packets::is_of_others(|| client.address()) {
+            process::fall_back(Reason::Interface);
         }
     }
     accepted.map(|(new, _)| new as usize).into()
+}
+
+/// There is no room for a connection that waits, because more have come at once than were kept room for:
+/// its client does not wait for ever.
+#[cold]
+fn refuse(listener: &Listener) {
+    process::fall_back(Reason::Limit);
+    if let Some((peer, slot)) = listener.take() {
+        peer.let_go(slot, RST);
+    }
 }
 
 fn accept_shm(
@@ -181,7 +205,8 @@ fn accept_shm(
     let room = (fd as usize) < table::NUMBERS_MAX;
     let Some(index) = room.then(|| sockets::allocate(family, own)).flatten() else {
         pool::give(fd, family, false);
-        return Err(libc::ENFILE);
+        refuse(listener);
+        return Ok(None);
     };
     let _making = crate::peer::making();
     let Some((peer, slot)) = listener.take() else {

@@ -3,7 +3,7 @@
 //! The kernel says which listening sockets an address means (sock_diag); we ask only who holds
 //! them, and the holder proves it by passing a duplicate of that very socket.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -23,6 +23,7 @@ use super::shadow;
 use super::shutdown::dissolve;
 use crate::listener::proves;
 use crate::peer::{self, Peer};
+use crate::process::deadline::AT_ONCE_NS;
 use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, namespace, uring, Outcome};
 use crate::service;
@@ -79,7 +80,6 @@ type Targets = HashMap<SocketAddr, Arc<Mutex<Target>>>;
 /// Locked for a look only. Whoever waits for the first answer of a listener's process has the lock of
 /// that address: connects to others go on.
 static TARGETS: OnceLock<Mutex<Targets>> = OnceLock::new();
-static PORT: AtomicU32 = AtomicU32::new(0);
 
 fn targets() -> &'static Mutex<Targets> {
     TARGETS.get_or_init(Mutex::default)
@@ -125,7 +125,7 @@ pub fn connect(fd: i32, bytes: &[u8]) -> Outcome {
     let made = destination(socket, bytes).and_then(|target| route(fd, entry, socket, target));
     match made {
         Ok(Connected::Failed(error)) => Outcome::Error(error),
-        Ok(Connected::Done) if socket.has(sockets::NONBLOCK) => {
+        Ok(Connected::Done) if must_not_wait(socket) => {
             socket.set(sockets::CONNECTING, true);
             Outcome::Error(libc::EINPROGRESS)
         }
@@ -136,6 +136,11 @@ pub fn connect(fd: i32, bytes: &[u8]) -> Outcome {
             Outcome::Kernel
         }
     }
+}
+
+/// Whether connect returns before the connection stands: by O_NONBLOCK, or by SO_SNDTIMEO.
+fn must_not_wait(socket: &Socket) -> bool {
+    socket.has(sockets::NONBLOCK) || socket.send_timeout_ns.load(Ordering::Relaxed) == AT_ONCE_NS
 }
 
 /// connect(2) again, after EINPROGRESS.
@@ -185,7 +190,7 @@ fn destination(socket: &Socket, bytes: &[u8]) -> Result<SocketAddr, Reason> {
 
 /// How long a holder may take to answer: a call that must not block goes to the kernel soon.
 fn patience_ms(socket: &Socket) -> u64 {
-    if socket.has(sockets::NONBLOCK) {
+    if must_not_wait(socket) {
         NONBLOCKING_ANSWER_MS
     } else {
         ANSWER_MS
@@ -398,10 +403,13 @@ fn establish(
 ) -> Result<Connected, Reason> {
     let index = entry.index();
     let socket = sockets::get(index);
-    let local = local_address(fd, socket, target);
+    if peer.segment.is_crowded() || peer.is_short_of_places() {
+        return Err(Reason::Limit);
+    }
     let making = peer::making();
     let slot = peer.take_slot().ok_or(Reason::Limit)?;
     peer.segment.reset(slot);
+    let local = local_address(fd, socket, target, || peer.new_port(slot));
     let place = peer.segment.slot(slot);
     place.names.of[0].store(local);
     place.names.of[1].store(target);
@@ -447,7 +455,12 @@ fn withdraw(peer: &Arc<Peer>, slot: usize) {
     peer.return_slot(slot);
 }
 
-fn local_address(fd: i32, socket: &Socket, target: SocketAddr) -> SocketAddr {
+fn local_address(
+    fd: i32,
+    socket: &Socket,
+    target: SocketAddr,
+    port: impl FnOnce() -> u16,
+) -> SocketAddr {
     if socket.has(sockets::BOUND) {
         if let Some(bound) = sockets::kernel_name(fd) {
             if !bound.ip().is_unspecified() {
@@ -456,11 +469,7 @@ fn local_address(fd: i32, socket: &Socket, target: SocketAddr) -> SocketAddr {
             return SocketAddr::new(source(target.ip()), bound.port());
         }
     }
-    // Any odd number of the range: names in logs, without meaning for the data.
-    let step = PORT.fetch_add(1, Ordering::Relaxed);
-    let start = process::number() as u32 % 14_000;
-    let port = 32_769 + 2 * ((start + step) % 14_000);
-    SocketAddr::new(source(target.ip()), port as u16)
+    SocketAddr::new(source(target.ip()), port())
 }
 
 /// The address that the kernel would send from.

@@ -6,6 +6,7 @@ use bypass_sys::address;
 
 use super::shadow::{timeval_bytes, SWITCHES};
 use super::{inherited, signals, transport};
+use crate::process::deadline::AT_ONCE_NS;
 use crate::process::table::{self, Kind};
 use crate::process::Outcome;
 use crate::sockets::{self, Socket};
@@ -20,6 +21,8 @@ const DEMAND_KERNEL: &[(i32, i32)] = &[
     (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
     (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
     (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
+    (libc::SOL_SOCKET, libc::SO_PEEK_OFF),
+    (libc::SOL_TCP, libc::TCP_INQ),
     (libc::SOL_IP, libc::IP_TRANSPARENT),
     (libc::SOL_IPV6, libc::IPV6_TRANSPARENT),
     (libc::SOL_TCP, libc::TCP_FASTOPEN_CONNECT),
@@ -63,6 +66,9 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
     if (level, name) == (libc::SOL_SOCKET, libc::SO_ZEROCOPY) && int(value) != Some(0) {
         return set_zero_copy(socket, kind);
     }
+    if let (Kind::Connected, Some(error)) = (kind, too_late((level, name))) {
+        return Outcome::Error(error);
+    }
     inherited::set_by_program(socket, (level, name));
     let is_kept = remember(socket, level, name, value);
     let told = match kind {
@@ -84,6 +90,16 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
     }
     socket.set(sockets::DIRTY, true);
     Outcome::Kernel
+}
+
+/// What is said of an option that would change what reads give, and that a connection cannot have any more:
+/// as by a kernel that does not know it.
+fn too_late(option: (i32, i32)) -> Option<i32> {
+    match option {
+        (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => Some(libc::EOPNOTSUPP),
+        (libc::SOL_TCP, libc::TCP_INQ) => Some(libc::ENOPROTOOPT),
+        _ => None,
+    }
 }
 
 /// Smallest buffers of the kernel, before it doubles what is asked for.
@@ -174,11 +190,15 @@ fn remember(socket: &Socket, level: i32, name: i32, value: &[u8]) -> bool {
 fn timeval_ns(value: &[u8]) -> Option<u64> {
     let seconds = i64::from_ne_bytes(value.get(..8)?.try_into().ok()?);
     let micros = i64::from_ne_bytes(value.get(8..16)?.try_into().ok()?);
-    ((0..1_000_000).contains(&micros) && seconds >= 0).then(|| {
-        (seconds as u64)
-            .saturating_mul(1_000_000_000)
-            .saturating_add(micros as u64 * 1000)
-    })
+    if !(0..1_000_000).contains(&micros) {
+        return None;
+    }
+    // The kernel takes a negative time for one that is over at once.
+    let Ok(seconds) = u64::try_from(seconds) else {
+        return Some(AT_ONCE_NS);
+    };
+    let whole_ns = seconds.saturating_mul(1_000_000_000);
+    Some(whole_ns.saturating_add(micros as u64 * 1000))
 }
 
 /// getsockopt(2): the value's bytes, or the kernel's answer.
@@ -269,7 +289,7 @@ fn state_number(stream: &stream::Stream) -> u8 {
     const FIN_WAIT2: u8 = 5;
     const CLOSE_WAIT: u8 = 8;
     let ends = stream.inbound_ends();
-    let is_reset = ends & bypass_shm::layout::RST != 0;
+    let is_reset = ends & bypass_shm::layout::RST != 0 || stream.is_shut(sockets::WROTE_TO_CLOSED);
     match (ends != 0, stream.is_shut(sockets::SHUT_WRITE)) {
         (true, true) => CLOSE,
         _ if is_reset => CLOSE,
@@ -306,7 +326,9 @@ pub fn name(fd: i32, is_peer: bool) -> Result<([u8; 28], usize), Outcome> {
 /// Reset, or ended in both directions.
 fn is_over(stream: &stream::Stream) -> bool {
     let ends = stream.inbound_ends();
-    ends & bypass_shm::layout::RST != 0 || (ends != 0 && stream.is_shut(sockets::SHUT_WRITE))
+    ends & bypass_shm::layout::RST != 0
+        || stream.is_shut(sockets::WROTE_TO_CLOSED)
+        || (ends != 0 && stream.is_shut(sockets::SHUT_WRITE))
 }
 
 /// fcntl(2) of the commands that concern a socket's flags.

@@ -13,7 +13,12 @@ use crate::stream::{For, Stream};
 use crate::wait::sleep_on;
 
 /// What is there once it is enough, over, or too late. More than the ring holds is not waited for.
-pub fn peek_all(stream: &Stream, to: &mut Pieces, is_nonblocking: bool) -> Result<usize, i32> {
+pub fn peek_all(
+    stream: &Stream,
+    to: &mut Pieces,
+    flags: i32,
+    is_nonblocking: bool,
+) -> Result<usize, i32> {
     let wanted = to.left().min(UNREAD_MAX);
     let there = || stream.inbound().available(wanted).unwrap_or(usize::MAX);
     let enough =
@@ -22,7 +27,11 @@ pub fn peek_all(stream: &Stream, to: &mut Pieces, is_nonblocking: bool) -> Resul
     let deadline = timeout(timeout_ns);
     let peer = stream.socket.share_peer().ok_or(libc::EBADF)?;
     while !enough() && !is_nonblocking {
-        let result = sleep_on(&peer, stream.slot, For::Bytes, deadline, enough);
+        let result = match sleep_on(&peer, stream.slot, For::Bytes, deadline, enough) {
+            // The handler wants the call to go on.
+            Err(libc::EINTR) if !deadline.is_interrupted() => Ok(()),
+            other => other,
+        };
         if result.is_err() || deadline.left() == Some(Duration::ZERO) {
             if there() == 0 {
                 return Err(result.err().unwrap_or(libc::EAGAIN));
@@ -31,7 +40,10 @@ pub fn peek_all(stream: &Stream, to: &mut Pieces, is_nonblocking: bool) -> Resul
         }
     }
     let (is_empty, ends) = (to.left() == 0, stream.inbound_ends());
-    let peek = || stream.inbound().peek(to, 0).map_err(|_| libc::ECONNRESET);
+    let peek = || {
+        let peeked = stream.peek_bytes(stream.inbound(), to, flags);
+        peeked.map_err(|_| libc::ECONNRESET)
+    };
     match stream.reading(peek)? {
         0 if !is_empty && !stream.end_of_reading(ends)? => Err(libc::EAGAIN),
         count => Ok(count),

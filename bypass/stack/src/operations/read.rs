@@ -22,7 +22,7 @@ fn peek_all(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
     let Some(_held) = Hold::take(stream) else {
         return Outcome::Error(libc::EBADF);
     };
-    peek::peek_all(&stream, to, is_nonblocking(&stream, flags)).into()
+    peek::peek_all(&stream, to, flags, is_nonblocking(&stream, flags)).into()
 }
 
 /// read and its relatives.

@@ -45,10 +45,18 @@ impl Source<'_> {
     /// Reads up to a step's bytes from `offset` on; may wait for them.
     fn read(self, bytes: &mut Vec<u8>, offset: i64, wanted: usize) -> Result<(), i32> {
         bytes.resize(wanted.min(STEP), 0);
-        let count = match self {
-            Self::Content(_) => 0,
-            Self::File(file) => asleep(|| kernel::read_at(file, bytes, offset))?,
-            Self::Other(file) => asleep(|| sys::splice_out(file, bytes, offset))?,
+        let wait = Deadline::after(None);
+        let count = loop {
+            let read = match self {
+                Self::Content(_) => Ok(0),
+                Self::File(file) => asleep(|| kernel::read_at(file, bytes, offset)),
+                Self::Other(file) => asleep(|| sys::splice_out(file, bytes, offset)),
+            };
+            match read {
+                // The handler wants the call to go on.
+                Err(libc::EINTR) if !wait.is_interrupted() => {}
+                read => break read?,
+            }
         };
         bytes.truncate(count);
         Ok(())
@@ -187,7 +195,7 @@ impl<'a> Sending<'a> {
         let at = self.offset + self.done as i64;
         if self.stream.check_writable()?.is_some() {
             let count = left.min(self.source.left_after(at));
-            return Ok(match count.min(stream::VANISHING_MAX) {
+            return Ok(match count.min(self.stream.vanishing_max()) {
                 0 => Step::End,
                 count => Step::Sent(count),
             });

@@ -6,6 +6,7 @@ use bypass_stats::Reason;
 use bypass_sys::kernel;
 
 use crate::process;
+use crate::process::deadline::AT_ONCE_NS;
 use crate::process::table::{self, Entry};
 use crate::sockets::{self, Socket};
 use crate::wait::epoll;
@@ -25,6 +26,7 @@ pub const SWITCHES: &[(i32, i32, u32)] = &[
 
 /// Gives the shadow what was only remembered.
 pub fn apply(fd: i32, socket: &Socket) {
+    socket.set(sockets::DIRTY, true);
     for (level, name, flag) in SWITCHES {
         if socket.has(*flag) {
             let _ = kernel::set_option_int(fd, *level, *name, 1);
@@ -41,10 +43,12 @@ pub fn apply(fd: i32, socket: &Socket) {
         (libc::SO_RCVTIMEO, &socket.receive_timeout_ns),
         (libc::SO_SNDTIMEO, &socket.send_timeout_ns),
     ] {
-        let ns = word.load(Ordering::Relaxed);
-        if ns > 0 {
-            let _ = kernel::set_option(fd, libc::SOL_SOCKET, name, &timeval_bytes(ns));
-        }
+        let value = match word.load(Ordering::Relaxed) {
+            0 => continue,
+            AT_ONCE_NS => negative_timeval(),
+            ns => timeval_bytes(ns),
+        };
+        let _ = kernel::set_option(fd, libc::SOL_SOCKET, name, &value);
     }
     let flag = |flag, value| if socket.has(flag) { value } else { 0 };
     let flags = flag(sockets::NONBLOCK, libc::O_NONBLOCK) | flag(sockets::ASYNC, libc::O_ASYNC);
@@ -85,6 +89,12 @@ fn give_up(fd: i32, entry: Entry) {
     {
         sockets::free(entry.index());
     }
+}
+
+fn negative_timeval() -> [u8; 16] {
+    let mut bytes = [0u8; 16];
+    bytes[..8].copy_from_slice(&(-1i64).to_ne_bytes());
+    bytes
 }
 
 /// A time as SO_RCVTIMEO and SO_SNDTIMEO have it.

@@ -157,7 +157,7 @@ fn signal(mark: u64, ready: i32) {
     if entry.kind() == Kind::Listener {
         // Of the kernel's clients the kernel has told.
         let listener = listener::of(socket);
-        if !listener.is_some_and(|listener| listener.has_waiting()) {
+        if !listener.is_some_and(|listener| listener.has_acceptable()) {
             return;
         }
     }
@@ -229,5 +229,5 @@ pub fn switch(fd: i32, is_on: bool) -> Outcome {
 pub fn tick() -> Option<Duration> {
     let place = SET.try_lock().ok()?;
     let set = (*place)?;
-    epoll::has_scanned_members(table::get(set).index()).then_some(Duration::from_millis(1))
+    epoll::must_be_looked_at(table::get(set).index()).then_some(Duration::from_millis(1))
 }

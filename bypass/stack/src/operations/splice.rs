@@ -60,9 +60,14 @@ fn wait_for_pipe(pipe: i32, events: i16, flags: u32) -> Result<(), i32> {
     let own = kernel::fcntl(pipe, libc::F_GETFL, 0)? as i32;
     let may_wait = own & libc::O_NONBLOCK == 0 && flags & libc::SPLICE_F_NONBLOCK == 0;
     let wait = if may_wait { None } else { Some(Duration::ZERO) };
-    match poll_pipe(pipe, events, wait)? {
-        0 => Err(libc::EAGAIN),
-        _ => Ok(()),
+    let whole = Deadline::after(None);
+    loop {
+        match poll_pipe(pipe, events, wait) {
+            // The handler wants the call to go on.
+            Err(libc::EINTR) if !whole.is_interrupted() => {}
+            Ok(0) => return Err(libc::EAGAIN),
+            other => return other.map(drop),
+        }
     }
 }
 

@@ -41,7 +41,8 @@ pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
             }
         };
         if wanted == 0 {
-            return Outcome::Done(0);
+            let refusal = stream.refusal();
+            return refusal.map_or(Outcome::Done(0), |error| broken_pipe(error, flags));
         }
         let piece = from.left().min(PIECE);
         let error = match stream.attempt_write(from, flags) {

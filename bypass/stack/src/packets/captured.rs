@@ -12,6 +12,10 @@ impl<D: Device> Device for Shown<D> {
         self.0.capabilities()
     }
 
+    fn set_mtu(&mut self, mtu: u32) {
+        self.0.set_mtu(mtu);
+    }
+
     fn receive(&mut self, most: usize, take: &mut dyn FnMut(Frame)) -> Result<usize, Error> {
         let Some(stats) = process::captured() else {
             return self.0.receive(most, take);
@@ -53,8 +57,34 @@ impl<D: Device> Device for Shown<D> {
         })
     }
 
+    fn send_gathered(
+        &mut self,
+        headers: usize,
+        payload: [&[u8]; 2],
+        offload: Offload,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Error> {
+        let Some(stats) = process::captured() else {
+            return self.0.send_gathered(headers, payload, offload, fill);
+        };
+        let mut frame = vec![0; headers];
+        self.0
+            .send_gathered(headers, payload, offload, &mut |place| {
+                fill(place);
+                frame.copy_from_slice(place);
+            })?;
+        frame.extend_from_slice(payload[0]);
+        frame.extend_from_slice(payload[1]);
+        stats.capture_frame(&frame, offload.checksum.is_some());
+        Ok(())
+    }
+
     fn flush(&mut self) -> Result<(), Error> {
         self.0.flush()
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.0.has_unsent()
     }
 
     fn arm(&mut self) -> bool {

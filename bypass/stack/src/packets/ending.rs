@@ -10,9 +10,9 @@ use crate::process::deferral::asleep;
 use crate::stream::Lingering;
 
 /// How long a process stays for what was sent and not acknowledged while nothing of it moves...
-const LINGER_US: u64 = 2_000_000;
+const LINGER_US: u64 = 10_000_000;
 /// ...and in all.
-const LINGER_NS_MAX: u64 = 30_000_000_000;
+const LINGER_NS_MAX: u64 = 120_000_000_000;
 const LOOK: Duration = Duration::from_millis(1);
 
 /// SO_LINGER with a time: waits until the other host has everything and the end, the time is over, or a

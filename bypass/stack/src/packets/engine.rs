@@ -100,7 +100,10 @@ pub fn settings(mut engine: Config, options: &Tcp) -> Settings {
     put(&mut engine.rto_min_us, options.rto_min_ms.map(time_us));
     put(&mut engine.rto_max_us, options.rto_max_ms.map(time_us));
     engine.rto_max_us = engine.rto_max_us.max(engine.rto_min_us);
-    Settings { engine }
+    Settings {
+        engine,
+        ..Settings::default()
+    }
 }
 
 /// A size that is set, or a fixed one, does not grow with the connection.

@@ -27,8 +27,6 @@ struct Interface {
     opened: Vec<Opened>,
     /// Locked by the process that uses it.
     lease: Owned,
-    /// It was another's when it was last asked for.
-    is_others: bool,
 }
 
 impl Interface {
@@ -48,6 +46,20 @@ static INTERFACES: Mutex<Known> = Mutex::new(Known::NotOpened);
 
 /// Descriptors of those that this process uses.
 static USED: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
+/// A descriptor that an engine opens, or is about to close.
+fn note(fd: i32, is_open: bool) {
+    let Ok(mut used) = USED.lock() else {
+        return;
+    };
+    if is_open {
+        table::hide(fd);
+        used.push(fd);
+    } else {
+        used.retain(|one| *one != fd);
+        table::show(fd);
+    }
+}
 
 /// Locks them across a fork.
 pub fn hold() -> impl Sized {
@@ -120,11 +132,19 @@ fn open_queues(link: &Link, mode: Mode, count: u32) -> Result<Vec<Opened>, Strin
         uncut_trains: mode == Mode::Generic && link.kind == "veth",
         ..Settings::default()
     };
-    let open = |queue| {
-        let opened = Opened::open(link, queue, settings.for_queue(queue, count));
-        opened.map_err(|error| format!("queue {queue} of {count}: {}", text(error)))
+    let open_with = |settings: Settings| -> Result<Vec<Opened>, (u32, i32)> {
+        let open = |queue| {
+            let opened = Opened::open(link, queue, settings.for_queue(queue, count));
+            opened.map_err(|error| (queue, error))
+        };
+        (0..count).map(open).collect()
     };
-    (0..count).map(open).collect()
+    let opened = match open_with(settings) {
+        // The limits may be enough for less.
+        Err((_, libc::ENOBUFS | libc::EFBIG)) => open_with(settings.frugal()),
+        other => other,
+    };
+    opened.map_err(|(queue, error)| format!("queue {queue} of {count}: {}", text(error)))
 }
 
 fn attach(link: &Link, mode: Mode, opened: Vec<Opened>) -> kernel::Result<Interface> {
@@ -140,7 +160,6 @@ fn attach(link: &Link, mode: Mode, opened: Vec<Opened>) -> kernel::Result<Interf
         steering: Arc::new(steering),
         opened,
         lease,
-        is_others: false,
     };
     interface.descriptors().for_each(table::hide);
     Ok(interface)
@@ -165,12 +184,9 @@ pub fn take() -> (Vec<Relay>, bool) {
         return (Vec::new(), false);
     };
     let mut relays = Vec::new();
-    for mut interface in std::mem::take(all) {
+    for interface in std::mem::take(all) {
         if lock_file(interface.lease.0).is_err() {
             // Connections reach this process through the listeners that it shares with the other one.
-            if !std::mem::replace(&mut interface.is_others, true) {
-                process::fall_back(Reason::Interface);
-            }
             all.push(interface);
             continue;
         }
@@ -195,7 +211,12 @@ fn over(interface: Interface) -> kernel::Result<Relay> {
     let mut host = engine::of_host();
     let connections = process::settings().max_endpoints.saturating_add(LATE_MAX);
     host.connections_max = u32::try_from(connections).unwrap_or(u32::MAX);
-    let settings = engine::settings(host, &process::settings().tcp);
+    // Between two rounds, in which whoever waits drives the engine.
+    host.answers_follow = true;
+    let settings = bypass_shard::Settings {
+        notice: note,
+        ..engine::settings(host, &process::settings().tcp)
+    };
     let shard = Shard::over(steering, link, device, settings)?;
     let polled = shard.poll_fds().into_iter().flatten();
     let own: Vec<i32> = polled.filter(|fd| !used.contains(fd)).collect();

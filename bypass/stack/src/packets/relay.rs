@@ -27,12 +27,16 @@ use crate::sockets::{self, Socket};
 
 mod asking;
 mod closing;
+mod counting;
 mod listening;
 mod moving;
 mod opening;
 mod room;
+mod yielding;
 
 pub use room::LATE_MAX;
+
+use counting::Losses;
 
 /// Bytes that are moved at once, and that may lie unread in a segment before the engine keeps them.
 const PIECE: usize = 64 << 10;
@@ -52,7 +56,6 @@ pub struct Relay {
     listeners: HashMap<Handle, Group>,
     /// Of the connections that the program opens; another one for each that was full.
     outgoing: Vec<(Arc<Peer>, usize)>,
-    bytes: Vec<u8>,
     moved_us: u64,
     rung: Vec<usize>,
     /// Places, slots and engine's names of connections whose close waits (SO_LINGER).
@@ -61,6 +64,10 @@ pub struct Relay {
     is_full: bool,
     /// Connections wait in the engine because no segment has a place for them.
     is_crowded: bool,
+    /// When it is looked again whether others listen at the same ports.
+    others_us: u64,
+    /// What the device had lost when that was last counted.
+    losses: Losses,
     /// The process ends: what arrives from now on is for who follows it.
     is_over: bool,
     /// The service thread sleeps, and how long at most, by [`bypass_sys::clock`]: as long as it does not
@@ -112,6 +119,8 @@ struct Conn {
     opening: Option<usize>,
     has_read_end: bool,
     has_sent_end: bool,
+    /// The program has ended both directions.
+    is_shut: bool,
     /// Closed on both sides of the segment, and somebody waits for the other host (SO_LINGER).
     lingers: bool,
 }
@@ -128,6 +137,8 @@ impl Relay {
     /// Over `shard`; `lease` says that the interface is ours.
     pub fn new(shard: Shard, lease: Owned) -> kernel::Result<Self> {
         Ok(Self {
+            // Not what a process before this one has lost.
+            losses: Losses::of(&shard.counters()),
             shard,
             _lease: lease,
             waker: wakers::new_waker()?,
@@ -135,12 +146,12 @@ impl Relay {
             conns: Vec::new(),
             listeners: HashMap::new(),
             outgoing: Vec::new(),
-            bytes: vec![0; PIECE],
             moved_us: 0,
             rung: Vec::new(),
             lingering: Vec::new(),
             is_full: false,
             is_crowded: false,
+            others_us: 0,
             is_over: false,
             service_sleeps_until_us: None,
         })
@@ -167,6 +178,10 @@ impl Relay {
         }
         if has_moved || self.is_full {
             self.look_at_room();
+        }
+        if self.shard.driven_us() >= self.others_us {
+            self.look_at_others();
+            self.count_losses();
         }
         self.shard.finish();
         if has_moved {
@@ -281,7 +296,7 @@ impl Relay {
     }
 
     fn handle(&mut self, event: tcp::Event) {
-        if self.listeners.contains_key(&event.handle) {
+        if event.handle.is_listener() {
             return self.accept_all(event.handle);
         }
         let found = self.conns.get(event.handle.index as usize).copied();
@@ -316,6 +331,7 @@ impl Relay {
             opening,
             has_read_end: false,
             has_sent_end: false,
+            is_shut: false,
             lingers: false,
         });
         let index = handle.index as usize;

@@ -11,15 +11,20 @@ use crate::process;
 impl Peer {
     /// Gives up our end of `slot`; the last holder writes `ends` before anybody can reuse it.
     pub fn let_go(&self, slot: usize, ends: u32) {
+        self.let_go_as(slot, self.bit(), ends);
+        if self.side == 0 {
+            self.return_slot(slot);
+        }
+    }
+
+    /// The same for the holder with bit `bit`.
+    pub(super) fn let_go_as(&self, slot: usize, bit: u32, ends: u32) {
         let place = self.segment.slot(slot);
-        if drop_holder(place, self.side, self.bit(), ends) {
+        if drop_holder(place, self.side, bit, ends) {
             self.ring(slot, Notice::Bytes);
             self.ring(slot, Notice::Room);
             self.give_memory_back(slot);
-            forget_holder(place, self.side, self.bit());
-        }
-        if self.side == 0 {
-            self.return_slot(slot);
+            forget_holder(place, self.side, bit);
         }
     }
 
@@ -42,37 +47,37 @@ impl Peer {
             return;
         }
         process::count(Counter::PeerDeaths, 1);
-        for slot in self.occupied() {
-            let place = self.segment.slot(slot);
-            let unread = self
-                .segment
-                .ring(slot, self.side)
-                .available(usize::MAX)
-                .unwrap_or(1);
-            let ends = if unread > 0 { RST } else { FIN };
-            if drop_holder(place, other, 1 << index, ends) {
-                forget_holder(place, other, 1 << index);
-            }
-            self.ring_ourselves(slot);
-        }
-        self.reap_where_we_have_closed(index);
+        let used = self.segment.slots_used().min(self.segment.slots());
+        (0..used).for_each(|slot| self.reap_slot(slot, 1 << index));
         self.segment.leave(other, index);
     }
 
-    /// Connections that we have closed and the dead had not: nobody else gives back what they held, and
-    /// only so their slots are free for others.
-    fn reap_where_we_have_closed(&self, index: usize) {
+    /// The holder with bit `bit` of the other side has ended. Connections of other processes of our side
+    /// are told, too: its place is free at once, and nobody who comes later can say whose the bit was.
+    fn reap_slot(&self, slot: usize, bit: u32) {
         let (ours, other) = (self.side, 1 - self.side);
-        let used = self.segment.slots_used().min(self.segment.slots());
-        for slot in (0..used).filter(|slot| self.socket(*slot).is_none()) {
-            let place = self.segment.slot(slot);
-            let is_closed = place.meta.holders[ours].load(Ordering::SeqCst) == 0;
-            if is_closed && drop_holder(place, other, 1 << index, FIN) {
-                if self.segment.give_back_extents(slot) {
-                    due::begin();
-                }
-                forget_holder(place, other, 1 << index);
+        let place = self.segment.slot(slot);
+        let holders = place.meta.holders[ours].load(Ordering::SeqCst);
+        // Whoever accepts it looks by itself.
+        if holders & QUEUED != 0 {
+            return;
+        }
+        let unread = self.segment.ring(slot, ours).available(usize::MAX);
+        let ends = if holders == 0 || unread == Ok(0) {
+            FIN
+        } else {
+            RST
+        };
+        let is_over = drop_holder(place, other, bit, ends);
+        if is_over {
+            // We have closed and the dead had not: nobody else gives back what it held.
+            if holders == 0 && self.segment.give_back_extents(slot) {
+                due::begin();
             }
+            forget_holder(place, other, bit);
+        }
+        if self.socket(slot).is_some() || is_over && holders != 0 {
+            self.ring_ourselves(slot);
         }
     }
 

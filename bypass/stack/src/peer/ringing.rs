@@ -11,8 +11,8 @@ use crate::process;
 /// What is to be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
-    /// Bytes, for so many times; by the thread that holds the writer's lock.
-    News(u32),
+    /// Bytes; by the thread that holds the writer's lock.
+    News,
     /// Bytes or an end.
     Bytes,
     /// Space.
@@ -26,9 +26,9 @@ fn ring_side(segment: &Segment, slot: usize, side: usize, what: Notice) {
         let ready_list = segment.ready_list(side, index);
         let fenced = segment.is_fenced(side);
         let is_asleep = match what {
-            Notice::News(count) => {
+            Notice::News => {
                 let ring = segment.ring(slot, 1 - side);
-                let news = ring.announcement(count, index, || ready_list.latest(slot));
+                let news = ring.announcement(index, || ready_list.latest(slot));
                 ready_list.announce(slot, news, fenced)
             }
             Notice::Bytes | Notice::Room => ready_list.ring(slot, fenced),
@@ -39,7 +39,7 @@ fn ring_side(segment: &Segment, slot: usize, side: usize, what: Notice) {
         }
     });
     let place = match what {
-        Notice::News(_) | Notice::Bytes => &meta.sleeper_read[side],
+        Notice::News | Notice::Bytes => &meta.sleeper_read[side],
         Notice::Room => &meta.sleeper_write[side],
     };
     if let Some(sleeper) = Sleeper::take(place) {

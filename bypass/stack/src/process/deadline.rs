@@ -44,6 +44,9 @@ impl Deadline {
     }
 }
 
+/// A socket's timeout that is over at once. Programs are told 0, as by the kernel.
+pub const AT_ONCE_NS: u64 = 1;
+
 /// A socket's timeout; 0 is none.
 pub fn timeout(timeout_ns: u64) -> Deadline {
     Deadline::after((timeout_ns > 0).then(|| Duration::from_nanos(timeout_ns)))

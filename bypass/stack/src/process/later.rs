@@ -79,10 +79,10 @@ pub fn leave_time() {
     }
 }
 
-/// Closes what was left to be closed.
-pub fn finish() {
+/// Closes what was left to be closed; false when there was nothing.
+pub fn finish() -> bool {
     if !HAS_WORK.swap(false, Ordering::AcqRel) {
-        return;
+        return false;
     }
     let (descriptors, values) = QUEUE.lock().map_or_else(
         |_| (Vec::new(), Vec::new()),
@@ -96,6 +96,7 @@ pub fn finish() {
         let _ = kernel::close(fd);
     }
     drop(values);
+    true
 }
 
 /// Locks the queue across a fork.

@@ -92,5 +92,5 @@ pub fn wake(process: u64, waker_number: u32) {
         // There was no descriptor for it at the start.
         sender = open_sender();
     }
-    waker::wake(sender, process, waker_number);
+    let _ = pool::or_give_back(|| waker::wake(sender, process, waker_number));
 }

@@ -8,6 +8,8 @@ use std::sync::Mutex;
 use bypass_stats::Counter;
 use bypass_sys::kernel;
 
+use super::later;
+use super::ports;
 use super::settings::settings;
 use super::statistics::count;
 use super::table::{self, Entry, Kind};
@@ -48,7 +50,7 @@ fn has_place(fd: i32, kept: usize) -> bool {
 /// The limit of descriptors is the program's: before it is told, the pool gives its numbers back.
 pub fn or_give_back<T>(make: impl Fn() -> Result<T, i32>) -> Result<T, i32> {
     match make() {
-        Err(libc::EMFILE | libc::ENFILE) if empty() > 0 => make(),
+        Err(libc::EMFILE | libc::ENFILE) if give_back() > 0 => make(),
         made => made,
     }
 }
@@ -96,6 +98,11 @@ pub fn empty() -> usize {
         }
     }
     closed
+}
+
+/// Closes all that the program has no use of, before it would have no descriptor; says how many.
+pub fn give_back() -> usize {
+    empty() + ports::give_up() + usize::from(later::finish())
 }
 
 /// Locks the pool across a fork.

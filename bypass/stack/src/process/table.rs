@@ -89,6 +89,11 @@ pub fn get(fd: i32) -> Entry {
 /// One more than the highest number that was ever something else than the kernel's.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
+/// All numbers that were ever something else than the kernel's are below this.
+pub fn used() -> i32 {
+    USED.load(Ordering::SeqCst).min(NUMBERS_MAX) as i32
+}
+
 /// Makes `fd` something else, whatever it was; false when the number is too large.
 pub fn set(fd: i32, entry: Entry) -> bool {
     if entry != Entry::KERNEL && USED.load(Ordering::Relaxed) <= fd as usize {
@@ -110,8 +115,7 @@ pub fn replace(fd: i32, from: Entry, to: Entry) -> bool {
 
 /// The numbers that mean `entry`.
 pub fn all(entry: Entry) -> impl Iterator<Item = i32> {
-    let used = USED.load(Ordering::SeqCst).min(NUMBERS_MAX);
-    (0..used as i32).filter(move |fd| get(*fd) == entry)
+    (0..used()).filter(move |fd| get(*fd) == entry)
 }
 
 /// Makes every number that means `from` mean `to`: what a socket is, it is under all its numbers.

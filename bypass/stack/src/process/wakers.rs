@@ -1,5 +1,6 @@
 //! Wakers: what a thread of this process sleeps on, and others write to.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
 use bypass_sys::kernel;
@@ -14,6 +15,9 @@ static IDLE: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
 /// The same, of those that block: on them a confined process sleeps by read, which every filter allows.
 static BLOCKING: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
 
+/// So few descriptors are the program's alone: the library does without.
+pub const LEFT_TO_PROGRAM: usize = 4;
+
 /// Names that a waker tries.
 const NAMES_TRIED: u32 = 8;
 
@@ -27,11 +31,14 @@ pub fn new_waker() -> Result<Waker, i32> {
         // Nobody would find it by its name: who waits without one looks every millisecond.
         return Err(libc::EMFILE);
     }
+    if !kernel::has_descriptors_left(LEFT_TO_PROGRAM) && pool::give_back() == 0 {
+        return Err(libc::EMFILE);
+    }
     let mut name = next_waker();
     for _ in 0..NAMES_TRIED {
         match Waker::create(number(), name) {
             Err(libc::EADDRINUSE) => {}
-            Err(libc::EMFILE | libc::ENFILE) if pool::empty() > 0 => {}
+            Err(libc::EMFILE | libc::ENFILE) if pool::give_back() > 0 => {}
             made => {
                 if let Ok(waker) = &made {
                     table::hide(waker.fd());
@@ -42,6 +49,25 @@ pub fn new_waker() -> Result<Waker, i32> {
         name = kernel::random() as u32 & 0x7fff_ffff;
     }
     Err(libc::EADDRINUSE)
+}
+
+/// With a limit of no descriptors poll(2) takes none: EINVAL.
+static MAY_POLL: AtomicBool = AtomicBool::new(true);
+
+/// Whether a thread may sleep in poll on its waker.
+#[inline]
+pub fn may_poll() -> bool {
+    MAY_POLL.load(Ordering::Relaxed)
+}
+
+/// Whether a thread sleeps by read: poll(2) is forbidden, by a filter or by the limit of descriptors.
+pub fn are_read() -> bool {
+    is_confined() || !may_poll()
+}
+
+/// The program may have changed its limit of descriptors.
+pub fn limit_changed() {
+    MAY_POLL.store(kernel::descriptor_limit() > 0, Ordering::Relaxed);
 }
 
 /// Before there may be no more descriptors: the next call that waits finds a waker, one that sleeps by

@@ -160,7 +160,18 @@ pub fn give_back(file: i32, content: Arc<Content>) {
 
 #[cold]
 fn find(file: i32, stamp: Stamp) -> Option<Arc<Content>> {
+    if !is_readable(file) {
+        return None;
+    }
     find_or_read(stamp, |size| read_whole(file, size))
+}
+
+/// Whether the file behind a descriptor could be read through it.
+fn is_readable(file: i32) -> bool {
+    kernel::fcntl(file, libc::F_GETFL, 0).is_ok_and(|flags| {
+        let flags = flags as i32;
+        flags & libc::O_ACCMODE != libc::O_WRONLY && flags & libc::O_PATH == 0
+    })
 }
 
 fn copies() -> Option<MutexGuard<'static, Copies>> {

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
-use bypass_shm::layout::{FIN, LINGERS, RST};
+use bypass_shm::layout::{FIN, LINGERS, RST, SHUT};
 use bypass_stats::Counter;
 
 use super::{of_socket, By, For, Stream};
@@ -109,18 +109,31 @@ impl Stream {
         if how != libc::SHUT_WR {
             self.set_shut(Event::ShutRead);
         }
+        let mut ends = 0;
         if how != libc::SHUT_RD && !self.is_shut(sockets::SHUT_WRITE) {
             self.set_shut(Event::ShutWrite);
-            let place = self.peer.segment.slot(self.slot);
-            // Not before a writer has published what it is writing.
-            let guard = self.lock(For::Room);
-            self.show_ended(By::Us);
-            place.producer[self.peer.side]
-                .ends
-                .fetch_or(FIN, Ordering::SeqCst);
-            drop(guard);
-            self.peer.ring(self.slot, Notice::Bytes);
+            ends |= FIN;
+        }
+        if self.is_shut(sockets::SHUT_READ) && self.is_shut(sockets::SHUT_WRITE) {
+            ends |= SHUT;
+        }
+        if ends != 0 {
+            self.tell_ends(ends);
         }
         self.peer.ring_ourselves(self.slot);
+    }
+
+    fn tell_ends(&self, ends: u32) {
+        let place = self.peer.segment.slot(self.slot);
+        // Not before a writer has published what it is writing.
+        let guard = self.lock(For::Room);
+        if ends & FIN != 0 {
+            self.show_ended(By::Us);
+        }
+        place.producer[self.peer.side]
+            .ends
+            .fetch_or(ends, Ordering::SeqCst);
+        drop(guard);
+        self.peer.ring(self.slot, Notice::Bytes);
     }
 }

@@ -46,7 +46,7 @@ impl Stream {
 
     fn take_bytes(&self, ring: Ring, to: &mut Pieces, flags: i32) -> Result<usize, Broken> {
         if flags & libc::MSG_PEEK != 0 {
-            return ring.peek(to, 0);
+            return self.peek_bytes(ring, to, flags);
         }
         if flags & libc::MSG_TRUNC != 0 {
             let count = ring.available(to.left())?.min(to.left());
@@ -62,6 +62,14 @@ impl Stream {
             Some(count) => Ok(count),
             None => self.take_beside_urgent(ring, to),
         }
+    }
+
+    /// Looks at what is there; with MSG_TRUNC only at how much.
+    pub fn peek_bytes(&self, ring: Ring, to: &mut Pieces, flags: i32) -> Result<usize, Broken> {
+        if flags & libc::MSG_TRUNC == 0 {
+            return ring.peek(to, 0);
+        }
+        Ok(ring.available(to.left())?.min(to.left()))
     }
 
     /// How many bytes end a read that may wait.

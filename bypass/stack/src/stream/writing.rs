@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use bypass_shm::layout::{CLOSED, RST};
+use bypass_shm::layout::{CLOSED, RST, SHUT};
 use bypass_stats::Counter;
 use bypass_sys::iovec::Pieces;
 
@@ -12,9 +12,9 @@ use crate::peer::Notice;
 use crate::process;
 use crate::sockets;
 
-/// Bytes of one write that go to a peer that has closed, before its reset is known: what the kernel
-/// sends at once.
-pub const VANISHING_MAX: usize = 512 << 10;
+/// Bytes of one write that go to a peer that has closed, before its reset is known, where the program
+/// has not chosen SO_SNDBUF: what the kernel sends at once.
+const VANISHING_MAX: usize = 512 << 10;
 
 /// Bytes that are written before the reader is told: what a processor's cache holds beside others.
 pub const PIECE: usize = 128 << 10;
@@ -30,8 +30,7 @@ impl Stream {
     /// Tells the other side that bytes have come.
     #[inline]
     pub(super) fn announce(&self) {
-        let news = self.outbound().count_news();
-        self.peer.ring(self.slot, Notice::News(news));
+        self.peer.ring(self.slot, Notice::News);
     }
 
     #[inline]
@@ -59,12 +58,42 @@ impl Stream {
         if ends & RST != 0 {
             return Err(self.tell_reset().unwrap_or(libc::EPIPE));
         }
-        if ends & CLOSED != 0 {
+        if ends & (CLOSED | SHUT) != 0 {
+            if ends & CLOSED == 0 {
+                self.reset_by_peer();
+            }
             self.wrote_to_closed();
             self.peer.ring_ourselves(self.slot);
             return Ok(Some(()));
         }
         Ok(None)
+    }
+
+    /// What a write of no bytes says, if it fails.
+    pub fn refusal(&self) -> Option<i32> {
+        if self.is_shut(sockets::SHUT_WRITE | sockets::WROTE_TO_CLOSED) {
+            return Some(libc::EPIPE);
+        }
+        let is_reset = self.inbound_ends() & RST != 0;
+        is_reset.then(|| self.tell_reset().unwrap_or(libc::EPIPE))
+    }
+
+    /// The peer has shut both directions down: its reset of what we write ends its own socket too.
+    #[cold]
+    fn reset_by_peer(&self) {
+        let place = self.peer.segment.slot(self.slot);
+        place.producer[self.peer.side]
+            .ends
+            .fetch_or(RST, Ordering::SeqCst);
+        self.peer.ring(self.slot, Notice::Bytes);
+    }
+
+    /// Most bytes of one write to a peer that has closed.
+    pub fn vanishing_max(&self) -> usize {
+        match self.socket.send_buffer.load(Ordering::Relaxed) as usize {
+            0 => VANISHING_MAX,
+            chosen => chosen.saturating_mul(2).min(VANISHING_MAX),
+        }
     }
 
     /// Writes a piece: the reader of a long write begins while the rest is copied.
@@ -95,7 +124,7 @@ impl Stream {
         match self.check_writable() {
             Err(libc::EAGAIN) => return Attempt::Blocked,
             Err(error) => return Attempt::Failed(error),
-            Ok(Some(())) => return Attempt::Done(from.left().min(VANISHING_MAX)),
+            Ok(Some(())) => return Attempt::Done(from.left().min(self.vanishing_max())),
             Ok(None) => {}
         }
         let ring = self.outbound();

@@ -84,6 +84,20 @@ pub fn peek_into(ring: &Ring, bytes: &mut [u8]) -> Result<usize, Broken> {
     unsafe { Pieces::new(&piece) }.map_or(Ok(0), |mut pieces| ring.peek(&mut pieces, 0))
 }
 
+/// Shows `take` up to `wanted` bytes of a ring where they lie, piece by piece, until it takes less of one
+/// than there is; how many there were and how many it has taken. They stay there.
+pub fn show(
+    ring: &Ring,
+    wanted: usize,
+    mut take: impl FnMut(&[u8]) -> usize,
+) -> Result<(usize, usize), Broken> {
+    ring.show(wanted, |at, length| {
+        // SAFETY: the ring has checked that the bytes are mapped. They stay until we discard them, unless
+        // the writer breaks the rules: then others are read, and bytes have no invalid values.
+        take(unsafe { core::slice::from_raw_parts(at, length) })
+    })
+}
+
 /// Lets `fill` write into the hole of a ring and publishes what it has written, for the only writer.
 /// None where there is no room.
 pub fn fill_hole<E>(

@@ -16,6 +16,8 @@ use crate::stream::{announce_held_back, For, Stream};
 /// Blocks until ready or over; EAGAIN at the timeout, EINTR after a signal.
 pub fn block(stream: &Stream, what: For, deadline: Deadline) -> Result<(), i32> {
     announce_held_back();
+    // In a forked child: the other side's death is to end the call.
+    listener::ensure_service();
     let settings = process::settings();
     let is_on = match what {
         For::Bytes => settings.tcp_recv_spin,
@@ -55,7 +57,7 @@ pub fn block_on_listener(listener: &Listener, fd: i32, deadline: Deadline) -> Re
     } else {
         0
     };
-    if spin(spin_ns, deadline, || listener.has_waiting()) {
+    if spin(spin_ns, deadline, || listener.has_acceptable()) {
         return Ok(());
     }
     if deadline.is_interrupted() {
@@ -72,7 +74,7 @@ pub fn block_on_listener(listener: &Listener, fd: i32, deadline: Deadline) -> Re
     } else {
         ReadyLists::take(listener, waker.number())
     };
-    if listener.has_waiting() {
+    if listener.has_acceptable() {
         return Ok(());
     }
     let bound = (!is_complete).then_some(Duration::from_millis(1));

@@ -33,16 +33,20 @@ use crate::sys::{Owned, OwnedGuard};
 mod collecting;
 mod control;
 mod members;
+mod nested;
 mod waiting;
 pub use control::{
     add_to_kernel, connected, control, forget, leave_to_kernel, move_to_kernel, watch,
 };
+use nested::Nested;
 pub use waiting::wait;
 
 /// Sets of a process; more are pure kernel sets.
 const SETS_MAX: usize = 4096;
 /// Names our waker among the events of a kernel set.
 const WAKER_DATA: u64 = 0x5753_7761_6b65_7231;
+/// Names a listener with EPOLLONESHOT among them, with its name as a member in the lower half.
+const ONESHOT_DATA: u64 = 0x5753_6f73 << 32;
 
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
@@ -70,6 +74,8 @@ struct Member {
     is_scanned: bool,
     /// The shadow is in the kernel set as well.
     is_in_kernel: bool,
+    /// By chance, as [`Nested::member`]: the kernel set knows a one-shot listener by it.
+    name: u32,
 }
 
 impl Member {
@@ -77,15 +83,21 @@ impl Member {
     fn is_armed(&self) -> bool {
         self.events & ONESHOT == 0 || self.events & !(EDGE | ONESHOT | EXCLUSIVE) != 0
     }
-}
 
-/// A set that is a member of another.
-#[derive(Debug)]
-struct Nested {
-    number: usize,
-    fd: i32,
-    events: u32,
-    data: u64,
+    /// A one-shot has fired.
+    fn disarm(&mut self) {
+        self.events &= EDGE | ONESHOT;
+    }
+
+    /// What the kernel's set has as its data: of a one-shot what tells whose it is, because clients of either
+    /// kind disarm it for both.
+    fn kernel_data(&self) -> u64 {
+        if self.events & ONESHOT != 0 {
+            ONESHOT_DATA | u64::from(self.name)
+        } else {
+            self.data
+        }
+    }
 }
 
 /// A segment where members live, with our doorbells in it.
@@ -99,6 +111,12 @@ struct Place {
 }
 
 impl Place {
+    /// New connections wake us from now on, as `word` says.
+    fn listen(&mut self, word: u32) {
+        self.is_listening = true;
+        self.ready_list().listening.store(word, Ordering::SeqCst);
+    }
+
     #[inline]
     fn ready_list(&self) -> &ReadyList {
         self.peer
@@ -131,6 +149,8 @@ struct Inner {
     is_kernel_busy: bool,
     fruitless_spins: u32,
     looks: u32,
+    /// Sleeps without a ready list in some segment.
+    seeks: u32,
 }
 
 struct Set {
@@ -153,6 +173,8 @@ struct Set {
     is_shared: AtomicBool,
     /// One of the descriptors, for what is done in the kernel's set; changes under the lock.
     fd: AtomicI32,
+    /// Counts the ends of sets with this number: who has slept in one of them must not look into the next.
+    ends: AtomicU32,
 }
 
 impl Set {
@@ -170,6 +192,7 @@ impl Set {
             is_orphan: AtomicBool::new(false),
             is_shared: AtomicBool::new(false),
             fd: AtomicI32::new(0),
+            ends: AtomicU32::new(0),
         }
     }
 
@@ -264,6 +287,7 @@ pub fn close(number: usize, fd: i32) {
         }
     }
     let inner = guard.take();
+    set.ends.fetch_add(1, Ordering::Relaxed);
     drop(guard);
     end(number, set, inner);
 }
@@ -280,6 +304,8 @@ fn end(number: usize, set: &Set, inner: Option<Box<Inner>>) {
         if let Some(waker) = &inner.waker {
             table::show(waker.fd());
         }
+        let of_numbers = inner.nested.into_iter();
+        of_numbers.for_each(|nested| nested.leave(None));
     }
     if set.is_watched.load(Ordering::Relaxed) {
         leave_outer_sets(number);
@@ -293,7 +319,10 @@ fn end(number: usize, set: &Set, inner: Option<Box<Inner>>) {
 fn leave_outer_sets(number: usize) {
     for set in SETS.iter().take(used()) {
         if let Some(inner) = set.lock().as_mut() {
-            inner.nested.retain(|nested| nested.number != number);
+            let is_shared = set.is_shared.load(Ordering::Relaxed);
+            let epoll = set.fd.load(Ordering::Relaxed);
+            let ended = inner.nested.extract_if(.., |one| one.number == number);
+            ended.for_each(|one| one.leave((!is_shared).then_some(epoll)));
         }
     }
 }
@@ -333,12 +362,14 @@ pub fn is_ready(number: usize) -> bool {
     })
 }
 
-/// Whether set `number` has members that cannot ring, because another set has their bell.
-pub fn has_scanned_members(number: usize) -> bool {
-    let guard = SETS[number % SETS_MAX].lock();
+/// Whether something of set `number` can become ready without a ring: another set has a member's bell, or there
+/// is none. Who waits for the set must look again soon.
+pub fn must_be_looked_at(number: usize) -> bool {
+    let set = &SETS[number % SETS_MAX];
+    let guard = set.lock();
     guard
         .as_ref()
-        .is_some_and(|inner| !inner.scanned.is_empty())
+        .is_some_and(|inner| inner.must_look_again(set))
 }
 
 /// Locks all sets across a fork, after which two processes have them.
@@ -378,6 +409,9 @@ pub fn orphan() {
         }
         inner.places.clear();
         inner.misses_a_place = true;
+        for (_, listener, _) in &inner.listeners {
+            listener.attend();
+        }
         for index in 0..inner.members.len() {
             if let Some(member) = &inner.members[index] {
                 let socket = sockets::get(member.socket);

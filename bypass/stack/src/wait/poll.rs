@@ -15,7 +15,7 @@ use crate::peer::Peer;
 use crate::process::deadline::{shorter, signals, Deadline};
 use crate::process::deferral::asleep;
 use crate::process::table::{self, Kind};
-use crate::process::wakers::Borrowed;
+use crate::process::wakers::{self, Borrowed};
 use crate::process::{self, Outcome};
 use crate::sockets;
 use crate::stream::{self, readiness_of};
@@ -85,7 +85,7 @@ fn user_events(one: &libc::pollfd) -> i16 {
             let listener = listener::of(sockets::get(entry.index()));
             let is_waiting = listener.is_some_and(|listener| {
                 listener.attend();
-                listener.has_waiting()
+                listener.has_acceptable()
             });
             if is_waiting {
                 libc::POLLIN | libc::POLLRDNORM
@@ -208,7 +208,10 @@ impl Registered {
                 };
                 self.listeners.push(listener);
             }
-            Kind::Epoll => epoll::watch(entry.index()),
+            Kind::Epoll => {
+                epoll::watch(entry.index());
+                self.is_crowded |= epoll::must_be_looked_at(entry.index());
+            }
             _ => {}
         }
     }
@@ -294,6 +297,11 @@ fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<
         events: libc::POLLIN,
         revents: 0,
     }));
+    if !wakers::may_poll() {
+        // Of a select: it counts ours alone.
+        part.clear();
+        registered.is_crowded = true;
+    }
     let bound = registered.is_crowded.then_some(CROWDED);
     asleep(|| packets::poll(&mut part, shorter(deadline.left(), bound), mask).map(|_| ()))
 }

@@ -4,14 +4,13 @@ use core::time::Duration;
 
 use bypass_stats::Counter;
 use bypass_sys::clock::now_ns;
-use bypass_sys::sandbox::is_confined;
 
 use crate::packets;
 use crate::peer::Peer;
 use crate::process;
 use crate::process::deadline::{shorter, signals, Deadline};
 use crate::process::deferral::asleep;
-use crate::process::wakers::Borrowed;
+use crate::process::wakers::{self, Borrowed};
 use crate::stream::For;
 
 /// Longest sleep when another thread sits in the place where we would be woken.
@@ -52,10 +51,11 @@ pub fn sleep_on(
     deadline: Deadline,
     mut is_ready: impl FnMut() -> bool,
 ) -> Result<(), i32> {
-    let by_read = is_confined().then(Borrowed::take_blocking).flatten();
+    let by_read = wakers::are_read().then(Borrowed::take_blocking).flatten();
     let sleeps_by_read = by_read.is_some();
-    let Some(waker) = by_read.or_else(|| Borrowed::take().ok()) else {
-        // No descriptor for a waker: look again soon, as a read knows no such error.
+    let by_poll = || wakers::may_poll().then(Borrowed::take)?.ok();
+    let Some(waker) = by_read.or_else(by_poll) else {
+        // No waker that could be slept on: look again soon, as a read knows no such error.
         return nap(deadline);
     };
     let meta = &peer.segment.slot(slot).meta;

@@ -8,12 +8,15 @@
 //! | `> S. 0:0 ack 1 <mss 1460>` | the engine has sent this segment, next in order |
 //! | `+200ms` | time passes, timers fire |
 //! | `wait 199ms` | as above, and nothing may be sent |
-//! | `listen`, `connect`, `accept`, `close`, `abort`, `shutdown` | calls |
+//! | `listen`, `connect`, `accept`, `close`, `abort`, `shutdown`, `shutdown both` | calls |
 //! | `send 1000`, `more 10`, `urgent 1`, `recv 500`, `recv eof`, `recv wouldblock` | calls and their results |
+//! | `peek 500` | bytes to be read that stay |
+//! | `connect rcvbuf 9000` | with an option that is set before the first segment leaves |
 //! | `error refused` | the error of the socket |
 //! | `set nodelay`, `set keepalive 10 5 3`, … | options |
 //! | `icmp toobig 1000 seq 1`, `icmp unreachable seq 1` | an error about a segment of the engine's |
 //! | `state FinWait2` | the state of the connection |
+//! | `room 0`, `room any` | how many frames the device takes |
 //!
 //! Sequence and acknowledgment numbers count from the initial ones. Of an expected segment, flags,
 //! numbers and acknowledgment are compared always, window and options only when given; `TS` stands
@@ -68,6 +71,7 @@ accept
 impl Dialogue {
     pub fn new(config: Config) -> Dialogue {
         let now_us = 1_000_000_000;
+        let mut frames = Frames::of_mtu(config.mtu);
         let mut engine = Engine::new(config, now_us);
         engine.set_addresses(&[
             Address {
@@ -79,7 +83,6 @@ impl Dialogue {
                 prefix_len: 64,
             },
         ]);
-        let mut frames = Frames::default();
         engine.set_neighbour(now_us, PEER.to_be_bytes().into(), PEER_MAC, &mut frames);
         engine.set_neighbour(now_us, "fd00::2".parse().unwrap(), PEER_MAC, &mut frames);
         Dialogue {
@@ -94,6 +97,17 @@ impl Dialogue {
             last_timestamp: 0,
             is_v6: false,
         }
+    }
+
+    /// The peer goes on from another port of its own; what [`Dialogue::to_flow`] needs to come back.
+    pub fn from_port(&mut self, port: u16) -> (Option<u32>, (u16, u16)) {
+        let before = (self.isn.take(), self.ports);
+        self.ports.1 = port;
+        before
+    }
+
+    pub fn to_flow(&mut self, (isn, ports): (Option<u32>, (u16, u16))) {
+        (self.isn, self.ports) = (isn, ports);
     }
 
     pub fn v6(mut self) -> Dialogue {
@@ -132,7 +146,9 @@ impl Dialogue {
     fn end_round(&mut self) {
         self.engine.end_batch(self.now_us, &mut self.frames);
         while self.engine.next_event().is_some() {}
-        self.engine.end_batch(self.now_us, &mut self.frames);
+        if !self.engine.config().answers_follow {
+            self.engine.end_batch(self.now_us, &mut self.frames);
+        }
         self.sent.extend(self.frames.sent.drain(..));
         self.engine.check_invariants().expect("invariants");
     }
@@ -203,6 +219,9 @@ impl Dialogue {
                     .map_err(text)?;
                 self.handle = Some(handle);
                 self.ports = (engine.local_addr(handle).map_err(text)?.port(), 80);
+                if !rest.is_empty() {
+                    self.set(rest)?;
+                }
             }
             "accept" => {
                 self.handle = Some(
@@ -217,7 +236,7 @@ impl Dialogue {
                 .map_err(text)?,
             "abort" => engine.abort(now_us, open()?).map_err(text)?,
             "shutdown" => engine
-                .shutdown(now_us, open()?, Shutdown::Write)
+                .shutdown(now_us, open()?, shutdown(rest)?)
                 .map_err(text)?,
             "send" | "more" => {
                 let bytes = vec![b'x'; count()?];
@@ -230,6 +249,11 @@ impl Dialogue {
                     .map_err(text)?,
             ),
             "recv" => return recv(engine, now_us, open()?, rest),
+            "peek" => {
+                let mut buffer = vec![0; 1 << 20];
+                let seen = engine.peek(open()?, &mut buffer).map_err(text)?;
+                return same(&seen.to_string(), rest);
+            }
             "error" => {
                 let error = engine.take_error(open()?).map_err(text)?;
                 return same(
@@ -238,6 +262,7 @@ impl Dialogue {
                 );
             }
             "set" => self.set(rest)?,
+            "room" => self.frames.room = count().ok(),
             _ => return Err("unknown step".into()),
         }
         Ok(())
@@ -504,6 +529,14 @@ fn parse(frame: &[u8]) -> ip::Packet<'_> {
     match frame[12..14] {
         [0x86, 0xdd] => ip::parse_v6(&frame[14..]).expect("a packet"),
         _ => ip::parse_v4(&frame[14..], false).expect("a packet with a right checksum"),
+    }
+}
+
+fn shutdown(how: &str) -> Result<Shutdown, String> {
+    match how {
+        "" => Ok(Shutdown::Write),
+        "both" => Ok(Shutdown::Both),
+        _ => Err("shutdown, or shutdown both".into()),
     }
 }
 

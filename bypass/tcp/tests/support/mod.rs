@@ -15,6 +15,18 @@ pub struct Frames {
     pub passed: Vec<Vec<u8>>,
     /// Frames that are still taken; none for no limit.
     pub room: Option<usize>,
+    /// Largest IP packet that it carries; zero for any.
+    pub mtu: u32,
+}
+
+impl Frames {
+    /// A device that carries packets up to this size.
+    pub fn of_mtu(mtu: u32) -> Frames {
+        Frames {
+            mtu,
+            ..Frames::default()
+        }
+    }
 }
 
 impl TxSink for Frames {
@@ -28,7 +40,11 @@ impl TxSink for Frames {
         // Old bytes, so that a frame that is not filled completely shows.
         let mut frame = vec![0xa5; len];
         fill(&mut frame);
-        self.sent.extend(offload::finish(frame, &meta));
+        for frame in offload::finish(frame, &meta) {
+            let (len, mtu) = (frame.len() - 14, self.mtu as usize);
+            assert!(mtu == 0 || len <= mtu, "{len} bytes on a link of {mtu}");
+            self.sent.push(frame);
+        }
         true
     }
 
@@ -140,6 +156,7 @@ pub struct Host {
 impl Host {
     pub fn new(number: usize, config: Config, now_us: u64) -> Host {
         let mac = [2, 0, 0, 0, 0, number as u8 + 1];
+        let frames = Frames::of_mtu(config.mtu);
         let mut engine = Engine::new(Config { mac, ..config }, now_us);
         engine.set_addresses(&[
             Address {
@@ -153,7 +170,7 @@ impl Host {
         ]);
         Host {
             engine,
-            frames: Frames::default(),
+            frames,
             ready: BTreeMap::new(),
         }
     }
@@ -290,7 +307,7 @@ impl World {
     /// One event: a frame arrives or a timer fires. False when nothing is left before `until_us`.
     pub fn step(&mut self, until_us: u64) -> bool {
         let arrival_us = self.flying.peek().map(|Reverse((at_us, ..))| *at_us);
-        let timers = [0, 1].map(|host| self.hosts[host].engine.next_timer());
+        let timers = [0, 1].map(|host| self.next_round_us(host));
         let next_us = arrival_us
             .into_iter()
             .chain(timers.into_iter().flatten())
@@ -320,6 +337,15 @@ impl World {
             self.flush(host);
         }
         true
+    }
+
+    /// When a host must be driven at the latest.
+    fn next_round_us(&self, host: usize) -> Option<u64> {
+        const ROUND_US: u64 = 200;
+        let engine = &self.hosts[host].engine;
+        let waits = engine.config().answers_follow && engine.has_output();
+        let round_us = waits.then_some(self.now_us + ROUND_US);
+        engine.next_timer().into_iter().chain(round_us).min()
     }
 
     /// Runs for a while.

@@ -18,6 +18,8 @@ const MMAPABLE: u32 = 1 << 10;
 pub enum Kind {
     /// An array that can be mapped.
     Array = 2,
+    /// A hash table; where it is full the least recently used go.
+    Recent = 9,
     /// Queue number → AF_XDP socket.
     Sockets = 17,
 }
@@ -66,16 +68,16 @@ fn owned(fd: usize) -> Result<Owned> {
     kernel::move_high(fd as i32).map(Owned)
 }
 
-/// Makes a map with keys of 4 bytes.
-pub fn make_map(kind: Kind, value_bytes: u32, entries: u32) -> Result<Owned> {
+/// Makes a map with keys and values of so many bytes.
+pub fn make_map(kind: Kind, [key, value]: [u32; 2], entries: u32) -> Result<Owned> {
     let flags = match kind {
         Kind::Array => MMAPABLE,
-        Kind::Sockets => 0,
+        Kind::Recent | Kind::Sockets => 0,
     };
     let attributes = Attributes::new()
         .word(0, kind as u32)
-        .word(4, 4)
-        .word(8, value_bytes)
+        .word(4, key)
+        .word(8, value)
         .word(12, entries)
         .word(16, flags);
     // SAFETY: making a map takes numbers only.

@@ -67,6 +67,9 @@ fn wait_for(fd: i32, now: Entry, socket: &Socket) -> Connected {
         }
     }
     if !socket.has(sockets::REFUSED) {
+        // Our half of the greeting waits a round for what may carry it. The server is to hear of this
+        // connection before it can hear of what the program, or its child, begins next.
+        packets::drive_in_turn();
         return Connected::Done;
     }
     let error = socket.take_error().unwrap_or(libc::ECONNREFUSED);

@@ -63,9 +63,8 @@ impl Relay {
     fn listen(&mut self, listener: &Arc<Listener>) -> Option<()> {
         let fd = listener.any_fd();
         let at = sockets::kernel_name(fd)?;
-        if at.is_ipv6() && kernel::option_int(fd, libc::SOL_IPV6, libc::IPV6_V6ONLY) == Ok(1) {
-            return None;
-        }
+        let is_v6_only =
+            at.is_ipv6() && kernel::option_int(fd, libc::SOL_IPV6, libc::IPV6_V6ONLY) == Ok(1);
         let joined = self.listeners.iter().find(|(_, group)| group.at == at);
         if let Some(handle) = joined.map(|(handle, _)| *handle) {
             listener.set_kernel_first(true);
@@ -81,7 +80,9 @@ impl Relay {
             return None;
         }
         let backlog = listener.backlog.load(Ordering::Relaxed);
-        let handle = self.shard.listen(at, backlog).ok()?;
+        let opened = self.shard.listen_with(at, backlog, is_v6_only);
+        let handle = opened.ok()?;
+        self.others_us = 0;
         listener.set_kernel_first(true);
         match self.segment_at(listener) {
             Some(place) => {

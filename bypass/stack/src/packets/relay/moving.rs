@@ -4,12 +4,12 @@ use core::sync::atomic::Ordering;
 
 use bypass_shard::tcp::{self, Handle, Shutdown};
 use bypass_shard::Shard;
-use bypass_shm::layout::{ASKS, CLOSED, FIN, LINGERS, REASON, RST};
+use bypass_shm::layout::{ASKS, CLOSED, FIN, LINGERS, REASON, RST, SHUT};
 
 use super::{program_socket, Relay, PIECE};
 use crate::peer::{Notice, Peer};
 use crate::sockets;
-use crate::sys::{fill_hole, peek_into};
+use crate::sys::{fill_hole, show};
 
 impl Relay {
     /// From the engine into the segment.
@@ -40,6 +40,10 @@ impl Relay {
                 .queued(handle)
                 .map_or(0, |(unread, _)| unread);
             let room = unread.clamp(1, PIECE);
+            // More than may lie here: asked in front of these bytes, for which no fence is paid.
+            if ring.unread() + unread > PIECE {
+                ring.announce_want();
+            }
             match fill_hole(&ring, room, |into| shard.receive(handle, into)) {
                 None if std::mem::replace(&mut has_asked, true) => break,
                 None => ring.want_space(),
@@ -59,7 +63,7 @@ impl Relay {
             let producer = &peer.segment.slot(slot).producer[peer.side];
             producer.ends.fetch_or(ends, Ordering::SeqCst);
         }
-        peer.ring(slot, Notice::News(ring.count_news()));
+        peer.ring(slot, Notice::News);
         if ends & CLOSED != 0 {
             peer.ring(slot, Notice::Room);
             self.give_up(at, slot);
@@ -182,12 +186,23 @@ impl Relay {
                 self.leave(at, slot);
             }
         } else if ends & FIN != 0 {
-            let conn = self.places[at].conns[slot].as_mut();
-            if let Some(conn) = conn.filter(|conn| !conn.has_sent_end) {
-                let done = self.shard.shutdown(handle, Shutdown::Write);
-                conn.has_sent_end = done != Err(tcp::Error::NotConnected);
-            }
+            self.pass_end_on(at, slot, handle, ends);
         }
+    }
+
+    /// The program writes no more, or has ended both directions and keeps the socket.
+    fn pass_end_on(&mut self, at: usize, slot: usize, handle: Handle, ends: u32) {
+        let Some(conn) = self.places[at].conns[slot].as_mut() else {
+            return;
+        };
+        let how = match ends & SHUT {
+            0 if !conn.has_sent_end => Shutdown::Write,
+            SHUT if !conn.is_shut => Shutdown::Both,
+            _ => return,
+        };
+        let done = self.shard.shutdown(handle, how) != Err(tcp::Error::NotConnected);
+        conn.has_sent_end = done;
+        conn.is_shut = done && how == Shutdown::Both;
     }
 
     /// True when everything has gone; an error when nothing can go any more, which is told this once.
@@ -199,18 +214,25 @@ impl Relay {
     ) -> Result<bool, tcp::Error> {
         let ring = peer.segment.ring(slot, 1 - peer.side);
         loop {
-            let Ok(count) = peek_into(&ring, &mut self.bytes) else {
+            let (shard, mut refused) = (&mut self.shard, None);
+            let shown = show(&ring, PIECE, |bytes| {
+                let sent = shard.send(handle, bytes, false);
+                sent.map_err(|error| refused = Some(error)).unwrap_or(0)
+            });
+            let Ok((count, taken)) = shown else {
                 let _ = self.abort(handle);
                 return Err(tcp::Error::ConnectionReset);
             };
+            match refused {
+                None | Some(tcp::Error::WouldBlock | tcp::Error::NoBuffers) => {}
+                Some(error) => return Err(error),
+            }
             if count == 0 {
                 return Ok(true);
             }
-            let taken = match self.shard.send(handle, &self.bytes[..count], false) {
-                Ok(taken) => taken,
-                Err(tcp::Error::WouldBlock | tcp::Error::NoBuffers) => return Ok(false),
-                Err(error) => return Err(error),
-            };
+            if taken == 0 {
+                return Ok(false);
+            }
             ring.discard(taken);
             let fenced = peer.segment.is_fenced(1 - peer.side);
             if ring.is_space_wanted(taken, fenced) {

@@ -48,7 +48,11 @@ impl Relay {
             inode(*place) == inode(first)
         };
         let mut own = group.places.iter().copied().filter(is_same);
-        let free = own.find_map(|at| Some((at, self.places[at].peer.take_slot()?)));
+        let free = own.find_map(|at| {
+            let peer = &self.places[at].peer;
+            let slot = (!peer.is_short_of_places()).then(|| peer.take_slot())??;
+            Some((at, slot))
+        });
         free.or_else(|| self.add_slot(listening, first))
     }
 

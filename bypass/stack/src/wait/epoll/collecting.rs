@@ -57,7 +57,7 @@ impl Inner {
             for at in 0..asked {
                 let (index, listener, _) = &self.listeners[at];
                 let (index, arrivals) = (*index, listener.arrivals());
-                if listener.has_waiting() && self.is_news(index, arrivals) {
+                if listener.has_acceptable() && self.is_news(index, arrivals) {
                     self.queue(index as usize);
                 }
             }
@@ -92,7 +92,7 @@ impl Inner {
                 self.members[*index as usize]
                     .as_ref()
                     .is_some_and(|m| m.fd == member.fd)
-                    && listener.has_waiting()
+                    && listener.has_acceptable()
             });
             return if found {
                 (libc::EPOLLIN | libc::EPOLLRDNORM) as u32
@@ -136,7 +136,12 @@ impl Inner {
             };
             found += 1;
             if wanted & ONESHOT != 0 {
-                member.events = wanted & (EDGE | ONESHOT);
+                member.disarm();
+                if let (true, Some(set)) = (member.is_in_kernel, self.numbers.first()) {
+                    let (events, data) = (member.events, member.kernel_data());
+                    let command = libc::EPOLL_CTL_MOD;
+                    let _ = kernel::epoll_control(*set, command, member.fd, events, data);
+                }
             }
             if wanted & (EDGE | ONESHOT) != 0 {
                 member.is_queued = false;
@@ -168,11 +173,12 @@ impl Inner {
     }
 
     /// Takes our waker's event, and those of inner sets that have nothing any more, out of what
-    /// the kernel says; returns how many are left.
-    pub(super) fn without_waker(&self, epoll: i32, events: &mut [libc::epoll_event]) -> usize {
+    /// the kernel says, and gives the others of those the program's data, as one-shot listeners that are armed;
+    /// returns how many are left.
+    pub(super) fn without_waker(&mut self, epoll: i32, events: &mut [libc::epoll_event]) -> usize {
         let mut kept = 0;
         for at in 0..events.len() {
-            let event = events[at];
+            let mut event = events[at];
             let data = { event.u64 };
             if data == WAKER_DATA {
                 if let Some(waker) = &self.waker {
@@ -180,30 +186,38 @@ impl Inner {
                 }
                 continue;
             }
-            let inner = self.nested.iter().find(|nested| nested.data == data);
-            if inner.is_some_and(|nested| nested.is_in_vain(epoll)) {
-                continue;
+            if Nested::is_named(data) {
+                let nested = Nested::named(&mut self.nested, data);
+                match nested.map(|nested| (nested.is_in_vain(epoll), nested.data)) {
+                    Some((false, data)) => event.u64 = data,
+                    _ => continue,
+                }
+            }
+            if data >> 32 == ONESHOT_DATA >> 32 {
+                let Some(data) = self.fire(data as u32) else {
+                    continue;
+                };
+                event.u64 = data;
             }
             events[kept] = event;
             kept += 1;
         }
         kept
     }
-}
 
-impl Nested {
-    /// Whether this set has nothing although the kernel told of it. The kernel's own sets do not
-    /// spend a one-shot on that, so it is armed again.
-    fn is_in_vain(&self, epoll: i32) -> bool {
-        // By a number that is open: the one that was added may be closed, and another mean the set.
-        let open = SETS[self.number % SETS_MAX].fd.load(Ordering::Relaxed);
-        if is_ready(self.number) || has_kernel_events(open) {
-            return false;
+    /// The kernel reports the one-shot listener of that name: the program's data, unless a client of ours was
+    /// reported before.
+    fn fire(&mut self, name: u32) -> Option<u64> {
+        let is_it = |one: &&mut Member| one.is_in_kernel && one.name == name;
+        let of = self.listeners.iter().map(|(index, ..)| *index as usize);
+        for index in of {
+            let member = self.members[index].as_mut();
+            if let Some(member) = member.filter(is_it) {
+                let was_armed = member.is_armed();
+                member.disarm();
+                return was_armed.then_some(member.data);
+            }
         }
-        if self.events & ONESHOT != 0 {
-            let (command, events) = (libc::EPOLL_CTL_MOD, self.events);
-            let _ = kernel::epoll_control(epoll, command, self.fd, events, self.data);
-        }
-        true
+        None
     }
 }

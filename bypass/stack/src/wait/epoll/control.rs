@@ -82,17 +82,24 @@ fn control_nested(
     }
     // Under the lock, in which a one-shot may be armed again with what was asked before.
     let mut guard = set.lock();
-    let done = kernel::epoll_control(epoll, command, fd, events, data)?;
+    let mut nested = guard.iter().flat_map(|inner| &inner.nested);
+    let known = nested.find(|nested| (nested.fd, nested.number) == (fd, number));
+    let member = known.map_or_else(|| kernel::random() as u32, |nested| nested.member);
+    let kernel_data = Nested::kernel_data(member);
+    let done = kernel::epoll_control(epoll, command, fd, events, kernel_data)?;
     if let Some(inner) = guard.as_mut() {
-        inner.nested.retain(|nested| nested.fd != fd);
+        let former = inner.nested.extract_if(.., |one| one.member == member);
+        former.for_each(|one| one.leave(Some(epoll)));
         if command != libc::EPOLL_CTL_DEL {
             set.has_nested.store(true, Ordering::SeqCst);
             let _ = inner.need_waker(set);
             inner.nested.push(Nested {
+                member,
                 number,
                 fd,
                 events,
                 data,
+                again: None,
             });
         }
     }
@@ -152,6 +159,7 @@ fn add(
         is_queued: false,
         is_scanned: false,
         is_in_kernel: false,
+        name: 0,
     };
     let index = inner.insert(member);
     let word = watch_word(number, index);
@@ -180,12 +188,13 @@ fn add_listener(set: &Set, inner: &mut Inner, index: usize) -> Result<(), i32> {
     let Some(member) = inner.members[index].as_mut() else {
         return Ok(());
     };
+    member.name = kernel::random() as u32;
     kernel::epoll_control(
         set.fd.load(Ordering::Relaxed),
         libc::EPOLL_CTL_ADD,
         member.fd,
         member.events,
-        member.data,
+        member.kernel_data(),
     )?;
     member.is_in_kernel = true;
     if let Some(listener) = listener::of(sockets::get(member.socket)) {
@@ -208,7 +217,7 @@ fn modify(set: &Set, inner: &mut Inner, index: usize, event: Event) -> Result<()
     member.events = event.events;
     member.data = event.data;
     if member.is_in_kernel {
-        let (fd, data) = (member.fd, member.data);
+        let (fd, data) = (member.fd, member.kernel_data());
         let epoll = set.fd.load(Ordering::Relaxed);
         kernel::epoll_control(epoll, libc::EPOLL_CTL_MOD, fd, event.events, data)?;
     }
@@ -241,6 +250,7 @@ fn remove(set: &Set, number: usize, inner: &mut Inner, index: usize) {
     }
     if member.is_in_kernel {
         inner.listeners.retain(|(of, ..)| *of != index as u32);
+        inner.unfollow_listener();
         inner.reported.remove(&(index as u32));
         set.has_listeners
             .store(!inner.listeners.is_empty(), Ordering::SeqCst);
@@ -319,6 +329,12 @@ pub fn forget(index: usize) {
 /// A listener is none any more, and the kernel's: its members stay in the kernel's sets, which report its end.
 pub fn leave_to_kernel(index: usize) {
     each_watch(index, |set, number, inner, member| {
+        let oneshot = inner.members[member].as_ref();
+        if let Some(one) = oneshot.filter(|one| one.events & ONESHOT != 0) {
+            let epoll = set.fd.load(Ordering::Relaxed);
+            let (command, fd) = (libc::EPOLL_CTL_MOD, one.fd);
+            let _ = kernel::epoll_control(epoll, command, fd, one.events, one.data);
+        }
         remove(set, number, inner, member);
         set.kernel_members.fetch_add(1, Ordering::Relaxed);
     });

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Sleeps without a ready list in some segment, from one search for it to the next.
+const SEEK_SLEEPS: u32 = 32;
+
 impl Inner {
     pub(super) fn find(&self, fd: i32, socket: usize) -> Option<usize> {
         let index = (*self.by_fd.get(fd as usize)? as usize).checked_sub(1)?;
@@ -173,6 +176,10 @@ impl Inner {
     pub(super) fn enter(&mut self, peer: Arc<Peer>) -> Option<usize> {
         // Sets without a listener learn of ended clients when new ones come.
         self.leave_stale();
+        self.take_place(peer)
+    }
+
+    fn take_place(&mut self, peer: Arc<Peer>) -> Option<usize> {
         let waker = self.waker.as_ref()?.number();
         let ready_list = peer
             .segment
@@ -189,29 +196,75 @@ impl Inner {
 
     /// Sees to it that every segment of our listeners wakes us.
     pub(super) fn follow_listeners(&mut self) {
+        let mut listeners = self.listeners.iter();
+        if listeners.all(|(_, listener, seen)| *seen == listener.generation()) {
+            return;
+        }
+        self.misses_a_place = false;
         for at in 0..self.listeners.len() {
-            let (index, listener, seen) = &self.listeners[at];
+            let (index, listener, _) = &self.listeners[at];
             let generation = listener.generation();
-            if *seen == generation {
-                continue;
+            let word = self.listening_word(*index);
+            let peers = listener.peers().into_iter();
+            let mut missing: HashMap<_, _> = peers.map(|peer| (Arc::as_ptr(&peer), peer)).collect();
+            for place in &mut self.places {
+                if missing.remove(&Arc::as_ptr(&place.peer)).is_some() {
+                    place.listen(word);
+                }
             }
-            let events = self.members[*index as usize]
-                .as_ref()
-                .map_or(0, |member| member.events);
-            let word = if events & EXCLUSIVE != 0 { 2 } else { 1 };
-            for peer in listener.peers() {
-                let known = self.places.iter().position(|p| Arc::ptr_eq(&p.peer, &peer));
-                let place = known.or_else(|| self.enter(peer));
-                self.misses_a_place |= place.is_none();
-                if let Some(place) = place {
-                    let place = &mut self.places[place];
-                    place.is_listening = true;
-                    let ready_list = place.ready_list();
-                    ready_list.listening.store(word, Ordering::SeqCst);
+            for peer in missing.into_values() {
+                match self.take_place(peer) {
+                    Some(place) => self.places[place].listen(word),
+                    None => self.misses_a_place = true,
                 }
             }
             self.listeners[at].2 = generation;
-            self.leave_stale();
+        }
+        self.leave_stale();
+    }
+
+    /// Whether a segment of a listener cannot wake us.
+    pub(super) fn misses_connections(&self) -> bool {
+        self.misses_a_place && !self.listeners.is_empty()
+    }
+
+    /// Before a sleep: a ready list that was missing may be free by now. Not before each, of which there is
+    /// one a millisecond then: all segments are gone through.
+    pub(super) fn seek_places(&mut self) {
+        if self.waker.is_none() || !self.misses_connections() {
+            return;
+        }
+        self.seeks = self.seeks.wrapping_add(1);
+        if self.seeks.is_multiple_of(SEEK_SLEEPS) {
+            let listeners = self.listeners.iter_mut();
+            listeners.for_each(|(_, _, seen)| *seen = 0);
+        }
+    }
+
+    /// What a ready list says of connections to the listener that is member `index`.
+    fn listening_word(&self, index: u32) -> u32 {
+        let member = self.members[index as usize].as_ref();
+        let is_exclusive = member.is_some_and(|member| member.events & EXCLUSIVE != 0);
+        if is_exclusive {
+            2
+        } else {
+            1
+        }
+    }
+
+    /// A listener is no member any more: clients of it alone do not wake us for new connections. One that is
+    /// to wake only one of several must not choose us.
+    pub(super) fn unfollow_listener(&mut self) {
+        let left = self.listeners.iter();
+        let left: Vec<_> = left
+            .map(|(index, listener, _)| (self.listening_word(*index), listener.peers()))
+            .collect();
+        for place in self.places.iter_mut().filter(|place| place.is_listening) {
+            let is_of = |peers: &[Arc<Peer>]| peers.iter().any(|p| Arc::ptr_eq(p, &place.peer));
+            let words = left.iter().filter(|(_, peers)| is_of(peers));
+            let word = words.map(|(word, _)| *word).min().unwrap_or(0);
+            place.is_listening = word != 0;
+            place.ready_list().listening.store(word, Ordering::SeqCst);
         }
     }
 
@@ -277,7 +330,7 @@ impl Inner {
             };
             let is_edge = member.events & EDGE != 0;
             let is_told = || self.reported.get(index) == Some(&listener.arrivals());
-            member.is_armed() && !(is_edge && is_told())
+            member.is_armed() && listener.has_acceptable() && !(is_edge && is_told())
         })
     }
 }

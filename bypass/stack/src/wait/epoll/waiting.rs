@@ -49,8 +49,12 @@ pub fn wait(
         return once(set, entry.index(), epoll, out).map_or_else(Outcome::Error, done);
     }
     let before = signals_now();
+    let ends = set.ends.load(Ordering::Relaxed);
     let mut deadline = None;
     loop {
+        if set.ends.load(Ordering::Relaxed) != ends {
+            return Outcome::Error(libc::EBADF);
+        }
         match begin(set, entry.index(), epoll, out, before) {
             Begun::Found(found) => return done(found),
             // A signal that only the mask lets in cannot come before the sleep.
@@ -207,7 +211,8 @@ impl Inner {
                 .listeners
                 .iter()
                 .any(|(_, listener, seen)| *seen != listener.generation())
-            || (self.misses_a_place && self.listeners.iter().any(|(_, l, _)| l.has_waiting()))
+            || (self.misses_connections()
+                && self.listeners.iter().any(|(_, l, _)| l.has_acceptable()))
             || has_kernel()
             || set.is_watched.load(Ordering::Relaxed)
     }
@@ -341,13 +346,15 @@ fn sleep(
     deadline: Deadline,
     mask: Option<u64>,
 ) -> Result<usize, i32> {
-    let bound = {
+    let (bound, ends) = {
         let mut guard = set.lock();
+        let ends = set.ends.load(Ordering::Relaxed);
         let Some(inner) = guard.as_mut() else {
             return Err(libc::EBADF);
         };
         set.sleepers.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
+        inner.seek_places();
         inner.follow_listeners();
         inner.announce_sleep();
         inner.drain(number);
@@ -357,20 +364,29 @@ fn sleep(
             set.wake_up(inner);
             return Ok(found);
         }
-        inner.must_look_again(set).then_some(SCAN)
+        (inner.must_look_again(set).then_some(SCAN), ends)
     };
     process::count(Counter::Sleeps, 1);
     let result = process::deferral::asleep(|| {
         sleep_in_kernel(epoll, out, shorter(deadline.left(), bound), mask)
     });
     let mut guard = set.lock();
-    let Some(inner) = guard.as_mut() else {
+    let is_same = set.ends.load(Ordering::Relaxed) == ends;
+    let Some(inner) = guard.as_mut().filter(|_| is_same) else {
         set.sleepers.fetch_sub(1, Ordering::SeqCst);
-        return result;
+        return match packets::is_active() {
+            // What was found by the number may be another set's by now.
+            true => result.map(|_| 0),
+            false => result,
+        };
     };
     set.wake_up(inner);
     inner.polled = ticks();
-    let count = result?;
+    // Also after a signal: a connection of which only this thread was told may have come while its handler ran.
+    let count = match result {
+        Err(libc::EINTR) => 0,
+        other => other?,
+    };
     let mut found = inner.without_waker(epoll, &mut out[..count]);
     inner.is_kernel_busy = found > 0;
     inner.drain(number);
@@ -380,7 +396,10 @@ fn sleep(
     if set.is_watched.load(Ordering::Relaxed) {
         inner.renew_watch(set);
     }
-    Ok(found)
+    if found > 0 {
+        return Ok(found);
+    }
+    result.map(|_| 0)
 }
 
 /// epoll_pwait2(2), during which engines are looked after.
@@ -407,7 +426,7 @@ fn sleep_in_kernel(
 
 impl Inner {
     /// Whether something of the set, or of a set in it, can become ready without a ring.
-    fn must_look_again(&self, set: &Set) -> bool {
+    pub(super) fn must_look_again(&self, set: &Set) -> bool {
         let is_deaf = set.is_orphan.load(Ordering::Relaxed) || self.waker.is_none();
         let is_blind =
             is_deaf && (set.has_listeners.load(Ordering::Relaxed) || !self.nested.is_empty());
@@ -416,7 +435,10 @@ impl Inner {
         let has_such = nested.count() > 0;
         let is_silent = |place: &Place| place.peer.segment.has_silent(1 - place.peer.side);
         let has_such = has_such || self.places.iter().any(is_silent);
-        !self.scanned.is_empty() || is_blind || has_such
+        let mut listeners = self.listeners.iter();
+        let has_delayed = listeners.any(|(_, listener, _)| listener.has_delayed());
+        let has_such = has_such || has_delayed;
+        !self.scanned.is_empty() || is_blind || has_such || self.misses_connections()
     }
 }
 

@@ -1,0 +1,34 @@
+//! Ports at which programs listen that this process knows nothing of (SO_REUSEPORT, or another address of this
+//! host): the kernel gives each of them its connections, so it gets the new ones.
+
+use super::Relay;
+
+/// Between looks: each asks the kernel who listens.
+const LOOK_US: u64 = 1_000_000;
+
+impl Relay {
+    /// Leaves new connections to the kernel where others listen besides, and takes them again where nobody
+    /// does any more.
+    pub(super) fn look_at_others(&mut self) {
+        self.others_us = self.shard.driven_us() + LOOK_US;
+        let groups = self.listeners.values();
+        let mut ports: Vec<u16> = groups.map(|group| group.at.port()).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        for port in ports {
+            let own = self.inodes_at(port);
+            let leaves_new = self.shard.others_listen(port, &own);
+            self.shard.leave_port(port, leaves_new);
+        }
+    }
+
+    /// The sockets of this process, and of those that it shares them with, that listen at a port.
+    fn inodes_at(&self, port: u16) -> Vec<u64> {
+        let groups = self.listeners.values();
+        let groups = groups.filter(|group| group.at.port() == port);
+        let listeners = groups
+            .flat_map(|group| &group.places)
+            .filter_map(|place| self.places[*place].listener.as_ref());
+        listeners.map(|listener| listener.inode).collect()
+    }
+}

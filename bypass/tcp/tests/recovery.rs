@@ -1,0 +1,398 @@
+//! Dialogues about what goes wrong on the way: probes, timeouts, undone reductions, shut windows.
+
+mod support;
+
+use bypass_tcp::Config;
+use support::config;
+use support::dialogue::{play, play_with, Dialogue, ACCEPTED};
+
+fn accepted(script: &str) -> Dialogue {
+    play(&format!("{ACCEPTED}{script}"))
+}
+
+fn windows(dialogue: &mut Dialogue) -> (u32, u32) {
+    let handle = dialogue.handle.expect("a connection");
+    let info = dialogue.engine.info(handle).expect("an open handle");
+    (info.cwnd, info.ssthresh)
+}
+
+/// Two segments, of which the second is sent again as a probe.
+const PROBED: &str = "
+send 2000
+> . 1:1001 ack 1
+> P. 1001:2001 ack 1
++50ms
+> P. 1001:2001 ack 1
+< . 1:1 ack 2001 win 65535
+";
+
+/// RFC 8985, 7.4.2: the probe says nothing about a loss before more than it is acknowledged.
+#[test]
+fn a_loss_probe_that_was_not_needed_costs_nothing() {
+    for report in [" <nop,nop,sack 1001:2001>", ""] {
+        let mut dialogue = accepted(PROBED);
+        assert_eq!(windows(&mut dialogue).1, u32::MAX);
+        dialogue.play(&format!(
+            "< . 1:1 ack 2001 win 65535{report}
+            send 1000
+            > P. 2001:3001 ack 1
+            +10ms
+            < . 1:1 ack 3001 win 65535"
+        ));
+        let (cwnd, ssthresh) = windows(&mut dialogue);
+        assert!(cwnd >= 10 && ssthresh == u32::MAX, "{report:?}: {cwnd}");
+        assert_eq!(dialogue.engine.stats().loss_probe_recovery, 0);
+    }
+}
+
+#[test]
+fn a_loss_that_the_probe_repaired_cuts_the_window_once() {
+    let mut dialogue = accepted(PROBED);
+    for from in [2001, 3001] {
+        let to = from + 1000;
+        dialogue.play(&format!(
+            "send 1000
+            > P. {from}:{to} ack 1
+            +10ms
+            < . 1:1 ack {to} win 65535"
+        ));
+        assert_eq!(windows(&mut dialogue).1, 7);
+    }
+    assert_eq!(dialogue.engine.stats().loss_probe_recovery, 1);
+}
+
+/// The echo tells: what was acknowledged had been sent before the timeout. A probe of long ago is no part of it.
+#[test]
+fn a_timeout_that_came_too_early_is_undone_after_an_older_probe_too() {
+    let mut dialogue = play(
+        "listen
+        < S 0:0 win 65535 <mss 1012,sackOK,TS 1 0>
+        > S. 0:0 ack 1
+        +10ms
+        < . 1:1 ack 1 win 65535 <nop,nop,TS 2 last>
+        accept
+        send 1000
+        > P. 1:1001 ack 1
+        +225ms
+        > P. 1:1001 ack 1
+        < . 1:1 ack 1001 win 65535 <nop,nop,TS 3 last>
+        +1ms
+        < . 1:1 ack 1001 win 65535 <nop,nop,TS 3 last,nop,nop,sack 1:1001>
+        set nodelay
+        send 1000
+        > P. 1001:2001 ack 1",
+    );
+    // What is sent again meanwhile is not looked at: the last timestamp seen is the first copy's.
+    dialogue.play_loosely("+800ms");
+    assert_eq!(dialogue.engine.stats().timeouts, 1);
+    assert_eq!(windows(&mut dialogue).0, 1);
+    dialogue.play_loosely("< . 1:1 ack 2001 win 65535 <nop,nop,TS 4 last>");
+    assert!(windows(&mut dialogue).0 >= 10);
+}
+
+/// As Linux's tcp_rtx_probe0_timed_out: retransmissions into a shut window are probes.
+#[test]
+fn a_peer_that_shuts_its_window_before_what_is_in_flight_and_answers_is_not_given_up() {
+    let brief = Config {
+        rto_max_us: 1_000_000,
+        ..config(1)
+    };
+    let mut dialogue = play_with(
+        brief,
+        &format!(
+            "{ACCEPTED}send 1000
+            > P. 1:1001 ack 1
+            < . 1:1 ack 1 win 0"
+        ),
+    );
+    for _ in 0..40 {
+        dialogue.play_loosely("+1s\n< . 1:1 ack 1 win 0");
+    }
+    dialogue.play("state Established");
+    dialogue.play_loosely("+30s");
+    dialogue.play("error timed out");
+}
+
+/// What is beyond the window the peer would drop, acknowledgment included (Linux's tcp_acceptable_seq).
+#[test]
+fn acknowledgments_stay_within_a_window_that_was_shut_before_what_is_in_flight() {
+    accepted(
+        "send 1000
+        > P. 1:1001 ack 1
+        < . 1:1 ack 1 win 500
+        < P. 1:11 ack 1 win 500
+        > . 501:501 ack 11
+        < . 11:11 ack 1 win 0
+        < P. 11:21 ack 1 win 0
+        > . 1:1 ack 21
+        < . 21:21 ack 1001 win 500
+        < P. 21:31 ack 1001 win 500
+        > . 1001:1001 ack 31",
+    );
+}
+
+/// As Linux's icsk_probes_tstamp: answers that leave the window shut are no progress.
+#[test]
+fn the_user_timeout_ends_a_connection_whose_peer_only_keeps_its_window_shut() {
+    let mut dialogue = accepted(
+        "set usertimeout 3000
+        < . 1:1 ack 1 win 0
+        send 100",
+    );
+    for _ in 0..9 {
+        dialogue.play_loosely("+300ms\n< . 1:1 ack 1 win 0");
+    }
+    dialogue.play("state Established");
+    dialogue.play_loosely("+1s");
+    dialogue.play("error timed out");
+}
+
+#[test]
+fn keepalive_probes_an_idle_peer_and_gives_up_with_a_reset() {
+    accepted(
+        "set keepalive 10 5 2
+        wait 9900ms
+        +200ms
+        > . 0:0 ack 1
+        < . 1:1 ack 1 win 65535
+        wait 9900ms
+        +200ms
+        > . 0:0 ack 1
+        +5s
+        > . 0:0 ack 1
+        +5s
+        > R. 1:1 ack 1
+        error timed out",
+    );
+}
+
+#[test]
+fn the_user_timeout_ends_a_connection_that_makes_no_progress() {
+    accepted(
+        "set usertimeout 3000
+        send 10
+        > P. 1:11 ack 1
+        +300ms
+        > P. 1:11 ack 1
+        +300ms
+        > P. 1:11 ack 1
+        +600ms
+        > P. 1:11 ack 1
+        +1200ms
+        > P. 1:11 ack 1
+        +3s
+        error timed out",
+    );
+}
+
+/// RFC 7323, 4.3: the echo is that of the first segment that the acknowledgment is for.
+#[test]
+fn a_delayed_acknowledgment_echoes_the_timestamp_of_the_first_segment() {
+    play(
+        "listen
+        < S 0:0 win 65535 <mss 1012,sackOK,TS 100 0>
+        > S. 0:0 ack 1
+        +10ms
+        < . 1:1 ack 1 win 65535 <nop,nop,TS 101 last>
+        accept
+        < P. 1:11 ack 1 win 65535 <nop,nop,TS 102 last>
+        > . 1:1 ack 11 <nop,nop,TS 102>
+        recv 10
+        send 10
+        > P. 1:11 ack 11 <nop,nop,TS 102>
+        < P. 11:21 ack 11 win 65535 <nop,nop,TS 200 last>
+        +5ms
+        < P. 21:31 ack 11 win 65535 <nop,nop,TS 205 last>
+        +50ms
+        > . 11:11 ack 31 <nop,nop,TS 200>
+        < P. 31:41 ack 11 win 65535 <nop,nop,TS 300 last>
+        +50ms
+        > . 11:11 ack 41 <nop,nop,TS 300>",
+    );
+}
+
+/// RFC 7323, 5.5: an old timestamp is replaced, whatever its successor is.
+#[test]
+fn a_timestamp_of_a_month_ago_gives_way_to_a_lower_one() {
+    play(
+        "listen
+        < S 0:0 win 65535 <mss 1012,sackOK,TS 500 0>
+        > S. 0:0 ack 1
+        < . 1:1 ack 1 win 65535 <nop,nop,TS 600 last>
+        accept
+        +2600000s
+        < P. 1:11 ack 1 win 65535 <nop,nop,TS 50 last>
+        > . 1:1 ack 11 <nop,nop,TS 50>
+        < P. 11:21 ack 1 win 65535 <nop,nop,TS 49 last>
+        > . 1:1 ack 11",
+    );
+}
+
+/// RFC 6298, 5.7: no round trip was measured, and the SYN/ACK seemed lost.
+#[test]
+fn after_a_repeated_handshake_the_first_timeout_is_three_seconds() {
+    play(
+        "listen
+        < S 0:0 win 65535 <mss 1000,sackOK>
+        > S. 0:0 ack 1
+        +1010ms
+        > S. 0:0 ack 1
+        < . 1:1 ack 1 win 65535
+        accept
+        send 10
+        > P. 1:11 ack 1
+        wait 2990ms
+        +20ms
+        > P. 1:11 ack 1",
+    );
+    play(
+        "connect
+        > S 0:0
+        +1010ms
+        > S 0:0
+        < S. 0:0 ack 1 win 65535 <mss 1000,sackOK>
+        > . 1:1 ack 1
+        send 10
+        > P. 1:11 ack 1
+        wait 2990ms
+        +20ms
+        > P. 1:11 ack 1",
+    );
+}
+
+/// A full segment, sent again or as a probe, leaves no room for them: the device would refuse the frame.
+#[test]
+fn what_is_sent_again_carries_only_the_selective_acknowledgments_that_fit() {
+    for (offer, options, beside, blocks) in [
+        ("nop,nop,sackOK", "", "", " 5001:5002 3001:3002"),
+        (
+            "sackOK,TS 1 0",
+            "nop,nop,TS 2 last",
+            "nop,nop,TS,",
+            " 5001:5002",
+        ),
+    ] {
+        let mss = if options.is_empty() { 1_460 } else { 1_448 };
+        let (next, end) = (mss + 1, 2 * mss + 1);
+        let mut dialogue = play(&format!(
+            "listen
+            < S 0:0 win 65535 <mss 1460,{offer}>
+            > S. 0:0 ack 1
+            +10ms
+            < . 1:1 ack 1 win 65535 <{options}>
+            accept
+            send {}
+            > . 1:{next} ack 1
+            > P. {next}:{end} ack 1",
+            2 * mss
+        ));
+        for at in [1001, 3001, 5001, 7001, 9001] {
+            dialogue.play(&format!(
+                "< . {at}:{} ack 1 win 65535 <{options}>
+                > . {end}:{end} ack 1",
+                at + 1
+            ));
+        }
+        let bare = beside.trim_end_matches(',');
+        dialogue.play(&format!(
+            "# the loss probe, then the timeout
+            +100ms
+            > P. {next}:{end} ack 1 <{bare}>
+            +250ms
+            > . 1:{next} ack 1 <{bare}>
+            < . 1:1 ack {end} win 65535 <{options}>
+            # where there is room they are told
+            send 10
+            > P. {end}:{} ack 1 <{beside}nop,nop,sack 9001:9002 7001:7002{blocks}>",
+            end + 10
+        ));
+    }
+}
+
+/// RFC 3708: the report that the segment sent again arrived twice may come after the recovery it began.
+#[test]
+fn a_reduction_is_undone_by_a_report_that_comes_after_the_recovery() {
+    let mut dialogue = accepted(
+        "send 4000
+        > . 1:1001 ack 1
+        > . 1001:2001 ack 1
+        > . 2001:3001 ack 1
+        > P. 3001:4001 ack 1
+        +10ms
+        < . 1:1 ack 1 win 65535 <nop,nop,sack 1001:4001>
+        > . 1:1001 ack 1
+        < . 1:1 ack 4001 win 65535",
+    );
+    assert_eq!(windows(&mut dialogue), (7, 7));
+    dialogue.play("+5ms\n< . 1:1 ack 4001 win 65535 <nop,nop,sack 1:1001>");
+    assert_eq!(windows(&mut dialogue), (10, u32::MAX));
+    assert_eq!(dialogue.engine.stats().dsack_undo, 1);
+}
+
+/// RFC 1191, 6.5: a path that carries less is no sign of congestion.
+#[test]
+fn what_is_sent_again_in_smaller_segments_does_not_reduce_the_window() {
+    let mut dialogue = accepted(
+        "send 2000
+        > . 1:1001 ack 1
+        > P. 1001:2001 ack 1
+        icmp toobig 600 seq 1
+        > . 1:561 ack 1
+        > . 561:1001 ack 1
+        > . 1001:1561 ack 1
+        > P. 1561:2001 ack 1
+        +10ms
+        < . 1:1 ack 561 win 65535
+        < . 1:1 ack 2001 win 65535",
+    );
+    let (cwnd, ssthresh) = windows(&mut dialogue);
+    assert!(cwnd >= 10 && ssthresh == u32::MAX, "{cwnd}, {ssthresh}");
+}
+
+/// RFC 2883, 4: also of bytes that had waited behind the hole which the segment fills.
+#[test]
+fn bytes_that_a_segment_in_order_brings_again_are_reported() {
+    accepted(
+        "< . 1001:3001 ack 1 win 65535
+        > . 1:1 ack 1 <nop,nop,sack 1001:3001>
+        < . 4001:5001 ack 1 win 65535
+        > . 1:1 ack 1 <nop,nop,sack 4001:5001 1001:3001>
+        < . 1:3501 ack 1 win 65535
+        > . 1:1 ack 3501 <nop,nop,sack 1001:3001 4001:5001>",
+    );
+}
+
+/// What would be reported in an option that was not agreed on takes no room of the data.
+#[test]
+fn without_selective_acknowledgments_segments_stay_full_beside_a_hole() {
+    play(
+        "listen
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1
+        +10ms
+        < . 1:1 ack 1 win 65535
+        accept
+        < . 101:201 ack 1 win 65535
+        > . 1:1 ack 1
+        < . 101:201 ack 1 win 65535
+        > . 1:1 ack 1
+        send 1000
+        > P. 1:1001 ack 1",
+    );
+}
+
+/// The device had no room for the probe, and meanwhile the segment has arrived.
+#[test]
+fn a_probe_that_waited_for_room_is_not_sent_when_its_segment_has_arrived() {
+    play(&format!(
+        "{ACCEPTED}send 2000
+        > . 1:1001 ack 1
+        > P. 1001:2001 ack 1
+        room 0
+        +50ms
+        < . 1:1 ack 1 win 65535 <sack 1001:2001>
+        +10ms
+        room any
+        > . 1:1001 ack 1"
+    ));
+}
