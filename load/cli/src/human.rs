@@ -158,8 +158,8 @@ pub fn quantile(latency: &Latency, quantile: f64) -> String {
 
 fn rate_row(text: &mut String, rates: &[f64]) {
     let n = rates.len().max(1) as f64;
-    // an empty sum is -0
-    let mean = (rates.iter().sum::<f64>() / n).max(0.0);
+    // an empty sum is -0, which plus 0 is 0
+    let mean = rates.iter().sum::<f64>() / n + 0.0;
     let squares: f64 = rates.iter().map(|rate| (rate - mean).powi(2)).sum();
     let deviation = if rates.len() > 1 {
         (squares / (n - 1.0)).sqrt()
@@ -229,4 +229,17 @@ fn totals(text: &mut String, plan: &Plan, outcome: &Outcome) {
         "Transfer/sec: {:>10}B",
         binary(outcome.bytes_per_second())
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_without_answers_has_a_rate_of_zero() {
+        let mut text = String::new();
+        rate_row(&mut text, &[]);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert_eq!(words, ["Req/Sec", "0.00", "0.00", "0.00", "-nan%"]);
+    }
 }

@@ -70,14 +70,11 @@ pub fn document(
     })
 }
 
-/// Writes a document beside its place and moves it there, so that no reader sees half of it.
+/// Writes a document to its file.
 pub fn write(path: &Path, document: &Value) -> io::Result<()> {
     let mut text = serde_json::to_string_pretty(document)?;
     text.push('\n');
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".part");
-    std::fs::write(&beside, text)?;
-    std::fs::rename(&beside, path).inspect_err(|_| drop(std::fs::remove_file(&beside)))
+    crate::file::replace(path, &text)
 }
 
 fn plan_value(plan: &Plan) -> Value {
@@ -117,8 +114,9 @@ fn totals(plan: &Plan, outcome: &Outcome) -> Value {
     json!({
         "due": plan.open.as_ref().map(|_| counts.due + unsent),
         "sent": counts.sent,
-        "completed": counts.completed,
+        "completed": counts.completed - counts.earlier,
         "completed_in_window": outcome.completed_in_window,
+        "earlier": counts.earlier,
         "lost": counts.lost,
         "dropped": counts.dropped,
         "unfinished": outcome.unfinished(),

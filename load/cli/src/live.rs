@@ -121,7 +121,6 @@ impl View {
             ("read", errors.broken()),
             ("write", errors.write),
             ("timeout", errors.timeout),
-            ("short body", errors.short_body),
         ];
         let some = kinds.iter().filter(|(_, count)| *count > 0);
         let some: Vec<String> = some

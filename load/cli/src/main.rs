@@ -1,6 +1,7 @@
 //! The command `wirespeed-load`.
 
 mod console;
+mod file;
 mod headroom;
 mod help;
 mod human;
@@ -52,12 +53,12 @@ fn refuse(refusal: Refusal, face: Face) -> u8 {
             FAILED
         }
         Refusal::Usage(text) if face == Face::Own => {
-            say(&format!("wirespeed-load: {text}"));
+            say(&format!("wirespeed-load: {text}{}", targets::hint(&text)));
             BAD_USAGE
         }
         Refusal::Usage(text) => {
             say(&text);
-            if !text.starts_with("invalid URL") {
+            if !text.starts_with(targets::NO_URL) {
                 print(&help::help());
             }
             FAILED

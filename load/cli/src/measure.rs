@@ -8,7 +8,7 @@ use crate::options::Typed;
 use crate::series::{Live, Series};
 use crate::setup;
 use crate::spectrum;
-use crate::targets::Common;
+use crate::targets::{Common, NO_URL};
 use crate::values::{choice, usage, Refusal};
 use load_engine::plan::Plan;
 use load_engine::run::{run, Outcome, Second};
@@ -85,10 +85,9 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
     if plan.stamps {
         return run.measure(&|| Stamped::default(), &mut series);
     }
-    let streams = plan.streams as u32;
     if plan.targets.iter().all(|target| target.tls_name.is_none()) {
         return if plan.http2 {
-            run.measure(&|| Http2::new(Plain, streams), &mut series)
+            run.measure(&|| Http2::new(Plain), &mut series)
         } else if plan.websocket {
             run.measure(&|| WebSocket::new(Plain, &plan.targets), &mut series)
         } else {
@@ -102,7 +101,7 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
     Tls::new(&plan.targets, plan.http2).map_err(Refusal::Usage)?;
     let tls = || Tls::new(&plan.targets, plan.http2).expect("it could be made before");
     if plan.http2 {
-        run.measure(&|| Http2::new(tls(), streams), &mut series)
+        run.measure(&|| Http2::new(tls()), &mut series)
     } else if plan.websocket {
         run.measure(&|| WebSocket::new(tls(), &plan.targets), &mut series)
     } else {
@@ -113,6 +112,9 @@ pub fn measure(typed: &Typed, arguments: &[String], face: Face) -> Result<u8, Re
 /// Files whose folder is not there could not be written after the run.
 fn find_folders(typed: &Typed) -> Result<(), Refusal> {
     for name in ["json", "csv", "hlog", "hgrm", "prometheus"] {
+        if typed.last(name) == Some("-") {
+            return usage(format!("--{name}: '-' is no file; write /dev/stdout"));
+        }
         let folder = typed.last(name).and_then(|path| Path::new(path).parent());
         let absent = folder.filter(|place| !place.as_os_str().is_empty() && !place.is_dir());
         if let (Some(folder), Some(path)) = (absent, typed.last(name)) {
@@ -155,7 +157,7 @@ fn script(
     };
     let url = load_http1::url::Url::parse(&arguments[0]);
     let Some(url) = url else {
-        return usage(format!("invalid URL: {}", arguments[0]));
+        return usage(format!("{NO_URL}{}", arguments[0]));
     };
     let common = Common::read(typed, 1)?;
     let open_loop = typed.has("rate");

@@ -1,7 +1,7 @@
 //! Adds the result files of several hosts: counts are added, histograms are added, rates are
 //! summed over the time that all had in common. Nothing is averaged.
 
-use crate::console::print;
+use crate::console::{print, say};
 use crate::human::time;
 use crate::json::{distribution, write, SCHEMA};
 use crate::units::metric;
@@ -14,7 +14,7 @@ use serde_json::{json, Map, Value};
 use std::path::Path;
 
 /// Parts of the plan that must be equal.
-const SAME: [&str; 11] = [
+const SAME: [&str; 12] = [
     "mode",
     "rate_rps",
     "arrival",
@@ -22,6 +22,7 @@ const SAME: [&str; 11] = [
     "depth",
     "http2",
     "websocket",
+    "grpc",
     "streams",
     "duration_s",
     "warmup_s",
@@ -48,8 +49,15 @@ pub fn merge(files: &[String], json: Option<&str>) -> Result<(), Refusal> {
         ));
     }
     let documents: Result<Vec<Value>, Refusal> = files.iter().map(|file| read(file)).collect();
-    let merged = add(&documents?, files).map_err(Refusal::Absent)?;
+    let documents = documents?;
+    let merged = add(&documents, files).map_err(Refusal::Absent)?;
     print(&summary(&merged));
+    if let Some(text) = same_seed(&documents)
+        .as_ref()
+        .and_then(|own| own["text"].as_str())
+    {
+        say(&format!("warning: {text}"));
+    }
     if let Some(path) = json {
         write(Path::new(path), &merged)
             .map_err(|error| Refusal::Absent(format!("--json: cannot write {path}: {error}")))?;
@@ -97,10 +105,7 @@ fn add(documents: &[Value], files: &[String]) -> Result<Value, String> {
         let each = documents.iter().map(|document| &document["latency"][name]);
         latency.insert(name.to_string(), added(each, name)?);
     }
-    let rps: f64 = documents
-        .iter()
-        .map(|document| rate_within(document, start_ns, end_ns))
-        .sum();
+    let completed = completed_within(documents, start_ns, end_ns);
     let sums = |key: &str| {
         documents
             .iter()
@@ -108,22 +113,54 @@ fn add(documents: &[Value], files: &[String]) -> Result<Value, String> {
             .fold(Value::Null, |a, b| plus(&a, b))
     };
     let mut plan = documents[0]["plan"].clone();
-    plan["hosts"] = json!(documents.len());
+    plan["hosts"] = json!(documents.iter().map(hosts).sum::<u64>());
     Ok(json!({
         "schema": SCHEMA,
         "tool": concat!("wirespeed-load ", env!("CARGO_PKG_VERSION"), " merge"),
-        "merged": files,
+        "merged": parts(documents, files)?,
         "plan": plan,
         "window": {"start_unix_ns": start_ns, "length_ns": end_ns - start_ns},
         "totals": sums("totals"),
-        "rps": rps,
+        "rps": completed * 1e9 / (end_ns - start_ns) as f64,
+        "bytes_per_second": sums("bytes_per_second"),
         "errors": sums("errors"),
         "latency": latency,
         "steps": steps(documents)?,
+        "seconds": seconds(documents, start_ns, end_ns),
         "threads": documents.iter().filter_map(|d| d["threads"].as_array()).flatten().collect::<Vec<_>>(),
         "cpu": sums("cpu"),
-        "warnings": documents.iter().filter_map(|d| d["warnings"].as_array()).flatten().collect::<Vec<_>>(),
+        "warnings": warnings(documents),
     }))
+}
+
+/// What each run warned of, and what only all of them together show.
+fn warnings(documents: &[Value]) -> Vec<Value> {
+    let own = documents.iter().filter_map(|d| d["warnings"].as_array());
+    own.flatten().cloned().chain(same_seed(documents)).collect()
+}
+
+/// Poisson arrivals that were drawn alike come together: as no Poisson process has them.
+fn same_seed(documents: &[Value]) -> Option<Value> {
+    let mut seeds: Vec<_> = documents
+        .iter()
+        .filter(|document| document["plan"]["arrival"] == "poisson")
+        .filter_map(|document| document["plan"]["seed"].as_u64())
+        .collect();
+    let runs = seeds.len();
+    seeds.sort_unstable();
+    seeds.dedup();
+    let alike = runs - seeds.len();
+    let text =
+        "runs have drawn the same Poisson arrivals as another: their requests fell due together, \
+                in bursts that independent users do not make; give each host its own --seed";
+    (alike > 0).then(|| {
+        json!({
+            "id": "same-seed",
+            "value": alike,
+            "threshold": 0,
+            "text": format!("{alike} {text}"),
+        })
+    })
 }
 
 fn window(document: &Value) -> Option<(u64, u64)> {
@@ -142,8 +179,68 @@ fn common_window(documents: &[Value]) -> Option<(u64, u64)> {
     (start_ns < end_ns).then_some((start_ns, end_ns))
 }
 
-/// Answers per second of one run within a time; a second that lies half in it counts half.
-fn rate_within(document: &Value, start_ns: u64, end_ns: u64) -> f64 {
+/// How many hosts a result is of: itself the sum of some, or one.
+fn hosts(document: &Value) -> u64 {
+    document["plan"]["hosts"].as_u64().unwrap_or(1)
+}
+
+/// The results of single hosts that this is the sum of; none may be in it twice. Their content
+/// decides: two folders may each hold an `a.json`, and one file has many paths.
+fn parts(documents: &[Value], files: &[String]) -> Result<Vec<Value>, String> {
+    let mut all: Vec<Value> = Vec::new();
+    for (document, file) in documents.iter().zip(files) {
+        let single = || vec![json!({"file": file, "fingerprint": fingerprint(document)})];
+        let own = document["merged"].as_array().cloned();
+        for part in own.unwrap_or_else(single) {
+            if all.iter().any(|other| identity(other) == identity(&part)) {
+                let name = part["file"].as_str().or(part.as_str()).unwrap_or(file);
+                return Err(format!(
+                    "merge: {name} is in {file} and in another of these; give each result once"
+                ));
+            }
+            all.push(part);
+        }
+    }
+    Ok(all)
+}
+
+/// Sums of earlier builds have the name alone.
+fn identity(part: &Value) -> &Value {
+    part.get("fingerprint").unwrap_or(part)
+}
+
+/// FNV-1a over the whole result: runs that began together at one rate differ in their times only.
+fn fingerprint(document: &Value) -> String {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = document
+        .to_string()
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325, step);
+    format!("{hash:016x}")
+}
+
+/// The seconds of the common time, so that a sum can be added to other results.
+fn seconds(documents: &[Value], start_ns: u64, end_ns: u64) -> Vec<Value> {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let starts = (start_ns..end_ns).step_by(SECOND_NS as usize);
+    let second = |from_ns: u64| {
+        let to_ns = (from_ns + SECOND_NS).min(end_ns);
+        json!({
+            "t_s": (from_ns - start_ns) as f64 / 1e9,
+            "completed": completed_within(documents, from_ns, to_ns),
+        })
+    };
+    starts.map(second).collect()
+}
+
+/// Answers of all runs within a time.
+fn completed_within(documents: &[Value], start_ns: u64, end_ns: u64) -> f64 {
+    let own = |document| own_within(document, start_ns, end_ns);
+    documents.iter().map(own).sum()
+}
+
+/// Answers of one run within a time; a second that lies half in it counts half.
+fn own_within(document: &Value, start_ns: u64, end_ns: u64) -> f64 {
     let Some((own_start_ns, own_end_ns)) = window(document) else {
         return 0.0;
     };
@@ -160,7 +257,7 @@ fn rate_within(document: &Value, start_ns: u64, end_ns: u64) -> f64 {
         let share = within_ns as f64 / (to_ns - from_ns).max(1) as f64;
         completed += second["completed"].as_f64().unwrap_or(0.0) * share;
     }
-    completed * 1e9 / (end_ns - start_ns) as f64
+    completed
 }
 
 /// Adds numbers and the numbers inside objects.
@@ -319,6 +416,45 @@ mod tests {
     }
 
     #[test]
+    fn a_sum_is_added_to_another_result_like_any() {
+        let own = |per_second| {
+            let mut one = result(10_000_000_000, per_second, 1_000_000);
+            one["bytes_per_second"] = json!(per_second as f64 * 10.0);
+            one
+        };
+        let pair = add(&[own(100), own(300)], &names()).expect("they belong together");
+        let more = ["pair".to_string(), "c".to_string()];
+        let all = add(&[pair.clone(), own(50)], &more).expect("so do these");
+        assert_eq!(all["rps"], 450.0);
+        assert_eq!(all["bytes_per_second"], 4500.0);
+        assert_eq!(all["totals"]["completed"], 900);
+        assert_eq!(all["plan"]["hosts"], 3);
+        let parts = all["merged"].as_array().expect("a list");
+        let names: Vec<&Value> = parts.iter().map(|part| &part["file"]).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_result_is_known_by_its_content_and_not_by_its_name() {
+        let one = |per_second| result(10_000_000_000, per_second, 1_000_000);
+        let sum = |first, second| add(&[one(first), one(second)], &names()).expect("a sum");
+        let racks = ["rack1/sum".to_string(), "rack2/sum".to_string()];
+        let all = add(&[sum(100, 300), sum(50, 60)], &racks).expect("other results, same names");
+        assert_eq!(all["totals"]["completed"], 1020);
+        let text = add(&[sum(100, 300), sum(50, 300)], &racks).expect_err("b is in both");
+        assert!(
+            text.starts_with("merge: b is in rack2/sum and in another"),
+            "{text}"
+        );
+        let spelt = ["rack1/sum".to_string(), "./a".to_string()];
+        let text = add(&[sum(100, 300), one(100)], &spelt).expect_err("a twice");
+        assert!(
+            text.starts_with("merge: ./a is in ./a and in another"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn the_same_run_is_not_added_to_itself() {
         let one = || result(10_000_000_000, 100, 1_000_000);
         let text = add(&[one(), one()], &names()).expect_err("twice the same");
@@ -346,6 +482,30 @@ mod tests {
             service["at_least"],
             json!(["0.99", "0.999", "0.9999", "0.99999", "0.999999", "mean", "max"])
         );
+    }
+
+    #[test]
+    fn poisson_arrivals_that_were_drawn_alike_are_told() {
+        let drawn = |start_ns, arrival: &str, seed: u64| {
+            let mut one = result(start_ns, 100, 1);
+            one["plan"]["arrival"] = json!(arrival);
+            one["plan"]["seed"] = json!(seed);
+            one
+        };
+        let told = |arrival, second| {
+            let results = [
+                drawn(10_000_000_000, arrival, 1),
+                drawn(10_000_000_001, arrival, second),
+            ];
+            let merged = add(&results, &names()).expect("they overlap");
+            merged["warnings"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .any(|one| one["id"] == "same-seed")
+        };
+        assert!(told("poisson", 1));
+        assert!(!told("poisson", 2) && !told("even", 1));
     }
 
     #[test]

@@ -41,9 +41,7 @@ impl Page {
         }
         self.counts.add(&second.interval.counts);
         self.latency.add(times);
-        let new = self.path.with_extension("new");
-        let written =
-            std::fs::write(&new, self.text()).and_then(|()| std::fs::rename(&new, &self.path));
+        let written = crate::file::replace(&self.path, &self.text());
         if let (Err(error), false) = (written, self.told) {
             self.told = true;
             crate::console::say(&format!(

@@ -9,6 +9,7 @@ use load_engine::schedule::Stretch;
 use load_engine::sys::affinity;
 use load_engine::sys::epoll::Trigger;
 use load_engine::sys::socket::Address;
+use std::net::UdpSocket;
 
 /// Files open besides the connections.
 const OTHER_FILES: u64 = 64;
@@ -19,7 +20,6 @@ const DEPTH_MAX: usize = 10_000;
 
 /// Makes the plan for the URLs in `words`.
 pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
-    let threads = count(typed, "threads", 2.0)?;
     let depth = count(typed, "depth", 1.0)?;
     let streams = count(typed, "streams", 1.0)?;
     check_http2(typed, depth, streams)?;
@@ -27,9 +27,7 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
         return usage(format!("--depth: must be at most {DEPTH_MAX}"));
     }
     let (steps, stretches) = steps(typed)?;
-    if steps.iter().any(|step| step.connections < threads) {
-        return usage("number of connections must be >= threads");
-    }
+    let threads = threads(typed, &steps)?;
     let common = Common::read(typed, depth)?;
     if is_http2(typed) && common.asks_to_close() {
         return usage("--header: 'Connection: close' is of HTTP/1.1; leave it out with --http2");
@@ -86,6 +84,16 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
     };
     check_limits(typed, &plan)?;
     Ok(plan)
+}
+
+/// Threads that send: as typed; without it two, or one for the one connection of a step.
+fn threads(typed: &Typed, steps: &[Step]) -> Result<usize, Refusal> {
+    let fewest = steps.iter().map(|step| step.connections).min().unwrap_or(1);
+    let threads = count(typed, "threads", fewest.min(2) as f64)?;
+    if fewest < threads {
+        return usage("number of connections must be >= threads");
+    }
+    Ok(threads)
 }
 
 /// Most streams of a connection; servers allow 100 to 256 as a rule.
@@ -259,7 +267,30 @@ fn refused_realtime(plan: &Plan) -> Option<std::io::Error> {
     tried.ok().and_then(Result::err)
 }
 
+/// Addresses from which no target could be reached.
+fn check_sources(plan: &Plan) -> Result<(), Refusal> {
+    for source in &plan.sources {
+        if let Err(error) = UdpSocket::bind((*source, 0)) {
+            return usage(format!(
+                "--source: {source}: {error}; is it of this machine?"
+            ));
+        }
+        for target in &plan.targets {
+            let Address::Inet(address) = target.address else {
+                continue;
+            };
+            if address.is_ipv4() != source.is_ipv4() {
+                return usage(format!(
+                    "--source: {source} does not reach {address}: one is IPv4, the other IPv6"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
 fn check_limits(typed: &Typed, plan: &Plan) -> Result<(), Refusal> {
+    check_sources(plan)?;
     let tcp =
         |target: &Target| target.tls_name.is_none() && matches!(target.address, Address::Inet(_));
     if typed.has("rx-timestamps") && !plan.targets.iter().all(tcp) {

@@ -99,7 +99,7 @@ pub const TABLE: &[Entry] = &[
         Some('t'),
         Some("N"),
         "2",
-        "threads that send",
+        "threads that send; one where there is a single connection",
     ),
     option(
         Wrk,

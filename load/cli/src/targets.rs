@@ -210,7 +210,23 @@ fn parse_url(text: &str) -> Result<Url, Refusal> {
     match Url::parse(text) {
         Some(url) if matches!(url.scheme.as_str(), "http" | "https" | "unix") => Ok(url),
         Some(url) if url.is_websocket() => Ok(url),
-        _ => usage(format!("invalid URL: {text}")),
+        _ => usage(format!("{NO_URL}{text}")),
+    }
+}
+
+/// What wrk says of a URL that is none.
+pub const NO_URL: &str = "invalid URL: ";
+
+/// What to do about a refusal that has wrk's words, which say nothing of it.
+pub fn hint(refusal: &str) -> String {
+    let Some(text) = refusal.strip_prefix(NO_URL) else {
+        return String::new();
+    };
+    match text.split_once("://") {
+        None => format!("; did you mean http://{text}?"),
+        Some(("http" | "https" | "ws" | "wss", _)) => "; one is http://127.0.0.1:8080/path".into(),
+        Some(("unix", _)) => "; one is unix:///run/app.sock:/path".into(),
+        Some(_) => "; it begins with http, https, ws, wss or unix".into(),
     }
 }
 

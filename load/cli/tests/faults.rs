@@ -2,10 +2,12 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
-use support::{always, count, measured, Conversation, Server, HELLO};
+use support::{abort, always, count, measured, temporary, Conversation, Server, HELLO};
 
 /// A server that does `fault` on the first request of every third connection and is counted.
 fn sometimes(
@@ -115,6 +117,9 @@ fn a_shorter_body_is_noticed() {
     });
     let result = measured(&format!("-t1 -c1 -d300ms -R 100 -T 30s {}", server.url()));
     assert_eq!(count(&result, "/errors/short_body"), 1);
+    assert_eq!(count(&result, "/errors/total"), 0, "it is a whole answer");
+    let warnings = result["warnings"].as_array().expect("a list");
+    assert!(warnings.iter().any(|one| one["id"] == "short-bodies"));
 }
 
 #[test]
@@ -215,6 +220,24 @@ fn idle_connections_may_be_closed_at_any_time() {
 }
 
 #[test]
+fn a_server_that_ends_what_it_accepts_is_never_a_hot_loop() {
+    // as a proxy does whose own server is not there
+    let server = Server::start(|conversation| {
+        std::thread::sleep(Duration::from_millis(1));
+        drop(conversation);
+    });
+    let result = measured(&format!(
+        "-t1 -c4 -d500ms -R 20 -T 30s --drain 100ms {}",
+        server.url()
+    ));
+    // 4 connections, waits of 1, 2, 4 … 100 ms
+    let connects = count(&result, "/totals/connects");
+    assert!((8..200).contains(&connects), "{connects}");
+    assert!(count(&result, "/errors/total") > 0, "{}", result["errors"]);
+    assert_eq!(count(&result, "/totals/completed"), 0);
+}
+
+#[test]
 fn connections_asked_to_close_are_opened_for_every_request() {
     let server = Server::start(|mut conversation| {
         if conversation.request().is_some() {
@@ -229,4 +252,162 @@ fn connections_asked_to_close_are_opened_for_every_request() {
     assert_eq!(result["plan"]["close"], true);
     assert_eq!(count(&result, "/errors/total"), 0);
     assert!(count(&result, "/totals/connects") >= count(&result, "/totals/completed"));
+}
+
+/// A server that is handed each connection with the length of the body that its first request tells,
+/// and counts what it is not to be asked.
+fn heads(
+    serve: impl Fn(&mut BufReader<TcpStream>, u64) + Send + Sync + 'static,
+) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let (wrong, serve) = (Arc::new(AtomicUsize::new(0)), Arc::new(serve));
+    let own = Arc::clone(&wrong);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (serve, wrong) = (Arc::clone(&serve), Arc::clone(&own));
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(stream);
+                loop {
+                    let (mut text, mut first) = (String::new(), String::new());
+                    let mut length = None;
+                    while text != "\r\n" {
+                        text.clear();
+                        if reader.read_line(&mut text).unwrap_or(0) == 0 {
+                            return;
+                        }
+                        let value = text.strip_prefix("Content-Length: ");
+                        length = value.and_then(|value| value.trim().parse().ok()).or(length);
+                        if first.is_empty() {
+                            first.clone_from(&text);
+                        }
+                    }
+                    match length.filter(|_| first == "POST / HTTP/1.1\r\n") {
+                        Some(length) => serve(&mut reader, length),
+                        None => {
+                            wrong.fetch_add(1, Ordering::SeqCst);
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    (address, wrong)
+}
+
+/// A run that sends bodies too long for the buffers of a socket.
+fn upload(line: &str, address: SocketAddr) -> serde_json::Value {
+    let file = temporary("body");
+    // lines that are no requests, whatever is cut off of them
+    std::fs::write(&file, "x\r\n\r\n".repeat(4_000_000)).expect("a file");
+    let body = file.display();
+    let result = measured(&format!("{line} --body-file {body} http://{address}/"));
+    std::fs::remove_file(&file).expect("ours");
+    result
+}
+
+#[test]
+fn an_answer_before_the_end_of_its_request_never_mixes_requests() {
+    let (address, wrong) = heads(|reader, length| {
+        let _ = reader.get_mut().write_all(HELLO);
+        std::thread::sleep(Duration::from_millis(20));
+        let _ = std::io::copy(&mut reader.by_ref().take(length), &mut std::io::sink());
+    });
+    let result = upload("-t1 -c2 -d2s -T30s", address);
+    assert!(count(&result, "/totals/completed") > 2);
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+    assert_eq!(wrong.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_refusal_of_a_long_request_is_read_although_the_server_is_gone() {
+    let (address, _) = heads(|reader, _| {
+        let refusal = b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        let _ = reader.get_mut().write_all(refusal);
+        abort(reader.get_ref());
+        let _ = reader.get_ref().shutdown(std::net::Shutdown::Both);
+    });
+    let result = upload("-t1 -c2 -d500ms -T30s", address);
+    assert!(
+        count(&result, "/totals/status/413") > 2,
+        "{}",
+        result["errors"]
+    );
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+}
+
+#[test]
+fn connections_that_end_before_the_start_are_opened_again() {
+    // as servers do that give a fresh connection a second for its request
+    let server = Server::start(|mut conversation| {
+        conversation.wait_at_most(Duration::from_millis(1200));
+        while conversation.request().is_some() && conversation.send(HELLO) {}
+    });
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let start = now.expect("after 1970").as_secs_f64() + 2.0;
+    let result = measured(&format!(
+        "-t1 -c3 -d300ms -R 100 -T 30s --start-at {start} {}",
+        server.url()
+    ));
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+    assert_eq!(count(&result, "/totals/completed"), 30);
+    // three that ended, and three more
+    assert!((3..=6).contains(&count(&result, "/totals/connects")));
+}
+
+/// CPU time of a process so far, in hundredths of a second.
+fn ticks(process: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs");
+    let fields: Vec<&str> = stat
+        .rsplit(") ")
+        .next()
+        .expect("a line")
+        .split(' ')
+        .collect();
+    let ticks = |field: usize| fields[field].parse::<u64>().expect("a number");
+    ticks(11) + ticks(12)
+}
+
+/// A process that ends with the test, however that ends.
+struct Program(std::process::Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_null_server_without_descriptors_rests_until_one_is_free() {
+    let program = env!("CARGO_BIN_EXE_wirespeed-load");
+    let line = format!("ulimit -n 20; exec {program} sink 127.0.0.1:0");
+    let started = std::process::Command::new("sh")
+        .args(["-c", &line])
+        .stdout(std::process::Stdio::piped())
+        .spawn();
+    let mut server = Program(started.expect("a shell"));
+    let mut told = String::new();
+    let output = server.0.stdout.take().expect("piped");
+    let mut output = BufReader::new(output);
+    output.read_line(&mut told).expect("its address");
+    let told = told.trim().trim_end_matches('/');
+    let address = told.rsplit('/').next().expect("an address");
+    let connect = || TcpStream::connect(address).expect("a place in the queue");
+    let mut taken: Vec<TcpStream> = (0..30).map(|_| connect()).collect();
+    std::thread::sleep(Duration::from_millis(100));
+    let before = ticks(server.0.id());
+    std::thread::sleep(Duration::from_millis(400));
+    let used = ticks(server.0.id()) - before;
+    let mut last = taken.pop().expect("thirty");
+    drop(taken);
+    last.write_all(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+        .expect("open");
+    last.set_read_timeout(Some(Duration::from_secs(30)))
+        .expect("a time");
+    let mut answer = String::new();
+    last.read_to_string(&mut answer).expect("its turn came");
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    assert!(used <= 10, "{used} of 40 hundredths of a second");
 }

@@ -86,6 +86,49 @@ fn as_many_streams_as_asked_for_and_as_the_server_allows() {
 }
 
 #[test]
+fn streams_that_the_server_allows_later_are_used() {
+    let most = Arc::new(AtomicUsize::new(0));
+    let own = Arc::clone(&most);
+    let server = Http2Server::start(&[(3, 1)], move |mut side, _| {
+        let mut waiting = Vec::new();
+        while let Some(asked) = side.request() {
+            if asked.stream == 1 {
+                side.send(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 4]);
+            }
+            waiting.push(asked.stream);
+            own.fetch_max(waiting.len(), Ordering::SeqCst);
+            if waiting.len() == 4 {
+                for stream in waiting.drain(..) {
+                    side.answer(stream, "200", b"");
+                }
+            }
+        }
+    });
+    let line = format!("--http2 --streams 9 -t1 -c1 -d500ms -T30s {}", server.url());
+    assert!(count(&measured(&line), "/totals/completed") > 0);
+    assert_eq!(most.load(Ordering::SeqCst), 4);
+}
+
+#[test]
+fn a_probe_waits_for_its_answer_before_it_asks_again() {
+    let server = Http2Server::start(&[], |mut side, log| {
+        while let Some(asked) = side.request() {
+            log(&asked); // and never an answer
+        }
+    });
+    let line = format!(
+        "--http2 --streams 8 -t1 -c4 -d500ms -R2 --probe 100 --drain 100ms -T30s {}",
+        server.url()
+    );
+    measured(&line);
+    let mut asked = std::collections::HashMap::new();
+    for one in server.seen() {
+        *asked.entry(one.connection).or_insert(0) += 1;
+    }
+    assert!(asked.values().all(|&count| count == 1), "{asked:?}");
+}
+
+#[test]
 fn a_stream_that_hangs_delays_no_other_request() {
     let server = Http2Server::start(&[], |mut side, log| {
         while let Some(asked) = side.request() {
@@ -129,6 +172,139 @@ fn a_request_that_times_out_is_given_up_and_its_connection_stays() {
     assert_eq!(count(&result, "/totals/connects"), 1);
     assert_eq!(given_up.load(Ordering::SeqCst), 1);
     assert!(count(&result, "/latency/response/max") >= 2_000_000_000);
+}
+
+/// A server whose first connection is treated as told, and whose others answer at once.
+fn first_connection(first: impl Fn(&mut Side) + Send + Sync + 'static) -> Http2Server {
+    let number = AtomicUsize::new(0);
+    Http2Server::start(&[], move |mut side, _| {
+        if number.fetch_add(1, Ordering::SeqCst) == 0 {
+            first(&mut side);
+            return;
+        }
+        while let Some(asked) = side.request() {
+            if !side.answer(asked.stream, "200", b"hello") {
+                return;
+            }
+        }
+    })
+}
+
+#[test]
+fn a_server_that_has_fallen_silent_is_left() {
+    let server = first_connection(|side| {
+        side.is_awake = false;
+        while side.request().is_some() {}
+    });
+    let line = format!("--http2 --streams 2 -t1 -c1 -d1s -T150ms {}", server.url());
+    let result = measured(&line);
+    assert_eq!(count(&result, "/totals/connects"), 2, "{}", result["notes"]);
+    assert!(
+        count(&result, "/totals/completed") > 0,
+        "{}",
+        result["errors"]
+    );
+    // each stream waited for one answer before the server was asked whether it is there, and for one after
+    let (late, broken) = (
+        count(&result, "/errors/timeout"),
+        count(&result, "/errors/read"),
+    );
+    assert_eq!(late + broken, 4, "{}", result["errors"]);
+    assert_eq!(count(&result, "/totals/lost"), 4);
+    let notes = result["notes"].to_string();
+    assert!(notes.contains("does not answer PING"), "{notes}");
+}
+
+#[test]
+fn a_server_that_is_slow_but_there_keeps_its_connection() {
+    let pings = Arc::new(AtomicUsize::new(0));
+    let own = Arc::clone(&pings);
+    let server = first_connection(move |side| {
+        while side.request().is_some() {
+            own.store(side.pings, Ordering::SeqCst);
+        }
+    });
+    let result = measured(&format!("--http2 -t1 -c1 -d1s -T100ms {}", server.url()));
+    assert_eq!(count(&result, "/totals/connects"), 1, "{}", result["notes"]);
+    assert!(
+        count(&result, "/errors/timeout") >= 4,
+        "{}",
+        result["errors"]
+    );
+    assert!(pings.load(Ordering::SeqCst) > 0);
+}
+
+#[test]
+fn a_server_that_allows_no_streams_is_told() {
+    let server = Http2Server::start(&[(3, 0)], |mut side, _| while side.request().is_some() {});
+    let result = measured(&format!("--http2 -t1 -c2 -d700ms -T200ms {}", server.url()));
+    assert_eq!(count(&result, "/totals/sent"), 0);
+    let errors = count(&result, "/errors/connect/other");
+    assert!((2..20).contains(&errors), "{}", result["errors"]);
+    let notes = result["notes"].to_string();
+    assert!(notes.contains("allows no streams"), "{notes}");
+}
+
+#[test]
+fn a_server_that_goes_away_and_never_answers_is_left() {
+    let server = first_connection(|side| {
+        let asked = side.request().expect("one");
+        let last = asked.stream.to_be_bytes();
+        side.send(kind::GOAWAY, 0, 0, &[&last[..], &[0; 4]].concat());
+        while side.request().is_some() {}
+    });
+    let result = measured(&format!("--http2 -t1 -c1 -d1s -T200ms {}", server.url()));
+    assert_eq!(count(&result, "/errors/timeout"), 1, "{}", result["errors"]);
+    assert_eq!(count(&result, "/errors/total"), 1, "{}", result["errors"]);
+    assert_eq!(count(&result, "/totals/connects"), 2);
+    assert!(count(&result, "/totals/completed") > 0);
+}
+
+#[test]
+fn a_request_whose_successor_is_due_already_is_sent_at_once() {
+    let server = Http2Server::hello();
+    // one stream, and a thread that wakes up late: often two requests are due when it looks
+    let line = format!(
+        "--http2 -t1 -c1 -d1s -T30s -R2000 --arrival poisson --wait sleep {}",
+        server.url()
+    );
+    let result = measured(&line);
+    let seconds = result["latency"]["response"]["mean"]
+        .as_f64()
+        .expect("a figure")
+        / 1e9;
+    // a request that waits for the next look at the clock waits for up to 0.1 s
+    assert!(seconds < 0.02, "{}", result["latency"]["response"]);
+}
+
+#[test]
+fn an_answer_whose_length_is_not_the_one_it_tells_is_none() {
+    let server = Http2Server::start(&[], |mut side, _| {
+        while let Some(asked) = side.request() {
+            let mut head = Vec::new();
+            hpack::put_plain(b":status", b"200", &mut head);
+            hpack::put_plain(b"content-length", b"9", &mut head);
+            side.send(kind::HEADERS, flag::END_HEADERS, asked.stream, &head);
+            let body = if asked.stream % 4 == 1 {
+                &b"hel"[..]
+            } else {
+                b"hellohell"
+            };
+            if !side.send(kind::DATA, flag::END_STREAM, asked.stream, body) {
+                return;
+            }
+        }
+    });
+    let line = |more: &str| format!("--http2 -t1 -c1 -d500ms -R20 -T30s {more} {}", server.url());
+    let result = measured(&line(""));
+    assert_eq!(count(&result, "/totals/completed"), 5);
+    assert_eq!(
+        count(&result, "/errors/stream_reset"),
+        5,
+        "{}",
+        result["errors"]
+    );
+    assert_eq!(count(&result, "/totals/lost"), 5);
 }
 
 #[test]
@@ -199,6 +375,21 @@ fn a_server_that_goes_away_is_left_in_good_order() {
     let stale = count(&many, "/errors/stale");
     assert!(stale > 0, "ten of twenty were not looked at");
     assert_eq!(count(&many, "/totals/lost"), stale);
+}
+
+#[test]
+fn a_server_that_takes_no_request_at_all_is_a_connect_error_and_never_a_hot_loop() {
+    let server = Http2Server::start(&[], |mut side, _| {
+        side.send(kind::GOAWAY, 0, 0, &[0; 8]);
+    });
+    let result = measured(&format!(
+        "--http2 -t1 -c4 -d500ms -R 20 -T 30s --drain 100ms {}",
+        server.url()
+    ));
+    let tries = count(&result, "/errors/connect/other");
+    assert!((4..200).contains(&tries), "{}", result["errors"]);
+    assert!(count(&result, "/totals/connects") < 200);
+    assert_eq!(count(&result, "/totals/completed"), 0);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod support;
 
+use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use support::{always, count, measured, run, Server, HELLO};
@@ -259,6 +260,19 @@ fn bodies_methods_and_fields_arrive() {
 }
 
 #[test]
+fn threads_begin_at_different_sources() {
+    let server = Server::start(always(HELLO));
+    let line = format!(
+        "-t2 -c2 -d500ms -R 100 -T 30s --source 127.0.0.2,127.0.0.3 {}",
+        server.url()
+    );
+    measured(&line);
+    let seen = server.seen();
+    let addresses = seen.iter().filter_map(|s| s.source).map(|s| s.ip());
+    assert_eq!(addresses.collect::<HashSet<_>>().len(), 2);
+}
+
+#[test]
 fn sources_are_used_in_turn() {
     let server = Server::start(always(HELLO));
     measured(&format!(
@@ -339,4 +353,37 @@ fn strict_runs_fail_when_there_are_warnings() {
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("a status other than 2xx"), "{text}");
+}
+
+/// Requests of the window, and what became of them.
+fn accounts(result: &Value) -> (u64, u64) {
+    let ends = ["completed", "lost", "dropped", "unfinished"];
+    let known = ends.map(|name| count(result, &format!("/totals/{name}")));
+    (count(result, "/totals/due"), known.iter().sum())
+}
+
+#[test]
+fn the_backlog_of_an_overloaded_warm_up_is_none_of_the_windows_requests() {
+    let server = Server::start(|mut conversation| {
+        while conversation.request().is_some() {
+            std::thread::sleep(Duration::from_millis(10));
+            if !conversation.send(HELLO) {
+                return;
+            }
+        }
+    });
+    let options = "-t1 -c1 --warmup 300ms -d 300ms --drain 50ms -T30s";
+    let result = measured(&format!("{options} -R 400 {}", server.url()));
+    let (due, known) = accounts(&result);
+    assert_eq!(due, known, "{}", result["totals"]);
+    // it is sent first, and its answers are what the server reached
+    assert!(
+        count(&result, "/totals/earlier") > 0,
+        "{}",
+        result["totals"]
+    );
+    assert!(count(&result, "/totals/completed_in_window") > 0);
+    let statuses = result["totals"]["status"].as_object().expect("a table");
+    let answers: u64 = statuses.values().filter_map(Value::as_u64).sum();
+    assert_eq!(answers, count(&result, "/totals/completed"));
 }

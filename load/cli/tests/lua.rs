@@ -51,7 +51,7 @@ fn play_file(mut command: Command, file: &Path, options: &str) -> (Vec<Seen>, St
 }
 
 fn ours(name: &str) -> (Vec<Seen>, String) {
-    play(program(), name, "-t2 -c2 -d1s")
+    play(program(), name, "-t2 -c2 -d300ms")
 }
 
 /// Request lines and fields of one thread's connection, the port of Host left out.
@@ -88,12 +88,23 @@ fn the_same_requests_as_wrk() {
         eprintln!("wrk is not installed: nothing to compare with");
         return;
     }
-    for name in [
+    let names = [
         "addr", "auth", "counter", "pipeline", "post", "report", "large",
-    ] {
-        let (own, _) = ours(name);
-        let (theirs, _) = play(Command::new("wrk"), name, "-t2 -c2 -d1s");
-        assert_eq!(wire(&own), wire(&theirs), "{name}");
+    ];
+    // four runs at once: what is compared is the first requests of each connection
+    for some in names.chunks(2) {
+        std::thread::scope(|scope| {
+            let start = |name| {
+                let play = move |command| wire(&play(command, name, "-t2 -c2 -d1s").0);
+                let own = scope.spawn(move || play(program()));
+                (own, scope.spawn(move || play(Command::new("wrk"))))
+            };
+            let runs: Vec<_> = some.iter().map(|name| (name, start(name))).collect();
+            for (name, (own, theirs)) in runs {
+                let (own, theirs) = (own.join(), theirs.join());
+                assert_eq!(own.expect("run"), theirs.expect("run"), "{name}");
+            }
+        });
     }
 }
 
@@ -191,7 +202,7 @@ fn requests_in_one_text_are_a_pipeline() {
 
 #[test]
 fn delays_pass_before_each_request() {
-    let (seen, _) = ours("delay");
+    let (seen, _) = play(program(), "delay", "-t2 -c2 -d1s");
     // 2 connections, 20 ms and more each: at most 100 in a second
     assert!(seen.len() > 4 && seen.len() <= 102, "{}", seen.len());
 }
@@ -210,7 +221,7 @@ fn bodies_have_their_length_and_may_hold_anything() {
 
 #[test]
 fn done_sees_figures_that_agree() {
-    let (_, text) = ours("report");
+    let (_, text) = play(program(), "report", "-t2 -c2 -d1s");
     for line in ["errors 0", "ordered true", "seconds 1", "rates true"] {
         assert!(text.contains(line), "{line}: {text}");
     }
@@ -243,11 +254,11 @@ fn a_thread_stops_when_its_script_says_so() {
     assert!(text.contains(" requests in "), "{text}");
 }
 
-/// What a run of one second prints with this script.
-fn one_second(text: &str) -> (Vec<Seen>, String) {
+/// What a server sees of a run of this length with this script, and what it prints.
+fn played(text: &str, duration: &str) -> (Vec<Seen>, String) {
     let file = support::temporary("lua");
     std::fs::write(&file, text).expect("a file");
-    let played = play_file(program(), &file, "-t1 -c2 -d1s");
+    let played = play_file(program(), &file, &format!("-t1 -c2 -d{duration}"));
     std::fs::remove_file(&file).expect("ours");
     played
 }
@@ -262,16 +273,19 @@ fn before(text: &str, name: &str) -> f64 {
 #[test]
 fn a_script_may_stop_its_thread_anywhere_and_the_window_lasts_on() {
     for callback in ["request", "response", "delay"] {
-        let (seen, text) = one_second(&format!(
-            "local n = 0\nfunction {callback}()\n  n = n + 1\n  \
+        let (seen, text) = played(
+            &format!(
+                "local n = 0\nfunction {callback}()\n  n = n + 1\n  \
              if n == 5 then wrk.thread:stop() end\n  \
              return {}\nend\n",
-            if callback == "request" {
-                "wrk.format()"
-            } else {
-                "1"
-            }
-        ));
+                if callback == "request" {
+                    "wrk.format()"
+                } else {
+                    "1"
+                }
+            ),
+            "1s",
+        );
         assert!((1..=8).contains(&seen.len()), "{callback}: {}", seen.len());
         assert!(text.contains(" requests in 1.0"), "{callback}: {text}");
         let rate = text.split("Requests/sec:").nth(1).expect("a rate");
@@ -286,12 +300,19 @@ fn a_script_may_stop_its_thread_anywhere_and_the_window_lasts_on() {
 }
 
 #[test]
+fn a_delay_may_be_nothing_or_longer_than_the_run() {
+    let asked = |text| played(text, "200ms").0.len();
+    assert!(asked("function delay() end\n") > 1);
+    assert_eq!(asked("function delay() return math.huge end\n"), 0);
+}
+
+#[test]
 fn a_thread_that_does_not_run_yet_cannot_be_stopped() {
     for text in [
         "function setup(thread) thread:stop() end\n",
         "function init(args) wrk.thread:stop() end\n",
     ] {
-        let (seen, _) = one_second(text);
+        let (seen, _) = played(text, "300ms");
         assert!(seen.len() > 20, "{text}: {}", seen.len());
     }
 }
@@ -408,7 +429,7 @@ fn a_fault_in_a_callback_ends_the_run_with_its_place() {
         .expect("ok");
         let server = server();
         let output = program()
-            .args(["-t1", "-c1", "-d1s", "-s"])
+            .args(["-t1", "-c1", "-d300ms", "-s"])
             .arg(&file)
             .arg(server.url())
             .output()

@@ -72,19 +72,24 @@ fn the_report_is_line_for_line_that_of_wrk() {
     let good = Server::start(always(HELLO));
     let bad = Server::start(always(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"));
     for server in [good, bad] {
-        for options in [
+        let lines = [
             "-t2 -c4 -d1s -T 30s",
             "-t1 -c2 -d1s -T 30s --latency",
             "-d1 -c10 -T 30s",
-        ] {
-            let line = format!("{options} {}", server.url());
-            let theirs = stdout_of(Command::new("wrk"), &line);
-            assert_eq!(
-                masked(&stdout_of(program(), &line)),
-                masked(&theirs),
-                "{line}"
-            );
-        }
+        ]
+        .map(|options| format!("{options} {}", server.url()));
+        // side by side: what is compared is no figure
+        std::thread::scope(|scope| {
+            let runs = lines.each_ref().map(|line| {
+                let own = scope.spawn(|| masked(&stdout_of(program(), line)));
+                let theirs = scope.spawn(|| masked(&stdout_of(Command::new("wrk"), line)));
+                (line, own, theirs)
+            });
+            for (line, own, theirs) in runs {
+                let (own, theirs) = (own.join(), theirs.join());
+                assert_eq!(own.expect("run"), theirs.expect("run"), "{line}");
+            }
+        });
     }
 }
 

@@ -3,7 +3,9 @@
 mod support;
 
 use serde_json::Value;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -218,6 +220,69 @@ fn a_unix_socket_is_asked_by_the_clock_and_one_request_a_connection() {
 }
 
 #[test]
+fn a_unix_socket_with_a_full_queue_is_asked_again() {
+    let path = temporary("sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    load_engine::sys::socket::set_backlog(listener.as_raw_fd(), 1).expect("listening");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // slower than a client connects
+            std::thread::sleep(Duration::from_millis(1));
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while stream.read(&mut buffer).is_ok_and(|n| n > 0)
+                    && stream.write_all(HELLO).is_ok()
+                {}
+            });
+        }
+    });
+    let line = format!(
+        "-t1 -c20 -d500ms -R 100 -T 30s unix://{}:/x",
+        path.display()
+    );
+    let result = measured(&line);
+    std::fs::remove_file(&path).expect("ours");
+    assert_eq!(count(&result, "/totals/connects"), 20);
+    assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
+}
+
+#[test]
+fn one_connection_needs_no_word_about_threads() {
+    let server = Server::start(always(HELLO));
+    let result = measured(&format!("-c1 -d100ms -R 50 -T 30s {}", server.url()));
+    assert_eq!(count(&result, "/plan/threads"), 1);
+    assert_eq!(count(&result, "/totals/completed"), 5);
+}
+
+#[test]
+fn a_run_that_waits_for_its_start_can_be_interrupted() {
+    let server = Server::start(always(HELLO));
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("after 1970");
+    let start = (now.as_secs_f64() + 3600.0).to_string();
+    let mut command = program();
+    command
+        .args(["-t2", "-c2", "-d1s", "--start-at", &start])
+        .arg(server.url());
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut banner = String::new();
+    output.read_line(&mut banner).expect("what it will do");
+    // one connection shows that the server is there; signals are heeded before the others
+    while server.accepted() < 3 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = child.id().to_string();
+    let killed = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(killed.expect("kill").success());
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).expect("the report");
+    assert_eq!(child.wait().expect("ours").code(), Some(0));
+    assert!(rest.contains("  0 requests in "), "{rest}");
+}
+
+#[test]
 fn mistakes_in_odd_places_are_one_line_too() {
     let list = temporary("urls");
     std::fs::write(&list, "3 http://127.0.0.1:1/a\nmany /b\n").expect("a file");
@@ -248,11 +313,27 @@ fn mistakes_in_odd_places_are_one_line_too() {
             "--source: 'nowhere' is no address",
         ),
         (
+            "--source 192.0.2.1 --sink",
+            "--source: 192.0.2.1: Cannot assign requested address",
+        ),
+        (
+            "--source ::1 --sink",
+            "--source: ::1 does not reach 127.0.0.1",
+        ),
+        (
+            "127.0.0.1:1/x",
+            "invalid URL: 127.0.0.1:1/x; did you mean http://127.0.0.1:1/x?",
+        ),
+        (
             "--live sometimes --sink",
             "--live: 'sometimes' is none of auto, always, never",
         ),
         ("--headroom /none --sink", "--headroom: cannot read /none"),
         ("--json", "--json: needs a FILE"),
+        (
+            "--json - --sink",
+            "--json: '-' is no file; write /dev/stdout",
+        ),
         (
             "http://127.0.0.1:99999/",
             "invalid URL: http://127.0.0.1:99999/",

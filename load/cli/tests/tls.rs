@@ -106,6 +106,42 @@ fn wss_is_websocket_behind_a_handshake() {
     assert_eq!(count(&result, "/errors/total"), 0, "{}", result["errors"]);
 }
 
+/// Answers one request and ends the connection, with the end that TLS has or without it.
+fn answer_once(mut stream: Stream, answer: &[u8], says_goodbye: bool) {
+    let mut buffer = [0; 4096];
+    if stream.read(&mut buffer).is_ok_and(|n| n > 0) {
+        if stream.write_all(answer).is_ok() && says_goodbye {
+            stream.conn.send_close_notify();
+        }
+        // the client may have given up
+        let _ = stream.flush();
+    }
+}
+
+#[test]
+fn a_body_that_lasts_until_the_end_is_whole_only_with_the_end_of_tls() {
+    const OPEN: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nhello";
+    const KNOWN: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello";
+    let ends: [(fn(Stream), bool); 3] = [
+        (|stream| answer_once(stream, OPEN, true), true),
+        (|stream| answer_once(stream, OPEN, false), false),
+        (|stream| answer_once(stream, KNOWN, false), true),
+    ];
+    for (serve, is_whole) in ends {
+        let url = format!("https://{}/", serving(serve));
+        let result = measured(&format!("-t1 -c2 -d300ms -T 30s {url}"));
+        // those that did not occur are left out
+        let cut = result["errors"]["malformed"]["early_eof"].as_u64();
+        let cut = cut.unwrap_or(0);
+        let (whole, errors) = (
+            count(&result, "/totals/completed"),
+            count(&result, "/errors/total"),
+        );
+        assert_eq!((whole > 0, cut > 0), (is_whole, !is_whole), "{result}");
+        assert_eq!(errors, cut, "{}", result["errors"]);
+    }
+}
+
 #[test]
 fn a_plain_server_behind_https_is_a_connect_error() {
     let server = Server::start(always(HELLO));

@@ -31,6 +31,9 @@ pub struct Counts {
     pub dropped: u64,
     /// Answers read.
     pub completed: u64,
+    /// Among them those to requests that fell due in the warm-up (open loop): they are in the rate, and
+    /// in no other figure.
+    pub earlier: u64,
     /// Requests written that will have no answer: their connection broke, or they were given up.
     pub lost: u64,
     /// Bytes of answers.
@@ -56,6 +59,7 @@ impl Default for Counts {
             sent: 0,
             dropped: 0,
             completed: 0,
+            earlier: 0,
             lost: 0,
             bytes_in: 0,
             bytes_out: 0,
@@ -98,7 +102,8 @@ pub struct Errors {
     pub timeout: u64,
     /// Malformed answers by class.
     pub malformed: [u64; Malformed::ALL.len()],
-    /// Answers whose body differs in length from the first one to the same request.
+    /// Whole answers whose body is shorter than the first one to the same request. Told and warned
+    /// of, and no error: pages may vary, and what is cut off counts as read error.
     pub short_body: u64,
 }
 
@@ -114,12 +119,12 @@ impl Errors {
         self.read + self.stale + self.stream_reset + rules
     }
 
-    /// All of them.
+    /// All of them; short bodies are whole answers.
     pub fn total(&self) -> u64 {
         let malformed: u64 = self.malformed.iter().sum();
         let rules = self.stream_reset + self.http2 + self.websocket;
         let lost = self.read + self.stale + self.write + self.timeout + rules;
-        self.connect() + lost + malformed + self.short_body + self.grpc
+        self.connect() + lost + malformed + self.grpc
     }
 
     /// Adds those of another interval.
@@ -150,6 +155,7 @@ impl Counts {
         self.sent += other.sent;
         self.dropped += other.dropped;
         self.completed += other.completed;
+        self.earlier += other.earlier;
         self.lost += other.lost;
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;

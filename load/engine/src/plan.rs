@@ -5,6 +5,8 @@ use crate::schedule::{Curve, Stretch};
 use crate::sys::epoll::Trigger;
 use crate::sys::socket::Address;
 use load_http1::request;
+use std::cmp::{Ordering, Reverse};
+use std::collections::binary_heap::{BinaryHeap, PeekMut};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -303,24 +305,51 @@ impl Plan {
     }
 }
 
-/// Spreads requests by weight so that equal ones do not follow each other more than they must.
+/// Spreads requests by weight so that equal ones do not follow each other more than they must: of a
+/// weight of w the k-th stands at (2k + 1)/(2w) of the whole order, the first of those that meet.
 pub fn weighted_order(weights: &[u32]) -> Vec<u32> {
-    let total: i64 = weights.iter().map(|&weight| i64::from(weight)).sum();
-    let mut credit = vec![0i64; weights.len()];
-    let mut order = Vec::with_capacity(total as usize);
-    for _ in 0..total {
-        for (own, &weight) in credit.iter_mut().zip(weights) {
-            *own += i64::from(weight);
+    let weighted = weights.iter().zip(0..).filter(|(weight, _)| **weight > 0);
+    let mut next: BinaryHeap<_> = weighted
+        .map(|(&weight, index)| {
+            Reverse(Place {
+                weight,
+                index,
+                k: 0,
+            })
+        })
+        .collect();
+    let mut order = Vec::new();
+    while let Some(mut first) = next.peek_mut() {
+        order.push(first.0.index);
+        first.0.k += 1;
+        if first.0.k == first.0.weight {
+            PeekMut::pop(first);
         }
-        // the first of the largest, so that the order is the same everywhere
-        let best = (0..credit.len())
-            .rev()
-            .max_by_key(|&index| credit[index])
-            .unwrap_or(0);
-        credit[best] -= total;
-        order.push(best as u32);
     }
     order
+}
+
+/// Where in an order a request stands for the k-th time.
+#[derive(PartialEq, Eq)]
+struct Place {
+    weight: u32,
+    index: u32,
+    k: u32,
+}
+
+impl Ord for Place {
+    fn cmp(&self, other: &Place) -> Ordering {
+        // (2k + 1)/(2w) of both, brought to one denominator
+        let scaled = |own: &Place, by: u32| (2 * u64::from(own.k) + 1) * u64::from(by);
+        let (own, theirs) = (scaled(self, other.weight), scaled(other, self.weight));
+        own.cmp(&theirs).then(self.index.cmp(&other.index))
+    }
+}
+
+impl PartialOrd for Place {
+    fn partial_cmp(&self, other: &Place) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 #[cfg(test)]
@@ -334,5 +363,12 @@ mod tests {
         let order = weighted_order(&[5, 2, 1]);
         let count = |which| order.iter().filter(|&&index| index == which).count();
         assert_eq!([count(0), count(1), count(2)], [5, 2, 1]);
+        assert_eq!(weighted_order(&[0, 2, 0, 2]), [1, 3, 1, 3]);
+    }
+
+    #[test]
+    fn a_long_list_is_spread_at_once() {
+        let order = weighted_order(&vec![1; 100_000]);
+        assert!(order.into_iter().eq(0..100_000));
     }
 }

@@ -13,7 +13,6 @@ use crate::worker::{Ending, Pauses, Recorder, Worker};
 use std::io;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Condvar, Mutex};
-use std::time::Duration;
 
 /// Time between "all threads are ready" and the common start.
 const START_AFTER_NS: u64 = 2_000_000;
@@ -291,8 +290,7 @@ impl Thread<'_> {
         let (ending, script) = match prepared {
             Ok(mut worker) => {
                 worker.connect();
-                let base_ns = common.gate.wait_for_start();
-                std::thread::sleep(Duration::from_nanos(base_ns.saturating_sub(monotonic_ns())));
+                let base_ns = worker.wait_for(common.gate.wait_for_start());
                 let (ending, script) = worker.run(base_ns);
                 (Ok(ending), script)
             }

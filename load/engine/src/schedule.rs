@@ -32,11 +32,33 @@ struct Part {
     to: f64,
     /// Λ at the start.
     before: f64,
+    /// Requests due in it.
+    count: f64,
+}
+
+impl Stretch {
+    /// Requests due in it.
+    fn count(&self) -> f64 {
+        whole((self.from_rps + self.to_rps) / 2.0 * self.length_ns as f64 / 1e9)
+    }
+}
+
+/// What is a whole number of requests but for rounding is one: at 1/s for 30 s none is due at the end
+/// of the last second.
+fn whole(count: f64) -> f64 {
+    let near = count.round();
+    let is_near = (count - near).abs() <= near * 8.0 * f64::EPSILON;
+    if is_near {
+        near
+    } else {
+        count
+    }
 }
 
 impl Part {
-    fn count(&self) -> f64 {
-        (self.from + self.to) / 2.0 * self.length_ns
+    /// Λ at the end.
+    fn until(&self) -> f64 {
+        self.before + self.count
     }
 
     /// Solves before + from·t + (to - from)·t²/(2·length) = `lambda` for t.
@@ -66,9 +88,10 @@ impl Curve {
                 from: stretch.from_rps / 1e9,
                 to: stretch.to_rps / 1e9,
                 before,
+                count: stretch.count(),
             };
             start_ns += part.length_ns;
-            before += part.count();
+            before = part.until();
             parts.push(part);
         }
         Curve { parts }
@@ -76,9 +99,7 @@ impl Curve {
 
     /// Requests due in the whole run.
     pub fn total(&self) -> f64 {
-        self.parts
-            .last()
-            .map_or(0.0, |last| last.before + last.count())
+        self.parts.last().map_or(0.0, Part::until)
     }
 
     /// Λ at a time.
@@ -138,7 +159,7 @@ impl Schedule {
     pub fn next_ns(&mut self) -> Option<u64> {
         loop {
             let part = self.curve.parts.get(self.part)?;
-            if self.lambda < part.before + part.count() {
+            if self.lambda < part.until() {
                 return Some(part.time_at(self.lambda).round() as u64);
             }
             self.part += 1;
@@ -159,7 +180,7 @@ impl Schedule {
     /// How many of this thread's requests from the next one on are due before `time_ns`; under
     /// Poisson arrivals the expected number.
     pub fn left_until(&self, time_ns: f64) -> u64 {
-        let left = self.curve.count_until(time_ns) - self.lambda;
+        let left = whole(self.curve.count_until(time_ns)) - self.lambda;
         if left <= 0.0 {
             return 0;
         }
@@ -169,11 +190,7 @@ impl Schedule {
     /// The due time of the request that is `ahead` after the next one, for large backlogs.
     pub fn ahead_ns(&self, ahead: u64) -> Option<u64> {
         let lambda = self.lambda + (ahead * self.threads) as f64;
-        let part = self
-            .curve
-            .parts
-            .iter()
-            .find(|part| lambda < part.before + part.count())?;
+        let part = self.curve.parts.iter().find(|part| lambda < part.until())?;
         Some(part.time_at(lambda).round() as u64)
     }
 }
@@ -205,6 +222,27 @@ mod tests {
     fn a_constant_rate_is_exact_from_the_first_request() {
         let due = all(Schedule::even(constant(4.0, SECOND_NS), 0, 1));
         assert_eq!(due, [0, 250_000_000, 500_000_000, 750_000_000]);
+    }
+
+    #[test]
+    fn whole_seconds_of_a_whole_rate_have_their_product() {
+        for rps in (1..200u32).chain([997, 1234, 12_345, 99_999]) {
+            for seconds in [1, 2, 3, 7, 13, 30, 60] {
+                let curve = constant(f64::from(rps), seconds * SECOND_NS);
+                let total = u64::from(rps) * seconds;
+                let mut schedule = Schedule::even(curve, 0, 1);
+                assert_eq!(schedule.left_until((seconds * SECOND_NS) as f64), total);
+                schedule.number = total - 1;
+                schedule.lambda = schedule.number as f64;
+                let last = schedule.next_ns().expect("the last one");
+                assert!(
+                    last < seconds * SECOND_NS,
+                    "{rps}/s for {seconds} s: {last}"
+                );
+                schedule.advance();
+                assert_eq!(schedule.next_ns(), None, "{rps}/s for {seconds} s");
+            }
+        }
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! A null server: answers every request with nothing, at once. What a generator reaches against it
 //! is the headroom of the path; a measured server must stay well below.
 
-use crate::sys::epoll::{Epoll, Events, Trigger, Waits};
+use crate::sys::clock::monotonic_ns;
+use crate::sys::epoll::{Epoll, Events, Ready, Trigger, Waits};
 use crate::sys::signal::stop_wanted;
 use crate::sys::socket::{close, read, set_backlog, write, Fd};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +14,17 @@ use std::thread::JoinHandle;
 
 const KEEP: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 const CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+/// What ends a request's head.
+const END: &[u8] = b"\r\n\r\n";
+/// A head that is longer than this ends its connection.
+const HEAD_MAX: usize = 64 * 1024;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
 /// Token of the listening socket.
 const LISTENER: u64 = u64::MAX;
+/// Who finds no descriptor free for a connection tries again so long after, or when one is closed: the
+/// listener stays readable meanwhile.
+const REST_NS: u64 = 100_000_000;
 /// Longest time until an end is noticed.
 const TURN_NS: u64 = 100_000_000;
 
@@ -41,8 +49,9 @@ impl Sink {
         let server = Server {
             listener,
             epoll,
-            open: Vec::new(),
+            peers: Vec::new(),
             buffer: vec![0; 64 * 1024],
+            rests_until_ns: 0,
         };
         let thread = std::thread::spawn(move || server.serve(&stopped));
         Ok(Sink {
@@ -75,11 +84,27 @@ impl Drop for Sink {
     }
 }
 
+/// What is known of one connection.
+#[derive(Default)]
+struct Peer {
+    /// The beginning of a request that is not complete.
+    begun: Vec<u8>,
+    /// Bytes of a request's body that are still to come.
+    body_left: usize,
+    /// Answers that there was no room for.
+    unsent: Vec<u8>,
+    /// The last request asked for the end of the connection.
+    is_last: bool,
+}
+
 struct Server {
     listener: TcpListener,
     epoll: Epoll,
-    open: Vec<Fd>,
+    /// By descriptor.
+    peers: Vec<Option<Peer>>,
     buffer: Vec<u8>,
+    /// Until when nothing is accepted, as there was no descriptor; 0 if it is.
+    rests_until_ns: u64,
 }
 
 impl Server {
@@ -90,53 +115,243 @@ impl Server {
                 let (token, ready) = events.get(event);
                 if token == LISTENER {
                     self.accept();
-                } else if ready.readable() && !self.answer(token as Fd) {
-                    self.open.retain(|&fd| fd != token as Fd);
-                    close(token as Fd);
+                    continue;
+                }
+                let fd = token as Fd;
+                if let Some(mut peer) = self.peers[fd as usize].take() {
+                    if self.turn(fd, &mut peer, ready).is_some() {
+                        self.peers[fd as usize] = Some(peer);
+                    } else {
+                        close(fd);
+                        self.rests_until_ns = self.rests_until_ns.min(1);
+                    }
                 }
             }
+            if self.rests_until_ns > 0 && monotonic_ns() >= self.rests_until_ns {
+                self.rests_until_ns = 0;
+                let fd = self.listener.as_raw_fd();
+                // the next wait tells of those that wait
+                let _ = self.epoll.want_room(fd, LISTENER, false);
+            }
         }
-        self.open.iter().for_each(|&fd| close(fd));
+        for (fd, peer) in self.peers.iter().enumerate() {
+            if peer.is_some() {
+                close(fd as Fd);
+            }
+        }
     }
 
+    /// Takes all connections that wait; without descriptors for them it rests.
     fn accept(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
+        loop {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if is_passing(&error) => continue,
+                Err(_) => {
+                    self.rests_until_ns = monotonic_ns() + REST_NS;
+                    let fd = self.listener.as_raw_fd();
+                    let _ = self.epoll.want_nothing(fd, LISTENER);
+                    return;
+                }
+            };
             let ready = stream
                 .set_nonblocking(true)
                 .and_then(|()| stream.set_nodelay(true));
             let fd = stream.as_raw_fd();
             let added = ready.and_then(|()| self.epoll.add(fd, fd as u64, false));
             if added.is_ok() {
-                self.open.push(stream.into_raw_fd());
+                let place = stream.into_raw_fd() as usize;
+                if self.peers.len() <= place {
+                    self.peers.resize_with(place + 1, || None);
+                }
+                self.peers[place] = Some(Peer::default());
             }
         }
     }
 
-    /// Answers what has come; false if the connection is to be closed.
-    fn answer(&mut self, fd: Fd) -> bool {
-        let length = match read(fd, &mut self.buffer) {
-            Ok(0) => return false,
-            Ok(length) => length,
-            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
-        };
-        let bytes = &self.buffer[..length];
-        let close = contains(bytes, b"\r\nConnection: close\r\n");
-        let mut requests = bytes
-            .windows(4)
-            .filter(|window| *window == b"\r\n\r\n")
-            .count();
-        while requests > 0 {
-            if write(fd, if close { CLOSE } else { KEEP }).is_err() {
-                return false;
+    /// Handles one event; nothing if the connection is to be closed.
+    fn turn(&mut self, fd: Fd, peer: &mut Peer, ready: Ready) -> Option<()> {
+        if !peer.unsent.is_empty() {
+            // what came meanwhile is read when the answers before it are gone
+            peer.send(fd).ok()?;
+            if peer.unsent.is_empty() && !peer.is_last {
+                self.epoll.want_room(fd, fd as u64, false).ok()?;
             }
-            requests -= 1;
+        } else if ready.readable() {
+            let length = match read(fd, &mut self.buffer) {
+                Ok(0) => return None,
+                Ok(length) => length,
+                Err(error) => return (error.kind() == ErrorKind::WouldBlock).then_some(()),
+            };
+            peer.answer(fd, &self.buffer[..length]).ok()?;
+            if !peer.unsent.is_empty() {
+                self.epoll.only_room(fd, fd as u64).ok()?;
+            }
         }
-        !close
+        (!peer.is_last || !peer.unsent.is_empty()).then_some(())
     }
 }
 
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
+/// Whether it is about one connection only.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+    )
+}
+
+impl Peer {
+    /// Answers each request that ends in what has come.
+    fn answer(&mut self, fd: Fd, bytes: &[u8]) -> io::Result<()> {
+        if self.begun.is_empty() {
+            let used = self.answer_all(fd, bytes)?;
+            self.begun.extend_from_slice(&bytes[used..]);
+        } else {
+            let mut whole = std::mem::take(&mut self.begun);
+            whole.extend_from_slice(bytes);
+            let used = self.answer_all(fd, &whole)?;
+            whole.drain(..used);
+            self.begun = whole;
+        }
+        if self.begun.len() > HEAD_MAX {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        Ok(())
+    }
+
+    /// How many of the bytes were used: all but the beginning of a head.
+    fn answer_all(&mut self, fd: Fd, bytes: &[u8]) -> io::Result<usize> {
+        let mut at = 0;
+        while !self.is_last {
+            let body = self.body_left.min(bytes.len() - at);
+            self.body_left -= body;
+            at += body;
+            let Some(length) = find(&bytes[at..], END) else {
+                break;
+            };
+            let head = &bytes[at..at + length + END.len()];
+            at += head.len();
+            self.is_last = find(head, b"\r\nConnection: close\r\n").is_some();
+            if !head.starts_with(b"GET ") {
+                self.body_left = body_length(head);
+            }
+            self.put(fd, if self.is_last { CLOSE } else { KEEP })?;
+        }
+        Ok(at)
+    }
+
+    /// Writes an answer behind those that wait.
+    fn put(&mut self, fd: Fd, answer: &[u8]) -> io::Result<()> {
+        let written = if self.unsent.is_empty() {
+            write_some(fd, answer)?
+        } else {
+            0
+        };
+        self.unsent.extend_from_slice(&answer[written..]);
+        Ok(())
+    }
+
+    /// Writes what waits, as far as there is room.
+    fn send(&mut self, fd: Fd) -> io::Result<()> {
+        let written = write_some(fd, &self.unsent)?;
+        self.unsent.drain(..written);
+        Ok(())
+    }
+}
+
+/// Writes what there is room for, which may be nothing.
+fn write_some(fd: Fd, bytes: &[u8]) -> io::Result<usize> {
+    match write(fd, bytes) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+        result => result,
+    }
+}
+
+fn body_length(head: &[u8]) -> usize {
+    const NAME: &[u8] = b"\r\nContent-Length:";
+    let text = find(head, NAME).map_or(&[][..], |at| &head[at + NAME.len()..]);
+    let end = find(text, b"\r\n").unwrap_or(0);
+    let number = std::str::from_utf8(&text[..end]).map(str::trim);
+    number
+        .ok()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0)
+}
+
+/// Where `part` begins, in letters of any case.
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
     bytes
         .windows(part.len())
-        .any(|window| window.eq_ignore_ascii_case(part))
+        .position(|window| window.eq_ignore_ascii_case(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
+
+    fn connected(sink: &Sink) -> TcpStream {
+        let stream = TcpStream::connect(sink.address()).expect("it listens");
+        let patience = Some(Duration::from_secs(60));
+        stream.set_read_timeout(patience).expect("a time");
+        stream.set_nodelay(true).expect("TCP");
+        stream
+    }
+
+    fn read_answers(stream: &mut TcpStream, count: usize) {
+        let mut answers = vec![0; count * KEEP.len()];
+        stream.read_exact(&mut answers).expect("all answers");
+        assert!(answers.chunks(KEEP.len()).all(|answer| answer == KEEP));
+    }
+
+    #[test]
+    fn a_request_cut_anywhere_is_answered_once() {
+        let sink = Sink::start("127.0.0.1:0").expect("a port");
+        for cut in [1, REQUEST.len() - 3, REQUEST.len() - 1] {
+            let mut stream = connected(&sink);
+            stream.write_all(&REQUEST[..cut]).expect("open");
+            std::thread::sleep(Duration::from_millis(30)); // read by itself
+            stream.write_all(&REQUEST[cut..]).expect("open");
+            stream.write_all(REQUEST).expect("open");
+            read_answers(&mut stream, 2);
+        }
+    }
+
+    #[test]
+    fn a_body_that_looks_like_requests_is_none() {
+        let sink = Sink::start("127.0.0.1:0").expect("a port");
+        let mut stream = connected(&sink);
+        let head = format!(
+            "POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n",
+            REQUEST.len()
+        );
+        stream.write_all(head.as_bytes()).expect("open");
+        stream.write_all(REQUEST).expect("open");
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
+            .expect("open");
+        let mut told = Vec::new();
+        stream.read_to_end(&mut told).expect("the end");
+        assert_eq!(told, [KEEP, CLOSE].concat());
+    }
+
+    #[test]
+    fn answers_that_nobody_reads_yet_wait_and_all_arrive() {
+        const REQUESTS: usize = 300_000; // 11 MB of answers: more than two sockets hold
+        let sink = Sink::start("127.0.0.1:0").expect("a port");
+        let mut stream = connected(&sink);
+        let mut writing = stream.try_clone().expect("a descriptor");
+        let writer = std::thread::spawn(move || {
+            let many = REQUEST.repeat(REQUESTS / 100);
+            (0..100).for_each(|_| writing.write_all(&many).expect("open"));
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        read_answers(&mut stream, REQUESTS);
+        writer.join().expect("no panic");
+    }
 }

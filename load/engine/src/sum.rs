@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender};
 
+/// So many notes are kept of a run; a server may say another nonsense each time.
+const NOTES_MAX: usize = 100;
+
 /// Adds up what the threads send.
 pub(crate) struct Sum<'p> {
     plan: &'p Plan,
@@ -211,7 +214,7 @@ fn add(sum: &mut Interval, more: &Interval) {
     sum.counts.add(&more.counts);
     sum.rates.extend_from_slice(&more.rates);
     for note in &more.notes {
-        if !sum.notes.contains(note) {
+        if sum.notes.len() < NOTES_MAX && !sum.notes.contains(note) {
             sum.notes.push(note.clone());
         }
     }

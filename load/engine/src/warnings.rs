@@ -317,7 +317,8 @@ fn errors(outcome: &Outcome, add: Add) {
     }
     const NON_2XX_MAX: f64 = 0.001;
     let failed = counts.status_unless(|code| (200..300).contains(&code)) as f64;
-    let share = failed / counts.completed.max(1) as f64;
+    let answers = counts.completed - counts.earlier;
+    let share = failed / answers.max(1) as f64;
     if share > NON_2XX_MAX {
         let text = format!(
             "{} of the answers have a status other than 2xx; they count as answers in every figure",

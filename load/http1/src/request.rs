@@ -44,8 +44,10 @@ impl Request<'_> {
                 line(format_args!("{name}: {value}"));
             }
         }
-        if let Some(body) = self.body {
-            line(format_args!("Content-Length: {}", body.len()));
+        if self.body.is_some() || matches!(self.method, "POST" | "PUT" | "PATCH") {
+            // methods of which a body is expected say that there is none (RFC 9110, 8.6)
+            let length = self.body.map_or(0, <[u8]>::len);
+            line(format_args!("Content-Length: {length}"));
         }
         line(format_args!(""));
         let mut bytes = head.into_bytes();
@@ -154,6 +156,22 @@ mod tests {
             text,
             "GET /x HTTP/1.1\r\nHost: h\r\nA: 2\r\nContent-Length: 2\r\n\r\nab"
         );
+    }
+
+    #[test]
+    fn a_method_that_has_a_body_says_when_it_has_none() {
+        for (method, expected) in [("POST", true), ("PUT", true), ("DELETE", false)] {
+            let (path, host, headers) = ("/", "h", &[][..]);
+            let request = Request {
+                method,
+                path,
+                host,
+                headers,
+                body: None,
+            };
+            let text = String::from_utf8(request.render()).expect("text");
+            assert_eq!(text.ends_with("Content-Length: 0\r\n\r\n"), expected);
+        }
     }
 
     #[test]

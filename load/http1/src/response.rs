@@ -78,6 +78,11 @@ impl Parser {
         self.state == State::Head
     }
 
+    /// Whether the body that is being read has no other end than that of the connection.
+    pub fn lasts_until_close(&self) -> bool {
+        self.state == State::UntilClose
+    }
+
     /// Enters a response whose head was recognised elsewhere (by the template) and of whose body
     /// `left` bytes are still to come.
     pub fn resume_body(&mut self, done: Done, left: u64) {

@@ -22,6 +22,8 @@ impl Url {
         if scheme.is_empty() || text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
             return None;
         }
+        // RFC 3986, 3.1
+        let scheme = scheme.to_ascii_lowercase();
         if scheme == "unix" {
             return Url::parse_unix(rest);
         }
@@ -40,7 +42,7 @@ impl Url {
             "/".to_string() + path
         };
         Some(Url {
-            scheme: scheme.to_string(),
+            scheme,
             host: host.to_string(),
             port,
             path,
@@ -137,6 +139,7 @@ mod tests {
     fn splits_hosts_ports_and_paths() {
         let own = |a: &str, b, c: &str, d: &str| (a.into(), b, c.into(), d.into());
         assert_eq!(parts("http://h"), own("h", 80, "/", "h"));
+        assert_eq!(parts("HTTPS://H"), own("H", 443, "/", "H"));
         assert_eq!(parts("http://h:81/a?b#c"), own("h", 81, "/a?b#c", "h:81"));
         assert_eq!(parts("https://u:p@h/x"), own("h", 443, "/x", "h"));
         assert_eq!(

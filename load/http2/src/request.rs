@@ -30,6 +30,8 @@ pub struct Encoded {
     pub plain: Vec<u8>,
     /// The body; it may be empty.
     pub body: Arc<[u8]>,
+    /// It is a HEAD request, whose answer has no body.
+    pub is_head: bool,
 }
 
 type Field = (String, String);
@@ -94,6 +96,10 @@ fn encode(parts: &Parts, common: &[Field]) -> Encoded {
         later,
         plain,
         body: parts.body.into(),
+        is_head: parts
+            .fields
+            .iter()
+            .any(|(name, value)| name == ":method" && value == "HEAD"),
     }
 }
 

@@ -40,6 +40,10 @@ pub struct Stream<U> {
     pub call: Option<u32>,
     /// Bytes of its answer's body.
     pub body_bytes: u64,
+    /// How many its head has told, or [`UNTOLD`].
+    pub told_bytes: u64,
+    /// It answers a HEAD request: what its head tells does not come.
+    pub is_head: bool,
     /// Bytes among them that the server has been given back.
     pub returned_bytes: u64,
     /// Bytes of a request's body that may still be sent.
@@ -47,6 +51,18 @@ pub struct Stream<U> {
     pub upload: Option<Box<Upload>>,
     /// What the caller wants to know of it later.
     pub user: U,
+}
+
+/// A length that no head has told.
+pub const UNTOLD: u64 = u64::MAX;
+
+impl<U> Stream<U> {
+    /// Whether its answer has another length than it tells (RFC 9113, 8.1.1).
+    #[inline]
+    pub fn is_cut(&self) -> bool {
+        let told = self.told_bytes != UNTOLD && self.told_bytes != self.body_bytes;
+        told && !self.is_head && !matches!(self.status, 204 | 304)
+    }
 }
 
 /// All streams of a connection.
@@ -71,6 +87,8 @@ impl<U: Copy + Default> Streams<U> {
             status: 0,
             call: None,
             body_bytes: 0,
+            told_bytes: UNTOLD,
+            is_head: false,
             returned_bytes: 0,
             window: 0,
             upload: None,
@@ -100,6 +118,16 @@ impl<U: Copy + Default> Streams<U> {
         self.next < ID_MAX - 4 * self.slots.len() as u32
     }
 
+    /// The number of the next stream, or of one that is passed over before it.
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// The number of the stream in a place.
+    pub fn id(&self, slot: usize) -> u32 {
+        self.slots[slot].id
+    }
+
     /// Whether a stream of this number has been begun.
     pub fn has_begun(&self, id: u32) -> bool {
         id < self.next && id & 1 == 1
@@ -118,6 +146,8 @@ impl<U: Copy + Default> Streams<U> {
             status: 0,
             call: None,
             body_bytes: 0,
+            told_bytes: UNTOLD,
+            is_head: false,
             returned_bytes: 0,
             window,
             upload: None,

@@ -135,7 +135,8 @@ fn a_head_in_pieces_is_one_head() {
     let bytes = [
         frame_of(kind::HEADERS, flag::END_STREAM, 1, &whole[..3]),
         frame_of(kind::CONTINUATION, 0, 1, &whole[3..100]),
-        frame_of(kind::CONTINUATION, flag::END_HEADERS, 1, &whole[100..]),
+        frame_of(kind::CONTINUATION, 0, 1, &whole[100..]),
+        frame_of(kind::CONTINUATION, flag::END_HEADERS, 1, b""),
     ]
     .concat();
     assert_eq!(
@@ -286,6 +287,16 @@ fn questions_are_answered_and_floods_are_not() {
         endless.extend(frame_of(kind::CONTINUATION, 0, 1, &[0x82; 1000]));
     }
     assert_eq!(feed(&mut client, &endless), Err(Fault::EnhanceYourCalm));
+    let mut client = settled(1, &[]);
+    client.request(&encoded(GET), 0);
+    let empty = [
+        frame_of(kind::HEADERS, 0, 1, b""),
+        frame_of(kind::CONTINUATION, 0, 1, b""),
+    ];
+    assert_eq!(
+        feed(&mut client, &empty.concat()),
+        Err(Fault::EnhanceYourCalm)
+    );
 }
 
 #[test]
@@ -350,4 +361,62 @@ fn an_answer_that_makes_no_sense_ends_its_stream_alone() {
         assert_eq!(events, [Event::Reset { user: 0, code: 1 }], "{bytes:?}");
         assert_eq!(client.open(), 1);
     }
+}
+
+#[test]
+fn an_answer_of_another_length_than_it_tells_is_none() {
+    let told = |stream: u32, status: &str, length: &str, flags: u8| {
+        let block = block(&[(":status", status), ("content-length", length)]);
+        frame_of(kind::HEADERS, flag::END_HEADERS | flags, stream, &block)
+    };
+    let data = |stream, body: &[u8]| frame_of(kind::DATA, flag::END_STREAM, stream, body);
+    let mut client = settled(9, &[]);
+    let (get, head) = (encoded(GET), encoded(b"HEAD / HTTP/1.1\r\nHost: h\r\n\r\n"));
+    for request in [&get, &get, &get, &get, &get, &head] {
+        client.request(request, 7);
+    }
+    client.written(client.pending().len());
+    let cut = [
+        [told(1, "200", "5", 0), data(1, b"hell")].concat(),
+        [told(3, "200", "5", 0), data(3, b"hello!")].concat(),
+        told(5, "200", "5", flag::END_STREAM),
+    ];
+    for (bytes, stream) in cut.iter().zip([1, 3, 5]) {
+        let events = feed(&mut client, bytes);
+        assert_eq!(
+            events,
+            Ok(vec![Event::Reset { user: 7, code: 1 }]),
+            "{stream}"
+        );
+        assert_eq!(kinds(&written(&mut client)), [(kind::RST_STREAM, stream)]);
+    }
+    let whole = [
+        told(7, "304", "5", flag::END_STREAM),
+        [told(9, "200", "5", 0), data(9, b"hello")].concat(),
+        told(11, "200", "5", flag::END_STREAM),
+    ];
+    let events = feed(&mut client, &whole.concat()).expect("well formed");
+    let expected = [
+        answered(7, 304, 0),
+        answered(7, 200, 5),
+        answered(7, 200, 0),
+    ];
+    assert_eq!(answers(&events), expected);
+}
+
+#[test]
+fn a_server_is_asked_once_whether_it_is_there() {
+    let mut client = settled(4, &[]);
+    let get = encoded(GET);
+    let first = client.request(&get, 1);
+    client.written(client.pending().len());
+    assert!(client.is_silent_since(first) && !client.has_asked_before(first));
+    client.ask();
+    client.ask();
+    assert_eq!(kinds(&written(&mut client)), [(kind::PING, 0)]);
+    let second = client.request(&get, 2);
+    assert!(!client.has_asked_before(first) && client.has_asked_before(second));
+    let answer = frame_of(kind::PING, flag::ACK, 0, &[0; 8]);
+    assert_eq!(feed(&mut client, &answer), Ok(Vec::new()));
+    assert!(!client.has_asked_before(second) && !client.is_silent_since(second));
 }

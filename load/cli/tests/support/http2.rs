@@ -30,6 +30,10 @@ pub struct Side {
     decoder: Decoder,
     /// Streams that were given up by the client.
     pub given_up: Vec<u32>,
+    /// PINGs that came; they are answered if it is awake.
+    pub pings: usize,
+    /// Whether it answers PINGs.
+    pub is_awake: bool,
     unfinished: Vec<Asked>,
 }
 
@@ -76,6 +80,12 @@ impl Side {
                     }
                     if head.has(flag::END_STREAM) {
                         return Some(self.unfinished.remove(place));
+                    }
+                }
+                kind::PING if !head.has(flag::ACK) => {
+                    self.pings += 1;
+                    if self.is_awake {
+                        self.send(kind::PING, flag::ACK, 0, &payload);
                     }
                 }
                 kind::RST_STREAM => self.given_up.push(head.stream),
@@ -139,6 +149,8 @@ impl Http2Server {
                         stream,
                         decoder: Decoder::default(),
                         given_up: Vec::new(),
+                        pings: 0,
+                        is_awake: true,
                         unfinished: Vec::new(),
                     };
                     let pairs = settings.iter();

@@ -85,6 +85,12 @@ impl Conversation {
         self.reader.get_mut().write_all(bytes).is_ok()
     }
 
+    /// What does not come within this time is the end.
+    pub fn wait_at_most(&self, time: std::time::Duration) {
+        let stream = self.reader.get_ref();
+        stream.set_read_timeout(Some(time)).expect("a time");
+    }
+
     /// A conversation that keeps its log to itself.
     pub fn of(stream: TcpStream) -> Conversation {
         Conversation {
@@ -124,6 +130,7 @@ pub struct Server {
     /// Where it listens.
     pub address: SocketAddr,
     log: Arc<Mutex<Vec<Seen>>>,
+    accepted: Arc<AtomicUsize>,
 }
 
 impl Server {
@@ -137,10 +144,11 @@ impl Server {
         let listener = TcpListener::bind(address).expect("a free port");
         let address = listener.local_addr().expect("bound");
         let log = Arc::new(Mutex::new(Vec::new()));
-        let (own, serve, number) = (Arc::clone(&log), Arc::new(serve), AtomicUsize::new(0));
+        let (own, serve, accepted) = (Arc::clone(&log), Arc::new(serve), Arc::default());
+        let count: Arc<AtomicUsize> = Arc::clone(&accepted);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let number = number.fetch_add(1, Ordering::Relaxed);
+                let number = count.fetch_add(1, Ordering::Relaxed);
                 let (log, serve) = (Arc::clone(&own), Arc::clone(&serve));
                 std::thread::spawn(move || {
                     stream.set_nodelay(true).expect("a socket");
@@ -152,12 +160,21 @@ impl Server {
                 });
             }
         });
-        Server { address, log }
+        Server {
+            address,
+            log,
+            accepted,
+        }
     }
 
     /// Its URL.
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
+    }
+
+    /// How many connections it took so far.
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
     }
 
     /// How often it was asked so far.

@@ -232,8 +232,10 @@ impl ThreadScript {
         let Some(delay) = &self.delay else {
             return Ok(0);
         };
-        let ms = delay.call::<f64>(()).map_err(|error| message(&error))?;
-        Ok((ms.max(0.0) * 1e6) as u64)
+        let ms = delay.call::<Option<f64>>(());
+        let ms = ms.map_err(|error| message(&error))?;
+        // as under wrk, no number is no delay
+        Ok((ms.unwrap_or(0.0).max(0.0) * 1e6) as u64)
     }
 
     /// What runs only now could not be stopped before; wrk forgets it too.

@@ -159,6 +159,16 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, fd, self.flags(room), token)
     }
 
+    /// Waits for room alone, until `want_room` is called: what comes meanwhile stays unread.
+    pub fn only_room(&self, fd: libc::c_int, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, libc::EPOLLOUT as u32, token)
+    }
+
+    /// Waits for nothing on this descriptor, until `want_room` is called.
+    pub fn want_nothing(&self, fd: libc::c_int, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, 0, token)
+    }
+
     fn flags(&self, room: bool) -> u32 {
         let trigger = match self.trigger {
             Trigger::Edge => libc::EPOLLET,
@@ -225,7 +235,8 @@ impl Epoll {
                 0usize,
             )
         };
-        if n < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
+        // an old kernel says ENOSYS, a sandbox that does not know the call EPERM or what it likes
+        if n < 0 && io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
             self.waits = Waits::Early;
         }
         n.max(0) as usize
@@ -286,5 +297,45 @@ mod tests {
         assert!(epoll.set_alarm(1), "a time that is over");
         assert_eq!(epoll.wait(&mut events, FOREVER_NS), 1);
         assert_eq!(epoll.wait(&mut events, 0), 0, "once only");
+    }
+
+    /// From here on the calling thread's `epoll_pwait2` fails with EPERM, as below a container's
+    /// seccomp filter that is older than the call.
+    fn refuse_exact_waits() {
+        let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+        let jump = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+        let give = (libc::BPF_RET | libc::BPF_K) as u16;
+        let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+        let mut filter = [
+            step(load, 0, 0, 0), // the number of the call
+            step(jump, 0, 1, libc::SYS_epoll_pwait2 as u32),
+            step(give, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+            step(give, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let program = libc::sock_fprog {
+            len: filter.len() as u16,
+            filter: filter.as_mut_ptr(),
+        };
+        // SAFETY: the program and its filter live until the call returns.
+        let refused = unsafe {
+            check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)).expect("allowed to all");
+            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program)
+        };
+        check(refused).expect("a filter of this thread");
+    }
+
+    #[test]
+    fn a_sandbox_that_forbids_exact_waits_gets_others_and_no_busy_loop() {
+        let waited = std::thread::spawn(|| {
+            refuse_exact_waits();
+            let mut epoll = Epoll::open(Trigger::Edge, Waits::Exact).expect("an instance");
+            let mut events = Events::default();
+            epoll.wait(&mut events, 5_000_000);
+            let before_ns = monotonic_ns();
+            epoll.wait(&mut events, 5_000_000);
+            monotonic_ns() - before_ns
+        });
+        let waited_ns = waited.join().expect("no panic");
+        assert!(waited_ns >= 4_000_000, "{waited_ns} ns");
     }
 }

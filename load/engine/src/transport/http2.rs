@@ -32,9 +32,9 @@ pub struct Session<S> {
 }
 
 impl<T: Transport> Http2<T> {
-    /// So many streams at once on each connection.
-    pub fn new(inner: T, streams: u32) -> Self {
-        Http2 { inner, streams }
+    /// One stream at once on each connection, until another number is set.
+    pub fn new(inner: T) -> Self {
+        Http2 { inner, streams: 1 }
     }
 
     /// Reads a server's first frames; whether it has told what it allows.
@@ -66,6 +66,10 @@ impl<T: Transport> Transport for Http2<T> {
     const HANDSHAKES: bool = true;
     const STREAMS: bool = true;
 
+    fn set_streams(&mut self, streams: usize) {
+        self.streams = streams as u32;
+    }
+
     fn client<'s>(&self, session: &'s mut Self::Session) -> Option<&'s mut Client<Asked>> {
         Some(&mut session.client)
     }
@@ -86,6 +90,9 @@ impl<T: Transport> Transport for Http2<T> {
         }
         self.send_pending(session, fd)?;
         let is_settled = self.settle(session, fd)?;
+        if session.client.is_going() {
+            return Err(io::Error::other("the server is going away (GOAWAY)"));
+        }
         self.send_pending(session, fd)?;
         Ok(is_settled)
     }

@@ -46,6 +46,9 @@ pub trait Transport {
     /// Says on a connection that is about to be closed that it is, where that is the custom.
     fn part(&self, _session: &mut Self::Session, _fd: Fd) {}
 
+    /// From now on connections carry so many streams at once.
+    fn set_streams(&mut self, _streams: usize) {}
+
     /// The streams of a connection.
     fn client<'s>(&self, _session: &'s mut Self::Session) -> Option<&'s mut Client<Asked>> {
         None

@@ -103,9 +103,8 @@ impl Transport for Tls {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 result => return result,
             }
-            if tls.read_tls(&mut Socket(fd))? == 0 {
-                return Ok(0);
-            }
+            // an end without close_notify makes the reader say UnexpectedEof
+            tls.read_tls(&mut Socket(fd))?;
             tls.process_new_packets().map_err(io::Error::other)?;
         }
     }

@@ -17,6 +17,10 @@ const CONNECTING_MAX: usize = 256;
 const BACKOFF_MIN_NS: u64 = 1_000_000;
 /// Longest such wait.
 const BACKOFF_MAX_NS: u64 = 100_000_000;
+/// A server that ends an unused connection after so long did take it.
+const IDLE_NS: u64 = 1_000_000_000;
+/// So often a connect to a full queue is tried again in silence: for half a second.
+const FULL_QUEUE_TRIES: u8 = 11;
 
 /// After so many vain tries more than successes, sockets of ended connections are not used again.
 pub(super) const RENEWALS_MAX: u8 = 16;
@@ -130,8 +134,8 @@ impl<T: Transport> Worker<'_, T> {
                 socket::set_no_delay(fd)?;
             }
             if !self.plan.sources.is_empty() {
-                let source = self.plan.sources[self.sources_used % self.plan.sources.len()];
-                self.sources_used += 1;
+                let source = self.plan.sources[self.source % self.plan.sources.len()];
+                self.source += self.plan.threads;
                 socket::bind_source(fd, source)?;
             }
         }
@@ -153,6 +157,10 @@ impl<T: Transport> Worker<'_, T> {
         }
         self.leave_connecting(index);
         self.established(index, now);
+        if ready.ended() && self.connections[index].doing == Doing::Idle {
+            // the server's end came with its beginning, and no further event tells of it
+            return self.receive(index, true, now);
+        }
         now
     }
 
@@ -226,6 +234,9 @@ impl<T: Transport> Worker<'_, T> {
     }
 
     fn connect_failed(&mut self, index: usize, error: &io::Error, now: u64) {
+        if error.kind() == ErrorKind::WouldBlock && self.try_again(index, now) {
+            return;
+        }
         let errors = &mut self.recorder.now.counts.errors;
         match (error.kind(), error.raw_os_error()) {
             (ErrorKind::ConnectionRefused, _) => errors.connect_refused += 1,
@@ -238,6 +249,18 @@ impl<T: Transport> Worker<'_, T> {
         self.connections[index].failures = self.connections[index].failures.saturating_add(1);
         self.close(index);
         self.reopen_later(index, now);
+    }
+
+    /// A Unix socket says that its queue is full where TCP would ask again by itself.
+    fn try_again(&mut self, index: usize, now: u64) -> bool {
+        let connection = &mut self.connections[index];
+        if connection.failures >= FULL_QUEUE_TRIES {
+            return false;
+        }
+        connection.failures += 1;
+        self.close(index);
+        self.reopen_later(index, now);
+        true
     }
 
     /// Closes a connection; what is still reported of it is ignored.
@@ -265,6 +288,27 @@ impl<T: Transport> Worker<'_, T> {
     fn set_not_busy_or_connecting(&mut self, index: usize) {
         self.leave_connecting(index);
         self.set_not_busy(index, Doing::Closed);
+    }
+
+    /// The server has ended a connection on which it owed nothing. One that has carried an answer, or
+    /// was idle for long, is opened again at once; a server that ends what it has just accepted is left
+    /// in peace for longer each time, and from the second time on that is a failure to connect.
+    #[cold]
+    pub(super) fn ended_idle(&mut self, index: usize, now: u64) {
+        let connection = &mut self.connections[index];
+        let was_idle = now.saturating_sub(connection.sent_ns) >= IDLE_NS;
+        if connection.has_answered || was_idle {
+            self.reopen(index, now);
+            return;
+        }
+        if connection.failures > 0 {
+            self.recorder.now.counts.errors.connect_other += 1;
+            self.recorder
+                .note(|| "connect: closed by the server before the first request".into());
+        }
+        connection.failures = connection.failures.saturating_add(1);
+        self.close(index);
+        self.reopen_later(index, now);
     }
 
     /// Closes and opens again at once: the server had ended the connection in good order.
@@ -336,11 +380,16 @@ impl<T: Transport> Worker<'_, T> {
             if age_ns <= self.plan.timeout_ns && !(T::STREAMS && connection.doing == Doing::Busy) {
                 continue;
             }
-            match connection.doing {
+            let doing = connection.doing;
+            match doing {
                 Doing::Busy if T::STREAMS => self.scan_streams(index, now),
                 Doing::Busy => self.fail(index, Failure::Timeout, now),
                 Doing::Connecting | Doing::Handshaking => {
                     self.connect_failed(index, &ErrorKind::TimedOut.into(), now);
+                }
+                Doing::Idle if T::STREAMS && self.is_of_no_use(index, now) => {
+                    let why = io::Error::other("the server allows no streams");
+                    self.connect_failed(index, &why, now);
                 }
                 Doing::Closed | Doing::Idle | Doing::Delayed => {}
             }

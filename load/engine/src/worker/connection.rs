@@ -73,8 +73,10 @@ pub struct Pieces {
     pub spill: Vec<u8>,
     /// Which requests of the batch in flight are HEAD requests, where not all are or are not.
     pub mixed: Option<Arc<[bool]>>,
-    /// Bytes of a request that found no room yet.
+    /// The end of a request that found no room yet, and how many bytes of it have found some since.
     pub outbox: Vec<u8>,
+    /// See there.
+    pub outbox_sent: usize,
     /// What a script shall see of the answer being read.
     pub answer: Option<Box<Answer>>,
     /// What a script shall see of the answers on streams, by their slots.
@@ -139,6 +141,12 @@ impl<S> Connection<S> {
         self.pieces
             .as_ref()
             .is_none_or(|pieces| pieces.parser.at_start() && pieces.spill.is_empty())
+    }
+
+    /// The end of a request waits for room.
+    pub fn keep_rest(&mut self, rest: Vec<u8>) {
+        let pieces = self.pieces();
+        (pieces.outbox, pieces.outbox_sent) = (rest, 0);
     }
 
     /// Whether a part of a request waits for room.

@@ -87,9 +87,12 @@ impl<T: Transport> Worker<'_, T> {
     /// Enters requests that are in flight at the end.
     fn age(&self, asked: Asked, times: u64, now: u64, ending: &mut Ending) {
         let service_ns = now.saturating_sub(asked.sent_ns);
-        ending.unfinished += times;
         ending.oldest_ns = ending.oldest_ns.max(service_ns);
-        if self.schedule.is_some() && asked.due_ns >= self.window_start_ns {
+        if !self.is_counted(asked.due_ns) {
+            return;
+        }
+        ending.unfinished += times;
+        if self.schedule.is_some() {
             let step = self.recorder.step_at(asked.due_ns);
             let aged = ending.aged.entry(step).or_default();
             aged.response.record_lost(now - asked.due_ns, times);

@@ -51,6 +51,8 @@ use streams::Streams;
 const READ_BYTES: usize = 64 * 1024;
 /// Longest time between two checks.
 const CHECK_NS: u64 = 100_000_000;
+/// Waits of a closed loop may end a millisecond late; the last wait before the start may not.
+const PUNCTUAL_NS: u64 = 2_000_000;
 /// Hybrid waiting polls for so long before a due time; a wake-up takes less.
 const POLL_BEFORE_DUE_NS: u64 = 60_000;
 /// A request that is first looked at so long after its due time shows that the thread was away.
@@ -121,7 +123,9 @@ pub struct Worker<'p, T: Transport> {
     stopped: bool,
     next_check_ns: u64,
     next_timeout_scan_ns: u64,
-    sources_used: usize,
+    /// Place of the next connection's source address: each thread begins at another, as they are
+    /// dealt over all threads.
+    source: usize,
     answers_until_audit: u32,
     polling_ns: u64,
     /// Pauses before waits, if there may be any.
@@ -139,6 +143,8 @@ impl<'p, T: Transport> Worker<'p, T> {
         recorder: Recorder,
         script: Option<ThreadScript>,
     ) -> io::Result<Worker<'p, T>> {
+        let mut transport = transport;
+        transport.set_streams(plan.streams);
         let mut targets = plan.targets.clone();
         let mut script = script;
         if let Some(script) = &mut script {
@@ -209,7 +215,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             stopped: false,
             next_check_ns: 0,
             next_timeout_scan_ns: 0,
-            sources_used: 0,
+            source: number,
             answers_until_audit: 0,
             polling_ns: 0,
             coalescing: (plan.coalesce && plan.open.is_none())
@@ -232,6 +238,27 @@ impl<'p, T: Transport> Worker<'p, T> {
                 break;
             }
             self.turn((deadline_ns - now).min(CHECK_NS));
+        }
+    }
+
+    /// Waits for the moment of the start. Connections are looked after meanwhile: one that the server
+    /// ends is opened again, and what it asks is answered. Gives the moment, or the present if a
+    /// signal ends the run before it has begun.
+    pub fn wait_for(&mut self, moment_ns: u64) -> u64 {
+        loop {
+            let now = monotonic_ns();
+            if now >= moment_ns {
+                return moment_ns;
+            }
+            if stop_wanted() {
+                return now;
+            }
+            let left_ns = moment_ns - now;
+            if left_ns > PUNCTUAL_NS {
+                self.turn((left_ns - PUNCTUAL_NS).min(CHECK_NS));
+            } else {
+                std::thread::sleep(Duration::from_nanos(left_ns));
+            }
         }
     }
 
@@ -277,14 +304,21 @@ impl<'p, T: Transport> Worker<'p, T> {
         self.recorder.begin(base_ns, self.plan.stages());
         self.running = true;
         self.set_due();
+        self.next_check_ns = 0;
+        // interrupted before it began: there is no window in which an answer could count
+        self.stopped = stop_wanted();
+        if self.stopped {
+            return;
+        }
         let now = monotonic_ns();
+        // each was offered when it was opened
+        self.idle.clear();
         for index in 0..self.wanted {
             if self.connections[index].doing == Doing::Idle {
                 self.offer(index, now);
             }
         }
         self.send_ready();
-        self.next_check_ns = 0;
     }
 
     /// One pass: waits, handles what came, sends what is due, checks.
@@ -388,7 +422,7 @@ impl<'p, T: Transport> Worker<'p, T> {
                     .is_none_or(|open| open.late == Late::Queue)
                 {
                     self.blocked = true;
-                    return;
+                    break;
                 }
                 if self.is_counted(self.due_ns) {
                     self.recorder.now.counts.due += depth;
@@ -470,6 +504,8 @@ impl<'p, T: Transport> Worker<'p, T> {
         if drain_over || (self.running && stop_wanted()) {
             self.stopped = true;
         }
+        // what came free just now shall not wait for the next event
+        self.send_ready();
         let timer = self
             .timers
             .peek()

@@ -31,13 +31,17 @@ impl<T: Transport> Worker<'_, T> {
         match connection.doing {
             Doing::Busy | Doing::Idle if T::STREAMS => self.handle_streams(index, ready, woken_ns),
             Doing::Busy => {
-                if ready.writable() && (T::HANDSHAKES || connection.is_writing()) {
+                let mut now = woken_ns;
+                let is_writing = T::HANDSHAKES || connection.is_writing();
+                // what the server has said comes first: it may have answered and gone
+                if ready.readable() {
+                    now = self.receive(index, ready.ended(), woken_ns);
+                }
+                let is_same = || self.connections[index].generation == generation;
+                if is_writing && ready.writable() && is_same() {
                     self.send_rest(index);
                 }
-                if ready.readable() && self.connections[index].generation == generation {
-                    return self.receive(index, ready.ended(), woken_ns);
-                }
-                woken_ns
+                now
             }
             Doing::Idle | Doing::Delayed if ready.readable() => {
                 self.receive(index, ready.ended(), woken_ns)
@@ -81,6 +85,11 @@ impl<T: Transport> Worker<'_, T> {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    now = monotonic_ns();
+                    self.cut_off(index, now);
+                    break;
+                }
                 Err(error) => {
                     now = monotonic_ns();
                     self.broken_off(index, error, now);
@@ -267,12 +276,9 @@ impl<T: Transport> Worker<'_, T> {
         if !last {
             connection.expect_next(self.depth);
         }
-        let interval = &mut *self.recorder.now;
-        interval.counts.completed += 1;
-        if !T::MESSAGES {
-            interval.counts.status[usize::from(done.status.min(999))] += 1;
-        }
-        interval.counts.tolerated += u64::from(done.tolerated);
+        let due_ns = connection.due_ns;
+        self.count_answer(due_ns, done.status);
+        self.recorder.now.counts.tolerated += u64::from(done.tolerated);
         if last || !self.plan.batch_latency {
             let ended_ns = if T::STAMPS {
                 self.arrived_ns(index, now)
@@ -286,7 +292,10 @@ impl<T: Transport> Worker<'_, T> {
         let (target, request) = (usize::from(connection.target), connection.request);
         connection.failures = 0;
         self.compare_length(target, request, done.body_bytes, done.status);
-        if !done.keep_alive {
+        // an answer may be whole before its request is sent: what is left of that would stand in the
+        // middle of the next one
+        let is_early = last && self.connections[index].is_writing();
+        if !done.keep_alive || is_early {
             if !last {
                 self.fail(index, Failure::Closed, now);
             } else {
@@ -322,7 +331,7 @@ impl<T: Transport> Worker<'_, T> {
         let connection = &mut self.connections[index];
         if connection.in_flight == 0 {
             // an idle connection may be closed at any time
-            self.reopen(index, now);
+            self.ended_idle(index, now);
             return;
         }
         if T::STREAMS || T::MESSAGES {
@@ -352,10 +361,22 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
+    /// The connection ended without the end that TLS has: a body that lasts until then may have been
+    /// cut (RFC 9112, 9.8); all others know their length.
+    #[cold]
+    fn cut_off(&mut self, index: usize, now: u64) {
+        let pieces = self.connections[index].pieces.as_ref();
+        if pieces.is_some_and(|pieces| pieces.parser.lasts_until_close()) {
+            self.fail(index, Failure::Malformed(Malformed::EarlyEof), now);
+        } else {
+            self.end_of_stream(index, now);
+        }
+    }
+
     #[cold]
     pub(super) fn broken_off(&mut self, index: usize, error: io::Error, now: u64) {
         if self.connections[index].in_flight == 0 {
-            self.reopen(index, now);
+            self.ended_idle(index, now);
         } else {
             self.fail(index, Failure::Read(error), now);
         }

@@ -17,6 +17,13 @@ fn is_too_early(error: &io::Error) -> bool {
     )
 }
 
+/// What is left of bytes of which some were written, or none.
+#[cold]
+fn rest_of(bytes: &[u8], written: &io::Result<usize>) -> Vec<u8> {
+    let from = *written.as_ref().unwrap_or(&0);
+    bytes[from..].to_vec()
+}
+
 /// The request that a connection sends now; the next one follows in the target's order.
 #[inline]
 pub(super) fn next_request<'t, S>(
@@ -121,7 +128,7 @@ impl<T: Transport> Worker<'_, T> {
                 if !T::STREAMS {
                     connection.doing = Doing::Delayed;
                 }
-                let at_ns = now + delay_ns;
+                let at_ns = now.saturating_add(delay_ns);
                 self.timers
                     .push(Reverse((at_ns, index as u32, connection.generation)));
                 self.next_check_ns = self.next_check_ns.min(at_ns);
@@ -170,8 +177,8 @@ impl<T: Transport> Worker<'_, T> {
                 return;
             }
         }
-        let bytes = request.bytes.clone();
-        self.not_all_written(index, written, &bytes, now);
+        let rest = rest_of(&request.bytes, &written);
+        self.not_all_written(index, written, rest, now);
     }
 
     /// A request goes out.
@@ -215,7 +222,7 @@ impl<T: Transport> Worker<'_, T> {
             Ok(length) => {
                 let rest = &request.bytes[length..];
                 if !rest.is_empty() {
-                    connection.pieces().outbox = rest.to_vec();
+                    connection.keep_rest(rest.to_vec());
                     connection.wants_room = true;
                 }
                 self.recorder.now.counts.bytes_out += length as u64;
@@ -255,7 +262,7 @@ impl<T: Transport> Worker<'_, T> {
         }
     }
 
-    /// Writes bytes; what finds no room waits for it.
+    /// Writes a request; what finds no room waits for it.
     fn write(&mut self, index: usize, bytes: &[u8], now: u64) {
         let connection = &mut self.connections[index];
         let Some(session) = connection.session.as_mut() else {
@@ -268,7 +275,8 @@ impl<T: Transport> Worker<'_, T> {
                 return;
             }
         }
-        self.not_all_written(index, written, bytes, now);
+        let rest = rest_of(bytes, &written);
+        self.not_all_written(index, written, rest, now);
     }
 
     #[cold]
@@ -276,21 +284,18 @@ impl<T: Transport> Worker<'_, T> {
         &mut self,
         index: usize,
         written: io::Result<usize>,
-        bytes: &[u8],
+        rest: Vec<u8>,
         now: u64,
     ) {
         match written {
-            Ok(length) => self.keep_rest(index, &bytes[length..]),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => self.keep_rest(index, bytes),
-            Err(error) => self.fail(index, Failure::Write(error), now),
+            Err(error) if error.kind() != ErrorKind::WouldBlock => {
+                self.fail(index, Failure::Write(error), now);
+            }
+            _ => {
+                self.connections[index].keep_rest(rest);
+                self.want_room(index, true);
+            }
         }
-    }
-
-    #[cold]
-    fn keep_rest(&mut self, index: usize, rest: &[u8]) {
-        let connection = &mut self.connections[index];
-        connection.pieces().outbox = rest.to_vec();
-        self.want_room(index, true);
     }
 
     /// Begins or ends waiting for room.
@@ -309,9 +314,11 @@ impl<T: Transport> Worker<'_, T> {
     #[cold]
     pub(super) fn send_rest(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        let rest = std::mem::take(&mut connection.pieces().outbox);
+        let Some(session) = connection.session.as_mut() else {
+            return;
+        };
         let mut is_flushed = true;
-        if let (true, Some(session)) = (T::HANDSHAKES, connection.session.as_mut()) {
+        if T::HANDSHAKES {
             match self.transport.flush(session, connection.fd) {
                 Ok(is_all) => is_flushed = is_all,
                 Err(error) => {
@@ -320,10 +327,29 @@ impl<T: Transport> Worker<'_, T> {
                 }
             }
         }
-        if !rest.is_empty() {
-            self.write(index, &rest, monotonic_ns());
+        if let Some(pieces) = &mut connection.pieces {
+            let rest = &pieces.outbox[pieces.outbox_sent..];
+            if !rest.is_empty() {
+                match self.transport.write(session, connection.fd, rest) {
+                    Ok(length) => {
+                        self.recorder.now.counts.bytes_out += length as u64;
+                        pieces.outbox_sent += length;
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Err(error) => {
+                        self.fail(index, Failure::Write(error), monotonic_ns());
+                        return;
+                    }
+                }
+            }
+            if pieces.outbox_sent == pieces.outbox.len() {
+                (pieces.outbox, pieces.outbox_sent) = (Vec::new(), 0);
+            } else {
+                is_flushed = false;
+                self.want_room(index, true);
+            }
         }
-        if is_flushed && !self.connections[index].is_writing() {
+        if is_flushed {
             self.want_room(index, false);
         }
     }

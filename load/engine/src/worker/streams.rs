@@ -6,6 +6,7 @@ use super::sending::next_request;
 use super::{Doing, Worker};
 use crate::plan::Target;
 use crate::script::Answer;
+use crate::sys::clock::monotonic_ns;
 use crate::sys::epoll::Ready;
 use crate::transport::{Asked, Transport};
 use load_http1::Sink as _;
@@ -69,6 +70,16 @@ impl Sink for Shown<'_> {
 }
 
 impl<T: Transport> Worker<'_, T> {
+    /// Whether the server has allowed nothing at all on a connection for longer than answers may take.
+    pub(super) fn is_of_no_use(&mut self, index: usize, now: u64) -> bool {
+        let connection = &mut self.connections[index];
+        let since_ns = connection.sent_ns.max(connection.idle_ns);
+        let session = connection.session.as_mut();
+        let client = session.and_then(|session| self.transport.client(session));
+        let is_closed = client.is_some_and(|client| client.most() == 0);
+        self.running && is_closed && now.saturating_sub(since_ns) > self.plan.timeout_ns
+    }
+
     /// Whether a connection has room for a stream more.
     #[inline]
     pub(super) fn has_room(&mut self, index: usize) -> bool {
@@ -193,10 +204,17 @@ impl<T: Transport> Worker<'_, T> {
                 self.recorder.now.counts.bytes_out += length as u64;
                 self.want_room(index, !(is_empty && is_flushed));
             }
-            (Err(error), _) | (_, Err(error)) => {
-                let now = crate::sys::clock::monotonic_ns();
-                self.fail(index, Failure::Write(error), now);
-            }
+            (Err(error), _) | (_, Err(error)) => self.not_written(index, error),
+        }
+    }
+
+    /// The server is gone; what it said before that comes first.
+    #[cold]
+    fn not_written(&mut self, index: usize, error: io::Error) {
+        let generation = self.connections[index].generation;
+        let now = self.receive(index, true, monotonic_ns());
+        if self.connections[index].generation == generation {
+            self.fail(index, Failure::Write(error), now);
         }
     }
 
@@ -217,6 +235,7 @@ impl<T: Transport> Worker<'_, T> {
             return;
         };
         let had_nothing = client.pending().is_empty();
+        let allowed = client.most();
         let mut events = std::mem::take(&mut self.streams.events);
         let fed = if is_seen {
             answers.resize_with(client.places(), Answer::default);
@@ -227,6 +246,7 @@ impl<T: Transport> Worker<'_, T> {
         if had_nothing && !client.pending().is_empty() {
             self.streams.unwritten.push((index as u32, generation));
         }
+        let more = client.most().saturating_sub(allowed);
         for event in events.drain(..) {
             self.take_event(index, event, &mut answers, now);
         }
@@ -234,9 +254,21 @@ impl<T: Transport> Worker<'_, T> {
         if is_seen {
             self.connections[index].pieces().answers = answers;
         }
+        self.offer_more(index, more, now);
         match fed {
             Ok(()) => self.part_if_going(index, now),
             Err(fault) => self.fail(index, Failure::Fault(fault), now),
+        }
+    }
+
+    /// The server allows so many more streams than before.
+    fn offer_more(&mut self, index: usize, more: u32, now: u64) {
+        // a server that takes back and allows again for ever must not fill the list
+        let places = self.wanted * self.plan.streams;
+        for _ in 0..more {
+            if index < self.wanted && self.idle.len() < places {
+                self.offer_one(index, now);
+            }
         }
     }
 
@@ -246,7 +278,7 @@ impl<T: Transport> Worker<'_, T> {
         let session = connection.session.as_mut();
         let client = session.and_then(|session| self.transport.client(session));
         if client.is_some_and(|client| client.is_going() && client.open() == 0) {
-            self.reopen(index, now);
+            self.ended_idle(index, now);
         } else if connection.in_flight == 0 && index >= self.wanted {
             self.close(index);
         }
@@ -271,10 +303,9 @@ impl<T: Transport> Worker<'_, T> {
                 body_bytes,
             } => {
                 connection.failures = 0;
+                connection.has_answered = true;
                 let target = usize::from(connection.target);
-                let counts = &mut self.recorder.now.counts;
-                counts.completed += 1;
-                counts.status[usize::from(status.min(999))] += 1;
+                self.count_answer(user.due_ns, status);
                 self.record_times(user, now);
                 if self.plan.grpc && call != Some(0) {
                     self.note_failed_call(call);
@@ -313,7 +344,8 @@ impl<T: Transport> Worker<'_, T> {
         });
     }
 
-    /// Gives up on requests that have waited too long; their connection stays.
+    /// Gives up on requests that have waited too long. Their connection stays, unless its server has
+    /// said nothing for as long as two of them waited, and did not answer when it was asked (PING).
     pub(super) fn scan_streams(&mut self, index: usize, now: u64) {
         let timeout_ns = self.plan.timeout_ns;
         let connection = &mut self.connections[index];
@@ -327,6 +359,10 @@ impl<T: Transport> Worker<'_, T> {
         if late.is_empty() {
             return;
         }
+        let is_dead = late.iter().any(|(slot, _)| client.has_asked_before(*slot));
+        if late.iter().any(|(slot, _)| client.is_silent_since(*slot)) {
+            client.ask();
+        }
         late.iter().for_each(|(slot, _)| client.cancel(*slot));
         connection.in_flight -= late.len() as u32;
         if connection.in_flight == 0 {
@@ -339,6 +375,12 @@ impl<T: Transport> Worker<'_, T> {
         for (_, asked) in late {
             self.lose(asked, 1, now);
             self.offer_one(index, now);
+        }
+        if is_dead {
+            let why = "the server has fallen silent and does not answer PING";
+            self.fail(index, Failure::Read(io::Error::other(why)), now);
+        } else {
+            self.part_if_going(index, now);
         }
     }
 }

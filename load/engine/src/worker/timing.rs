@@ -1,7 +1,7 @@
 //! Which figure a latency belongs to: this second's, that of the step in which it fell due, or none.
 
 use super::Worker;
-use crate::interval::Straggler;
+use crate::interval::{Phase, Straggler};
 use crate::transport::{Asked, Transport};
 
 impl<T: Transport> Worker<'_, T> {
@@ -31,6 +31,25 @@ impl<T: Transport> Worker<'_, T> {
         self.schedule.is_none() || due_ns >= self.window_start_ns
     }
 
+    /// Whether the window answers for the warm-up: a request that fell due before it ends in it.
+    #[inline]
+    pub(super) fn is_earlier(&self, due_ns: u64) -> bool {
+        !self.is_counted(due_ns) && self.recorder.now.phase != Phase::Warmup
+    }
+
+    /// Counts an answer.
+    #[inline]
+    pub(super) fn count_answer(&mut self, due_ns: u64, status: u16) {
+        let is_earlier = self.is_earlier(due_ns);
+        let counts = &mut self.recorder.now.counts;
+        counts.completed += 1;
+        if is_earlier {
+            counts.earlier += 1;
+        } else if !T::MESSAGES {
+            counts.status[usize::from(status.min(999))] += 1;
+        }
+    }
+
     /// What is in flight on a connection, and how many requests have these times.
     pub(super) fn in_flight(&mut self, index: usize) -> Vec<(Asked, u64)> {
         let connection = &mut self.connections[index];
@@ -53,7 +72,9 @@ impl<T: Transport> Worker<'_, T> {
 
     /// Enters requests as lost.
     pub(super) fn lose(&mut self, asked: Asked, times: u64, now: u64) {
-        self.recorder.now.counts.lost += times;
+        if !self.is_earlier(asked.due_ns) {
+            self.recorder.now.counts.lost += times;
+        }
         let samples = if self.plan.batch_latency { 1 } else { times };
         let service_ns = now.saturating_sub(asked.sent_ns);
         let step_start_ns = self.recorder.step_start_ns;

@@ -76,6 +76,8 @@ enum Reading {
 #[derive(Debug)]
 pub struct Client<U> {
     out: Vec<u8>,
+    /// So many of these have been written.
+    sent: usize,
     /// Bytes of a frame that is not complete.
     kept: Vec<u8>,
     reading: Reading,
@@ -99,6 +101,10 @@ pub struct Client<U> {
     /// Bytes of answers' bodies that the server has not been given back.
     received: u64,
     replies: usize,
+    /// The number of the next stream when the server last said something.
+    heard: u32,
+    /// The same when it was asked whether it is there; 0 if it has said anything since.
+    asked: u32,
     /// A header block that is not complete, its stream, and whether that ends with it.
     block: Vec<u8>,
     continued: Option<(u32, bool)>,
@@ -113,6 +119,7 @@ impl<U: Copy + Default> Client<U> {
         frame::write(&mut out, kind::WINDOW_UPDATE, 0, 0, &more.to_be_bytes());
         Client {
             out,
+            sent: 0,
             kept: Vec::new(),
             reading: Reading::Head,
             decoder: Decoder::default(),
@@ -127,6 +134,8 @@ impl<U: Copy + Default> Client<U> {
             window: WINDOW_FIRST,
             received: 0,
             replies: 0,
+            heard: 0,
+            asked: 0,
             block: Vec::new(),
             continued: None,
         }
@@ -174,17 +183,20 @@ impl<U: Copy + Default> Client<U> {
     /// Bytes to write.
     #[inline]
     pub fn pending(&self) -> &[u8] {
-        &self.out
+        &self.out[self.sent..]
     }
 
     /// So many of them have been written.
     #[inline]
     pub fn written(&mut self, bytes: usize) {
-        if bytes == self.out.len() {
+        self.sent += bytes;
+        if self.sent == self.out.len() {
             self.out.clear();
-            self.replies = 0;
-        } else {
-            self.out.drain(..bytes);
+            (self.sent, self.replies) = (0, 0);
+        } else if self.sent > self.out.len() / 2 {
+            // what is moved is less than what was written since the last time
+            self.out.drain(..self.sent);
+            self.sent = 0;
         }
     }
 
@@ -192,7 +204,9 @@ impl<U: Copy + Default> Client<U> {
     #[inline]
     pub fn request(&mut self, request: &Encoded, user: U) -> usize {
         let slot = self.streams.begin(self.server.window, user);
-        let id = self.streams.at(slot).id;
+        let stream = self.streams.at(slot);
+        stream.is_head = request.is_head;
+        let id = stream.id;
         let end = if request.body.is_empty() {
             flag::END_STREAM
         } else {
@@ -240,6 +254,24 @@ impl<U: Copy + Default> Client<U> {
     /// Gives a request up.
     pub fn cancel(&mut self, slot: usize) {
         self.reset(slot, CANCEL);
+    }
+
+    /// Asks the server whether it is there (PING), unless it is being asked.
+    pub fn ask(&mut self) {
+        if self.asked == 0 {
+            self.asked = self.streams.next();
+            frame::write(&mut self.out, kind::PING, 0, 0, &[0; 8]);
+        }
+    }
+
+    /// Whether the server has said nothing since this request was sent.
+    pub fn is_silent_since(&self, slot: usize) -> bool {
+        self.streams.id(slot) >= self.heard
+    }
+
+    /// Whether the server was asked before this request was sent, and has said nothing since.
+    pub fn has_asked_before(&self, slot: usize) -> bool {
+        self.asked != 0 && self.streams.id(slot) >= self.asked
     }
 
     fn reset(&mut self, slot: usize, code: u32) {
@@ -291,6 +323,7 @@ impl<U: Copy + Default> Client<U> {
         events: &mut Vec<Event<U>>,
         sink: &mut S,
     ) -> Result<(), Fault> {
+        (self.heard, self.asked) = (self.streams.next(), 0);
         if self.kept.is_empty() {
             let used = self.feed_all(bytes, events, sink)?;
             self.kept.extend_from_slice(&bytes[used..]);

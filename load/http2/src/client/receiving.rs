@@ -6,7 +6,7 @@ use crate::fault::Fault;
 use crate::frame::{self, flag, kind, FrameHead};
 use crate::hpack::TABLE_MAX;
 use crate::settings::WINDOW_MAX;
-use crate::streams::Sink;
+use crate::streams::{Sink, UNTOLD};
 use alloc::vec::Vec;
 
 impl<U: Copy + Default> Client<U> {
@@ -121,6 +121,10 @@ impl<U: Copy + Default> Client<U> {
     #[inline]
     fn answered(&mut self, slot: usize, events: &mut Vec<Event<U>>) {
         let stream = self.streams.at(slot);
+        if stream.is_cut() {
+            self.refuse(slot, events);
+            return;
+        }
         events.push(Event::Answered {
             slot,
             user: stream.user,
@@ -205,8 +209,9 @@ impl<U: Copy + Default> Client<U> {
         events: &mut Vec<Event<U>>,
         sink: &mut S,
     ) -> Result<(), Fault> {
-        // frames without anything in them would never end
-        if self.block.len() + payload.len() > BLOCK_MAX || payload.is_empty() {
+        // frames without anything in them would never end; the last one may be empty
+        let is_idle = payload.is_empty() && !head.has(flag::END_HEADERS);
+        if self.block.len() + payload.len() > BLOCK_MAX || is_idle {
             return Err(Fault::EnhanceYourCalm);
         }
         self.block.extend_from_slice(payload);
@@ -230,14 +235,17 @@ impl<U: Copy + Default> Client<U> {
     ) -> Result<(), Fault> {
         let slot = self.streams.find(id);
         let (mut status, mut is_first, mut call) = (0u16, true, None);
+        let mut told_bytes = UNTOLD;
         // blocks of streams that are gone change the table too
         self.decoder.decode(block, |name, value| {
             if is_first && name == b":status" {
                 status = code(value);
             }
             is_first = false;
-            if name == b"grpc-status" {
-                call = Some(call_status(value));
+            match name {
+                b"grpc-status" => call = Some(call_status(value)),
+                b"content-length" => told_bytes = length(value),
+                _ => {}
             }
             if let (true, Some(slot)) = (S::SEES && (status == 0 || status >= 200), slot) {
                 if !name.starts_with(b":") {
@@ -261,7 +269,7 @@ impl<U: Copy + Default> Client<U> {
             return Ok(());
         }
         if status >= 200 {
-            stream.status = status;
+            (stream.status, stream.told_bytes) = (status, told_bytes);
         }
         if ends {
             self.answered(slot, events);
@@ -375,6 +383,13 @@ fn number(payload: &[u8]) -> Result<u32, Fault> {
 fn call_status(value: &[u8]) -> u32 {
     let text = core::str::from_utf8(value).ok();
     text.and_then(|text| text.parse().ok()).unwrap_or(UNKNOWN)
+}
+
+/// The value of a Content-Length; as if it had not been told if it is none.
+fn length(value: &[u8]) -> u64 {
+    let is_number = value.iter().all(u8::is_ascii_digit);
+    let text = core::str::from_utf8(value).ok().filter(|_| is_number);
+    text.and_then(|text| text.parse().ok()).unwrap_or(UNTOLD)
 }
 
 /// A status code; one that no status has if it is none.
