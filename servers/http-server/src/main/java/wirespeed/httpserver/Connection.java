@@ -56,6 +56,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
     private boolean hasInputEnded;
     private boolean isOutputShut;
     private boolean isAutoRead = true;
+    private boolean isConsuming;
     private int lingeredBytes;
 
     Connection(Loop loop) {
@@ -149,7 +150,9 @@ final class Connection extends ChannelInboundHandlerAdapter {
     }
 
     private void consume(byte[] bytes, int end, boolean isNew) {
+        isConsuming = true;
         int at = state == State.LINGERING ? linger(end) : requests(bytes, end);
+        isConsuming = false;
         boolean isKept = state == State.OPEN || state == State.SENDING;
         pending = isKept && at < end ? Arrays.copyOfRange(bytes, at, end) : NONE;
         writeOut();
@@ -242,22 +245,31 @@ final class Connection extends ChannelInboundHandlerAdapter {
 
     /** Sends a part of a file, behind what is composed; requests behind it wait. */
     void send(FileSender sender) {
-        boolean isLast = state == State.CLOSING || state == State.LINGERING;
+        State after = state;
         context.write(out, context.voidPromise());
         out = null;
         isFlushDue = true;
         state = State.SENDING;
         file = sender;
-        sender.start(context).addListener(done -> fileSent(done.isSuccess() && !isLast));
+        sender.start(context).addListener(done -> fileSent(done.isSuccess() ? after : State.CLOSING));
     }
 
-    private void fileSent(boolean isOpen) {
+    private void fileSent(State after) {
         file = null;
-        if (!isOpen) {
+        if (after == State.LINGERING) {
+            // Most of the file may be with the socket still: what is unread now would take it back.
+            state = State.LINGERING;
+            pending = NONE;
+            deadlineS = loop.nowS + LINGER_S_MAX;
+            shutOutput();
+        } else if (after != State.OPEN) {
             context.close();
         } else if (state == State.SENDING) {
             state = State.OPEN;
-            resume();
+            // What the socket takes at once ends within the read that asked for it, which goes on.
+            if (!isConsuming) {
+                resume();
+            }
         }
     }
 
@@ -299,10 +311,18 @@ final class Connection extends ChannelInboundHandlerAdapter {
     }
 
     private void shutOutput(Future<? super Void> written) {
-        if (written.isSuccess() && !hasInputEnded
-                && context.channel() instanceof DuplexChannel duplex) {
+        if (written.isSuccess()) {
+            shutOutput();
+        } else {
+            context.close();
+        }
+    }
+
+    private void shutOutput() {
+        if (!hasInputEnded && context.channel() instanceof DuplexChannel duplex) {
             isOutputShut = true;
             duplex.shutdownOutput();
+            autoRead(true);
         } else {
             context.close();
         }

@@ -285,4 +285,37 @@ class ServerTest {
             assertNotNull(failure.getCause());
         }
     }
+
+    @ParameterizedTest
+    @EnumSource(Transport.class)
+    void a_file_that_ends_its_connection_arrives_whole_though_something_follows(
+            Transport transport) throws Exception {
+        Files.write(folder.resolve("large"), PayloadMaker.payload(LARGE_BYTES));
+        try (Running server = Running.root(transport, folder, false);
+                RawClient client = server.connect()) {
+            client.send("GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                    + "Content-Length: 10\r\n\r\n");
+            Thread.sleep(100);
+            client.send("0123456789");
+            Thread.sleep(100);
+            assertEquals(LARGE_BYTES, client.read().body().length);
+            assertEquals(0, client.drain());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource(Transport.class)
+    void what_follows_a_file_that_is_sent_at_once_is_read_once(Transport transport)
+            throws Exception {
+        Files.write(folder.resolve("file"), PayloadMaker.payload(100_000));
+        try (Running server = Running.root(transport, folder, false);
+                RawClient client = server.connect()) {
+            client.send("GET /file HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n");
+            Thread.sleep(50);
+            client.send("\r\n");
+            assertEquals(100_000, client.read().body().length);
+            client.send("0123456789" + RawClient.get("/file"));
+            assertEquals(200, client.read().status());
+        }
+    }
 }

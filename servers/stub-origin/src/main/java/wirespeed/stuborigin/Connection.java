@@ -47,6 +47,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
     private boolean isKept;
     private boolean hasInputEnded;
     private boolean isStalled;
+    private boolean isConsuming;
 
     Connection(Loop loop) {
         this.loop = loop;
@@ -119,6 +120,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
 
     private void consume(byte[] bytes, int end) {
         int at = 0;
+        isConsuming = true;
         while (state == State.READING && at < end) {
             RequestReader.Outcome outcome = request.read(bytes, at, end);
             at = request.at;
@@ -131,6 +133,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
                 default -> begin();
             }
         }
+        isConsuming = false;
         pending = state != State.ENDED && at < end ? Arrays.copyOfRange(bytes, at, end) : NONE;
         autoRead(state == State.READING || pending.length < PENDING_BYTES_MAX);
         if (hasInputEnded) {
@@ -213,7 +216,9 @@ final class Connection extends ChannelInboundHandlerAdapter {
     private void next() {
         if (pending.length == 0) {
             state = State.READING;
-            closeIfOver();
+            if (!isConsuming) {
+                closeIfOver();
+            }
             return;
         }
         // Not within the call that answered: a long pipeline would grow the stack. Until then the

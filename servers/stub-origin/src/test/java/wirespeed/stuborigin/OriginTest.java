@@ -271,4 +271,18 @@ class OriginTest {
             server.stop();
         }
     }
+
+    @ParameterizedTest
+    @EnumSource(Transport.class)
+    void every_request_before_a_closed_half_is_answered(Transport transport) throws Exception {
+        try (Closing server = new Closing(start("--transport", transport.word(), "--latency", "0ms"));
+                RawClient client = new RawClient(server.port())) {
+            client.send(get("X-Stub-Latency: 200ms\r\n") + get() + get() + get());
+            client.finish();
+            for (int each = 0; each < 4; each++) {
+                assertEquals(200, client.read().status());
+            }
+            assertNull(client.read());
+        }
+    }
 }

@@ -102,6 +102,10 @@ abstract class CertificateContract extends CarrierContract {
     private static String get(SSLSocket socket, String more) throws IOException {
         socket.getOutputStream().write(("GET /x HTTP/1.1\r\nHost: a\r\n" + more + "\r\n")
                 .getBytes(StandardCharsets.US_ASCII));
+        return answer(socket);
+    }
+
+    private static String answer(SSLSocket socket) throws IOException {
         StringBuilder answer = new StringBuilder();
         while (answer.indexOf("GET /x HTTP/1.1|") < 0) {
             int b = socket.getInputStream().read();
@@ -217,6 +221,41 @@ abstract class CertificateContract extends CarrierContract {
     }
 
     @Test
+    void a_page_for_one_certificate_is_stored_for_nobody_else_unless_it_is_public()
+            throws Exception {
+        Certificate server = new Certificate(folder.resolve("server"));
+        Certificate kim = new Certificate(folder.resolve("kim"), "kim", "SAN=dns:kim");
+        Certificate lee = new Certificate(folder.resolve("lee"), "lee", "SAN=dns:lee");
+        Path both = Files.writeString(folder.resolve("both.pem"),
+                Files.readString(kim.certificate) + Files.readString(lee.certificate));
+        Carrier gateway = start(config(server, "client-auth = \"required\"\nclient-ca = \""
+                + both + "\"\n[cache]\nenabled = true\n"));
+        assertEquals("kim lee", pages(gateway, kim, lee, "max-age=60"));
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        String shared = pages(gateway, kim, lee, "max-age=60, public");
+        while (shared.equals("kim lee") && System.nanoTime() < end) {
+            // A client may have its answer just before that is stored.
+            shared = pages(gateway, kim, lee, "max-age=60, public");
+        }
+        assertTrue(shared.equals("kim kim") || shared.equals("lee lee"), shared);
+    }
+
+    /** For whom the page is that each of the two gets. */
+    private String pages(Carrier gateway, Certificate one, Certificate other, String control)
+            throws Exception {
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "Cache-Control: " + control + "\r\nX-For: "
+                    + seen.header("X-Forwarded-Client-Cert").replaceAll(".*CN=(\\w+).*", "$1")
+                    + "\r\n", "GET /x HTTP/1.1|");
+            return true;
+        };
+        String first = get(connect(gateway, null, one.keys()), "");
+        String second = get(connect(gateway, null, other.keys()), "");
+        return (first + second).replaceAll("(?s).*?X-For: (\\w+)\r\n.*?X-For: (\\w+)\r\n.*",
+                "$1 $2");
+    }
+
+    @Test
     void a_client_without_the_certificate_that_is_required_is_refused() throws Exception {
         Certificate server = new Certificate(folder.resolve("server"));
         Certificate client = new Certificate(folder.resolve("client"), "kim", "SAN=dns:kim");
@@ -227,5 +266,72 @@ abstract class CertificateContract extends CarrierContract {
         assertThrows(IOException.class, () -> get(connect(gateway, null, stranger.keys()), ""));
         get(connect(gateway, null, client.keys()), "");
         assertEquals(1, origin.seen.size());
+    }
+
+    @Test
+    void a_client_that_speaks_tls_is_told_that_its_head_was_late() throws Exception {
+        Certificate server = new Certificate(folder.resolve("server"));
+        Carrier gateway = start(config(server, "").replace("head = \"2m\"", "head = \"4s\""));
+        SSLSocket late = connect(gateway, null);
+        late.getOutputStream().write("GET / HTTP/1.1\r\nHo".getBytes());
+        assertEquals("HTTP/1.1 408", begin(late));
+    }
+
+    private static String begin(SSLSocket socket) throws IOException {
+        return new String(socket.getInputStream().readNBytes(12), StandardCharsets.US_ASCII);
+    }
+
+    @Test
+    void a_client_whose_head_is_refused_is_told_so_though_much_follows_it() throws Exception {
+        Certificate server = new Certificate(folder.resolve("server"));
+        Carrier gateway = start(config(server, ""));
+        for (int bytes : new int[] {100, 3_000, 12_000}) {
+            for (int i = 0; i < 3; i++) {
+                SSLSocket refused = connect(gateway, null);
+                refused.getOutputStream().write(("GET /x HTTP/1.1\r\nHost: a\r\nX : y\r\n\r\n"
+                        + "b".repeat(bytes)).getBytes());
+                assertEquals("HTTP/1.1 400", begin(refused), bytes + " bytes behind it");
+            }
+        }
+    }
+
+    @Test
+    void a_client_that_goes_on_sending_after_a_refused_head_reads_the_answer() throws Exception {
+        Certificate server = new Certificate(folder.resolve("server"));
+        Carrier gateway = start(config(server, ""));
+        SSLSocket other = connect(gateway, null);
+        SSLSocket refused = connect(gateway, null);
+        refused.getOutputStream().write("POST /x HTTP/1.1\r\nHost: a\r\nX : y\r\n\r\n".getBytes());
+        // A reset would end this, and a client that cannot write may not read either.
+        long end = System.nanoTime() + 600_000_000;
+        for (int i = 0; i < 20 && System.nanoTime() < end; i++) {
+            Thread.sleep(20);
+            // Whatever ends a connection must not wait for others to come.
+            get(other, "");
+            refused.getOutputStream().write(new byte[4096]);
+        }
+        assertEquals("HTTP/1.1 400", begin(refused));
+        assertTrue(refused.getInputStream().readAllBytes().length > 0);
+    }
+
+    @Test
+    void what_comes_in_long_pieces_passes_over_tls() throws Exception {
+        Certificate server = new Certificate(folder.resolve("server"));
+        Carrier gateway = start(config(server, ""));
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "", "GET /x HTTP/1.1|");
+            return true;
+        };
+        SSLSocket client = connect(gateway, null);
+        for (int bytes : new int[] {1_000, 3_000, 12_000}) {
+            get(client, "X-Long: " + "h".repeat(bytes) + "\r\n");
+        }
+        for (int bytes : new int[] {3_000, 16_000, 40_000}) {
+            client.getOutputStream().write(("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: " + bytes
+                    + "\r\n\r\n" + "b".repeat(bytes)).getBytes(StandardCharsets.US_ASCII));
+            answer(client);
+            get(client, "");
+        }
+        assertEquals(9, origin.seen.size());
     }
 }

@@ -511,4 +511,16 @@ abstract class FeatureContract extends CarrierContract {
         go.countDown();
         assertEquals(200, first.read().status());
     }
+
+    @Test
+    void clients_that_fall_silent_do_not_hold_up_the_admin_port() throws Exception {
+        Carrier gateway = start(origins("[admin]\nlisten = \"127.0.0.1:0\"\n"));
+        for (int i = 0; i < 4; i++) {
+            closedLater(new RawClient(gateway.runtime.adminAddress())).send(i % 2 == 0 ? "GET /rea"
+                    : "PUT /config HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n");
+        }
+        RawClient client = closedLater(new RawClient(gateway.runtime.adminAddress()));
+        client.send("GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assertEquals(200, client.read().status());
+    }
 }

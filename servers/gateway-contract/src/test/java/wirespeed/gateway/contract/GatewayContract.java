@@ -308,6 +308,17 @@ abstract class GatewayContract extends CarrierContract {
                 pattern = "^/from/"
                 replacement = "/to/"
                 [[filter]]
+                type = "rewrite"
+                pattern = "^/cut"
+                [[filter]]
+                type = "rewrite"
+                pattern = "^/item/(.*)"
+                replacement = "/item?id=$1"
+                [[filter]]
+                type = "redirect"
+                pattern = "^/gone/(.*)"
+                replacement = "/search?q=$1"
+                [[filter]]
                 type = "static-response"
                 prefix = "/teapot"
                 status = 404
@@ -323,9 +334,26 @@ abstract class GatewayContract extends CarrierContract {
         assertNull(origin.seen.get(0).header("X-Gone"));
         assertEquals("/new/x?y", client.get("/old/x?y").header("Location"));
         assertEquals("GET /to/x HTTP/1.1|", client.get("/from/x").body());
+        assertEquals("GET / HTTP/1.1|", client.get("/cut").body());
+        assertEquals("GET /x?y HTTP/1.1|", client.get("/cutx?y").body());
+        assertEquals("GET /item?id=7 HTTP/1.1|", client.get("/item/7").body());
+        assertEquals("GET /item?id=7&x=/../y HTTP/1.1|", client.get("/item/7?x=/../y").body());
+        assertEquals("/search?q=a&x", client.get("/gone/a?x").header("Location"));
         RawClient.Answer teapot = client.get("/teapot");
         assertEquals("no tea", teapot.body());
         assertEquals(404, teapot.status());
+    }
+
+    @Test
+    void a_rule_for_a_host_is_not_passed_by_another_spelling_of_it() throws IOException {
+        RawClient client = client(gateway("[[filter]]\ntype = \"static-response\"\n"
+                + "host = \"admin.test\"\nstatus = 403\nbody = \"no\"\n"));
+        for (String host : List.of("admin.test", "ADMIN.test", "admin.test.", "admin.test.:80")) {
+            client.send("GET /x HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
+            assertEquals(403, client.read().status(), host);
+        }
+        client.send("GET /x HTTP/1.1\r\nHost: shop.test.\r\n\r\n");
+        assertEquals(200, client.read().status());
     }
 
     private static final String FORGED = "GET /f HTTP/1.1\r\nHost: a\r\n"
@@ -552,6 +580,28 @@ abstract class GatewayContract extends CarrierContract {
                 + "x".repeat(2000), 5000);
         assertEquals(413, client.read().status());
         assertTrue(client.isClosed());
+    }
+
+    @Test
+    void a_client_that_goes_on_sending_after_a_refusal_reads_it() throws Exception {
+        Carrier gateway = gateway("[limits]\nbody = \"1KiB\"\n");
+        String bad = "POST / HTTP/1.1\r\nHost: a\r\nX : y\r\n\r\n";
+        String large = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n";
+        RawClient other = client(gateway);
+        for (String head : List.of(bad, large)) {
+            RawClient client = client(gateway);
+            client.send(head);
+            // A reset would end this, and a client that cannot write may not read either.
+            long end = System.nanoTime() + 600_000_000;
+            for (int i = 0; i < 20 && System.nanoTime() < end; i++) {
+                Thread.sleep(20);
+                // Whatever ends a connection must not wait for others to come.
+                assertEquals(200, other.get("/other").status());
+                client.send("b".repeat(4096));
+            }
+            assertEquals(head == bad ? 400 : 413, client.read().status());
+            assertTrue(client.isClosed());
+        }
     }
 
     @Test

@@ -279,6 +279,60 @@ class NettyHttp2Test {
     }
 
     @Test
+    void an_upload_that_waits_for_its_origin_does_not_hold_up_the_others() throws Exception {
+        RecordingOrigin busy = new RecordingOrigin();
+        opened.add(busy);
+        CountDownLatch mayAnswer = new CountDownLatch(1);
+        busy.handler = (seen, out, socket) -> {
+            try {
+                mayAnswer.await(60, TimeUnit.SECONDS);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+            RecordingOrigin.respond(out, 200, "", String.valueOf(seen.body().length()));
+            return true;
+        };
+        start("", "[origins.busy]\naddresses = [\"127.0.0.1:" + busy.port()
+                + "\"]\nconnections = 1\n[[route]]\nprefix = \"/busy\"\norigins = [\"busy\"]\n"
+                + "[[route]]\norigins = [\"o\"]\n[timeouts]\npool-wait = \"2m\"\n");
+        RawHttp2 client = client();
+        client.headers(1, true, with(":path", "/busy/first"));
+        awaitInFlight(1);
+        int waiting = 6;
+        for (int i = 0; i < waiting; i++) {
+            // Each sends as much as it may without being read.
+            int stream = 3 + 2 * i;
+            client.headers(stream, false, post("/busy/waits"));
+            awaitInFlight(2 + i);
+            for (int piece = 0; piece < 4; piece++) {
+                client.data(stream, false, "w".repeat(piece < 3 ? 16_384 : 16_383));
+            }
+        }
+        client.headers(31, false, post("/goes-on"));
+        awaitInFlight(2 + waiting);
+        client.data(31, false, "g".repeat(15_000));
+        client.data(31, true, "g".repeat(15_000));
+        assertEquals("POST /goes-on HTTP/1.1|" + "g".repeat(30_000), client.read(31).body());
+        mayAnswer.countDown();
+        client.data(3, true, "");
+        assertEquals("65535", client.read(3).body());
+    }
+
+    private static String[] post(String path) {
+        String[] fields = with(":path", path);
+        fields[1] = "POST";
+        return fields;
+    }
+
+    private void awaitInFlight(int count) throws InterruptedException {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (gateway.runtime.gateway().inFlight().get() < count) {
+            assertTrue(System.nanoTime() < end, "never " + count + " exchanges in flight");
+            Thread.sleep(5);
+        }
+    }
+
+    @Test
     void a_stream_that_its_client_has_ended_is_over() throws Exception {
         start("", "");
         for (int again : new int[] {3, 1}) {

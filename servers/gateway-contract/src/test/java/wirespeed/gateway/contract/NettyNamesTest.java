@@ -17,12 +17,16 @@ import org.junit.jupiter.params.provider.ValueSource;
 import wirespeed.gateway.netty.Main;
 
 class NettyNamesTest {
-    /** Answers each question about an A record with one address that is valid for a second. */
+    /** Answers each question about an A record with addresses that are valid for a second. */
     private static final class NameServer implements AutoCloseable {
         private final DatagramSocket socket =
                 new DatagramSocket(0, InetAddress.getLoopbackAddress());
         volatile int last;
+        /** Another address of the name; 0 for none. */
+        volatile int more;
         volatile boolean isSilent;
+        /** RFC 1035 4.1.1: 0 for an answer, 2 for a fault of the server, 3 for no such name. */
+        volatile int code;
 
         NameServer(int last) throws IOException {
             this.last = last;
@@ -52,7 +56,7 @@ class NettyNamesTest {
             }
         }
 
-        /** RFC 1035 §4: the question comes back with an answer that points to its name. */
+        /** RFC 1035 §4: the question comes back with answers that point to its name. */
         private byte[] answer(byte[] question) {
             int end = 12;
             while (question[end] != 0) {
@@ -60,16 +64,17 @@ class NettyNamesTest {
             }
             boolean isForA = question[end + 2] == 1;
             end += 5;
-            byte[] answer = java.util.Arrays.copyOf(question, isForA ? end + 16 : end);
+            int count = !isForA || code != 0 ? 0 : more == 0 ? 1 : 2;
+            byte[] answer = java.util.Arrays.copyOf(question, end + 16 * count);
             answer[2] = (byte) 0x85;
-            answer[3] = (byte) 0x80;
-            answer[7] = (byte) (isForA ? 1 : 0);
+            answer[3] = (byte) (0x80 | code);
+            answer[7] = (byte) count;
             answer[9] = 0;
             answer[11] = 0;
-            if (isForA) {
+            for (int i = 0; i < count; i++) {
                 byte[] record = {(byte) 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4, 127, 0, 0,
-                    (byte) last};
-                System.arraycopy(record, 0, answer, end, record.length);
+                    (byte) (i == 0 ? last : more)};
+                System.arraycopy(record, 0, answer, end + 16 * i, record.length);
             }
             return answer;
         }
@@ -124,6 +129,26 @@ class NettyNamesTest {
     }
 
     @Test
+    void a_place_of_a_name_that_refuses_connections_fails_no_request() throws Exception {
+        try (RecordingOrigin origin = new RecordingOrigin(); NameServer names = new NameServer(1);
+                Carrier gateway = new Carrier(Main::carrier, Map.of("server.threads", "1",
+                        "server.dns", "127.0.0.1:" + names.port()), "[origins.o]\naddresses ="
+                        + " [\"origin.test:" + origin.port() + "\"]\n");
+                RawClient client = gateway.client()) {
+            names.more = 3;
+            origin.handler = (seen, out, socket) -> {
+                RecordingOrigin.respond(out, 200, "Connection: close\r\n", "");
+                return false;
+            };
+            for (int i = 0; i < 10; i++) {
+                client.send("POST /" + i + " HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");
+                assertEquals(200, client.read().status(), "request " + i);
+            }
+            assertEquals(10, origin.connections.get());
+        }
+    }
+
+    @Test
     void a_name_that_nobody_answers_holds_up_nobody_else() throws Exception {
         try (RecordingOrigin origin = new RecordingOrigin(); NameServer names = new NameServer(1);
                 Carrier gateway = new Carrier(Main::carrier, Map.of("server.threads", "1",
@@ -138,6 +163,41 @@ class NettyNamesTest {
             assertEquals(200, client.get("/other").status());
             assertTrue(System.nanoTime() - begin < 1_500_000_000L, "the loop was held up");
             assertEquals(502, lost.read().status());
+        }
+    }
+
+    @Test
+    void the_last_answer_stands_in_for_servers_that_give_none() throws Exception {
+        try (RecordingOrigin origin = new RecordingOrigin(); NameServer names = new NameServer(1);
+                Carrier gateway = new Carrier(Main::carrier, Map.of("server.threads", "1",
+                        "server.dns", "127.0.0.1:" + names.port()), "[origins.o]\naddresses ="
+                        + " [\"origin.test:" + origin.port() + "\"]\n");
+                RawClient client = gateway.client()) {
+            origin.handler = (seen, out, socket) -> {
+                RecordingOrigin.respond(out, 200, "Connection: close\r\n", "");
+                return false;
+            };
+            assertEquals(200, client.get("/known").status());
+            names.code = 2;
+            Thread.sleep(1_100);
+            for (int i = 0; i < 5; i++) {
+                RawClient.Answer answer = client.get("/" + i);
+                assertEquals(200, answer.status(), "request " + i + " " + answer.body());
+            }
+            // Asked beside it: a server that knows better is believed.
+            names.code = 3;
+            int status = 200;
+            for (int i = 0; i < 100 && status == 200; i++) {
+                Thread.sleep(50);
+                status = client.get("/" + i).status();
+            }
+            assertEquals(502, status);
+            names.code = 0;
+            for (int i = 0; i < 100 && status == 502; i++) {
+                Thread.sleep(50);
+                status = client.get("/" + i).status();
+            }
+            assertEquals(200, status);
         }
     }
 

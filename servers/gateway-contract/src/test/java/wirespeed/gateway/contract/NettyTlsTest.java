@@ -3,9 +3,12 @@ package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
 import java.net.InetAddress;
+import java.net.Socket;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -114,6 +117,22 @@ class NettyTlsTest {
         }
         assertEquals(1, gateway.runtime.gateway().meters().stream()
                 .mapToLong(meters -> meters.get(Meters.Count.CONNECTIONS_ACCEPTED)).sum());
+    }
+
+    @Test
+    void an_answer_that_ends_with_the_connection_and_is_cut_has_no_end_of_tls() throws Exception {
+        start("", fromClients());
+        origin.handler = (seen, out, socket) -> {
+            out.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n".getBytes());
+            out.flush();
+            return false;
+        };
+        try (Socket client = certificate.context().getSocketFactory().createSocket("127.0.0.1",
+                gateway.address.getPort())) {
+            client.setSoTimeout(60_000);
+            client.getOutputStream().write("GET / HTTP/1.0\r\n\r\n".getBytes());
+            assertThrows(IOException.class, () -> client.getInputStream().readAllBytes());
+        }
     }
 
     @Test

@@ -2,6 +2,7 @@
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
@@ -17,6 +18,7 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Breaker;
 
 @Timeout(240)
@@ -276,5 +278,90 @@ abstract class OriginExchangeContract extends CarrierContract {
         sending.setDaemon(true);
         sending.start();
         assertEquals(413, client.read().status());
+    }
+
+    @Test
+    void an_answer_of_an_origin_that_closes_at_once_counts() throws Exception {
+        ServerSocket listener = closedLater(new ServerSocket());
+        listener.setReceiveBufferSize(8192);
+        listener.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 50);
+        Thread origin = new Thread(() -> {
+            while (!listener.isClosed()) {
+                try (Socket socket = listener.accept()) {
+                    socket.getInputStream().readNBytes(2000);
+                    pause(20);
+                    // What it has not read turns the close into a reset, behind the answer.
+                    RecordingOrigin.respond(socket.getOutputStream(), 413, "", "too long");
+                } catch (IOException gone) {
+                    // The next one, or the test is over.
+                }
+            }
+        });
+        origin.setDaemon(true);
+        origin.start();
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:"
+                + listener.getLocalPort() + "\"]\n");
+        for (int i = 0; i < 20; i++) {
+            RawClient client = client(gateway);
+            client.send("PUT /big HTTP/1.1\r\nHost: a\r\nContent-Length: 30000000\r\n\r\n");
+            Thread sending = new Thread(() -> client.sendTolerant("b".repeat(8_000_000), 65536));
+            sending.setDaemon(true);
+            sending.start();
+            assertEquals(413, client.read().status(), "upload " + i);
+            client.close();
+        }
+    }
+
+    @Test
+    void a_failure_is_told_as_one_where_no_other_address_is_in_service() throws Exception {
+        int nobody;
+        try (ServerSocket closed = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            nobody = closed.getLocalPort();
+        }
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + nobody
+                + "\", \"127.0.0.1:" + origin.port() + "\"]\n");
+        Address other = gateway.runtime.gateway().snapshot().origins().get("o").addresses().get(1);
+        other.administration(Address.Administration.DOWN);
+        RawClient client = client(gateway);
+        for (int i = 0; i < 3; i++) {
+            assertEquals(502, client.get("/").status());
+        }
+        other.administration(Address.Administration.UP);
+        assertEquals(200, client.get("/").status());
+    }
+
+    @Test
+    void a_filter_that_fails_on_a_body_is_no_failure_of_the_origin() throws Exception {
+        Files.writeString(folder.resolve("Breaks.java"), """
+                import java.nio.ByteBuffer;
+                import wirespeed.gateway.core.*;
+                public class Breaks implements Filter {
+                    public Phase phase() { return Phase.POST; }
+                    public int order() { return 5; }
+                    public Step apply(Context context) {
+                        boolean isEnd = context.request().path().equals("/end");
+                        context.response().transform(new BodyTransform() {
+                            public ByteBuffer chunk(ByteBuffer piece) {
+                                if (!isEnd) {
+                                    throw new IllegalStateException("at the first piece");
+                                }
+                                return piece;
+                            }
+                            public ByteBuffer end() {
+                                throw new IllegalStateException("at the end");
+                            }
+                        });
+                        return Step.NEXT;
+                    }
+                }
+                """);
+        Carrier gateway = gateway("[filters]\nfolder = \"" + folder + "\"\n");
+        Address address = gateway.runtime.gateway().snapshot().origins().get("o").addresses().get(0);
+        for (int i = 0; i < 12; i++) {
+            RawClient.Answer answer = client(gateway).get(i % 2 == 0 ? "/begin" : "/end");
+            assertTrue(answer.status() == 500 || !answer.isComplete(), answer.toString());
+        }
+        assertFalse(address.breaker().isOpen());
+        assertEquals(12, origin.seen.size());
     }
 }

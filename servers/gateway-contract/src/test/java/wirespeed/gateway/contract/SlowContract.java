@@ -391,4 +391,29 @@ abstract class SlowContract extends CarrierContract {
             stopping.join();
         }
     }
+
+    @Test
+    void a_drain_answers_heads_that_have_begun_and_first_ones_that_are_under_way() throws Exception {
+        Carrier gateway = gateway("\"127.0.0.1:" + origin.port() + "\"", "");
+        RawClient used = client(gateway);
+        assertEquals(200, used.get("/used").status());
+        used.send("GET /second HTTP/1.1\r\nHo");
+        RawClient begun = client(gateway);
+        begun.send("GET /begun HTTP/1.1\r\nHo");
+        RawClient fresh = client(gateway);
+        Thread.sleep(100);
+        Thread stopping = new Thread(() -> gateway.carrier.stop(60_000));
+        stopping.start();
+        Thread.sleep(200);
+        fresh.send("GET /fresh HTTP/1.1\r\nHost: a\r\n\r\n");
+        begun.send("st: a\r\n\r\n");
+        used.send("st: a\r\n\r\n");
+        for (RawClient client : List.of(fresh, begun, used)) {
+            RawClient.Answer answer = client.read();
+            assertEquals(200, answer.status());
+            assertEquals("close", answer.header("Connection"));
+            assertTrue(client.isClosed());
+        }
+        stopping.join();
+    }
 }

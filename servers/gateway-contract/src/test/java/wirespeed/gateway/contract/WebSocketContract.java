@@ -10,6 +10,9 @@ import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.Test;
 
 abstract class WebSocketContract implements CarrierChoice {
+    @org.junit.jupiter.api.io.TempDir
+    java.nio.file.Path folder;
+
     private static final String ASK = "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n"
             + "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
@@ -148,5 +151,37 @@ abstract class WebSocketContract implements CarrierChoice {
             client.send(ASK);
             assertEquals(502, client.read().status());
         }
+    }
+
+    @Test
+    void what_a_client_sent_before_it_closed_reaches_a_slow_origin() throws Exception {
+        int length = 3 << 20;
+        java.util.concurrent.CompletableFuture<Integer> arrived =
+                new java.util.concurrent.CompletableFuture<>();
+        try (RecordingOrigin origin = new RecordingOrigin();
+                Carrier gateway = new Carrier(factory(), options(), "[origins.o]\naddresses ="
+                        + " [\"127.0.0.1:" + origin.port() + "\"]\n[[filter]]\n"
+                        + "type = \"access-log\"\nfile = \"" + folder.resolve("log") + "\"\n"
+                        + "format = \"{status} {category}\"\n");
+                RawClient client = gateway.client()) {
+            origin.handler = (seen, out, socket) -> {
+                out.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+                        .getBytes());
+                LockSupport.parkNanos(700_000_000);
+                try {
+                    arrived.complete(socket.getInputStream().readAllBytes().length);
+                } catch (IOException reset) {
+                    arrived.completeExceptionally(reset);
+                }
+                return false;
+            };
+            client.send(ASK);
+            assertEquals(101, client.read().status());
+            client.send("u".repeat(length));
+            client.socket.shutdownOutput();
+            assertEquals(length, arrived.get(60, java.util.concurrent.TimeUnit.SECONDS));
+            assertTrue(client.isClosed());
+        }
+        assertEquals("101 ok\n", java.nio.file.Files.readString(folder.resolve("log")));
     }
 }

@@ -1,6 +1,8 @@
 // Whether a request is sent again, and what its client is told when it is not.
 package wirespeed.gateway.core;
 
+import java.util.List;
+
 /** One place for both carriers: whoever retries by other rules than the other one surprises users. */
 public final class Attempts {
     private Attempts() {
@@ -12,15 +14,16 @@ public final class Attempts {
      * @param isUntouched whether nothing was sent, for want of a connection: then any method may be
      *     tried again
      * @param isReplayable whether all of the body that was read can be sent again
+     * @param nowMillis the time that {@link Origin#choose} is asked with
      */
     public static boolean mayFollow(Context context, Loss loss, boolean isUntouched,
-            boolean isReplayable) {
+            boolean isReplayable, long nowMillis) {
         boolean isSafe = isUntouched || (loss == Loss.UNPROCESSED ? isReplayable
                 : isRepeatable(context, isReplayable));
         if (loss == Loss.AFTER_ANSWER || !isSafe) {
             return false;
         }
-        return isNoFault(context, loss) || mayAskAnother(context);
+        return isNoFault(context, loss) || mayAskAnother(context, nowMillis);
     }
 
     /**
@@ -37,13 +40,16 @@ public final class Attempts {
      *
      * @param isReplayable as above; the whole body was read
      */
-    public static boolean isTriedElsewhere(Context context, int status, boolean isReplayable) {
-        return isUnwanted(context, status) && isRepeatable(context, isReplayable) && mayAskAnother(context);
+    public static boolean isTriedElsewhere(Context context, int status, boolean isReplayable,
+            long nowMillis) {
+        return isUnwanted(context, status) && isRepeatable(context, isReplayable)
+                && mayAskAnother(context, nowMillis);
     }
 
     /** Whether a better answer than one with this status is looked for. */
     public static boolean isUnwanted(Context context, int status) {
-        return context.origin().settings().retry().statuses().contains(status);
+        List<Integer> unwanted = context.origin().settings().retry().statuses();
+        return !unwanted.isEmpty() && unwanted.contains(status);
     }
 
     /**
@@ -52,18 +58,19 @@ public final class Attempts {
      *
      * @param isReplayable as above; the whole body was read
      */
-    public static boolean mayHedge(Context context, boolean isReplayable) {
-        return isRepeatable(context, isReplayable) && mayAskAnother(context);
+    public static boolean mayHedge(Context context, boolean isReplayable, long nowMillis) {
+        return isRepeatable(context, isReplayable) && mayAskAnother(context, nowMillis);
     }
 
     private static boolean isRepeatable(Context context, boolean isReplayable) {
         return context.request().isIdempotent() && isReplayable;
     }
 
-    private static boolean mayAskAnother(Context context) {
+    /** The budget last: what nobody can be asked for costs nothing. */
+    private static boolean mayAskAnother(Context context, long nowMillis) {
         Origin origin = context.origin();
-        return origin.addresses().size() > 1
-                && context.attempts() <= origin.settings().retries() && origin.takesRetry();
+        return context.attempts() <= origin.settings().retries()
+                && origin.hasOther(context, context.address(), nowMillis) && origin.takesRetry();
     }
 
     /** What a client is told of an origin's failure. */

@@ -21,9 +21,19 @@ public final class Authority {
         port(host, end + 1);
     }
 
-    /** The host without its port, in lower case. */
+    /** The host of a request without its port, as {@link #canonical} writes it. */
     public static String name(String host) {
-        String name = host.substring(0, hostEnd(host));
+        return canonical(host.substring(0, hostEnd(host)));
+    }
+
+    /**
+     * A host name in lower case, and without the dot that a fully qualified name may end with: to
+     * most origins it is the same name, and must be to routes and rules. Names of a configuration
+     * are compared in this form, too.
+     */
+    public static String canonical(String host) {
+        int end = host.length();
+        String name = end > 1 && host.charAt(end - 1) == '.' ? host.substring(0, end - 1) : host;
         for (int i = 0; i < name.length(); i++) {
             if (name.charAt(i) >= 'A' && name.charAt(i) <= 'Z') {
                 return name.toLowerCase(java.util.Locale.ROOT);

@@ -3,7 +3,8 @@ package wirespeed.gateway.core;
 
 /**
  * A head is parsed once; each line gets the number of its field there, so that later questions
- * ("is there an Upgrade?", "drop what is hop-by-hop") are a bit test and never a string search.
+ * ("is there an Upgrade?", "drop what is hop-by-hop") are a bit test and never a string search. At
+ * most 31: {@link Headers} keeps their numbers in five bits.
  */
 enum Field {
     HOST("Host"), CONNECTION("Connection"), CONTENT_LENGTH("Content-Length"),

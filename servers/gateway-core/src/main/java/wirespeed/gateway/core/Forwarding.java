@@ -4,13 +4,8 @@ package wirespeed.gateway.core;
 import java.util.Locale;
 import java.util.Set;
 
-/**
- * Messages are always framed anew: one length or chunked, one Host, our own connection fields.
- *
- * @param viaName how this gateway names itself in Via; unique, or loops are seen where none is
- * @param trusted the proxies whose X-Forwarded-* are kept and extended; those of others are dropped
- */
-public record Forwarding(String viaName, Networks trusted) {
+/** Messages are always framed anew: one length or chunked, one Host, our own connection fields. */
+public final class Forwarding {
     private static final String CLIENT_CERTIFICATE = "X-Forwarded-Client-Cert";
     private static final Set<String> WRITTEN = Set.of("x-forwarded-for", "forwarded",
             CLIENT_CERTIFICATE.toLowerCase(Locale.ROOT), "via");
@@ -19,6 +14,23 @@ public record Forwarding(String viaName, Networks trusted) {
     private static final byte[] CONTENT_LENGTH = Ascii.bytes("Content-Length: ");
     private static final byte[] HOST = Ascii.bytes("Host: ");
     private static final byte[] UPGRADE = Ascii.bytes("Connection: upgrade\r\nUpgrade: ");
+
+    private final String viaName;
+    private final Networks trusted;
+    /** Of a request by HTTP/1.0, and of all others. */
+    private final String[] via;
+
+    /**
+     * What is told to origins, and by whom.
+     *
+     * @param viaName how this gateway names itself in Via; unique, or loops are seen where none is
+     * @param trusted the proxies whose X-Forwarded-* are kept and extended; those of others are dropped
+     */
+    public Forwarding(String viaName, Networks trusted) {
+        this.viaName = viaName;
+        this.trusted = trusted;
+        this.via = new String[] {"1.0 " + viaName, "1.1 " + viaName};
+    }
 
     /** To be called before any filter sees the request; refuses loops and bad Connection lists. */
     public void accept(Request request) {
@@ -101,7 +113,7 @@ public record Forwarding(String viaName, Networks trusted) {
         if (request.clientCertificate() != null) {
             headers.set(CLIENT_CERTIFICATE, request.clientCertificate());
         }
-        headers.append(Field.VIA, (request.minor() == 0 ? "1.0 " : "1.1 ") + viaName);
+        headers.append(Field.VIA, via[request.minor()]);
     }
 
     /** Takes all lines of a list off and puts an element behind them. */

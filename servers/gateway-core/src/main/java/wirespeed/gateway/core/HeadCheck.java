@@ -187,22 +187,14 @@ public final class HeadCheck {
         if (head[nameEnd] != ':' || nameEnd == nameStart) {
             throw Refusal.bad(nameReason(head[nameEnd], nameEnd == nameStart));
         }
-        int valueStart = nameEnd + 1;
-        while (head[valueStart] == ' ' || head[valueStart] == '\t') {
-            valueStart++;
-        }
-        int lineEnd = valueStart;
+        int lineEnd = nameEnd + 1;
         while (Ascii.isValue(head[lineEnd])) {
             lineEnd++;
         }
         if (head[lineEnd] != '\r' || head[lineEnd + 1] != '\n') {
             throw Refusal.bad("control character in a header value");
         }
-        int valueEnd = lineEnd;
-        while (valueEnd > valueStart && (head[valueEnd - 1] == ' ' || head[valueEnd - 1] == '\t')) {
-            valueEnd--;
-        }
-        headers.line(nameStart, nameEnd, valueStart, valueEnd);
+        headers.line(nameStart, nameEnd);
         return lineEnd + 2;
     }
 

@@ -14,14 +14,21 @@ import java.util.function.BiConsumer;
  * filter can split a message.
  */
 public final class Headers {
-    private static final int STRIDE = 5;
     private static final byte[] NONE = {};
+    private static final int[] NO_LINES = {};
     private static final String[] NOTHING_ADDED = {};
-    private static final int REMOVED = -1;
+    /** In a line's number in {@link #index}: its place, above it its field, and whether it is gone. */
+    private static final int PLACE_BITS = 26;
+    private static final int PLACE = (1 << PLACE_BITS) - 1;
+    private static final int FIELD = 31 << PLACE_BITS;
+    private static final int REMOVED = 1 << 31;
 
     private byte[] source = NONE;
-    /** Per received line: name start (or REMOVED), name end, value start, value end, field. */
-    private int[] index = new int[8 * STRIDE];
+    /**
+     * One number for each received line: two heads are read for each request, and what is not asked
+     * for is not worth its place in memory.
+     */
+    private int[] index = NO_LINES;
     private int count;
     private long seen;
     private String[] added = NOTHING_ADDED;
@@ -35,21 +42,34 @@ public final class Headers {
         this.source = source;
     }
 
-    void line(int nameStart, int nameEnd, int valueStart, int valueEnd) {
-        int at = count * STRIDE;
-        if (at == index.length) {
-            index = Arrays.copyOf(index, at * 2);
+    /** A line of the source, which holds a whole head, was read and found well-formed. */
+    void line(int nameStart, int nameEnd) {
+        if (count == index.length) {
+            index = Arrays.copyOf(index, Math.max(8, count * 2));
         }
         Field field = Field.of(source, nameStart, nameEnd);
-        index[at] = nameStart;
-        index[at + 1] = nameEnd;
-        index[at + 2] = valueStart;
-        index[at + 3] = valueEnd;
-        index[at + 4] = field == null ? -1 : field.ordinal();
         if (field != null) {
             seen |= field.bit;
         }
-        count++;
+        index[count++] = (field == null ? FIELD : field.ordinal() << PLACE_BITS) | nameStart;
+    }
+
+    private boolean isRemoved(int line) {
+        return index[line] < 0;
+    }
+
+    private int start(int line) {
+        return index[line] & PLACE;
+    }
+
+    /** After the line's CRLF. */
+    private int end(int line) {
+        return line + 1 < count ? start(line + 1) : source.length - 2;
+    }
+
+    /** The ordinal of the line's field; 31 for one that means nothing to the gateway. */
+    private int field(int line) {
+        return (index[line] & FIELD) >> PLACE_BITS;
     }
 
     int received() {
@@ -67,13 +87,13 @@ public final class Headers {
             return null;
         }
         int found = -1;
-        for (int at = 0; at < count * STRIDE; at += STRIDE) {
-            if (index[at + 4] == field.ordinal() && index[at] != REMOVED) {
+        for (int line = 0; line < count; line++) {
+            if (field(line) == field.ordinal() && !isRemoved(line)) {
                 if (found >= 0) {
                     throw new Refusal(status, field.text + " appears " + all(field.text).size()
                             + " times");
                 }
-                found = at;
+                found = line;
             }
         }
         return addedCount == 0 && found >= 0 ? value(found) : singleOfAll(field, status);
@@ -90,9 +110,9 @@ public final class Headers {
 
     /** The first value of a name, or null. */
     public String get(String name) {
-        for (int at = 0; at < count * STRIDE; at += STRIDE) {
-            if (is(at, name)) {
-                return value(at);
+        for (int line = 0; line < count; line++) {
+            if (is(line, name)) {
+                return value(line);
             }
         }
         for (int i = 0; i < addedCount; i += 2) {
@@ -106,9 +126,9 @@ public final class Headers {
     /** All values of a name in order. */
     public List<String> all(String name) {
         List<String> values = new ArrayList<>(2);
-        for (int at = 0; at < count * STRIDE; at += STRIDE) {
-            if (is(at, name)) {
-                values.add(value(at));
+        for (int line = 0; line < count; line++) {
+            if (is(line, name)) {
+                values.add(value(line));
             }
         }
         for (int i = 0; i < addedCount; i += 2) {
@@ -165,9 +185,9 @@ public final class Headers {
     }
 
     public void remove(String name) {
-        for (int at = 0; at < count * STRIDE; at += STRIDE) {
-            if (is(at, name)) {
-                index[at] = REMOVED;
+        for (int line = 0; line < count; line++) {
+            if (is(line, name)) {
+                index[line] |= REMOVED;
             }
         }
         int kept = 0;
@@ -185,10 +205,9 @@ public final class Headers {
         if ((seen & bits) == 0) {
             return;
         }
-        for (int at = 0; at < count * STRIDE; at += STRIDE) {
-            int field = index[at + 4];
-            if (field >= 0 && (bits & 1L << field) != 0) {
-                index[at] = REMOVED;
+        for (int line = 0; line < count; line++) {
+            if ((bits & 1L << field(line)) != 0) {
+                index[line] |= REMOVED;
             }
         }
         int kept = 0;
@@ -212,8 +231,8 @@ public final class Headers {
     /** Number of lines. */
     public int size() {
         int size = addedCount / 2;
-        for (int at = 0; at < count * STRIDE; at += STRIDE) {
-            if (index[at] != REMOVED) {
+        for (int line = 0; line < count; line++) {
+            if (!isRemoved(line)) {
                 size++;
             }
         }
@@ -221,9 +240,10 @@ public final class Headers {
     }
 
     public void forEach(BiConsumer<String, String> action) {
-        for (int at = 0; at < count * STRIDE; at += STRIDE) {
-            if (index[at] != REMOVED) {
-                action.accept(Ascii.string(source, index[at], index[at + 1]), value(at));
+        for (int line = 0; line < count; line++) {
+            if (!isRemoved(line)) {
+                int start = start(line);
+                action.accept(Ascii.string(source, start, nameEnd(start)), value(line));
             }
         }
         for (int i = 0; i < addedCount; i += 2) {
@@ -240,38 +260,51 @@ public final class Headers {
 
     /** Writes each line with its CRLF; received neighbours are copied together. */
     public void writeTo(HeadSink sink) {
-        int end = count * STRIDE;
-        for (int at = 0; at < end; at += STRIDE) {
-            if (index[at] == REMOVED) {
+        for (int line = 0; line < count; line++) {
+            if (isRemoved(line)) {
                 continue;
             }
-            int from = index[at];
-            // A line ends before its CRLF; whitespace after the value goes along.
-            while (at + STRIDE < end && index[at + STRIDE] != REMOVED) {
-                at += STRIDE;
+            int from = start(line);
+            while (line + 1 < count && !isRemoved(line + 1)) {
+                line++;
             }
-            int lineEnd = lineEnd(index[at + 3]);
-            sink.put(source, from, lineEnd - from);
+            sink.put(source, from, end(line) - from);
         }
         for (int i = 0; i < addedCount; i += 2) {
             sink.line(added[i], added[i + 1]);
         }
     }
 
-    private int lineEnd(int at) {
-        while (source[at] != '\n') {
-            at++;
+    private boolean is(int line, String name) {
+        int start = start(line);
+        int end = start + name.length();
+        return !isRemoved(line) && end < source.length && source[end] == ':'
+                && Ascii.equalsIgnoreCase(source, start, end, name);
+    }
+
+    private int nameEnd(int start) {
+        int end = start;
+        while (source[end] != ':') {
+            end++;
         }
-        return at + 1;
+        return end;
     }
 
-    private boolean is(int at, String name) {
-        return index[at] != REMOVED
-                && Ascii.equalsIgnoreCase(source, index[at], index[at + 1], name);
+    /** Without the whitespace around it. */
+    private String value(int line) {
+        int from = nameEnd(start(line)) + 1;
+        int to = end(line) - 2;
+        while (from < to && isBlank(source[from])) {
+            from++;
+        }
+        while (to > from && isBlank(source[to - 1])) {
+            to--;
+        }
+        return Ascii.string(source, from, to);
     }
 
-    private String value(int at) {
-        return Ascii.string(source, index[at + 2], index[at + 3]);
+    private static boolean isBlank(byte each) {
+        return each == ' ' || each == '\t';
     }
 
     @Override

@@ -263,7 +263,8 @@ public final class OptionTable {
         d.table("response-set", "headers: set in responses.");
         d.texts("response-remove", "", "headers: removed from responses.");
         d.text("pattern", "", "rewrite, redirect: regular expression on the path.");
-        d.text("replacement", "", "rewrite, redirect: new path or location; $1 is a group.");
+        d.text("replacement", "", "rewrite, redirect: new path or location, with or without a"
+                + " query; $1 is a group.");
         d.count("status", 0, 0, 599, "redirect, static-response: the status.");
         d.text("body", "", "static-response: the body.");
         d.text("content-type", "text/plain; charset=utf-8", "static-response: its type.");

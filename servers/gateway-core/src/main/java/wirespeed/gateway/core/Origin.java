@@ -109,6 +109,16 @@ public final class Origin {
                 : chosen(balancer.choose(usable, count, hashKey(context)), nowMillis);
     }
 
+    /** Whether {@link #choose} finds an address other than {@code not}. */
+    boolean hasOther(Context context, Address not, long nowMillis) {
+        if (all.length == 1) {
+            return false;
+        }
+        Address bound = settings.persistence().bound(context, this);
+        return bound != null && bound != not && bound.servesBound(nowMillis)
+                || candidates(new Address[all.length], not, nowMillis) > 0;
+    }
+
     private static Address chosen(Address address, long nowMillis) {
         if (address.breaker().isOpen()) {
             address.breaker().chosen(nowMillis);

@@ -73,8 +73,11 @@ public final class Request {
         return query;
     }
 
-    /** Sets the path and query that are matched and that the origin gets. */
+    /** Sets the path, which begins with '/', and query that are matched and that the origin gets. */
     public void path(String path, String query) {
+        if (!path.startsWith("/") && !path.equals("*")) {
+            throw new IllegalArgumentException("a path begins with /");
+        }
         checkTarget(path);
         if (query != null) {
             checkTarget(query);

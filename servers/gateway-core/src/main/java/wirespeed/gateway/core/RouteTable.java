@@ -21,7 +21,7 @@ public final class RouteTable {
         this.routes = List.copyOf(routes);
         Map<String, List<Route>> byHost = new HashMap<>();
         for (Route route : routes) {
-            byHost.computeIfAbsent(route.host().toLowerCase(java.util.Locale.ROOT),
+            byHost.computeIfAbsent(Authority.canonical(route.host()),
                     host -> new ArrayList<>()).add(route);
         }
         byHost.forEach((host, group) -> {

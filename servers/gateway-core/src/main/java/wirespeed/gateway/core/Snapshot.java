@@ -3,7 +3,6 @@ package wirespeed.gateway.core;
 
 import java.util.Map;
 import java.util.concurrent.atomic.LongAdder;
-import java.util.function.LongSupplier;
 
 /**
  * An exchange ends on the snapshot on which it began. The count of its exchanges tells when the
@@ -17,11 +16,19 @@ public final class Snapshot {
     private final Limits limits;
     private final Limits answerLimits;
     private final Forwarding forwarding;
-    private final LongAdder begun = new LongAdder();
-    private final LongAdder ended = new LongAdder();
+    private final LongAdder begun;
+    private final LongAdder ended;
 
     public Snapshot(long version, Chain chain, RouteTable routes, Map<String, Origin> origins,
             Limits limits, Forwarding forwarding) {
+        this(version, chain, routes, origins, limits, forwarding, new LongAdder(), new LongAdder());
+    }
+
+    /** With counters of a test's, which can let exchanges begin and end between two looks. */
+    Snapshot(long version, Chain chain, RouteTable routes, Map<String, Origin> origins,
+            Limits limits, Forwarding forwarding, LongAdder begun, LongAdder ended) {
+        this.begun = begun;
+        this.ended = ended;
         this.version = version;
         this.chain = chain;
         this.routes = routes;
@@ -71,14 +78,12 @@ public final class Snapshot {
         ended.increment();
     }
 
-    /** Whether no exchange uses this snapshot; only meaningful once it is no longer current. */
+    /**
+     * Whether no exchange uses this snapshot; only meaningful once it is no longer current. Reads the
+     * ended first: later, those that began and ended in between would make up for others.
+     */
     public boolean isUnused() {
-        return areEqual(ended::sum, begun::sum);
-    }
-
-    /** Reads the ended first: later, those that began and ended in between would make up for others. */
-    static boolean areEqual(LongSupplier ended, LongSupplier begun) {
-        long over = ended.getAsLong();
-        return over == begun.getAsLong();
+        long over = ended.sum();
+        return over == begun.sum();
     }
 }

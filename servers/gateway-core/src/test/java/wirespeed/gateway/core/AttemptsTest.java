@@ -34,46 +34,46 @@ class AttemptsTest {
 
     @Test
     void a_stale_connection_is_no_attempt_of_the_origins() {
-        assertTrue(Attempts.mayFollow(asked("GET", 1, 1), Loss.STALE, false, true));
-        assertFalse(Attempts.mayFollow(asked("GET", 1, 2), Loss.STALE, false, true));
-        assertFalse(Attempts.mayFollow(asked("POST", 1, 1), Loss.STALE, false, true));
+        assertTrue(Attempts.mayFollow(asked("GET", 1, 1), Loss.STALE, false, true, 0));
+        assertFalse(Attempts.mayFollow(asked("GET", 1, 2), Loss.STALE, false, true, 0));
+        assertFalse(Attempts.mayFollow(asked("POST", 1, 1), Loss.STALE, false, true, 0));
     }
 
     @Test
     void what_was_not_processed_is_sent_again_whatever_its_method() {
-        assertTrue(Attempts.mayFollow(asked("POST", 1, 1), Loss.UNPROCESSED, false, true));
-        assertFalse(Attempts.mayFollow(asked("POST", 1, 2), Loss.UNPROCESSED, false, true));
-        assertFalse(Attempts.mayFollow(asked("POST", 1, 1), Loss.UNPROCESSED, false, false));
-        assertFalse(Attempts.mayFollow(asked("POST", 2, 2), Loss.UNPROCESSED, false, true));
+        assertTrue(Attempts.mayFollow(asked("POST", 1, 1), Loss.UNPROCESSED, false, true, 0));
+        assertFalse(Attempts.mayFollow(asked("POST", 1, 2), Loss.UNPROCESSED, false, true, 0));
+        assertFalse(Attempts.mayFollow(asked("POST", 1, 1), Loss.UNPROCESSED, false, false, 0));
+        assertFalse(Attempts.mayFollow(asked("POST", 2, 2), Loss.UNPROCESSED, false, true, 0));
     }
 
     @Test
     void another_address_is_asked_within_the_retries() {
-        assertTrue(Attempts.mayFollow(asked("GET", 2, 1), Loss.BEFORE_ANSWER, false, true));
-        assertFalse(Attempts.mayFollow(asked("GET", 2, 2), Loss.BEFORE_ANSWER, false, true));
-        assertFalse(Attempts.mayFollow(asked("GET", 1, 1), Loss.BEFORE_ANSWER, false, true));
-        assertFalse(Attempts.mayFollow(asked("GET", 2, 1), Loss.AFTER_ANSWER, false, true));
-        assertFalse(Attempts.mayFollow(asked("PUT", 2, 1), Loss.BEFORE_ANSWER, false, false));
-        assertTrue(Attempts.mayFollow(asked("POST", 2, 1), Loss.BEFORE_ANSWER, true, false));
+        assertTrue(Attempts.mayFollow(asked("GET", 2, 1), Loss.BEFORE_ANSWER, false, true, 0));
+        assertFalse(Attempts.mayFollow(asked("GET", 2, 2), Loss.BEFORE_ANSWER, false, true, 0));
+        assertFalse(Attempts.mayFollow(asked("GET", 1, 1), Loss.BEFORE_ANSWER, false, true, 0));
+        assertFalse(Attempts.mayFollow(asked("GET", 2, 1), Loss.AFTER_ANSWER, false, true, 0));
+        assertFalse(Attempts.mayFollow(asked("PUT", 2, 1), Loss.BEFORE_ANSWER, false, false, 0));
+        assertTrue(Attempts.mayFollow(asked("POST", 2, 1), Loss.BEFORE_ANSWER, true, false, 0));
     }
 
     @Test
     void an_answer_is_dropped_for_its_status_only() {
-        assertTrue(Attempts.isTriedElsewhere(asked("GET", 2, 1), 503, true));
-        assertFalse(Attempts.isTriedElsewhere(asked("GET", 2, 1), 502, true));
-        assertFalse(Attempts.isTriedElsewhere(asked("POST", 2, 1), 503, true));
+        assertTrue(Attempts.isTriedElsewhere(asked("GET", 2, 1), 503, true, 0));
+        assertFalse(Attempts.isTriedElsewhere(asked("GET", 2, 1), 502, true, 0));
+        assertFalse(Attempts.isTriedElsewhere(asked("POST", 2, 1), 503, true, 0));
     }
 
     @Test
     void a_request_is_hedged_once_and_only_if_it_may_be_sent_twice() {
-        assertTrue(Attempts.mayHedge(asked("GET", 2, 1), true));
-        assertFalse(Attempts.mayHedge(asked("GET", 2, 2), true), "no more than the retries");
-        assertFalse(Attempts.mayHedge(asked("GET", 1, 1), true), "no other address");
-        assertFalse(Attempts.mayHedge(asked("PUT", 2, 1), false), "its body is gone");
-        assertFalse(Attempts.mayHedge(asked("POST", 2, 1), true));
+        assertTrue(Attempts.mayHedge(asked("GET", 2, 1), true, 0));
+        assertFalse(Attempts.mayHedge(asked("GET", 2, 2), true, 0), "no more than the retries");
+        assertFalse(Attempts.mayHedge(asked("GET", 1, 1), true, 0), "no other address");
+        assertFalse(Attempts.mayHedge(asked("PUT", 2, 1), false, 0), "its body is gone");
+        assertFalse(Attempts.mayHedge(asked("POST", 2, 1), true, 0));
         Context context = asked("GET", 2, 1);
         int taken = 0;
-        while (Attempts.mayHedge(context, true)) {
+        while (Attempts.mayHedge(context, true, 0)) {
             taken++;
         }
         assertEquals(11, taken, "the retry budget bounds it");
@@ -83,9 +83,23 @@ class AttemptsTest {
     void the_budget_ends() {
         Context context = asked("GET", 2, 1);
         int taken = 0;
-        while (Attempts.mayFollow(context, Loss.BEFORE_ANSWER, false, true)) {
+        while (Attempts.mayFollow(context, Loss.BEFORE_ANSWER, false, true, 0)) {
             taken++;
         }
         assertEquals(11, taken);
+    }
+
+    @Test
+    void a_retry_that_nobody_can_be_asked_for_costs_no_budget() {
+        Context context = asked("GET", 2, 1);
+        Address other = context.origin().addresses().get(1);
+        other.administration(Address.Administration.DOWN);
+        for (int i = 0; i < 100; i++) {
+            assertFalse(Attempts.mayFollow(context, Loss.BEFORE_ANSWER, false, true, 0));
+            assertFalse(Attempts.isTriedElsewhere(context, 503, true, 0));
+            assertFalse(Attempts.mayHedge(context, true, 0));
+        }
+        other.administration(Address.Administration.UP);
+        assertTrue(Attempts.mayFollow(context, Loss.BEFORE_ANSWER, false, true, 0));
     }
 }

@@ -91,6 +91,8 @@ class ForwardingTest {
         assertThrows(IllegalArgumentException.class, () -> headers.set("X", "\u010d\u010a"));
         Request request = HeadCheckTest.parse("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         assertThrows(IllegalArgumentException.class, () -> request.path("/ HTTP/1.1", null));
+        assertThrows(IllegalArgumentException.class, () -> request.path("", null));
+        assertThrows(IllegalArgumentException.class, () -> request.path("@b/", null));
     }
 
     @Test

@@ -40,9 +40,22 @@ class RouteTableTest {
         assertEquals("/a", found(table, "GET", "h", "/a/bc", ""));
         assertEquals("/", found(table, "GET", "h", "/ab", ""));
         assertEquals("x.example/", found(table, "GET", "X.EXAMPLE:80", "/a", ""));
+        assertEquals("x.example/", found(table, "GET", "x.example.:80", "/a", ""));
+        assertEquals("*.example/s", found(table, "GET", "q.example.", "/s/1", ""));
         assertEquals("*.example/s", found(table, "GET", "q.example", "/s/1", ""));
         assertEquals("*.y.example/s", found(table, "GET", "q.y.example", "/s", ""));
         assertEquals("/a", found(table, "GET", "q.example", "/a", ""));
+    }
+
+    @Test
+    void a_configured_host_may_end_in_a_dot() {
+        RouteTable table = new RouteTable(List.of(route("", "/"), route("X.example.", "/"),
+                route("*.y.example.", "/")));
+        for (String host : List.of("x.example", "x.example.", "x.example.:80")) {
+            assertEquals("X.example./", found(table, "GET", host, "/", ""));
+        }
+        assertEquals("*.y.example./", found(table, "GET", "q.y.example", "/", ""));
+        assertEquals("*.y.example./", found(table, "GET", "q.y.example.", "/", ""));
     }
 
     @Test

@@ -16,6 +16,19 @@ final class BodyBudget {
         bytes.addAndGet(count);
     }
 
+    /**
+     * Takes memory that is only of use; refused where that would leave less than half to what waits.
+     *
+     * @return whether it was taken
+     */
+    boolean reserve(long count) {
+        boolean isFree = bytes.addAndGet(count) <= bytesMax / 2;
+        if (!isFree) {
+            bytes.addAndGet(-count);
+        }
+        return isFree;
+    }
+
     /** Whether what need not be held must go. */
     boolean isUsedUp() {
         return bytes.get() > bytesMax;

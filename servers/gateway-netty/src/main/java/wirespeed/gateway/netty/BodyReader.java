@@ -41,6 +41,11 @@ class BodyReader {
         return state == State.DONE;
     }
 
+    /** Whether at most this many bytes are missing to the body's end. */
+    boolean endsWithin(long bytes) {
+        return state == State.DONE || state == State.LENGTH && left <= bytes;
+    }
+
     /** The peer has sent its last byte: whether that ends the body. */
     boolean endsWithClose() {
         return state == State.UNTIL_CLOSE || state == State.DONE;

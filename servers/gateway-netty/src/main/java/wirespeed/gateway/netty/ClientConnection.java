@@ -40,6 +40,8 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
     private boolean isContinued;
     private boolean isStalled;
     private boolean isProcessing;
+    private boolean hasAsked;
+    private boolean isFinalHeadAwaited;
 
     ClientConnection(Loop loop, boolean isTls) {
         super(loop, isTls);
@@ -157,6 +159,7 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
 
     private void begin(Request request) {
         introduce(request);
+        hasAsked = true;
         out.answers(request);
         reader.begin(request.framing());
         boolean hasBody = !reader.isDone();
@@ -183,6 +186,7 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
 
     private void awaitHead() {
         state = State.HEAD;
+        isFinalHeadAwaited = false;
         isStalled = false;
         isHeadBegun = false;
         exchange = null;
@@ -233,9 +237,23 @@ final class ClientConnection extends ClientSocket implements Client, BodyReader.
     @Override
     public void drain() {
         out.markLast();
-        if (state == State.HEAD && !reader.isHolding()) {
-            linger();
+        if (state != State.HEAD || isOver()) {
+            return;
         }
+        if (reader.isHolding()) {
+            isFinalHeadAwaited = true;
+        } else if (hasAsked || isHeadBegun) {
+            linger();
+        } else {
+            isFinalHeadAwaited = true;
+            deadline.within(Math.min(FIRST_MILLIS, loop.timeouts.keepAliveMillis()));
+        }
+    }
+
+    @Override
+    public boolean isWritten() {
+        boolean isAwaited = isFinalHeadAwaited && state == State.HEAD && !isOver();
+        return !isAwaited && super.isWritten();
     }
 
     @Override

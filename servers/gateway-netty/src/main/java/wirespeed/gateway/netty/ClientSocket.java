@@ -8,6 +8,8 @@ import io.netty.channel.ChannelOption;
 import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.socket.DuplexChannel;
 import io.netty.handler.codec.DecoderException;
+import io.netty.handler.ssl.SslHandler;
+import io.netty.util.ReferenceCountUtil;
 import java.io.IOException;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Request;
@@ -53,6 +55,9 @@ abstract class ClientSocket extends ChannelInboundHandlerAdapter implements Drai
         loop.meters.add(Meters.Count.CONNECTIONS_ACCEPTED, 1);
         loop.meters.add(Meters.Count.CONNECTIONS_OPEN, 1);
         deadline.within(loop.timeouts.keepAliveMillis());
+        if (loop.isStopping()) {
+            drain();
+        }
     }
 
     /** Says in a request from whom it comes. */
@@ -142,30 +147,58 @@ abstract class ClientSocket extends ChannelInboundHandlerAdapter implements Drai
             return;
         }
         loop.readClock();
-        if (isTls || isInputShut) {
+        if (isInputShut) {
             close();
             return;
         }
         deadline.within(LINGER_MILLIS);
         isShut = true;
-        ((DuplexChannel) channel.channel()).shutdownOutput();
+        if (!isTls) {
+            shutOutput();
+            return;
+        }
+        // TLS says its end first. What the client goes on sending is not worth to be decrypted.
+        channel.pipeline().addFirst(new Waste());
+        channel.pipeline().get(SslHandler.class).closeOutbound().addListener(said -> shutOutput());
+    }
+
+    private void shutOutput() {
+        if (!isClosed) {
+            ((DuplexChannel) channel.channel()).shutdownOutput();
+        }
+    }
+
+    /** Before TLS: drops what comes after the last answer. */
+    private static final class Waste extends ChannelInboundHandlerAdapter {
+        @Override
+        public void channelRead(ChannelHandlerContext context, Object bytes) {
+            ReferenceCountUtil.release(bytes);
+        }
     }
 
     /** Ends with a reset: a body that ends with the connection must not look complete. */
     public void cut() {
-        if (!isTls) {
-            channel.channel().config().setOption(ChannelOption.SO_LINGER, 0);
-        }
-        close();
+        channel.channel().config().setOption(ChannelOption.SO_LINGER, 0);
+        end(true);
     }
 
     void close() {
+        end(isShut);
+    }
+
+    /** Without TLS's own end, where that was said before or shall be missing. */
+    private void end(boolean isWordless) {
         isOver = true;
         if (!isClosed) {
             isClosed = true;
             deadline.none();
             out.flush();
-            channel.close();
+            if (isWordless) {
+                // What closes here passes no handler, and so not TLS.
+                channel.pipeline().firstContext().close();
+            } else {
+                channel.close();
+            }
         }
     }
 

@@ -3,6 +3,9 @@ package wirespeed.gateway.netty;
 
 /** Called on its loop. */
 interface Drainable {
+    /** For the first request of a connection that was accepted just before the process stops. */
+    int FIRST_MILLIS = 1000;
+
     /** The process stops: nothing new is taken, and the connection closes when it is unused. */
     void drain();
 

@@ -2,8 +2,6 @@
 package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
-import java.util.concurrent.ScheduledFuture;
-import java.util.concurrent.TimeUnit;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Attempts;
 import wirespeed.gateway.core.Category;
@@ -24,19 +22,10 @@ import wirespeed.gateway.core.Step;
 import wirespeed.gateway.core.Trailers;
 
 /** Everything here happens on one loop; the client and the origin connection call in. */
-final class Exchange implements Chain.Done {
-    final Loop loop;
-    final Client client;
-    final Context context;
+final class Exchange extends ExchangeAttempts implements Chain.Done {
     private final Snapshot snapshot;
     private final Request request;
-    private final RequestBody body;
     private final ResponseRelay relay;
-    /** The only one, or the first of two; null when nobody is asked. */
-    private Attempt attempt;
-    /** Another address that is asked beside the first; the first answer counts. */
-    private Attempt hedge;
-    private ScheduledFuture<?> hedgeTimer;
     private Phase phase = Phase.PRE;
     private int collectMax;
     private boolean isPrepared;
@@ -47,12 +36,9 @@ final class Exchange implements Chain.Done {
     private boolean isSwitched;
 
     Exchange(Loop loop, Client client, Request request) {
-        this.loop = loop;
-        this.client = client;
+        super(loop, client, request);
         this.request = request;
-        this.snapshot = loop.gateway.enter();
-        this.context = new Context(snapshot, request, loop.nowNanos());
-        this.body = new RequestBody(request, loop.budget);
+        this.snapshot = context.snapshot();
         this.relay = new ResponseRelay(this);
     }
 
@@ -203,93 +189,16 @@ final class Exchange implements Chain.Done {
         ask(null, false);
     }
 
-    /** Asks an address; false when there is no other one than {@code not}. */
-    private boolean ask(Address not, boolean needsFresh) {
-        Address address = context.origin().choose(context, not, loop.sharedMillis());
-        if (address == null && not != null) {
-            return false;
-        }
-        if (address == null) {
-            context.category(Category.NO_ADDRESS);
-            context.response(retryLater(503, "no address of the origin is usable"));
-            run(Phase.ERROR);
-            return true;
-        }
-        if (!body.isComplete()) {
-            client.readBody(false);
-        }
-        context.attempt(address);
-        attempt = new Attempt(this, address);
-        armHedge();
-        attempt.start(needsFresh);
-        return true;
+    @Override
+    Attempt attemptAt(Address address) {
+        return new Attempt(this, address);
     }
 
-    /** Asks a second address in a while, if the whole request is there and may be sent twice. */
-    private void armHedge() {
-        int millis = context.origin().settings().retry().hedgeMillis();
-        if (millis > 0 && hedgeTimer == null && body.isComplete() && request.upgrade() == null) {
-            hedgeTimer = loop.executor.schedule(this::hedge, millis, TimeUnit.MILLISECONDS);
-        }
-    }
-
-    private void hedge() {
-        loop.readClock();
-        boolean isAwaited = !isOver && attempt != null && hedge == null
-                && context.response() == null;
-        if (!isAwaited || !Attempts.mayHedge(context, body.isReplayable())) {
-            return;
-        }
-        Address other = context.origin().choose(context, attempt.address(), loop.sharedMillis());
-        if (other != null) {
-            loop.meters.add(Meters.Count.HEDGES, 1);
-            context.attempt(other);
-            hedge = new Attempt(this, other);
-            hedge.start(false);
-        }
-    }
-
-    private void disarmHedge() {
-        if (hedgeTimer != null) {
-            hedgeTimer.cancel(false);
-        }
-    }
-
-    /** The one that is under way beside this; null for none. */
-    private Attempt beside(Attempt one) {
-        return one == attempt ? hedge : attempt;
-    }
-
-    /** Goes on with this attempt alone; another one is cancelled. */
-    private void settleOn(Attempt one) {
-        disarmHedge();
-        Attempt loser = beside(one);
-        if (loser != null) {
-            if (one == hedge) {
-                loop.meters.add(Meters.Count.HEDGES_WON, 1);
-            }
-            context.address(one.address());
-            attempt = one;
-            hedge = null;
-            loser.abandon();
-        }
-    }
-
-    /** Whether this attempt came to nothing without harm, because another one is under way. */
-    private boolean isReplaced(Attempt lost) {
-        Attempt other = beside(lost);
-        if (isOver || other == null) {
-            return false;
-        }
-        context.address(other.address());
-        attempt = other;
-        hedge = null;
-        return true;
-    }
-
-    /** The stream of the only attempt; null where there is none, or it waits for a connection. */
-    private OriginStream origin() {
-        return attempt == null ? null : attempt.stream();
+    @Override
+    void noAddress() {
+        context.category(Category.NO_ADDRESS);
+        context.response(retryLater(503, "no address of the origin is usable"));
+        run(Phase.ERROR);
     }
 
     /** An attempt has a connection. */
@@ -315,7 +224,7 @@ final class Exchange implements Chain.Done {
         if (isReplaced(refused)) {
             return;
         }
-        attempt = null;
+        asksNobody();
         context.category(Category.LIMIT);
         context.response(retryLater(503, reason));
         run(Phase.ERROR);
@@ -380,10 +289,10 @@ final class Exchange implements Chain.Done {
             loop.meters.add(Meters.Count.BODIES_COLLECTED, 1);
             body.collectInto(request);
             run(Phase.PRE);
-        } else if (attempt != null) {
+        } else if (isAsking()) {
             armHedge();
-            if (attempt.stream() != null) {
-                attempt.stream().sendEnd(requestTrailers());
+            if (origin() != null) {
+                origin().sendEnd(requestTrailers());
             }
         }
     }
@@ -399,16 +308,9 @@ final class Exchange implements Chain.Done {
         }
     }
 
-    /** The client can take more of the response body. */
-    void clientWritable() {
-        if (origin() != null) {
-            origin().read(true);
-        }
-    }
-
     /** An interim response came; it goes on at once or it is of no use. */
     void interim(Attempt from, Response response) {
-        if (from == attempt && context.origin().settings().passesInterim() && !relay.isHeadSent() && !isOver) {
+        if (isFirst(from) && context.origin().settings().passesInterim() && !relay.isHeadSent() && !isOver) {
             Forwarding.acceptResponse(response);
             client.sendInterim(response);
             client.flush();
@@ -437,24 +339,6 @@ final class Exchange implements Chain.Done {
         relay.head(response);
     }
 
-    /** Whether this answer is dropped, because another address is asked for a better one. */
-    private boolean isTriedElsewhere(Attempt answered, int status) {
-        if (isOver || !body.isComplete()) {
-            return false;
-        }
-        if (Attempts.isUnwanted(context, status) && isReplaced(answered)) {
-            answered.abandon();
-            return true;
-        }
-        if (!Attempts.isTriedElsewhere(context, status, body.isReplayable())
-                || !ask(answered.address(), false)) {
-            return false;
-        }
-        loop.meters.add(Meters.Count.RETRIES, 1);
-        answered.abandon();
-        return true;
-    }
-
     /** All that post filters need is there. */
     void runPost() {
         run(Phase.POST);
@@ -466,7 +350,7 @@ final class Exchange implements Chain.Done {
 
     /** The origin's response is complete; the connection is no longer ours. */
     void responseEnd(Attempt ended, boolean wasRequestSent, Headers trailers) {
-        attempt = null;
+        asksNobody();
         context.originNanos(ended.tookNanos());
         // A final response before the request was sent: the rest of it has nowhere to go.
         mustClose |= !wasRequestSent;
@@ -487,22 +371,9 @@ final class Exchange implements Chain.Done {
         client.flush();
     }
 
-    /** Raw bytes of the client after a switch. */
-    void tunnel(ByteBuf bytes) {
-        OriginStream origin = origin();
-        if (origin == null) {
-            bytes.release();
-            return;
-        }
-        origin.sendRaw(bytes);
-        if (!origin.isWritable()) {
-            client.readBody(false);
-        }
-    }
-
     /** The other side of a switched connection has closed. */
     void tunnelClosed() {
-        attempt = null;
+        asksNobody();
         over(101);
         client.sendEnd(null);
         client.flush();
@@ -519,10 +390,10 @@ final class Exchange implements Chain.Done {
         if (isReplaced(lost)) {
             return;
         }
-        attempt = null;
+        asksNobody();
         boolean isUntouched = category == Category.CONNECT;
-        if (!isOver && Attempts.mayFollow(context, loss, isUntouched, body.isReplayable())
-                && ask(isNoFault ? null : failed, true)) {
+        if (!isOver && Attempts.mayFollow(context, loss, isUntouched, body.isReplayable(),
+                loop.sharedMillis()) && ask(isNoFault ? null : failed, true)) {
             loop.meters.add(Meters.Count.RETRIES, 1);
             client.flush();
             return;
@@ -577,41 +448,22 @@ final class Exchange implements Chain.Done {
         if (isOver) {
             return;
         }
+        if (isSwitched) {
+            // Either side ends a tunnel, and it ends in no other way.
+            abandonOrigin();
+            over(101);
+            return;
+        }
         context.category(Category.CLIENT_GONE);
         abandonOrigin();
         over(relay.isHeadSent() ? context.response().status() : 0);
-    }
-
-    /** Takes the origin's connections away from this exchange; they cannot be used again. */
-    void abandonOrigin() {
-        Attempt first = attempt;
-        Attempt second = hedge;
-        attempt = null;
-        hedge = null;
-        if (first != null) {
-            first.abandon();
-        }
-        if (second != null) {
-            second.abandon();
-        }
-    }
-
-    void pauseOrigin() {
-        if (origin() != null) {
-            origin().read(false);
-        }
-    }
-
-    void flushOrigin() {
-        if (origin() != null) {
-            origin().flush();
-        }
     }
 
     boolean mustClose() {
         return mustClose || loop.gateway.isDraining();
     }
 
+    @Override
     boolean isOver() {
         return isOver;
     }

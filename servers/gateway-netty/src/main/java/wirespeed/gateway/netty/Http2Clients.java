@@ -52,6 +52,7 @@ final class Http2Clients {
         Http2Connection connection = new Http2Connection(loop, codec);
         pipeline.addLast(connection);
         pipeline.addLast(codec);
+        pipeline.addLast(connection.new Compact());
         pipeline.addLast(new Http2MultiplexHandler(new ChannelInitializer<>() {
             @Override
             protected void initChannel(Channel stream) {

@@ -4,15 +4,26 @@ package wirespeed.gateway.netty;
 import io.netty.buffer.ByteBuf;
 import io.netty.channel.ChannelDuplexHandler;
 import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.ChannelPromise;
+import io.netty.channel.socket.ChannelInputShutdownEvent;
+import io.netty.handler.codec.http2.DefaultHttp2DataFrame;
+import io.netty.handler.codec.http2.DefaultHttp2LocalFlowController;
+import io.netty.handler.codec.http2.Http2DataFrame;
 import io.netty.handler.codec.http2.Http2Exception;
 import io.netty.handler.codec.http2.Http2FrameCodec;
 import io.netty.util.ReferenceCountUtil;
+import java.util.concurrent.TimeUnit;
 import wirespeed.gateway.core.Meters;
 
 /** Stands before the codec, so that any byte counts as life. */
 final class Http2Connection extends ChannelDuplexHandler implements Drainable {
+    /** What a client may send on a stream before it is read; the default of HTTP/2. */
+    private static final int WINDOW_BYTES = 65_535;
+    private static final int WINDOWS_MAX = 32;
+    private static final float AT_ONCE = 0.99f;
+
     private final Loop loop;
     private final Http2FrameCodec codec;
     private final Http2FrameWatch watch = Http2FrameWatch.ofClient();
@@ -22,7 +33,15 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
     private ChannelHandlerContext channel;
     private long readMillis;
     private boolean isClosing;
+    /** The process stops, and a first request may be on its way. */
+    private boolean isFirstAwaited;
+    private boolean isParting;
+    private boolean isInputShut;
     private long fullMillis;
+    /** Requests whose bodies are not read now. */
+    private int waiting;
+    /** By how many windows of a stream the connection's own is larger than at first. */
+    private int windows;
     private final Runnable flush = this::flushNow;
     private boolean isFlushDue;
     private boolean hasWritten;
@@ -36,6 +55,61 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
     /** A stream of this connection sent data. */
     void sent(int bytes) {
         watch.sent(bytes);
+    }
+
+    /**
+     * A stream's body is not read for a while. What its client may send of it fills the window that all
+     * streams share, which therefore becomes larger as long as there is memory: the others go on.
+     */
+    void bodyWaits() {
+        waiting++;
+        if (codec.connection().numActiveStreams() > 1) {
+            while (windows < Math.min(waiting, WINDOWS_MAX) && loop.budget.reserve(WINDOW_BYTES)) {
+                windows++;
+                widen();
+            }
+        }
+    }
+
+    private void widen() {
+        DefaultHttp2LocalFlowController flow =
+                (DefaultHttp2LocalFlowController) codec.connection().local().flowController();
+        io.netty.handler.codec.http2.Http2Stream whole = codec.connection().connectionStream();
+        try {
+            // Otherwise the client would be told when half of the window was read, which may be never.
+            flow.windowUpdateRatio(whole, AT_ONCE);
+            flow.incrementWindowSize(whole, WINDOW_BYTES);
+            flow.windowUpdateRatio(whole, DefaultHttp2LocalFlowController.DEFAULT_WINDOW_UPDATE_RATIO);
+            flushSoon();
+        } catch (Http2Exception impossible) {
+            throw new IllegalStateException(impossible);
+        }
+    }
+
+    /** It is read again, or over. */
+    void bodyGoesOn() {
+        waiting--;
+    }
+
+    /** Behind the codec: what may wait takes the memory that it needs and not all that was read with it. */
+    final class Compact extends ChannelInboundHandlerAdapter {
+        @Override
+        public void channelRead(ChannelHandlerContext context, Object frame) {
+            context.fireChannelRead(waiting > 0 && frame instanceof Http2DataFrame data
+                    && data.content().readableBytes() < OutBuffer.BYTES / 2 ? copy(context, data) : frame);
+        }
+
+        private static Http2DataFrame copy(ChannelHandlerContext context, Http2DataFrame data) {
+            try {
+                ByteBuf bytes = context.alloc().directBuffer(data.content().readableBytes())
+                        .writeBytes(data.content(), data.content().readerIndex(),
+                                data.content().readableBytes());
+                return new DefaultHttp2DataFrame(bytes, data.isEndStream(), data.padding())
+                        .stream(data.stream());
+            } finally {
+                data.release();
+            }
+        }
     }
 
     /**
@@ -100,6 +174,9 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
         loop.meters.add(Meters.Count.CONNECTIONS_ACCEPTED, 1);
         loop.meters.add(Meters.Count.CONNECTIONS_OPEN, 1);
         arm(readMillis);
+        if (loop.isStopping()) {
+            drain();
+        }
     }
 
     @Override
@@ -119,12 +196,53 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
             return;
         }
         context.fireChannelRead(bytes);
+        if (isFirstAwaited && hasAsked()) {
+            firstAwaited();
+        }
     }
 
     /** GOAWAY with the last stream that will be answered; the codec closes after that one. */
     @Override
     public void drain() {
-        if (!isClosing) {
+        if (isClosing || isFirstAwaited) {
+            return;
+        }
+        if (loop.isStopping() && !hasAsked()) {
+            isFirstAwaited = true;
+            loop.executor.schedule(this::firstAwaited, FIRST_MILLIS, TimeUnit.MILLISECONDS);
+            return;
+        }
+        isClosing = true;
+        channel.channel().close();
+    }
+
+    /** The codec has said its last: what the client has not taken yet must not be taken back. */
+    @Override
+    public void close(ChannelHandlerContext context, ChannelPromise promise) {
+        // What a fault or a flood ends must not go on with its requests.
+        boolean isOrderly = !isRefused && codec.connection().numActiveStreams() == 0;
+        if (isParting || !isOrderly || isInputShut || !context.channel().isActive()) {
+            context.close(promise);
+        } else {
+            isParting = true;
+            context.pipeline().addFirst(new Parting(loop, promise));
+        }
+    }
+
+    @Override
+    public void userEventTriggered(ChannelHandlerContext context, Object event) {
+        isInputShut |= event == ChannelInputShutdownEvent.INSTANCE;
+        context.fireUserEventTriggered(event);
+    }
+
+    private boolean hasAsked() {
+        return codec.connection().remote().lastStreamCreated() > 0;
+    }
+
+    /** A request has come to a process that stops, or none has in time. */
+    private void firstAwaited() {
+        if (isFirstAwaited && !isClosing) {
+            isFirstAwaited = false;
             isClosing = true;
             channel.channel().close();
         }
@@ -148,12 +266,16 @@ final class Http2Connection extends ChannelDuplexHandler implements Drainable {
     @Override
     public boolean isWritten() {
         ChannelOutboundBuffer pending = channel.channel().unsafe().outboundBuffer();
-        return !isFlushDue && codec.connection().numActiveStreams() == 0
+        return !isFlushDue && !isFirstAwaited && !isParting && codec.connection().numActiveStreams() == 0
                 && (pending == null || pending.totalPendingWriteBytes() == 0);
     }
 
     @Override
     public void channelInactive(ChannelHandlerContext context) {
+        isFirstAwaited = false;
+        isParting = false;
+        loop.budget.add(-(long) windows * WINDOW_BYTES);
+        windows = 0;
         loop.wheel.disarm(timer);
         loop.clients.remove(this);
         loop.meters.add(Meters.Count.CONNECTIONS_OPEN, -1);

@@ -112,7 +112,7 @@ final class Http2Origin extends ChannelInboundHandlerAdapter {
                 && codec.connection().local().canOpenStream()
                 && !codec.connection().goAwayReceived()
                 && begun < pool.settings().connectionRequestsMax()
-                && loop.nowMillis() < retireMillis && !loop.gateway.isDraining() && leadsThere();
+                && loop.nowMillis() < retireMillis && leadsThere();
     }
 
     private boolean leadsThere() {

@@ -48,6 +48,7 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     private int interims;
     private boolean isRequestSent;
     private boolean isRefused;
+    private boolean isEnded;
     private boolean isOver;
 
     Http2OriginStream(Pool pool, Loop loop, Http2Origin connection, boolean wasUsed) {
@@ -194,7 +195,19 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     @Override
     public void abandon() {
         attempt = null;
-        reset();
+        endOrReset();
+    }
+
+    /** A stream that both sides have ended needs no reset, which origins may count as an attack. */
+    private void endOrReset() {
+        if (isOver) {
+            return;
+        }
+        if (isEnded && isRequestSent) {
+            over();
+        } else {
+            reset();
+        }
     }
 
     /** Ends the stream early, if it has not ended. */
@@ -225,6 +238,10 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
             } else if (frame instanceof Http2DataFrame data) {
                 data(data);
             }
+            if (attempt == null) {
+                // A stream that has ended on both sides reads no more, and so does not complete a read.
+                flushTarget.flush();
+            }
         } catch (Refusal | IllegalArgumentException malformed) {
             fail(Category.ORIGIN_MALFORMED, malformed);
         } finally {
@@ -233,6 +250,7 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     }
 
     private void headers(Http2HeadersFrame frame) {
+        isEnded = frame.isEndStream();
         Headers fields = fields(frame.headers());
         if (framing != null) {
             if (!frame.isEndStream()) {
@@ -290,6 +308,7 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     }
 
     private void data(Http2DataFrame frame) {
+        isEnded = frame.isEndStream();
         if (framing == null) {
             throw new Refusal(502, "body before its head");
         }
@@ -315,14 +334,8 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
         Attempt user = attempt;
         attempt = null;
         boolean wasSent = isRequestSent;
-        if (wasSent) {
-            over();
-        } else {
-            reset();
-        }
+        endOrReset();
         user.responseEnd(wasSent, trailers);
-        // A stream that has ended on both sides reads no more, and so does not complete a read.
-        user.client.flush();
     }
 
     @Override

@@ -17,8 +17,6 @@ import io.netty.handler.codec.http2.Http2HeadersFrame;
 import io.netty.handler.codec.http2.Http2ResetFrame;
 import io.netty.util.ReferenceCountUtil;
 import io.netty.util.concurrent.Future;
-import java.util.Locale;
-import java.util.Map;
 import wirespeed.gateway.core.BodyPace;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Framing;
@@ -26,7 +24,6 @@ import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Limits;
 import wirespeed.gateway.core.Refusal;
 import wirespeed.gateway.core.Request;
-import wirespeed.gateway.core.RequestRules;
 import wirespeed.gateway.core.Response;
 
 /**
@@ -54,6 +51,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
     /** From then on a stream of requests may pause as long as the exchange may take. */
     private boolean isAnswering;
     private boolean isStalled;
+    private boolean isBodyWaiting;
     private BodyPace pace;
     private Request awaitsEnd;
     private Request awaitsRead;
@@ -123,7 +121,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             trailers(frame);
             return;
         }
-        Request request = request(frame.headers(), !frame.isEndStream());
+        Request request = Http2Fields.request(frame.headers(), !frame.isEndStream(), limits());
         request.clientAddress(ProxyHeader.clientAddress(stream.channel().parent()));
         request.scheme(scheme);
         request.clientCertificate(connection.certificate());
@@ -170,6 +168,10 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         }
     }
 
+    private Limits limits() {
+        return loop.gateway.snapshot().limits();
+    }
+
     /** They end the body, which must be as long as it was announced. */
     private void trailers(Http2HeadersFrame frame) {
         if (!frame.isEndStream() || declared >= 0 && received != declared) {
@@ -179,68 +181,8 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             endWithoutBody(true);
         } else {
             begin();
-            inputDone(true, fields(frame.headers()));
+            inputDone(true, Http2Fields.trailers(frame.headers(), limits()));
         }
-    }
-
-    private Headers fields(Http2Headers trailers) {
-        Headers fields = new Headers();
-        for (Map.Entry<CharSequence, CharSequence> field : trailers) {
-            add(fields, field.getKey().toString(), field.getValue().toString(),
-                    loop.gateway.snapshot().limits());
-        }
-        return fields;
-    }
-
-    private Request request(Http2Headers fields, boolean hasBody) {
-        String said = text(fields.scheme(), "");
-        if (!said.equals("https") && !said.equals("http")) {
-            throw new Refusal(400, ":scheme is neither http nor https");
-        }
-        Limits limits = loop.gateway.snapshot().limits();
-        Headers headers = new Headers();
-        StringBuilder cookies = new StringBuilder();
-        for (Map.Entry<CharSequence, CharSequence> field : fields) {
-            String name = field.getKey().toString();
-            String value = field.getValue().toString();
-            if (name.startsWith(":")) {
-                continue;
-            }
-            if (!name.equals(name.toLowerCase(Locale.ROOT))) {
-                throw new Refusal(400, "upper-case header name in HTTP/2");
-            }
-            if (name.equals("cookie")) {
-                // RFC 9113 §8.2.3: crumbs are joined before HTTP/1.
-                cookies.append(cookies.length() == 0 ? "" : "; ").append(value);
-            } else {
-                add(headers, name, value, limits);
-            }
-        }
-        if (cookies.length() > 0) {
-            add(headers, "cookie", cookies.toString(), limits);
-        }
-        String authority = text(fields.authority(), headers.get("host"));
-        return RequestRules.fromFields(text(fields.method(), ""), text(fields.path(), ""),
-                authority, headers, hasBody);
-    }
-
-    private static void add(Headers headers, String name, String value, Limits limits) {
-        if (headers.size() >= limits.fieldsMax()) {
-            throw new Refusal(431, "more than " + limits.fieldsMax() + " header fields");
-        }
-        try {
-            headers.add(name, value);
-        } catch (IllegalArgumentException bad) {
-            throw new Refusal(400, bad.getMessage());
-        }
-    }
-
-    private static String text(CharSequence value, String otherwise) {
-        String text = value == null ? otherwise : value.toString();
-        if (text == null) {
-            throw new Refusal(400, "neither :authority nor Host");
-        }
-        return text;
     }
 
     private void data(Http2DataFrame frame) {
@@ -311,25 +253,8 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
 
     @Override
     public void sendHead(Exchange user, Framing framing) {
-        Response response = user.context.response();
-        Http2Headers head = new DefaultHttp2Headers(false)
-                .status(String.valueOf(response.status()));
-        response.headers().forEach((name, value) -> {
-            String lower = name.toLowerCase(Locale.ROOT);
-            boolean isOurs = lower.equals("content-length")
-                    && framing.kind() == Framing.Kind.LENGTH;
-            if (!isOurs && !isConnectionField(lower)) {
-                head.add(lower, value);
-            }
-        });
-        if (framing.kind() == Framing.Kind.LENGTH) {
-            head.set("content-length", String.valueOf(framing.length()));
-        }
-        if (response.isLocal()) {
-            head.set("date", loop.date());
-        }
         // With the end of an empty body in it: gRPC tells an error so.
-        pendingHead = head;
+        pendingHead = Http2Fields.head(user.context.response(), framing, loop);
         deadline.atExchangeEnd();
         isAnswering = true;
     }
@@ -357,14 +282,6 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             pendingBody.release();
             pendingBody = null;
         }
-    }
-
-    private static boolean isConnectionField(String name) {
-        return switch (name) {
-            case "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade" ->
-                true;
-            default -> false;
-        };
     }
 
     private ChannelFuture write(Object frame) {
@@ -462,6 +379,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
         if (stream.channel().config().isAutoRead() != isOn) {
             stream.channel().config().setAutoRead(isOn);
         }
+        bodyWaits(!isOn && !isInputDone);
         if (pace != null) {
             pace.reading(isOn, loop.nowMillis());
         }
@@ -473,6 +391,15 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
                 deadline.atExchangeEnd();
             }
         }
+    }
+
+    private void bodyWaits(boolean isWaiting) {
+        if (isWaiting && !isBodyWaiting) {
+            connection.bodyWaits();
+        } else if (isBodyWaiting && !isWaiting) {
+            connection.bodyGoesOn();
+        }
+        isBodyWaiting = isWaiting;
     }
 
     private void awaitBody() {
@@ -541,14 +468,12 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
 
     @Override
     public void sendInterim(Response response) {
-        Http2Headers head = new DefaultHttp2Headers(false)
-                .status(String.valueOf(response.status()));
-        response.headers().forEach((name, value) -> head.add(name.toLowerCase(Locale.ROOT), value));
-        write(new DefaultHttp2HeadersFrame(head, false));
+        write(new DefaultHttp2HeadersFrame(Http2Fields.interim(response), false));
     }
 
     private void gone() {
         deadline.none();
+        bodyWaits(false);
         loop.stalledStreams.remove(this);
         isDone = true;
         awaitsRead = null;

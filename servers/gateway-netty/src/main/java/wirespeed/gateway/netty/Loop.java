@@ -6,6 +6,7 @@ import java.time.ZoneOffset;
 import java.time.ZonedDateTime;
 import java.time.format.DateTimeFormatter;
 import java.util.HashMap;
+import java.util.IdentityHashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
@@ -30,10 +31,10 @@ final class Loop {
     final BodyBudget budget;
     /** Connections of clients, for the drain. */
     final Set<Drainable> clients =
-            java.util.Collections.newSetFromMap(new java.util.IdentityHashMap<>());
+            java.util.Collections.newSetFromMap(new IdentityHashMap<>());
     /** Streams whose clients open no window; their connections may be well. */
     final Set<Drainable> stalledStreams =
-            java.util.Collections.newSetFromMap(new java.util.IdentityHashMap<>());
+            java.util.Collections.newSetFromMap(new IdentityHashMap<>());
     /** How long a peer may hold memory and do nothing while it is short, and while it is used up. */
     private static final long PATIENCE_MILLIS = 1000;
     private static final long PATIENCE_FULL_MILLIS = 200;
@@ -46,11 +47,14 @@ final class Loop {
             "EEE, dd MMM yyyy HH:mm:ss 'GMT'", java.util.Locale.ROOT);
     final Names names;
     private final Map<Way, Pool> pools = new HashMap<>();
+    /** The pool that each address was asked by last, which is nearly always the right one. */
+    private final Map<Address, Pool> lastPools = new IdentityHashMap<>();
     private byte[] scratch = new byte[8192];
     private String date = "";
     private long dateSecond;
     private long forgetMillis;
     private long nowNanos;
+    private boolean isStopping;
     private final LoopClock clock = new LoopClock();
 
     Loop(EventLoop executor, Gateway gateway, Transport transport, TlsContexts tls,
@@ -100,6 +104,7 @@ final class Loop {
         if (now > forgetMillis) {
             forgetMillis = now + FORGET_MILLIS;
             pools.values().removeIf(Pool::isForgotten);
+            lastPools.clear();
         }
     }
 
@@ -184,6 +189,16 @@ final class Loop {
     }
 
     Pool pool(Origin origin, Address address) {
+        Pool last = lastPools.get(address);
+        if (last != null && last.settings() == origin.settings()) {
+            return last;
+        }
+        Pool found = findPool(origin, address);
+        lastPools.put(address, found);
+        return found;
+    }
+
+    private Pool findPool(Origin origin, Address address) {
         Way way = new Way(origin.name(), address, origin.settings().tls(),
                 origin.settings().http2());
         Pool pool = pools.get(way);
@@ -213,6 +228,17 @@ final class Loop {
                 .append(way.toString().replace("\\", "\\\\").replace("\"", "\\\""))
                 .append("\":").append(pool.describe()));
         return json.append('}').toString();
+    }
+
+    /** The process stops: those who are here end when they are unused, and those who still come, too. */
+    void drainClients() {
+        readClock();
+        isStopping = true;
+        java.util.List.copyOf(clients).forEach(Drainable::drain);
+    }
+
+    boolean isStopping() {
+        return isStopping;
     }
 
     void closePools() {

@@ -2,11 +2,16 @@
 package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
+import io.netty.buffer.Unpooled;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.channel.socket.DuplexChannel;
+import io.netty.handler.ssl.SslCloseCompletionEvent;
+import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.util.concurrent.ThreadLocalRandom;
+import javax.net.ssl.SSLException;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Forwarding;
 import wirespeed.gateway.core.Framing;
@@ -24,6 +29,8 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
     private enum State { CONNECTING, UNUSED, HEAD, BODY, TUNNEL, CLOSED }
 
     private static final int INTERIM_MAX = 8;
+    private static final int DROPPED_BYTES_MAX = 64 * 1024;
+    private static final int DROPPED_MILLIS_MAX = 1000;
 
     private final Pool pool;
     private final Loop loop;
@@ -178,14 +185,40 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
         return channel.channel().config().isAutoRead();
     }
 
-    /** The exchange does not want the rest. */
+    /** The exchange does not want the rest; others can use the connection once a short one is read. */
     @Override
     public void abandon() {
         attempt = null;
-        // A complete response leaves a connection that others can use.
-        if (state != State.BODY || !reader.isDone()) {
+        if (state == State.TUNNEL) {
+            endTunnel();
+            return;
+        }
+        boolean isWorthReading = state == State.BODY && isRequestSent && keepAlive
+                && reader.endsWithin(DROPPED_BYTES_MAX);
+        if (isWorthReading) {
+            read(true);
+            loop.wheel.arm(timer, loop.nowMillis() + DROPPED_MILLIS_MAX);
+        } else {
             close();
         }
+    }
+
+    /** What the client had sent before it closed still goes to the origin, as long as that takes it. */
+    private void endTunnel() {
+        state = State.CLOSED;
+        read(true);
+        out.flush();
+        loop.wheel.arm(timer, loop.nowMillis() + loop.timeouts.sendMillis());
+        channel.writeAndFlush(Unpooled.EMPTY_BUFFER).addListener(written -> {
+            if (written.isSuccess() && !pool.settings().tls()
+                    && channel.channel() instanceof DuplexChannel plain) {
+                // Closing with something unread would take back what is on its way.
+                loop.wheel.arm(timer, loop.nowMillis() + DROPPED_MILLIS_MAX);
+                plain.shutdownOutput();
+            } else {
+                channel.close();
+            }
+        });
     }
 
     void close() {
@@ -219,7 +252,10 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
                     }
                 }
                 case BODY -> {
-                    armIdle();
+                    if (attempt != null) {
+                        // What nobody wants has to come within the time that is running.
+                        armIdle();
+                    }
                     reader.read(in, this);
                     endIfDone(in);
                 }
@@ -391,12 +427,24 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
         }
     }
 
+    /** RFC 9112 §9.8: without the alert anybody on the way may have ended the connection. */
+    @Override
+    public void userEventTriggered(ChannelHandlerContext context, Object event) {
+        isBroken |= event instanceof SslCloseCompletionEvent closed && !closed.isSuccess();
+        context.fireUserEventTriggered(event);
+    }
+
     @Override
     public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
         // A reset is no end: a body that lasts until the close must not look complete.
         isBroken = true;
+        boolean isRead = state == State.HEAD || state == State.BODY;
+        if (isRead && cause instanceof IOException && !(cause instanceof SSLException)) {
+            // A write may have failed behind an answer that can still be read; reading sees the end.
+            return;
+        }
         // Resets end in channelInactive; what is left are faults, which must not stay unseen.
-        if (!(cause instanceof java.io.IOException) && attempt != null) {
+        if (!(cause instanceof IOException) && attempt != null) {
             fail(Category.ORIGIN_MALFORMED, cause);
         }
         context.close();

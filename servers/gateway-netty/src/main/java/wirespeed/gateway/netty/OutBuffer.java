@@ -8,6 +8,7 @@ import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.epoll.EpollSocketChannel;
 import io.netty.channel.unix.Socket;
 import io.netty.util.concurrent.FastThreadLocal;
+import io.netty.util.internal.PlatformDependent;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import wirespeed.gateway.core.HeadSink;
@@ -80,19 +81,30 @@ class OutBuffer {
     void body(ByteBuf slice) {
         int count = slice.readableBytes();
         if (open != null && count <= open.writableBytes()) {
-            open.writeBytes(slice);
-            slice.release();
+            append(slice);
             return;
         }
         writeOpen();
         if (count < BYTES / 2 && !isQueueEmpty()) {
             // It may wait for long: not with all of the buffer that it was read into.
             reserve(count);
-            open.writeBytes(slice);
-            slice.release();
+            append(slice);
             return;
         }
         write(slice);
+    }
+
+    /** Copies a slice for which there is room; takes it over. Netty's own copy makes views of both. */
+    private void append(ByteBuf slice) {
+        int count = slice.readableBytes();
+        if (open.hasMemoryAddress() && slice.hasMemoryAddress()) {
+            PlatformDependent.copyMemory(slice.memoryAddress() + slice.readerIndex(),
+                    open.memoryAddress() + open.writerIndex(), count);
+            open.writerIndex(open.writerIndex() + count);
+        } else {
+            open.writeBytes(slice);
+        }
+        slice.release();
     }
 
     /** Body bytes as one chunk; takes the slice over. */
@@ -109,9 +121,8 @@ class OutBuffer {
         }
         open.writeShort('\r' << 8 | '\n');
         if (count + 2 <= open.writableBytes()) {
-            open.writeBytes(slice);
+            append(slice);
             open.writeShort('\r' << 8 | '\n');
-            slice.release();
             return;
         }
         writeOpen();

@@ -3,7 +3,9 @@ package wirespeed.gateway.netty;
 
 import io.netty.bootstrap.Bootstrap;
 import io.netty.channel.Channel;
+import io.netty.channel.ChannelException;
 import io.netty.channel.ChannelFuture;
+import io.netty.channel.ChannelHandler;
 import io.netty.channel.ChannelInitializer;
 import io.netty.channel.ChannelOption;
 import io.netty.util.concurrent.Future;
@@ -14,6 +16,7 @@ import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Set;
+import java.util.stream.IntStream;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Loss;
@@ -29,6 +32,13 @@ final class Pool {
     }
 
     private static final long LOOK_MILLIS = 1000;
+    /** A connection's handlers come when it stands: they can be used for one channel only. */
+    private static final ChannelHandler NONE_YET = new ChannelInitializer<>() {
+        @Override
+        protected void initChannel(Channel channel) {
+            // Nothing is read before.
+        }
+    };
 
     private final Loop loop;
     private final Address address;
@@ -57,7 +67,8 @@ final class Pool {
         this.bootstrap = new Bootstrap().group(loop.executor)
                 .channel(loop.transport.socket())
                 .option(ChannelOption.TCP_NODELAY, true)
-                .option(ChannelOption.AUTO_CLOSE, true)
+                // A write that fails must not close what holds an answer: reading sees the end.
+                .option(ChannelOption.AUTO_CLOSE, false)
                 .option(ChannelOption.RECVBUF_ALLOCATOR, loop.transport.receive(
                         (int) loop.gateway.options("server").bytes("receive-buffer")));
     }
@@ -160,49 +171,93 @@ final class Pool {
         connecting++;
         loop.meters.add(Meters.Count.ORIGIN_CONNECTIONS_OPENED, 1);
         loop.meters.add(Meters.Count.ORIGIN_CONNECTIONS_OPEN, 1);
-        Bootstrap own = bootstrap.clone()
-                .option(ChannelOption.CONNECT_TIMEOUT_MILLIS, settings.connectMillis())
-                .handler(new ChannelInitializer<>() {
-                    @Override
-                    protected void initChannel(Channel channel) {
-                        if (settings.tls()) {
-                            channel.pipeline().addLast(loop.tls.toOrigin(channel, address,
-                                    settings.http2() == Origin.Http2.ALPN));
-                        }
-                        channel.pipeline().addLast(connection);
-                    }
-                });
+        Bootstrap own = bootstrap.clone().handler(NONE_YET)
+                .option(ChannelOption.CONNECT_TIMEOUT_MILLIS, settings.connectMillis());
         if (isLiteral) {
-            connect(own, new InetSocketAddress(address.host(), address.port()), connection);
+            connect(own, List.of(new InetSocketAddress(address.host(), address.port())).iterator(),
+                    connection);
             return;
         }
         loop.names.find(address.host()).addListener((Future<List<InetAddress>> found) -> {
             if (found.isSuccess()) {
                 moved(found.getNow());
-                List<InetAddress> all = found.getNow();
-                connect(own, new InetSocketAddress(all.get(turn++ % all.size()), address.port()),
-                        connection);
+                connect(own, inTurn(found.getNow()), connection);
             } else {
                 refused(connection, found.cause());
             }
         });
     }
 
-    private void connect(Bootstrap own, InetSocketAddress to, OriginConnection connection) {
-        own.connect(to).addListener((ChannelFuture future) -> {
-            if (!future.isSuccess()) {
-                refused(connection, future.cause());
-            } else if (settings.tls()) {
-                loop.tls.handshake(future.channel()).addListener(done -> {
-                    if (done.isSuccess()) {
-                        established(connection, future.channel());
-                    } else {
-                        refused(connection, done.cause());
-                        future.channel().close();
-                    }
-                });
+    /** Each connection begins with another one of a name's places, and none is left out. */
+    private Iterator<InetSocketAddress> inTurn(List<InetAddress> all) {
+        int first = turn++ % all.size();
+        return IntStream.range(first, first + all.size())
+                .mapToObj(at -> new InetSocketAddress(all.get(at % all.size()), address.port()))
+                .iterator();
+    }
+
+    /** To the first place that answers, as long as somebody waits for it. */
+    private void connect(Bootstrap own, Iterator<InetSocketAddress> candidates,
+            OriginConnection connection) {
+        own.connect(candidates.next()).addListener((ChannelFuture future) -> {
+            if (loop.executor.inEventLoop()) {
+                connectEnded(future, own, candidates, connection);
             } else {
-                established(connection, future.channel());
+                // Where there is not even a socket, Netty says so on a thread of its own.
+                loop.executor.execute(() -> connectEnded(future, own, candidates, connection));
+            }
+        });
+    }
+
+    private void connectEnded(ChannelFuture future, Bootstrap own,
+            Iterator<InetSocketAddress> candidates, OriginConnection connection) {
+        if (future.isSuccess()) {
+            connected(future.channel(), connection);
+        } else if (future.cause() instanceof ChannelException) {
+            unavailable(connection);
+        } else if (candidates.hasNext() && isAwaited(connection)) {
+            connect(own, candidates, connection);
+        } else {
+            refused(connection, future.cause());
+        }
+    }
+
+    /** This process has no descriptor left: no address is to blame, and no other one would do. */
+    private void unavailable(OriginConnection connection) {
+        connecting--;
+        loop.readClock();
+        Attempt user = takeUser(connection);
+        closed(connection);
+        if (user != null) {
+            user.refusedByPool("the gateway has no socket left for the origin");
+            user.client.flush();
+        }
+    }
+
+    private static boolean isAwaited(OriginConnection connection) {
+        return connection.firstUser != null && !connection.firstUser.isOver();
+    }
+
+    private void connected(Channel channel, OriginConnection connection) {
+        if (!settings.tls()) {
+            channel.pipeline().addLast(connection);
+            established(connection, channel);
+            return;
+        }
+        try {
+            channel.pipeline().addLast(loop.tls.toOrigin(channel, address,
+                    settings.http2() == Origin.Http2.ALPN), connection);
+        } catch (RuntimeException noTls) {
+            refused(connection, noTls);
+            channel.close();
+            return;
+        }
+        loop.tls.handshake(channel).addListener(done -> {
+            if (done.isSuccess()) {
+                established(connection, channel);
+            } else {
+                refused(connection, done.cause());
+                channel.close();
             }
         });
     }

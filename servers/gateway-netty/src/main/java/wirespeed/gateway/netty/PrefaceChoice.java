@@ -58,6 +58,7 @@ final class PrefaceChoice extends ByteToMessageDecoder {
 
     /** An invalid preface goes to HTTP/2, too: its codec refuses it with GOAWAY (§3.4). */
     private void choose(ChannelHandlerContext context, boolean isHttp2) {
+        Beginning.over(context);
         if (isHttp2) {
             Http2Clients.install(context.pipeline(), loop, "http");
         } else {

@@ -16,6 +16,7 @@ final class ProtocolChoice extends ApplicationProtocolNegotiationHandler {
 
     @Override
     protected void configurePipeline(ChannelHandlerContext context, String protocol) {
+        Beginning.over(context);
         if (ApplicationProtocolNames.HTTP_2.equals(protocol)) {
             Http2Clients.install(context.pipeline(), loop, "https");
         } else {

@@ -19,7 +19,8 @@ final class ResponseRelay {
     private final Exchange exchange;
     private final Context context;
     private final Client client;
-    private final HeldBytes collected;
+    /** Null while nobody wants to see the whole body. */
+    private HeldBytes collected;
     private ArrayDeque<ByteBuf> early;
     private Headers trailers;
     private int collectMax;
@@ -32,7 +33,6 @@ final class ResponseRelay {
         this.exchange = exchange;
         this.context = exchange.context;
         this.client = exchange.client;
-        this.collected = new HeldBytes(exchange.loop.budget);
     }
 
     boolean isHeadSent() {
@@ -44,7 +44,9 @@ final class ResponseRelay {
         boolean hasBody = !response.received().isEmpty();
         collectMax = hasBody ? context.snapshot().chain().responseBodyBytesMax(context) : 0;
         isCollecting = collectMax > 0;
-        if (!isCollecting) {
+        if (isCollecting) {
+            collected = new HeldBytes(exchange.loop.budget);
+        } else {
             exchange.runPost();
         }
     }
@@ -93,8 +95,14 @@ final class ResponseRelay {
         BodyTransform transform = context.response().transform();
         if (transform != null) {
             ByteBuf piece = slice;
-            slice = changed(transform.chunk(piece.nioBuffer().asReadOnlyBuffer()));
-            piece.release();
+            try {
+                slice = changed(transform.chunk(piece.nioBuffer().asReadOnlyBuffer()));
+            } catch (RuntimeException failed) {
+                filterFailed(failed);
+                return;
+            } finally {
+                piece.release();
+            }
         }
         client.sendBody(slice);
         if (!client.isWritable()) {
@@ -108,12 +116,23 @@ final class ResponseRelay {
         return bytes.hasRemaining() ? Unpooled.copiedBuffer(bytes) : Unpooled.EMPTY_BUFFER;
     }
 
+    /** What a filter makes of a body is no fault of the origin's. */
+    private void filterFailed(RuntimeException failed) {
+        exchange.abandonOrigin();
+        exchange.fail(500, Category.FILTER_ERROR, failed);
+    }
+
     private void complete() {
-        isPassedWhole = true;
         BodyTransform transform = context.response().transform();
         if (transform != null) {
-            client.sendBody(changed(transform.end()));
+            try {
+                client.sendBody(changed(transform.end()));
+            } catch (RuntimeException failed) {
+                filterFailed(failed);
+                return;
+            }
         }
+        isPassedWhole = true;
         exchange.completed(context.response().status(), trailers);
     }
 
@@ -142,7 +161,13 @@ final class ResponseRelay {
     /** Sends what the filters agreed on. */
     void sendResponse() {
         Response response = context.response();
-        response.transformBody();
+        try {
+            response.transformBody();
+        } catch (RuntimeException failed) {
+            response.endTransform();
+            filterFailed(failed);
+            return;
+        }
         isHeadSent = true;
         if (response.body() != null) {
             // Whatever the origin still sends does not belong to this response.
@@ -162,6 +187,9 @@ final class ResponseRelay {
         }
         while (early != null && !early.isEmpty()) {
             pass(early.poll());
+        }
+        if (exchange.isOver()) {
+            return;
         }
         if (isEnded) {
             complete();
@@ -201,6 +229,8 @@ final class ResponseRelay {
         while (early != null && !early.isEmpty()) {
             early.poll().release();
         }
-        collected.release();
+        if (collected != null) {
+            collected.release();
+        }
     }
 }

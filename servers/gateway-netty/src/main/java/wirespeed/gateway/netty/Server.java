@@ -3,6 +3,9 @@ package wirespeed.gateway.netty;
 
 import io.netty.bootstrap.ServerBootstrap;
 import io.netty.channel.Channel;
+import io.netty.channel.ChannelHandler;
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelInitializer;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.EventLoop;
@@ -20,6 +23,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Gateway;
 import wirespeed.gateway.core.Networks;
@@ -31,6 +35,8 @@ import wirespeed.gateway.core.OptionValues;
  * handing each connection over would cost it two switches of threads.
  */
 public final class Server implements AutoCloseable {
+    private static final long TAKING_MILLIS = 1000;
+
     private final Gateway gateway;
     private final OptionValues options;
     private final Transport transport;
@@ -41,6 +47,7 @@ public final class Server implements AutoCloseable {
     private final MultiThreadIoEventLoopGroup workers;
     private final Map<EventLoop, Loop> loops = new IdentityHashMap<>();
     private final List<Channel> listeners = new ArrayList<>();
+    private final AtomicInteger accepted = new AtomicInteger();
 
     /** Prepares loops; nothing listens yet. */
     public Server(Gateway gateway) {
@@ -96,6 +103,7 @@ public final class Server implements AutoCloseable {
     private ServerBootstrap bootstrap(boolean isShared) {
         ServerBootstrap bootstrap = new ServerBootstrap().group(acceptors, workers)
                 .channel(transport.server())
+                .handler(new Arrivals())
                 .option(ChannelOption.SO_BACKLOG, options.count("backlog"))
                 .option(ChannelOption.SO_REUSEADDR, true)
                 .childOption(ChannelOption.TCP_NODELAY, true)
@@ -126,9 +134,10 @@ public final class Server implements AutoCloseable {
             ProxyHeader.install(channel, loop);
         }
         if (tls.isOn()) {
-            channel.pipeline().addLast(tls.fromClient()).addLast(new ProtocolChoice(loop));
+            channel.pipeline().addLast(new Beginning(loop)).addLast(tls.fromClient())
+                    .addLast(new ProtocolChoice(loop));
         } else if (options.isTrue("h2c")) {
-            channel.pipeline().addLast(new PrefaceChoice(loop));
+            channel.pipeline().addLast(new Beginning(loop)).addLast(new PrefaceChoice(loop));
         } else {
             channel.pipeline().addLast(new ClientConnection(loop, false));
         }
@@ -142,14 +151,15 @@ public final class Server implements AutoCloseable {
         return loops.size();
     }
 
-    /** Closes the listeners, lets exchanges end for up to {@code drainMillis}, then cuts the rest. */
+    /** Takes in who waits, closes the listeners, lets exchanges end for up to {@code drainMillis}, then cuts the rest. */
     public int stop(long drainMillis) {
         if (workers.isShuttingDown()) {
             return 0;
         }
         gateway.drain();
+        takeWaiting();
         listeners.forEach(listener -> listener.close().syncUninterruptibly());
-        onEachLoop(loop -> List.copyOf(loop.clients).forEach(Drainable::drain));
+        onEachLoop(Loop::drainClients);
         long end = System.nanoTime() + drainMillis * 1_000_000;
         while (!isDone() && System.nanoTime() < end) {
             java.util.concurrent.locks.LockSupport.parkNanos(10_000_000);
@@ -159,6 +169,33 @@ public final class Server implements AutoCloseable {
         workers.shutdownGracefully(0, 2, TimeUnit.SECONDS).syncUninterruptibly();
         acceptors.shutdownGracefully(0, 2, TimeUnit.SECONDS).syncUninterruptibly();
         return cut;
+    }
+
+    /**
+     * What waits in a listener's queue is reset when it closes: the loops accept first, until two turns
+     * of them have found nobody.
+     */
+    private void takeWaiting() {
+        long end = System.nanoTime() + TAKING_MILLIS * 1_000_000;
+        int quiet = 0;
+        for (int before = accepted.get(); quiet < 2 && System.nanoTime() - end < 0;) {
+            // Not at once: what is due later runs behind the next look at the sockets.
+            listeners.forEach(listener -> listener.eventLoop()
+                    .schedule(() -> { }, 1, TimeUnit.MILLISECONDS).syncUninterruptibly());
+            int now = accepted.get();
+            quiet = now == before ? quiet + 1 : 0;
+            before = now;
+        }
+    }
+
+    /** Counts connections as the listeners hand them over. */
+    @ChannelHandler.Sharable
+    private final class Arrivals extends ChannelInboundHandlerAdapter {
+        @Override
+        public void channelRead(ChannelHandlerContext listener, Object connection) {
+            accepted.incrementAndGet();
+            listener.fireChannelRead(connection);
+        }
     }
 
     /** An exchange is over when its answer was handed on; the sockets must have taken it, too. */

@@ -65,6 +65,36 @@ class OutBufferTest {
         channel.eventLoop().submit(() -> out.attach(context)).sync();
     }
 
+    private long allocatedBy(List<ByteBuf> slices) {
+        com.sun.management.ThreadMXBean threads = (com.sun.management.ThreadMXBean)
+                java.lang.management.ManagementFactory.getThreadMXBean();
+        long own = Thread.currentThread().getId();
+        out.head(new HeadSink().put('h'));
+        long before = threads.getThreadAllocatedBytes(own);
+        slices.forEach(out::body);
+        long allocated = threads.getThreadAllocatedBytes(own) - before;
+        out.discard();
+        return allocated;
+    }
+
+    @Test
+    void small_bodies_are_copied_without_a_view_of_them() throws Exception {
+        assumeTrue(Epoll.isAvailable());
+        connect("epoll");
+        ByteBuf read = channel.alloc().directBuffer(1000).writeZero(1000);
+        assumeTrue(read.hasMemoryAddress(), "a Java without Unsafe makes views");
+        long bytes = channel.eventLoop().submit(() -> {
+            List<ByteBuf> slices = new ArrayList<>();
+            for (int i = 0; i < 1000; i++) {
+                slices.add(read.retainedSlice(i, 1));
+            }
+            return allocatedBy(slices);
+        }).sync().getNow();
+        assertEquals(1, read.refCnt());
+        read.release();
+        assertTrue(bytes < 16 * 1000, bytes + " bytes for 1000 slices");
+    }
+
     @AfterEach
     void end() throws Exception {
         if (loops != null) {

@@ -37,7 +37,8 @@ final class AccessLogFormat {
             Map.entry("method", line -> line.context().request().method()),
             Map.entry("scheme", line -> line.context().request().scheme()),
             Map.entry("host", line -> line.context().request().host()),
-            Map.entry("target", AccessLogFormat::target),
+            Map.entry("target", line -> line.context().request().target()),
+            Map.entry("forwarded", AccessLogFormat::forwarded),
             Map.entry("status", line -> (long) line.status()),
             Map.entry("category", line -> line.context().category().label()),
             Map.entry("bytes", line -> line.context().responseBytes()),
@@ -100,7 +101,8 @@ final class AccessLogFormat {
         return of == null ? null : text.get();
     }
 
-    private static String target(Line line) {
+    /** What filters have made of the target; a route may take its prefix off. */
+    private static String forwarded(Line line) {
         String query = line.context().request().query();
         return line.context().request().pathWithParameters() + (query == null ? "" : "?" + query);
     }

@@ -9,7 +9,6 @@ import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.util.HashSet;
-import java.util.Locale;
 import java.util.Set;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -22,16 +21,22 @@ import wirespeed.gateway.core.Authority;
 import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Refusal;
 
-/** On its own address and thread, so that it answers when the loops do not. */
+/**
+ * On its own address and threads, so that it answers when the loops do not. Requests are read and
+ * answers written side by side, and what they ask for is done one after the other.
+ */
 final class AdminServer implements AutoCloseable {
     private static final int BODY_BYTES_MAX = 1 << 20;
+    /** So many clients may be slow before others wait for them. */
+    private static final int THREADS = 8;
 
     static {
         // The JDK's server writes head and body apart; without this each answer waits 40 ms for
         // the other side's delayed acknowledgement.
         System.setProperty("sun.net.httpserver.nodelay", "true");
-        // One thread answers: a client that begins a request and falls silent must not keep it.
+        // A client that falls silent in a request, or does not take its answer, must not keep a thread.
         System.setProperty("sun.net.httpserver.maxReqTime", "30");
+        System.setProperty("sun.net.httpserver.maxRspTime", "30");
     }
 
     /** An answer of the admin port. */
@@ -54,7 +59,7 @@ final class AdminServer implements AutoCloseable {
     private final HttpServer server;
     /** Kept, because the platform forgets levels of loggers that nobody holds. */
     private final Set<Logger> adjusted = new HashSet<>();
-    private final ExecutorService thread = Executors.newSingleThreadExecutor(task -> {
+    private final ExecutorService threads = Executors.newFixedThreadPool(THREADS, task -> {
         Thread admin = new Thread(task, "admin");
         admin.setDaemon(true);
         return admin;
@@ -68,7 +73,7 @@ final class AdminServer implements AutoCloseable {
         this.metrics = new MetricsPage(runtime);
         this.token = options.text("token");
         Address wanted = Address.parse(options.text("listen"));
-        this.host = wanted.host().toLowerCase(Locale.ROOT);
+        this.host = Authority.canonical(wanted.host());
         try {
             InetAddress bound = InetAddress.getByName(wanted.host());
             if (!bound.isLoopbackAddress() && token.isEmpty()) {
@@ -79,7 +84,7 @@ final class AdminServer implements AutoCloseable {
         } catch (IOException e) {
             throw new ConfigError("admin.listen: " + wanted.id() + ": " + e.getMessage());
         }
-        server.setExecutor(thread);
+        server.setExecutor(threads);
         server.createContext("/", this::handle);
     }
 
@@ -96,7 +101,10 @@ final class AdminServer implements AutoCloseable {
         try {
             answer = refusal(exchange);
             if (answer == null) {
-                answer = answer(exchange);
+                String body = body(exchange);
+                synchronized (this) {
+                    answer = answer(exchange, body);
+                }
             }
         } catch (NotReloadable refused) {
             answer = Answer.text(409, refused.getMessage());
@@ -152,25 +160,25 @@ final class AdminServer implements AutoCloseable {
                 ("Bearer " + token).getBytes(StandardCharsets.UTF_8));
     }
 
-    private Answer answer(HttpExchange exchange) throws IOException {
+    private Answer answer(HttpExchange exchange, String body) throws IOException {
         String path = exchange.getRequestURI().getPath();
         String method = exchange.getRequestMethod();
         boolean isRead = method.equals("GET") || method.equals("HEAD");
         if (path.equals("/config")) {
-            return isRead ? config() : replace(exchange, null);
+            return isRead ? config() : replace(exchange, body, null);
         }
         if (path.startsWith("/config/rollback/") && method.equals("POST")) {
-            return replace(exchange, store.older(path.substring(17)));
+            return replace(exchange, body, store.older(path.substring(17)));
         }
         if (path.startsWith("/origins/")) {
-            return method.equals("PATCH") ? address(exchange, path)
+            return method.equals("PATCH") ? address(exchange, path, body)
                     : Answer.text(405, "PATCH /origins/NAME/addresses/HOST:PORT");
         }
         if (path.equals("/cache") && method.equals("DELETE")) {
             return purge(exchange);
         }
         if (path.startsWith("/loggers/") && method.equals("PUT")) {
-            return logLevel(exchange, path.substring(9));
+            return logLevel(path.substring(9), body);
         }
         return isRead ? view(path) : Answer.text(405, method + " is not for " + path);
     }
@@ -199,7 +207,7 @@ final class AdminServer implements AutoCloseable {
     }
 
     /** Nobody overwrites a change that he has not seen. */
-    private Answer replace(HttpExchange exchange, String older) throws IOException {
+    private Answer replace(HttpExchange exchange, String body, String older) throws IOException {
         String method = exchange.getRequestMethod();
         if (!method.equals("PUT") && older == null) {
             return Answer.text(405, "GET or PUT /config");
@@ -208,7 +216,7 @@ final class AdminServer implements AutoCloseable {
         if (expected == null) {
             return Answer.text(428, "write If-Match with the ETag of GET /config");
         }
-        String next = older == null ? body(exchange) : older;
+        String next = older == null ? body : older;
         synchronized (store) {
             if (!expected.equals(store.tag())) {
                 return Answer.text(412, "the configuration has changed; its ETag is "
@@ -236,7 +244,8 @@ final class AdminServer implements AutoCloseable {
         return new String(bytes, StandardCharsets.UTF_8);
     }
 
-    private Answer address(HttpExchange exchange, String path) throws IOException {
+    private Answer address(HttpExchange exchange, String path, String body)
+            throws IOException {
         String[] parts = path.split("/");
         boolean isAddress = parts.length == 5 && parts[3].equals("addresses")
                 && runtime.gateway().snapshot().origins().containsKey(parts[2]);
@@ -253,7 +262,7 @@ final class AdminServer implements AutoCloseable {
         Administration state = address.administration();
         int weight = address.weight();
         try {
-            for (String change : body(exchange).trim().split("[\\s,&]+")) {
+            for (String change : body.trim().split("[\\s,&]+")) {
                 change(address, change);
             }
             states.keep();
@@ -283,17 +292,23 @@ final class AdminServer implements AutoCloseable {
         if (runtime.cache() == null) {
             return Answer.text(404, "cache.enabled is false");
         }
-        String prefix = exchange.getRequestURI().getQuery();
-        return Answer.text(200, runtime.cache().purge(prefix == null ? "" : prefix)
-                + " responses dropped");
+        String prefix = exchange.getRequestURI().getRawQuery();
+        if (prefix == null) {
+            return Answer.text(200, runtime.cache().purge("") + " responses dropped");
+        }
+        // Some write the URI as it is, others encode all of it.
+        String decoded = exchange.getRequestURI().getQuery();
+        int dropped = runtime.cache().purge(prefix)
+                + (decoded.equals(prefix) ? 0 : runtime.cache().purge(decoded));
+        return Answer.text(200, dropped + " responses dropped");
     }
 
-    private Answer logLevel(HttpExchange exchange, String name) throws IOException {
+    private Answer logLevel(String name, String body) {
         Logger logger = LogManager.getLogManager().getLogger(name);
         if (logger == null) {
             return Answer.text(404, "no logger " + name + "; see /loggers");
         }
-        logger.setLevel(Level.parse(body(exchange).trim()));
+        logger.setLevel(Level.parse(body.trim()));
         adjusted.add(logger);
         return Answer.text(200, name);
     }
@@ -301,6 +316,6 @@ final class AdminServer implements AutoCloseable {
     @Override
     public void close() {
         server.stop(0);
-        thread.shutdownNow();
+        threads.shutdownNow();
     }
 }

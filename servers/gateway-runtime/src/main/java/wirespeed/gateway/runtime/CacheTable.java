@@ -12,6 +12,8 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import wirespeed.gateway.core.Headers;
 
 /**
@@ -23,6 +25,7 @@ final class CacheTable {
     private static final int INVALIDATED_MAX = 100_000;
     private static final int VARIANTS_BYTES_MAX = 32 << 20;
     private static final int VARIANTS_BYTES = 300;
+    private static final Pattern HOST = Pattern.compile("(https?://[^/:?]+?)\\.?(?=[/:?]|$)");
 
     /**
      * A target of one owner.
@@ -149,14 +152,28 @@ final class CacheTable {
     /** Drops what begins with this "scheme://host/path"; the answer is how many URIs. */
     int purge(String prefix) {
         purged = generations.incrementAndGet();
+        String wanted = withoutDot(prefix);
         Set<String> uris = new HashSet<>();
         entries.asMap().forEach((key, entry) -> {
-            if (entry.uri().startsWith(prefix)) {
+            if (withoutDot(entry.uri()).startsWith(wanted)) {
                 uris.add(entry.uri());
                 entries.invalidate(key);
             }
         });
         return uris.size();
+    }
+
+    /** With the host as it is compared: in lower case, and without a dot at its end. */
+    private static String withoutDot(String uri) {
+        Matcher begin = HOST.matcher(uri);
+        return begin.lookingAt() ? begin.group(1).toLowerCase(Locale.ROOT) + uri.substring(begin.end())
+                : uri;
+    }
+
+    /** How many URIs are known, after those above the bound have left. */
+    long uris() {
+        variants.cleanUp();
+        return variants.estimatedSize();
     }
 
     /** How many responses are stored, after those above the bound have left. */

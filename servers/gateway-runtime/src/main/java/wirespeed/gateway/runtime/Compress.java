@@ -1,7 +1,6 @@
 // Compresses responses for clients that can undo it (RFC 9110 §8.4, §12.5.3).
 package wirespeed.gateway.runtime;
 
-import com.aayushatharva.brotli4j.Brotli4jLoader;
 import java.util.List;
 import java.util.Locale;
 import java.util.regex.Pattern;
@@ -29,9 +28,9 @@ final class Compress extends ShippedFilters.Scoped {
                         + "\" is neither br nor gzip");
             }
         }
-        if (encodings.contains("br") && !Brotli4jLoader.isAvailable()) {
+        if (encodings.contains("br") && Brotli.unavailability() != null) {
             throw new IllegalArgumentException("encodings: br is not available on this machine: "
-                    + Brotli4jLoader.getUnavailabilityCause() + "; write encodings = [\"gzip\"]");
+                    + Brotli.unavailability() + "; write encodings = [\"gzip\"]");
         }
         types = values.texts("content-types").stream().map(Compress::pattern).toList();
         bytesMin = values.bytes("min");
@@ -63,6 +62,8 @@ final class Compress extends ShippedFilters.Scoped {
         headers.remove("Accept-Ranges");
         headers.remove("Content-MD5");
         headers.remove("Digest");
+        headers.remove("Content-Digest");
+        headers.remove("Repr-Digest");
         response.transform(CompressedBody.of(encoding));
         return Step.NEXT;
     }

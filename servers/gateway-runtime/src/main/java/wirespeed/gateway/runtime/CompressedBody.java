@@ -1,7 +1,6 @@
 // A body on its way through a compressor.
 package wirespeed.gateway.runtime;
 
-import com.aayushatharva.brotli4j.Brotli4jLoader;
 import com.aayushatharva.brotli4j.encoder.BrotliOutputStream;
 import com.aayushatharva.brotli4j.encoder.Encoder;
 import java.io.ByteArrayOutputStream;
@@ -39,7 +38,6 @@ final class CompressedBody implements BodyTransform {
 
     private CompressedBody(String encoding) throws IOException {
         if (encoding.equals("br")) {
-            Brotli4jLoader.ensureAvailability();
             compressor = new BrotliOutputStream(out,
                     new Encoder.Parameters().setQuality(BROTLI_QUALITY));
         } else {

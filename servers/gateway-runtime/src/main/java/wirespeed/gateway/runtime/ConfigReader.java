@@ -53,7 +53,13 @@ public final class ConfigReader {
     }
 
     private void text(String text) {
-        TomlParseResult toml = Toml.parse(text);
+        TomlParseResult toml;
+        try {
+            toml = Toml.parse(text);
+        } catch (StackOverflowError nested) {
+            mistakes.add(file + ": arrays or tables are nested too deeply");
+            return;
+        }
         if (toml.hasErrors()) {
             toml.errors().forEach(error -> mistakes.add(file + ":" + error.position().line() + ":"
                     + error.position().column() + ": " + error.getMessage()));

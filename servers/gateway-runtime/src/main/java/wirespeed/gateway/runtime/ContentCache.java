@@ -12,6 +12,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import wirespeed.gateway.core.Authority;
 import wirespeed.gateway.core.BodyTap;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
@@ -79,10 +80,17 @@ final class ContentCache {
      * when the client is trusted, or when the gateway has set them to the same values itself.
      */
     private static String uri(Request request) {
-        String scheme = request.headers().get("X-Forwarded-Proto");
+        return uri(request, host(request));
+    }
+
+    private static String host(Request request) {
         String host = request.headers().get("X-Forwarded-Host");
-        return (scheme == null ? request.scheme() : scheme) + "://"
-                + String.valueOf(host == null ? request.host() : host).toLowerCase(Locale.ROOT)
+        return String.valueOf(host == null ? request.host() : host).toLowerCase(Locale.ROOT);
+    }
+
+    private static String uri(Request request, String host) {
+        String scheme = request.headers().get("X-Forwarded-Proto");
+        return (scheme == null ? request.scheme() : scheme) + "://" + host
                 + request.pathWithParameters() + (request.query() == null ? "" : "?" + request.query());
     }
 
@@ -105,7 +113,9 @@ final class ContentCache {
         @Override
         public boolean shouldFilter(Context context) {
             String method = context.request().method();
+            // What a body asks for is not part of the key.
             return (method.equals("GET") || method.equals("HEAD"))
+                    && context.request().framing().isEmpty()
                     && context.request().host() != null && context.request().upgrade() == null
                     && !context.request().headers().has("Range")
                     && !context.request().headers().has("Forwarded");
@@ -130,7 +140,7 @@ final class ContentCache {
             }
             misses.incrementAndGet();
             return context.request().method().equals("GET") && !control.has("no-cache")
-                    && !context.request().headers().has("Authorization")
+                    && !isAuthenticated(context.request())
                     ? collapse(context, asked, control) : Step.NEXT;
         }
 
@@ -301,6 +311,13 @@ final class ContentCache {
     /** The other filters of the phase change what is stored as they do the origin's answer. */
     private void revalidated(Context context, Asked asked, StoredResponse before) {
         long now = System.currentTimeMillis();
+        if (!before.isConfirmedBy(context.response().headers())) {
+            // §4.3.4: about another response. This one was not fresh, and is used this time only.
+            table.drop(asked);
+            land(context, false);
+            context.response(before.toResponse(new Headers(), now));
+            return;
+        }
         StoredResponse fresh = before.refreshed(context.response().headers(), askedMillis(context), now);
         boolean isStored = mayStore(context.request(), fresh.status(), fresh.headers());
         if (isStored) {
@@ -319,7 +336,13 @@ final class ContentCache {
         return System.currentTimeMillis() - (System.nanoTime() - context.startNanos()) / 1_000_000;
     }
 
-    /** §3, and §3.5 for requests with Authorization. */
+    /** A certificate says who asks, as Authorization does; a trusted proxy may have seen it. */
+    private static boolean isAuthenticated(Request request) {
+        return request.clientCertificate() != null || request.headers().has("Authorization")
+                || request.headers().has("X-Forwarded-Client-Cert");
+    }
+
+    /** §3, and §3.5 for requests that say who asks. */
     static boolean mayStore(Request request, int status, Headers headers) {
         CacheControl control = CacheControl.of(headers);
         if (control.has("no-store") || control.has("private") || status == 206
@@ -328,7 +351,7 @@ final class ContentCache {
         }
         boolean isShared = control.has("public") || control.has("s-maxage")
                 || control.has("must-revalidate");
-        if (request.headers().has("Authorization") && !isShared) {
+        if (isAuthenticated(request) && !isShared) {
             return false;
         }
         boolean isExplicit = control.has("max-age") || control.has("s-maxage")
@@ -394,8 +417,20 @@ final class ContentCache {
         };
         int status = context.response().status();
         if (isUnsafe && status >= 200 && status < 400 && context.request().host() != null) {
-            table.changed(uri(context.request()));
+            bothForms(host(context.request())).forEach(host ->
+                    table.changed(uri(context.request(), host)));
         }
+    }
+
+    /**
+     * {@code a} and {@code a.} are one host, and a change is one for both. What is stored is kept apart:
+     * an origin may repeat the name in its pages, and whoever asks with the dot would choose it for all.
+     */
+    private static List<String> bothForms(String host) {
+        int colon = host.endsWith("]") ? -1 : host.lastIndexOf(':');
+        String port = colon < 0 ? "" : host.substring(colon);
+        String name = Authority.canonical(colon < 0 ? host : host.substring(0, colon));
+        return List.of(name + port, name + "." + port);
     }
 
     /** Serves a stale response for an origin that fails, where the response allows it. */

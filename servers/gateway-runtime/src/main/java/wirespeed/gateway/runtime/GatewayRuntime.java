@@ -32,6 +32,7 @@ public final class GatewayRuntime implements AutoCloseable {
     private final RouteMetrics routeMetrics;
     /** Null where there is no collector. */
     private final Tracing tracing;
+    private AddressStates states;
     private AdminServer admin;
     private ConfigReload reload;
     private Config config;
@@ -79,12 +80,21 @@ public final class GatewayRuntime implements AutoCloseable {
         watchDog.start();
     }
 
+    /** Takes over what operators said about addresses; before a carrier listens. */
+    public void restore(ConfigStore store) {
+        if (!config.table("admin").text("listen").isEmpty()) {
+            states = new AddressStates(this, store.file());
+            states.restore();
+        }
+    }
+
     /** Opens the admin port on its own address, if one is configured. */
     public void startAdmin(ConfigStore store) {
+        if (states == null) {
+            restore(store);
+        }
         OptionValues options = config.table("admin");
         if (!options.text("listen").isEmpty()) {
-            AddressStates states = new AddressStates(this, store.file());
-            states.restore();
             admin = new AdminServer(this, store, states, options);
             admin.start();
         }

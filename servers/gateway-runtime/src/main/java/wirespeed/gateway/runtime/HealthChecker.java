@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.net.InetSocketAddress;
 import java.net.Socket;
+import java.net.SocketException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -15,12 +16,12 @@ import java.security.cert.CertificateFactory;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
-import java.util.concurrent.Executors;
-import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLException;
 import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSocket;
 import javax.net.ssl.SSLSocketFactory;
@@ -29,12 +30,16 @@ import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.HealthCheck;
 import wirespeed.gateway.core.Origin;
 
-/** Blocking sockets on a few threads: checks are rare, and must work when the loops do not. */
+/**
+ * Blocking sockets on threads, one for each address and {@link #THREADS_MAX} at most: checks must work
+ * when the loops do not, and those of addresses that do not answer must not hold up the others.
+ */
 final class HealthChecker implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("wirespeed.gateway");
     private static final int ANSWER_BYTES_MAX = 4096;
+    private static final int THREADS_MAX = 64;
 
-    private final ScheduledExecutorService threads = Executors.newScheduledThreadPool(2, task -> {
+    private final ScheduledThreadPoolExecutor threads = new ScheduledThreadPoolExecutor(1, task -> {
         Thread thread = new Thread(task, "health-check");
         thread.setDaemon(true);
         return thread;
@@ -117,7 +122,10 @@ final class HealthChecker implements AutoCloseable {
 
         @Override
         public void run() {
-            judge(ask(address, check, isTls));
+            Boolean isGood = ask(address, check, isTls);
+            if (isGood != null) {
+                judge(isGood);
+            }
             int fifth = Math.max(1, check.intervalMillis() / 5);
             schedule(check.intervalMillis() - fifth
                     + ThreadLocalRandom.current().nextInt(2 * fifth));
@@ -153,6 +161,7 @@ final class HealthChecker implements AutoCloseable {
                 origin.addresses().forEach(a -> wanted.put(a, check));
             }
         }
+        threads.setCorePoolSize(Math.max(1, Math.min(THREADS_MAX, wanted.size())));
         synchronized (watched) {
             watched.values().removeIf(old -> {
                 boolean isGone = !new Wanted(old.check, old.isTls).equals(wanted.get(old.address));
@@ -169,8 +178,12 @@ final class HealthChecker implements AutoCloseable {
         }
     }
 
-    private boolean ask(Address address, HealthCheck check, boolean isTls) {
+    /** Null where this process has no descriptor left, which says nothing about the address. */
+    private Boolean ask(Address address, HealthCheck check, boolean isTls) {
         try (Socket plain = new Socket()) {
+            if (!isMade(plain)) {
+                return null;
+            }
             plain.connect(new InetSocketAddress(address.host(), address.port()),
                     check.timeoutMillis());
             plain.setSoTimeout(check.timeoutMillis());
@@ -180,6 +193,16 @@ final class HealthChecker implements AutoCloseable {
                     + "Connection: close\r\n\r\n").getBytes(StandardCharsets.ISO_8859_1));
             return isGood(answer(socket.getInputStream(), check), check);
         } catch (IOException | RuntimeException failed) {
+            return false;
+        }
+    }
+
+    private static boolean isMade(Socket socket) {
+        try {
+            // The first call that needs a descriptor.
+            socket.setTcpNoDelay(true);
+            return true;
+        } catch (SocketException none) {
             return false;
         }
     }
@@ -199,7 +222,7 @@ final class HealthChecker implements AutoCloseable {
         int length = 0;
         long end = System.nanoTime() + check.timeoutMillis() * 1_000_000L;
         while (length < bytes.length && System.nanoTime() < end) {
-            int count = in.read(bytes, length, bytes.length - length);
+            int count = read(in, bytes, length);
             if (count < 0) {
                 break;
             }
@@ -209,6 +232,15 @@ final class HealthChecker implements AutoCloseable {
             }
         }
         return new String(bytes, 0, length, StandardCharsets.ISO_8859_1);
+    }
+
+    /** Without the alert of TLS before the end, what came counts all the same. */
+    private static int read(InputStream in, byte[] into, int from) throws IOException {
+        try {
+            return in.read(into, from, into.length - from);
+        } catch (SSLException notToldToEnd) {
+            return -1;
+        }
     }
 
     private static boolean isGood(String answer, HealthCheck check) {

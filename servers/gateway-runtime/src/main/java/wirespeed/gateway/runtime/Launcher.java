@@ -152,25 +152,27 @@ public final class Launcher {
         Config config = store.check(store.text());
         try (GatewayRuntime runtime = new GatewayRuntime(config)) {
             Carrier carrier = factory.make(runtime.gateway());
+            runtime.restore(store);
             runtime.start();
             InetSocketAddress address = carrier.start();
             runtime.startAdmin(store);
             runtime.follow(store);
             // Its default would end the process; log rotation and reloads send it.
             sun.misc.Signal.handle(new sun.misc.Signal("HUP"), signal -> runtime.hangUp());
+            endAtSignal(runtime, carrier);
             System.out.println(name + " listens on " + address.getHostString() + ":"
                     + address.getPort() + " (" + carrier.describe() + ")"
                     + (runtime.adminAddress() == null ? "" : ", admin on "
                     + runtime.adminAddress().getHostString() + ":"
                     + runtime.adminAddress().getPort()));
             System.out.flush();
-            awaitSignal(runtime, carrier);
+            awaitEnd();
         }
         return 0;
     }
 
-    /** The hook holds the JVM until the drain is over; nobody comes back from here. */
-    private void awaitSignal(GatewayRuntime runtime, Carrier carrier) {
+    /** The hook holds the JVM until the drain is over. */
+    private void endAtSignal(GatewayRuntime runtime, Carrier carrier) {
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {
             try {
                 drain(runtime.gateway(), carrier);
@@ -180,6 +182,10 @@ public final class Launcher {
                 Runtime.getRuntime().halt(0);
             }
         }, "stop"));
+    }
+
+    /** Nobody comes back from here. */
+    private static void awaitEnd() {
         try {
             new CountDownLatch(1).await();
         } catch (InterruptedException e) {

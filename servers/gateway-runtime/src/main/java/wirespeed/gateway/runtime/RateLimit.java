@@ -66,7 +66,7 @@ final class RateLimit extends ShippedFilters.Scoped {
 
     /** Takes a token; a positive answer is how long until there is one. */
     long take(String name) {
-        Object bucket = name.length() > KEY_CHARS_MAX ? KeyHash.of(name) : name;
+        Object bucket = kept(name);
         AtomicLong full = buckets.getIfPresent(bucket);
         if (full == null) {
             full = buckets.get(bounded(bucket), fresh -> new AtomicLong());
@@ -82,6 +82,11 @@ final class RateLimit extends ShippedFilters.Scoped {
                 return 0;
             }
         }
+    }
+
+    /** What a bucket is found by. */
+    static Object kept(String name) {
+        return name.length() > KEY_CHARS_MAX ? KeyHash.of(name) : name;
     }
 
     private Object bounded(Object bucket) {

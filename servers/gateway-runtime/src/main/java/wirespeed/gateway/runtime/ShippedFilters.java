@@ -69,10 +69,14 @@ final class ShippedFilters {
 
     /** For which requests a filter is. */
     record Scope(String name, int order, String prefix, String host) {
+        Scope {
+            host = Authority.canonical(host);
+        }
+
         boolean covers(Context context) {
             Request request = context.request();
             if (!host.isEmpty() && (request.host() == null
-                    || !host.equalsIgnoreCase(Authority.name(request.host())))) {
+                    || !host.equals(Authority.name(request.host())))) {
                 return false;
             }
             return prefix.equals("/") || request.path().startsWith(prefix)
@@ -182,8 +186,8 @@ final class ShippedFilters {
                 return Step.NEXT;
             }
             Response response = Response.of(status, java.nio.ByteBuffer.allocate(0));
-            response.headers().add("Location", matcher.replaceFirst(replacement)
-                    + (request.query() == null ? "" : "?" + request.query()));
+            response.headers().add("Location",
+                    withQuery(matcher.replaceFirst(replacement), request.query()));
             return Step.respond(response);
         }
     }
@@ -203,11 +207,23 @@ final class ShippedFilters {
             Request request = context.request();
             Matcher matcher = pattern.matcher(request.path());
             if (matcher.find()) {
-                request.path(wirespeed.gateway.core.TargetPath.normalise(
-                        matcher.replaceFirst(replacement)), request.query());
+                String[] parts = withQuery(matcher.replaceFirst(replacement), request.query())
+                        .split("\\?", 2);
+                // A pattern may have taken it off with what stood behind it.
+                String path = parts[0].startsWith("/") ? parts[0] : "/" + parts[0];
+                request.path(wirespeed.gateway.core.TargetPath.normalise(path),
+                        parts.length == 1 ? null : parts[1]);
             }
             return Step.NEXT;
         }
+    }
+
+    /** A replacement may have a query of its own; the request's goes behind it. */
+    private static String withQuery(String replaced, String query) {
+        if (query == null) {
+            return replaced;
+        }
+        return replaced + (replaced.indexOf('?') < 0 ? '?' : '&') + query;
     }
 
     private static final class StaticResponse extends Scoped {

@@ -109,9 +109,18 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
         return headers.has("ETag") || headers.has("Last-Modified");
     }
 
+    /** Whether a 304 is about this response; compared as If-None-Match compares. */
+    boolean isConfirmedBy(Headers from304) {
+        String mine = headers.get("ETag");
+        String theirs = from304.get("ETag");
+        return mine == null || theirs == null || weak(mine).equals(weak(theirs));
+    }
+
     /** §4.3.4: the stored fields are updated by those of a 304, but no cookie of one client's. */
     StoredResponse refreshed(Headers from304, long askedMillis, long nowMillis) {
         Headers merged = headers.copy();
+        // Of a 304 that does not say when, it is now; the old date would make it stale at once.
+        merged.remove("Date");
         from304.forEach((name, value) -> {
             if (isUpdating(name)) {
                 merged.remove(name);

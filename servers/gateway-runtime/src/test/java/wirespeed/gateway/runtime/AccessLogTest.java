@@ -97,4 +97,13 @@ class AccessLogTest {
                 .filter(thread -> thread.getName().equals("access-log")).count();
         assertEquals(0, threads);
     }
+
+    @Test
+    void the_target_is_what_the_client_asked_for_whatever_filters_make_of_it() {
+        Context context = new Context(context().snapshot(),
+                new Request("GET", "/asked//for?a=1", 1, new Headers()), 0);
+        context.request().path("/rewritten", "b=2");
+        assertEquals("/asked//for?a=1 /rewritten?b=2\n",
+                new AccessLogFormat("{target} {forwarded}").line(context, 200, 0));
+    }
 }

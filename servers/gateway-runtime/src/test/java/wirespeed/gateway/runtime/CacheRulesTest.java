@@ -117,6 +117,16 @@ class CacheRulesTest {
         assertEquals(0, limit.take(key + "a"));
         assertTrue(limit.take(key + "a") > 0);
         assertEquals(0, limit.take(key + "b"));
+        assertEquals(KeyHash.of(key), RateLimit.kept(key), "a key is not kept in its length");
+    }
+
+    @Test
+    void buckets_are_bounded_in_number() {
+        RateLimit limit = limit(1000, new long[] {0});
+        for (int i = 0; i < 100_100; i++) {
+            limit.take("client " + i);
+        }
+        assertTrue(limit.size() <= 100_001, limit.size() + " buckets");
     }
 
     @Test

@@ -42,6 +42,15 @@ class CacheTableTest {
     }
 
     @Test
+    void what_is_known_of_uris_is_bounded_when_their_responses_have_left() {
+        StoredResponse response = response("");
+        for (int i = 0; i < 150_000; i++) {
+            table.put(asked("http://a/" + i), response);
+        }
+        assertTrue(table.uris() < 120_000, table.uris() + " URIs");
+    }
+
+    @Test
     void a_purge_drops_the_uris_that_begin_so_and_counts_them() {
         for (String uri : new String[] {"http://a/1", "http://a/2", "http://b/1"}) {
             table.put(asked(uri), response(""));

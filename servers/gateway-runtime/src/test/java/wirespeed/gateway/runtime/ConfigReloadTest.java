@@ -2,6 +2,7 @@
 package wirespeed.gateway.runtime;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -35,6 +36,25 @@ class ConfigReloadTest {
                 Thread.sleep(50);
             }
             assertEquals(6, runtime.gateway().snapshot().version());
+        }
+    }
+
+    @Test
+    void a_file_nested_without_end_is_refused_and_the_next_one_applied() throws Exception {
+        Path file = Files.writeString(folder.resolve("gw.toml"), config(0));
+        ConfigStore store = new ConfigStore(file, config(0), Map.of(), Map.of());
+        try (GatewayRuntime runtime = new GatewayRuntime(store.check(config(0)));
+                ConfigReload reload = new ConfigReload(runtime, store)) {
+            reload.start();
+            String nested = "a = " + "[".repeat(100_000);
+            assertThrows(ConfigError.class, () -> store.check(nested));
+            Files.writeString(file, nested);
+            Thread.sleep(200);
+            Files.writeString(file, config(1));
+            for (int i = 0; i < 500 && runtime.gateway().snapshot().version() < 2; i++) {
+                Thread.sleep(10);
+            }
+            assertEquals(2, runtime.gateway().snapshot().version());
         }
     }
 }

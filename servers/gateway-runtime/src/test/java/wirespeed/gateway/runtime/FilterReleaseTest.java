@@ -55,7 +55,8 @@ class FilterReleaseTest {
         }
         awaitRelease(loaders);
         int grown = ManagementFactory.getClassLoadingMXBean().getLoadedClassCount() - before;
-        assertTrue(grown < ROUNDS / 2, grown + " classes more after " + 2 * ROUNDS
+        // Those of one language alone would be two a round; compilers and reflection still add a few dozen.
+        assertTrue(grown < ROUNDS, grown + " classes more after " + 2 * ROUNDS
                 + " compilations");
     }
 

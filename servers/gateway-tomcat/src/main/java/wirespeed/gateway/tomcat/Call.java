@@ -267,6 +267,26 @@ final class Call {
         uncount();
     }
 
+    /** The response is not wanted; others can use the connection where all of it is here already. */
+    void dismiss() {
+        try {
+            int count = isAllHere() ? 0 : -1;
+            while (count >= 0) {
+                count = read();
+            }
+        } catch (OriginFailure unreadable) {
+            // Then nobody else reads from it either.
+        }
+        abandon();
+    }
+
+    private boolean isAllHere() {
+        Framing framing = response.received();
+        return lease != null && in == null && (framing.isEmpty()
+                || framing.kind() == Framing.Kind.LENGTH
+                && framing.length() <= lease.connection.buffered());
+    }
+
     /** Takes no more from the origin. */
     void abandon() {
         if (lease != null) {

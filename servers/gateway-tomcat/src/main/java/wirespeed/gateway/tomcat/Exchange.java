@@ -183,7 +183,7 @@ final class Exchange {
                 if (other == null) {
                     return;
                 }
-                call.abandon();
+                call.dismiss();
                 plant.meters().add(Meters.Count.RETRIES, 1);
                 address = other;
                 needsFresh = false;
@@ -238,13 +238,13 @@ final class Exchange {
     private Address insteadOf(Address answered) {
         boolean isTriedElsewhere = call.isRequestSent() && System.nanoTime() < deadlineNanos
                 && Attempts.isTriedElsewhere(context, context.response().status(),
-                        body.isReplayable());
+                        body.isReplayable(), nowMillis());
         return isTriedElsewhere ? context.origin().choose(context, answered, nowMillis()) : null;
     }
 
     private boolean mayRetry(OriginFailure failure) {
         return System.nanoTime() < deadlineNanos && Attempts.mayFollow(context, failure.loss(),
-                failure.category() == Category.CONNECT, body.isReplayable());
+                failure.category() == Category.CONNECT, body.isReplayable(), nowMillis());
     }
 
     private static Failed originFailed(OriginFailure failure) {
@@ -293,20 +293,25 @@ final class Exchange {
     /** Sends what the filters agreed on. */
     private void send() throws Failed, ClientFailure {
         Response response = context.response();
-        response.transformBody();
+        try {
+            response.transformBody();
+        } catch (RuntimeException failed) {
+            response.endTransform();
+            throw Failed.of(500, Category.FILTER_ERROR, failed);
+        }
         Framing framing = response.framingFor(request);
         reply.head(response, request.isHeadAsked(), framing, keepAlive());
         if (response.body() != null) {
             if (call != null) {
                 // Whatever the origin still sends does not belong to this response.
-                call.abandon();
+                call.dismiss();
             }
             if (!framing.isEmpty()) {
                 sendWhole(response.body());
             }
         } else if (!response.received().isEmpty() && framing.isEmpty()) {
             // A body that the client cannot have, because of what it asked or of a filter's status.
-            call.abandon();
+            call.dismiss();
         } else if (framing.isEmpty()) {
             call.complete();
             isTapComplete = true;
@@ -338,7 +343,22 @@ final class Exchange {
         }
     }
 
+    /** What a filter makes of a body is no fault of the origin's. */
     private void stream() throws Failed, ClientFailure {
+        try {
+            pass();
+        } catch (RuntimeException failed) {
+            call.abandon();
+            context.response().endTransform();
+            if (!reply.isCommitted()) {
+                reply.reset();
+                throw Failed.of(500, Category.FILTER_ERROR, failed);
+            }
+            cut(Category.FILTER_ERROR, failed);
+        }
+    }
+
+    private void pass() throws Failed, ClientFailure {
         BodyTap tap = context.tap();
         BodyTransform transform = context.response().transform();
         Framing received = context.response().received();
@@ -394,12 +414,16 @@ final class Exchange {
                 reply.reset();
                 throw originFailed(failure);
             }
-            plant.meters().add(Meters.Count.LATE_FAILURES, 1);
-            context.category(failure.category());
-            context.failure(failure);
-            reply.cut();
+            cut(failure.category(), failure);
             return -1;
         }
+    }
+
+    private void cut(Category category, Throwable cause) {
+        plant.meters().add(Meters.Count.LATE_FAILURES, 1);
+        context.category(category);
+        context.failure(cause);
+        reply.cut();
     }
 
     /** The phase error runs once, while no head was sent. */

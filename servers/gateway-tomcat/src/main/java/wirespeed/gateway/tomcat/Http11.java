@@ -2,12 +2,15 @@
 package wirespeed.gateway.tomcat;
 
 import java.io.IOException;
+import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.coyote.Processor;
 import org.apache.coyote.UpgradeToken;
 import org.apache.coyote.http11.Http11NioProtocol;
 import org.apache.coyote.http11.Http11Processor;
 import org.apache.tomcat.util.net.AbstractEndpoint;
+import org.apache.tomcat.util.net.Acceptor;
 import org.apache.tomcat.util.net.NioChannel;
 import org.apache.tomcat.util.net.NioEndpoint;
 import org.apache.tomcat.util.net.SocketBufferHandler;
@@ -30,18 +33,40 @@ final class Http11 extends Http11NioProtocol {
         this.endpoint = endpoint;
     }
 
-    /** Closes connections that wait for a next request; those with one are left alone. */
-    void closeIdle() {
+    /** Closes the listener once those that wait in its queue are taken in. */
+    void closeListener() {
+        endpoint.isEnding = true;
+        closeServerSocketGraceful();
+    }
+
+    /**
+     * Closes connections that wait for a next request; those with one are left alone, also while its
+     * head is on its way.
+     *
+     * @param isFirstDue whether those that never sent one may still do so
+     * @return how many were left alone, tunnels not counted
+     */
+    int closeIdle(boolean isFirstDue) {
+        int busy = 0;
         for (SocketWrapperBase<?> connection : endpoint.getConnections()) {
+            StrictReader reader = connection.getSocket() instanceof StrictChannel channel
+                    ? channel.reader() : null;
             // Tomcat holds this lock as long as a request of the connection runs.
-            if (connection.getLock().tryLock()) {
-                try {
+            if (!connection.getLock().tryLock()) {
+                busy += reader != null && reader.isRaw() ? 0 : 1;
+                continue;
+            }
+            try {
+                if (reader != null && reader.isAwaited(isFirstDue)) {
+                    busy++;
+                } else {
                     connection.close();
-                } finally {
-                    connection.getLock().unlock();
                 }
+            } finally {
+                connection.getLock().unlock();
             }
         }
+        return busy;
     }
 
     /** Shows the servlet the connection's reader. */
@@ -66,8 +91,12 @@ final class Http11 extends Http11NioProtocol {
     }
 
     private static final class Endpoint extends NioEndpoint {
+        private static final long TAKING_NANOS = 1_000_000_000;
         private final Meters meters;
         private final StrictChannel.Factory channels;
+        private volatile boolean isEnding;
+        private boolean isTaking;
+        private boolean wasDestroyed;
 
         Endpoint(Meters meters, StrictChannel.Factory channels) {
             this.meters = meters;
@@ -83,6 +112,58 @@ final class Http11 extends Http11NioProtocol {
         protected boolean setSocketOptions(SocketChannel socket) {
             meters.add(Meters.Count.CONNECTIONS_ACCEPTED, 1);
             return super.setSocketOptions(socket);
+        }
+
+        /** Tomcat's acceptor drops the connection that it accepts last; a client may have sent a request. */
+        @Override
+        protected synchronized void destroySocket(SocketChannel socket) {
+            if (!isEnding || isTaking) {
+                wasDestroyed = true;
+                super.destroySocket(socket);
+                return;
+            }
+            isTaking = true;
+            wasDestroyed = false;
+            boolean isTaken = setSocketOptions(socket);
+            isTaking = false;
+            if (!isTaken && !wasDestroyed) {
+                super.destroySocket(socket);
+            }
+        }
+
+        @Override
+        protected void doCloseServerSocket() throws IOException {
+            if (isEnding && getServerSocket() instanceof ServerSocketChannel listener) {
+                takeWaiting(listener);
+            }
+            super.doCloseServerSocket();
+        }
+
+        /** What waits in a listener's queue is reset when it closes. */
+        private void takeWaiting(ServerSocketChannel listener) throws IOException {
+            long end = System.nanoTime() + TAKING_NANOS;
+            while (acceptor.getState() != Acceptor.AcceptorState.ENDED) {
+                if (System.nanoTime() - end > 0) {
+                    return;
+                }
+                LockSupport.parkNanos(1_000_000);
+            }
+            listener.configureBlocking(false);
+            while (System.nanoTime() - end < 0) {
+                SocketChannel waiting = listener.accept();
+                if (waiting == null) {
+                    return;
+                }
+                try {
+                    countUpOrAwaitConnection();
+                } catch (InterruptedException stopped) {
+                    Thread.currentThread().interrupt();
+                    waiting.close();
+                    return;
+                }
+                // Taken in, as the acceptor's last one is.
+                destroySocket(waiting);
+            }
         }
 
         @Override

@@ -170,6 +170,14 @@ final class OriginConnection extends DefaultBHttpClientConnection
         out.flush();
     }
 
+    /** The client sends nothing more; the origin is told so, behind all that was sent. */
+    void endRaw() throws IOException {
+        Socket socket = getSocket();
+        if (socket != null) {
+            socket.shutdownOutput();
+        }
+    }
+
     /**
      * Makes a write that waits fail, while an answer can still be read. Below TLS, whose own close would
      * wait for the write.

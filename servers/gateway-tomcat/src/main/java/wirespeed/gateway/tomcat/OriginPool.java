@@ -2,6 +2,7 @@
 package wirespeed.gateway.tomcat;
 
 import java.io.IOException;
+import java.net.SocketException;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
@@ -11,6 +12,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.hc.client5.http.HttpRoute;
+import org.apache.hc.client5.http.SystemDefaultDnsResolver;
 import org.apache.hc.client5.http.config.ConnectionConfig;
 import org.apache.hc.client5.http.impl.io.PoolingHttpClientConnectionManager;
 import org.apache.hc.client5.http.impl.io.PoolingHttpClientConnectionManagerBuilder;
@@ -79,6 +81,7 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
                 .setTlsSocketStrategy(Tls.toOrigins(gateway.options("tls")))
                 .setMaxConnTotal(connectionsMax).setMaxConnPerRoute(connectionsMax)
                 .setConnectionConfigResolver(this::config)
+                .setDnsResolver(new Names(SystemDefaultDnsResolver.INSTANCE, System::nanoTime))
                 .build();
         evictor = Executors.newSingleThreadScheduledExecutor(work -> {
             Thread thread = new Thread(work, "origin-connections");
@@ -151,9 +154,23 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
         } catch (IOException | RuntimeException e) {
             endpoint.close(CloseMode.IMMEDIATE);
             manager.release(endpoint, null, TimeValue.ZERO_MILLISECONDS);
+            if (isOwnLack(e)) {
+                throw new Full("the gateway has no socket left for the origin");
+            }
             throw new OriginFailure(Category.CONNECT, Loss.BEFORE_ANSWER,
                     "no connection to " + address + ": " + e.getMessage(), e);
         }
+    }
+
+    /** This process has no descriptor left: no address is to blame, and no other one would do. */
+    private static boolean isOwnLack(Throwable failed) {
+        for (Throwable cause = failed; cause != null; cause = cause.getCause()) {
+            if (cause instanceof SocketException
+                    && String.valueOf(cause.getMessage()).contains("Too many open files")) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /** Watches over the bodies that are sent on these connections. */

@@ -1,20 +1,15 @@
 // Configures Tomcat, listens, and stops in order.
 package wirespeed.gateway.tomcat;
 
-import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.UnknownHostException;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.LockSupport;
 import java.util.logging.Level;
 import java.util.logging.Logger;
-import org.apache.catalina.Context;
 import org.apache.catalina.LifecycleException;
 import org.apache.catalina.connector.Connector;
 import org.apache.catalina.core.StandardContext;
@@ -32,6 +27,8 @@ public final class Server implements Launcher.Carrier {
     /** The first Java with virtual threads. */
     private static final int VIRTUAL_SINCE = 21;
     private static final int SWALLOWED_BYTES_MAX = 64 * 1024;
+    /** For the first request of a connection that was accepted just before the process stops. */
+    private static final long FIRST_NANOS = 1_000_000_000;
     /** Kept, because the platform forgets levels of loggers that nobody holds. */
     private static final Logger TOMCAT = Logger.getLogger("org.apache");
 
@@ -40,9 +37,9 @@ public final class Server implements Launcher.Carrier {
     private final boolean isVirtual;
     private final Plant plant;
     private final Http11 http;
+    private final Lingering lingering = new Lingering();
     private final Tomcat tomcat = new Tomcat();
     private final AtomicBoolean isStopped = new AtomicBoolean();
-    private Path folder;
 
     /** Prepares everything; nothing listens yet. */
     public Server(Gateway gateway) {
@@ -57,25 +54,23 @@ public final class Server implements Launcher.Carrier {
         plant = Plant.of(gateway);
         http = new Http11(plant.meters(), new StrictChannel.Factory(
                 () -> gateway.snapshot().limits(), gateway.options("timeouts").millis("head"),
-                gateway.options("timeouts").millis("send")));
+                gateway.options("timeouts").millis("send"), lingering));
     }
 
     @Override
     public InetSocketAddress start() {
         TOMCAT.setLevel(Level.WARNING);
         try {
-            folder = Files.createTempDirectory("gateway-tomcat");
             Address wanted = Address.parse(gateway.options("server").text("listen"));
             InetAddress host = InetAddress.getByName(wanted.host());
             configure(host, wanted.port());
-            tomcat.setBaseDir(folder.toString());
+            // It has to be there, and nothing is written into it.
+            tomcat.setBaseDir(System.getProperty("java.io.tmpdir"));
             container();
             tomcat.start();
             return new InetSocketAddress(host, http.getLocalPort());
         } catch (UnknownHostException e) {
             throw new IllegalArgumentException("server.listen: no host " + e.getMessage(), e);
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
         } catch (LifecycleException e) {
             throw new IllegalStateException(rootMessage(e), e);
         }
@@ -143,15 +138,27 @@ public final class Server implements Launcher.Carrier {
         }
         tomcat.setConnector(connector);
         ((StandardHost) tomcat.getHost()).setErrorReportValveClass(PlainErrors.class.getName());
-        Context context = tomcat.addContext("", null);
+        StandardContext context = new WithoutFolder();
+        context.setName("");
+        context.setPath("");
+        context.addLifecycleListener(new Tomcat.FixContextListener());
+        tomcat.getHost().addChild(context);
         context.setCookies(false);
-        quickStop((StandardContext) context);
+        quickStop(context);
         context.addServletContainerInitializer((classes, servlets) ->
                 servlets.setSessionTrackingModes(Set.of()), Set.of());
         context.getPipeline().addValve(new InsideValve());
         Tomcat.addServlet(context, "gateway", new GatewayServlet(plant,
                 isVirtual ? options.count("max-threads") : 0));
         context.addServletMappingDecoded("/*", "gateway");
+    }
+
+    /** Tomcat makes a folder for compiled pages and uploads, which nobody has here. */
+    private static final class WithoutFolder extends StandardContext {
+        @Override
+        protected void postWorkDirectory() {
+            // A process that is killed would leave it behind.
+        }
     }
 
     /** The process ends after it: there is nothing to unload and no leak to look for. */
@@ -168,19 +175,20 @@ public final class Server implements Launcher.Carrier {
                 + options.count("max-threads");
     }
 
-    /** Closes the listener, lets exchanges end for up to {@code drainMillis}, then cuts the rest. */
+    /** Takes in who waits, closes the listener, lets exchanges end for up to {@code drainMillis}, then cuts the rest. */
     @Override
     public int stop(long drainMillis) {
         if (!isStopped.compareAndSet(false, true)) {
             return 0;
         }
         gateway.drain();
-        http.closeServerSocketGraceful();
-        long end = System.nanoTime() + drainMillis * 1_000_000;
-        http.closeIdle();
-        while (gateway.inFlight().get() > 0 && System.nanoTime() < end) {
+        http.closeListener();
+        long begin = System.nanoTime();
+        int busy = http.closeIdle(drainMillis > 0);
+        while ((busy > 0 || gateway.inFlight().get() > 0)
+                && System.nanoTime() - begin < drainMillis * 1_000_000) {
             LockSupport.parkNanos(10_000_000);
-            http.closeIdle();
+            busy = http.closeIdle(System.nanoTime() - begin < FIRST_NANOS);
         }
         int cut = gateway.inFlight().get();
         try {
@@ -190,22 +198,8 @@ public final class Server implements Launcher.Carrier {
             throw new IllegalStateException(rootMessage(e), e);
         } finally {
             plant.pool().close();
-            delete(folder);
+            lingering.close();
         }
         return cut;
-    }
-
-    /** Tomcat wants a folder for work files and puts nothing but empty ones into it. */
-    private static void delete(Path root) {
-        if (root == null) {
-            return;
-        }
-        try (var paths = Files.walk(root)) {
-            for (Path path : paths.sorted(java.util.Comparator.reverseOrder()).toList()) {
-                Files.deleteIfExists(path);
-            }
-        } catch (IOException left) {
-            Logger.getLogger("wirespeed.gateway").log(Level.INFO, "left behind: " + root, left);
-        }
     }
 }

@@ -3,6 +3,7 @@ package wirespeed.gateway.tomcat;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.nio.channels.SelectionKey;
 import java.nio.channels.SocketChannel;
 import java.util.function.Supplier;
 import org.apache.tomcat.util.net.NioChannel;
@@ -14,14 +15,14 @@ import wirespeed.gateway.core.Limits;
 
 /** What both kinds have in common. */
 interface StrictChannel {
-    /** What a refused client may still have sent; unread bytes would turn the answer into a reset. */
-    int DRAINED_BYTES_MAX = 64 * 1024;
+    ByteBuffer NOTHING = ByteBuffer.allocate(0);
 
     /** What this connection receives. */
     StrictReader reader();
 
     /** Makes channels for an endpoint. */
-    record Factory(Supplier<Limits> limits, long headMillis, int sendMillis) {
+    record Factory(Supplier<Limits> limits, long headMillis, int sendMillis,
+            Lingering lingering) {
         NioChannel plain(SocketBufferHandler buffers) {
             return new Plain(buffers, this);
         }
@@ -31,22 +32,11 @@ interface StrictChannel {
         }
     }
 
-    /** The last words on a connection: 408 for a late head; what nobody reads is taken in. */
-    private static void beforeClose(StrictReader reader, NioChannel channel) {
+    /** The last words on a connection: 408 for a late head. */
+    private static void beforeEnd(StrictReader reader, NioChannel channel) {
         try {
             if (reader.isLate()) {
                 channel.write(StrictReader.late());
-            }
-            if (reader.hasRefused() && channel.isOpen()) {
-                SocketChannel socket = channel.getIOChannel();
-                socket.shutdownOutput();
-                ByteBuffer waste = ByteBuffer.allocate(4096);
-                for (int bytes = 0; bytes < DRAINED_BYTES_MAX; bytes += waste.position()) {
-                    waste.clear();
-                    if (socket.read(waste) <= 0) {
-                        return;
-                    }
-                }
             }
         } catch (IOException gone) {
             // There is nobody to tell it to.
@@ -54,16 +44,34 @@ interface StrictChannel {
         }
     }
 
+    /** Whether the socket is somebody else's from now on, who takes in what nobody reads. */
+    private static boolean isHandedOver(StrictReader reader, NioChannel channel,
+            NioSocketWrapper owner, Lingering lingering) {
+        SocketChannel socket = channel.getIOChannel();
+        if (!reader.hasRest() || socket == null || !socket.isOpen()) {
+            return false;
+        }
+        // Tomcat's poller must not see it any more, whoever closes.
+        SelectionKey key = socket.keyFor(owner.getPoller().getSelector());
+        if (key != null) {
+            key.cancel();
+        }
+        return lingering.take(socket);
+    }
+
     /** Without TLS. */
     final class Plain extends NioChannel implements StrictChannel {
         private final StrictReader reader;
         private final int sendMillis;
+        private final Lingering lingering;
         private NioSocketWrapper owner;
+        private boolean isHandedOver;
 
         private Plain(SocketBufferHandler buffers, Factory factory) {
             super(buffers);
             reader = new StrictReader(super::read, factory.limits(), factory.headMillis());
             sendMillis = factory.sendMillis();
+            lingering = factory.lingering();
         }
 
         @Override
@@ -71,6 +79,7 @@ interface StrictChannel {
             super.reset(socket, owner);
             // Tomcat resets a channel that it puts aside to nothing.
             this.owner = owner;
+            isHandedOver = false;
             reader.reset();
         }
 
@@ -88,8 +97,14 @@ interface StrictChannel {
 
         @Override
         public void close() throws IOException {
-            beforeClose(reader, this);
-            super.close();
+            if (isHandedOver) {
+                return;
+            }
+            beforeEnd(reader, this);
+            isHandedOver = isHandedOver(reader, this, owner, lingering);
+            if (!isHandedOver) {
+                super.close();
+            }
         }
     }
 
@@ -97,12 +112,17 @@ interface StrictChannel {
     final class Secure extends SecureNioChannel implements StrictChannel {
         private final StrictReader reader;
         private final int sendMillis;
+        private final Lingering lingering;
         private NioSocketWrapper owner;
+        private boolean isHandedOver;
+        /** Of the record that was read last; empty between requests. */
+        private ByteBuffer record = NOTHING;
 
         private Secure(SocketBufferHandler buffers, NioEndpoint endpoint, Factory factory) {
             super(buffers, endpoint);
-            reader = new StrictReader(super::read, factory.limits(), factory.headMillis());
+            reader = new StrictReader(this::decrypted, factory.limits(), factory.headMillis());
             sendMillis = factory.sendMillis();
+            lingering = factory.lingering();
         }
 
         @Override
@@ -110,7 +130,31 @@ interface StrictChannel {
             super.reset(socket, owner);
             // Tomcat resets a channel that it puts aside to nothing.
             this.owner = owner;
+            isHandedOver = false;
+            record = NOTHING;
             reader.reset();
+        }
+
+        /**
+         * Decrypting gives whole records, and Tomcat fails where one does not fit into a buffer that
+         * is not its own.
+         */
+        private int decrypted(ByteBuffer into) throws IOException {
+            if (!record.hasRemaining()) {
+                int size = getSslEngine().getSession().getApplicationBufferSize();
+                ByteBuffer next = record.capacity() < size ? ByteBuffer.allocate(size)
+                        : record.clear();
+                int count = super.read(next);
+                record = count > 0 ? next.flip() : NOTHING;
+                if (count <= 0) {
+                    return count;
+                }
+            }
+            int count = Math.min(into.remaining(), record.remaining());
+            into.put(into.position(), record, record.position(), count);
+            into.position(into.position() + count);
+            record.position(record.position() + count);
+            return count;
         }
 
         @Override
@@ -123,6 +167,32 @@ interface StrictChannel {
         @Override
         public StrictReader reader() {
             return reader;
+        }
+
+        /** TLS says its own end; the socket stays. */
+        @Override
+        public void close() throws IOException {
+            beforeEnd(reader, this);
+            super.close();
+        }
+
+        @Override
+        public void close(boolean isForced) throws IOException {
+            if (isHandedOver) {
+                return;
+            }
+            if (!reader.hasRest()) {
+                super.close(isForced);
+                return;
+            }
+            try {
+                close();
+            } finally {
+                isHandedOver = isHandedOver(reader, this, owner, lingering);
+                if (!isHandedOver) {
+                    super.close(isForced);
+                }
+            }
         }
     }
 }

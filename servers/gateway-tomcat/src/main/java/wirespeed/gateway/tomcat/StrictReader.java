@@ -91,13 +91,28 @@ final class StrictReader {
         return state == State.HEAD && began != 0 && System.nanoTime() - began >= headNanos;
     }
 
+    /**
+     * Whether a request is on its way: its head has begun.
+     *
+     * @param isFirstDue whether the first one counts before its first byte, too
+     */
+    boolean isAwaited(boolean isFirstDue) {
+        return state == State.HEAD && (began != 0 || isFirstDue && request == null);
+    }
+
+    /** Whether the protocol was switched. */
+    boolean isRaw() {
+        return state == State.RAW;
+    }
+
     /** Nothing more of this connection is wanted. */
     void giveUp() {
         state = State.REFUSED;
     }
 
-    boolean hasRefused() {
-        return state == State.REFUSED;
+    /** Whether the client may still be sending what nobody reads: behind a refusal, or of a body. */
+    boolean hasRest() {
+        return state == State.REFUSED || state == State.LENGTH || state == State.CHUNKED;
     }
 
     /** As a channel's read; nothing is delivered of a head that is not complete. */

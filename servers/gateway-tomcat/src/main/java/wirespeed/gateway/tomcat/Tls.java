@@ -18,6 +18,12 @@ import wirespeed.gateway.runtime.ServerCertificate;
 
 /** Origins are always verified, their names too. */
 final class Tls {
+    static {
+        // Before the first socket: an end without the alert of TLS is none (RFC 9112 §9.8), and
+        // sockets of the JDK take it for one unless they are told.
+        System.setProperty("com.sun.net.ssl.requireCloseNotify", "true");
+    }
+
     private Tls() {
     }
 

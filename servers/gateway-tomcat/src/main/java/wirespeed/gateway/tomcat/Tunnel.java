@@ -3,6 +3,7 @@ package wirespeed.gateway.tomcat;
 
 import jakarta.servlet.http.HttpUpgradeHandler;
 import jakarta.servlet.http.WebConnection;
+import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
@@ -63,15 +64,24 @@ public final class Tunnel implements HttpUpgradeHandler {
         try {
             InputStream in = client.getInputStream();
             byte[] buffer = new byte[Scratch.BODY_BYTES];
-            for (int count = in.read(buffer); count >= 0; count = in.read(buffer)) {
+            for (int count = read(in, buffer); count >= 0; count = read(in, buffer)) {
                 clientNanos = System.nanoTime();
                 call.connection().writeRaw(buffer, count);
             }
+            // Not closed at once: that would take back what is on its way.
+            call.connection().endRaw();
         } catch (IOException | IllegalStateException ended) {
             // As above.
             call.abandon();
-        } finally {
-            call.abandon();
+        }
+    }
+
+    /** Tomcat tells the end of a client in one of two ways. */
+    private static int read(InputStream in, byte[] buffer) throws IOException {
+        try {
+            return in.read(buffer);
+        } catch (EOFException end) {
+            return -1;
         }
     }
 

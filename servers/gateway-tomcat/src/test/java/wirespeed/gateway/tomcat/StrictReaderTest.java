@@ -90,7 +90,7 @@ class StrictReaderTest {
     void nothing_is_delivered_of_a_head_that_is_not_complete() throws IOException {
         StrictReader reader = reader(PLAIN.substring(0, 30), 7, NEVER_LATE_MS);
         assertEquals("", readAll(reader));
-        assertFalse(reader.hasRefused());
+        assertFalse(reader.hasRest());
     }
 
     @ParameterizedTest
@@ -103,7 +103,7 @@ class StrictReaderTest {
         assertTrue(read(reader).startsWith("GET / HTTP/1.1\r\nHost: refused\r\n"));
         assertEquals(400, assertThrows(Refusal.class, reader::request).status());
         assertEquals("", read(reader));
-        assertTrue(reader.hasRefused());
+        assertTrue(reader.hasRest());
     }
 
     @Test

@@ -1,0 +1,171 @@
+// What a gateway on event loops that is asked to end does for those who have just come.
+package wirespeed.gateway.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.net.Socket;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import javax.net.ssl.SSLSocket;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.netty.Main;
+import wirespeed.gateway.runtime.Launcher;
+
+@Timeout(240)
+class NettyStopTest extends CarrierContract {
+    @Override
+    public Launcher.Factory factory() {
+        return Main::carrier;
+    }
+
+    @Override
+    public Map<String, Object> options() {
+        // A busy machine is no reason to shed load here.
+        return Map.of("server.transport", "epoll", "server.threads", "1", "limits.loop-lag", "1m");
+    }
+
+    @TempDir
+    Path folder;
+
+    /** A loop that has no time while clients come, so that they wait in the listener's queue. */
+    private Carrier held(String toml) throws Exception {
+        Files.writeString(folder.resolve("Hold.java"), """
+                import wirespeed.gateway.core.*;
+                public class Hold implements Filter {
+                    public Phase phase() { return Phase.PRE; }
+                    public int order() { return 1; }
+                    public String name() { return "hold"; }
+                    public Step apply(Context context) {
+                        if (context.request().target().equals("/hold")) {
+                            try { Thread.sleep(700); } catch (InterruptedException e) { }
+                        }
+                        return Step.NEXT;
+                    }
+                }
+                """);
+        return start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\"]\n[filters]\nfolder = \"" + folder + "\"\n" + toml);
+    }
+
+    /** The gateway stops while these wait; when it has ended. */
+    private Thread stopBehind(Carrier gateway, RawClient first) throws Exception {
+        first.send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+        Thread.sleep(200);
+        Thread stopping = new Thread(() -> gateway.carrier.stop(20_000));
+        stopping.start();
+        return stopping;
+    }
+
+    @Test
+    void who_waits_in_the_queue_of_the_listener_is_answered() throws Exception {
+        Carrier gateway = held("");
+        Thread stopping = stopBehind(gateway, client(gateway));
+        List<RawClient> waiting = new ArrayList<>();
+        for (int i = 0; i < 40; i++) {
+            waiting.add(client(gateway));
+            waiting.get(i).send("GET /" + i + " HTTP/1.1\r\nHost: a\r\n\r\n");
+        }
+        for (int i = 0; i < 40; i++) {
+            RawClient.Answer answer = waiting.get(i).read();
+            assertEquals("GET /" + i + " HTTP/1.1|", answer.body());
+            assertEquals("close", answer.header("Connection"));
+        }
+        stopping.join(20_000);
+        assertFalse(stopping.isAlive());
+    }
+
+    /** Connected; the handshake begins with the first byte that is written. */
+    private SSLSocket tls(Certificate certificate, Carrier gateway) throws Exception {
+        SSLSocket socket = closedLater((SSLSocket) certificate.context().getSocketFactory()
+                .createSocket("127.0.0.1", gateway.address.getPort()));
+        socket.setSoTimeout(20_000);
+        return socket;
+    }
+
+    /** All that is answered until the end. */
+    private static String ask(SSLSocket socket, String request) throws Exception {
+        socket.getOutputStream().write(request.getBytes());
+        return new String(socket.getInputStream().readAllBytes());
+    }
+
+    @Test
+    void who_shakes_hands_is_answered(@TempDir Path keys) throws Exception {
+        Certificate certificate = new Certificate(keys);
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\"]\n[tls]\ncertificate = \"" + certificate.certificate + "\"\nkey = \""
+                + certificate.key + "\"\n");
+        // What a first handshake loads and compiles is not to take the second that the other one has.
+        ask(tls(certificate, gateway), "GET /w HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        SSLSocket socket = tls(certificate, gateway);
+        Thread.sleep(100);
+        Thread stopping = new Thread(() -> gateway.carrier.stop(20_000));
+        stopping.start();
+        Thread.sleep(100);
+        String answer = ask(socket, "GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
+        assertTrue(answer.contains("GET /x HTTP/1.1|"), answer);
+        stopping.join(20_000);
+        assertFalse(stopping.isAlive());
+    }
+
+    @Test
+    void a_download_by_http_2_arrives_whole_though_its_client_goes_on_sending() throws Exception {
+        int bytes = 600_000;
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "", "b".repeat(bytes));
+            return true;
+        };
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\"]\n[server]\nh2c = true\n");
+        Socket socket = closedLater(new Socket());
+        socket.setReceiveBufferSize(16 * 1024);
+        socket.connect(gateway.address);
+        RawHttp2 client = new RawHttp2(socket);
+        client.headers(1, true, ":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/");
+        client.frame(8, 0, 1, new byte[] {0x3f, 0, 0, 0});
+        // All of it is with the gateway's socket, and most of it not with the client.
+        Thread.sleep(300);
+        Thread stopping = new Thread(() -> gateway.carrier.stop(20_000));
+        stopping.start();
+        Thread.sleep(300);
+        client.frame(6, 0, 0, new byte[8]);
+        Thread.sleep(100);
+        assertEquals(bytes, client.read(1).body().length());
+        assertTrue(client.isClosed());
+        client.close();
+        stopping.join(20_000);
+        assertFalse(stopping.isAlive());
+    }
+
+    @Test
+    void requests_before_the_listener_closes_share_connections_to_an_origin_of_http_2()
+            throws Exception {
+        RawHttp2Origin other = closedLater(new RawHttp2Origin(connection -> {
+            connection.frame(RawHttp2Origin.SETTINGS, 0, 0);
+            while (true) {
+                connection.answer(connection.await(RawHttp2Origin.HEADERS).stream(), "yes");
+            }
+        }));
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + other.port()
+                + "\"]\nhttp2 = \"prior-knowledge\"\n[timeouts]\npool-wait = \"2s\"\n");
+        // As in the time of server.drain-delay.
+        gateway.runtime.gateway().drain();
+        List<RawClient> clients = new ArrayList<>();
+        for (int i = 0; i < 40; i++) {
+            clients.add(client(gateway));
+        }
+        for (RawClient client : clients) {
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        }
+        for (RawClient client : clients) {
+            assertEquals("yes", client.read().body());
+        }
+        assertTrue(other.connections.get() < 10, other.connections + " connections");
+    }
+}

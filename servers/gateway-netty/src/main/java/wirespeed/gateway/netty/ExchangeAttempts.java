@@ -1,0 +1,207 @@
+// The addresses that one exchange asks: one after the other, or two at a time (hedging).
+package wirespeed.gateway.netty;
+
+import io.netty.buffer.ByteBuf;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.TimeUnit;
+import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Attempts;
+import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.Meters;
+import wirespeed.gateway.core.Request;
+
+/** A class of its own and no object of its own: there is one for each request. */
+abstract class ExchangeAttempts {
+    final Loop loop;
+    final Client client;
+    final Context context;
+    final RequestBody body;
+    /** The only one, or the first of two; null when nobody is asked. */
+    private Attempt attempt;
+    /** Another address that is asked beside the first; the first answer counts. */
+    private Attempt hedge;
+    private ScheduledFuture<?> hedgeTimer;
+
+    ExchangeAttempts(Loop loop, Client client, Request request) {
+        this.loop = loop;
+        this.client = client;
+        this.context = new Context(loop.gateway.enter(), request, loop.nowNanos());
+        this.body = new RequestBody(request, loop.budget);
+    }
+
+    /** Whether nobody wants an answer any more. */
+    abstract boolean isOver();
+
+    /** An attempt of this exchange, not started. */
+    abstract Attempt attemptAt(Address address);
+
+    /** Nobody can be asked. */
+    abstract void noAddress();
+
+    /** Whether an attempt is under way. */
+    boolean isAsking() {
+        return attempt != null;
+    }
+
+    /** Whether this is the only attempt, or the first of two. */
+    boolean isFirst(Attempt one) {
+        return one == attempt;
+    }
+
+    /** The attempt has ended by itself, and nobody else is asked. */
+    void asksNobody() {
+        attempt = null;
+    }
+
+    /** Asks an address; false when there is no other one than {@code not}. */
+    boolean ask(Address not, boolean needsFresh) {
+        Address address = context.origin().choose(context, not, loop.sharedMillis());
+        if (address == null && not != null) {
+            return false;
+        }
+        if (address == null) {
+            noAddress();
+            return true;
+        }
+        if (!body.isComplete()) {
+            client.readBody(false);
+        }
+        context.attempt(address);
+        attempt = attemptAt(address);
+        armHedge();
+        attempt.start(needsFresh);
+        return true;
+    }
+
+    /** Asks a second address in a while, if the whole request is there and may be sent twice. */
+    void armHedge() {
+        int millis = context.origin().settings().retry().hedgeMillis();
+        if (millis > 0 && hedgeTimer == null && body.isComplete() && context.request().upgrade() == null) {
+            hedgeTimer = loop.executor.schedule(this::hedge, millis, TimeUnit.MILLISECONDS);
+        }
+    }
+
+    private void hedge() {
+        loop.readClock();
+        boolean isAwaited = !isOver() && attempt != null && hedge == null
+                && context.response() == null;
+        if (!isAwaited || !Attempts.mayHedge(context, body.isReplayable(),
+                loop.sharedMillis())) {
+            return;
+        }
+        Address other = context.origin().choose(context, attempt.address(), loop.sharedMillis());
+        if (other != null) {
+            loop.meters.add(Meters.Count.HEDGES, 1);
+            context.attempt(other);
+            hedge = attemptAt(other);
+            hedge.start(false);
+        }
+    }
+
+    void disarmHedge() {
+        if (hedgeTimer != null) {
+            hedgeTimer.cancel(false);
+        }
+    }
+
+    /** The one that is under way beside this; null for none. */
+    private Attempt beside(Attempt one) {
+        return one == attempt ? hedge : attempt;
+    }
+
+    /** Goes on with this attempt alone; another one is cancelled. */
+    void settleOn(Attempt one) {
+        disarmHedge();
+        Attempt loser = beside(one);
+        if (loser != null) {
+            if (one == hedge) {
+                loop.meters.add(Meters.Count.HEDGES_WON, 1);
+            }
+            context.address(one.address());
+            attempt = one;
+            hedge = null;
+            loser.abandon();
+        }
+    }
+
+    /** Whether this attempt came to nothing without harm, because another one is under way. */
+    boolean isReplaced(Attempt lost) {
+        Attempt other = beside(lost);
+        if (isOver() || other == null) {
+            return false;
+        }
+        context.address(other.address());
+        attempt = other;
+        hedge = null;
+        return true;
+    }
+
+    /** The stream of the only attempt; null where there is none, or it waits for a connection. */
+    OriginStream origin() {
+        return attempt == null ? null : attempt.stream();
+    }
+
+    /** The client can take more of the response body. */
+    void clientWritable() {
+        if (origin() != null) {
+            origin().read(true);
+        }
+    }
+
+    /** Whether this answer is dropped, because another address is asked for a better one. */
+    boolean isTriedElsewhere(Attempt answered, int status) {
+        if (isOver() || !body.isComplete()) {
+            return false;
+        }
+        if (Attempts.isUnwanted(context, status) && isReplaced(answered)) {
+            answered.abandon();
+            return true;
+        }
+        if (!Attempts.isTriedElsewhere(context, status, body.isReplayable(), loop.sharedMillis())
+                || !ask(answered.address(), false)) {
+            return false;
+        }
+        loop.meters.add(Meters.Count.RETRIES, 1);
+        answered.abandon();
+        return true;
+    }
+
+    /** Takes the origin's connections away from this exchange; they cannot be used again. */
+    void abandonOrigin() {
+        Attempt first = attempt;
+        Attempt second = hedge;
+        attempt = null;
+        hedge = null;
+        if (first != null) {
+            first.abandon();
+        }
+        if (second != null) {
+            second.abandon();
+        }
+    }
+
+    void pauseOrigin() {
+        if (origin() != null) {
+            origin().read(false);
+        }
+    }
+
+    void flushOrigin() {
+        if (origin() != null) {
+            origin().flush();
+        }
+    }
+
+    /** Raw bytes of the client after a switch. */
+    void tunnel(ByteBuf bytes) {
+        OriginStream origin = origin();
+        if (origin == null) {
+            bytes.release();
+            return;
+        }
+        origin.sendRaw(bytes);
+        if (!origin.isWritable()) {
+            client.readBody(false);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+// Between the fields of HTTP/2 and the requests and responses that filters see.
+package wirespeed.gateway.netty;
+
+import io.netty.handler.codec.http2.DefaultHttp2Headers;
+import io.netty.handler.codec.http2.Http2Headers;
+import java.util.Locale;
+import java.util.Map;
+import wirespeed.gateway.core.Framing;
+import wirespeed.gateway.core.Headers;
+import wirespeed.gateway.core.Limits;
+import wirespeed.gateway.core.Refusal;
+import wirespeed.gateway.core.Request;
+import wirespeed.gateway.core.RequestRules;
+import wirespeed.gateway.core.Response;
+
+/** For the side of the clients; what is no request is refused. */
+final class Http2Fields {
+    private Http2Fields() {
+    }
+
+    /**
+     * The request that a head says, by the rules that requests of HTTP/1 obey.
+     *
+     * @param hasBody whether the stream goes on
+     */
+    static Request request(Http2Headers fields, boolean hasBody, Limits limits) {
+        String said = text(fields.scheme(), "");
+        if (!said.equals("https") && !said.equals("http")) {
+            throw new Refusal(400, ":scheme is neither http nor https");
+        }
+        Headers headers = new Headers();
+        StringBuilder cookies = new StringBuilder();
+        for (Map.Entry<CharSequence, CharSequence> field : fields) {
+            String name = field.getKey().toString();
+            String value = field.getValue().toString();
+            if (name.startsWith(":")) {
+                continue;
+            }
+            if (!name.equals(name.toLowerCase(Locale.ROOT))) {
+                throw new Refusal(400, "upper-case header name in HTTP/2");
+            }
+            if (name.equals("cookie")) {
+                // RFC 9113 §8.2.3: crumbs are joined before HTTP/1.
+                cookies.append(cookies.length() == 0 ? "" : "; ").append(value);
+            } else {
+                add(headers, name, value, limits);
+            }
+        }
+        if (cookies.length() > 0) {
+            add(headers, "cookie", cookies.toString(), limits);
+        }
+        String authority = text(fields.authority(), headers.get("host"));
+        return RequestRules.fromFields(text(fields.method(), ""), text(fields.path(), ""),
+                authority, headers, hasBody);
+    }
+
+    /** What follows a body. */
+    static Headers trailers(Http2Headers trailers, Limits limits) {
+        Headers fields = new Headers();
+        for (Map.Entry<CharSequence, CharSequence> field : trailers) {
+            add(fields, field.getKey().toString(), field.getValue().toString(), limits);
+        }
+        return fields;
+    }
+
+    private static void add(Headers headers, String name, String value, Limits limits) {
+        if (headers.size() >= limits.fieldsMax()) {
+            throw new Refusal(431, "more than " + limits.fieldsMax() + " header fields");
+        }
+        try {
+            headers.add(name, value);
+        } catch (IllegalArgumentException bad) {
+            throw new Refusal(400, bad.getMessage());
+        }
+    }
+
+    private static String text(CharSequence value, String otherwise) {
+        String text = value == null ? otherwise : value.toString();
+        if (text == null) {
+            throw new Refusal(400, "neither :authority nor Host");
+        }
+        return text;
+    }
+
+    /** The head of a response; its body is sent with this framing. */
+    static Http2Headers head(Response response, Framing framing, Loop loop) {
+        boolean isOurs = framing.kind() == Framing.Kind.LENGTH;
+        // RFC 9110 §8.6: a 204 has none.
+        boolean isDropped = isOurs || response.status() == 204;
+        Http2Headers head = new DefaultHttp2Headers(false)
+                .status(String.valueOf(response.status()));
+        response.headers().forEach((name, value) -> {
+            String lower = name.toLowerCase(Locale.ROOT);
+            boolean isLength = isDropped && lower.equals("content-length");
+            if (!isLength && !isConnectionField(lower)) {
+                head.add(lower, value);
+            }
+        });
+        if (isOurs) {
+            head.set("content-length", String.valueOf(framing.length()));
+        }
+        if (response.isLocal() && !head.contains("date")) {
+            head.set("date", loop.date());
+        }
+        return head;
+    }
+
+    /** The head of an interim response. */
+    static Http2Headers interim(Response response) {
+        Http2Headers head = new DefaultHttp2Headers(false)
+                .status(String.valueOf(response.status()));
+        response.headers().forEach((name, value) -> head.add(name.toLowerCase(Locale.ROOT), value));
+        return head;
+    }
+
+    private static boolean isConnectionField(String name) {
+        return switch (name) {
+            case "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade" ->
+                true;
+            default -> false;
+        };
+    }
+}

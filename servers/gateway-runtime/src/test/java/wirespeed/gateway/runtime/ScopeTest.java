@@ -1,0 +1,34 @@
+// For which requests a shipped filter is.
+package wirespeed.gateway.runtime;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.Headers;
+import wirespeed.gateway.core.Request;
+import wirespeed.gateway.core.Snapshot;
+
+class ScopeTest {
+    private static final Snapshot SNAPSHOT = new SnapshotBuilder().build(ConfigReader.read(
+            "[origins.o]\naddresses = [\"h:1\"]\n", "x.toml", Map.of(), Map.of()), List.of());
+
+    private static boolean covers(String configured, String host) {
+        Request request = new Request("GET", "/", 1, new Headers());
+        request.host(host);
+        return new ShippedFilters.Scope("deny", 0, "/", configured)
+                .covers(new Context(SNAPSHOT, request, 0));
+    }
+
+    @Test
+    void a_host_is_the_same_with_and_without_a_dot_at_its_end() {
+        for (String configured : List.of("admin.test", "Admin.test", "admin.test.")) {
+            for (String host : List.of("admin.test", "ADMIN.test", "admin.test.:80")) {
+                assertEquals(true, covers(configured, host), configured + " for " + host);
+            }
+            assertEquals(false, covers(configured, "shop.test."), configured);
+        }
+    }
+}
