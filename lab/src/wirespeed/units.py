@@ -17,9 +17,26 @@ _SIZE_BYTES = {
 }  # fmt: skip
 _COUNT = {"": 1, "k": 1000, "K": 1000, "M": 1000**2, "G": 1000**3}
 _LINK_BITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+#: Units of a metric that counts bytes → what bytes a second are multiplied by.
+BYTE_RATES = {
+    "": 1.0, "B/s": 1.0, "kB/s": 1e-3, "MB/s": 1e-6, "GB/s": 1e-9, "Mb/s": 8e-6, "Gb/s": 8e-9,
+}  # fmt: skip
 _DURATION = re.compile(r"(\d+h)?(\d+m)?(\d+(?:\.\d+)?s)?")  # 1h30m, 1m30s
 _DURATION_PARTS = re.compile(r"\d+(?:\.\d+)?[hms]")
+_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z]*)")
+
+
+def grouped(text: str) -> float:
+    """`1,234.5` as people and tools print numbers; a comma anywhere but before three digits is a
+    decimal one in half of the world, so such a text is refused."""
+    plain = text.strip()
+    if "," in plain and not _GROUPED.fullmatch(plain):
+        raise UnitError(f"{text!r} is not a number; commas stand before three digits, 1,234.5")
+    try:
+        return float(plain.replace(",", ""))
+    except ValueError:
+        raise UnitError(f"{text!r} is not a number") from None
 
 
 def _split(value: str | int | float, what: str, example: str) -> tuple[float, str]:

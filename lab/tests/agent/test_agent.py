@@ -2,18 +2,20 @@
 
 import fcntl
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from wirespeed.agent import leftovers, sampling
-from wirespeed.agent.children import is_alive
+from wirespeed.agent import files, leftovers, sampling
+from wirespeed.agent.children import Refused, is_alive
 from wirespeed.errors import BusyError, HostError
 from wirespeed.fleet.channel import Far
 from wirespeed.fleet.fleet import Fleet
@@ -101,6 +103,52 @@ def test_an_exit_code_is_reported(host, tmp_path):
     spawn(host, tmp_path, argv=("sh", "-c", "exit 7"))
     assert host.wait_exit(["app"], PATIENCE_S) == "app"
     assert host.exits["app"] == 7
+
+
+def test_the_output_of_a_program_is_its_own_and_not_the_one_before_its(host, tmp_path):
+    """A warm-up and its window run under one name in one folder: what the first had printed was
+    read as the second's."""
+    for word in ("first and longer", "second"):
+        spawn(host, tmp_path, argv=("sh", "-c", f"echo {word}; echo {word} >&2"))
+        assert host.wait_exit(["app"], PATIENCE_S)
+        host.ask("stop", names=["app"], grace_s=0)
+        host.exits.clear()
+    assert (tmp_path / "out").read_text() == (tmp_path / "err").read_text() == "second\n"
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_a_process_whose_name_is_no_text_is_one_like_any_other(tmp_path, monkeypatch, locale):
+    """prctl(2) takes any bytes: such a process broke every agent, run and restoring beside it."""
+    monkeypatch.setenv("LC_ALL", locale)
+    monkeypatch.setenv("PYTHONCOERCECLOCALE", "0")
+    python = (sys.executable, "-X", "utf8=0", "-c")
+    names_itself = (
+        "import time; open('/proc/self/comm', 'wb').write(b'a\\xff)');"
+        " print('named', flush=True); time.sleep(500)"
+    )
+    with subprocess.Popen([*python, names_itself], stdout=subprocess.PIPE) as strange:
+        try:
+            assert strange.stdout.readline() == b"named\n"
+            order = {"mark": f"{os.getpid()}-{tmp_path.name}", "cgroups": False}
+            host = Host(Far("here", python=sys.executable), order)
+            try:
+                host.greet()
+                spawn(host, tmp_path, argv=(*python, names_itself))
+                assert wait_until(lambda: "named" in (tmp_path / "out").read_text())
+                assert host.ask("state", name="app")["members"]
+                host.ask("census")
+                state = str(tmp_path / "tuned.json")
+                core = host.info["cores"][:1]
+                more = {"limits": {}, "under": strange.pid, "state": state}
+                host.ask("tune", sysctl={}, clear=core, to=host.info["cores"][1:], **more)
+                host.ask("restore")
+                assert host.ask("stop", names=["app"], grace_s=3) == {"killed": [], "left": []}
+                spawn(host, tmp_path, argv=(*python, names_itself))
+            finally:
+                host.close()
+            assert host.channel.process.returncode == 0
+        finally:
+            strange.kill()
 
 
 def test_a_program_that_does_not_exist_is_refused(host, tmp_path):
@@ -203,6 +251,49 @@ def test_a_lock_is_held_until_the_agent_ends(tmp_path, monkeypatch):
         other.close()
 
 
+NOBODY = 65534
+
+
+@pytest.fixture
+def open_folder():
+    """One that every user may enter; pytest's own are for its user only."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+@pytest.mark.parametrize("is_root_first", [True, False])
+def test_root_and_another_user_do_not_measure_at_once(open_folder, tmp_path, is_root_first):
+    """Each had a lock of its own: root's in /run, the other's where it may write."""
+    system = "/usr/bin/python3"  # another user may not reach the one of these tests
+    for program in ("setpriv", system):
+        if not shutil.which(program):
+            pytest.skip(f"{program} is not installed")
+    folder = open_folder / "run"
+    folder.mkdir()
+    folder.chmod(0o755)
+    both = open_folder / "tmp"
+    both.mkdir()
+    both.chmod(0o1777)
+    paths = [str(folder / "lock"), str(both / "lock")]
+    as_nobody = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    order = {"mark": f"{os.getpid()}-{tmp_path.name}", "cgroups": False}
+    agents = [Host(Far("root", (), system), order), Host(Far("nobody", as_nobody, system), order)]
+    first, other = agents if is_root_first else agents[::-1]
+    try:
+        first.greet()
+        other.greet()
+        assert first.ask("lock", paths=paths, owner="first") == {"held_by": None}
+        assert other.ask("lock", paths=paths, owner="second") == {"held_by": "first"}
+        first.close()
+        assert other.ask("lock", paths=paths, owner="second") == {"held_by": None}
+    finally:
+        first.close()
+        other.close()
+
+
 def test_an_agent_that_ends_is_waited_for_and_no_run_that_measures(tmp_path, monkeypatch):
     monkeypatch.setenv("WIRESPEED_LOCK", str(tmp_path / "lock"))
     fleet = Fleet([Far("here", python=sys.executable)], "next", cgroups=False)
@@ -216,7 +307,7 @@ def test_an_agent_that_ends_is_waited_for_and_no_run_that_measures(tmp_path, mon
         assert not leftovers.is_ending()
     finally:
         fleet.close()
-    assert (tmp_path / "lock").read_text() == leftovers.ENDING
+    assert (tmp_path / "lock").read_text().startswith(leftovers.ENDING)
     assert not leftovers.is_ending()  # nobody holds it
 
 
@@ -371,6 +462,25 @@ def test_what_an_agent_of_another_pid_namespace_uses_is_left_alone(tmp_path):
 
 
 @needs_root
+def test_programs_are_sent_where_they_can_be_started():
+    """Hardened hosts mount /dev/shm so that nothing in it can be: the generator was refused."""
+    ask = "from wirespeed.agent import files; print(files.memory_folder())"
+    script = (
+        "mount --make-rprivate / && mount -t tmpfs -o noexec tmpfs /dev/shm && "
+        f"TMPDIR=/var/tmp exec {sys.executable} -c '{ask}'"
+    )
+    mounts = ["unshare", "-m", "sh", "-c", "mount --make-rprivate / && mount -t tmpfs t /dev/shm"]
+    if not shutil.which("unshare") or subprocess.run(mounts, capture_output=True).returncode:
+        pytest.skip("nothing can be mounted here")
+    if os.statvfs("/var/tmp").f_flag & os.ST_NOEXEC:
+        pytest.skip("programs cannot be started from /var/tmp here")
+    for prefix, found in ((["unshare", "-m"], "/var/tmp\n"), (["env"], None)):
+        command = [*prefix, "sh", "-c", script if found else f"{sys.executable} -c '{ask}'"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout == (found or done.stdout) and done.stdout.startswith("/")
+
+
+@needs_root
 def test_a_payload_is_mounted_where_only_the_agents_programs_see_it(host, tmp_path):
     folder = str(tmp_path / "files")
     mount = {"type": "tmpfs", "size": "2m", "options": "noatime"}
@@ -394,6 +504,16 @@ def test_payloads_are_the_same_bytes_in_every_run(host, tmp_path):
     taken.write_text("")
     with pytest.raises(HostError, match=r"cannot write the payload .*file/a\.bin"):
         host.ask("make_files", sets=[dict(one, folder=str(taken))])
+
+
+def test_a_payload_without_room_is_refused_before_it_takes_the_memory(tmp_path, monkeypatch):
+    """A terabyte was written until /dev/shm, the machine's memory, was full."""
+    written = []
+    monkeypatch.setattr(files, "write_payload", lambda *words: written.append(words))
+    one = {"folder": str(tmp_path), "name": "a.bin", "size_bytes": 1 << 60, "fill": "zero"}
+    with pytest.raises(Refused, match=r"a\.bin takes 1152921504606846976 bytes, free are \d+"):
+        files.make_all([one])
+    assert not written
 
 
 @needs_root

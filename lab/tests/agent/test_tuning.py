@@ -162,6 +162,22 @@ def test_a_sysctl_is_set_and_put_back(tmp_path, program, state):
 
 
 @may_set
+def test_a_value_that_the_kernel_rounds_is_put_back_too(tmp_path, program, state):
+    """The largest pipe is a power of two: what stood there seemed to be somebody else's."""
+    name = "fs.pipe-max-size"
+    was = tuning.sysctl_now(name)
+    try:
+        with agent(tmp_path) as host:
+            told = tune(host, state, program.pid, {name: int(was) + 1}, clear=[])
+            assert told["sysctl"] == [[name, was, str(2 * int(was))]]
+            done = host.ask("restore")["restored"]
+        assert (done["kept"], done["files"]) == ([], 1)
+        assert tuning.sysctl_now(name) == was
+    finally:
+        tuning.write_text("/proc/sys/fs/pipe-max-size", was)
+
+
+@may_set
 def test_what_somebody_else_set_meanwhile_is_kept(tmp_path, program, state):
     was = tuning.sysctl_now(SETTING)
     try:
@@ -255,7 +271,8 @@ elif "--show-coalesce" in words:
     print("Adaptive RX: %s  TX: n/a" % card["adaptive-rx"])
     print("rx-usecs:\\t%s" % card["rx-usecs"])
 elif words[0] == "-C":
-    state["card"][words[2]] = words[3]
+    even = int(words[3]) & ~1 if words[3] == "5" else words[3]
+    state["card"][words[2]] = str(even)
 store.write_text(json.dumps(state))
 """
 SWITCHES = [
@@ -293,6 +310,16 @@ def test_services_and_cards_are_set_and_put_back(tmp_path, program, state, devic
         assert told["refused"] == [["service powerd", "there is none here"]]
         assert now()["card"] == {"adaptive-rx": "off", "rx-usecs": "0"}
         assert now()["service"]["irqbalance"] == "inactive"
+    assert now() == first
+
+
+def test_a_card_that_rounds_a_value_is_put_back_too(tmp_path, program, state, devices):
+    now, first = devices
+    with agent(tmp_path) as host:
+        usecs = ["coalesce", "eth9", "rx-usecs", "5"]
+        told = tune(host, state, program.pid, clear=[], switches=[usecs])
+        assert told["switches"] == [["coalescing rx-usecs of eth9", "16", "4"]]
+        assert host.ask("restore")["restored"]["kept"] == []
     assert now() == first
 
 

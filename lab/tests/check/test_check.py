@@ -57,6 +57,14 @@ def test_superlinear_scaling_doubts_the_smaller_figure(tmp_path):
     assert "2.40 × the rate with 2 × the workers: the figure with 1" in finding.says
 
 
+def test_a_rate_of_zero_is_a_figure_that_no_law_divides_by(tmp_path):
+    """A cell that completed nothing stands in many a table; `check` ended with a traceback."""
+    text = "stack,workers,rps\nk,1,0\nk,2,240\nk,4,470\n"
+    assert not found(tmp_path, text, "scaling")
+    text = "payload,link_gbps,rps,throughput_Gb/s\n1000,25,0,0.1\n1000,100,5000,0.1\n"
+    assert not found(tmp_path, text, "baseline")
+
+
 def test_two_links_that_are_not_full_must_agree(tmp_path):
     text = "payload,link_gbps,rps\n0,25,100000\n0,100,140000\n10000,25,287472\n10000,100,900000\n"
     (finding,) = found(tmp_path, text, "baseline")
@@ -119,6 +127,7 @@ def test_findings_as_json_leave_with_1():
         ("server,latency_mean\nx,5\n", "a latency has the unit ''"),
         ("server,throughput_potatoes\nx,5\n", "throughput has the unit 'potatoes'"),
         ("metric,value,unit\nrps,nan,\n", "'nan' is not a number"),
+        ('server,latency_mean_ms\nx,"1,5"\n', "'1,5' is not a number; commas stand before three"),
     ],
 )
 def test_a_table_that_cannot_be_read_says_where(tmp_path, text, said):

@@ -1,23 +1,43 @@
-"""A small real load generator that writes the JSON of wirespeed-load: one thread, few requests.
+"""A small real load generator that writes the JSON of wirespeed-load: few requests.
 
 It makes a request now and then for the planned time, or keeps a rate as far as it can (-R), so that
 stories are about the lab and not about speed. `WIRESPEED_FAKE_RPS` sets the rate that it reports,
-`WIRESPEED_FAKE_EXIT` its exit code, `WIRESPEED_FAKE_PAUSE_S` the pause after an answer.
+`WIRESPEED_FAKE_EXIT` its exit code, `WIRESPEED_FAKE_PAUSE_S` the pause after an answer,
+`WIRESPEED_FAKE_AT_ONCE` how many requests are under way at once.
 """
 
 import argparse
+import http.server
 import json
 import os
 import sys
+import threading
 import time
 import urllib.request
 
 PAUSE_S = float(os.environ.get("WIRESPEED_FAKE_PAUSE_S", "0.02"))
+AT_ONCE = int(os.environ.get("WIRESPEED_FAKE_AT_ONCE", "1"))
 
 
 def seconds(text):
     return float(text[:-2]) / 1000 if text.endswith("ms") else float(text.rstrip("s"))
 
+
+if sys.argv[1:2] == ["sink"]:
+
+    class Null(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with open(__file__ + ".sinks", "a") as file:
+        file.write("x")
+    host, _, port = sys.argv[2].rpartition(":")
+    http.server.ThreadingHTTPServer((host, int(port)), Null).serve_forever()
 
 parser = argparse.ArgumentParser()
 parser.add_argument("-c", type=int, default=1)
@@ -38,18 +58,31 @@ if "WIRESPEED_FAKE_EXIT" in os.environ:
     sys.exit(int(os.environ["WIRESPEED_FAKE_EXIT"]))
 time.sleep(max(0.0, options.start_at - time.time()))
 end = time.time() + options.warmup + options.d
-completed = errors = strange = received = 0
-while time.time() < end:
-    try:
-        with urllib.request.urlopen(options.url, timeout=5) as answer:
-            received += len(answer.read())
-            completed += 1
-    except urllib.error.HTTPError:
-        completed += 1
-        strange += 1
-    except OSError:
-        errors += 1
-    time.sleep(1 / options.R if options.R else PAUSE_S)
+done = []  # of each request: (bytes, whether it was answered, whether strangely)
+
+
+def ask_until_end():
+    while time.time() < end:
+        try:
+            with urllib.request.urlopen(options.url, timeout=5) as answer:
+                done.append((len(answer.read()), True, False))
+        except urllib.error.HTTPError:
+            done.append((0, True, True))
+        except OSError:
+            done.append((0, False, False))
+        time.sleep(1 / options.R if options.R else PAUSE_S)
+
+
+others = [threading.Thread(target=ask_until_end) for _ in range(AT_ONCE - 1)]
+for other in others:
+    other.start()
+ask_until_end()
+for other in others:
+    other.join()
+received = sum(size for size, _, _ in done)
+completed = sum(was_answered for _, was_answered, _ in done)
+strange = sum(was_strange for _, _, was_strange in done)
+errors = len(done) - completed
 rps = float(os.environ.get("WIRESPEED_FAKE_RPS", completed / options.d))
 mean_ns = options.c / rps * 1e9 if rps else 0
 latency = {

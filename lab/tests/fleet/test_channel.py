@@ -1,5 +1,8 @@
 """A channel to an agent, at its end."""
 
+import os
+import shutil
+import signal
 import sys
 import threading
 import time
@@ -9,7 +12,8 @@ import pytest
 from wirespeed.errors import HostError
 from wirespeed.fleet import host
 from wirespeed.fleet.channel import KEEPS_A_LEASE, Channel, Far
-from wirespeed.fleet.host import Host
+from wirespeed.fleet.fleet import Fleet
+from wirespeed.fleet.host import SILENCE_S, Host
 
 
 def test_a_sign_of_life_that_meets_a_closed_channel_says_nothing(monkeypatch):
@@ -34,3 +38,83 @@ def test_an_agent_of_another_protocol_is_refused(monkeypatch):
             agent.greet()
     finally:
         agent.close()
+
+
+def test_a_silent_host_is_noticed_while_others_speak():
+    """Their samples and exits kept coming, and a generator behind a cut cable was waited for."""
+    fars = [Far(name, python=sys.executable, lease_s=60.0) for name in ("speaks", "silent")]
+    fleet = Fleet(fars, "test-silence", cgroups=False)
+    try:
+        silent = fleet["silent"]
+        os.kill(silent.info["pid"], signal.SIGSTOP)
+        silent.heard -= SILENCE_S + 1
+        with pytest.raises(HostError, match="silent has not been heard for 1"):
+            fleet["speaks"].ask("clock")
+        # told once: machines that live can be put back
+        assert fleet["speaks"].ask("clock")["now"] > 0
+        begun = time.monotonic()
+        with pytest.raises(HostError, match="silent has not been heard for 1"):
+            silent.ask("clock")
+        fleet.place("load", silent)
+        with pytest.raises(HostError, match="silent has not been heard for 1"):
+            fleet.wait_exit(["load"], 60.0)
+        assert time.monotonic() - begun < 30
+    finally:
+        os.kill(silent.info["pid"], signal.SIGCONT)
+        fleet.close()
+
+
+def test_an_agent_that_ended_is_told_once():
+    """Its closed pipe stayed readable, and every question to the others failed for it."""
+    fleet = Fleet([Far(name, python=sys.executable) for name in ("stays", "ends")], "e", False)
+    try:
+        os.kill(fleet["ends"].info["pid"], signal.SIGKILL)
+        with pytest.raises(HostError, match="ends: the agent has ended"):
+            while not fleet.poll(60.0):
+                pass
+        assert fleet["stays"].ask("clock")["now"] > 0
+        with pytest.raises(HostError, match="ends: the agent has ended"):
+            fleet["ends"].ask("clock")
+    finally:
+        fleet.close()
+
+
+def test_a_log_in_may_take_longer_than_a_silence(monkeypatch):
+    """ssh with a slow name service, or a queue of Slurm: only greeted hosts are silent."""
+    monkeypatch.setattr(host, "SILENCE_S", 0.2)
+    slow = ("sh", "-c", 'echo welcome; sleep 1; exec "$@"', "sh")
+    far = Far("slow", slow, sys.executable, lease_s=60.0)
+    agent = Host(far, {"mark": "slow", "cgroups": False, "lab_pid": None})
+    try:
+        agent.greet()
+        assert agent.info["pid"] > 0
+    finally:
+        agent.close()
+
+
+def test_a_part_of_a_message_is_a_sign_of_life(monkeypatch):
+    agent = Host(Far("here", python=sys.executable), {"mark": "part", "cgroups": False})
+    try:
+        agent.greet()
+        agent.heard = 0.0
+        monkeypatch.setattr(agent.channel, "receive", list)  # the end of its line is on the way
+        agent.take_in()
+        assert agent.heard > 0
+    finally:
+        agent.close()
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "dash", "csh", "tcsh", "zsh", "fish", "ksh"])
+def test_an_agent_starts_below_any_login_shell(shell):
+    """csh ends a quoted word at the end of its line, and the agent never came up."""
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    far = Far("there", (shell, "-c"), sys.executable, is_quoted=True)
+    agent = Host(far, {"mark": "test-shell", "cgroups": False})
+    try:
+        agent.greet()
+        assert agent.ask("clock")["now"] > 0
+    finally:
+        agent.close()
+    (command,) = far.argv()[2:]
+    assert "\n" not in command and "!" not in command

@@ -2,15 +2,17 @@
 
 import base64
 import hashlib
+import os
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from wirespeed.fleet.channel import Far
 from wirespeed.fleet.fleet import Fleet
-from wirespeed.runner import files
+from wirespeed.runner import files, generate
 
 WAIT_S = 60
 
@@ -43,3 +45,46 @@ def test_what_one_agent_writes_after_another_has_ended_is_removed_too(fleet, tmp
     last.channel.close()
     last.channel.process.wait(WAIT_S)
     assert not list(Path(scratch).parent.glob(f"{scratch.name}*"))
+
+
+def test_a_file_that_was_written_anew_with_the_same_length_is_fetched_again(fleet, tmp_path):
+    """Figures of the window before stood for those of this one, where both had as many digits."""
+    host, here, there = fleet["one"], tmp_path / "here", tmp_path / "there"
+    there.mkdir()
+    host.folders = {str(here): str(there)}
+    for number, text in enumerate(("100", "200")):
+        (there / "wrk.out").write_text(text)
+        os.utime(there / "wrk.out", ns=(number, number))
+        host.bring_back(here)
+        assert (here / "wrk.out").read_text() == text
+    (here / "wrk.out").write_text("300")
+    host.bring_back(here)
+    assert (here / "wrk.out").read_text() == "300", "what is known is not fetched twice"
+
+
+def test_what_a_window_before_left_is_gone_before_the_next_on_every_host(fleet, tmp_path):
+    here = tmp_path / "here"
+    (here / "attempt-1").mkdir(parents=True)
+    (here / "load-gen-0.out").write_text("of the warm-up")
+    for name in ("one", "two"):
+        there = tmp_path / name
+        there.mkdir()
+        (there / "load-gen-0.out").write_text("of the warm-up")
+        fleet[name].folders = {str(here): str(there)}
+    generate._empty(fleet, [SimpleNamespace(host=name) for name in ("one", "two")], here)
+    assert [path.name for path in here.iterdir()] == ["attempt-1"]
+    assert not (tmp_path / "one").exists() and not (tmp_path / "two").exists()
+
+
+def test_a_path_with_a_space_is_sent_and_named_as_it_is_there(fleet, tmp_path):
+    """Of a checkout in a folder `my projects` no program came to other hosts."""
+    checkout, run_dir = tmp_path / "my projects", tmp_path / "my runs"
+    checkout.mkdir()
+    program = checkout / "wirespeed-load"
+    program.write_text("#!/bin/sh\n")
+    there = tmp_path / "there"
+    fleet["one"].folders = {str(run_dir): str(there)}
+    words = [str(program), "--json", f"{run_dir}/load.json", f"file={there}", "/" + "x" * 300]
+    found = fleet["one"].carried(words, [checkout])
+    assert Path(found[0]).read_text() == "#!/bin/sh\n" and found[0].startswith(f"{there}/put/")
+    assert found[1:] == ["--json", f"{there}/load.json", *words[3:]]

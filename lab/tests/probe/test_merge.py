@@ -65,5 +65,5 @@ def test_a_clock_that_is_an_hour_ahead_is_put_right():
 
 def test_a_links_rate_is_that_of_the_servers_own_interface():
     _, shots = usage("m2")
-    assert window.interface_bps(shots, 0, S, "25G") == pytest.approx(300 * 8)
-    assert window.interface_bps(shots, 0, S, "none") == 0.0
+    assert max(window.interface_bps(shots, 0, S, "25G")) == pytest.approx(300 * 8)
+    assert window.interface_bps(shots, 0, S, "none") == (0.0, 0.0)

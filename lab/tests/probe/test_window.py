@@ -149,3 +149,19 @@ def test_strangers_beside_interrupts(monkeypatch, apart, eth_bytes, ours, foreig
     last = with_interrupts(raw(1, 0, 100, ours, 0), 30, eth_bytes)
     usage = window.of_window([raw(0, 0, 0, 0, 0), last], 0, S, PARTS)
     assert usage.foreign[0] == pytest.approx(foreign)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("nr_periods 3\nthrottled_usec 1000000", "nr_periods 9\nthrottled_usec 1250000"),
+        ("nr_throttled 3\nthrottled_time 1000000000", "nr_throttled 9\nthrottled_time 1250000000"),
+    ],
+)
+def test_what_a_cpu_quota_held_back_is_counted_in_either_tree_of_cgroups(before, after):
+    samples = [raw(0, 0, 0, 0, 0), raw(1, 0, 50, 1_000_000, 500_000)]
+    for sample, text in zip(samples, (before, after), strict=True):
+        sample["text"]["quota"] = text
+    assert window.of_window(samples, 0, S, PARTS).values["held_back"] == pytest.approx(0.25)
+    half = window.of_window(samples, S // 4, S // 2, PARTS)
+    assert half.values["held_back"] == pytest.approx(0.25)

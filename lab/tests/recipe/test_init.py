@@ -3,11 +3,14 @@
 import socket
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from wirespeed.cli.app import app
+from wirespeed.cli.init import Answers, _asked
+from wirespeed.errors import InputError
 from wirespeed.recipe import expression, read
 
 SERVER = f"{sys.executable} -m http.server {{port}} --bind 127.0.0.1"
@@ -97,6 +100,16 @@ def test_braces_and_percents_of_the_user_are_the_users(here):
     assert load.argv[-1].endswith("/a%20b")
 
 
+def test_a_port_that_is_typed_in_is_checked_like_one_that_is_given(monkeypatch):
+    """70000 was taken: the server "did not answer", or a recipe was written that is refused."""
+    typed = iter(["app", 70000, "/", "1"])
+    terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("wirespeed.cli.init.sys", terminal)
+    monkeypatch.setattr("wirespeed.cli.init.typer.prompt", lambda *_, **__: next(typed))
+    with pytest.raises(InputError, match="there is no port 70000"):
+        _asked(Answers("", 8000, "/", "1", True, True, False))
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -111,6 +124,12 @@ def test_braces_and_percents_of_the_user_are_the_users(here):
         (["my.server.toml", "--command", "true"], "letters, digits, - and _"),
         (["gone/a.toml", "--command", "true"], "there is no folder gone"),
         (["a.toml", "--command", "true", "--path", "file.txt"], "does not begin with /"),
+        (["a.toml", "--command", "true", "--path", "/a b", "--no-try"], "write a space as %20"),
+        (["a.toml", "--command", "true", "--path", "/ä", "--no-try"], "is no part of a URL"),
+        (
+            ["a.toml", "--command", "true", "--connections", "1,1", "--no-try"],
+            "has the same number twice",
+        ),
         (["a.toml", "--command", "PORT={port} node x.js"], "write env PORT={port} node x.js"),
         (["a.toml", "--command", "cd app && true"], "'&&' is for a shell"),
     ],

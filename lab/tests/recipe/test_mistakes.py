@@ -52,6 +52,15 @@ MISTAKES = [
     ('duration = "10s"', "duration = 10", "plan.duration: '10' has no unit"),
     ('duration = "10s"', 'duration = "10 sec"', "plan.duration: '10 sec' has the unknown unit 'sec'"),
     ('duration = "10s"', 'duration = "0"', "plan.duration: is zero"),
+    ('duration = "10s"', 'duration = "900us"', "plan.duration: is shorter than 1ms"),
+    ('duration = "10s"', "duration = nan", "plan.duration: 'nan' is not a duration"),
+    ("payload = [16, 128]", "payload = [16, nan]", "axes.payload[1]: nan is wrong here; it must be a"),
+    ("payload = [16, 128]", "payload = [16, inf]", "axes.payload[1]: inf is wrong here; it must be a"),
+    ("payload = [16, 128]", 'payload = [16, "16"]', "axes.payload: 16 and '16' cannot be told apart in tables"),
+    ("payload = [16, 128]", "payload = [1, true]", "axes.payload: 1 and True cannot be told apart in tables"),
+    ("payload = [16, 128]", "payload = [16, 16.0]", "axes.payload: 16 and 16.0 cannot be told apart in tables"),
+    ('from = "gen"', 'from = "gen"\nfield = "bytes_per_second"\nunit = "MiB/s"', "metric[0]: bytes_per_second is told in B/s, kB/s, MB/s, GB/s, Mb/s, Gb/s, not in 'MiB/s'"),
+    ('from = "gen"', 'from = "gen"\nunit = "Gb/s"', 'metric[0]: requests are not told in Gb/s; add field = "bytes_per_second"'),
     ("repeat = 5", "repeat = 0", "plan.repeat: 0 is out of range; it must be at least 1"),
     ("repeat = 5", 'repeat = "five"', "plan.repeat: 'five' is wrong here; it must be a whole number"),
     ("repeat = 5", 'order = "random"', "plan.order: 'random' is not one of 'interleaved' or 'blocked'"),
@@ -98,6 +107,7 @@ MISTAKES = [
     ('from = "gen"', 'from = "gen"\ncombine = "histogram"\nquantiles = [50, 99]', "50 is no quantile; write 0.5, 0.99"),
     ('argv = ["./app", "--port", "{port}"]', 'argv = ["./app --port {port}"]', 'process.app.argv: is a single text; write each word as one of its own: ["./app", "--port", "{port}"]'),
     ("[[metric]]", "[metric]", "metric: is a list of tables; write its head as [[metric]]"),
+    ("[plan]", '[sample]\nload = ["memory"]\n[plan]', "sample.load[0]: 'memory' is not one of 'cpu'"),
     ("[plan]", "[plan", "not TOML:"),
 ]  # fmt: skip
 
@@ -122,6 +132,22 @@ PLACEHOLDERS = [
         'http = "http://{server.addr}:{port}/"',
         'tcp = "{server.addr}"',
         "process.app.ready.tcp: '127.0.0.1' is not ADDRESS:PORT",
+    ),
+    ("{port}/", "{port}/ü", "ready.http: 'http://127.0.0.1:8000/ü' holds what a URL has to encode"),
+    (
+        "{port}/",
+        "{port}0000/",
+        "ready.http: 'http://127.0.0.1:80000000/' is no address: Port out of",
+    ),
+    (
+        'http = "http:',
+        'http = "https:',
+        "is not http://HOST:PORT/PATH; of a server that speaks TLS",
+    ),
+    (
+        "port = { base = 8000 }",
+        "port = { base = 65535 }\ncount = 2",
+        "process.app.port: instance 1 would have port 65536; the highest is 65535",
     ),
     ('stack = "{stack}"', 'stack = "{payload}"', "there is no [stacks.16]"),
 ]

@@ -4,8 +4,8 @@ import pytest
 
 from wirespeed.errors import InputError, RecipeError
 from wirespeed.recipe import site
-from wirespeed.recipe.model import Site
-from wirespeed.site import kinds
+from wirespeed.recipe.model import RoleSite, Site
+from wirespeed.site import base, kinds
 from wirespeed.site.base import Ask
 
 SITES = """
@@ -88,3 +88,40 @@ def test_namespaces_share_the_machines_cores_and_have_a_network_for_each_link():
 )
 def test_measured_programs_come_first_only_where_there_is_no_link(site, preferred):
     assert Site.model_validate(site).is_high_priority is preferred
+
+
+@pytest.mark.parametrize("addr", ["fd00::1", {"25G": "fd00::1"}, "server1:8080"])
+def test_an_address_that_no_url_can_hold_is_one_line(addr):
+    with pytest.raises(InputError, match="cannot be part of a URL; write the host's IPv4 address"):
+        base.addresses_of(RoleSite(addr=addr), ["25G"], "10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        (
+            'server = { host = "root@a" }',
+            'server.host belongs to kind = "ssh"; this one is "local"',
+        ),
+        ('kind = "netns"\nload = { hosts = ["a"] }', 'load.hosts belongs to kind = "ssh"'),
+        ('kind = "ssh"\nserver = { host = "a" }\nload = { host = "b", count = 2 }', "load.count"),
+        ('kind = "netns"\nserver = { addr = "10.0.0.1" }', "server.addr belongs to kind"),
+        ('kind = "netns"\noptions = ["-v"]', 'options belongs to kind = "ssh"'),
+        (
+            'kind = "netns"\nserver = { count = 2 }',
+            'server.count belongs to kind = "netns", of load',
+        ),
+        ("slurm = { nodes = 3 }", 'slurm belongs to kind = "slurm"'),
+        ('kind = "ssh"\nlink.a = { queues = 2 }', 'queues of a link belongs to kind = "netns"'),
+    ],
+)
+def test_what_a_kind_of_site_does_not_read_is_refused(tmp_path, keys, line):
+    (tmp_path / "sites.toml").write_text(f"[site.rack]\n{keys}\n")
+    with pytest.raises(RecipeError) as caught:
+        site.find("rack", [tmp_path])
+    assert line in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_site_that_a_run_kept_is_read_again():
+    for one in (*site.SHIPPED.values(), Site(kind="ssh", server={"host": "a"}, options=["-v"])):
+        assert Site.model_validate(one.model_dump()) == one

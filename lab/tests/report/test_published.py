@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 
 import pytest
 from report.make_run import make_run, netty, nginx, zuul
@@ -111,6 +112,35 @@ def test_the_documents_unit_is_converted_and_said(tmp_path):
     assert published_lines(summary, sheet)[0].split()[1] == "23.78"
     assert any("1.04858" in note for note in grid.notes)
     assert any("Table 8 (25 GbE) of the document" in note for note in grid.notes)
+
+
+def test_a_document_in_another_unit_says_its_own(tmp_path):
+    """B/s stood beside figures of a document in MB/s under one head, and any factor was explained
+    with wrk's megabytes."""
+    run_dir = make_run(nginx(), tmp_path)
+    path = run_dir / "run.json"
+    run = json.loads(path.read_text())
+    for spec in run["tables"]:
+        spec["published"] = {"file": "mine.csv", "scale": 1.0}
+    path.write_text(json.dumps(run))
+    (run_dir / "published").mkdir()
+    head = "metric,payload_bytes,instances_or_connections,stack,value,unit\n"
+    (run_dir / "published" / "mine.csv").write_text(
+        head + "throughput,1000000,1,kernel,2960,MB/s\nrps,1000,1,kernel,1000,req/s\n"
+    )
+    summary = load(run_dir)
+    heads = [
+        [column.label for column in grid.columns if column.group == published.HEAD]
+        for grid in (tables.grid(summary, sheet_of(summary, "loopback", test))
+                     for test in ("thr1M", "rps1k"))
+    ]  # fmt: skip
+    assert heads[0][0] == "kernel, MB/s" and heads[1][0] == "kernel"
+    for spec in run["tables"]:
+        spec["published"]["scale"] = 0.008
+    path.write_text(json.dumps(run))
+    grid = tables.grid(load(run_dir), sheet_of(load(run_dir), "loopback", "thr1M"))
+    (note,) = [note for note in grid.notes if "multiplied" in note]
+    assert note == "Published figures are multiplied by 0.008."
 
 
 def test_heads_say_that_the_hardware_differs(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import re
 import xml.etree.ElementTree as ElementTree
@@ -11,11 +12,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from report.make_run import KINDS, make_run
+from report.make_run import KINDS, Kind, make_run
 from rich.console import Console
 
 from wirespeed.errors import ResultsError, StorageError
 from wirespeed.report import cards, charts, files, page, plot, story, tables, terminal, wording
+from wirespeed.results import gate
 from wirespeed.results.summary import load
 
 VOID = {"meta", "br", "img", "input", "link", "hr"}
@@ -371,3 +373,56 @@ def test_what_is_not_decided_is_drawn_hollow_and_print_shows_what_is_folded():
     assert re.search(r"\.bar \.withheld{fill:none;", style)
     printed = style.partition("@media print{")[2]
     assert "details" in printed and "break-inside:avoid" in printed
+
+
+def test_times_have_their_unit_whatever_the_recipe_calls_them():
+    """A histogram with another name than `latency` stood in tables without a unit, and a rule for
+    it took no duration."""
+    assert wording.measure("answer_time.p99_9").head == "answer time p99.9, µs"
+    assert wording.measure("latency.mean", is_ms=True).head == "latency mean, ms"
+    assert wording.measure("gc.pause_ms").head == "GC pauses, ms"
+    assert gate.rule("answer_time.p99 < 5ms").limit == 5000
+    assert gate.rule("p99 < 5ms").limit == 5000 and gate.rule("rps > 10k").limit == 10_000
+
+
+def test_a_chart_says_how_many_lines_it_leaves_out(tmp_path):
+    """Of eight stacks two were not drawn, and nothing said so."""
+    stacks = ["kernel", *(f"stack{number}" for number in range(7))]
+    axes = {"connections": [1, 10, 100], "stack": stacks}
+    table = {"rows": "connections", "columns": "stack", "value": "rps"}
+    summary = load(make_run(Kind("wide", "Wide", axes, [table], lambda _: 1000.0), tmp_path))
+    first, *_others = charts.sheet_charts(summary, summary.sheets[0])
+    assert first.svg.count("<polyline") == plot.SERIES_MAX
+    assert "2 lines more: see the table." in first.caption
+
+
+@pytest.mark.parametrize("points", [3, 30, 100])
+def test_what_held_cells_back_stands_beside_each_other(points):
+    """Letters of forty cells lay on top of each other."""
+    line = plot.Series("a", 1, tuple(plot.Point(n, 1.0, (), "server") for n in range(points)))
+    svg = plot.line_chart([line], plot.Labels("t", "x", "y"))
+    found = re.findall(r"M([\d.]+) [\d.]+h([\d.]+)v12", svg)
+    boxes = [(float(x), float(w)) for x, w in found]
+    assert len(boxes) == points
+    assert all(a + w <= b for (a, w), (b, _) in itertools.pairwise(boxes))
+    assert ('class="letter"' in svg) == (points < 50)
+
+
+def test_the_name_of_a_row_ends_before_its_figure():
+    points = (plot.Point(0.0, 0.0),)
+    name = (
+        "test rps100k, workers 28, stack performance, link loopback, server nginx, payload 102400"
+    )
+    row = plot.StripRow(name, "1,234,567", 1, points, ())
+    svg = plot.rows_chart([row], 4.0, plot.Labels("t", "x", "y"))
+    (shown,) = re.findall(r'<text x="0" y="[\d.]+">([^<]+)</text>', svg)
+    assert shown.endswith("…") and (len(shown) + len(row.text)) * plot.CHAR < plot.WIDTH
+
+
+def test_a_run_without_a_valid_trial_does_not_say_that_it_has_not_begun(tmp_path):
+    """Eighteen refused trials of a busy machine were "Nothing has been measured yet."."""
+    run = make_run(Kind("none", "None", {"connections": [1]}, [], lambda _: 1.0), tmp_path)
+    for path in run.glob("trials/*/trial.json"):
+        path.write_text(path.read_text().replace('"valid": true', '"valid": false'))
+    (sentence, *_) = story.front(load(run))
+    assert sentence == "No trial is valid."

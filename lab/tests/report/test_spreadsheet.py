@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import re
 import shutil
 import subprocess
@@ -43,6 +44,17 @@ def test_every_table_has_a_sheet_with_formulas_and_a_chart(run):
     charts = [name for name in found if re.fullmatch(r"xl/charts/chart\d+\.xml", name)]
     assert len(charts) == len(with_figures)
     assert "MEDIAN(repeats!" in "".join(found.values())
+
+
+def test_what_a_recipe_wrote_is_neither_a_link_nor_a_formula(tmp_path):
+    kind = KINDS["quickstart"]()
+    evil = ["http://evil.example/", "external:\\\\evil\\share", "=1+1", "{=1+1}"]
+    kind = dataclasses.replace(kind, axes={**kind.axes, "stack": ["kernel", *evil]})
+    found = parts(spreadsheet.write(load(make_run(kind, tmp_path))))
+    sheets = "".join(text for name, text in found.items() if "worksheets/sheet" in name)
+    assert "evil.example" in found["xl/sharedStrings.xml"]
+    assert "hyperlink" not in sheets and "1+1" not in sheets
+    assert "evil" not in "".join(text for name, text in found.items() if name.endswith(".rels"))
 
 
 def test_no_figure_of_a_measured_row_is_text(run):

@@ -135,3 +135,18 @@ def test_runs_without_a_common_cell_are_refused(tmp_path):
     first, second = made(tmp_path / "a"), make_run(KINDS["zuul"](), tmp_path / "b")
     with pytest.raises(ResultsError, match="no measured cell in common"):
         apart.compare(load(first), load(second), ["rps"])
+
+
+def told_in(summary, unit):
+    run = replace(summary.run, metrics=[{"name": "rps", "unit": unit}])
+    return replace(summary, run=run)
+
+
+def test_runs_that_tell_a_metric_in_two_units_are_not_compared(capsys):
+    """23 Gb/s against 2,900 MB/s was a hundred times better; and what one recipe tells in Gb/s
+    stood under the head B/s."""
+    with pytest.raises(ResultsError, match=r"tells rps in Gb/s, the second in MB/s"):
+        apart.compare(told_in(plain(1), "Gb/s"), told_in(plain(2), "MB/s"), ["rps"])
+    first = told_in(plain(1), "Gb/s")
+    compare.show(first, apart.compare(first, told_in(plain(2), "Gb/s"), ["rps"]))
+    assert "requests/s, Gb/s" in capsys.readouterr().out

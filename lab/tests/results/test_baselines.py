@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from wirespeed.errors import InputError, ResultsError
+from wirespeed.errors import InputError, ResultsError, StorageError
 from wirespeed.results import baselines, store
 
 
@@ -30,6 +30,23 @@ def test_a_baseline_stands_for_its_run_and_can_move(runs):
     with pytest.raises(ResultsError):
         store.find_run(runs, "main")
     assert second.exists()
+
+
+def test_a_folder_of_runs_may_be_a_link_to_another_disk(runs, tmp_path_factory):
+    """The link was made as if the folder stood where its own link stands, and led nowhere."""
+    deep = tmp_path_factory.mktemp("disk") / "a" / "b" / "c" / "runs"
+    shutil.copytree(runs, deep)
+    linked = tmp_path_factory.mktemp("home") / "runs"
+    linked.symlink_to(deep)
+    run = store.list_runs(linked)[0]
+    baselines.save(linked, "main", store.find_run(linked, run.name))
+    assert store.find_run(linked, "main") == deep / run.name
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(runs):
+    (runs / "baselines").touch()
+    with pytest.raises(StorageError, match=r"cannot write .*/baselines/main: "):
+        baselines.save(runs, "main", store.list_runs(runs)[0])
 
 
 def test_a_baseline_whose_run_is_gone_says_so(runs):

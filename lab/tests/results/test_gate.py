@@ -6,10 +6,13 @@ import pytest
 from report.make_run import KINDS, make_run
 from typer.testing import CliRunner
 
+from wirespeed.cli import run as command
 from wirespeed.cli.app import app
 from wirespeed.errors import InputError
-from wirespeed.results import gate
+from wirespeed.results import gate, store
+from wirespeed.results.cells import full_name
 from wirespeed.results.summary import load
+from wirespeed.runner import session
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +136,22 @@ def test_a_rule_that_cannot_be_read_is_refused_before_anything_runs(text):
 def test_an_unknown_kind_of_failure_is_refused(run_dir):
     done = report(run_dir, "--fail-on", "gain")
     assert "takes loss and undecided, not 'gain'" in str(done.exception)
+
+
+@pytest.mark.parametrize("short", ["p50", "p99_9", "mean", "max"])
+def test_a_rule_knows_the_short_names_of_every_other_command(short):
+    assert gate.rule(f"{short} < 5ms").metric == full_name(short) == f"latency.{short}"
+
+
+def test_a_gate_is_about_the_run_that_was_measured_though_another_is_the_latest(
+    run_dir, tmp_path, monkeypatch
+):
+    """Where jobs share a folder of runs the next one begins while the report is written."""
+    good = make_run(KINDS["quickstart"](), tmp_path)
+    store.point_latest(run_dir)
+    monkeypatch.setattr(session, "source", lambda *_: None)
+    monkeypatch.setattr(session, "start", lambda *_: (good, []))
+    monkeypatch.setattr(command, "_put_back", lambda: None)
+    words = ["run", "quickstart", "--runs", str(run_dir.parent), "--fail-on", "loss"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert report(run_dir, "--fail-on", "loss").exit_code == 3

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from wirespeed.cli.run import write_report
-from wirespeed.errors import ResultsError
+from wirespeed.errors import ResultsError, StorageError
 from wirespeed.results import apart, diagnosis, query, store
 from wirespeed.results.summary import load
 
@@ -42,6 +42,14 @@ def test_an_old_run_is_reported(run_dir):
     for cell in load(run_dir).measured:
         assert f"{cell.median('rps'):,.0f}"[:3] in page
     assert (run_dir / "derived" / "report.xlsx").stat().st_size > 1000
+
+
+def test_a_run_whose_folder_takes_no_files_shows_its_tables_all_the_same(run_dir, capsys):
+    shutil.rmtree(run_dir / "derived", ignore_errors=True)
+    (run_dir / "derived").write_text("in the way")
+    with pytest.raises(StorageError, match=r"cannot write .*derived"):
+        write_report(run_dir, Console(width=100))
+    assert f"{load(run_dir).measured[0].median('rps'):,.0f}"[:3] in capsys.readouterr().out
 
 
 def test_old_runs_are_compared_with_each_other():

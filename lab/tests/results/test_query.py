@@ -1,5 +1,6 @@
 """`wirespeed query`: SQL over a run's trials, which it never changes."""
 
+import dataclasses
 import json
 import statistics
 
@@ -31,6 +32,17 @@ def test_axes_and_metrics_are_columns(run_dir):
     for server, stack, p99 in rows:
         own = [t for t in trials if (t.axes["server"], t.axes["stack"]) == (server, stack)]
         assert p99 == pytest.approx(statistics.fmean(t.metrics["latency.p99"] for t in own))
+
+
+def test_an_axis_that_is_called_like_a_column_has_one_of_its_own(tmp_path):
+    """`round` of the recipe was hidden behind the round of the trial, and `cell` hid the cell."""
+    kind = KINDS["quickstart"]()
+    axes = {**kind.axes, "round": ["short"], "cell": ["big"]}
+    run_dir = make_run(dataclasses.replace(kind, axes=axes), tmp_path)
+    question = 'select distinct "axis.round", "axis.cell" from trials'
+    assert query.ask(run_dir, question)[1] == [("short", "big")]
+    ids = {line.cell for line in store.read_plan(run_dir)}
+    assert {row[0] for row in query.ask(run_dir, "select cell from plan")[1]} == ids
 
 
 def test_cells_that_were_not_measured_stand_in_the_plan(run_dir):

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from wirespeed.errors import ResultsError, StorageError
 from wirespeed.results import store
 from wirespeed.results.model import Canary, PlannedTrial, Process, Run, Sample, Trial, Window
+from wirespeed.runner import execute, recover
 
 TRIAL = Trial(
     key="k",
@@ -74,12 +77,64 @@ def test_a_torn_last_line_of_the_journal_is_left_out(run_dir):
     assert [event["event"] for event in store.read_events(run_dir)] == ["created"]
 
 
+def test_what_follows_a_torn_line_of_the_journal_is_a_line_of_its_own(run_dir):
+    store.append_event(run_dir, "created")
+    with open(run_dir / "journal.jsonl", "a") as file:
+        file.write('{"t": 1, "ev')
+    store.append_event(run_dir, "resumed")
+    assert [event["event"] for event in store.read_events(run_dir)] == ["created", "resumed"]
+
+
 def test_a_trial_is_not_there_until_it_is_whole(run_dir):
     folder = store.trial_dir(run_dir, 1, "k")
     folder.mkdir()
     with pytest.raises(ValueError):
         store.write_json(folder / "trial.json", {"rps": float("nan")})
     assert store.read_trials(run_dir) == []
+
+
+def as_nobody(question):
+    """The answer that another user gets, by a child that becomes one."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            os.write(write_end, repr(question()).encode())
+        except BaseException as error:
+            os.write(write_end, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end) as pipe:
+        answer = pipe.read()
+    os.waitpid(pid, 0)
+    return answer
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_runs_that_somebody_keeps_to_himself_hinder_nobody():
+    runs = Path(tempfile.mkdtemp(dir="/tmp"))  # pytest's own folders are for its user only
+    try:
+        runs.chmod(0o755)
+        shown, hidden = (store.create(runs, name) for name in ("shown", "hidden"))
+        for run_dir in (hidden, shown):
+            store.announce(run_dir, Run(run_id=run_dir.name, recipe="r"))
+        (shown / "lock").touch(0o600)
+        hidden.chmod(0o700)
+
+        def question():
+            found = [(path.name, execute.is_held(path)) for path in store.list_runs(runs)]
+            return found, store.half_made(runs), recover.is_latest_cut_off(runs)
+
+        assert as_nobody(question) == repr(([(shown.name, True)], [], None))
+        hidden.rename(runs / "hidden")
+        store.point_latest(runs / "hidden")
+        assert as_nobody(lambda: recover.is_latest_cut_off(runs)) == "None"
+    finally:
+        shutil.rmtree(runs)
 
 
 def test_another_format_is_refused_with_the_remedy(run_dir):
@@ -123,3 +178,14 @@ def test_a_full_disk_says_so():
 def test_any_metrics_survive_json(metrics):
     trial = Trial("k", "c", 1, 1, metrics=metrics)
     assert Trial.from_json(json.loads(json.dumps(trial.to_json()))) == trial
+
+
+def test_a_plan_is_on_the_disk_before_it_has_its_name(run_dir, monkeypatch):
+    """After a power loss the renamed file was empty: a run without cells."""
+    done = []
+    monkeypatch.setattr(store.os, "fsync", lambda _: done.append("on the disk"))
+    replace = os.replace
+    monkeypatch.setattr(store.os, "replace", lambda *paths: (done.append("named"), replace(*paths)))
+    store.write_plan(run_dir, [PlannedTrial(1, 1, "c1", "t1", {"payload": 16})])
+    assert done == ["on the disk", "named"]
+    assert [line.cell for line in store.read_plan(run_dir)] == ["c1"]

@@ -8,7 +8,7 @@ import json
 import pytest
 from report.make_run import Kind, make_run, netty, nginx, quickstart, zuul
 
-from wirespeed.results import store, summary
+from wirespeed.results import diagnosis, store, summary
 
 
 def load(kind, tmp_path, **changes):
@@ -134,6 +134,8 @@ def test_a_run_that_was_cut_short_shows_what_is_missing(tmp_path):
     found = summary.load(run)
     assert len(found.measured) == 1
     assert {cell.state for cell in found.unmeasured} == {"not measured yet"}
+    (told,) = (one for one in diagnosis.of_run(found) if one.what == "not measured yet")
+    assert told.remedy.endswith(f"run --resume {found.run.run_id}"), "a command to copy"
 
 
 def test_a_run_without_trials_or_tables_is_still_summarized(tmp_path):
@@ -283,8 +285,39 @@ def test_a_slow_host_counts_only_where_it_slowed_one_side_more(tmp_path):
     assert words(summary.load(run)) == {"not decided"}
 
 
+def test_a_slow_host_that_changes_sides_falls_out_of_the_pooled_figure(tmp_path):
+    """The bound was the mean of the cells' own, however many of them there were."""
+    run = make_run(small(lambda a: 1200.0 if a["stack"] == "balanced" else 1000.0), tmp_path)
+
+    def turns(trial):
+        slow = "kernel" if trial["axes"]["connections"] == 10 else "balanced"
+        share = 0.4 if trial["axes"]["stack"] == slow else 0.0
+        trial.update(disturbed=share, slowed=share)
+
+    edit_trials(run, turns)
+    found = summary.load(run)
+    assert words(found) == {"not decided"}
+    assert {one.verdict.word for one in found.families if one.metric == "rps"} == {"gain"}
+
+
 def test_trials_survive_a_round_trip_through_the_store(tmp_path):
     run = make_run(small(lambda a: 1000.0), tmp_path)
     trial = store.read_trials(run)[0]
     store.write_trial(store.trial_dir(run, trial.position, trial.key), trial)
     assert store.read_trials(run)[0] == trial
+
+
+def test_idle_states_of_a_run_that_went_on_are_those_of_its_trials(tmp_path):
+    """A run that was stopped after its last trial and resumed had no trial in its last part, so
+    all its cells with few connections were not comparable; nor had one that was cut off."""
+    kind = small(lambda a: 1500.0 if a["stack"] == "balanced" else 1000.0, idle_held=False)
+    run_dir = make_run(kind, tmp_path)
+    run, plan = store.read_run(run_dir), store.read_plan(run_dir)
+    trials = [dataclasses.replace(one, idle_held=True) for one in store.read_trials(run_dir)]
+    assert summary.summarize(run_dir, run, plan, trials).run.idle_held
+    trials[3] = dataclasses.replace(trials[3], idle_held=False)
+    assert not summary.summarize(run_dir, run, plan, trials).run.idle_held
+    older = store.read_trials(run_dir)
+    assert not summary.summarize(run_dir, run, plan, older).run.idle_held
+    held = dataclasses.replace(run, idle_held=True)
+    assert summary.summarize(run_dir, held, plan, older).run.idle_held

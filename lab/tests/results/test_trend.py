@@ -40,14 +40,45 @@ def test_noise_alone_gives_a_change_in_about_one_series_of_twenty():
 
 
 def test_few_runs_show_no_change_however_large():
-    assert trend.changes(points([100, 100, 100, 50, 50, 50]), True) == []
+    """Of seven runs a split of 3 and 4 is one of 2 in 35, of eight one of 2 in 70."""
+    assert trend.changes(points([100, 101, 102, 50, 51, 52, 53]), True) == []
+    assert len(trend.changes(points([100, 101, 102, 103, 50, 51, 52, 53]), True)) == 1
+
+
+def test_who_asks_after_every_run_is_seldom_told_a_change_that_is_none():
+    """Asked anew at one in twenty, four of ten histories of 32 runs had a false change once."""
+    dice, shut = random.Random(9), 0
+    for _ in range(60):
+        history = points(noisy(32, dice, spread=0.1))
+        shut += any(
+            trend.chance(history[:runs], trend.share_of(runs)) <= trend.share_of(runs)
+            for runs in range(trend.RUNS_MIN, 33)
+        )
+    assert shut <= 8, "5 % of 60 is 3; more than 8 has a chance of 1 %"
+
+
+def test_a_lone_change_of_many_cells_and_runs_is_found():
+    """The bar is one in 6,000 there, less than the usual number of shuffles can show."""
+    dice = random.Random(6)
+    cells = [points(noisy(30, dice)) for _ in range(12)] + [points(noisy(30, dice, 25, 0.8))]
+    limit = trend._limit(cells)
+    assert 0 < limit < 1 / trend.SHUFFLES_LEAST
+    assert [len(trend.changes(one, True, limit)) for one in cells] == [0] * 12 + [1]
+
+
+def test_a_part_beside_a_change_has_half_of_the_chance():
+    dice, called = random.Random(12), 0
+    for _ in range(20):
+        values = [*noisy(10, dice, spread=0.05), *noisy(10, dice, 0, 2.0, spread=0.05)]
+        called += len(trend.changes(points(values), True)) - 1
+    assert called <= 4, "5 % of 20 is 1"
 
 
 def test_many_cells_give_chance_no_more_changes_than_one():
     dice, shut = random.Random(4), 0
     for _ in range(20):
         cells = [points(noisy(9, dice, spread=0.1)) for _ in range(12)]
-        limit = trend.limit_of([trend.chance(one) for one in cells])
+        limit = trend.limit_of([trend.chance(one, 0.05 / 12) for one in cells])
         shut += any(trend.changes(one, True, limit) for one in cells)
     assert shut <= 3, "5 % of 20 is 1, of which 4 are a chance of 2 %; one by one it were half"
 
@@ -56,5 +87,5 @@ def test_a_lone_step_is_found_among_many_cells():
     dice = random.Random(2)
     cells = [points(noisy(14, dice)) for _ in range(12)]
     cells.append(points(noisy(14, dice, 7, 0.8)))
-    limit = trend.limit_of([trend.chance(one) for one in cells])
+    limit = trend.limit_of([trend.chance(one, 0.05 / 13) for one in cells])
     assert [len(trend.changes(one, True, limit)) for one in cells] == [0] * 12 + [1]

@@ -46,12 +46,23 @@ def test_this_machine_is_judged_whole(facts):
         ("open files", {"nofile_hard": 1024}, "bad", "ulimit -Hn 65536"),
         ("services", {"services": ["irqbalance"]}, "bad", "systemctl stop irqbalance"),
         ("turbo", {"turbo": "on"}, "note", ""),
+        ("CPU quota", {"cpu_quota": 1.5}, "bad", "--cpuset-cpus"),
+        ("CPU quota", {"cpu_quota": None}, "good", ""),
     ],
 )
 def test_what_disturbs_is_named_with_its_remedy(facts, what, audit, level, remedy):
     found = finding(facts, what, **audit)
     assert found.level == level
     assert remedy in found.remedy
+
+
+def test_a_kernel_that_paces_is_to_be_mended(facts):
+    def found(control):
+        judgements = judged({**facts, "congestion_control": control})
+        return next(one for one in judgements if one.what == "congestion control")
+
+    assert found("bbr").level == "bad" and "cubic" in found("bbr").remedy
+    assert found("cubic").level == "good"
 
 
 def test_adaptive_coalescing_of_a_card_is_to_be_mended(facts):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from wirespeed.probe.window import Usage
-from wirespeed.results.model import Canary
+from wirespeed.results.model import Canary, Trial
 from wirespeed.runner import known, trial
 from wirespeed.runner.disturbance import (
     RECENT_MIN,
@@ -161,9 +161,13 @@ def test_a_window_that_fails_for_its_own_reason_is_not_measured_again(measured):
     assert (chosen.has_failed, windows) == (True, 1)
 
 
-def test_a_disturbed_window_stands_when_the_next_one_fails(measured):
-    chosen, windows = measured((0.1, 100), (0.0, 0, "no request was completed"))
-    assert (chosen.rps, windows) == (100, 2)
+@pytest.mark.parametrize("second", [0.0, 0.3])
+def test_a_failure_is_the_trials_in_whichever_window_it_comes(measured, tmp_path, second):
+    """The disturbed window stood in its place: a cell without failures, by measuring again."""
+    chosen, windows = measured((0.1, 100), (second, 0, "no request was completed"))
+    assert (chosen.rps, chosen.has_failed, windows) == (0, True, 2)
+    assert (tmp_path / "figures").read_text() == "0"
+    assert (tmp_path / "window-1" / "figures").read_text() == "100"
 
 
 def test_the_record_says_why_each_discarded_window_does_not_count():
@@ -176,3 +180,40 @@ def test_the_record_says_why_each_discarded_window_does_not_count():
     failed = replace(verdict, reasons=["no request was completed"])
     record.verdict = failed
     assert trial._told(record).startswith("no request was completed; other programs")
+
+
+def test_a_cpu_quota_disturbs_by_what_it_held_back():
+    usage = Usage({"steal": 0.0, "held_back": 0.3}, {}, {}, {0: 0.0}, 0.001, 1.0)
+    found = of_window(usage, None, None)
+    assert found.share == pytest.approx(0.3)
+    assert found.words == (
+        "the CPU quota of this container or service held programs back for 30.0% of a core",
+    )
+
+
+def test_a_user_without_a_home_measures_too(monkeypatch):
+    """In a container of any user id nothing knows where its home is."""
+    for name in ("WIRESPEED_STATE", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", classmethod(lambda _: (_ for _ in ()).throw(RuntimeError())))
+    assert known.of_machine({"cpu_model": "of no run at all"}) == known.Known()
+
+
+def test_a_run_that_goes_on_knows_its_canaries_of_before():
+    """Resumed on a host that had become slow, a run took that for the machine's usual self."""
+    before = [
+        Trial(f"t{n}", "c", n, n, t_start=float(n), metrics={"rps": 1.0}, canary=Canary(10.0, 10.0),
+              disturbed=0.1)
+        for n in range(1, 9)
+    ]  # fmt: skip
+    monitor = monitor_of()
+    monitor.remember([*before, Trial("failed", "c", 9, 9, valid=False)])
+    monitor.saw(Canary(15.0, 15.0), is_disturbed=False, is_first_window=True)
+    assert monitor.best_ms == 10.0
+    assert monitor.is_lasting, "as in the trials before"
+
+
+def test_a_window_in_which_a_clock_was_set_is_measured_again():
+    """wrk and ab time with the wall clock: their rate was divided by the step."""
+    found = of_window(None, None, None, clock_step_s=0.31)
+    assert found.share == 1.0 and found.words == ("somebody set a clock by 0.31 s",)

@@ -8,6 +8,7 @@ import pytest
 from wirespeed.errors import BusyError, HostError, ProcessError
 from wirespeed.results.model import PlannedTrial
 from wirespeed.runner import execute
+from wirespeed.runner import trial as trials
 from wirespeed.runner.trial import Attempt
 
 
@@ -48,6 +49,35 @@ def test_a_generator_that_fails_because_an_agent_was_killed_is_none(monkeypatch,
     """The server dies with its agent; the trial stood as failed, which no `--resume` mends."""
     with pytest.raises(HostError, match="has ended"):
         attempted(monkeypatch, tmp_path, has_died=True)
+
+
+def test_a_run_that_goes_on_counts_on_from_the_attempts_that_were_kept(tmp_path, monkeypatch):
+    """It began at 1 again: the second window's folder met the one of the first attempt 1."""
+    line = PlannedTrial(1, 1, "c1", "t1", {"connections": 1})
+    folder = execute.store.trial_dir(tmp_path, 1, "t1")
+    (folder / "attempt-1" / "window-2").mkdir(parents=True)
+    kept = folder / "attempt-1" / "window-2" / "samples.jsonl"
+    kept.write_text("of the first attempt")
+    taken = []
+
+    def attempt(life, order):
+        taken.append(order.attempt)
+        (order.folder / "window-2").mkdir()
+        (order.folder / "window-2" / "samples.jsonl").write_text("another")
+        return trials.failed(order, "disturbed", 1.0, 2.0), True
+
+    runner = object.__new__(execute.Runner)
+    runner.run_dir = tmp_path
+    runner.watcher = SimpleNamespace(told=lambda _: None)
+    runner.schedule = SimpleNamespace(recipe=SimpleNamespace(plan=SimpleNamespace(restart="cell")))
+    runner._attempt, runner._may_retry = attempt, lambda _: True
+    runner._cool_down, runner._record = lambda _: None, lambda *_: None
+    monkeypatch.setattr(execute, "is_refused", lambda _: True)
+    runner._trials_of(None, [(line, SimpleNamespace(shared_cores=False))])
+    assert taken == [2, 3]
+    assert kept.read_text() == "of the first attempt"
+    assert (folder / "attempt-2" / "trial.json").exists()
+    assert not (folder / "trial.json").exists(), "killed now, the run has no result of it"
 
 
 def test_a_command_that_only_asks_does_not_keep_a_run_from_going_on(tmp_path):

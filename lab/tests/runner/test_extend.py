@@ -41,16 +41,12 @@ def test_rounds_that_decide_are_measured_under_the_options_of_the_run(
     given, wanted = [], iter([3, 0])
     monkeypatch.setattr(command, "load", lambda run_dir: None)
     monkeypatch.setattr(command.extend, "rounds_to_decide", lambda summary: next(wanted))
-    monkeypatch.setattr(command.extend, "add_rounds", lambda run_dir, rounds: None)
-    for name in ("read_run", "read_plan"):
-        monkeypatch.setattr(command.store, name, lambda run_dir: None)
-    monkeypatch.setattr(command.store, "read_trials", lambda run_dir: [])
     monkeypatch.setattr(
         command.session,
         "resume",
-        lambda run_dir, display, *options: given.append(options) or (run_dir, []),
+        lambda run_dir, display, more: given.append(more) or (run_dir, []),
     )
     display = SimpleNamespace(told=lambda text: None)
-    more = command.More(until_decided=True, force=force, accept_noise=accept_noise)
+    more = command.session.More(until_decided=True, force=force, accept_noise=accept_noise)
     command._extended((tmp_path, []), display, more)
-    assert given == [(force, accept_noise)]
+    assert given == [command.session.More(3, True, force, accept_noise)]

@@ -2,6 +2,9 @@
 
 from types import SimpleNamespace
 
+import pytest
+
+from wirespeed.errors import ProcessError
 from wirespeed.runner import generate
 
 
@@ -44,3 +47,54 @@ def test_the_counters_of_a_machine_are_read_by_one_agent_only():
         assert fleet.asked[name]["paths"] == ("/proc/net/snmp",)
         assert fleet.asked[name]["every_s"] >= 1.0
     assert all(asked["instants"] == [11.0, 13.0] for asked in fleet.asked.values())
+
+
+def test_a_window_that_fails_ends_the_sampling_too(monkeypatch, tmp_path):
+    """The lab stayed on the one core where it disturbs least, and the agents went on reading."""
+
+    def dies(*_):
+        raise ProcessError("gen-0 failed (exit code 1)")
+
+    ended = []
+    run = SimpleNamespace()
+    monkeypatch.setattr(generate, "_start", lambda *_: (run, ["gen-0"]))
+    monkeypatch.setattr(generate, "_sample", lambda *_: None)
+    monkeypatch.setattr(generate, "core_for_lab", lambda *_: 0)
+    monkeypatch.setattr(generate, "_wait", dies)
+    monkeypatch.setattr(generate, "_sampled", lambda _, running: ended.append(list(running)))
+    monkeypatch.setattr(generate.stop, "stop", lambda *_: [])
+    fleet = SimpleNamespace(measure_clocks=lambda: None, together=lambda _: {})
+    resolver = SimpleNamespace(instances=lambda _: [])
+    life = SimpleNamespace(fleet=fleet, resolver=lambda *_: resolver, running=[])
+    planned = SimpleNamespace(seats={})
+    with pytest.raises(ProcessError):
+        generate.generate(life, planned, tmp_path, 1.0, 0.0, generate.Sampling(0.1))
+    assert ended == [["gen-0"]]
+
+
+@pytest.mark.parametrize(("tool", "before_s"), [("load", 0.25), ("wrk", 0.0), ("ab", 0.0)])
+def test_what_has_no_warm_up_begins_with_its_window(monkeypatch, tmp_path, tool, before_s):
+    """CPU a request of a server that polls was divided by a quarter of a second more than wrk had
+    run: a fifth less than it was in a window of one second, of that side alone."""
+    asked = []
+
+    def start(_, __, run):
+        asked.append(run.warmup_s)
+        return run, []
+
+    monkeypatch.setattr(generate, "_start", start)
+    monkeypatch.setattr(generate, "_wait", lambda *_: {})
+    monkeypatch.setattr(generate, "_read", lambda *_: {})
+    monkeypatch.setattr(generate.stop, "stop", lambda *_: [])
+    one = SimpleNamespace(role="load", tool=tool, host="here")
+    here = SimpleNamespace(name="here", far=SimpleNamespace(shares_files=True))
+    fleet = SimpleNamespace(
+        measure_clocks=lambda: None, together=lambda _: {}, forget=lambda _: None,
+        __getitem__=lambda _: here, clock_step_s=lambda: 0.0,
+    )  # fmt: skip
+    monkeypatch.setattr(generate, "_empty", lambda *_: None)
+    resolver = SimpleNamespace(instances=lambda _: [one])
+    life = SimpleNamespace(fleet=fleet, resolver=lambda *_: resolver, running=[])
+    planned = SimpleNamespace(seats={})
+    done = generate.generate(life, planned, tmp_path, 1.0, 0.25)
+    assert asked == [before_s] and done.before_s == before_s

@@ -58,6 +58,12 @@ def test_a_quiet_trial_with_a_full_server_is_valid_and_about_the_server():
         # Both poll, so both cores are full whatever limits: work tells, not time.
         ({"usage": usage(0.99, 0.99), "useful_server": 0.98, "polling_load": True}, "both"),
         ({"usage": usage(0.99, 0.99), "useful_server": 0.4, "polling_load": True}, "unknown"),
+        # What the generator reaches without a server tells where its core does not.
+        ({"usage": usage(0.99, 0.99), "useful_server": 0.98, "polling_load": True, "headroom": 1.4}, "server"),
+        ({"usage": usage(0.99, 0.99), "useful_server": 0.98, "polling_load": True, "headroom": 1.2}, "both"),
+        ({"usage": usage(0.99, 0.99), "useful_server": 0.4, "polling_load": True, "headroom": 1.2}, "client"),
+        ({"usage": usage(0.99, 0.99), "useful_server": 0.4, "polling_load": True, "headroom": 9.0}, "concurrency"),
+        ({"usage": usage(0.99, 0.99), "useful_server": 0.98, "headroom": 9.0}, "both"),
         ({"usage": usage(0.99, 0.99), "useful_server": 0.4}, "client"),
         ({"usage": usage(0.99, 0.5), "useful_server": 0.4}, "concurrency"),
         # A request at a time for each thread: nobody can be at a limit, however full its core.
@@ -75,6 +81,8 @@ def test_a_quiet_trial_with_a_full_server_is_valid_and_about_the_server():
         # The core is full, but someone else filled most of it.
         ({"usage": replace(usage(0.3, 0.5), values={"cpu.0": 1.0, "cpu.1": 0.5, "steal": 0.0}, foreign={0: 0.7})}, "unknown"),
         ({"shared_cores": True}, "unknown"),
+        # Each of them ran partly alone: the sum of their rates is that of no full server.
+        ({"common_share": 0.9}, "unknown"),
         ({"usage": usage(0.5, 0.5), "figures": {"gen-0": replace(FIGURES, little_residual=-0.4)}}, "unknown"),
         ({"usage": usage(0.5, 0.5), "figures": {"gen-0": replace(FIGURES, closed_loop=False)}}, "unknown"),
         ({"usage": usage(0.5, 0.5), "figures": {"gen-0": replace(FIGURES, busiest_thread=0.99)}}, "client"),
@@ -95,6 +103,7 @@ def test_who_was_at_its_limit(changed, bottleneck):
         ),
         ({"usage": usage(foreign=0.6)}, "other programs used 60.0% of core 0"),
         ({"fell_back": "all 5 connections used the kernel"}, "used the kernel"),
+        ({"common_share": 0.2}, "ran together for 20% of their windows only"),
     ],
 )
 def test_what_makes_a_trial_invalid(changed, reason):

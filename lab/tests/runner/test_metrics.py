@@ -2,13 +2,16 @@
 
 import math
 import random
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hdrh.histogram import HdrHistogram
 
 from wirespeed.driver.base import Figures, Latency, Window
+from wirespeed.probe.window import Usage
 from wirespeed.recipe.model import Metric
-from wirespeed.runner import metrics
+from wirespeed.runner import metrics, work
 from wirespeed.runner.warm import is_stable
 
 
@@ -106,6 +109,22 @@ def test_texts_of_several_generators_cannot_be_merged():
 def test_the_common_window_is_where_all_generators_measured():
     both = {"a": figures(window=(0, 10)), "b": figures(window=(4, 10))}
     assert metrics.common_window(both) == Window(4, 6)
+
+
+def test_cpu_a_request_is_of_the_time_in_which_all_generators_measured(monkeypatch):
+    """CPU of the common second was divided by the requests of both windows, the longer one's
+    second half too: a third less a request than it was."""
+    both = {
+        "a": replace(figures(window=(0, 10**9)), completed=100),
+        "b": replace(figures(window=(0, 2 * 10**9)), completed=200),
+    }
+    usage = Usage({}, {"app-0": 0.1}, {}, {}, 0.0, 1.0)
+    roles = {"app-0": "server"}
+    flat = metrics.costs(both, usage, roles)
+    assert flat["server.cpu_us_per_request"] == pytest.approx(500)
+    monkeypatch.setattr(work.proof, "has_stack", lambda _: False)
+    found = work.metrics(None, SimpleNamespace(), usage, roles, both)
+    assert found[work.METRIC] == pytest.approx(500)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wirespeed.cli import show
+from wirespeed.driver import stack
 from wirespeed.driver.command import GENERATORS
 from wirespeed.errors import InputError, RecipeError
 from wirespeed.recipe import read
-from wirespeed.recipe.model import Recipe
-from wirespeed.recipe.resolve import Place
-from wirespeed.results.model import RunPlan
-from wirespeed.runner import budget, commands, plan, session
+from wirespeed.recipe.model import Recipe, Site, Stack
+from wirespeed.recipe.resolve import Place, Resolver
+from wirespeed.results import store
+from wirespeed.results.model import Run, RunPlan
+from wirespeed.runner import budget, build, cells, commands, plan, session
 from wirespeed.runner.budget import Times
 from wirespeed.topology import one_host, roles_of
 
@@ -228,6 +231,24 @@ def test_quickstart_takes_less_than_three_minutes_on_two_cores():
     assert schedule.seconds < 180
 
 
+@pytest.mark.parametrize("name", ["quickstart", "transports"])
+@pytest.mark.parametrize(
+    ("cores", "connections", "each"), [(2, 100, ["100"]), (4, 100, ["50", "50"]), (4, 10, ["10"])]
+)
+def test_a_second_generator_is_used_where_there_is_a_core_for_it(name, cores, connections, each):
+    path = RECIPES / f"{name}.toml"
+    recipe = plan.with_values(read.read(path), {"connections": [connections]})
+    place = Place(RECIPES.parent, path, topology_of(recipe, cores))
+    schedule = plan.make(recipe, place, plan.PlanOptions(seed=1))
+    cell = next(c for c in schedule.cells if c.cell.axes["connections"] == connections)
+    generators = [
+        one for one in Resolver(recipe, cell.cell, place).instances(cell.seats)
+        if one.role == "load"
+    ]  # fmt: skip
+    assert [one.argv[one.argv.index("-c") + 1] for one in generators] == each
+    assert len({one.seats[0] for one in generators}) == len(each)
+
+
 def test_a_ceiling_cell_runs_without_its_server_and_no_other_may():
     recipe = recipe_of({"server": [0, 1]}, ceiling={"server": 0})
     counted = [recipe.process[0].model_copy(update={"count": "{server}"}), recipe.process[1]]
@@ -236,6 +257,18 @@ def test_a_ceiling_cell_runs_without_its_server_and_no_other_may():
     open_plan = recipe.plan.model_copy(update={"ceiling": {}})
     with pytest.raises(RecipeError, match="not a count of processes"):
         made(recipe.model_copy(update={"plan": open_plan}))
+
+
+def test_a_ceiling_and_what_a_budget_left_out_are_not_counted_among_the_comparisons():
+    """`plan` promised the verdicts of 25 comparisons of which 16 would come."""
+    axes = {"connections": list(range(1, 21)), "server": ["other", "app", "none"]}
+    recipe = recipe_of(axes, baseline={"server": "app"}, ceiling={"server": "none"})
+    counted = [recipe.process[0].model_copy(update={"count": 1}), recipe.process[1]]
+    recipe = recipe.model_copy(update={"process": counted})
+    assert made(recipe).comparisons == 20
+    short = made(recipe, budget_s=400.0)
+    left = sum(cell.is_measured for cell in short.cells) // 3
+    assert left < 20 and short.comparisons == left
 
 
 def test_a_budget_keeps_the_least_warm_up_of_the_recipe():
@@ -249,6 +282,13 @@ def test_a_budget_tells_only_what_it_made_shorter():
     after = replace(before, warmup_s=2.0, duration_s=0.4999)
     (sentence,) = budget._said([], before, after, 120.0)
     assert sentence == "To keep the budget of 2 min, the warm-up at most 2 s instead of 3 s."
+
+
+def test_a_budget_leaves_every_window_a_length():
+    """A recipe's window of 50 ms was rounded to none where a budget shortened the warm-up."""
+    before = Times(settle_s=0, warmup_s=30.0, duration_s=0.05, cooldown_s=0.5)
+    assert before.scaled(0.0).rounded().duration_s == 0.05
+    assert replace(before, duration_s=0.29).rounded().duration_s == 0.2
 
 
 @pytest.mark.parametrize("budget_s", [300.0, 900.0, 3600.0])
@@ -286,6 +326,18 @@ def test_no_spreadsheet_takes_the_name_of_a_cell_or_trial_for_a_number():
     assert all(name[0].isalpha() for name in names)
 
 
+@pytest.mark.parametrize("told", [[], [session.NOISE_ACCEPTED]])
+def test_a_run_that_goes_on_admits_its_trials_as_before(tmp_path, told):
+    """Begun with --accept-noise and resumed without it, a run held its rounds to two rules."""
+    recipe = read.read(RECIPES / "aa.toml")
+    store.write_plan(tmp_path, made(recipe).lines())
+    (tmp_path / "trials").mkdir()
+    run = Run("r", "aa", axes=recipe.axis_values(), thinned=told)
+    origin = session.Source(RECIPES.parent, RECIPES / "aa.toml", recipe, "here", Site())
+    schedule = session._schedule_of(tmp_path, run, origin, topology_of(recipe))
+    assert schedule.accept_noise == bool(told)
+
+
 def test_a_run_that_goes_on_keeps_the_times_of_its_budget():
     recipe = recipe_of({"connections": [1]}, settle="20s", cooldown="30s")
     kept = RunPlan(warmup_s=0.5, duration_s=1.5, cooldown_s=0.2, settle_s=0.1)
@@ -293,3 +345,45 @@ def test_a_run_that_goes_on_keeps_the_times_of_its_budget():
     assert (found.settle, found.warmup, found.duration, found.cooldown) == (0.1, 0.5, 1.5, 0.2)
     of_before = RunPlan.from_json({"warmup_s": 0.5, "duration_s": 1.5})
     assert session.with_times(recipe.plan, of_before).settle == 20
+
+
+@pytest.mark.parametrize(
+    ("has_sources", "state", "parts"),
+    [(True, "planned", ["bypass", "load"]), (False, "not-runnable", ["load"])],
+)
+def test_what_the_run_would_build_is_planned(tmp_path, monkeypatch, has_sources, state, parts):
+    """In a fresh clone the plan called every cell of bypass not runnable, and the run built it."""
+    monkeypatch.setattr(stack, "_has_onload", lambda: False)
+    if has_sources:
+        (tmp_path / "bypass" / "preload").mkdir(parents=True)
+        (tmp_path / "bypass" / "preload" / "Cargo.toml").touch()
+    recipe = recipe_of({"stack": ["kernel", "other"]})
+    server = recipe.process[0].model_copy(update={"stack": "{stack}"})
+    recipe = recipe.model_copy(
+        update={"process": [server, recipe.process[1]], "stacks": {
+            "kernel": Stack(provider="none"), "other": Stack(provider="auto")}}
+    )  # fmt: skip
+    place = replace(place_of(recipe), root=tmp_path)
+    schedule = plan.make(recipe, place, plan.PlanOptions(seed=1))
+    assert [cell.state for cell in schedule.cells] == ["planned", state]
+    assert session.parts_of(schedule) == parts
+    unbuilt = cells.without_unbuilt(recipe, place, schedule.cells)
+    assert [cell.state for cell in unbuilt] == ["planned", "not-runnable"]
+    assert "bypass is not built" in unbuilt[1].reason
+
+
+DOOR = """#!/bin/sh
+[ "$*" = "build --list --json bypass load" ] || exit 2
+echo '{"parts": [{"name": "bypass", "state": "missing"}, {"name": "load", "state": "ready"}],
+  "seconds": 60}'
+"""
+
+
+def test_a_plan_tells_what_is_built_first_and_how_long_that_takes(tmp_path):
+    door = tmp_path / "wirespeed"
+    door.write_text(DOOR)
+    door.chmod(0o755)
+    found = build.missing(tmp_path, ["bypass", "load"])
+    assert show.built_first(found) == ["bypass is built on first use: about 1 min before the run"]
+    assert show.built_first(build.missing(tmp_path, [])) == []
+    assert build.missing(tmp_path, ["refused"]) == build.Missing()

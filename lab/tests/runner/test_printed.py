@@ -42,3 +42,20 @@ def test_a_run_keeps_a_copy(file, tmp_path):
 def test_a_file_that_is_nowhere_is_refused_with_the_table(file, tmp_path):
     with pytest.raises(InputError, match=r"mine.toml: table\[0\].published.file: there is no"):
         printed.check(recipe_with(file), tmp_path / "mine.toml", ROOT)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("metric,value\nrps,1\n", "there is no column 'unit'"),
+        ("metric,value,unit\nrps,fast,req/s\n", "line 2: value is 'fast', which is no number"),
+        ("metric,value,unit\nrps\n", "line 2: value is None"),
+        ("metric,value,unit,link_gbps\nrps,1,req/s,25G\n", "link_gbps is '25G'"),
+    ],
+)
+def test_a_file_that_no_report_could_show_is_refused_before_the_run(text, line, tmp_path):
+    """The run was measured, and its report ended in a traceback."""
+    (tmp_path / "mine.csv").write_text(text)
+    with pytest.raises(InputError, match=r"published\.file: mine\.csv: ") as refused:
+        printed.check(recipe_with("mine.csv"), tmp_path / "mine.toml", ROOT)
+    assert line in str(refused.value)

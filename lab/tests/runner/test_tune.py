@@ -94,3 +94,35 @@ def test_a_plan_tells_what_the_method_asks_for_and_what_is_the_users_to_set():
     assert first.endswith("service irqbalance stopped, coalescing rx-usecs 0")
     assert second.startswith("the method also had (firmware") and second.endswith(": smt off")
     assert any("for the time of the run" in line for line in tune.foreseen(schedule, True))
+
+
+def test_each_machine_keeps_the_value_of_its_own_role():
+    """`tune apply` set the largest role's everywhere: a server's huge pages on each generator."""
+    asked = {"vm.nr_hugepages": {"server": 10, "load": 2}}
+    hosts = {"server": ["one"], "load": ["two"], "origin": []}
+    topology = SimpleNamespace(hosts=hosts.__getitem__, links={})
+    place = SimpleNamespace(topology=topology)
+    schedule = SimpleNamespace(cells=[], recipe=recipe(tune={"sysctl": asked}), place=place)
+    orders = {}
+
+    def machine(name):
+        def ask(_op, **order):
+            orders[name] = order["sysctl"]
+            return {"sysctl": [], "switches": [], "threads": 0, "irqs": 0, "pinned": [],
+                    "refused": []}  # fmt: skip
+
+        far = SimpleNamespace(has_own_network=False)
+        return SimpleNamespace(name=name, info={"cores": [0, 1]}, ask=ask, far=far)
+
+    machines = {name: machine(name) for name in ("one", "two")}
+
+    class Fleet(dict):
+        @property
+        def machines(self):
+            return list(self.values())
+
+        def on_machine_of(self, one):
+            return [one]
+
+    tune.stand(Fleet(machines), schedule)
+    assert orders == {"one": {"vm.nr_hugepages": 10}, "two": {"vm.nr_hugepages": 2}}

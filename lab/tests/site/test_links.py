@@ -42,6 +42,18 @@ def test_a_capped_link_is_found_as_it_is_declared(tmp_path):
 
 
 @needs_root
+def test_no_host_of_a_namespace_site_paces(tmp_path):
+    """A host's BBR made the kernel's stack a fifth as fast over veth as it is."""
+    site = opened(tmp_path, {"load": {"count": 2}})
+    read = ["cat", "/proc/sys/net/ipv4/tcp_congestion_control"]
+    try:
+        said = [host.ask("run", argv=read, env={"PATH": "/bin"}) for host in site.fleet.seats]
+    finally:
+        site.fleet.close()
+    assert {one["out"].strip() for one in said} <= {"cubic", "reno"}
+
+
+@needs_root
 def test_several_load_hosts_reach_the_server_and_share_its_link(tmp_path):
     site = opened(tmp_path, {"load": {"count": 3}, "link": {"thin": {"rate": "100mbit"}}})
     try:
@@ -75,24 +87,52 @@ def test_every_load_host_reaches_the_origin_without_the_server(tmp_path):
 def test_differences_from_the_declaration_are_told():
     found = Capacity(TENTH, "eth0", 2.4e9, 2.45e9, 1500)
     assert found.differences() == []
-    assert found.full_bps() == 2.4e9
+    assert found.share(0, 2.4e9) == 1 and found.share(2.45e9, 0) == 1
     (slow,) = replace(found, to_load_bps=1e9).differences()
     assert slow == "link 25G is declared with 2.5 Gb/s, one stream reached 1 Gb/s"
-    assert replace(found, to_load_bps=1e9).full_bps() == 2.5e9
+    assert replace(found, to_load_bps=1e9).share(0, 2.5e9) == 1
     (wide,) = replace(found, to_load_bps=9e9).differences()
     assert "carries 9 Gb/s" in wide
     (mtu,) = replace(found, mtu=9000).differences()
     assert mtu == "link 25G is declared with MTU 1500, its MTU is 9000"
 
 
+def test_a_link_is_full_at_its_declared_rate():
+    """One stream had "reached" 8 % more than a shaped link carries, because its sender was held up
+    between clock and counter; the full link's trials were then "unknown"."""
+    found = Capacity(TENTH, "eth0", 2.7e9, 3.4e9, 1500)
+    assert found.share(0, 2.45e9) == pytest.approx(0.98)
+    assert found.share(2.45e9, 0) == pytest.approx(0.98)
+    assert found.share(0, 2.2e9) < 0.9
+    wide = replace(found, to_load_bps=9e9)
+    assert wide.share(0, 4.5e9) == 0.5, "the declared rate is not its limit"
+
+
 def test_a_link_that_only_cores_limit_is_never_full():
-    assert Capacity(replace(TENTH, is_limit=False), "v", 9e9, 9e9, 1500).full_bps() is None
+    assert Capacity(replace(TENTH, is_limit=False), "v", 9e9, 9e9, 1500).share(9e9, 9e9) == 0
+
+
+def test_each_direction_is_held_against_what_that_direction_carries():
+    """A line with a slow way up: answers at half of its way down were "the link was the limit"."""
+    line = Capacity(replace(TENTH, rate_bps=None), "eth0", 1e9, 1e8, 1500)
+    assert line.share(1e7, 5e8) == 0.5
+    assert line.share(1e8, 5e8) == 1
+
+
+def test_a_link_that_carries_more_than_it_was_measured_with_is_not_known_to_be_full():
+    """One stream of one core is slower than a card: what many connections then carried was taken
+    for a full link."""
+    card = Capacity(replace(TENTH, rate_bps=None), "eth0", 4e9, 4e9, 1500)
+    assert card.share(0, 3.9e9) == pytest.approx(0.975)
+    assert card.share(0, 9e9) == 0
 
 
 @needs_root
 def test_a_run_over_a_full_link_names_it_and_says_that_it_is_scaled(checkout):
     (checkout.root / "sites.toml").write_text(SITES)
     checkout.environment["WIRESPEED_FAKE_PAUSE_S"] = "0"
+    # One at a time leaves the link idle between two answers, on a busy machine for most of it.
+    checkout.environment["WIRESPEED_FAKE_AT_ONCE"] = "8"
     recipe = checkout.recipe(
         connections=[1], duration="1s", length=131072, server_options=["--payload", "131072"]
     )
@@ -109,3 +149,14 @@ def test_a_run_over_a_full_link_names_it_and_says_that_it_is_scaled(checkout):
     assert "scaled" in (checkout.latest / "derived" / "report.html").read_text()
     plan = (checkout.latest / "plan.jsonl").read_text()
     assert "this site has no link 100G; its links: 1G" in plan
+
+
+def test_links_whose_names_begin_alike_have_interfaces_of_their_own():
+    """They were one interface: "File exists", and no run."""
+    links = ["datacenter-1", "datacenter-2", "lo", "origin", "25G", "2-5G"]
+    site = Site.model_validate({"kind": "netns", "link": {name: {} for name in links}})
+    found = kinds.topology(Ask("test", site, False)).links
+    interfaces = [link.server for link in found.values()]
+    assert len({*interfaces, "lo", "origin", "direct"}) == len(links) + 3, interfaces
+    assert all(len(name) <= 15 for name in interfaces)
+    assert found["25G"].server == "25G"

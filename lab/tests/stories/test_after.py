@@ -13,6 +13,7 @@ import pytest
 from wirespeed.cli import knee, trend
 from wirespeed.errors import InputError
 from wirespeed.recipe import rates, read
+from wirespeed.report.wording import measure
 from wirespeed.results import gate
 from wirespeed.results import trend as trends
 
@@ -94,7 +95,8 @@ def test_a_trend_names_every_axis_also_of_runs_that_had_one_more(capsys):
     def series(axes):
         return trends.MetricHistory(axes, "rps", [trends.RunMedian("a", "", "", 1.0)])
 
-    trend._show([series({"connections": 1}), series({"connections": 1, "rate": 777})], "rps", 2)
+    both = [series({"connections": 1}), series({"connections": 1, "rate": 777})]
+    trend._show(both, measure("rps"), 2)
     shown = capsys.readouterr().out
     assert "rate" in shown and "777" in shown
 
@@ -133,6 +135,41 @@ def knee_cell(rps=400.0, p99=None, failed=0):
 def test_a_rate_at_which_trials_fail_is_broken_and_one_without_figures_is_not_known(cell, why):
     found = knee._why_broken(cell, 400, "rps", [gate.rule("p99 < 5ms")])
     assert found == why or (why and found.startswith(why))
+
+
+def test_the_search_tells_figures_in_the_units_of_the_tables():
+    """Throughput that a recipe tells in MB/s was printed as so many B/s."""
+    cell = SimpleNamespace(
+        trials=(1,), failures="", median=lambda name: {"rps": 400.0, "throughput": 34.5}.get(name)
+    )
+    rules = [gate.rule("throughput > 40")]
+    why = knee._why_broken(cell, 400, "rps", rules, {"throughput": "MB/s"}.get)
+    assert why == "throughput was 34.5 MB/s"
+
+
+def test_the_search_counts_requests_whatever_the_recipe_names_first():
+    """With bytes or a time as the first metric it asked for so many requests a second."""
+    first = '[[metric]]\nname = "throughput"\nfrom = "gen"\nfield = "bytes_per_second"\n'
+    text = TEXT.replace("[[metric]]", first + "[[metric]]", 1)
+    assert knee._rate_of(rates.at_rates(text, [1])[0]) == "rps"
+    only = TEXT.replace('name = "rps"', 'name = "throughput"\nfield = "bytes_per_second"')
+    with pytest.raises(InputError, match="no metric of requests a second"):
+        knee._rate_of(rates.at_rates(only, [1])[0])
+
+
+def test_a_rule_of_the_search_holds_for_the_cells_that_it_means():
+    """It was held against every cell, and `errors` against valid trials, which have none."""
+    slow, fast = (
+        SimpleNamespace(axes={"stack": stack}, trials=(), invalid=()) for stack in ("slow", "fast")
+    )
+    rules = [gate.rule("stack=slow: p99 < 50ms"), gate.rule("stack=fast: p99 < 5ms")]
+    search = [[rule.limit for rule in knee._rules_of(cell, rules)] for cell in (slow, fast)]
+    assert search == [[50_000.0], [5000.0]]
+    with pytest.raises(InputError, match="no --require means stack slow; --only leaves"):
+        knee._rules_of(slow, rules[1:])
+    cell = knee_cell(p99=4000.0)
+    cell.invalid = (SimpleNamespace(metrics={"errors": 3.0}),)
+    assert knee._why_broken(cell, 400, "rps", [gate.rule("errors <= 0")]) == "errors was 3"
 
 
 def test_windows_of_the_search_hold_enough_answers_for_the_quantile():

@@ -1,5 +1,6 @@
 """What goes wrong in a run: one clear line, nothing left, finished trials kept."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 PATIENCE_S = 180  # a loaded two-core machine
+FAKES = Path(__file__).parents[1] / "fakes"
 
 
 def one_line(err, part):
@@ -302,13 +304,15 @@ def test_a_run_whose_reader_has_gone_is_measured_and_kept(checkout):
     assert code == 0 and out
 
 
-def test_term_ends_a_run_like_ctrl_c(checkout):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_term_and_a_closed_terminal_end_a_run_like_ctrl_c(checkout, number):
     process = checkout.start("run", checkout.recipe(duration="700ms"))
     checkout.wait_for_trials(1, process)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 143
+    assert process.returncode == 128 + number
     one_line(err, "stopped")
+    assert checkout.run_json()["state"] == "interrupted"
     assert checkout.nothing_left(process.pid)
 
 
@@ -346,6 +350,34 @@ def test_rounds_of_another_build_are_not_added_to_a_run_unasked(checkout):
     told = checkout.run_json()["thinned"]
     assert any("Builds are mixed" in one and name in one for one in told), told
     assert any("--accept-noise" in one for one in told)
+
+
+def test_a_run_whose_files_were_changed_does_not_go_on_unasked(checkout):
+    """Half of a cell's trials would be those of another configuration."""
+    own = checkout.root / "recipes" / "server.py"
+    shutil.copy(FAKES / "server.py", own)
+    code, _, err = checkout.call("run", checkout.recipe(connections=[1], server=own))
+    assert code == 0, err
+    own.write_text(own.read_text() + "\n# another\n")
+    words = ("run", "--resume", "latest", "--add-rounds", "1")
+    code, _, err = checkout.call(*words)
+    assert code == 2, err
+    one_line(err, "this build differs from the one that began the run: file server.py was sha256 ")
+    code, _, err = checkout.call(*words, "--force")
+    assert code == 0, err
+
+
+def test_rounds_are_not_added_while_another_run_has_the_machine(checkout):
+    code, _, err = checkout.call("run", checkout.recipe(connections=[1]))
+    assert code == 0, err
+    paths = [checkout.latest / name for name in ("run.json", "plan.jsonl")]
+    before = [path.read_text() for path in paths]
+    with open(checkout.environment["WIRESPEED_LOCK"], "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        code, _, err = checkout.call("run", "--resume", "latest", "--add-rounds", "1")
+    assert code == 1, err
+    one_line(err, "is measuring on this machine")
+    assert [path.read_text() for path in paths] == before, "a refused run stays as it was"
 
 
 def test_a_complete_run_is_not_resumed(checkout):
@@ -427,3 +459,39 @@ def test_a_server_may_say_in_its_output_that_it_is_ready(checkout, line, code):
     if code:
         missing = "app-0 never became ready: look for '^never said$' in its output: no line of it"
         assert missing in one_line(err, "never became ready")
+
+
+FAKE_WRK = """#!{python}
+# Prints as wrk does: a hundred requests a second in its first run, a hundred more in each after.
+import pathlib, sys, time
+if "-d" not in sys.argv:  # asked for its version
+    sys.exit(1)
+calls = pathlib.Path(__file__).with_name("calls")
+calls.write_text((calls.read_text() if calls.exists() else "") + "x")
+rps = 100 * len(calls.read_text())
+time.sleep(float(sys.argv[sys.argv.index("-d") + 1].rstrip("s")))
+print("  Thread Stats   Avg      Stdev     Max   +/- Stdev")
+print("    Latency     1.00ms    1.00ms   2.00ms   93.50%")
+print(f"  {{rps}} requests in 1.00s, 1.00MB read")
+print(f"Requests/sec:  {{rps}}.00")
+print("Transfer/sec:      1.00MB")
+"""
+
+
+def test_a_trial_tells_the_figures_of_its_window_and_not_of_its_warm_up(checkout, tmp_path):
+    """What both printed stood in one file, and the first line that matched was the warm-up's."""
+    program = tmp_path / "bin" / "wrk"
+    program.parent.mkdir()
+    program.write_text(FAKE_WRK.format(python=sys.executable))
+    program.chmod(0o755)
+    checkout.environment["PATH"] = f"{program.parent}:{checkout.environment['PATH']}"
+    recipe = checkout.recipe(connections=[1], warmup="100ms", duration="1s")
+    text = recipe.read_text().replace('tool = "load"', 'tool = "wrk"')
+    recipe.write_text(text.replace('"-d", "{duration}", ', ""))
+    code, _, err = checkout.call("run", recipe)
+    assert code == 0, err
+    (trial,) = checkout.trials()
+    calls = len((program.parent / "calls").read_text())
+    assert calls == 2 and trial["metrics"]["rps"] == 200
+    (printed,) = checkout.latest.glob("trials/*/load-gen-0.out")
+    assert printed.read_text().count("Requests/sec") == 1

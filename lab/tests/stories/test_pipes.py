@@ -64,6 +64,17 @@ def test_a_full_disk_behind_standard_output_is_one_line_and_exit_1(checkout):
     assert err == "wirespeed: standard output could not be written: No space left on device\n"
 
 
+def test_a_terminal_that_knows_no_such_letters_gets_the_tables_all_the_same(checkout):
+    checkout.environment["PYTHONIOENCODING"] = "ascii"
+    recipe = checkout.recipe(connections=[1, 2])
+    text = recipe.read_text(encoding="utf-8")
+    recipe.write_text(text.replace("[[table]]", '[[table]]\ntitle = "×2 ≥ 1"'), encoding="utf-8")
+    process = piped(checkout, "run", recipe, "--accept-noise")
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "?2 ? 1" in out and "Report: " in out and "Traceback" not in err
+
+
 def test_closed_standard_streams_do_not_stop_a_run(checkout):
     words = f"run {checkout.recipe(connections=[1])} --accept-noise"
     shell = f'exec "{sys.executable}" -c "{RUN}" {words} >&- 2>&-'

@@ -82,6 +82,29 @@ def test_a_trial_that_fell_back_to_the_kernel_is_invalid_with_the_reason(checkou
     assert "connections used the kernel" in page
 
 
+def test_a_generator_that_polls_shows_its_headroom_without_the_server_once(checkout, recipe):
+    path = recipe()
+    text = path.read_text().replace("connections = [1]", "connections = [1, 2]")
+    text = text.replace('role = "load"', 'role = "load"\nstack = "{stack}"').replace(
+        "repeat = 1", "repeat = 2"
+    )
+    path.write_text(text)
+    process = checkout.start("run", path)
+    _, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    found = {
+        (*trial["axes"].values(), trial["round"]): trial["metrics"].get("load.headroom")
+        for trial in checkout.trials()
+    }
+    assert len(found) == 8
+    told = {place for place, headroom in found.items() if headroom}
+    assert told == {("fast", 2, 1), ("fast", 2, 2)}, "one request at a time has no limit"
+    sinks = checkout.root / "target" / "release" / "wirespeed-load.sinks"
+    assert sinks.read_text() == "x", "once in a run"
+    assert not (checkout.latest / "servers" / "headroom").exists()
+    assert checkout.nothing_left(process.pid)
+
+
 def test_the_same_recipe_uses_onload_where_it_is_installed(checkout, recipe, onload):
     code, _, err = checkout.call("run", recipe())
     assert code == 0, err

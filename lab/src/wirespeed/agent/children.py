@@ -12,6 +12,8 @@ import shutil
 import signal
 import time
 
+from wirespeed.agent import clock
+
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 CLONE_NEWNET = 0x40000000
@@ -23,8 +25,10 @@ class Refused(Exception):
 
 
 def read_text(path):
+    """Empty where it cannot be read. What is no UTF-8, as a process may name itself, is replaced;
+    of the locale nothing is asked: it may be C."""
     try:
-        with open(path) as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError:
         return ""
@@ -258,8 +262,10 @@ def become_child(message, cgroup, mark, origin):
     for name, value in message.get("limits", {}).items():
         raise_limit(getattr(resource, "RLIMIT_" + name.upper()), value)
     yield "output"
+    # Emptied: what a program of the same name wrote there before (a warm-up's figures) is not its.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
     for number, path in ((1, message["stdout"]), (2, message["stderr"])):
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        handle = os.open(path, flags, 0o644)
         os.dup2(handle, number)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     yield "folder"
@@ -273,7 +279,7 @@ def become_child(message, cgroup, mark, origin):
     yield "exec"
     if message.get("at"):  # the agent does not wait for it: what is wrong goes to the output
         os.close(report)
-        time.sleep(max(0.0, message["at"] - time.time()))
+        time.sleep(max(0.0, message["at"] - clock.now()))
         try:
             os.execvpe(message["argv"][0], message["argv"], environment)
         except OSError as error:

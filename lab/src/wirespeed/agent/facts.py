@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 
+from wirespeed.agent import quota
 from wirespeed.agent.children import read_text
 from wirespeed.agent.files import hash_of
 
@@ -106,6 +107,7 @@ def audited():
             }
         ),
         "steal_share": steal_share(),
+        "cpu_quota": (quota.tightest() or [None])[0],
         "sysctl": {name: one_line(sysctl_file(name)) for name in KEPT_SYSCTLS},
         "nofile_hard": nofile_hard(),
         "services": running_services(),

@@ -6,6 +6,7 @@ Standard library of Python 3.6 only: see main.py.
 import base64
 import ctypes
 import os
+import shutil
 
 from wirespeed.agent.children import LIBC, Refused
 
@@ -26,11 +27,20 @@ FLAGS = {
 mounted = set()
 
 
+def scratch_roots():
+    """Where the files of a run may lie while it lasts, the best first: memory, where there is some.
+
+    What killed agents have left is looked for in all of them.
+    """
+    return ["/dev/shm", os.environ.get("TMPDIR", "/tmp"), "/var/tmp"]
+
+
 def memory_folder():
-    """Where payloads and configurations live while a run lasts: memory, where there is some."""
-    if os.access("/dev/shm", os.W_OK):
-        return "/dev/shm"
-    return os.environ.get("TMPDIR", "/tmp")
+    """The first that takes files, and programs too: they are sent there, and hardened hosts mount
+    /dev/shm so that nothing in it can be started."""
+    own = [path for path in scratch_roots() if os.access(path, os.W_OK)]
+    good = [path for path in own if not os.statvfs(path).f_flag & os.ST_NOEXEC]
+    return (good or own or scratch_roots()[1:])[0]
 
 
 def make_all(sets):
@@ -40,10 +50,20 @@ def make_all(sets):
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             if not os.path.exists(path) or os.stat(path).st_size != one["size_bytes"]:
+                check_room(path, one["size_bytes"])
                 write_payload(path, one["size_bytes"], one["fill"])
         except OSError as error:
             raise Refused("cannot write the payload %s: %s" % (path, error.strerror)) from None
     return {"mounted": sorted(mounted)}
+
+
+def check_room(path, size_bytes):
+    """Before a payload takes the machine's last memory: most of them lie there."""
+    there = os.stat(path).st_size if os.path.exists(path) else 0
+    state = os.statvfs(os.path.dirname(path))
+    free = state.f_bavail * state.f_frsize + there
+    if size_bytes > free:
+        raise Refused("the payload %s takes %d bytes, free are %d" % (path, size_bytes, free))
 
 
 def write_payload(path, left, fill):
@@ -123,14 +143,20 @@ def get(message):
 
 
 def listing(folder):
-    """[[path below the folder, bytes], …] of all files."""
+    """[[path below the folder, bytes, last written in ns], …] of all files."""
     found = []
     for base, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(base, name)
             if os.path.isfile(path) and not os.path.islink(path):
-                found.append([os.path.relpath(path, folder), os.path.getsize(path)])
+                state = os.stat(path)
+                found.append([os.path.relpath(path, folder), state.st_size, state.st_mtime_ns])
     return sorted(found)
+
+
+def remove(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    return {}
 
 
 def hash_of(path):

@@ -9,6 +9,7 @@ import fcntl
 import os
 import shutil
 import signal
+import stat
 import time
 
 from wirespeed.agent.children import (
@@ -21,6 +22,7 @@ from wirespeed.agent.children import (
     start_ticks,
     write_text,
 )
+from wirespeed.agent.files import scratch_roots
 
 CGROUP_TREES = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 MARK = b"WIRESPEED_AGENT="
@@ -49,11 +51,56 @@ def is_at_work(name, namespace=""):
 
 
 def lock_files():
-    """Where the machine's lock may lie: in /run for root, in the others without it."""
+    """The machine's locks: each user takes all that it can, so that any two meet in one of them.
+
+    Only root makes a file in /run; there and in /tmp a file of another can be locked all the same.
+    """
     if "WIRESPEED_LOCK" in os.environ:
         return [os.environ["WIRESPEED_LOCK"]]
-    user = "/run/user/%d/wirespeed.lock" % os.getuid()
-    return ["/run/wirespeed.lock", user, "/tmp/wirespeed.lock"]
+    return ["/run/wirespeed.lock", "/tmp/wirespeed.lock"]
+
+
+def open_lock(path):
+    """A descriptor that can be locked; None where there is none to be had."""
+    safe = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    for flags in (os.O_RDWR | os.O_CREAT | safe, os.O_RDONLY | safe):
+        try:
+            handle = os.open(path, flags, 0o644)
+        except OSError:
+            continue
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            if is_own(handle):
+                os.fchmod(handle, 0o644)  # whatever the umask is: others have to open it
+            return handle
+        os.close(handle)
+    return None
+
+
+def is_own(handle):
+    """Whether this user made the file: into another's, which may be a link to anything, nothing is
+    ever written."""
+    return os.fstat(handle).st_uid == os.geteuid()
+
+
+def sign(handle, text):
+    """Says in a lock who holds it, and which agent says so, where there is room for it."""
+    if not is_own(handle):
+        return
+    try:
+        os.ftruncate(handle, 0)
+        words = (text, identity(os.getpid()), pid_namespace())
+        os.pwrite(handle, ("%s\n%s\n%s\n" % words).encode(), 0)
+    except OSError:  # a full /tmp is no reason not to measure
+        pass
+
+
+def holder(handle):
+    """Who holds a lock, as it says there; one who could not write left the words of another."""
+    lines = os.pread(handle, 512, 0).decode("utf-8", "replace").split("\n")
+    text, agent, namespace = [*lines, "", ""][:3]
+    if agent and not is_at_work(agent, namespace):
+        return "of another user"
+    return text.strip() or "of another user"
 
 
 def is_ending():
@@ -64,7 +111,7 @@ def is_ending():
         except OSError:
             continue
         try:
-            if os.pread(handle, 256, 0).decode(errors="replace") == ENDING:
+            if holder(handle) == ENDING:
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return True
@@ -162,7 +209,7 @@ def folders_in(folder):
 
 def remove_scratch():
     removed = []
-    for root in ("/dev/shm", os.environ.get("TMPDIR", "/tmp")):
+    for root in scratch_roots():
         for name in os.listdir(root) if os.path.isdir(root) else ():
             folder = os.path.join(root, name)
             if not name.startswith("wirespeed-"):

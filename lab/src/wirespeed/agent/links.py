@@ -7,6 +7,7 @@ import json
 import socket
 import time
 
+from wirespeed.agent import clock
 from wirespeed.agent.children import Refused, read_text
 from wirespeed.agent.facts import output
 
@@ -48,11 +49,11 @@ def transmit(message):
         stop = time.monotonic() + SETTLE_S
         while time.monotonic() < stop:
             stream.sendall(BLOCK)
-        since, before = time.monotonic(), sent_bytes(interface)
+        _, since, before = clock.timed(lambda: sent_bytes(interface))
         while time.monotonic() - since < message["seconds"]:
             stream.sendall(BLOCK)
-        seconds = time.monotonic() - since
-        bits = (sent_bytes(interface) - before) * 8
+        _, until, after = clock.timed(lambda: sent_bytes(interface))
+        seconds, bits = until - since, (after - before) * 8
         mtu = stream.getsockopt(socket.IPPROTO_IP, IP_MTU)
     return {"bps": bits / seconds, "mtu": mtu, "interface": interface}
 

@@ -22,7 +22,7 @@ import struct
 import sys
 import time
 
-from wirespeed.agent import facts, files, links, ready
+from wirespeed.agent import clock, facts, files, links, ready
 from wirespeed.agent.census import Census
 from wirespeed.agent.children import (
     LIBC,
@@ -40,7 +40,16 @@ from wirespeed.agent.children import (
     write_text,
 )
 from wirespeed.agent.helpers import Helpers, run_program
-from wirespeed.agent.leftovers import ENDING, disown, lock_files, own, tidy
+from wirespeed.agent.leftovers import (
+    ENDING,
+    disown,
+    holder,
+    lock_files,
+    open_lock,
+    own,
+    sign,
+    tidy,
+)
 from wirespeed.agent.namespaces import Namespaces
 from wirespeed.agent.sampling import Sampler, canary_ms
 from wirespeed.agent.tuning import Tuning, restore, set_own, state_file, status
@@ -56,6 +65,7 @@ class Agent:
 
     def __init__(self, order):
         self.mark = order["mark"]
+        clock.STEADY.since_s = order.get("clock_since_s", clock.STEADY.since_s)
         self.lease_s = order.get("lease_s")
         self.nice = 0
         self.cgroups = Cgroups(self.mark) if order.get("cgroups", True) else None
@@ -66,7 +76,7 @@ class Agent:
         self.namespaces = Namespaces()
         self.lab_pid = order.get("lab_pid")
         self.heard = self.said_alive = time.monotonic()
-        self.lock = None
+        self.locks = []
         self.idle = None
         self.tuning = None
         self.limits = {}
@@ -102,7 +112,7 @@ class Agent:
         }
 
     def do_clock(self, _):
-        return {"now": time.time()}
+        return {"now": clock.now(), "set_by_s": clock.set_by_s()}
 
     def do_keep(self, _):
         """A sign of life of the lab; the answer, once a second, is one of the agent."""
@@ -111,26 +121,20 @@ class Agent:
             send({"event": "alive"})
 
     def do_lock(self, message):
-        """One run a machine. The kernel drops the lock with the agent, however it ends."""
+        """One run a machine. The kernel drops the locks with the agent, however it ends."""
         paths = message.get("paths") or lock_files()
-        for path in paths:  # the first that can be opened counts
-            try:
-                handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            except OSError:
-                continue
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                return {"held_by": os.pread(handle, 256, 0).decode(errors="replace").strip() or "?"}
-            self.lock = handle
-            self._sign(message["owner"])
-            return {"held_by": None}
-        raise Refused("no lock file can be opened among " + ", ".join(paths))
-
-    def _sign(self, text):
-        """Says in the lock who holds it."""
-        os.ftruncate(self.lock, 0)
-        os.pwrite(self.lock, text.encode(), 0)
+        handles = [handle for handle in map(open_lock, paths) if handle is not None]
+        if not handles:
+            raise Refused("no lock file can be opened among " + ", ".join(paths))
+        held_by = [holder(handle) for handle in handles if not is_taken(handle)]
+        if held_by:
+            for handle in handles:
+                os.close(handle)
+            return {"held_by": held_by[-1]}
+        self.locks = handles
+        for handle in handles:
+            sign(handle, message["owner"])
+        return {"held_by": None}
 
     def do_leftovers(self, _):
         """Ends and removes what agents that are gone have left on this host."""
@@ -179,6 +183,9 @@ class Agent:
 
     def do_list(self, message):
         return files.listing(message["folder"])
+
+    def do_remove(self, message):
+        return files.remove(message["folder"])
 
     def do_prefer(self, message):
         """Measured programs, and the agent that samples them in time, run before all others."""
@@ -343,7 +350,7 @@ class Agent:
             self._reap()
             self._stops()
             self.helpers.take(readable, send)
-            if self.sampler.due is not None and time.time() >= self.sampler.due:
+            if self.sampler.due is not None and clock.now() >= self.sampler.due:
                 self.sampler.take()
             if source in readable:
                 data = os.read(source, 1 << 20)
@@ -364,7 +371,7 @@ class Agent:
     def _timeout(self):
         times = [self._lease_left()] if self.lease_s else []
         if self.sampler.due is not None:
-            times.append(self.sampler.due - time.time())
+            times.append(self.sampler.due - clock.now())
         # Members that are not children of ours send no SIGCHLD, so a stop looks again soon.
         times += [0.01] if self.stops else []
         return max(0.0, min(times)) if times else None
@@ -427,11 +434,8 @@ class Agent:
         """Kills what is left and takes its folders away: the last thing the agent does."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        try:
-            if self.lock is not None:
-                self._sign(ENDING)
-        except OSError:  # a full disk must not keep anything running
-            pass
+        for handle in self.locks:
+            sign(handle, ENDING)
         if self.cgroups and self.cgroups.root:
             try:
                 write_text(self.cgroups.root + "/cgroup.kill", "1")
@@ -449,10 +453,20 @@ class Agent:
                 break
             time.sleep(0.01)
         self.do_restore(None)
+        self.sampler.stop()  # the lab goes on where it was before a window that was cut off
         if self.cgroups:
             self.cgroups.remove()
         for folder in self.folders:
             disown(folder)
+
+
+def is_taken(handle):
+    """Whether the lock is ours now."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except OSError:
+        return False
 
 
 def drain(fd):

@@ -7,8 +7,11 @@ import os
 import resource
 import time
 
+from wirespeed.agent import clock, quota
+
 SAMPLES_MAX = 100000  # bounds memory: 2.7 hours at 10 Hz
 CPUCLOCK_SCHED = 2  # linux/posix-timers.h: nanoseconds as the scheduler counts them
+QUOTA = "quota"  # among the texts of a sample: how long a CPU quota held programs back
 LAB = "lab"  # the agent and the program that started it, among the processes of a sample
 
 
@@ -37,7 +40,11 @@ class Sampler:
         self.stop()
         self.lab.move_to(lab_core)
         wanted = self.SYSTEM if paths is None else [path for path in self.SYSTEM if path in paths]
-        self.files = {path: fd for path, fd in ((p, open_fd(p)) for p in wanted) if fd is not None}
+        named = {path: path for path in wanted}
+        if paths is None:
+            named[QUOTA] = quota.told_in()
+        opened = {name: open_fd(path) for name, path in named.items() if path}
+        self.files = {name: fd for name, fd in opened.items() if fd is not None}
         self.children = children
         self.cpu = {c.name: open_fd(c.cgroup + "/cpu.stat") if c.cgroup else None for c in children}
         self.rss = {
@@ -51,7 +58,7 @@ class Sampler:
         self.samples = []
         self.every_s = every_s
         # The edges of the measured window are sampled exactly, whatever the beat.
-        self.instants = sorted(t for t in instants if t > time.time())
+        self.instants = sorted(t for t in instants if t > clock.now())
         self.take()
 
     def stop(self):
@@ -64,11 +71,13 @@ class Sampler:
         self.every_s = None
         samples, self.samples = self.samples, []
         for sample in samples:  # not in the window: there every microsecond is a disturbance
-            sample["text"] = {path: text.decode() for path, text in sample["text"].items()}
+            sample["text"] = {
+                path: text.decode("utf-8", "replace") for path, text in sample["text"].items()
+            }
         return samples
 
     def take(self):
-        now = time.time()
+        now = clock.now()
         if len(self.samples) < SAMPLES_MAX:
             self.samples.append(self.read())
         while self.instants and self.instants[0] <= now:
@@ -76,8 +85,13 @@ class Sampler:
         self.due = min([now + self.every_s, *self.instants[:1]])
 
     def read(self):
+        _, at_s, sample = clock.timed(self._read)
+        sample["t_ns"] = int(clock.STEADY.at(at_s) * 1e9)
+        return sample
+
+    def _read(self):
         text = {path: pread(fd) for path, fd in self.files.items()}
-        sample = {"t_ns": int(time.time() * 1e9), "text": text, "process": {}}
+        sample = {"text": text, "process": {}}
         for child in self.children:
             fd = self.cpu[child.name]
             used = pread(fd).split() if fd is not None else []

@@ -99,7 +99,7 @@ class Tuning:
             if problem:
                 told["refused"].append([name, problem])
             else:
-                told["switches"].append([name, was, new])
+                told["switches"].append([name, was, self._kept("switches", switch, new)])
         for path, was, new in self.record["files"]:
             is_sysctl = path.startswith("/proc/sys/")
             try:
@@ -109,12 +109,23 @@ class Tuning:
                     told["refused"].append([sysctl_name(path), error.strerror])
                 continue
             if is_sysctl:
-                told["sysctl"].append([sysctl_name(path), was, words_of(read_text(path))])
+                told["sysctl"].append([sysctl_name(path), was, self._kept("files", path, new)])
             elif path != WORKQUEUE:
                 told["irqs"] += 1
         for tid, ticks, cores in self.record["threads"]:
             if place(tid, ticks, sorted(set(cores) & set(self.record["to"]))):
                 told["threads"] += 1
+
+    def _kept(self, kind, what, new):
+        """What the kernel or the card made of `new`: some values are rounded. It is on the disk,
+        as what differs from the record at the end was set by somebody else."""
+        now = words_of(read_text(what)) if kind == "files" else switches.now(what)
+        if now and now != new:
+            for entry in self.record[kind]:
+                if entry[0] == what:
+                    entry[2] = now
+            save(self.state, self.record)
+        return now or new
 
     def restore(self):
         self.record = None

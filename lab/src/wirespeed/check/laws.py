@@ -163,7 +163,7 @@ def scaling(cases: list[Case]) -> Iterator[Finding]:
         series: dict[object, list[tuple[float, Case]]] = defaultdict(list)
         for case in cases:
             number = case.number([name])
-            if number and "rate" in case.metrics:
+            if number and case.metrics.get("rate"):
                 series[case.table, case.without([name])].append((number, case))
         for points in series.values():
             yield from _superlinear(name, sorted(points, key=lambda point: point[0]))
@@ -219,7 +219,7 @@ def baselines(cases: list[Case], scale: float) -> Iterator[Finding]:
     pairs: dict[object, list[Case]] = defaultdict(list)
     for case in cases:
         share = link_share(case, scale)
-        if "rate" in case.metrics and share and share < LINK_NEAR:
+        if case.metrics.get("rate") and share and share < LINK_NEAR:
             pairs[case.rate_name, case.without(LINK)].append(case)
     for same in pairs.values():
         slow = min(same, key=lambda case: case.metrics["rate"])

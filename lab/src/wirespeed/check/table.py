@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wirespeed.errors import InputError
+from wirespeed.errors import InputError, UnitError
+from wirespeed.units import grouped
 
 #: What a metric may be called in a table → what it is called here.
 METRICS = {
@@ -155,9 +156,9 @@ def _split(head: str, at: int) -> tuple[str, str]:
 
 def _value(text: str | None, metric: str, unit: str, where: str) -> float:
     try:
-        value = float((text or "").replace(",", ""))
-    except ValueError:
-        value = math.nan
+        value = grouped(text or "")
+    except UnitError as error:
+        raise InputError(f"{where}: {error}") from None
     if not math.isfinite(value):
         raise InputError(f"{where}: {text!r} is not a number")
     return value * _scale(metric, unit.split(" ")[0], where)

@@ -32,7 +32,7 @@ from wirespeed.cli.options import (
     complete_recipe,
     runs_folder,
 )
-from wirespeed.errors import COMMAND, InputError, WirespeedError
+from wirespeed.errors import COMMAND, InputError, UnitError, WirespeedError
 
 if TYPE_CHECKING:
     from wirespeed.runner.plan import PlanOptions
@@ -46,7 +46,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # an error is a line, without a box around it
     pretty_exceptions_enable=False,
     epilog="Exit codes: 0 done, 1 a measurement failed, 2 bad input, "
-    "130 stopped by Ctrl-C, 143 by TERM.",
+    "129 stopped by a closed terminal, 130 by Ctrl-C, 143 by TERM.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -65,7 +65,10 @@ def plan_options(
 
     if fit not in FIT_MODES:
         raise InputError(f"--fit is one of {', '.join(FIT_MODES)}, not {fit!r}")
-    budget_s = units.duration_s(budget) if budget else None
+    try:
+        budget_s = units.duration_s(budget) if budget else None
+    except UnitError as error:
+        raise InputError(f"--budget: {error}") from None
     return PlanOptions(only, repeat, budget_s, fit, seed, accept_noise, tune)
 
 
@@ -137,21 +140,27 @@ def run(
         raise InputError(f"run wants a RECIPE or --resume RUN; `{COMMAND} list` names the recipes")
     if add_rounds and not resume:
         raise InputError("--add-rounds goes with --resume RUN; a new run takes --repeat N")
-    if resume and (set_ or label or note):
-        raise InputError("--set, --label and --note go with a new run, not with --resume")
+    of_new = {
+        "--site": site != "here", "--budget": budget, "--repeat": repeat, "--only": only,
+        "--fit": fit != "strict", "--seed": seed is not None, "--tune": tune,
+        "--wait-for-calm": wait_for_calm, "--set": set_, "--label": label, "--note": note,
+    }  # fmt: skip
+    if resume and (given := [option for option, value in of_new.items() if value]):
+        raise InputError(f"with --resume the run keeps its own; leave out {', '.join(given)}")
     folder = runs_folder(runs)
     if resume:
-        more = command.More(add_rounds, until_decided, force, accept_noise)
-        code = command.resume(resume, folder, more, as_json)
+        more = session.More(add_rounds, until_decided, force, accept_noise)
+        ended = command.resume(resume, folder, more, as_json)
     else:
         wanted = plan_options(only, repeat, budget, fit, seed, accept_noise, tune)
         calm_wait_s = units.duration_s(wait_for_calm) if wait_for_calm else 0.0
         marks = tuple(command.label(text) for text in label or [])
         wanted = replace(wanted, calm_wait_s=calm_wait_s, labels=marks, note=note)
         origin = session.source(recipe, site, set_ or [])
-        code = command.measure(origin, wanted, folder, until_decided, as_json)
-    if not code:
-        code = command.gate("latest", folder, fail_on, rules)
+        ended = command.measure(origin, wanted, folder, until_decided, as_json)
+    code = ended.code
+    if not code and ended.run_dir:
+        code = command.gate(ended.run_dir, fail_on, rules)
     raise typer.Exit(code)
 
 
@@ -203,12 +212,13 @@ def report(
 ) -> None:
     """Write a run's report, tables and CSV again from its trials, and show the tables."""
     from wirespeed.cli import run as command
+    from wirespeed.results import store
 
     rules = command.gate_rules(fail_on, require or [])
     command.report(run, runs_folder(runs), as_json)
     if open_page:
         command.open_page(run, runs_folder(runs))
-    raise typer.Exit(command.gate(run, runs_folder(runs), fail_on, rules))
+    raise typer.Exit(command.gate(store.find_run(runs_folder(runs), run), fail_on, rules))
 
 
 @app.command(name="list")

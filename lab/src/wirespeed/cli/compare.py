@@ -62,7 +62,7 @@ def show(first: Summary, found: apart.Apart) -> None:
         console.print(_facts(found))
     else:
         console.print("Nothing that is known of hosts and method differs.")
-    console.print(_cells(found, list(first.run.axes)))
+    console.print(_cells(found, first))
     for one in found.pooled:
         console.print(_over_all(one), soft_wrap=True)
     words = [one.word for one in found.differences]
@@ -110,9 +110,11 @@ def measure(
         print(f"{name}: {' '.join(argv)}", file=sys.stderr if as_json else sys.stdout)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "compare.toml"
-        file.write_text(draft.comparison(filled_in))
-        code = runs_of.measure(session.source(str(file), "here"), options, runs, as_json=as_json)
-    return code or runs_of.gate("latest", runs, fail_on.replace("worse", "loss"), rules)
+        file.write_text(draft.comparison(filled_in), encoding="utf-8")
+        ended = runs_of.measure(session.source(str(file), "here"), options, runs, as_json=as_json)
+    if ended.code or ended.run_dir is None:
+        return ended.code
+    return runs_of.gate(ended.run_dir, fail_on.replace("worse", "loss"), rules)
 
 
 def _facts(found: apart.Apart) -> Table:
@@ -139,14 +141,15 @@ def _interval(one: apart.Difference) -> str:
     return f"{wording.signed(one.low)} … {wording.signed(one.high)}"
 
 
-def _cells(found: apart.Apart, axes: list[str]) -> Table:
+def _cells(found: apart.Apart, first: Summary) -> Table:
+    axes = list(first.run.axes)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for axis in axes:
         table.add_column(axis)
     for head in ("metric", "first", "second", "difference", "95 % interval", ""):
         table.add_column(head, justify="left" if head in ("", "metric") else "right")
     for one in found.differences:
-        measure = wording.measure(one.metric)
+        measure = wording.measure(one.metric, first.unit(one.metric))
         is_told = one.word == "not comparable" or (one.word == "worse" and one.low is None)
         word = f"{one.word}: {one.reason}" if is_told else one.word
         table.add_row(

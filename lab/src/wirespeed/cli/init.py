@@ -59,7 +59,7 @@ def init(file: Path, answers: Answers, as_json: bool = False) -> None:
         status, length, answers.bypass, _cwd(file),
     )  # fmt: skip
     try:
-        file.write_text(draft.text(recipe))
+        file.write_text(draft.text(recipe), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{file}: cannot be written: {error.strerror}") from None
     read.read(file)
@@ -79,6 +79,8 @@ def _asked(answers: Answers) -> Answers:
         raise InputError("init wants --command, for example --command './my-server --port {port}'")
     command = typer.prompt("Command that starts the server ({port} stands for its port)")
     port = typer.prompt("Port", default=answers.port, type=int)
+    if not 1 <= port <= 65535:
+        raise InputError(f"there is no port {port}; ports go from 1 to 65535")
     path = typer.prompt("Path to ask for", default=answers.path)
     connections = typer.prompt("Connections", default=answers.connections)
     return Answers(command, port, path, connections, answers.bypass, answers.tried, answers.force)
@@ -116,6 +118,8 @@ def _cwd(file: Path) -> str:
 def check_path(path: str) -> None:
     if not path.startswith("/"):
         raise InputError(f"--path: {path!r} does not begin with /")
+    if re.search(r"[^!-~]", path):
+        raise InputError(f"--path: {path!r} is no part of a URL; write a space as %20")
 
 
 def connections_of(given: str) -> list[int]:
@@ -125,4 +129,6 @@ def connections_of(given: str) -> list[int]:
         numbers = []
     if not numbers or min(numbers) < 1:
         raise InputError(f"--connections: {given!r} is no list of numbers like 1,50")
+    if len(set(numbers)) < len(numbers):
+        raise InputError(f"--connections: {given!r} has the same number twice")
     return numbers

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from wirespeed.cli import run as runs_of
 from wirespeed.cli.live import Display
 from wirespeed.errors import InputError, ResultsError
 from wirespeed.recipe import rates
+from wirespeed.recipe.model import Recipe
 from wirespeed.report import wording
 from wirespeed.results import gate
 from wirespeed.results.summary import Cell, Summary, load
@@ -37,6 +37,7 @@ BETWEEN = 4  # rates between the last that kept the limit and the first that bro
 KEPT_MIN = 0.98
 CELLS_MAX = 12  # each takes two runs of its own
 WINDOW_MAX_S = 30.0
+UnitOf = Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Knee:
 def knee(origin: session.Source, search: Search, runs: Path, as_json: bool) -> int:
     rules = [gate.rule(text) for text in search.rules]
     rates.at_rates(origin.text, [1])  # refuses what keeps no rate, before anything is measured
+    counts = _rate_of(origin.recipe)
     try:
         closed = _measured(origin, _options(search, search.only), runs)
         if not closed.measured:
@@ -74,15 +76,42 @@ def knee(origin: session.Source, search: Search, runs: Path, as_json: bool) -> i
                 f"{len(closed.measured)} cells are searched one by one, {CELLS_MAX} at most; "
                 "--only chooses some"
             )
-        found = [_of_cell(origin, search, cell, closed, rules, runs) for cell in closed.measured]
+        own = [(cell, _rules_of(cell, rules)) for cell in closed.measured]
+        found = [
+            _of_cell(origin, search, _Start(cell, cell.median(counts) or 0.0, counts, closed),
+                     meant, runs)
+            for cell, meant in own
+        ]  # fmt: skip
     except KeyboardInterrupt:
         print("wirespeed: stopped; the finished runs are kept")
         return runs_of.EXIT_INTERRUPTED
     if as_json:
         output.write(output.records(found))
     else:
-        _show(found, rules)
+        _show(found, rules, closed.unit)
     return 0
+
+
+def _rate_of(recipe: Recipe) -> str:
+    """The metric that counts requests; the first of a recipe may be bytes or a time."""
+    for metric in recipe.metric:
+        if metric.combine == "sum" and metric.field in ("rps", ""):
+            return str(metric.name)
+    raise InputError(
+        "the recipe has no metric of requests a second, and knee searches such a rate: add a "
+        '[[metric]] with name = "rps" and from = the generator'
+    )
+
+
+def _rules_of(cell: Cell, rules: Sequence[gate.Rule]) -> list[gate.Rule]:
+    """A cell that no rule means has no limit to keep, and no knee."""
+    meant = [rule for rule in rules if rule.covers(cell)]
+    if rules and not meant:
+        raise InputError(
+            f"no --require means {', '.join(f'{a} {v}' for a, v in cell.axes.items())}; "
+            "--only leaves such cells out"
+        )
+    return meant
 
 
 def _options(search: Search, only: str) -> PlanOptions:
@@ -92,25 +121,30 @@ def _options(search: Search, only: str) -> PlanOptions:
 def _measured(origin: session.Source, options: PlanOptions, runs: Path) -> Summary:
     """One run without its report: the live display, and what it found."""
     display = Display(Console(stderr=True))
-    previous = signal.signal(signal.SIGTERM, runs_of.as_interrupt)
-    try:
-        with display:
-            run_dir, _ = session.start(origin, options, runs, display)
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+    with runs_of.signals_as_interrupts(), display:
+        run_dir, _ = session.start(origin, options, runs, display)
     return load(run_dir)
 
 
+@dataclass(frozen=True)
+class _Start:
+    """A cell in the closed loop: how many requests a second it carries, by which metric."""
+
+    cell: Cell
+    most: float
+    counts: str
+    closed: Summary
+
+
 def _of_cell(
-    origin: session.Source, search: Search, cell: Cell, closed: Summary, rules: list[gate.Rule],
-    runs: Path,
-) -> Knee:  # fmt: skip
-    most = cell.median(closed.primary) or 0.0
+    origin: session.Source, search: Search, start: _Start, rules: list[gate.Rule], runs: Path
+) -> Knee:
+    cell, most = start.cell, start.most
     only = ",".join(f"{axis}={_text(value)}" for axis, value in cell.axes.items())
     options = _options(search, only)
     tried: dict[int, str] = {}  # rate → why it was not kept, empty when it was
     shown: dict[int, dict[str, float | None]] = {}
-    names = [closed.run.run_id]
+    names = [start.closed.run.run_id]
     for step in range(2):
         wanted = _rates(most, tried) if step else [round(most * share) for share in SHARES]
         wanted = sorted({rate for rate in wanted if rate > 0} - set(tried))
@@ -122,10 +156,10 @@ def _of_cell(
         _refuse_unknown(summary, rules)
         for one in summary.cells:
             rate = int(one.axes[rates.AXIS])
-            why = _why_broken(one, rate, summary.primary, rules)
+            why = _why_broken(one, rate, start.counts, rules, summary.unit)
             if why is not None:
                 tried[rate] = why
-                shown[rate] = {rule.metric: one.median(rule.metric) for rule in rules}
+                shown[rate] = {rule.metric: gate.figure(one, rule.metric) for rule in rules}
     kept, broke = _edge(tried)
     at_kept = shown.get(kept, {}) if kept else {}
     why = tried[broke] if broke else ""
@@ -175,28 +209,31 @@ def _refuse_unknown(summary: Summary, rules: Sequence[gate.Rule]) -> None:
             )
 
 
-def _why_broken(cell: Cell, rate: int, primary: str, rules: Sequence[gate.Rule]) -> str | None:
+def _why_broken(
+    cell: Cell, rate: int, counts: str, rules: Sequence[gate.Rule], unit: UnitOf = lambda _: ""
+) -> str | None:
     """Empty when the rate was kept; None when it is not known."""
     if cell.failures:
         return f"{cell.failures} trials: {cell.failure}"
     if not cell.trials:
         return None
-    done = cell.median(primary) or 0.0
+    done = cell.median(counts) or 0.0
     if done < KEPT_MIN * rate:
         return f"{done / rate:.0%} of the asked requests were answered"
-    figures = [(rule, cell.median(rule.metric)) for rule in rules]
+    figures = [(rule, gate.figure(cell, rule.metric)) for rule in rules]
     for rule, value in figures:
         if value is not None and not rule.is_kept(value):
-            return f"{rule.metric} was {_figure(rule.metric, value)}"
+            return f"{rule.metric} was {_figure(rule.metric, value, unit)}"
     return None if any(value is None for _, value in figures) else ""
 
 
-def _figure(metric: str, value: float) -> str:
-    measure = wording.measure(metric)
+def _figure(metric: str, value: float, unit: UnitOf) -> str:
+    """In the unit of the tables: the recipe's, where it names one."""
+    measure = wording.measure(metric, unit(metric))
     return f"{wording.number(value * measure.scale)} {measure.unit}".strip()
 
 
-def _show(found: list[Knee], rules: list[gate.Rule]) -> None:
+def _show(found: list[Knee], rules: list[gate.Rule], unit: UnitOf) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for axis in found[0].axes:
         table.add_column(axis)
@@ -206,7 +243,7 @@ def _show(found: list[Knee], rules: list[gate.Rule]) -> None:
     table.add_column("why it broke")
     for one in found:
         there = ", ".join(
-            f"{metric} {_figure(metric, value)}"
+            f"{metric} {_figure(metric, value, unit)}"
             for metric, value in one.at_kept.items()
             if value is not None
         )

@@ -23,7 +23,7 @@ OnlyOption = Annotated[
 RepeatOption = Annotated[
     int | None,
     typer.Option(
-        "--repeat", min=1, max=1000, help="Trials per cell; fewer than 5 give no verdict."
+        "--repeat", min=1, max=1000, help="Trials per cell; fewer than 3 give no verdict."
     ),
 ]
 BudgetOption = Annotated[

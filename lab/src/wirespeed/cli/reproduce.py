@@ -51,12 +51,12 @@ def reproduce(name: str, runs: Path, extras: Extras, as_json: bool = False) -> i
         note=extras.note,
     )  # fmt: skip
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
-        code = runs_of.measure(origin, options, runs)
-    if code not in (0, runs_of.EXIT_FAILED):
-        return code
-    second = load(store.find_run(runs, "latest"))
+        ended = runs_of.measure(origin, options, runs)
+    if ended.code not in (0, runs_of.EXIT_FAILED) or ended.run_dir is None:
+        return ended.code
+    second = load(ended.run_dir)
     found = apart.compare(first, second, metrics)
-    return code or _told(first, second, found, as_json)
+    return ended.code or _told(first, second, found, as_json)
 
 
 def _folder(name: str, runs: Path) -> str:

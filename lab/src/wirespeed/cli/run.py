@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -14,18 +15,27 @@ from rich.console import Console
 
 from wirespeed.cli import output, streams
 from wirespeed.cli.live import Display
-from wirespeed.errors import COMMAND, InputError, ResultsError, RunError
+from wirespeed.errors import COMMAND, InputError, RunError, StorageError
 from wirespeed.results import gate as gating
 from wirespeed.results import store
 from wirespeed.results.model import Trial
 from wirespeed.results.summary import load
 from wirespeed.runner import extend, recover, session, tune
 from wirespeed.runner.plan import PlanOptions
+from wirespeed.runner.session import More
 
 EXIT_FAILED = 1
 EXIT_GATE = 3
 EXIT_INTERRUPTED = 130
-EXIT_TERMINATED = 143  # 128 + SIGTERM, as a shell says it
+EXIT_SIGNAL = 128  # and the signal's number, as a shell says it
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command that measures ended, and its run; another one may be the latest by then."""
+
+    code: int
+    run_dir: Path | None = None
 
 
 def label(text: str) -> tuple[str, str]:
@@ -42,7 +52,7 @@ def measure(
     runs: Path,
     until_decided: bool = False,
     as_json: bool = False,
-) -> int:
+) -> Ended:
     _mention_cut_off(runs)
     _put_back()
     options = replace(options, until_decided=until_decided)
@@ -54,22 +64,10 @@ def measure(
     return _shown(run, as_json)
 
 
-@dataclass(frozen=True)
-class More:
-    """What a run that goes on shall measure beyond its plan, and what it may overlook."""
-
-    add_rounds: int = 0
-    until_decided: bool = False
-    force: bool = False
-    accept_noise: bool = False
-
-
-def resume(name: str, runs: Path, more: More, as_json: bool = False) -> int:
+def resume(name: str, runs: Path, more: More, as_json: bool = False) -> Ended:
     run_dir = store.find_run(runs, name)
     is_done = store.read_run(run_dir).state == "done"
     rounds = more.add_rounds
-    if more.until_decided and not is_done:
-        extend.begin_sequence(run_dir)
     if is_done and more.until_decided:
         rounds = rounds or extend.rounds_to_decide(load(run_dir))
     if is_done and not rounds:
@@ -80,27 +78,10 @@ def resume(name: str, runs: Path, more: More, as_json: bool = False) -> int:
     _put_back()
 
     def run(display: Display) -> tuple[Path, list[Trial]]:
-        if rounds:
-            first = _added(run_dir, rounds, display, more)
-        else:
-            first = session.resume(run_dir, display, more.force, more.accept_noise)
+        first = session.resume(run_dir, display, replace(more, add_rounds=rounds))
         return _extended(first, display, more)
 
     return _shown(run, as_json)
-
-
-def _added(run_dir: Path, rounds: int, display: Display, more: More) -> tuple[Path, list[Trial]]:
-    """So many rounds more; a run that is refused them stays as it was."""
-    run, lines = store.read_run(run_dir), store.read_plan(run_dir)
-    done = len(store.read_trials(run_dir))
-    extend.add_rounds(run_dir, rounds)
-    try:
-        return session.resume(run_dir, display, more.force, more.accept_noise)
-    except ResultsError:
-        if len(store.read_trials(run_dir)) == done:
-            store.write_plan(run_dir, lines)
-            store.write_run(run_dir, run)
-        raise
 
 
 def _extended(
@@ -110,7 +91,7 @@ def _extended(
     run_dir, invalid = first
     while more.until_decided and (rounds := extend.rounds_to_decide(load(run_dir))):
         display.told(f"{rounds} more rounds to decide what is open")
-        _, added = _added(run_dir, rounds, display, more)
+        _, added = session.resume(run_dir, display, replace(more, add_rounds=rounds))
         invalid = [*invalid, *added]
     return run_dir, invalid
 
@@ -134,27 +115,41 @@ def gate_rules(fail_on: str, require: list[str]) -> list[gating.Rule]:
     return [gating.rule(text) for text in require]
 
 
-def gate(name: str, runs: Path, fail_on: str, rules: list[gating.Rule]) -> int:
+def gate(run_dir: Path, fail_on: str, rules: list[gating.Rule]) -> int:
     """Exit code 3, with a line for each reason, when the run does not show what it must."""
     if not fail_on and not rules:
         return 0
-    lines = gating.broken(load(store.find_run(runs, name)), fail_on.split(","), rules)
+    lines = gating.broken(load(run_dir), fail_on.split(","), rules)
     for line in lines:
         print(f"wirespeed: {line}", file=sys.stderr)
     return EXIT_GATE if lines else 0
 
 
 def write_report(run_dir: Path, console: Console, as_json: bool = False) -> None:
-    from wirespeed.report import files, page, spreadsheet, terminal
+    """The report's files and its tables; where the files cannot be written, the tables first."""
+    from wirespeed.report import terminal
+
+    problem = None
+    try:
+        path = _write_files(run_dir)
+    except StorageError as error:
+        problem = error
+    if as_json:
+        output.write(output.result(run_dir))
+    else:
+        terminal.show(run_dir, console)
+    if problem:
+        raise problem
+    if not as_json:
+        console.print(f"Report: {shortened(path)}", soft_wrap=True)
+
+
+def _write_files(run_dir: Path) -> Path:
+    from wirespeed.report import files, page, spreadsheet
 
     files.write(run_dir)
     spreadsheet.write(load(run_dir))
-    path = page.write(run_dir)
-    if as_json:
-        output.write(output.result(run_dir))
-        return
-    terminal.show(run_dir, console)
-    console.print(f"Report: {shortened(path)}", soft_wrap=True)
+    return page.write(run_dir)
 
 
 def shortened(path: Path) -> str:
@@ -165,23 +160,21 @@ def shortened(path: Path) -> str:
         return str(path)
 
 
-def _shown(run: Callable[[Display], tuple[Path, list[Trial]]], as_json: bool) -> int:
+def _shown(run: Callable[[Display], tuple[Path, list[Trial]]], as_json: bool) -> Ended:
     """Runs with the live display; Ctrl-C and TERM end in one line that says how to go on."""
     console, errors = Console(), Console(stderr=True)
     display = Display(errors)
-    previous = signal.signal(signal.SIGTERM, as_interrupt)
     try:
-        with display:
+        with signals_as_interrupts(), display:
             run_dir, invalid = run(display)
     except KeyboardInterrupt as stop:
         errors.print(f"wirespeed: stopped; {_how_to_go_on(display)}", soft_wrap=True)
-        return EXIT_TERMINATED if isinstance(stop, Terminated) else EXIT_INTERRUPTED
+        code = EXIT_SIGNAL + stop.number if isinstance(stop, Terminated) else EXIT_INTERRUPTED
+        return Ended(code, display.run_dir)
     except Exception:
         if display.run_dir and display.done:
             errors.print(f"wirespeed: {_how_to_go_on(display)}", soft_wrap=True)
         raise
-    finally:
-        signal.signal(signal.SIGTERM, previous)
     write_report(run_dir, console, as_json)
     if streams.problem():
         report = shortened(run_dir / "derived" / "report.html")
@@ -192,7 +185,7 @@ def _shown(run: Callable[[Display], tuple[Path, list[Trial]]], as_json: bool) ->
             f"wirespeed: {len(invalid)} trials stayed invalid: {'; '.join(list(reasons)[:3])}",
             soft_wrap=True,
         )
-    return EXIT_FAILED if has_failed(run_dir, invalid) else 0
+    return Ended(EXIT_FAILED if has_failed(run_dir, invalid) else 0, run_dir)
 
 
 def has_failed(run_dir: Path, invalid: list[Trial]) -> bool:
@@ -202,11 +195,28 @@ def has_failed(run_dir: Path, invalid: list[Trial]) -> bool:
 
 
 class Terminated(KeyboardInterrupt):
-    """TERM ends a run like Ctrl-C, with its own exit code."""
+    """TERM, and a terminal that closes, end a run like Ctrl-C, with an exit code of their own."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
-def as_interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise Terminated
+@contextmanager
+def signals_as_interrupts() -> Iterator[None]:
+    """TERM and HUP raise; HUP stays ignored under nohup."""
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        raise Terminated(number)
+
+    heeded = [number for number in (signal.SIGTERM, signal.SIGHUP)
+              if signal.getsignal(number) != signal.SIG_IGN]  # fmt: skip
+    before = {number: signal.signal(number, stop) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _how_to_go_on(display: Display) -> str:

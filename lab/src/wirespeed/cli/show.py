@@ -14,9 +14,9 @@ from rich.table import Table
 from wirespeed.cli import output
 from wirespeed.errors import RecipeError, ResultsError
 from wirespeed.recipe import read
-from wirespeed.recipe.model import Recipe
 from wirespeed.results import store
-from wirespeed.runner import commands, execute, place, session, tune
+from wirespeed.runner import build, commands, execute, place, session, tune
+from wirespeed.runner.build import Missing
 from wirespeed.runner.plan import PlanOptions, Schedule, verdict_text
 from wirespeed.topology import LOCAL, Seat
 from wirespeed.units import duration_for_people
@@ -29,25 +29,37 @@ def plan(
     origin: session.Source, options: PlanOptions, with_commands: bool = False, as_json: bool = False
 ) -> None:
     schedule = session.planned(origin, options)
+    unbuilt = build.missing(origin.root, session.parts_of(schedule))
     if as_json:
-        output.write(_plan_document(schedule, options, with_commands))
+        output.write(_plan_document(schedule, unbuilt, options, with_commands))
         return
     console = Console()
     console.print(_cells(schedule))
-    for line in summary(schedule) + tune.foreseen(schedule, options.tune):
+    for line in summary(schedule) + built_first(unbuilt) + tune.foreseen(schedule, options.tune):
         console.print(escape(line), soft_wrap=True, highlight=False)
     for line in commands.of_schedule(schedule) if with_commands else ():
         console.print(escape(line), soft_wrap=True, highlight=False)
 
 
+def built_first(unbuilt: Missing) -> list[str]:
+    if not unbuilt.parts:
+        return []
+    names, many = ", ".join(unbuilt.parts), len(unbuilt.parts) > 1
+    return [
+        f"{names} {'are' if many else 'is'} built on first use: about "
+        f"{duration_for_people(unbuilt.seconds)} before the run"
+    ]
+
+
 def _plan_document(
-    schedule: Schedule, options: PlanOptions, with_commands: bool
+    schedule: Schedule, unbuilt: Missing, options: PlanOptions, with_commands: bool
 ) -> dict[str, object]:
     return {
         "recipe": schedule.recipe.name,
         "trials": schedule.trials,
         "rounds": schedule.repeat,
         "seconds": round(schedule.seconds, 1),
+        "build": {"parts": unbuilt.parts, "seconds": unbuilt.seconds},
         "cells": [
             {
                 "axes": one.cell.axes,
@@ -57,15 +69,14 @@ def _plan_document(
             }
             for one in schedule.cells
         ],
-        "notes": summary(schedule) + tune.foreseen(schedule, options.tune),
+        "notes": summary(schedule) + built_first(unbuilt) + tune.foreseen(schedule, options.tune),
         "commands": commands.of_schedule(schedule) if with_commands else [],
     }
 
 
 def schema() -> None:
     """Taplo, Even Better TOML and others take it: `#:schema FILE` on a recipe's first line."""
-    made = Recipe.model_json_schema(by_alias=True)
-    print(json.dumps({"title": "A Wirespeed recipe", **made}, indent=1))
+    print(json.dumps(read.json_schema(), indent=1))
 
 
 def summary(schedule: Schedule) -> list[str]:

@@ -33,16 +33,21 @@ def guard() -> None:
 def _guarded(stream: TextIO | None, own: TextIO | None, number: int) -> TextIO:
     """Whoever calls the lab from Python may have put a stream there that is no descriptor."""
     if stream is None:  # closed by whoever called: `>&-`
-        return open(os.devnull, "w")
+        return open(os.devnull, "w", encoding="utf-8")
     if stream is not own:
         return stream
     stream.flush()
     return io.TextIOWrapper(
         io.BufferedWriter(Stream(number)),
         encoding=stream.encoding,
-        errors=stream.errors,
+        errors=_shown(stream),
         line_buffering=number == 2 or stream.isatty(),
     )
+
+
+def _shown(stream: TextIO) -> str | None:
+    """A terminal or a log that knows no × gets a question mark; tables must not end for that."""
+    return "replace" if stream.errors == "strict" else stream.errors
 
 
 def problem() -> OSError | None:

@@ -17,6 +17,7 @@ from wirespeed.results import store
 from wirespeed.results import trend as trends
 from wirespeed.results.cells import full_name
 from wirespeed.results.summary import Summary, load
+from wirespeed.units import BYTE_RATES
 
 BARS = "▁▂▃▄▅▆▇█"
 PIPE_COLUMNS = 120
@@ -38,6 +39,10 @@ def trend(choice: Choice, runs: Path, metric: str, fail_on: str, as_json: bool) 
         raise InputError(f"--fail-on takes worse, not {fail_on!r}")
     summaries = _summaries(choice, runs)
     metric = full_name(metric) if metric else summaries[-1].primary
+    told_in = dict.fromkeys(one.unit(metric) for one in summaries)
+    if len({BYTE_RATES.get(unit, 1.0) for unit in told_in}) > 1:
+        told = " and ".join(unit or "no unit" for unit in told_in)
+        raise ResultsError(f"--metric: these runs tell {metric} in {told}; choose runs of one unit")
     wanted = [part.partition("=") for part in choice.where.split(",") if part]
     found = [
         one
@@ -49,7 +54,7 @@ def trend(choice: Choice, runs: Path, metric: str, fail_on: str, as_json: bool) 
     if as_json:
         output.write(output.records(found))
     else:
-        _show(found, metric, len(summaries))
+        _show(found, wording.measure(metric, summaries[-1].unit(metric)), len(summaries))
     is_worse = any(one.changes and one.changes[-1].word == "worse" for one in found)
     return EXIT_GATE if fail_on and is_worse else 0
 
@@ -76,8 +81,7 @@ def _is_of(run_dir: Path, recipe: str) -> bool:
         return False
 
 
-def _show(found: list[trends.MetricHistory], metric: str, count: int) -> None:
-    measure = wording.measure(metric)
+def _show(found: list[trends.MetricHistory], measure: wording.Measure, count: int) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(console.width, PIPE_COLUMNS)

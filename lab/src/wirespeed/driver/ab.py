@@ -78,7 +78,7 @@ def _latency(text: str, count: int, percents: Path) -> Latency | None:
         return None
     quantiles: dict[float, float | None] = {}
     if percents.exists():
-        rows = list(csv.reader(percents.read_text().splitlines()))[1:]
+        rows = list(csv.reader(percents.read_text(encoding="utf-8").splitlines()))[1:]
         quantiles = {int(row[0]) / 100: float(row[1]) * 1e6 for row in rows if len(row) == 2}
     return Latency(_mean(text, mean_ms) * 1e6, (longest or 0.0) * 1e6, count, quantiles)
 

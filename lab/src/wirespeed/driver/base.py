@@ -66,6 +66,12 @@ class Figures:
         window = Window(self.window.start_unix_ns + offset_ns, self.window.length_ns)
         return replace(self, window=window)
 
+    def completed_in(self, seconds: float) -> float:
+        """Of its window's requests those of a part of it: what a generator did while others had
+        ended belongs to no figure that is of all of them."""
+        own_s = self.window.length_ns / 1e9
+        return self.completed * min(1.0, seconds / own_s) if own_s > 0 else 0.0
+
     @property
     def in_flight(self) -> int:
         return self.connections * self.depth

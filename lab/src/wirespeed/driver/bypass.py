@@ -103,7 +103,7 @@ def cpu_s(pid: int) -> float:
     total_ns = 0
     for task in Path(f"/proc/{pid}/task").glob("*"):
         try:
-            total_ns += int((task / "schedstat").read_text().split()[0])
+            total_ns += int((task / "schedstat").read_text(encoding="utf-8").split()[0])
         except (OSError, IndexError, ValueError):
             return _ticks_s(pid)
     return total_ns / 1e9
@@ -112,7 +112,8 @@ def cpu_s(pid: int) -> float:
 def _ticks_s(pid: int) -> float:
     """In steps of 10 ms, where the kernel keeps no scheduling statistics."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        fields = text.rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError, ValueError):
         return 0.0

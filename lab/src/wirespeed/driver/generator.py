@@ -29,7 +29,7 @@ class Output:
     @property
     def text(self) -> str:
         try:
-            return self.stdout.read_text(errors="replace")
+            return self.stdout.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return ""
 

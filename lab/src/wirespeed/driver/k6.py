@@ -42,7 +42,7 @@ def _summary(instance: Instance, run: LoadRun) -> Path:
 
 def read(instance: Instance, run: LoadRun, output: Output) -> Figures:
     path = _summary(instance, run)
-    text = path.read_text() if path.exists() else ""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
     data = json_of(instance, "k6", text, output.last_words)
     try:
         return _figures(instance, data["metrics"], run, output.started_unix_ns)

@@ -14,9 +14,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from wirespeed import units
 from wirespeed.driver.base import Command, Figures, Instance, Latency, LoadRun, Window
 from wirespeed.driver.generator import TIME_NS, Generator, Output, little, no_result
-from wirespeed.errors import ProcessError
+from wirespeed.errors import ProcessError, UnitError
 from wirespeed.recipe.model import FigureNames
 
 _QUANTILE = re.compile(r"p(\d+)(?:_(\d+))?")
@@ -137,9 +138,9 @@ def _match(instance: Instance, name: str, pattern: str, output: Output) -> float
 
 def _number(instance: Instance, name: str, text: str) -> float:
     try:
-        return float(text.replace(",", ""))
-    except ValueError:
-        raise ProcessError(f"{instance.label}: {text!r} is no number ({name})") from None
+        return units.grouped(text)
+    except UnitError as error:
+        raise ProcessError(f"{instance.label}: {error} ({name})") from None
 
 
 GENERATOR = Generator(command, read)

@@ -27,12 +27,12 @@ def render(recipe_file: Path, instance: Instance, name: str, source: str, target
     environment = SandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     variables = {**instance.variables, "affinity": affinity(instance)}
     try:
-        text = environment.from_string(path.read_text()).render(variables)
+        text = environment.from_string(path.read_text(encoding="utf-8")).render(variables)
     except OSError as error:
         raise RecipeError(recipe_file.name, key, f"{path}: {error.strerror}") from error
     except jinja2.TemplateError as error:
         raise RecipeError(recipe_file.name, key, f"{path}: {error}") from error
-    target.write_text(text)
+    target.write_text(text, encoding="utf-8")
 
 
 def affinity(instance: Instance) -> str:

@@ -44,12 +44,24 @@ def can_build(root: Path) -> bool:
     return (root / "bypass" / "preload" / "Cargo.toml").exists()
 
 
+def is_built(root: Path) -> bool:
+    return (root / "target" / "release" / "bypass").exists() and library(root).exists()
+
+
+def library(root: Path) -> Path:
+    """What bypass puts into a program."""
+    return root / "target" / "release" / "libbypass_preload.so"
+
+
+def profile(root: Path, stack: Stack) -> Path:
+    return root / "profiles" / f"{stack.profile}.opf"
+
+
 def _missing(root: Path, stack: Stack) -> str:
-    release = root / "target" / "release"
-    for name in ("bypass", "libbypass_preload.so"):
-        if not (release / name).exists():
-            return "bypass is not built"
-    if stack.profile and not (root / "profiles" / f"{stack.profile}.opf").exists():
+    """What no build mends."""
+    if not is_built(root) and not can_build(root):
+        return "bypass is not built"
+    if stack.profile and not profile(root, stack).exists():
         return f"there is no profiles/{stack.profile}.opf"
     return ""
 

@@ -33,7 +33,7 @@ def command(_root: Path, instance: Instance, run: LoadRun) -> Command:
     words = list(instance.argv)
     if words and words[-1].startswith(("http://", "https://")):
         targets = run.folder / f"vegeta-{instance.label}.targets"
-        targets.write_text(f"GET {words.pop()}\n")
+        targets.write_text(f"GET {words.pop()}\n", encoding="utf-8")
         argv += ["-targets", str(targets)]
     return Command(argv + words)
 

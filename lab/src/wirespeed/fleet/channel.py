@@ -6,6 +6,7 @@ Every kind of host is one command line in front of the same Python: nothing for 
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -19,8 +20,8 @@ from typing import Any
 from wirespeed.errors import HostError
 
 MODULES = (
-    "children", "helpers", "census", "sampling", "files", "facts", "switches", "tuning",
-    "leftovers", "namespaces", "ready", "links", "main",
+    "clock", "children", "helpers", "census", "quota", "sampling", "files", "facts", "switches",
+    "tuning", "leftovers", "namespaces", "ready", "links", "main",
 )  # fmt: skip
 MARKER = b"wirespeed-agent "
 GREETING_BYTES_MAX = 1 << 16  # what a login shell may print before the agent speaks
@@ -60,12 +61,19 @@ class Far:
     def argv(self) -> list[str]:
         command = [self.python, "-I", "-S", "-u", "-c", BOOTSTRAP]
         if self.is_quoted:
+            command[-1] = _one_line(BOOTSTRAP)
             command = ["exec " + " ".join(_quoted(word) for word in command)]
         return [*self.prefix, *command]
 
 
+def _one_line(program: str) -> str:
+    """The same in one line of plain characters: csh takes no line end within quotes, nor `!`."""
+    packed = base64.b64encode(zlib.compress(program.encode())).decode()
+    return f'import base64,zlib;exec(zlib.decompress(base64.b64decode("{packed}")))'
+
+
 def _quoted(word: str) -> str:
-    """For any shell, csh too: single quotes, with line ends that survive them."""
+    """For any shell: single quotes, around words of one line."""
     import shlex
 
     return shlex.quote(word)
@@ -174,7 +182,10 @@ class Channel:
 def _sources() -> list[list[str]]:
     """The agent's modules, in the order in which they need each other."""
     folder = Path(__file__).parent.parent / "agent"
-    return [[f"wirespeed.agent.{name}", (folder / f"{name}.py").read_text()] for name in MODULES]
+    return [
+        [f"wirespeed.agent.{name}", (folder / f"{name}.py").read_text(encoding="utf-8")]
+        for name in MODULES
+    ]
 
 
 def _packed(order: dict[str, Any]) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from wirespeed.agent import leftovers
+from wirespeed.agent import clock, leftovers
 from wirespeed.errors import BusyError, HostError
 from wirespeed.fleet.channel import Far
 from wirespeed.fleet.host import ANSWER_S, END_S, Host, pump
@@ -28,11 +28,13 @@ class Fleet:
         self._places: dict[str, Host] = {}  # label of a process → its host
         self.capacities: dict[str, Any] = {}  # link → what it was found to carry (links.py)
         self.undo: list[Any] = []  # what a site has to do after its agents have ended
-        own_boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        own_boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         try:
             for far in fars:
                 lab_pid = os.getpid() if far.shares_files and not far.prefix else None
-                order = {"mark": mark, "cgroups": cgroups, "lab_pid": lab_pid}
+                order: dict[str, Any] = {"mark": mark, "cgroups": cgroups, "lab_pid": lab_pid}
+                if not far.lease_s:
+                    order["clock_since_s"] = clock.STEADY.since_s
                 self.hosts[far.name] = Host(far, order, self._selector)
             deadline = time.monotonic() + START_S
             for host in self.hosts.values():
@@ -97,8 +99,12 @@ class Fleet:
 
     def measure_clocks(self, hosts: Iterable[Host] | None = None) -> None:
         for host in self.seats if hosts is None else hosts:
-            if host.far.lease_s:
-                host.measure_clock()
+            host.measure_clock()
+
+    def clock_step_s(self) -> float:
+        """The furthest that a wall clock was set since `measure_clocks`; 0 where none was."""
+        furthest_s = max((host.clock_step_s() for host in self.seats), default=0.0)
+        return furthest_s if furthest_s > clock.SET_S else 0.0
 
     # -- processes --------------------------------------------------------------------------
 
@@ -126,6 +132,8 @@ class Fleet:
             for label in labels:
                 if self.exit_of(label) is not None:
                     return label
+            for label in labels:
+                self._places[label].check_lost()
             left = deadline - time.monotonic()
             if left <= 0:
                 return None

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 import selectors
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wirespeed.agent import clock
 from wirespeed.errors import HostError
 from wirespeed.fleet.channel import Channel, Far
 
@@ -61,16 +63,19 @@ class Host:
         self._answers: dict[int, dict[str, Any]] = {}
         self.exits: dict[str, int] = {}
         self.nice = 0  # of what the agent spawns
-        self.offset_s = 0.0  # this host's clock minus the lab's
+        self.offset_s = 0.0  # this host's even time minus the lab's
+        self.set_by_s = 0.0  # how far its wall clock has been set: minus its even time
         self.trip_s = 0.0  # a question and its answer
         self._clock = Reading(0.0, float("inf"), 0.0)
         self.folders: dict[str, str] = {}  # folder here → folder there, where files are not shared
+        self._brought: dict[Path, list[int]] = {}  # file here → length and time of the one there
         self.heard = time.monotonic()
+        self._loss: HostError | None = None  # why nothing comes from it any more
         self._selector = selector or selectors.DefaultSelector()
         self.channel = Channel(far, order)
         self._selector.register(self.channel.fd, selectors.EVENT_READ, self)
+        self.info: dict[str, Any] = {}  # none until it has greeted
         self._hello = self.send("hello")
-        self.info: dict[str, Any] = {}
 
     def greet(self, timeout_s: float = ANSWER_S) -> None:
         """Waits for the agent's first answer: what this host is."""
@@ -86,6 +91,7 @@ class Host:
 
     def send(self, op: str, **arguments: Any) -> int:
         """Sends a command without waiting; `answer` with the number gets what comes back."""
+        self.check_lost()
         self._serial += 1
         self.channel.send({"id": self._serial, "op": op, **arguments})
         return self._serial
@@ -93,6 +99,7 @@ class Host:
     def answer(self, serial: int, op: str, timeout_s: float = ANSWER_S) -> Any:
         deadline = time.monotonic() + timeout_s
         while serial not in self._answers:
+            self.check_lost()
             left = deadline - time.monotonic()
             if not pump(self._selector, left) and time.monotonic() >= deadline:
                 raise HostError(f"{self.name} did not answer {op!r} within {timeout_s:.0f} s")
@@ -116,6 +123,7 @@ class Host:
             for name in names:
                 if name in self.exits:
                     return name
+            self.check_lost()
             left = deadline - time.monotonic()
             if left <= 0:
                 return None
@@ -126,33 +134,61 @@ class Host:
         return pump(self._selector, timeout_s)
 
     def take_in(self) -> None:
-        for message in self.channel.receive():
-            self.heard = time.monotonic()
+        messages = self.channel.receive()
+        self.heard = time.monotonic()  # a part of a long message, or of a greeting, counts too
+        for message in messages:
             if message.get("event") == "exit":
                 self.exits[message["name"]] = message["code"]
             elif message.get("id") is not None:
                 self._answers[message["id"]] = message
 
     def check_heard(self) -> None:
+        """A log-in may take longer: the greeting has a time limit of its own."""
+        if not self.info:
+            return
         silent_s = time.monotonic() - self.heard
         if self.far.lease_s and silent_s > SILENCE_S:
             raise HostError(f"{self.name} has not been heard for {silent_s:.0f} s")
 
+    def lose(self, why: HostError) -> None:
+        """Nothing more is waited for from this host; the others are as they were."""
+        self._loss = why
+        self._selector.unregister(self.channel.fd)
+
+    def check_lost(self) -> None:
+        if self._loss:
+            raise HostError(str(self._loss))
+
     def measure_clock(self) -> None:
         """Its clock's offset, from the question with the shortest way (as NTP, RFC 5905)."""
+        if not self.far.lease_s:  # it counts from the lab's own beginning
+            self.set_by_s = clock.set_by_s()
+            return
         now, best = 0.0, Reading(0.0, float("inf"), 0.0)
         for number in range(CLOCK_ASKS_MAX):
             if number >= CLOCK_ASKS and 2 * best.bound_s <= CLOCK_TRIP_S:
                 break
-            sent = time.time()
-            there = self.ask("clock")["now"]
-            now = time.time()
+            sent = clock.now()
+            answer = self.ask("clock")
+            there, self.set_by_s = answer["now"], answer["set_by_s"]
+            now = clock.now()
             trip = now - sent
             if trip / 2 < best.bound_s:
                 best = Reading(there - (sent + trip / 2), trip / 2, now)
         self.trip_s = 2 * best.bound_s
         self._clock = better(self._clock, best, now)
         self.offset_s = self._clock.offset_s
+
+    @property
+    def wall_ahead_s(self) -> float:
+        """This host's wall clock minus the lab's even time."""
+        return self.offset_s + self.set_by_s
+
+    def clock_step_s(self) -> float:
+        """By how much somebody has set its wall clock since it was measured."""
+        is_far = self.far.lease_s is not None
+        set_by_s = self.ask("clock")["set_by_s"] if is_far else clock.set_by_s()
+        return abs(float(set_by_s) - self.set_by_s)
 
     # -- files ------------------------------------------------------------------------------
 
@@ -179,7 +215,14 @@ class Host:
         """The words of a command with paths as they are there; files of `ours` are sent along."""
         if self.far.shares_files:
             return list(words)
-        return [_PATH.sub(lambda found: self._there(found[0], ours), word) for word in words]
+        return [self._word_there(word, ours) for word in words]
+
+    def _word_there(self, word: str, ours: Sequence[Path]) -> str:
+        """A word that is a path as a whole, which may hold spaces, or has some in it."""
+        whole = self._there(word, ours) if word.startswith("/") else word
+        if whole != word:
+            return whole
+        return _PATH.sub(lambda found: self._there(found[0], ours), word)
 
     def folder_there(self, folder: Path) -> str:
         """Where a folder of this machine is on the host."""
@@ -191,24 +234,26 @@ class Host:
     def _there(self, word: str, ours: Sequence[Path]) -> str:
         path, there = Path(word), self.folder_there(Path(word))
         if there != word:
-            return self.put_file(path, there) if path.is_file() else there
-        if path.is_file() and any(path.is_relative_to(root) for root in ours):
+            return self.put_file(path, there) if os.path.isfile(word) else there
+        if os.path.isfile(word) and any(path.is_relative_to(root) for root in ours):
             base = next(iter(self.folders.values()))
             digest = hashlib.sha256(str(path.parent).encode()).hexdigest()[:12]
             return self.put_file(path, f"{base}/put/{digest}/{path.name}")
         return word
 
     def bring_back(self, folder: Path) -> None:
-        """Fetches what programs there wrote in the folder that stands for this one."""
+        """Fetches what programs there wrote in the folder that stands for this one, and what they
+        wrote anew: a file of the same length may hold other figures."""
         if self.far.shares_files:
             return
         there = self.folder_there(folder)
-        for name, size in self.ask("list", folder=there):
+        for name, *state in self.ask("list", folder=there):
             target = folder / name
-            if target.exists() and target.stat().st_size == size:
+            if target.exists() and self._brought.get(target) == state:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(self.fetched(f"{there}/{name}"))
+            self._brought[target] = state
 
     def fetched(self, path: str) -> bytes:
         data = b""
@@ -234,11 +279,21 @@ class Host:
 
 
 def pump(selector: selectors.BaseSelector, timeout_s: float) -> bool:
-    """Takes in what has come from any host of the selector; False when nothing came in time."""
+    """Takes in what has come from any host of the selector; False when nothing came in time.
+
+    Raises once for a host that is lost; after that only questions to that host itself do.
+    """
     events = selector.select(max(0.0, timeout_s))
     for key, _ in events:
-        key.data.take_in()
-    if not events:
-        for key in selector.get_map().values():
-            key.data.check_heard()
+        _or_lose(key.data, key.data.take_in)
+    for key in list(selector.get_map().values()):  # also the silent ones while others speak
+        _or_lose(key.data, key.data.check_heard)
     return bool(events)
+
+
+def _or_lose(host: Host, look: Callable[[], None]) -> None:
+    try:
+        look()
+    except HostError as why:
+        host.lose(why)
+        raise

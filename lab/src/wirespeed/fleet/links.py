@@ -53,16 +53,28 @@ class Capacity:
             found.append(f"link {link.name} is declared with MTU {link.mtu}, its MTU is {self.mtu}")
         return found
 
-    def full_bps(self) -> float | None:
-        """The rate at which it is full; None where only cores limit it.
+    def share(self, received_bps: float, sent_bps: float) -> float:
+        """How full it is in its fuller direction, when the server's end receives and sends so much.
 
-        What one stream reached, or what is declared where one stream fell far short of it.
+        A link is full at the rate that it is declared with, whatever one stream reached: in so
+        short a time that is a few per cent more or less. 0 where only cores limit it, and where no
+        rate is declared and it carries more than that stream: then nobody knows what it can carry.
         """
         if not self.link.is_limit:
-            return None
-        reached = min(self.to_load_bps, self.to_server_bps)
+            return 0.0
+        shares = (received_bps / self._full(self.to_server_bps, received_bps),
+                  sent_bps / self._full(self.to_load_bps, sent_bps))  # fmt: skip
+        is_known = self.link.rate_bps is not None or max(shares) <= 1 + TOLERANCE
+        return max(shares) if is_known else 0.0
+
+    def _full(self, reached_bps: float, carried_bps: float) -> float:
+        """What one stream reached, and never more than what is declared, unless it is proven wrong;
+        what is declared where one stream fell far short of it."""
         declared = self.link.rate_bps
-        return declared if declared and reached < (1 - TOLERANCE) * declared else reached
+        if declared is None or carried_bps > (1 + TOLERANCE) * declared:
+            return max(reached_bps, 1.0)
+        is_short = reached_bps < (1 - TOLERANCE) * declared
+        return declared if is_short else min(reached_bps, declared)
 
 
 def measured(fleet: Fleet, topology: Topology, names: Iterable[str]) -> dict[str, Capacity]:

@@ -22,33 +22,43 @@ class Collections:
         return 100.0 * max(0.0, 1.0 - self.pause_ms / 1e3 / window_s) if window_s > 0 else 100.0
 
 
-def of_window(log: Path, jvm_start_s: float, start_ns: int, length_ns: int) -> Collections | None:
+@dataclass(frozen=True)
+class Log:
+    """A JVM's log, and how its times become those of the lab's clock, on which windows are."""
+
+    path: Path
+    started_s: float  # when the JVM was started, on the lab's clock: uptime counts from there
+    offset_s: float = 0.0  # the clock of the JVM's host minus the lab's: wall clocks are its own
+
+
+def of_window(log: Log, start_ns: int, length_ns: int) -> Collections | None:
     """Pauses that ended in the window; None without a log."""
-    found = pauses(log, jvm_start_s)
+    found = pauses(log)
     if found is None:
         return None
     inside = [ms for at_ns, ms in found if start_ns <= at_ns <= start_ns + length_ns]
     return Collections(len(inside), sum(inside))
 
 
-def pauses(log: Path, jvm_start_s: float) -> list[tuple[int, float]] | None:
+def pauses(log: Log) -> list[tuple[int, float]] | None:
     """(end in Unix ns, ms) of each pause. A wall clock is exact; uptime needs the start."""
     try:
-        lines = log.read_text(errors="replace").splitlines()
+        lines = log.path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return None
     found = []
     for line in lines:
         match = _PAUSE.search(line)
-        at_s = _instant(line, jvm_start_s) if match else None
+        at_s = _instant(line, log) if match else None
         if match and at_s is not None:
             found.append((int(at_s * 1e9), float(match[1])))
     return found
 
 
-def _instant(line: str, jvm_start_s: float) -> float | None:
+def _instant(line: str, log: Log) -> float | None:
     clock = _UTC.search(line)
     if clock:
-        return datetime.datetime.strptime(clock[1] + clock[2], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
+        at = datetime.datetime.strptime(clock[1] + clock[2], "%Y-%m-%dT%H:%M:%S.%f%z")
+        return at.timestamp() - log.offset_s
     uptime = _UPTIME.search(line)
-    return jvm_start_s + float(uptime[1]) if uptime else None
+    return log.started_s + float(uptime[1]) if uptime else None

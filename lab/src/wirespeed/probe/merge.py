@@ -59,6 +59,7 @@ def _joined(shot: Snapshot, other: Snapshot, machine: str, is_same: bool) -> Sna
         process_cpu_s={**shot.process_cpu_s, **cpu},
         process_rss_mib={**shot.process_rss_mib, **rss},
         tcp_segments=shot.tcp_segments + other.tcp_segments,
+        held_back_s=shot.held_back_s + other.held_back_s,
     )
     if is_same:
         both = shot.process_cpu_s.get(LAB, 0.0) + other.process_cpu_s.get(LAB, 0.0)
@@ -93,6 +94,7 @@ def at(shots: Sequence[Snapshot], t_ns: int) -> Snapshot:
         steal_s=mix(before.steal_s, after.steal_s),
         interrupt_s=mix(before.interrupt_s, after.interrupt_s),
         tcp_segments=before.tcp_segments + (after.tcp_segments - before.tcp_segments) * share,
+        held_back_s=before.held_back_s + (after.held_back_s - before.held_back_s) * share,
         process_cpu_s=mix(before.process_cpu_s, after.process_cpu_s),
         process_rss_mib=after.process_rss_mib,
     )

@@ -30,6 +30,7 @@ class Snapshot:
     loadavg: float
     memory_mib: float
     process_rss_mib: dict[str, float]
+    held_back_s: float = 0.0  # by a CPU quota, of all cores together
 
 
 def snapshot(raw: dict[str, Any] | Snapshot) -> Snapshot:
@@ -53,6 +54,7 @@ def snapshot(raw: dict[str, Any] | Snapshot) -> Snapshot:
         memory_mib=_memory(text.get("/proc/meminfo", "")),
         process_cpu_s={name: values[0] / 1e6 for name, values in raw["process"].items()},
         process_rss_mib={name: values[1] / 2**20 for name, values in raw["process"].items()},
+        held_back_s=_held_back(text.get("quota", "")),
     )
 
 
@@ -68,6 +70,11 @@ def _cores(stat: str) -> tuple[PerCore, PerCore, PerCore]:
             steal[core] = int(fields[8]) / TICKS_PER_S if len(fields) > 8 else 0.0
             interrupt[core] = (int(fields[6]) + int(fields[7])) / TICKS_PER_S
     return idle, steal, interrupt
+
+
+def _held_back(text: str) -> float:
+    """cpu.stat of a cgroup with a quota: in v2 throttled_usec, in v1 throttled_time in ns."""
+    return _line(text, "throttled_usec") / 1e6 + _line(text, "throttled_time") / 1e9
 
 
 def _line(text: str, name: str) -> float:

@@ -56,17 +56,17 @@ def of_window(
 
 def interface_bps(
     raw: Sequence[dict[str, Any] | Snapshot], start_ns: int, length_ns: int, interface: str
-) -> float:
-    """Bits a second over one interface of the server's host, in its fuller direction."""
+) -> tuple[float, float]:
+    """Bits a second that one interface of the server's host received and sent."""
     shots = [snapshot(entry) for entry in raw]
     if len(shots) < 2 or length_ns <= 0:
-        return 0.0
+        return 0.0, 0.0
     first, last = _at(shots, start_ns), _at(shots, start_ns + length_ns)
     before, after = first.interfaces.get(interface), last.interfaces.get(interface)
     if before is None or after is None:
-        return 0.0
-    seconds = max((last.t_ns - first.t_ns) / 1e9, 1e-9)
-    return max(now - then for then, now in zip(before, after, strict=True)) * 8 / seconds
+        return 0.0, 0.0
+    bits = 8 / max((last.t_ns - first.t_ns) / 1e9, 1e-9)
+    return (after[0] - before[0]) * bits, (after[1] - before[1]) * bits
 
 
 def series(
@@ -111,6 +111,7 @@ def _at(shots: Sequence[Snapshot], t_ns: int) -> Snapshot:
         },
         pressure_us=mix(before.pressure_us, after.pressure_us),
         tcp_segments=mix(before.tcp_segments, after.tcp_segments),
+        held_back_s=mix(before.held_back_s, after.held_back_s),
         process_cpu_s=mix_all(before.process_cpu_s, after.process_cpu_s),
         running=after.running,
         loadavg=after.loadavg,
@@ -146,6 +147,8 @@ def _usage(
     values |= _system(first, last, levels, seconds)
     steal = [last.steal_s[core] - first.steal_s[core] for core in _our_cores(parts, busy)]
     values["steal"] = max(steal, default=0.0) / seconds
+    if last.held_back_s > first.held_back_s:
+        values["held_back"] = (last.held_back_s - first.held_back_s) / seconds
     # Stolen time is the host's, and is judged apart.
     apart = _interrupts_apart(first, last, busy, seconds)
     tasks = {
@@ -187,7 +190,7 @@ def accounts_interrupts_apart() -> bool:
         text = gzip.decompress(Path("/proc/config.gz").read_bytes()).decode()
     except OSError:
         try:
-            text = Path(f"/boot/config-{os.uname().release}").read_text()
+            text = Path(f"/boot/config-{os.uname().release}").read_text(encoding="utf-8")
         except OSError:
             return False
     return "CONFIG_IRQ_TIME_ACCOUNTING=y" in text

@@ -44,7 +44,7 @@ def compose(path: Path, sets: Sequence[str], folders: Sequence[Path]) -> Compose
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(path.name, "", f"cannot be read: {error}") from error
 

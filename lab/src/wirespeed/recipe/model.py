@@ -33,7 +33,7 @@ def _seconds(value: Any) -> float:
         raise ValueError(str(error)) from error
 
 
-Seconds = Annotated[float, BeforeValidator(_seconds)]
+Seconds = Annotated[float, BeforeValidator(_seconds, json_schema_input_type=str | float)]
 # Names stand in placeholders, file names and cgroup names, so they stay plain.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
 
@@ -42,11 +42,20 @@ def _one_or_many(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
-Names = Annotated[list[Name], BeforeValidator(_one_or_many)]
+Names = Annotated[
+    list[Name], BeforeValidator(_one_or_many, json_schema_input_type=Name | list[Name])
+]
+
+
+Scalars = Annotated[
+    list[Scalar], BeforeValidator(_one_or_many, json_schema_input_type=Scalar | list[Scalar])
+]
 
 
 class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False
+    )
 
 
 class Ramp(Strict):
@@ -173,6 +182,11 @@ def _texts(value: Any) -> Any:
     ]
 
 
+Texts = Annotated[
+    list[str], BeforeValidator(_texts, json_schema_input_type=list[str | int | float])
+]
+
+
 class Requires(Strict):
     java: str | int | None = None
 
@@ -224,7 +238,7 @@ WHOLE_SECOND_TOOLS = ("wrk", "wrk2", "ab", "k6")
 class ProcessSpec(Strict):
     name: Name
     role: Literal["server", "load", "origin"]
-    argv: Annotated[list[str], BeforeValidator(_texts)] = Field(min_length=1)
+    argv: Texts = Field(min_length=1)
     count: str | int = 1
     pin: Pin | None = None
     port: Port | None = None
@@ -237,8 +251,8 @@ class ProcessSpec(Strict):
     env: dict[str, str] = {}
     cwd: str = ""
     requires: Requires = Requires()
-    version: Annotated[list[str], BeforeValidator(_texts)] = []  # a command that tells it
-    prepare: Annotated[list[str], BeforeValidator(_texts)] = []  # run to its end before each start
+    version: Texts = []  # a command that tells it
+    prepare: Texts = []  # run to its end before each start
     ready: Ready | None = None
 
     @model_validator(mode="after")
@@ -271,9 +285,9 @@ SampleName = Literal[
 
 class SampleSpec(Strict):
     every: Seconds = 0.2
-    server: list[SampleName] = []
-    load: list[SampleName] = []
-    origin: list[SampleName] = []
+    server: list[SampleName] = []  # of the server's machine
+    load: list[Literal["cpu"]] = []
+    origin: list[Literal["cpu"]] = []
 
 
 def _quantile(value: float) -> float:
@@ -301,6 +315,16 @@ class Metric(Strict):
             raise ValueError('times are not added up; write combine = "histogram"')
         return self
 
+    @model_validator(mode="after")
+    def _unit_is_what_is_counted(self) -> Metric:
+        """A figure is told in its unit: one that the lab cannot convert to is a false name."""
+        known, unit = [one for one in units.BYTE_RATES if one], self.unit
+        if self.field == "bytes_per_second" and unit and unit not in known:
+            raise ValueError(f"bytes_per_second is told in {', '.join(known)}, not in {unit!r}")
+        if self.field in ("rps", "") and unit in known:
+            raise ValueError(f'requests are not told in {unit}; add field = "bytes_per_second"')
+        return self
+
 
 class GainSpec(Strict):
     over: Scalar
@@ -316,7 +340,7 @@ class Published(Strict):
 class Table(Strict):
     title: str = ""
     each: Names = []
-    where: dict[Name, Annotated[list[Scalar], BeforeValidator(_one_or_many)]] = {}
+    where: dict[Name, Scalars] = {}
     rows: Names
     columns: Name | None = None
     value: str | None = None
@@ -406,6 +430,30 @@ class Site(Strict):
     lease: Seconds = 1.0  # silence after which a host ends everything that it started for us
     options: list[str] = []  # of the ssh command: ["-F", "ssh_config", "-J", "jump"]
     slurm: SlurmSpec = SlurmSpec()
+
+    @model_validator(mode="after")
+    def _says_nothing_in_vain(self) -> Site:
+        """What another kind of site reads would be passed over: `host` of a site that is `local`,
+        as the kind is when none is said, measured this machine alone."""
+        if vain := [key for key, kinds in self._of_kinds() if self.kind not in kinds]:
+            kinds = dict(self._of_kinds())[vain[0]]
+            wanted = " or ".join(f'"{kind}"' for kind in kinds) or '"netns", of load alone'
+            raise ValueError(f'{vain[0]} belongs to kind = {wanted}; this one is "{self.kind}"')
+        return self
+
+    def _of_kinds(self) -> list[tuple[str, tuple[str, ...]]]:
+        """(key that is said, kinds of site that read it)"""
+        found: list[tuple[str, tuple[str, ...]]] = []
+        for role, own in (("server", self.server), ("load", self.load), ("origin", self.origin)):
+            found += [(f"{role}.host", ("ssh",))] * bool(own.host)
+            found += [(f"{role}.hosts", ("ssh",))] * bool(own.hosts)
+            found += [(f"{role}.count", ("netns",) if role == "load" else ())] * (own.count != 1)
+            found += [(f"{role}.addr", ("local", "ssh", "slurm"))] * bool(own.addr)
+        found += [("options", ("ssh",))] * bool(self.options)
+        found += [("slurm", ("slurm",))] * (self.slurm != SlurmSpec())
+        queues = any(link.queues is not None for link in self.link.values())
+        found += [("queues of a link", ("netns",))] * queues
+        return found
 
     @field_serializer("lease")
     def _lease_as_written(self, lease: float) -> str:

@@ -17,6 +17,7 @@ from wirespeed.errors import InputError, RecipeError
 from wirespeed.recipe.compose import compose
 from wirespeed.recipe.model import WINDOW_OPTIONS, ProcessSpec, Recipe, Table
 
+WINDOW_LEAST_S = 0.001  # generators are told of whole milliseconds
 Model = TypeVar("Model", bound=BaseModel)
 # Figures every trial has, whatever the recipe's metrics: docs/results-format.md lists them.
 RESOURCE_ROLES = ("server", "load", "origin", "gc", "cpu")
@@ -58,9 +59,21 @@ def read_with(path: Path, sets: Sequence[str], folders: Sequence[Path]) -> tuple
     return recipe, made.text
 
 
+def json_schema() -> dict[str, Any]:
+    """What a file may say, for editors. A recipe that extends another says only what differs, so
+    no key is missing from it; of the others the lab names what is missing."""
+    made = Recipe.model_json_schema(by_alias=True)
+    for part in made["$defs"].values():
+        part.pop("required", None)
+    needed = made.pop("required")
+    made["properties"] |= {"extends": {"type": "string", "description": "Another recipe."}}
+    either = [{"required": needed}, {"required": ["wirespeed", "extends"]}]
+    return {"title": "A Wirespeed recipe", **made, "anyOf": either}
+
+
 def parse_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(path.name, "", f"not TOML: {error}") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -176,7 +189,8 @@ def _wanted(problem: Any) -> str:
     kinds = {
         "string_type": "a text", "int_type": "a whole number", "int_parsing": "a whole number",
         "float_type": "a number", "float_parsing": "a number", "bool_type": "true or false",
-        "bool_parsing": "true or false", "list_type": "a list", "dict_type": "a table",
+        "finite_number": "a finite number", "bool_parsing": "true or false",
+        "list_type": "a list", "dict_type": "a table",
         "model_type": "a table", "int_from_float": "a whole number",
         "too_short": "a list with at least one entry",
     }  # fmt: skip
@@ -204,6 +218,13 @@ class _Checks:
                 self._fail(f"axes.{name}", "is empty; an axis has at least one value")
             if len({(type(v), v) for v in values}) != len(values):
                 self._fail(f"axes.{name}", "has the same value twice")
+            for number, value in enumerate(values):
+                same = [one for one in values[:number] if one == value or str(one) == str(value)]
+                if same:
+                    self._fail(
+                        f"axes.{name}",
+                        f"{same[0]!r} and {value!r} cannot be told apart in tables; write one",
+                    )
         for name, variables in self.recipe.axis.items():
             self._axis_name(f"axis.{name}", name)
             known = [str(value) for value in self.axes[name]]
@@ -264,8 +285,9 @@ class _Checks:
         for number, values in enumerate(plan.skip):
             for name, value in values.items():
                 self._axis_value(f"plan.skip[{number}].{name}", name, value)
-        if plan.duration <= 0:
-            self._fail("plan.duration", "is zero; a measured window has a length")
+        if plan.duration < WINDOW_LEAST_S:
+            what = "is shorter than 1ms" if plan.duration else "is zero"
+            self._fail("plan.duration", f"{what}; a measured window has a length")
         if plan.restart not in ("trial", "ramp"):
             for name in plan.restart.split("+"):
                 if name not in self.axes:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
 from wirespeed import units
 from wirespeed.errors import RecipeError
@@ -25,6 +26,7 @@ from wirespeed.topology import ROLES, Seat, Topology
 
 # Names of {asset:…} that are programs of this repository.
 MODULES = ("http-server", "stub-origin", "gateway-netty", "gateway-tomcat")
+PORT_MAX = 65535
 COUNT_MAX = 4096  # processes of one kind; more is a mistake in an expression
 
 
@@ -254,7 +256,10 @@ class Resolver:
 
     def _asked(self, key: str, ready: Ready, names: Names) -> str:
         if ready.http:
-            return str(self._fill(f"{key}.http", ready.http, names))
+            url = str(self._fill(f"{key}.http", ready.http, names))
+            if problem := _problem_of_url(url):
+                self._fail(f"{key}.http", f"{url!r} {problem}")
+            return url
         address = str(self._fill(f"{key}.tcp", ready.tcp, names))
         host, colon, port = address.rpartition(":")
         if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
@@ -339,7 +344,13 @@ class Resolver:
     def _port(self, process: ProcessSpec, index: int) -> int | None:
         if not process.port:
             return None
-        return process.port.base + process.port.step * index
+        port = process.port.base + process.port.step * index
+        if port > PORT_MAX:
+            self._fail(
+                f"process.{process.name}.port",
+                f"instance {index} would have port {port}; the highest is {PORT_MAX}",
+            )
+        return port
 
     def _address(self, role: str) -> str:
         return self.topology.address_of(role, self.link)
@@ -485,6 +496,20 @@ class Resolver:
         raise RecipeError(self.file.name, key, problem)
 
 
+def _problem_of_url(url: str) -> str:
+    """Why readiness cannot be asked there; empty when it can."""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - it is read here, and refused here
+    except ValueError as error:
+        return f"is no address: {error}"
+    if parts.scheme != "http" or not parts.hostname:
+        return "is not http://HOST:PORT/PATH; of a server that speaks TLS ask with tcp or log"
+    if not all(33 <= ord(character) < 127 for character in url):
+        return "holds what a URL has to encode, %20 for a space"
+    return ""
+
+
 def _key(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -515,7 +540,7 @@ def jvm_options(module: Path, java_major: int) -> list[str]:
     if not path.exists():
         return []
     options: list[str] = []
-    for line in path.read_text().splitlines():
+    for line in path.read_text(encoding="utf-8").splitlines():
         text = line.split("#")[0].strip()
         least, mark, flag = text.partition("+:")
         if mark and least.isdigit():

@@ -13,9 +13,10 @@ from statistics import median
 from typing import Any
 
 from wirespeed.errors import ResultsError
-from wirespeed.report import plot, wording
+from wirespeed.report import plot, recipe_copy, wording
 from wirespeed.report.plot import SERIES_MAX, Labels, Point, Series
 from wirespeed.results import store
+from wirespeed.results.cells import is_time
 from wirespeed.results.model import Trial
 from wirespeed.results.summary import Cell, Sheet, Summary, load
 
@@ -30,6 +31,13 @@ OVER_TIME = (
     "loadavg",
     "gc.pause_ms",
 )
+#: What [sample] calls them; all but `cpu` are of the server's machine.
+SAMPLED = {
+    "cpu": "server.cpu",
+    "network": "network_mbps",
+    "memory": "memory_mib",
+    "gc": "gc.pause_ms",
+}
 SHARED = "Instances share cores."
 PAIRS = "Pairs: one server and one generator share each core."
 LOG_FROM = 30  # latencies that differ by more stand on a logarithmic axis
@@ -72,10 +80,10 @@ def _sheet_chart(summary: Summary, sheet: Sheet, metric: str, *, hold: bool) -> 
     shown = _measure(sheet, metric, highest)
     lines = [_scaled(line, shown.scale) for line in lines]
     title = f"{sheet.title}: {shown.head} by {x_label}"
-    is_log = metric.startswith("latency.") and _spans_decades(lines)
+    is_log = is_time(metric) and _spans_decades(lines)
     labels = Labels(title, x_label, shown.head + (" (log)" if is_log else ""))
     svg = plot.line_chart(lines, labels, is_thin=not hold, is_log=is_log)
-    return Chart(svg, _caption(summary, sheet, shown, hold))
+    return Chart(svg, _caption(summary, sheet, metric, shown, hold))
 
 
 def _spans_decades(lines: Sequence[Series]) -> bool:
@@ -89,15 +97,30 @@ def _measure(sheet: Sheet, metric: str, highest: float) -> wording.Measure:
     return wording.measure(metric, sheet.units.get(metric, ""), is_ms=is_ms)
 
 
-def _caption(summary: Summary, sheet: Sheet, shown: wording.Measure, hold: bool) -> str:
+def _caption(
+    summary: Summary, sheet: Sheet, metric: str, shown: wording.Measure, hold: bool
+) -> str:
     sharing = _sharing(summary, sheet)
+    left = _not_drawn(summary, sheet, metric)
+    more = f"{wording.count(left, 'line')} more: see the table." if left else ""
     if not hold:
-        return sharing
+        return " ".join(part for part in (more, sharing) if part)
     parts = [f"{shown.head[:1].upper()}{shown.head[1:]}: medians; small dots: every valid trial."]
     missing = sum(not cell.trials for cell in sheet.cells.values())
     if missing:
         parts.append(f"{wording.count(missing, 'cell')} without a figure: see the table.")
-    return " ".join([*parts, sharing]).rstrip()
+    return " ".join(part for part in (*parts, more, sharing) if part)
+
+
+def _not_drawn(summary: Summary, sheet: Sheet, metric: str) -> int:
+    """Lines that a chart has no colour for."""
+    x_axis, line_axes = _chart_axes(summary, sheet)
+    names = {
+        tuple(cell.axes.get(axis) for axis in line_axes)
+        for cell in sheet.cells.values()
+        if cell.median(metric) is not None and x_axis in cell.axes
+    }
+    return max(0, len(names) - SERIES_MAX)
 
 
 def _sharing(summary: Summary, sheet: Sheet) -> str:
@@ -256,7 +279,7 @@ def resources_over_time(summary: Summary) -> tuple[list[Chart], str]:
         for name, trial in chosen.items()
     }
     charts = []
-    for metric in OVER_TIME:
+    for metric in _over_time(summary):
         lines = []
         for name, found in samples.items():
             points = tuple(
@@ -273,6 +296,14 @@ def resources_over_time(summary: Summary) -> tuple[list[Chart], str]:
     which = next((wording.place(_cell_of(summary, t), [contender_axis(summary) or ""])
                   for t in chosen.values()), "")  # fmt: skip
     return charts, which
+
+
+def _over_time(summary: Summary) -> Sequence[str]:
+    """What the recipe's [sample] names; everything where it names nothing."""
+    named = recipe_copy.sampled(summary.run_dir)
+    found = [SAMPLED.get(name, name) for name in named.get("server", [])]
+    found += [f"{role}.cpu" for role in ("load", "origin") if named.get(role)]
+    return list(dict.fromkeys(found)) or OVER_TIME
 
 
 def _time_chart(metric: str, lines: Sequence[Series]) -> Chart | None:

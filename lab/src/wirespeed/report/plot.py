@@ -198,7 +198,7 @@ def rows_chart(rows: Sequence[StripRow], reach: float, labels: Labels) -> str:
         places = [(x_of(float(p.x)), y_of(p.y)) for p in row.points]
         body += [
             f'<line class="grid" x1="0" x2="{WIDTH}" y1="{middle}" y2="{middle}"/>',
-            f'<text x="0" y="{middle - 14}">{escape(row.name)}</text>',
+            f'<text x="0" y="{middle - 14}">{escape(_cut_to(row.name, row.text))}</text>',
             f'<text x="{WIDTH}" y="{middle - 14}" text-anchor="end">{escape(row.text)}</text>',
             f'<g class="s{row.colour}">{_marks(row.colour, places, 2.8)}</g>',
             *(_cross(x_of(float(p.x)), y_of(p.y)) for p in row.crosses),
@@ -211,6 +211,12 @@ def rows_chart(rows: Sequence[StripRow], reach: float, labels: Labels) -> str:
     ]
     body.append(_x_title(Frame(x_of, lambda v: v, bottom=foot - 4), labels.x))
     return _svg(labels.title, foot + 34, body, True)
+
+
+def _cut_to(name: str, text: str) -> str:
+    """What of a row's name has room beside its figure."""
+    most = int((WIDTH - len(text) * CHAR) / CHAR) - 3
+    return name if len(name) <= most else f"{name[: most - 1].rstrip(' ,')}…"
 
 
 def time_chart(series: Sequence[Series], labels: Labels) -> str:
@@ -437,6 +443,7 @@ def _legend(series: Sequence[Series]) -> tuple[str, float]:
     return "".join(parts), y + 8
 
 
+HELD_WIDE, LETTER_WIDE = 16.0, 8.0  # of a box that says what held a cell back, and its letter
 LETTERS = {
     "server": "S",
     "client": "C",
@@ -451,12 +458,18 @@ def _held_strip(series: Sequence[Series], x_of: Callable[[float | str], float], 
     """What held each cell back: one row a series, a letter as well as a colour."""
     boxes: dict[str, list[str]] = {}
     rows = []
+    places = sorted({x_of(p.x) for s in series for p in s.points})
+    near = min((b - a for a, b in pairwise(places)), default=HELD_WIDE + 1)
+    wide = min(HELD_WIDE, near - 1)  # beside each other, however many points there are
     for row, s in enumerate(series):
         y = top + row * STRIP_ROW
         rows.append(f'<g class="s{s.colour}">{_marks(s.colour, [(LEFT - 12, y + 6)], 3.4)}</g>')
         for p in s.points:
             kind = p.held_by if p.held_by in LETTERS else "unknown"
-            boxes.setdefault(kind, []).append(f"M{x_of(p.x) - 8:.1f} {y}h16v12h-16z")
+            box = f"M{x_of(p.x) - wide / 2:.1f} {y}h{wide:.3g}v12h{-wide:.3g}z"
+            boxes.setdefault(kind, []).append(box)
+        if wide < LETTER_WIDE:
+            continue
         xs = " ".join(f"{x_of(p.x):.1f}" for p in s.points)
         letters = "".join(LETTERS.get(p.held_by, "?") for p in s.points)
         rows.append(

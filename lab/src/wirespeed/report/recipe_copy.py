@@ -1,4 +1,4 @@
-"""What the recipe of a run says beyond run.json: variables of axis values, life of a server.
+"""What the recipe of a run says beyond run.json: variables of axis values, lives, charts.
 
 The copy in the run directory counts, not the recipe of today. A copy that cannot be read
 says nothing, since the figures themselves do not depend on it.
@@ -20,6 +20,12 @@ def axis_variables(run_dir: Path) -> dict[str, dict[str, Any]]:
 def restart(run_dir: Path) -> str:
     """How long a server lives: `trial`, `ramp`, or the axes whose change starts a new one."""
     return str(_table(_recipe(run_dir), "plan").get("restart", "trial"))
+
+
+def sampled(run_dir: Path) -> dict[str, list[str]]:
+    """Which resources the report shall chart over a window, by role."""
+    found = _table(_recipe(run_dir), "sample")
+    return {role: names for role, names in found.items() if isinstance(names, list)}
 
 
 def _recipe(run_dir: Path) -> dict[str, Any]:

@@ -26,6 +26,8 @@ REPEATS = "repeats"
 LINE_POINTS, LINE_LETTERS = 15, 110  # of the summary, whose rows no program makes higher itself
 NAME_MAX = 31  # letters of a sheet's name (ECMA-376, Excel's limit)
 _FORBIDDEN = re.compile(r"[\[\]:*?/\\']")
+# What a recipe or a program wrote stays a text: neither a formula nor a link.
+PLAIN = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
 OWN = ("cell", "round", "valid", "limit", "disturbed")
 
 
@@ -43,7 +45,7 @@ class Book:
 def write(summary: Summary) -> Path:
     """Writes derived/report.xlsx; returns its path."""
     memory = BytesIO()
-    with xlsxwriter.Workbook(memory, {"in_memory": True, "strings_to_formulas": False}) as out:
+    with xlsxwriter.Workbook(memory, PLAIN) as out:
         _fill(out, summary)
     path = summary.run_dir / "derived" / "report.xlsx"
     temporary = path.with_name(f".{path.name}.new")
@@ -171,7 +173,9 @@ class _Page:
         elif shown is None:  # measured, but its trials have no such figure
             self.page.write_blank(row, column, None, self.book.figure)
         else:
-            self.page.write_formula(row, column, f"=MEDIAN({place})", self.book.figure, shown)
+            scale = wording.measure(metric).scale  # of the unit that the head names
+            formula = f"=MEDIAN({place})" + (f"*{scale:g}" if scale != 1 else "")
+            self.page.write_formula(row, column, formula, self.book.figure, shown * scale)
 
     def _gains(self, column: int) -> None:
         """The gain of the two medians as a formula; the verdict of the paired rounds as text."""

@@ -104,7 +104,7 @@ def _counts(family: Family) -> str:
 
 def _no_comparison(summary: Summary) -> str:
     if not summary.measured:
-        return "Nothing has been measured yet."
+        return "No trial is valid." if summary.invalid else "Nothing has been measured yet."
     if any(sheet.over is not None for sheet in summary.sheets):
         return "No comparison has a measured cell on both sides, so nothing is compared."
     if summary.run.plan.baseline:

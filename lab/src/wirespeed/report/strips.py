@@ -58,7 +58,9 @@ def _row(summary: Summary, cell: Cell, metric: str, first: float) -> StripRow:
     shown = wording.measure(metric)
     text = wording.number(middle * shown.scale) if middle else wording.NONE
     shade = charts.colour(summary, axis, cell.axes.get(axis))
-    name = wording.place(cell) or "the only cell"
+    # An axis with one value tells no row from another.
+    fixed = [axis for axis, values in summary.run.axes.items() if len(values) < 2]
+    name = wording.place(cell, without=fixed) or wording.place(cell) or "the only cell"
     return StripRow(name, text, shade, tuple(sorted(points, key=_when)), tuple(crosses))
 
 

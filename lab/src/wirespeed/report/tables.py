@@ -13,10 +13,13 @@ from typing import Any
 
 from wirespeed.report import published, recipe_copy, wording
 from wirespeed.report.published import HEAD, Document, Figure
+from wirespeed.results.cells import is_time
 from wirespeed.results.comparison import CONFIDENCE, geometric_mean, rank_correlation
 from wirespeed.results.summary import Cell, Gain, Sheet, Summary
 
 OURS = "this run"
+COUNTED = ("req/s", "conn/s", "1/s", "rps")  # requests a second have no unit of ours
+WRK_GBPS = 1.048576  # of wrk's "MB" times 8 / 1000 in decimal Gb/s; docs/published.md shows it
 
 
 @dataclass(frozen=True)
@@ -181,12 +184,21 @@ def _published_heads(sheet: Sheet, beside: Beside) -> list[str]:
             f"{_measure(sheet, metric, beside).label}, {unit}".removesuffix(", ")
             for metric, unit in _published_units(sheet, beside).items()
         ]
-    return [str(column) for column in sheet.columns if _has_figures(sheet, column, beside)]
+    end = _other_unit(sheet, beside)
+    return [f"{column}{end}" for column in sheet.columns if _has_figures(sheet, column, beside)]
+
+
+def _other_unit(sheet: Sheet, beside: Beside) -> str:
+    """The document's unit, where its figures are neither in ours nor scaled to it."""
+    ours = _measure(sheet, sheet.metrics[0], beside).unit
+    theirs = _published_units(sheet, beside).get(sheet.metrics[0], "").partition(" ")[0]
+    is_same = theirs in ("", ours, *(COUNTED if not ours else ()))
+    return "" if is_same or beside.scale != 1.0 else f", {theirs}"
 
 
 def _measure(sheet: Sheet, metric: str, beside: Beside | None) -> wording.Measure:
     """Published latencies are in ms; a table with a column for each metric chooses for each."""
-    if beside and metric.startswith("latency."):
+    if beside and is_time(metric):
         return wording.measure(metric, sheet.units.get(metric, ""), is_ms=True)
     medians = [cell.median(metric) or 0.0 for cell in sheet.cells.values()]
     is_ms = len(sheet.metrics) > 1 and wording.is_long(max(medians, default=0.0))
@@ -321,12 +333,19 @@ def _notes(summary: Summary, sheet: Sheet, beside: Beside | None) -> tuple[str, 
         notes.append("Instances share cores (fit = share).")
     if beside and beside.scale != 1.0:
         notes.append(
-            f"Published figures are multiplied by {beside.scale:g}: the document's “Gb/s” are "
-            "2^20-byte megabytes a second times 8 / 1000."
+            f"Published figures are multiplied by {beside.scale:g}{_why_scaled(beside.scale)}."
         )
     if beside:
         notes += _document_note(_figures(sheet, beside), str(sheet.fixed.get("link", "")))
     return tuple(notes)
+
+
+def _why_scaled(scale: float) -> str:
+    return (
+        ": the document's “Gb/s” are 2^20-byte megabytes a second times 8 / 1000"
+        if scale == WRK_GBPS
+        else ""
+    )
 
 
 def _document_note(figures: Sequence[Figure], link: str) -> list[str]:

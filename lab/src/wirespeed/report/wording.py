@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from wirespeed.results.cells import is_time
 from wirespeed.results.comparison import Comparison
 from wirespeed.results.summary import Cell, Family, Gain, Sheet
 
@@ -51,6 +52,7 @@ MEASURES = {
     "server.cpu_us_per_request": Measure("server CPU a request", "µs"),
     "server.work_us_per_request": Measure("server CPU a request", "µs"),
     "load.cpu_us_per_request": Measure("load CPU a request", "µs"),
+    "load.headroom": Measure("generator's headroom", "×"),
     "loadavg": Measure("load average"),
     "server.loadavg": Measure("load average"),
     "context_switches": Measure("context switches", "1/s"),
@@ -70,9 +72,10 @@ LATENCY_MS_FROM_US = 5_000.0  # medians from 5 ms on are shown in ms
 
 def measure(metric: str, unit: str = "", *, is_ms: bool = False) -> Measure:
     """The name and unit of a metric; `unit` is the recipe's, latencies are stored in µs."""
-    if metric.startswith("latency."):
-        quantile = metric.removeprefix("latency.").replace("_", ".")
-        return Measure(f"latency {quantile}", *(("ms", 1e-3) if is_ms else ("µs", 1.0)))
+    if is_time(metric):
+        name, _, quantile = metric.rpartition(".")
+        label = f"{name.replace('_', ' ')} {quantile.replace('_', '.')}"
+        return Measure(label, *(("ms", 1e-3) if is_ms else ("µs", 1.0)))
     if metric.startswith("cpu."):
         return Measure(f"core {metric[4:]} busy", "share")
     known = MEASURES.get(metric, Measure(metric.replace("_", " ")))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, variance
+from statistics import fmean
 
 from wirespeed.errors import InputError, ResultsError
 from wirespeed.results import judging, student
@@ -22,12 +22,15 @@ from wirespeed.results.comparison import (
     PAIRS_MIN,
     THRESHOLD,
     Comparison,
+    Level,
     benjamini_hochberg,
-    round_means,
+    level,
+    level_over_cells,
 )  # fmt: skip
-from wirespeed.results.judging import Pair
+from wirespeed.results.judging import Pair, disturbed_over
 from wirespeed.results.summary import Summary
 from wirespeed.results.verdict import Terms, decide
+from wirespeed.units import BYTE_RATES
 
 NAMES = ("the second run", "the first run")
 WORDS = {"gain": "better", "loss": "worse"}
@@ -93,6 +96,8 @@ def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> Apart:
     Raises InputError for a metric that neither run has, ResultsError without a common cell.
     """
     names = [_known((first, second), metric) for metric in metrics]
+    for name in names:
+        _same_unit(first, second, name)
     theirs = {identity(cell.axes): cell for cell in second.cells if cell.trials or cell.failed}
     ours = {identity(cell.axes): cell for cell in first.measured}
     common = [key for key in ours if key in theirs]
@@ -122,6 +127,13 @@ def _known(runs: Iterable[Summary], metric: str) -> str:
     raise InputError(f"--metric: neither run has {metric!r}; there are {', '.join(known)}")
 
 
+def _same_unit(first: Summary, second: Summary, metric: str) -> None:
+    told = [one.unit(metric) for one in (first, second)]
+    if BYTE_RATES.get(told[0], 1.0) != BYTE_RATES.get(told[1], 1.0):
+        before, after = (unit or "no unit" for unit in told)
+        raise ResultsError(f"the first run tells {metric} in {before}, the second in {after}")
+
+
 def _facts(first: Summary, second: Summary) -> dict[str, tuple[object, object]]:
     """Facts of the hosts and of the method that are not the same."""
     plain = [
@@ -142,7 +154,7 @@ def _sides(first: Summary, second: Summary, pair: Pair) -> _Sides:
     floors = (one.floors.get(metric) or 0.0 for one in (first, second))
     terms = Terms(
         1.0, 0.0, wanted, *judging.held_back(pair, wanted, is_idle_held, NAMES),
-        disturbed=judging.disturbed_share(pair.cell, pair.base), threshold=max(THRESHOLD, *floors),
+        disturbed=disturbed_over([(pair.cell, pair.base)]), threshold=max(THRESHOLD, *floors),
     )  # fmt: skip
     before, after = pair.base.values(metric), pair.cell.values(metric)
     for values, which in ((after, NAMES[0]), (before, NAMES[1])):
@@ -152,17 +164,17 @@ def _sides(first: Summary, second: Summary, pair: Pair) -> _Sides:
         return _Sides(pair, Comparison(0.0, 0.0, 0.0, 1.0, min(len(before), len(after))), terms)
     if min(*before, *after) <= 0:
         return _Sides(pair, None, terms, "a figure that is not above 0 has no ratio")
-    return _Sides(pair, _welch([math.log(v) for v in before], [math.log(v) for v in after]), terms)
+    logs = [[math.log(value) for value in side] for side in (before, after)]
+    return _Sides(pair, _welch(level(logs[0]), level(logs[1])), terms)
 
 
-def _welch(before: Sequence[float], after: Sequence[float]) -> Comparison:
+def _welch(before: Level, after: Level) -> Comparison:
     """Change of the geometric mean; without an interval below PAIRS_MIN on a side."""
-    shift, least = fmean(after) - fmean(before), min(len(before), len(after))
+    shift, least = after.mean - before.mean, min(before.rounds, after.rounds)
     if least < PAIRS_MIN:
         return Comparison(math.expm1(shift), None, None, 1.0, least)
-    parts = [(max(variance(one), 1e-12) / len(one), len(one) - 1) for one in (before, after)]
-    error = math.sqrt(sum(part for part, _ in parts))
-    df = round(error**4 / sum(part**2 / df for part, df in parts), 1)
+    error = math.sqrt(before.variance + after.variance)
+    df = round(error**4 / sum(one.variance**2 / one.df for one in (before, after)), 1)
     reach = student.critical(df, 1 - CONFIDENCE) * error
     low, high = math.expm1(shift - reach), math.expm1(shift + reach)
     p = student.two_sided_p(shift / error, df)
@@ -212,14 +224,16 @@ def _over_all(first: Summary, sides: Sequence[_Sides], metric: str) -> _Sides | 
     # From the first run's level of each cell, as cells that lost rounds may be left out.
     levels = [fmean(_logs(one.pair.base, metric).values()) for one in chosen]
     before, after = (
-        round_means(
-            [_from(_logs(cell, metric), level) for cell, level in zip(side, levels, strict=True)]
+        level_over_cells(
+            [_from(_logs(cell, metric), base) for cell, base in zip(side, levels, strict=True)]
         )
         for side in ([one.pair.base for one in chosen], [one.pair.cell for one in chosen])
     )
-    disturbed = fmean(one.terms.disturbed for one in chosen)
+    assert before is not None and after is not None
     terms = Terms(
-        better=first.better(metric), disturbed=disturbed, threshold=chosen[0].terms.threshold
+        better=first.better(metric),
+        disturbed=disturbed_over([(one.pair.cell, one.pair.base) for one in chosen]),
+        threshold=chosen[0].terms.threshold,
     )
     return _Sides(chosen[0].pair, _welch(before, after), terms)
 

@@ -9,7 +9,7 @@ import os
 import re
 from pathlib import Path
 
-from wirespeed.errors import COMMAND, InputError
+from wirespeed.errors import COMMAND, InputError, StorageError
 from wirespeed.results import store
 
 FOLDER = store.BASELINES
@@ -22,11 +22,16 @@ def save(runs: Path, name: str, run_dir: Path) -> None:
         raise InputError(f"{name!r} is no name for a baseline: letters, digits, . - _ (not latest)")
     if (runs / name / "run.json").exists():
         raise InputError(f"{name!r} is the name of a run already")
-    folder = runs / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    fresh = folder / f".{name}-{os.getpid()}"
-    fresh.symlink_to(os.path.relpath(run_dir, folder))
-    os.replace(fresh, folder / name)
+    # As the kernel will follow it: the folder of runs may be a link to a larger disk.
+    folder = (runs / FOLDER).resolve()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        fresh = folder / f".{name}-{os.getpid()}"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(os.path.relpath(run_dir.resolve(), folder))
+        os.replace(fresh, folder / name)
+    except OSError as error:
+        raise StorageError(f"cannot write {folder / name}: {error.strerror}") from error
 
 
 def remove(runs: Path, name: str) -> None:

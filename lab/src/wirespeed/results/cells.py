@@ -30,6 +30,12 @@ def full_name(metric: str) -> str:
     return f"latency.{metric}" if SHORT.fullmatch(metric) else metric
 
 
+def is_time(metric: str) -> bool:
+    """Whether it is of a merged histogram, whatever the recipe calls it: in microseconds."""
+    name, _, quantile = metric.rpartition(".")
+    return bool(name) and SHORT.fullmatch(quantile) is not None
+
+
 @dataclass(frozen=True)
 class Cell:
     """One point of the sweep with all its trials."""

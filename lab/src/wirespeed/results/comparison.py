@@ -28,13 +28,14 @@ __all__ = [
     "benjamini_hochberg",
     "compare",
     "geometric_mean",
+    "level",
+    "level_over_cells",
     "log_ratios",
     "median",
     "noise_floor",
     "over_cells",
     "prior_df_max",
     "rank_correlation",
-    "round_means",
 ]
 
 CONFIDENCE = 0.95
@@ -83,43 +84,74 @@ def compare(pairs: Sequence[Sequence[float]]) -> list[Comparison | None]:
     return [_comparison(ratios, df0, variance0) for ratios in pairs]
 
 
+@dataclass(frozen=True)
+class Level:
+    """A mean of logs with what is known of its error."""
+
+    mean: float
+    variance: float  # of the mean
+    df: float
+    rounds: int
+
+
+def level(values: Sequence[float]) -> Level:
+    """The mean of figures that do not err together; of a single one nothing else is known."""
+    count = len(values)
+    own = max(variance(values), VARIANCE_MIN) if count > 1 else 0.0
+    return Level(fmean(values), own / count, count - 1.0, count)
+
+
 def over_cells(pairs: Sequence[Mapping[int, float]]) -> Comparison | None:
     """The geometric mean of the gains of several cells, from {round: log ratio} of each."""
-    return _comparison(round_means(pairs), 0.0, 0.0)
+    found = level_over_cells(pairs)
+    if found is None:
+        return None
+    gain = math.expm1(found.mean)
+    if found.df <= 0:
+        return Comparison(gain, None, None, 1.0, found.rounds)
+    return _with_interval(found.mean, math.sqrt(found.variance), found.df, found.rounds)
 
 
-def round_means(cells: Sequence[Mapping[int, float]]) -> list[float]:
-    """One figure for each round, the mean over the cells, from {round: log} of each.
+def level_over_cells(cells: Sequence[Mapping[int, float]]) -> Level | None:
+    """The mean over cells, from {round: log} of each.
 
     Cells that share a server's life, or a slow hour of the host, err together, and their common
-    error must stay in the spread. So only rounds that all these cells have tell of it.
+    error must stay in the spread: a round is one figure, the mean of what its cells differ from
+    their own means. A round that cells lost counts by its share of the whole mean (Kish's
+    effective number), and what a cell's own mean hides of its spread is given back.
     """
-    # A cell that lost rounds must not take them from all the others.
-    least = min(PAIRS_MIN, max(map(len, cells), default=0))
-    chosen = _sharing([logs for logs in cells if logs and len(logs) >= least], least)
+    chosen = _with_enough_rounds(cells)
     if not chosen:
-        return []
+        return None
     means = [fmean(logs.values()) for logs in chosen]
-    residuals = [
-        fmean(logs[number] - mean for logs, mean in zip(chosen, means, strict=True))
-        for number in sorted(_shared(chosen))
-    ]
-    centre, shift = fmean(means), fmean(residuals)
-    return [centre + one - shift for one in residuals]
+    numbers = sorted(set().union(*chosen))
+    weights, figures = [], []
+    for number in numbers:
+        there = [(logs, mean) for logs, mean in zip(chosen, means, strict=True) if number in logs]
+        weights.append(sum(1 / len(logs) for logs, _ in there) / len(chosen))
+        figures.append(
+            fmean((logs[number] - mean) * _hidden(len(logs), len(numbers)) for logs, mean in there)
+        )
+    count = 1 / sum(weight**2 for weight in weights)
+    most = max(map(len, chosen))
+    if most < 2:
+        return Level(fmean(means), 0.0, 0.0, 1)
+    centre = math.fsum(w * f for w, f in zip(weights, figures, strict=True))
+    squares = math.fsum(w * (f - centre) ** 2 for w, f in zip(weights, figures, strict=True))
+    own = max(squares * count / (count - 1), VARIANCE_MIN)
+    return Level(fmean(means), own / count, count - 1, min(most, round(count)))
 
 
-def _sharing(cells: list[Mapping[int, float]], least: int) -> list[Mapping[int, float]]:
-    """Without the cells that would leave fewer than `least` rounds in common."""
-    cells = list(cells)
-    while cells and len(_shared(cells)) < least:
-        places = {frozenset(ratios): place for place, ratios in enumerate(cells)}  # alike: once
-        rest = [cells[:place] + cells[place + 1 :] for place in places.values()]
-        cells = max(rest, key=lambda left: (len(_shared(left)), sum(map(len, left))))
-    return cells
+def _with_enough_rounds(cells: Sequence[Mapping[int, float]]) -> list[Mapping[int, float]]:
+    """Without the cells that lost more than half of what the others have."""
+    lengths = [len(logs) for logs in cells if logs]
+    least = max(min(PAIRS_MIN, max(lengths, default=0)), median(lengths) / 2 if lengths else 0)
+    return [logs for logs in cells if logs and len(logs) >= least]
 
 
-def _shared(cells: Sequence[Mapping[int, float]]) -> set[int]:
-    return set.intersection(*(set(ratios) for ratios in cells)) if cells else set()
+def _hidden(rounds: int, of: int) -> float:
+    """A mean follows its own figures; the fewer they are, the closer."""
+    return math.sqrt(rounds / (rounds - 1) * (of - 1) / of) if rounds > 1 else 1.0
 
 
 def _comparison(ratios: Sequence[float], df0: float, variance0: float) -> Comparison | None:
@@ -132,12 +164,14 @@ def _comparison(ratios: Sequence[float], df0: float, variance0: float) -> Compar
     own = max(variance(ratios), VARIANCE_MIN)
     df = rounds - 1 + df0
     shared = (df0 * variance0 + (rounds - 1) * own) / df
-    error = math.sqrt(max(own, shared) / rounds)
+    return _with_interval(centre, math.sqrt(max(own, shared) / rounds), df, rounds)
+
+
+def _with_interval(centre: float, error: float, df: float, rounds: int) -> Comparison:
     reach = student.critical(round(df, 1), 1 - CONFIDENCE) * error
+    low, high = math.expm1(centre - reach), math.expm1(centre + reach)
     p = student.two_sided_p(centre / error, df)
-    return Comparison(
-        gain, math.expm1(centre - reach), math.expm1(centre + reach), p, rounds, error, df
-    )
+    return Comparison(math.expm1(centre), low, high, p, rounds, error, df)
 
 
 def _prior(spreads: Sequence[tuple[float, int]]) -> tuple[float, float]:

@@ -54,20 +54,29 @@ def _cells(summary: Summary) -> list[Diagnosis]:
     groups: dict[tuple[str, str, str], list[str]] = {}
     for cell in summary.cells:
         if cell.state != "measured":
-            groups.setdefault((cell.state, cell.reason, _way(cell)), []).append(place(cell))
+            key = (cell.state, cell.reason, _way(cell, summary))
+            groups.setdefault(key, []).append(place(cell))
     return [Diagnosis(state, why, way, cells) for (state, why, way), cells in groups.items()]
 
 
-def _way(cell: Cell) -> str:
+def _way(cell: Cell, summary: Summary) -> str:
     ways = {
         "does-not-fit": "more cores, or --fit share",
-        "thinned": "a longer --budget, or an --only that names it",
+        "thinned": _of_thinned(cell.reason),
         "not-runnable": f"`{COMMAND} doctor` says what this machine lacks",
-        "not measured yet": f"{COMMAND} run --resume RUN",
+        "not measured yet": f"{COMMAND} run --resume {summary.run.run_id}",
     }
     if cell.state == "no valid trial":
         return _of_invalid(cell)
     return ways.get(cell.state, "")
+
+
+def _of_thinned(reason: str) -> str:
+    if "--only" in reason:
+        return "a run without --only, or with one that names them"
+    if "recipe" in reason:
+        return "nothing is missing: plan.skip of the recipe names them"
+    return "a longer --budget, or an --only that leaves out others"
 
 
 def _of_invalid(cell: Cell) -> str:

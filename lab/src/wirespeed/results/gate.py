@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from wirespeed import units
 from wirespeed.errors import InputError
-from wirespeed.results.cells import Cell
+from wirespeed.results.cells import Cell, full_name, is_time
 from wirespeed.results.summary import Summary
 
 FAIL_ON = ("loss", "undecided")
@@ -51,14 +51,13 @@ def rule(text: str) -> Rule:
         )
     pairs = [part.partition("=") for part in (match["where"] or "").split(",") if part]
     where = tuple((axis.strip(), value.strip()) for axis, _, value in pairs)
-    metric = match["metric"]
-    metric = f"latency.{metric}" if re.fullmatch(r"p\d+(_\d+)?|mean|max", metric) else metric
+    metric = full_name(match["metric"])
     return Rule(text.strip(), where, metric, match["sign"], _limit(metric, match["limit"]))
 
 
 def _limit(metric: str, text: str) -> float:
-    """In the unit that the metric is stored in: latencies in microseconds."""
-    if metric.startswith("latency."):
+    """In the unit that the metric is stored in: times of histograms in microseconds."""
+    if is_time(metric):
         return units.duration_s(text) * 1e6
     try:
         return float(text)
@@ -116,7 +115,7 @@ def _of_rule(summary: Summary, one: Rule) -> list[str]:
         return [f"{one.text}: no measured cell is meant"]
     lines = []
     for cell in cells:
-        value = _figure(cell, one.metric)
+        value = figure(cell, one.metric)
         if value is None and not cell.trials:
             lines.append(f"{_place(cell)}: {one.text}: no valid trial")
         elif value is None:
@@ -124,12 +123,12 @@ def _of_rule(summary: Summary, one: Rule) -> list[str]:
             return [f"{one.text}: there is no metric {one.metric!r}; there are {', '.join(known)}"]
         elif not one.is_kept(value):
             what = "the most is" if one.metric in COUNTS else "the median is"
-            unit = " µs" if one.metric.startswith("latency.") else ""
+            unit = " µs" if is_time(one.metric) else ""
             lines.append(f"{_place(cell)}: {one.text}: {what} {value:,.6g}{unit}")
     return lines
 
 
-def _figure(cell: Cell, metric: str) -> float | None:
+def figure(cell: Cell, metric: str) -> float | None:
     """The median of valid trials; of what makes a trial invalid the most in any trial."""
     if metric not in COUNTS:
         return cell.median(metric)

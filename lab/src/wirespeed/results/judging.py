@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from wirespeed.results import comparison
@@ -164,7 +165,7 @@ def _family(run: Run, contender: str, over: str, metric: str, gains: tuple[Gain,
         scope=_scope(chosen),
         looks=run.looks,
         is_sequential=run.is_sequential,
-        disturbed=sum(disturbed_share(gain.cell, gain.base) for gain in chosen) / len(chosen),
+        disturbed=disturbed_over([(gain.cell, gain.base) for gain in chosen]),
     )
     return Family(contender, over, metric, gains, found, decide(found, terms))
 
@@ -198,21 +199,26 @@ def is_ceiling(run: Run, cell: Cell) -> bool:
 def _terms(run: Run, pair: Pair, q: float, floor: float) -> Terms:
     wanted = better(run, pair.metric)
     withheld, bound, scope = _withheld(run, pair, wanted)
-    disturbed = disturbed_share(pair.cell, pair.base)
+    disturbed = disturbed_over([(pair.cell, pair.base)])
     return Terms(
         q, floor, wanted, withheld, bound, scope, disturbed,
         looks=run.looks, is_sequential=run.is_sequential,
     )  # fmt: skip
 
 
-def disturbed_share(cell: Cell, base: Cell) -> float:
-    """The share that one side may have lost more than the other.
+def disturbed_over(pairs: Sequence[tuple[Cell, Cell]]) -> float:
+    """The share that one side of these (contender, baseline) may have lost more than the other.
 
     Other programs and steal may have cost one side all of it and the other nothing. A slow host
-    slows whatever runs, so only what it slowed one side more counts.
+    slows whatever runs, so only what it slowed one side more counts: over all the cells, as what
+    it took from the contender in one and from the baseline in the next falls out of their mean.
     """
-    others = max(1 - (1 - side.disturbed) / max(1e-9, 1 - side.slowed) for side in (cell, base))
-    return 1 - (1 - max(0.0, others)) * (1 - abs(cell.slowed - base.slowed))
+    others = fmean(max(map(_of_others, pair)) for pair in pairs)
+    return 1 - (1 - others) * (1 - abs(fmean(cell.slowed - base.slowed for cell, base in pairs)))
+
+
+def _of_others(side: Cell) -> float:
+    return max(0.0, 1 - (1 - side.disturbed) / max(1e-9, 1 - side.slowed))
 
 
 def _withheld(run: Run, pair: Pair, wanted: str) -> tuple[str, str, str]:

@@ -157,6 +157,7 @@ class Trial(_Record):
     disturbed: float = 0.0  # the share of its speed that others may have taken
     slowed: float = 0.0  # the part of it that a slow host took, by the canary
     discarded: list[str] = field(default_factory=list)  # windows that do not count, and why
+    idle_held: bool | None = None  # off idle states; None: a trial of before this was kept
     format: int = FORMAT
 
     @classmethod

@@ -19,10 +19,10 @@ def database(run_dir: Path) -> sqlite3.Connection:
     found = sqlite3.connect(":memory:")
     _fill(found, "trials", [_trial(trial) for trial in store.read_trials(run_dir)])
     cells = {line.cell: line for line in store.read_plan(run_dir)}
-    rows = [
-        {"cell": line.cell, **line.axes, "state": line.state, "reason": line.reason}
-        for line in cells.values()
-    ]
+    rows = []
+    for line in cells.values():
+        own = {"cell": line.cell, "state": line.state, "reason": line.reason}
+        rows.append({"cell": line.cell, **_beside(line.axes, own), **own})
     _fill(found, "plan", rows)
     found.commit()
     found.execute("PRAGMA query_only = on")
@@ -57,7 +57,12 @@ def _trial(trial: Trial) -> dict[str, Any]:
         "bottleneck": trial.bottleneck, "disturbed": trial.disturbed,
         "t_start": trial.t_start, "t_end": trial.t_end,
     }  # fmt: skip
-    return {**trial.metrics, **trial.axes, **own}
+    return {**trial.metrics, **_beside(trial.axes, own), **own}
+
+
+def _beside(axes: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Axes as columns; one that is called like a column of the lab's is `axis.NAME`."""
+    return {f"axis.{name}" if name.lower() in own else name: value for name, value in axes.items()}
 
 
 def _fill(found: sqlite3.Connection, name: str, rows: Iterable[Mapping[str, Any]]) -> None:

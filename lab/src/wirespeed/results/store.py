@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from wirespeed.errors import COMMAND, ResultsError, StorageError
 from wirespeed.results.model import FORMAT, PlannedTrial, Run, Sample, Trial
@@ -49,7 +49,7 @@ def write_text(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.new")
     with _storage(path):
         try:
-            with open(temporary, "w") as file:
+            with open(temporary, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
@@ -61,7 +61,7 @@ def write_text(path: Path, text: str) -> None:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ResultsError(f"{path} is missing; is {path.parent} a run directory?") from None
     except (OSError, ValueError) as error:
@@ -72,7 +72,7 @@ def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The whole lines of a JSON-lines file; a torn last line (power loss) is left out."""
     if not path.exists():
         return
-    for line in path.read_text().splitlines():
+    for line in path.read_text(encoding="utf-8").splitlines():
         try:
             yield json.loads(line)
         except ValueError:
@@ -129,11 +129,8 @@ def _record(kind: type[Kind], path: Path) -> Kind:
 
 
 def write_plan(run_dir: Path, plan: Iterable[PlannedTrial]) -> None:
-    path = run_dir / "plan.jsonl"
-    temporary = path.with_name(".plan.jsonl.new")
-    with _storage(path):
-        temporary.write_text("".join(json.dumps(line.to_json()) + "\n" for line in plan))
-        os.replace(temporary, path)
+    text = "".join(json.dumps(line.to_json()) + "\n" for line in plan)
+    write_text(run_dir / "plan.jsonl", text)
 
 
 def read_plan(run_dir: Path) -> list[PlannedTrial]:
@@ -158,7 +155,8 @@ def read_trials(run_dir: Path) -> list[Trial]:
 def write_samples(directory: Path, samples: Iterable[Sample]) -> None:
     path = directory / "samples.jsonl"
     with _storage(path):
-        path.write_text("".join(json.dumps(sample.to_json()) + "\n" for sample in samples))
+        text = "".join(json.dumps(sample.to_json()) + "\n" for sample in samples)
+        path.write_text(text, encoding="utf-8")
 
 
 def read_samples(directory: Path) -> list[Sample]:
@@ -169,21 +167,35 @@ def read_samples(directory: Path) -> list[Sample]:
 def append_event(run_dir: Path, event: str, **details: Any) -> None:
     """One line in journal.jsonl, on the disk when this returns."""
     path = run_dir / "journal.jsonl"
-    with _storage(path), open(path, "a") as file:
-        file.write(json.dumps({"t": time.time(), "event": event, **details}) + "\n")
+    line = json.dumps({"t": time.time(), "event": event, **details}) + "\n"
+    with _storage(path), open(path, "ab+") as file:
+        file.write(b"\n" * _is_torn(file) + line.encode())
         file.flush()
         os.fsync(file.fileno())
+
+
+def _is_torn(file: BinaryIO) -> bool:
+    """Whether the last line was cut off, by a full disk or a power loss: nothing may join it."""
+    if not file.seek(0, os.SEEK_END):
+        return False
+    file.seek(-1, os.SEEK_END)
+    return file.read() != b"\n"
 
 
 def read_events(run_dir: Path) -> list[dict[str, Any]]:
     return list(_read_lines(run_dir / "journal.jsonl"))
 
 
+def is_run(folder: Path) -> bool:
+    """Whether it is the directory of a run that this user may look into."""
+    return os.path.exists(folder / "run.json")  # of another user's folder Path.exists raises
+
+
 def list_runs(runs: Path) -> list[Path]:
     """Every run directory, oldest first."""
     if not runs.is_dir():
         return []
-    return sorted(p for p in runs.iterdir() if p.name != "latest" and (p / "run.json").exists())
+    return sorted(p for p in runs.iterdir() if p.name != "latest" and is_run(p))
 
 
 def half_made(runs: Path) -> list[Path]:
@@ -193,7 +205,7 @@ def half_made(runs: Path) -> list[Path]:
     latest = time.time() - MADE_WITHIN_S
     return sorted(
         p for p in runs.iterdir()
-        if (p / "derived").is_dir() and not (p / "run.json").exists() and not p.is_symlink()
+        if os.path.isdir(p / "derived") and not is_run(p) and not p.is_symlink()
         and p.stat().st_mtime < latest
     )  # fmt: skip
 
@@ -201,11 +213,14 @@ def half_made(runs: Path) -> list[Path]:
 def find_run(runs: Path, name: str) -> Path:
     """A run by path, by its directory's name or a part of it, by a baseline's name, or `latest`."""
     for path in (Path(name), runs / name, runs / BASELINES / name):
-        if name and (path / "run.json").exists():
+        if name and is_run(path):
             return path.resolve()
     matches = [p for p in list_runs(runs) if name and (p.name.startswith(name) or name in p.name)]
     if len(matches) == 1:
         return matches[0]
     if matches:
         raise ResultsError(f"{name!r} fits {len(matches)} runs; write more of the name")
+    if not list_runs(runs):
+        way = f"there are none yet, and `{COMMAND} run quickstart` makes one"
+        raise ResultsError(f"there is no run {name!r} in {runs}; {way}")
     raise ResultsError(f"there is no run {name!r} in {runs}; `{COMMAND} runs` lists them")

@@ -93,6 +93,11 @@ class Summary:
     def shares_cores(self) -> bool:
         return self.run.fit == "share" or any(cell.shares_cores for cell in self.cells)
 
+    def unit(self, metric: str) -> str:
+        """What the recipe tells it in; empty where it does not say."""
+        told = (str(m.get("unit") or "") for m in self.run.metrics if m["name"] == metric)
+        return next(told, "")
+
     def better(self, metric: str) -> str:
         return judging.better(self.run, metric)
 
@@ -107,6 +112,8 @@ def summarize(
     run_dir: Path, run: Run, plan: Iterable[PlannedTrial], trials: Iterable[Trial]
 ) -> Summary:
     """Judges what was read."""
+    trials = tuple(trials)
+    run = replace(run, idle_held=idle_held(run, trials))
     cells = cells_of.of_plan(plan, trials)
     sheets = sheets_of.of_run(run, cells)
     pairs = [pair for sheet in sheets for pair in sheet.pairs().values()]
@@ -124,6 +131,17 @@ def summarize(
     ]  # fmt: skip
     families = judging.families(run, gains, floors)
     return Summary(run_dir, run, cells, tuple(sheets), tuple(gains), tuple(families), floors)
+
+
+def idle_held(run: Run, trials: Iterable[Trial]) -> bool:
+    """Whether idle states were held off in every trial that gave figures: of a run that was cut
+    off or went on, too, whose last part may have had no trial at all."""
+    told = [
+        run.idle_held if trial.idle_held is None else trial.idle_held
+        for trial in trials
+        if trial.metrics
+    ]
+    return all(told) if told else run.idle_held
 
 
 def _costs(pairs: Iterable[Pair]) -> list[Pair]:

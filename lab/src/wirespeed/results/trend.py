@@ -5,6 +5,11 @@ change point is the split of a series into two parts that differ most (in logs);
 same split reaches when the runs are shuffled. Parts are searched again for as long as one is found,
 as E-divisive does (Matteson and James 2014, doi:10.1080/01621459.2013.849605). Fewer than RUNS_MIN
 runs cannot show a change at this level, and none is called.
+
+Who follows a server asks after every run, over every cell, and each time chance may answer. So the
+cells count together, a part has half of what the whole had, and all of it is divided by how often
+a history of this length can have been asked: then one of twenty histories has a false change
+once in its first sixty runs, not every second one.
 """
 
 from __future__ import annotations
@@ -19,11 +24,14 @@ from wirespeed.results.cells import identity
 from wirespeed.results.summary import Summary
 
 CHANCE_MAX = 0.05
+FIRST_LOOK = 0.035  # the second has half of it, …: simulated, sixty looks come to CHANCE_MAX
 PART_MIN = 2  # runs on each side of a change
-RUNS_MIN = 7  # below, no arrangement is rarer than one in twenty
-SHUFFLES = 999
-SHUFFLES_LONG = 4999  # where many cells are asked, so that a lone change is rare enough
+RUNS_MIN = 8  # of seven the rarest split is one of 2 in 35 arrangements, more than CHANCE_MAX
+SHUFFLES_LEAST = 4999
+SELDOM = 5 / (SHUFFLES_LEAST + 1)  # a chance that more shuffles may show to be less
+EXCEEDED = 20  # so many shuffles that reach as much tell a chance (Besag and Clifford 1991)
 CHANGE_MIN = 0.02  # below, of no practical use
+ROUNDING = 1e-9  # the same split in another order of its runs
 
 
 @dataclass(frozen=True)
@@ -73,26 +81,50 @@ def series(summaries: Iterable[Summary], metric: str) -> list[MetricHistory]:
                 points.setdefault(key, []).append(
                     RunMedian(run.run_id, run.started, run.commit, value)
                 )
-    limit = limit_of([chance(found) for found in points.values()])
+    limit = _limit(list(points.values()))
     return [
         MetricHistory(axes[key], metric, found, changes(found, more_is_better, limit))
         for key, found in points.items()
     ]
 
 
-def chance(points: Sequence[RunMedian]) -> float:
-    """How often shuffled runs reach as much as the best split of all of them; 1 for a few runs."""
+def _limit(histories: Sequence[Sequence[RunMedian]]) -> float:
+    """What counts as a change when these are asked; exact chances only where they decide."""
+    share = share_of(max(map(len, histories), default=0))
+    chances = [chance(one) for one in histories]
+    if limit := limit_of(chances, share):
+        return limit
+    least = share / max(1, len(histories))
+    return limit_of(
+        [
+            chance(one, least) if found <= SELDOM else found
+            for one, found in zip(histories, chances, strict=True)
+        ],
+        share,
+    )
+
+
+def share_of(runs: int) -> float:
+    """What one look may spend, when one was taken after each of so many runs."""
+    return FIRST_LOOK / max(1, runs - RUNS_MIN + 1)
+
+
+def chance(points: Sequence[RunMedian], least: float = CHANCE_MAX) -> float:
+    """How often shuffled runs reach as much as the best split of all of them; 1 for a few runs.
+
+    `least` is a chance that must be told from a smaller one.
+    """
     logs = [math.log(point.value) for point in points]
-    return _tested(logs, random.Random(1), SHUFFLES_LONG)[1] if len(logs) >= RUNS_MIN else 1.0
+    return _tested(logs, random.Random(1), least)[1] if len(logs) >= RUNS_MIN else 1.0
 
 
-def limit_of(chances: Sequence[float]) -> float:
+def limit_of(chances: Sequence[float], share: float = CHANCE_MAX) -> float:
     """The chance below which a cell's split counts, when so many cells are asked at once.
 
-    Benjamini and Hochberg's: of all changes that are called, one of twenty is none.
+    Benjamini and Hochberg's: of all changes that are called, the `share` is none.
     """
     count = len(chances)
-    bars = [CHANCE_MAX * rank / count for rank in range(1, count + 1)]
+    bars = [share * rank / count for rank in range(1, count + 1)]
     kept = [bar for bar, found in zip(bars, sorted(chances), strict=True) if found <= bar]
     return kept[-1] if kept else 0.0
 
@@ -117,29 +149,30 @@ def _splits(
     logs: list[float], start: int, end: int, dice: random.Random, limit: float
 ) -> list[tuple[int, float]]:
     part = logs[start:end]
-    if len(part) < RUNS_MIN:
+    if len(part) < RUNS_MIN or limit <= 0:
         return []
-    at, chance = _tested(part, dice, SHUFFLES if limit >= CHANCE_MAX else SHUFFLES_LONG)
+    at, chance = _tested(part, dice, limit)
     if chance > limit:
         return []
     here = start + at
     return [
         (here, chance),
-        *_splits(logs, start, here, dice, limit),
-        *_splits(logs, here, end, dice, limit),
+        *_splits(logs, start, here, dice, limit / 2),
+        *_splits(logs, here, end, dice, limit / 2),
     ]
 
 
-def _tested(part: Sequence[float], dice: random.Random, shuffles: int) -> tuple[int, float]:
-    """The best split and its chance; given up as soon as the chance is above CHANCE_MAX."""
+def _tested(part: Sequence[float], dice: random.Random, least: float) -> tuple[int, float]:
+    """The best split and its chance, from as many shuffles as tell it from `least`."""
     at, height = _best(part)
-    shuffled, higher = list(part), 1
-    for _ in range(shuffles):
+    shuffled, higher = list(part), 0
+    shuffles = max(SHUFFLES_LEAST, math.ceil(2 / least))
+    for done in range(1, shuffles + 1):
         dice.shuffle(shuffled)
-        higher += _best(shuffled)[1] >= height
-        if higher > CHANCE_MAX * (shuffles + 1):
-            break
-    return at, higher / (shuffles + 1)
+        higher += _best(shuffled)[1] >= height * (1 - ROUNDING)
+        if higher == EXCEEDED:
+            return at, higher / done
+    return at, (higher + 1) / (shuffles + 1)
 
 
 def _best(part: Sequence[float]) -> tuple[int, float]:

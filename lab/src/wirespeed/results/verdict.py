@@ -120,8 +120,8 @@ def _less(gain: float, disturbed: float) -> float:
 
 
 def _more(gain: float, disturbed: float) -> float:
-    """The gain, had only this side lost that share."""
-    return (1 + gain) / (1 - disturbed) - 1
+    """The gain, had only this side lost that share; of all of it nothing bounds the gain."""
+    return (1 + gain) / (1 - disturbed) - 1 if disturbed < 1 else math.inf
 
 
 def _reason(found: Comparison, terms: Terms, is_sure: bool) -> str:

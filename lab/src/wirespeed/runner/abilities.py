@@ -185,6 +185,6 @@ def _first_line(argv: list[str]) -> str:
 
 def _read(path: str) -> str:
     try:
-        return Path(path).read_text().strip()
+        return Path(path).read_text(encoding="utf-8").strip()
     except OSError:
         return ""

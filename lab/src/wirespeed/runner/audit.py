@@ -10,6 +10,7 @@ STEAL_NOTE = 0.005
 SHM_LEAST_MIB = 256
 NOFILE_LEAST = 65536
 CORES_FEW = 4
+QUOTA = "CPU quota"
 # Of the published methods: a bound below it was raised there before measuring.
 BOUNDS = {
     "net.core.somaxconn": 4096,
@@ -20,6 +21,7 @@ BOUNDS = {
     "fs.nr_open": 1048576,
 }
 
+PACING = ("bbr",)  # over veth: 12,000 responses of 10 KiB a second, 62,000 with CUBIC or Reno
 OFFLOADS = ("rx-checksumming", "tx-checksumming", "tcp-segmentation-offload",
             "generic-receive-offload")  # fmt: skip
 CLOCKS_QUICK = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
@@ -112,6 +114,14 @@ def _virtual(facts: dict[str, Any], audit: dict[str, Any]) -> Iterator[Judgement
         f"{audit['steal_share']:.1%}",
         "the hypervisor gave that share of the time to others",
     )
+    quota = audit["cpu_quota"]
+    yield _one(
+        quota is None,
+        QUOTA,
+        "none" if quota is None else f"{quota:g} cores",
+        "programs that have used it up wait on idle cores, and a server at its limit is not seen",
+        "give this container or service cores of its own instead (--cpuset-cpus, AllowedCPUs=)",
+    )
     yield Judgement("good", "firmware", audit["firmware"])
     yield _one(
         facts["clocksource"] in CLOCKS_QUICK,
@@ -131,7 +141,15 @@ def _kernel(facts: dict[str, Any], audit: dict[str, Any]) -> Iterator[Judgement]
                 f"below {least}, which the published methods set",
                 f"sysctl -w {name}={least}, or run --tune with a recipe that asks for it",
             )  # fmt: skip
-    yield Judgement("good", "congestion control", facts["congestion_control"])
+    yield _one(
+        facts["congestion_control"] not in PACING,
+        "congestion control",
+        facts["congestion_control"],
+        "it paces each connection by a timer, which costs the kernel's stack most of its long "
+        "responses on a link without queues",
+        "sysctl -w net.ipv4.tcp_congestion_control=cubic, or run --tune with a recipe that asks "
+        "for it",
+    )  # fmt: skip
     yield Judgement("good", "huge pages", audit["sysctl"].get("vm.nr_hugepages", ""))
     yield _one(
         audit["nofile_hard"] >= NOFILE_LEAST,

@@ -47,7 +47,7 @@ class Times:
             self,
             settle_s=_tenths(self.settle_s),
             warmup_s=_tenths(self.warmup_s),
-            duration_s=_tenths(self.duration_s),
+            duration_s=max(_tenths(self.duration_s), min(self.duration_s, 0.1)),  # never none
             cooldown_s=_tenths(self.cooldown_s),
         )
 

@@ -89,25 +89,26 @@ def _apart_problem(resolver: Resolver, carrier: str) -> str:
 
 
 def needs(recipe: Recipe, place: Place, cells: list[PlannedCell]) -> list[str]:
-    """Parts of the front door that the measured cells need, and stacks that it could make."""
+    """Parts of the front door that the measured cells need."""
     found: set[str] = set()
     for planned in cells:
-        resolver = Resolver(recipe, planned.cell, place)
         if planned.is_measured:
+            resolver = Resolver(recipe, planned.cell, place)
             found |= resolver.needs()
-        if planned.state != "thinned" and planned.state != "does-not-fit":
-            stacks = resolver.stacks()
-            wants = any(stack.provider(place.root, one).name == "bypass" for one in stacks)
-            if wants and stack.can_build(place.root):
+            if _wants_bypass(resolver, place) and stack.can_build(place.root):
                 found.add("bypass")
     return sorted(found)
 
 
+def _wants_bypass(resolver: Resolver, place: Place) -> bool:
+    return any(stack.provider(place.root, one).name == "bypass" for one in resolver.stacks())
+
+
 def without_unbuilt(recipe: Recipe, place: Place, cells: list[PlannedCell]) -> list[PlannedCell]:
-    """After building: cells whose jar is still not there are not runnable, with the remedy."""
+    """After building: cells whose part is still not there are not runnable, with the remedy."""
     result = []
     for planned in cells:
-        missing = _missing_module(recipe, place, planned) if planned.is_measured else ""
+        missing = _missing_part(recipe, place, planned) if planned.is_measured else ""
         if missing:
             reason = f"not runnable here: {missing} is not built; ./wirespeed build {missing}"
             planned = replace(planned, state="not-runnable", reason=reason)
@@ -115,12 +116,14 @@ def without_unbuilt(recipe: Recipe, place: Place, cells: list[PlannedCell]) -> l
     return result
 
 
-def _missing_module(recipe: Recipe, place: Place, planned: PlannedCell) -> str:
-    for name in sorted(Resolver(recipe, planned.cell, place).needs() & set(MODULES)):
+def _missing_part(recipe: Recipe, place: Place, planned: PlannedCell) -> str:
+    resolver = Resolver(recipe, planned.cell, place)
+    for name in sorted(resolver.needs() & set(MODULES)):
         jar = place.root / "servers" / name / "target" / f"{name}.jar"
         if not jar.exists():
             return name
-    return ""
+    is_there = stack.is_built(place.root) or not _wants_bypass(resolver, place)
+    return "" if is_there else "bypass"
 
 
 def check_lives(recipe: Recipe, place: Place, lives: list[list[PlannedCell]], file: Path) -> None:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from wirespeed.probe.window import Usage
-from wirespeed.results.model import Canary
+from wirespeed.results.model import Canary, Trial
 from wirespeed.runner.pace import Pace
 
 STEAL_MAX = 0.01
@@ -31,6 +31,7 @@ RECENT_MIN = 8
 LASTING_SHARE = 0.5
 CANARIES_MIN = 5  # before so many of its own a run knows only the machine's best of former runs
 BEST_QUANTILE = 0.1  # not the fastest one: a single canary may be lucky
+QUOTA_WORDS = "the CPU quota of this container or service"
 NAMED_MIN = 0.005  # of a core: smaller users are not named
 
 Others = Sequence[tuple[str, float]] | None  # (name, share of a core), the largest first
@@ -50,14 +51,22 @@ def of_window(
     canary: Canary | None,
     best_ms: float | None,
     others: Others = None,
+    clock_step_s: float = 0.0,
 ) -> Disturbance:
     shares: list[float] = []
     words: list[str] = []
+    if clock_step_s:  # some load tools time with the clock that was set
+        shares.append(1.0)
+        words.append(f"somebody set a clock by {clock_step_s:.3g} s")
     if usage is not None:
         steal = usage.values["steal"]
         if steal > STEAL_MAX + usage.foreign_error:
             shares.append(steal)
             words.append(f"the host took {steal:.1%} of a core away (steal)")
+        held_back = min(1.0, usage.values.get("held_back", 0.0))
+        if held_back > STEAL_MAX:
+            shares.append(held_back)
+            words.append(f"{QUOTA_WORDS} held programs back for {held_back:.1%} of a core")
         worst = max(usage.foreign.items(), key=lambda item: item[1], default=None)
         if worst and worst[1] > _foreign_max(usage, others):
             shares.append(worst[1])
@@ -133,6 +142,12 @@ class NoiseMonitor:
     def wants_names(self) -> bool:
         """A census costs milliseconds beside the window; calm machines need none."""
         return any(self.recent)
+
+    def remember(self, trials: Iterable[Trial]) -> None:
+        """What a run that goes on saw before: its host may be slow from here on to its end."""
+        for trial in sorted(trials, key=lambda trial: trial.t_start):
+            if trial.metrics:
+                self.saw(trial.canary, trial.disturbed > 0 or bool(trial.discarded), True)
 
     def saw(self, canary: Canary | None, is_disturbed: bool, is_first_window: bool) -> None:
         """Only first windows tell how often this machine disturbs: later ones follow a bad one."""

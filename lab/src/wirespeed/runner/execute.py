@@ -12,12 +12,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import stdev
-from typing import IO
+from typing import IO, TypeVar
 
+from wirespeed.agent import clock
 from wirespeed.errors import (
     BusyError,
     LastingError,
     ProcessError,
+    ResultsError,
     RunError,
     StorageError,
     WirespeedError,
@@ -26,7 +28,8 @@ from wirespeed.fleet.fleet import Fleet
 from wirespeed.results import store
 from wirespeed.results.comparison import PAIRS_MIN
 from wirespeed.results.model import PlannedTrial, Run, RunState, Trial
-from wirespeed.runner import known
+from wirespeed.results.summary import idle_held
+from wirespeed.runner import headroom, known
 from wirespeed.runner import trial as trials
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.disturbance import SHARE_MAX, NoiseMonitor
@@ -42,8 +45,12 @@ RETRIES_MAX = 2  # of a trial that was disturbed too much to count
 SAME_FAILURES = 3
 VERDICT_LATE_MAX = 1.25  # rounds that a verdict needs may take so much of the allowed time
 DISK_FREE_BYTES_MIN = 1 << 20  # below this a failing program failed because of the disk
+ATTEMPT_PREFIX = "attempt-"  # folders of the attempts that were repeated
 LOCK_FILE = "lock"
 HOLD_S = 2.0  # who only asks whether a run is held lets go at once
+
+
+AnyLife = TypeVar("AnyLife", bound=Life)
 
 
 class Runner:
@@ -52,21 +59,22 @@ class Runner:
     def __init__(self, run_dir: Path, schedule: Schedule, fleet: Fleet, watcher: Watcher) -> None:
         self.run_dir, self.schedule, self.fleet, self.watcher = run_dir, schedule, fleet, watcher
         self.lines = store.read_plan(run_dir)
-        self.done = {trial.key for trial in store.read_trials(run_dir)}
+        before = store.read_trials(run_dir)
+        self.done = {trial.key for trial in before}
         self.total = sum(line.state == "planned" for line in self.lines)
         left = self.total - len(self.done)
         self.pace = Pace(schedule.seconds, allowed_s(schedule.seconds, schedule.budget_s), left)
         facts = store.read_run(run_dir).facts
         best_ms = known.of_machine(facts).best_ms
-        self.context = RunContext(
-            NoiseMonitor(self.pace, schedule.accept_noise, known_best_ms=best_ms)
-        )
-        before = store.read_trials(run_dir)
+        noise = NoiseMonitor(self.pace, schedule.accept_noise, known_best_ms=best_ms)
+        noise.remember(before)
+        self.context = RunContext(noise)
         self.have_figures = {trial.cell for trial in before if trial.valid}
         self.failures = Failures(before)
         self.invalid: list[Trial] = []
         self.lives_started = 0
         self.answer_s: dict[str, float] = {}
+        self.reached: dict[str, float | None] = {}
 
     def all_lives(self) -> None:
         self.watcher.began(self.run_dir, self.schedule, self.progress())
@@ -119,12 +127,12 @@ class Runner:
 
     def _one_life(self, queue: list[tuple[PlannedTrial, PlannedCell]]) -> None:
         """Runs the trials of one life; a server that dies is started again for the rest."""
-        attempts: dict[str, int] = {}
+        self._find_headroom(queue)
         while queue:
             life = self._new_life(queue)
             try:
                 self._begin(life, queue)
-                self._trials_of(life, queue, attempts)
+                self._trials_of(life, queue)
             finally:
                 killed = life.end()
             if killed:
@@ -133,12 +141,29 @@ class Runner:
     def _new_life(self, queue: list[tuple[PlannedTrial, PlannedCell]]) -> Life:
         self.lives_started += 1
         line, planned = queue[0]
-        name = f"{line.position:06d}-{self.lives_started}"
+        return self._life_of(planned, f"{line.position:06d}-{self.lives_started}", Life)
+
+    def _life_of(self, planned: PlannedCell, name: str, kind: type[AnyLife]) -> AnyLife:
         # Without what a run that was cut off left there: readiness may be a line of this output.
         shutil.rmtree(self.run_dir / "servers" / name, ignore_errors=True)
         folder = make_folder(self.run_dir / "servers" / name)
         scratch = scratch_folder(self.run_dir.name)
-        return Life(self.fleet, self.schedule, planned, folder, scratch, answer_s=self.answer_s)
+        life = kind(self.fleet, self.schedule, planned, folder, scratch)
+        life.answer_s, life.reached = self.answer_s, self.reached
+        return life
+
+    def _find_headroom(self, queue: list[tuple[PlannedTrial, PlannedCell]]) -> None:
+        """Before cells are measured for the first time whose generators' cores will not tell."""
+        for line, planned in queue:
+            life = self._life_of(planned, "headroom", headroom.NullLife)
+            key = headroom.key_of(life, planned)
+            if key and key not in self.reached:
+                began = time.monotonic()
+                self.watcher.phase(line, "finding the generator's headroom", self.progress())
+                folder = make_folder(life.folder / "load")
+                self.reached[key] = headroom.reached(life, planned, folder)
+                self.pace.leave_out(time.monotonic() - began)
+            shutil.rmtree(life.folder, ignore_errors=True)
 
     def _begin(self, life: Life, queue: list[tuple[PlannedTrial, PlannedCell]]) -> None:
         self.watcher.phase(queue[0][0], "starting", self.progress())
@@ -147,18 +172,14 @@ class Runner:
         except ProcessError as error:
             raise self._disk_or(error) from error
 
-    def _trials_of(
-        self,
-        life: Life,
-        queue: list[tuple[PlannedTrial, PlannedCell]],
-        attempts: dict[str, int],
-    ) -> None:
+    def _trials_of(self, life: Life, queue: list[tuple[PlannedTrial, PlannedCell]]) -> None:
         """Takes trials off the queue until it is empty or a fresh server is needed."""
         is_first = True
         while queue:
             line, planned = queue[0]
-            attempt = attempts[line.key] = attempts.get(line.key, 0) + 1
-            order = Attempt(line, planned, self._trial_folder(line), attempt, is_first)
+            folder = self._trial_folder(line)
+            attempt = kept_attempts(folder) + 1
+            order = Attempt(line, planned, folder, attempt, is_first)
             is_first = False
             measured, alive = self._attempt(life, order)
             again = is_refused(measured) and attempt <= RETRIES_MAX and self._may_retry(measured)
@@ -186,7 +207,7 @@ class Runner:
         self.watcher.phase(
             order.line, "warming up" if order.is_first_of_life else "measuring", self.progress()
         )
-        began = time.time()
+        began = clock.now()
         try:
             return trials.measure(life, order, self.context), True
         except ProcessError as error:
@@ -203,16 +224,16 @@ class Runner:
             alive = True
         except ProcessError:
             alive = False
-        return trials.failed(order, reason, began, time.time()), alive
+        return trials.failed(order, reason, began, clock.now()), alive
 
     def _keep_attempt(self, order: Attempt, measured: Trial) -> None:
         """Moves the files of a rejected attempt aside, so that the next has the folder alone."""
-        aside = order.folder / f"attempt-{order.attempt}"
-        store.write_trial(order.folder, measured)
-        aside.mkdir(exist_ok=True)
+        aside = make_folder(order.folder / f"{ATTEMPT_PREFIX}{order.attempt}")
         for path in list(order.folder.iterdir()):
-            if not path.name.startswith("attempt-"):
+            if not path.name.startswith(ATTEMPT_PREFIX):
                 path.rename(aside / path.name)
+        # Never in the trial's own folder: a run that is killed here would take it for the result.
+        store.write_trial(aside, measured)
         reasons = "; ".join(measured.reasons)
         store.append_event(
             self.run_dir, "retry", key=measured.key, attempt=order.attempt, why=reasons
@@ -296,6 +317,12 @@ class Failures:
         return f"{place_of(line)} failed {SAME_FAILURES} times the same way and is left"
 
 
+def kept_attempts(folder: Path) -> int:
+    """The number of the last attempt that was moved aside, also by a run that was cut off."""
+    names = [path.name.removeprefix(ATTEMPT_PREFIX) for path in folder.glob(f"{ATTEMPT_PREFIX}*")]
+    return max((int(name) for name in names if name.isdigit()), default=0)
+
+
 def is_refused(trial: Trial) -> bool:
     """Whether something from outside spoiled the trial; else its own programs failed."""
     return not trial.valid and trial.disturbed > SHARE_MAX
@@ -326,7 +353,8 @@ def make_folder(folder: Path) -> Path:
 
 def hold(run_dir: Path) -> IO[str]:
     """Marks the run as being worked on: the kernel lets go however this process ends."""
-    handle = open(run_dir / LOCK_FILE, "w")  # noqa: SIM115 - held for the run's whole life
+    # Held for the run's whole life.
+    handle = open(run_dir / LOCK_FILE, "w", encoding="utf-8")  # noqa: SIM115
     deadline = time.monotonic() + HOLD_S
     while True:
         try:
@@ -339,14 +367,13 @@ def hold(run_dir: Path) -> IO[str]:
 
 
 def is_held(run_dir: Path) -> bool:
-    path = run_dir / LOCK_FILE
-    if not path.exists():
-        return False
-    with open(path) as handle:
-        try:
+    try:
+        with open(run_dir / LOCK_FILE, "rb") as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # others may ask at the same time
-        except OSError:
-            return True
+    except FileNotFoundError:
+        return False
+    except OSError:  # taken, or another user's, of which nobody here can tell
+        return True
     return False
 
 
@@ -376,7 +403,7 @@ def execute(
     finally:
         if state == "done" and not schedule.accept_noise:
             known.learn(run.facts, runner.context.noise.own_best_ms, typical_spread(run_dir))
-        _finish(run_dir, run, state, runner.context.idle_held and runner.lives_started > 0)
+        _finish(run_dir, run, state)
         holder.close()
     return runner.invalid
 
@@ -392,14 +419,15 @@ def typical_spread(run_dir: Path) -> float | None:
     return spreads[len(spreads) // 2] if spreads else None
 
 
-def _finish(run_dir: Path, run: Run, state: RunState, idle_held: bool) -> None:
+def _finish(run_dir: Path, run: Run, state: RunState) -> None:
     """A full disk must not hide the reason for the end, so its refusals are swallowed here."""
     shutil.rmtree(scratch_folder(run_dir.name), ignore_errors=True)
     remove_unfinished(run_dir)
     try:
-        store.write_run(run_dir, replace(run, state=state, ended=now(), idle_held=idle_held))
+        held = idle_held(run, store.read_trials(run_dir))
+        store.write_run(run_dir, replace(run, state=state, ended=now(), idle_held=held))
         tell(run_dir, state, "")
-    except StorageError:
+    except (StorageError, ResultsError):
         pass
 
 
@@ -413,5 +441,5 @@ def tell(run_dir: Path, event: str, text: str) -> None:
 def remove_unfinished(run_dir: Path) -> None:
     """A trial without trial.json never happened."""
     for folder in (run_dir / "trials").glob("*"):
-        if not (folder / "trial.json").exists() and not any(folder.glob("attempt-*")):
+        if not (folder / "trial.json").exists() and not kept_attempts(folder):
             shutil.rmtree(folder, ignore_errors=True)

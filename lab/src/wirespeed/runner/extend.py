@@ -13,7 +13,7 @@ from pathlib import Path
 from wirespeed.errors import InputError
 from wirespeed.recipe import read, sweep
 from wirespeed.results import store
-from wirespeed.results.model import PlannedTrial
+from wirespeed.results.model import PlannedTrial, Run
 from wirespeed.results.summary import Summary
 from wirespeed.runner import order
 from wirespeed.runner import plan as plans
@@ -24,7 +24,7 @@ ROUNDS_AT_ONCE_MIN = 2  # a look is worth more than a round
 ROUNDS_AT_ONCE_MAX = 10
 
 
-def add_rounds(run_dir: Path, rounds: int) -> None:
+def add_rounds(run_dir: Path, rounds: int) -> Run:
     """Appends rounds of every planned cell to the plan; the run is open again afterwards."""
     run, lines = store.read_run(run_dir), store.read_plan(run_dir)
     recipe = plans.with_values(read.read(run_dir / "recipe.toml"), run.axes)
@@ -49,13 +49,12 @@ def add_rounds(run_dir: Path, rounds: int) -> None:
     run = replace(run, plan=plan, state="interrupted", looks=run.looks + 1, budget_s=None)
     store.write_run(run_dir, run)
     store.append_event(run_dir, "extended", rounds=rounds)
+    return run
 
 
-def begin_sequence(run_dir: Path) -> None:
-    """Of a run whose verdicts nobody could read yet: it will go on until they are decided."""
-    run = store.read_run(run_dir)
-    if run.looks == 1:
-        store.write_run(run_dir, replace(run, is_sequential=True))
+def begun(run: Run) -> Run:
+    """A run that will go on until it is decided, where nobody could read its verdicts yet."""
+    return replace(run, is_sequential=run.is_sequential or run.looks == 1)
 
 
 def rounds_to_decide(summary: Summary) -> int:

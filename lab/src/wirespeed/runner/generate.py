@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from wirespeed.agent import clock
 from wirespeed.driver import command
 from wirespeed.driver.base import Figures, LoadRun, Window
 from wirespeed.driver.generator import Output
 from wirespeed.errors import LastingError, ProcessError
+from wirespeed.fleet.fleet import Fleet
 from wirespeed.fleet.host import Host
 from wirespeed.probe import merge, window
 from wirespeed.probe.merge import HostSamples
@@ -44,6 +46,8 @@ class Generated:
     t_end: float
     lab_core: int | None = None  # where the lab stayed meanwhile
     others: tuple[tuple[str, float], ...] | None = None  # who else ran: (name, share of a core)
+    before_s: float = 0.0  # of load before the window
+    clock_step_s: float = 0.0  # how far somebody set a clock meanwhile
 
 
 @dataclass(frozen=True)
@@ -70,11 +74,13 @@ def generate(
         if instance.role == "load"
     ]
     fleet = life.fleet
+    warmup_s = warmup_s if _warm_up(instances) else 0.0
+    _empty(fleet, instances, folder)
     census = bool(sampling and sampling.with_census)
     if census:
         fleet.census()
     fleet.measure_clocks()
-    t_start = time.time()
+    t_start = clock.now()
     running: list[Started] = []
     samples: list[Any] = []
     lab_core = None
@@ -95,12 +101,41 @@ def generate(
     except StartFailed as error:
         running = error.started
         raise
+    except ProcessError:
+        if sampling:  # else the lab stays on one core, and the agents go on reading
+            _sampled(life, running)
+        raise
     finally:
         stop.stop(fleet, running)
-    t_end = time.time()
+    t_end = clock.now()
+    step_s = fleet.clock_step_s()
     others = _shares(fleet.census(), t_end - t_start) if census else None
     fleet.forget(started.label for started in running)
-    return Generated(running, figures, samples, state, t_start, t_end, lab_core, others)
+    return Generated(
+        running, figures, samples, state, t_start, t_end, lab_core, others, warmup_s, step_s
+    )
+
+
+def _warm_up(instances: list[Instance]) -> bool:
+    """Whether there is load before the window. Other people's tools have none: their window is
+    their whole run, and it begins with it."""
+    return any(one.tool == "load" for one in instances)
+
+
+def _empty(fleet: Fleet, instances: list[Instance], folder: Path) -> None:
+    """Before generators start: what they wrote there in a window before is never read as theirs,
+    whether they end without figures or with a file of the same length."""
+    for path in folder.iterdir():
+        if path.is_file():
+            path.unlink()
+    hosts = {one.host: fleet[one.host] for one in instances}
+    fleet.together(
+        [
+            (host, "remove", {"folder": host.folder_there(folder)})
+            for host in hosts.values()
+            if not host.far.shares_files
+        ]
+    )
 
 
 def core_for_lab(life: Life, running: list[Started]) -> int | None:
@@ -130,13 +165,12 @@ def core_names(life: Life, instance: Instance) -> tuple[CoreName, ...]:
 def link_share(life: Life, planned: PlannedCell, done: Generated, measured: Window) -> float:
     """How full the cell's link was in the window; 0 where there is no link that was measured."""
     capacity = life.fleet.capacities.get(life.resolver(planned).link)
-    full_bps = capacity.full_bps() if capacity else None
-    if capacity is None or full_bps is None:
+    if capacity is None:
         return 0.0
-    bps = window.interface_bps(
+    received_bps, sent_bps = window.interface_bps(
         done.samples, measured.start_unix_ns, measured.length_ns, capacity.interface
     )
-    return bps / float(full_bps)
+    return float(capacity.share(received_bps, sent_bps))
 
 
 def _shares(used: list[list[Any]], seconds: float) -> tuple[tuple[str, float], ...]:
@@ -146,17 +180,17 @@ def _shares(used: list[list[Any]], seconds: float) -> tuple[tuple[str, float], .
 def _start(life: Life, instances: list[Instance], run: LoadRun) -> tuple[LoadRun, list[Started]]:
     """Starts all generators for one instant; a start that comes too late is tried with more time.
 
-    Programs that know `--start-at` wait by themselves; others are held back until then.
+    Programs that know `--start-at` wait by themselves; others are held back until the window.
     """
     fullest = max(Counter(instance.host for instance in instances).values(), default=0)
     trip_s = max((host.trip_s for host in life.fleet.seats), default=0.0)
     lead_s = LEAD_S + LEAD_EACH_S * fullest + LEAD_HOST_S * len(life.fleet.seats) + 2 * trip_s
     for _ in range(STARTS_MAX):
-        run = replace(run, start_at=time.time() + lead_s)
+        run = replace(run, start_at=clock.now() + lead_s)
         running = start.start_all(
             life.fleet, [_order(life, one, run) for one in instances], life.ours
         )
-        if time.time() < run.start_at:
+        if clock.now() < run.start_at:
             return run, running
         stop.stop(life.fleet, running, 0.0)
         lead_s *= 3
@@ -164,10 +198,11 @@ def _start(life: Life, instances: list[Instance], run: LoadRun) -> tuple[LoadRun
 
 
 def _order(life: Life, instance: Instance, run: LoadRun) -> Order:
-    offset_s = life.fleet[instance.host].offset_s
-    there = replace(run, start_at=run.start_at + offset_s)
+    host = life.fleet[instance.host]
+    there = replace(run, start_at=run.start_at + host.wall_ahead_s)
     made = command.for_load(life.schedule.place.root, instance, there)
-    held = there.start_at if instance.tool != "load" else None
+    is_held = instance.tool != "load"
+    held = run.start_at + host.offset_s + run.warmup_s if is_held else None
     return Order(instance, made.argv, made.env, run.folder, held)
 
 
@@ -223,9 +258,9 @@ def merged(life: Life, by_host: dict[str, list[dict[str, Any]]]) -> list[Any]:
 
 
 def _wait(life: Life, running: list[Started], run: LoadRun) -> dict[str, float]:
-    """When each generator ended, in Unix time; a server that ends first fails the trial."""
+    """When each generator ended, on the lab's clock; a server that ends first fails the trial."""
     fleet = life.fleet
-    deadline = time.monotonic() + run.start_at - time.time()
+    deadline = time.monotonic() + run.start_at - clock.now()
     deadline += run.warmup_s + run.duration_s + OVERTIME_S
     left = {started.label: started for started in running}
     servers = [started.label for started in life.running]
@@ -239,7 +274,7 @@ def _wait(life: Life, running: list[Started], run: LoadRun) -> dict[str, float]:
         if label in servers:
             life.check_alive()
         ended = left.pop(label)
-        ended_at[label] = time.time()
+        ended_at[label] = clock.now()
         code = fleet.exit_of(label)
         if code != 0:
             words = ended.last_words(fleet)
@@ -261,12 +296,12 @@ def _read(
             Output(
                 started.stdout,
                 started.last_words(life.fleet),
-                int(run.start_at * 1e9),
+                int((run.start_at + run.warmup_s) * 1e9),
                 int(ended[started.label] * 1e9),
             ),
         )
         if found is not None:
-            offset_ns = int(life.fleet.host_of(started.label).offset_s * 1e9)
+            offset_ns = int(life.fleet.host_of(started.label).wall_ahead_s * 1e9)
             is_far = started.instance.tool == "load"  # others have no clock of their own to tell
             figures[started.label] = found.shifted(-offset_ns if is_far else 0)
     return figures

@@ -18,8 +18,10 @@ SATURATED = 0.95
 IDLE_MAX = 0.5  # of a core: nobody was busy
 DELAYED_ACK_MS = (38.0, 50.0)  # Linux waits 40 ms before it acknowledges by itself
 OPEN_LOOP_SENT_MIN = 0.99
+HEADROOM_MIN = 1.3  # of a generator that polls; below, it takes part in the figure
 LINK_FULL = 0.95  # of what the link was found to carry
 OVERLAP_MIN = 0.95  # of each generator's window with the others'
+OVERLAP_VALID_MIN = 0.5  # below, the sum of their rates is the rate of no server at any time
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,9 @@ class Evidence:
     link_share: float = 0.0  # of what the cell's link carries, in its fuller direction
     useful_server: float | None = None  # share of its cores' time without empty looks
     polling_load: bool = False  # a generator that polls fills its core whatever it does
+    headroom: float | None = None  # what it reaches without a server, in rates of this window
     fell_back: str = ""  # how the stack under test was not really used
+    clock_step_s: float = 0.0  # how far somebody set a clock in the window
     others: Others = None  # who used the machine beside us, where that was asked
     accept_noise: bool = False  # whoever asked for it knows what such figures are worth
 
@@ -62,7 +66,9 @@ def judge(evidence: Evidence) -> TrialJudgement:
     reasons = _errors(evidence) + ([evidence.fell_back] if evidence.fell_back else [])
     notes = [*_little(evidence), *_open_loop(evidence)]
     canary, best_ms = evidence.canary, evidence.canary_best_ms
-    disturbed = disturbance.of_window(evidence.usage, canary, best_ms, evidence.others)
+    disturbed = disturbance.of_window(
+        evidence.usage, canary, best_ms, evidence.others, evidence.clock_step_s
+    )
     if disturbed.share > disturbance.SHARE_MAX and not evidence.accept_noise:
         reasons += disturbed.words
     else:
@@ -74,7 +80,8 @@ def judge(evidence: Evidence) -> TrialJudgement:
         )
     if evidence.common_share < OVERLAP_MIN:
         share = evidence.common_share
-        notes.append(f"the generators ran together for {share:.0%} of their windows only")
+        told = f"the generators ran together for {share:.0%} of their windows only"
+        (reasons if share < OVERLAP_VALID_MIN else notes).append(told)
     if evidence.usage is None:
         notes.append("no resource samples surround the window")
     notes += _waiting(evidence)
@@ -119,7 +126,7 @@ def _open_loop(evidence: Evidence) -> list[str]:
 
 def bottleneck(evidence: Evidence) -> Bottleneck:
     """Who was at its limit. Only "server" lets a gain stand without a reservation."""
-    if evidence.usage is None or evidence.shared_cores:
+    if evidence.usage is None or evidence.shared_cores or evidence.common_share < OVERLAP_MIN:
         return "unknown"
     if evidence.link_share >= LINK_FULL:
         return "link"
@@ -159,9 +166,9 @@ def _is_latency_bound(evidence: Evidence) -> bool:
 
 
 def _load_full(evidence: Evidence) -> bool | None:
-    """Whether a generator was at its limit; None where polling hides it."""
+    """Whether a generator was at its limit; None where polling hides it and nothing else tells."""
     if evidence.polling_load:
-        return None
+        return None if evidence.headroom is None else evidence.headroom < HEADROOM_MIN
     return max(_load_of(evidence, "load"), _busiest_thread(evidence)) >= SATURATED
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -39,12 +40,17 @@ class Known:
 def folder() -> Path:
     if "WIRESPEED_STATE" in os.environ:
         return Path(os.environ["WIRESPEED_STATE"])
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "wirespeed"
+    if own := os.environ.get("XDG_STATE_HOME"):
+        return Path(own) / "wirespeed"
+    try:
+        return Path.home() / ".local" / "state" / "wirespeed"
+    except RuntimeError:  # a container's user without a name and a home
+        return Path(tempfile.gettempdir()) / f"wirespeed-state-{os.geteuid()}"
 
 
 def of_machine(facts: Mapping[str, Any]) -> Known:
     try:
-        data = json.loads(_file(facts).read_text())
+        data = json.loads(_file(facts).read_text(encoding="utf-8"))
         return Known(
             tuple(float(ms) for ms in data["canaries_ms"]),
             tuple(float(spread) for spread in data["spreads"]),
@@ -64,7 +70,7 @@ def learn(facts: Mapping[str, Any], best_ms: float | None, spread: float | None)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(asdict(known)) + "\n")
+        temporary.write_text(json.dumps(asdict(known)) + "\n", encoding="utf-8")
         temporary.replace(path)
     except OSError:
         pass

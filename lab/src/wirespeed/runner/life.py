@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from wirespeed.agent import clock
 from wirespeed.driver import command
 from wirespeed.errors import ProcessError
 from wirespeed.fleet.fleet import Fleet
@@ -37,6 +38,7 @@ class Life:
     answer_s: dict[str, float] = field(
         default_factory=dict
     )  # by cell; every life of a run adds to it
+    reached: dict[str, float | None] = field(default_factory=dict)  # headroom.py has its keys
     urls: set[str] = field(default_factory=set)  # that were asked for once
 
     @property
@@ -69,15 +71,18 @@ class Life:
             raise StartError(str(error)) from error
         self._settle()
 
+    def instances_of(self, role: str) -> list[Instance]:
+        everyone = self.resolver(self.planned).instances(self.planned.seats)
+        return [instance for instance in everyone if instance.role == role]
+
     def _start(self, role: str) -> None:
         place = self.schedule.place
         orders = []
-        for instance in self.resolver(self.planned).instances(self.planned.seats):
-            if instance.role == role:
-                made = command.for_server(place.root, place.recipe_file, instance, self.folder)
-                self._prepare(instance)
-                self.started_s[instance.label] = time.time()
-                orders.append(Order(instance, made.argv, made.env, self.folder))
+        for instance in self.instances_of(role):
+            made = command.for_server(place.root, place.recipe_file, instance, self.folder)
+            self._prepare(instance)
+            self.started_s[instance.label] = clock.now()
+            orders.append(Order(instance, made.argv, made.env, self.folder))
         try:
             self.running += start.start_all(self.fleet, orders, self.ours)
         except StartFailed as error:

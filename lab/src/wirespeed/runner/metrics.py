@@ -11,12 +11,12 @@ from wirespeed.driver.base import Figures, Latency, Window
 from wirespeed.probe.gc import Collections
 from wirespeed.probe.window import Usage
 from wirespeed.recipe.model import Metric
+from wirespeed.units import BYTE_RATES
 
 Flat = dict[str, float | None]
 
 QUANTILES: list[float | str] = ["mean", 0.5, 0.75, 0.9, 0.99, 0.999, "max"]
 SAMPLES_PER_TAIL = 10  # a quantile q is shown with at least 10/(1-q) samples behind it
-_UNITS = {"": 1.0, "B/s": 1.0, "kB/s": 1e-3, "MB/s": 1e-6, "Mb/s": 8e-6, "Gb/s": 8e-9}
 _HIGHEST_NS = 3_600_000_000_000  # an hour: the range that the histograms are opened with
 
 
@@ -44,9 +44,11 @@ def combined(metrics: Sequence[Metric], by_process: Mapping[str, list[Figures]])
 
 
 def summed(metric: Metric, figures: Sequence[Figures]) -> Flat:
-    scale = _UNITS.get(metric.unit, 1.0)
-    bytes_wanted = metric.field == "bytes_per_second"
-    values = [(f.bytes_per_second if bytes_wanted else f.rps) * scale for f in figures]
+    if metric.field == "bytes_per_second":
+        scale = BYTE_RATES[metric.unit]
+        values = [f.bytes_per_second * scale for f in figures]
+    else:
+        values = [f.rps for f in figures]
     flat: Flat = {metric.name: sum(values)}
     if len(values) > 1:
         flat |= {f"{metric.name}[{index}]": value for index, value in enumerate(values)}
@@ -106,7 +108,6 @@ def _name(q: float | str) -> str:
 
 def costs(figures: Mapping[str, Figures], usage: Usage | None, roles: Mapping[str, str]) -> Flat:
     """Errors, and CPU seconds a request for each role. `roles` is label → role."""
-    completed = sum(f.completed for f in figures.values())
     flat: Flat = {
         "errors": float(sum(f.errors for f in figures.values())),
         "non_2xx": float(sum(f.non_2xx for f in figures.values())),
@@ -116,6 +117,7 @@ def costs(figures: Mapping[str, Figures], usage: Usage | None, roles: Mapping[st
     if usage is None:
         return flat
     flat |= {name: round(value, 6) for name, value in usage.values.items()}
+    completed = sum(f.completed_in(usage.seconds) for f in figures.values())
     for role in ("server", "load"):
         cpu_s = sum(s for label, s in usage.process_cpu_s.items() if roles[label] == role)
         flat[f"{role}.cpu_us_per_request"] = cpu_s * 1e6 / completed if completed else None

@@ -55,6 +55,11 @@ class Pace:
     def finished(self, trials: int = 1) -> None:
         self.done += trials
 
+    def leave_out(self, seconds: float) -> None:
+        """Time that no trial took, and that says nothing of how long trials take."""
+        self.began_s += seconds
+        self.allowed_s -= seconds
+
     def repeated(self, seconds: float) -> None:
         self.repeats_s += seconds
 

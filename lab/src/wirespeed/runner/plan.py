@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from wirespeed.driver import null
 from wirespeed.recipe import sweep
 from wirespeed.recipe.model import Ramp, Recipe
 from wirespeed.recipe.resolve import Place, Resolver
@@ -128,13 +129,18 @@ def arrange(
         seconds=guess.seconds(cells, times),
         accept_noise=options.accept_noise,
         budget_s=options.budget_s,
-        comparisons=compared,
+        comparisons=comparisons(recipe, cells),
     )
 
 
 def comparisons(recipe: Recipe, cells: Sequence[PlannedCell]) -> int:
     """How many comparisons of one metric the run's verdicts will stand among."""
-    measured = [planned.cell for planned in cells if planned.is_measured]
+    ceiling = recipe.plan.ceiling
+    measured = [
+        planned.cell
+        for planned in cells
+        if planned.is_measured and not (ceiling and planned.cell.matches(ceiling))
+    ]
     found: dict[str, set[tuple[str, str]]] = {}
     for table in recipe.table:
         metric = table.value or (table.values[0] if table.values else "rps")
@@ -175,19 +181,33 @@ def verdict_text(compared: int, repeat: int) -> str:
     )
 
 
+@dataclass(frozen=True)
+class _Programs:
+    """What the time of a cell depends on: programs that are warmed up, generators to be tried."""
+
+    tools: set[str]
+    headroom: str
+
+
 class Guess:
     """How long a plan will take, from what its trials are made of."""
 
     def __init__(self, recipe: Recipe, place: Place, repeat: int) -> None:
         self.recipe, self.place, self.repeat = recipe, place, repeat
-        self._known: dict[str, set[str]] = {}
+        self._known: dict[str, _Programs] = {}
 
     def seconds(self, cells: Sequence[PlannedCell], times: Times) -> float:
         total = 0.0
         for group in order.groups(self.recipe, cells):
             total += self.life_s(group[0], times)
             total += len(group) * self.trial_s(times)
-        return total * self.repeat
+        return total * self.repeat + null.COST_S * self._headrooms(cells)
+
+    def _headrooms(self, cells: Sequence[PlannedCell]) -> int:
+        """How many kinds of generators are measured without their server first."""
+        return len(
+            {self._cell(planned).headroom for planned in cells if planned.is_measured} - {""}
+        )
 
     def life_s(self, planned: PlannedCell, times: Times) -> float:
         tools = self._tools(planned)
@@ -202,11 +222,15 @@ class Guess:
 
     def _tools(self, planned: PlannedCell) -> set[str]:
         """The programs of a cell that are warmed up."""
-        if planned.cell.id not in self._known:
-            instances = Resolver(self.recipe, planned.cell, self.place).instances(planned.seats)
-            tools = {instance.tool for instance in instances if instance.role != "load"}
-            self._known[planned.cell.id] = tools
-        return self._known[planned.cell.id]
+        return self._cell(planned).tools
+
+    def _cell(self, planned: PlannedCell) -> _Programs:
+        cell = planned.cell
+        if cell.id not in self._known:
+            found = Resolver(self.recipe, cell, self.place).instances(planned.seats)
+            tools = {one.tool for one in found if one.role != "load"}
+            self._known[cell.id] = _Programs(tools, null.key_of(self.place.root, found))
+        return self._known[cell.id]
 
 
 def with_values(recipe: Recipe, wanted: dict[str, list[Any]]) -> Recipe:

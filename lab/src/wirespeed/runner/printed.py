@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import math
 import shutil
 from pathlib import Path
 
@@ -9,17 +11,51 @@ from wirespeed.errors import InputError
 from wirespeed.recipe.model import Recipe
 
 FOLDER = "published"  # of a run directory
+COLUMNS = ("metric", "value", "unit")  # without which a row is no figure
+NUMBERS = ("value", "link_gbps")
 
 
 def check(recipe: Recipe, recipe_file: Path, root: Path) -> None:
     """Refuses a recipe that names a file which is nowhere."""
     for number, table in enumerate(recipe.table):
-        if table.published and not _found(table.published.file, recipe_file, root):
+        path = _found(table.published.file, recipe_file, root) if table.published else None
+        if path and (problem := _problem(path)):
+            where = f"{recipe_file.name}: table[{number}].published.file: {path.name}"
+            raise InputError(f"{where}: {problem}")
+        if table.published and not path:
             known = ", ".join(sorted(path.name for path in _shipped(root).glob("*.csv")))
             raise InputError(
                 f"{recipe_file.name}: table[{number}].published.file: there is no "
                 f"{table.published.file!r} beside the recipe, nor among the kit's: {known}"
             )
+
+
+def _problem(path: Path) -> str:
+    """Why a file holds no figures that a report could show; empty when it does."""
+    try:
+        with path.open(newline="", encoding="utf-8") as lines:
+            reader = csv.DictReader(lines)
+            missing = [head for head in COLUMNS if head not in (reader.fieldnames or [])]
+            if missing:
+                return f"there is no column {missing[0]!r}; it takes {', '.join(COLUMNS)}"
+            for row in reader:
+                for head in NUMBERS:
+                    if row.get(head) or head in COLUMNS:
+                        _number(head, row[head], reader.line_num)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        return f"cannot be read as CSV: {error}"
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _number(head: str, text: str | None, line: int) -> None:
+    try:
+        is_number = math.isfinite(float(text or ""))
+    except ValueError:
+        is_number = False
+    if not is_number:
+        raise ValueError(f"line {line}: {head} is {text!r}, which is no number")
 
 
 def keep(recipe: Recipe, recipe_file: Path, root: Path, run_dir: Path) -> None:

@@ -1,4 +1,5 @@
-"""Which builds were measured: version, path and content of every server's program.
+"""Which builds were measured: version, path and content of every server's program, and the
+content of every file that the recipe has beside it: templates, scripts, profiles.
 
 Two builds that call themselves the same differ in their content; a version that nobody prints is
 asked for with the recipe's `version`.
@@ -6,27 +7,34 @@ asked for with the recipe's `version`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from wirespeed.agent import facts as agent_facts
+from wirespeed.agent.files import hash_of
+from wirespeed.driver import load, stack
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.fleet.host import Host
 from wirespeed.process.start import SEARCH_PATH
-from wirespeed.recipe.resolve import Instance, Resolver
+from wirespeed.recipe.resolve import Instance, Place, Resolver
 from wirespeed.runner.plan import Schedule
 
 ANSWER_S = 60.0
+DIGITS = 12  # of a hash
 Asked = tuple[tuple[str, ...], tuple[str, ...]]  # (command that tells the version, files)
 
 
 def measured(fleet: Fleet, schedule: Schedule) -> dict[str, str]:
-    """{"program NAME": "version (path, sha256 …)"} for servers and origins."""
+    """{"program NAME": "version (path, sha256 …)"} for servers and origins, and of the files that
+    they and the generators are given {"file NAME": "sha256 …"}."""
     found: dict[str, dict[Asked, str]] = {}
+    files: dict[Path, None] = {}
     for planned in schedule.cells:
         resolver = Resolver(schedule.recipe, planned.cell, schedule.place)
         for one in resolver.instances(planned.seats) if planned.is_measured else ():
+            files |= dict.fromkeys(_files(schedule.place, one) if one.index == 0 else ())
             if one.role != "load" and one.index == 0:
                 found.setdefault(one.name, {}).setdefault(_asked(one), one.host)
     told: dict[str, str] = {}
@@ -35,7 +43,35 @@ def measured(fleet: Fleet, schedule: Schedule) -> dict[str, str]:
             text = _of(fleet[host], asked)
             label = name if len(variants) == 1 else f"{name}, {Path(asked[1][-1]).name}"
             told |= {f"program {label}": text} if text else {}
-    return told
+    return told | _hashes(list(files))
+
+
+def _files(place: Place, one: Instance) -> Iterator[Path]:
+    """What makes a trial what it is beside the server's program: were it changed before a run goes
+    on, two kinds of trials would stand in one cell."""
+    folder = place.recipe_file.resolve().parent
+    for source in one.template.values():
+        yield folder / source
+    for word in one.argv[1:]:
+        if word.startswith("/") and Path(word).is_relative_to(folder):
+            yield Path(word)
+    if one.tool == "load":
+        yield load.program(place.root)
+    if one.under and stack.provider(place.root, one.under).name == "bypass":
+        yield stack.library(place.root)
+        if one.under.profile:
+            yield stack.profile(place.root, one.under)
+
+
+def _hashes(paths: list[Path]) -> dict[str, str]:
+    """By name; two of one name in two folders are told with their folder."""
+    there = sorted({path.resolve() for path in paths if path.is_file()})
+    names = [path.name for path in there]
+    found = {}
+    for path in there:
+        name = path.name if names.count(path.name) == 1 else f"{path.parent.name}/{path.name}"
+        found[f"file {name}"] = f"sha256 {hash_of(path)[:DIGITS]}"  # type: ignore[no-untyped-call]
+    return found
 
 
 def _asked(instance: Instance) -> Asked:

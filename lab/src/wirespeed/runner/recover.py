@@ -48,7 +48,7 @@ def cut_off(runs: Path) -> list[Path]:
 def is_latest_cut_off(runs: Path) -> Path | None:
     """The cheap question of every call: the newest run only."""
     latest = runs / "latest"
-    if not (latest / "run.json").exists():
+    if not store.is_run(latest):
         return None
     try:
         is_open = store.read_run(latest).state == "running"

@@ -19,6 +19,7 @@ from wirespeed.agent import leftovers
 from wirespeed.errors import InputError, ResultsError
 from wirespeed.fleet import links
 from wirespeed.fleet.fleet import Fleet
+from wirespeed.fleet.host import Host
 from wirespeed.probe import machine
 from wirespeed.process.start import SEARCH_PATH
 from wirespeed.recipe import read, sweep
@@ -31,6 +32,7 @@ from wirespeed.runner import audit as audits
 from wirespeed.runner import (
     cells,
     execute,
+    extend,
     files,
     fit,
     order,
@@ -94,6 +96,11 @@ def planned(origin: Source, options: PlanOptions, topology: Topology | None = No
     return plans.make(origin.recipe, where, options)
 
 
+def parts_of(schedule: Schedule) -> list[str]:
+    """Parts of the front door that the plan's programs are."""
+    return cells.needs(schedule.recipe, schedule.place, schedule.cells)
+
+
 def start(
     origin: Source, options: PlanOptions, runs: Path, watcher: Watcher
 ) -> tuple[Path, list[Trial]]:
@@ -106,6 +113,8 @@ def start(
         nice = prefer(fleet, origin.site)
         facts = facts_of(fleet, site.topology, schedule.place)
         audit = differing(facts, schedule, options.tune)
+        for what, found, why in (row for row in audit if row[0] == audits.QUOTA):
+            watcher.told(f"{what}: {found}; {why}")
         facts |= measure_links(fleet, schedule, watcher)
         facts |= programs.measured(fleet, schedule)
         tuned = tune.apply(fleet, schedule) if options.tune else None
@@ -141,7 +150,7 @@ def _preflight(
 def _built(origin: Source, options: PlanOptions, topology: Topology) -> Schedule:
     """The plan, with what it needs built; what cannot be built is shown as not runnable."""
     first = planned(origin, options, topology)
-    build(origin.root, cells.needs(first.recipe, first.place, first.cells))
+    build(origin.root, parts_of(first))
     schedule = planned(origin, replace(options, seed=first.seed), topology)
     built = cells.without_unbuilt(schedule.recipe, schedule.place, schedule.cells)
     if built != schedule.cells:
@@ -157,11 +166,14 @@ def facts_of(fleet: Fleet, topology: Topology, where: Place) -> dict[str, Any]:
     server = fleet[topology.hosts("server")[0]]
     found = machine.facts(server, SEARCH_PATH, where.java, is_audit=True)
     others = {
-        host.name: machine.facts(host, SEARCH_PATH, where.java)
-        for host in fleet.machines
-        if host.info["boot_id"] != server.info["boot_id"]
+        host.name: machine.facts(host, SEARCH_PATH, where.java) for host in _others(fleet, server)
     }
     return {**found, **({"hosts": others} if others else {})}
+
+
+def _others(fleet: Fleet, server: Host) -> list[Host]:
+    """One host for each machine but the server's."""
+    return [host for host in fleet.machines if host.info["boot_id"] != server.info["boot_id"]]
 
 
 def differing(facts: dict[str, Any], schedule: Schedule, is_tuned: bool) -> list[list[str]]:
@@ -176,19 +188,27 @@ def differing(facts: dict[str, Any], schedule: Schedule, is_tuned: bool) -> list
     return rows
 
 
-def resume(
-    run_dir: Path, watcher: Watcher, force: bool, accept_noise: bool = False
-) -> tuple[Path, list[Trial]]:
-    """Goes on with a run: finished trials stay, the rest of the plan is measured."""
+@dataclass(frozen=True)
+class More:
+    """What a run that goes on shall measure beyond its plan, and what it may overlook."""
+
+    add_rounds: int = 0
+    until_decided: bool = False
+    force: bool = False
+    accept_noise: bool = False
+
+
+def resume(run_dir: Path, watcher: Watcher, more: More) -> tuple[Path, list[Trial]]:
+    """Goes on with a run: finished trials stay, the rest of the plan is measured, and so many
+    rounds more. A run that is refused stays as it was."""
     run = store.read_run(run_dir)
     if execute.is_held(run_dir):
         raise ResultsError(f"{run_dir.name} is still running; wait for it or stop it")
     origin = source_of(run_dir, run)
     with opened(origin) as site:
         schedule = _schedule_of(run_dir, run, origin, site.topology)
-        schedule = replace(schedule, accept_noise=accept_noise)
-        build(origin.root, cells.needs(schedule.recipe, schedule.place, schedule.cells))
-        return _resumed(run_dir, run, (origin, site, schedule), watcher, force)
+        build(origin.root, parts_of(schedule))
+        return _resumed(run_dir, run, (origin, site, schedule), watcher, more)
 
 
 def _resumed(
@@ -196,10 +216,10 @@ def _resumed(
     run: Run,
     what: tuple[Source, Opened, Schedule],
     watcher: Watcher,
-    force: bool,
+    more: More,
 ) -> tuple[Path, list[Trial]]:
     origin, site, schedule = what
-    fleet = site.fleet
+    fleet, force = site.fleet, more.force
     fleet.lock(run.run_id)
     fleet.tidy()
     files.prepare(fleet, run_dir)
@@ -217,6 +237,13 @@ def _resumed(
             "--force goes on all the same"
         )
     tuned = None if run.tuned is None else tune.apply(fleet, schedule)
+    if more.until_decided and run.state != "done":
+        run = extend.begun(run)
+    if more.add_rounds:
+        added = extend.add_rounds(run_dir, more.add_rounds)
+        run = replace(added, is_sequential=run.is_sequential)
+        schedule = _schedule_of(run_dir, run, origin, site.topology)
+    schedule = replace(schedule, accept_noise=schedule.accept_noise or more.accept_noise)
     store.append_event(run_dir, "resumed", pid=os.getpid(), forced=force, other_build=other)
     store.point_latest(run_dir)
     run = replace(run, state="running", ended=None, tuned=tuned)
@@ -415,6 +442,7 @@ def _schedule_of(run_dir: Path, run: Run, origin: Source, topology: Topology) ->
         seed=run.seed,
         fit=run.fit,
         seconds=guess * left,
+        accept_noise=NOISE_ACCEPTED in run.thinned,  # all trials of a run are admitted alike
         budget_s=run.budget_s and run.budget_s * left,
     )
 
@@ -430,8 +458,11 @@ def _cell_of(line: PlannedTrial, recipe: Recipe, where: Place, mode: str) -> Pla
 
 
 def _other_build(run: Run, commit: str, found: Mapping[str, str]) -> str:
-    """What of the measured builds is not as it was when the run began; runs of before name few."""
-    begun = {name: text for name, text in run.facts.items() if name.startswith("program ")}
+    """What of the measured builds and files is not as it was when the run began; runs of before
+    name few."""
+    begun = {
+        name: text for name, text in run.facts.items() if name.startswith(("program ", "file "))
+    }
     pairs = {name: (text, found.get(name, "not found")) for name, text in begun.items()}
     if run.commit and commit:
         pairs["commit"] = (run.commit, commit)
@@ -441,10 +472,25 @@ def _other_build(run: Run, commit: str, found: Mapping[str, str]) -> str:
 
 def _same_machine(run: Run, fleet: Fleet, topology: Topology, force: bool) -> None:
     """Figures of two machines do not belong into one run."""
-    found = machine.facts(fleet[topology.hosts("server")[0]], SEARCH_PATH)
-    for name in machine.IDENTITY:
-        if run.facts.get(name) != found.get(name) and not force:
+    if force:
+        return
+    server = fleet[topology.hosts("server")[0]]
+    _same_identity("this machine", run.facts, machine.facts(server, SEARCH_PATH))
+    begun = list(run.facts.get("hosts", {}).values())
+    others = _others(fleet, server)
+    if len(begun) != len(others):
+        raise ResultsError(
+            f"the run began on {len(begun) + 1} machines, these are {len(others) + 1}; "
+            "--force goes on all the same"
+        )
+    for was, host in zip(begun, others, strict=True):  # by place: a scheduler may name other nodes
+        _same_identity(host.name, was, machine.facts(host, SEARCH_PATH))
+
+
+def _same_identity(name: str, was: dict[str, Any], found: dict[str, Any]) -> None:
+    for key in machine.IDENTITY:
+        if was.get(key) != found.get(key):
             raise ResultsError(
-                f"this machine differs from the one that began the run: {name} was "
-                f"{run.facts.get(name)}, is {found.get(name)}; --force goes on all the same"
+                f"{name} differs from the one that began the run: {key} was "
+                f"{was.get(key)}, is {found.get(key)}; --force goes on all the same"
             )

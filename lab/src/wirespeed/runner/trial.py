@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wirespeed.driver import jvm, stack
@@ -16,7 +16,7 @@ from wirespeed.probe.window import Part
 from wirespeed.process.start import Started
 from wirespeed.results import store
 from wirespeed.results.model import Canary, PlannedTrial, Process, Sample, Trial, Window
-from wirespeed.runner import metrics, proof, work
+from wirespeed.runner import headroom, metrics, proof, work
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.disturbance import SHARE_MAX, NoiseMonitor
 from wirespeed.runner.generate import (
@@ -42,7 +42,6 @@ class RunContext:
     """What a run remembers from trial to trial."""
 
     noise: NoiseMonitor
-    idle_held: bool = True
 
 
 @dataclass(frozen=True)
@@ -61,14 +60,14 @@ def measure(life: Life, order: Attempt, context: RunContext) -> Trial:
     warmup: list[float] = []
     life.check_urls(order.planned)
     before_ms = canary(life)
-    context.idle_held &= life.fleet.hold_idle()
+    idle_held = life.fleet.hold_idle()
     try:
         if order.is_first_of_life:
             warmup = warm(life, order.planned, order.folder)
         tried = _windows(life, order, context.noise, before_ms)
     finally:
         life.fleet.release_idle()
-    return _settled(order, tried).write(warmup, tried)
+    return _settled(order, tried).write(warmup, tried, idle_held)
 
 
 def _windows(
@@ -105,26 +104,29 @@ def _window(
 ) -> _MeasuredWindow:
     length_s = measured_s(life, order.planned)
     with_census = noise.wants_names or length_s < CENSUS_BELOW_S
-    before, before_s = proof.served(life), step_s(life, order.planned)
+    before = proof.served(life)
     done = generate(
         life,
         order.planned,
         folder,
         length_s,
-        before_s,
+        step_s(life, order.planned),
         Sampling(beat_s(life, length_s), with_census),
         timeout_s(life, order.planned),
     )
     learn(life, order.planned, done)
     served = (before, proof.served(life))
-    seen = _Seen(done, _canary_of(before_ms, canary(life)), served, folder, before_s)
+    seen = _Seen(done, _canary_of(before_ms, canary(life)), served, folder)
     return _MeasuredWindow(life, order, seen, noise.best_ms)
 
 
 def _settled(order: Attempt, tried: list[_MeasuredWindow]) -> _MeasuredWindow:
-    """The calmest window, by its disturbance alone; its files are the trial's."""
-    sound = [one for one in tried if not one.has_failed] or tried
-    chosen = min(sound, key=lambda one: one.verdict.disturbed.share)
+    """The window that failed, else the calmest; its files are the trial's.
+
+    Programs that fail in the second window have failed as much as those that do in the first.
+    """
+    failed = [one for one in tried if one.has_failed]
+    chosen = min(failed or tried, key=lambda one: one.verdict.disturbed.share)
     if chosen.folder != order.folder:
         aside = _window_folder(order.folder, 1)
         for path in list(order.folder.iterdir()):
@@ -160,7 +162,6 @@ class _Seen:
     canary: Canary | None
     served: tuple[Served | None, Served | None]  # what bypass had carried before, and after
     folder: Path
-    before_s: float  # of load before the window
 
 
 class _MeasuredWindow:
@@ -182,7 +183,8 @@ class _MeasuredWindow:
         start_ns, length_ns = self.measured.start_unix_ns, self.measured.length_ns
         self.usage = window.of_window(done.samples, start_ns, length_ns, self.parts)
         self.link_share = link_share(life, order.planned, done, self.measured)
-        loaded_s = seen.before_s + self.measured.length_ns / 1e9
+        loaded_s = done.before_s + self.measured.length_ns / 1e9
+        self.headroom = headroom.of_window(life, order.planned, done)
         self.work = work.of_window(life, seen.served, done.figures, self.usage, loaded_s)
         self.verdict = judge(self._evidence(canary_best_ms))
 
@@ -191,10 +193,10 @@ class _MeasuredWindow:
         """For a reason of its own, which another window in this life would not cure."""
         return bool(self.verdict.reasons) and self.verdict.disturbed.share <= SHARE_MAX
 
-    def write(self, warmup: list[float], tried: list[_MeasuredWindow]) -> Trial:
+    def write(self, warmup: list[float], tried: list[_MeasuredWindow], idle_held: bool) -> Trial:
         self._write_files(warmup)
         discarded = [_told(one) for one in tried if one is not self]
-        return self._trial(discarded)
+        return replace(self._trial(discarded), idle_held=idle_held)
 
     def _evidence(self, canary_best_ms: float | None) -> Evidence:
         root = self.life.schedule.place.root
@@ -210,10 +212,12 @@ class _MeasuredWindow:
             link_share=self.link_share,
             useful_server=self.work.useful if self.work else None,
             polling_load=any(stack.is_polling(root, s.instance.under) for s in self.done.started),
+            headroom=self.headroom,
             fell_back=proof.problem(
                 self.life, *self.served, self.usage, self.done.figures.values()
             ),
             others=self.done.others,
+            clock_step_s=self.done.clock_step_s,
             accept_noise=self.life.schedule.accept_noise,
         )
 
@@ -252,14 +256,21 @@ class _MeasuredWindow:
         flat = metrics.combined(self.life.schedule.recipe.metric, by_process)
         flat |= metrics.costs(self.done.figures, self.usage, roles)
         flat |= {"link.share": round(self.link_share, 4)} if self.link_share else {}
+        flat |= {"load.headroom": round(self.headroom, 3)} if self.headroom else {}
         flat |= work.metrics(self.work, self.life, self.usage, roles, self.done.figures)
         flat |= metrics.collections(self._collections(), self.measured.length_ns / 1e9)
         return metrics.is_finite(flat)
 
-    def _gc_logs(self) -> list[tuple[Path, float]]:
-        """(log, start of the JVM) of each server that is a JVM."""
+    def _gc_logs(self) -> list[gc.Log]:
+        """Of each server that is a JVM. Its log is of no use when its clock was set meanwhile."""
+        if self.done.clock_step_s:
+            return []
         return [
-            (jvm.gc_log(s.instance, self.life.folder), self.life.started_s[s.label])
+            gc.Log(
+                jvm.gc_log(s.instance, self.life.folder),
+                self.life.started_s[s.label],
+                self.life.fleet.host_of(s.label).wall_ahead_s,
+            )
             for s in self.life.running
             if s.instance.tool == "jvm" and s.instance.role == "server"
         ]
@@ -267,8 +278,7 @@ class _MeasuredWindow:
     def _collections(self) -> list[gc.Collections]:
         measured = self.measured
         found = [
-            gc.of_window(log, since, measured.start_unix_ns, measured.length_ns)
-            for log, since in self._gc_logs()
+            gc.of_window(log, measured.start_unix_ns, measured.length_ns) for log in self._gc_logs()
         ]
         return [one for one in found if one is not None]
 
@@ -277,7 +287,7 @@ class _MeasuredWindow:
         rows = window.series(
             self.done.samples, measured.start_unix_ns, measured.length_ns, self.parts
         )
-        logs = [gc.pauses(log, since) for log, since in self._gc_logs()]
+        logs = [gc.pauses(log) for log in self._gc_logs()]
         pauses = [pause for log in logs if log is not None for pause in log]
         samples, before_ns = [], measured.start_unix_ns
         for t_ns, values in rows:

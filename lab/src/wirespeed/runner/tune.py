@@ -14,7 +14,7 @@ from wirespeed.fleet.fleet import Fleet
 from wirespeed.recipe.model import Recipe, Scalar, Tune
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.plan import Schedule
-from wirespeed.topology import ROLES
+from wirespeed.topology import ROLES, Topology
 
 MOVED = "threads and interrupts of others"
 NAMES_SHOWN_MAX = 4
@@ -151,8 +151,7 @@ def apply(fleet: Fleet, schedule: Schedule) -> list[str]:
     topology = schedule.place.topology
     for machine in fleet.machines:
         hosts = {host.name for host in fleet.on_machine_of(machine)}
-        roles = [role for role in ROLES if hosts & set(topology.hosts(role))]
-        want = wanted(schedule, machine.info["cores"], hosts, roles)
+        want = wanted(schedule, machine.info["cores"], hosts, roles_on(topology, hosts))
         where = f"{machine.name}: " if len(fleet.machines) > 1 else ""
         here = want.sysctl
         if not machine.far.is_seat:  # its network is not the one that is measured
@@ -168,6 +167,11 @@ def apply(fleet: Fleet, schedule: Schedule) -> list[str]:
                     f"{host.name}: {name} was {was}, is {now}" for name, was, now in told["sysctl"]
                 ]
     return found
+
+
+def roles_on(topology: Topology, hosts: set[str]) -> list[str]:
+    """What runs on the machine with these hosts."""
+    return [role for role in ROLES if hosts & set(topology.hosts(role))]
 
 
 def _order(want: Wanted, interfaces: Sequence[str], is_standing: bool = False) -> dict[str, Any]:
@@ -208,7 +212,8 @@ def stand(fleet: Fleet, schedule: Schedule) -> list[str]:
     found = []
     for machine in fleet.machines:
         hosts = {host.name for host in fleet.on_machine_of(machine)}
-        want = wanted(schedule, machine.info["cores"], hosts)
+        roles = roles_on(schedule.place.topology, hosts)
+        want = wanted(schedule, machine.info["cores"], hosts, roles)
         order = _order(want, cards(fleet, schedule, hosts), is_standing=True)
         told = machine.ask("tune", **order)
         want = replace(want, clear=[])

@@ -68,7 +68,7 @@ def metrics(
         return {METRIC: work.us_per_request, "server.work": work.useful}
     if usage is None or proof.has_stack(life):
         return {}
-    completed = sum(one.completed for one in figures.values())
+    completed = sum(one.completed_in(usage.seconds) for one in figures.values())
     used = (s for label, s in usage.process_cpu_s.items() if roles[label] == "server")
     cpu_s = sum(used)
     return {METRIC: cpu_s * 1e6 / completed if completed and cpu_s else None}

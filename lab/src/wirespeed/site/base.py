@@ -85,9 +85,15 @@ def by_role(site: Site) -> dict[str, RoleSite]:
 
 def addresses_of(own: RoleSite, links: list[str], default: str) -> dict[str, str]:
     """link → address, from one address for all links or one for each."""
-    if isinstance(own.addr, dict):
-        return {link: own.addr.get(link, default) for link in links}
-    return {link: own.addr or default for link in links}
+    each = own.addr if isinstance(own.addr, dict) else dict.fromkeys(links, own.addr)
+    found = {link: each.get(link) or default for link in links}
+    for address in found.values():
+        if ":" in address:
+            raise InputError(
+                f"the site's address {address!r} cannot be part of a URL; write the host's IPv4 "
+                'address or its name as addr = "…", without a port'
+            )
+    return found
 
 
 def seats(host: str, cores: list[int]) -> list[Seat]:

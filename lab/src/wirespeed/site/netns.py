@@ -78,9 +78,12 @@ def _numbered(links: dict[str, Link]) -> dict[str, Link]:
     links = links or {"veth": Link("veth")}
     if len(links) > NETS_MAX:
         raise InputError(f"a site has at most {NETS_MAX} links")
-    named = {}
+    named: dict[str, Link] = {}
+    taken = {"lo", "origin", "direct"}
     for number, (name, link) in enumerate(links.items()):
         interface = re.sub(r"[^A-Za-z0-9]", "", name)[:10] or f"link{number}"
+        interface = f"{interface}x{number}" if interface in taken else interface
+        taken.add(interface)
         named[name] = replace(
             link,
             server=interface,
@@ -95,6 +98,7 @@ def wire(fleet: Fleet, topology: Topology) -> None:
     """Puts up the interfaces; the first host of each pair makes the pair."""
     for host in fleet.seats:
         run(host, "ip link set lo up")
+        do_not_pace(host)
     server = fleet[SERVER]
     generators = [fleet[name] for name in topology.hosts("load")]
     for link in topology.links.values():
@@ -106,6 +110,19 @@ def wire(fleet: Fleet, topology: Topology) -> None:
         cable(origin, generators, replace(first, load="direct", server="direct", net=DIRECT_NET))
         for host in generators:
             run(host, f"ip route add {ORIGIN_ADDRESS} via {DIRECT_NET}.1")
+
+
+def do_not_pace(host: Host) -> None:
+    """Gives a namespace of a machine with BBR another congestion control, until a recipe says more.
+
+    BBR's timer for each segment makes the kernel's stack look several times slower than it is on a
+    link without queues. Not every machine lets a namespace have CUBIC; Reno is always allowed.
+    """
+    control = "/proc/sys/net/ipv4/tcp_congestion_control"
+    change = f"grep -q bbr {control} || exit 0; echo cubic >{control} || echo reno >{control}"
+    done = host.ask("run", argv=["sh", "-c", change], env={"PATH": "/usr/bin:/bin"})
+    if done["code"] != 0:
+        raise HostError(f"{host.name}: congestion control: {done['err'].strip()}")
 
 
 def cable(near: Host, generators: list[Host], link: Link) -> None:

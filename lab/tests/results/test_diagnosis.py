@@ -1,0 +1,36 @@
+"""`wirespeed doctor RUN`: the remedy is one that helps."""
+
+from dataclasses import replace
+
+import pytest
+from report.make_run import KINDS, make_run
+
+from wirespeed.results import diagnosis, store
+from wirespeed.results.summary import load
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("left out by --only", "a run without --only"),
+        ("left out by the recipe", "plan.skip of the recipe"),
+        ("left out to keep the budget of 2 min", "a longer --budget"),
+    ],
+)
+def test_what_was_left_out_comes_back_by_the_way_it_went(tmp_path, reason, remedy):
+    """For all of them doctor advised a longer budget."""
+    run_dir = make_run(KINDS["quickstart"](), tmp_path)
+    lines = store.read_plan(run_dir)
+    gone = lines[0].cell
+    store.write_plan(
+        run_dir,
+        [
+            replace(line, state="thinned", reason=reason) if line.cell == gone else line
+            for line in lines
+        ],
+    )
+    for path in (run_dir / "trials").glob("*/trial.json"):
+        if f'"cell": "{gone}"' in path.read_text():
+            path.unlink()
+    (told,) = (one for one in diagnosis.of_run(load(run_dir)) if one.why == reason)
+    assert remedy in told.remedy and len(told.cells) == 1
