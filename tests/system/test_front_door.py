@@ -1,8 +1,12 @@
 """The front door: help, bad input, builds, completion, and signals that reach the program."""
 
+import json
+import contextlib
+import os
 import re
 import signal
 import subprocess
+import sys
 import types
 from pathlib import Path
 
@@ -41,6 +45,7 @@ def test_every_command_explains_itself(wirespeed, command):
     (["no-such-command"], "no command 'no-such-command'"),
     (["rum", "quickstart"], "no command 'rum'; did you mean 'run'?"),
     (["./my.toml"], "measure it with: "),
+    (["qickstart"], "did you mean the recipe 'quickstart'? "),
     (["load", "--no-such-option", "http://127.0.0.1/"], "no-such-option"),
     (["http-server", "--port", "0", "--payload", "16", "--transport", "carrier-pigeon"],
      "carrier-pigeon"),
@@ -125,3 +130,104 @@ def test_no_package_is_installed_for_who_asks_not_to(monkeypatch):
     gone = door.Part("no-such-program", "a program", 1, package="no-such-package")
     with pytest.raises(door.BuildFailed, match="is missing; install it with: sudo apt-get install"):
         door.Builder([gone]).build()
+
+
+def test_what_is_missing_has_its_time_and_tools_work_side_by_side(capsys):
+    door = loaded()
+    gone = Path("/nowhere/gone")
+    parts = [door.Part("one", "1", 60, product=gone, command=["cargo"]),
+             door.Part("two", "2", 30, product=gone, command=["cargo"]),
+             door.Part("three", "3", 40, product=gone, command=["mvn"]),
+             door.Part("sh", "a shell", 500, package="dash")]
+    door.list_parts(parts, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["seconds"] == 90
+    assert [part["state"] for part in told["parts"]] == ["missing"] * 3 + ["ready"]
+
+
+def test_a_part_whose_stamp_is_just_being_taken_away_is_not_ready(tmp_path):
+    """Another build removes it between a look whether it is there and the reading."""
+    door = loaded()
+    gone = tmp_path / "stamp"
+
+    class Taken(door.Part):
+        stamp = types.SimpleNamespace(exists=lambda: True, read_text=gone.read_text)
+
+    door.INSTALLED = tmp_path / "installed"
+    assert not Taken("thing", "a thing", 1, product=tmp_path, command=["cargo"]).is_ready()
+
+
+STOPPED = """
+import pathlib, signal, sys, types
+signal.signal(signal.SIGINT, signal.default_int_handler)  # nohup and background jobs ignore some
+for sign in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(sign, signal.SIG_DFL)
+folder = pathlib.Path({folder!r})
+door = types.ModuleType("front_door")
+door.__file__ = {door!r}
+exec(compile(pathlib.Path(door.__file__).read_text(), door.__file__, "exec"), door.__dict__)
+door.ROOT, door.BUILD = folder, folder / "build"
+door.os.geteuid = lambda: 0
+door._no_service_starts.POLICY = folder / "policy-rc.d"
+made = door.Part("thing", "a thing", 1, ("source",), folder / "product", ["cargo", "build"])
+installed = door.Part("no-such-program", "a program", 1, package="no-such-package")
+try:
+    door.Builder([{part}]).build()
+except KeyboardInterrupt as stop:
+    sys.exit(40 if made.is_ready() else 41)
+"""
+
+
+@pytest.fixture
+def stopped(tmp_path):
+    """Builds a part with programs that take for ever, stops that, and tells the exit code."""
+    for name in ("cargo", "apt-get"):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/begun.new; mv {tmp_path}/begun.new {tmp_path}/begun\nexec sleep 500\n")
+        program.chmod(0o755)
+    for name in ("source", "product"):
+        (tmp_path / name).write_text("of before")
+
+    def run(part, sign):
+        script = STOPPED.format(folder=str(tmp_path), door=str(ROOT / "wirespeed"), part=part)
+        environment = {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+        environment.pop("WIRESPEED_NO_INSTALL", None)
+        process = subprocess.Popen([sys.executable, "-c", script], env=environment)
+        try:
+            wait_until((tmp_path / "begun").exists, "the build to begin")
+            process.send_signal(sign)
+            return process.wait(60)
+        finally:
+            process.kill()
+            process.wait()
+            with contextlib.suppress(ProcessLookupError):  # only SIGKILL leaves it
+                os.kill(int((tmp_path / "begun").read_text()), signal.SIGKILL)
+
+    return run
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_build_that_is_stopped_leaves_nothing_that_looks_fresh(stopped, sign):
+    """What stood there from the build before was taken for the new one, and measured."""
+    assert stopped("made", sign) == 41
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_installation_that_is_stopped_lets_services_start_again(stopped, tmp_path, sign):
+    """Without the line that Debian asks, no service of any package was started ever after."""
+    assert stopped("installed", sign) == 41
+    assert not (tmp_path / "policy-rc.d").exists()
+
+
+def test_what_a_killed_installation_left_is_removed_and_nobody_elses(stopped, tmp_path):
+    policy = tmp_path / "policy-rc.d"
+    stopped("installed", signal.SIGKILL)
+    assert policy.exists()
+    door = loaded()
+    door._no_service_starts.POLICY = policy
+    door._no_service_starts.tidy()
+    assert not policy.exists()
+    policy.write_text("#!/bin/sh\nexit 101\n")  # as images of Docker have it
+    door._no_service_starts.tidy()
+    assert policy.exists()

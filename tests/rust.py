@@ -1,0 +1,83 @@
+"""Runs the test programs of the Rust workspace side by side; cargo alone runs one after the other.
+
+They wait most of the time: for a limit, for a peer, for the end of a load. The output is cargo's.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CARGO = ["cargo", "test", "--workspace", "--locked"]
+AT_ONCE = 3
+#: Begun first, the longest at the front: none of them is to run alone at the end.
+LONG = ("packets", "contract", "models")
+#: Begun last, one after the other: two compare times with a model, and http opens an interface again
+#: that the kernel of a loaded machine may not have let go yet.
+ALONE = ("lost", "honesty", "http")
+
+
+def programs():
+    """Target, executable and folder of each, compiled; ends with cargo's exit code when that fails."""
+    build = subprocess.run([*CARGO, "--no-run", "--message-format=json-render-diagnostics"],
+                           cwd=ROOT, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+    if build.returncode:
+        raise SystemExit(build.returncode)
+    messages = map(json.loads, build.stdout.splitlines())
+    made = [one for one in messages if one.get("executable") and one["profile"]["test"]]
+    return [(one["target"]["name"], one["executable"], Path(one["manifest_path"]).parent)
+            for one in made]
+
+
+def run(program):
+    """The heading that cargo prints, what the program said, and its exit code."""
+    _, executable, folder = program
+    started = time.monotonic()
+    with tempfile.TemporaryFile() as output:  # no pipe: what a test leaves behind would hold it open
+        done = subprocess.run([executable], cwd=folder, stdin=subprocess.DEVNULL, stdout=output,
+                              stderr=subprocess.STDOUT)
+        output.seek(0)
+        said = output.read().decode(errors="replace")
+    seconds = time.monotonic() - started
+    return (f"     Running {folder.relative_to(ROOT)} ({executable})\n{said}"
+            f"     ended with {done.returncode} after {seconds:.1f} s\n"), done.returncode
+
+
+def run_all(chosen, at_once):
+    """Prints what each said as it ends; returns what those said that failed."""
+    failed = []
+    with ThreadPoolExecutor(at_once) as pool:
+        for ended in as_completed([pool.submit(run, program) for program in chosen]):
+            text, code = ended.result()
+            print(text, flush=True)
+            failed += [text] if code else []
+    return failed
+
+
+def told(text):
+    """What a failed program said of its failures; its end, when it died before it could."""
+    heading, _, said = text.partition("\n")
+    summary = re.search(r"^failures:\n.*", said, re.M | re.S)
+    lines = (summary.group() if summary else said).splitlines()[-40:]
+    return "\n".join([heading, *(f"  {line}" for line in lines)])  # not to be counted again
+
+
+def main():
+    rank = {name: place for place, name in enumerate(LONG)}
+    found = sorted(programs(), key=lambda program: rank.get(program[0], len(rank)))
+    alone = [program for program in found if program[0] in ALONE]
+    failed = run_all([program for program in found if program not in alone], AT_ONCE)
+    failed += run_all(alone, 1)
+    documented = subprocess.run([*CARGO, "--doc", "--no-fail-fast"], cwd=ROOT, stdin=subprocess.DEVNULL)
+    if failed:
+        print("programs that failed:", *map(told, failed), sep="\n")
+    return 101 if failed or documented.returncode else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
