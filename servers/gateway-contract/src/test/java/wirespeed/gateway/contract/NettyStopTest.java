@@ -34,9 +34,10 @@ class NettyStopTest extends CarrierContract {
     @TempDir
     Path folder;
 
-    /** A loop that has no time while clients come, so that they wait in the listener's queue. */
-    private Carrier held(String toml) throws Exception {
+    /** A gateway whose only loop is held up by its first request until {@link #letGo}. */
+    private Carrier held() throws Exception {
         Files.writeString(folder.resolve("Hold.java"), """
+                import java.nio.file.*;
                 import wirespeed.gateway.core.*;
                 public class Hold implements Filter {
                     public Phase phase() { return Phase.PRE; }
@@ -44,34 +45,47 @@ class NettyStopTest extends CarrierContract {
                     public String name() { return "hold"; }
                     public Step apply(Context context) {
                         if (context.request().target().equals("/hold")) {
-                            try { Thread.sleep(700); } catch (InterruptedException e) { }
+                            try {
+                                Files.createFile(Path.of("FOLDER/held"));
+                                while (!Files.exists(Path.of("FOLDER/go"))) {
+                                    Thread.sleep(10);
+                                }
+                            } catch (Exception e) {
+                                throw new IllegalStateException(e);
+                            }
                         }
                         return Step.NEXT;
                     }
                 }
-                """);
-        return start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
-                + "\"]\n[filters]\nfolder = \"" + folder + "\"\n" + toml);
+                """.replace("FOLDER", folder.toString()));
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\"]\n[filters]\nfolder = \"" + folder + "\"\n");
+        client(gateway).send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+        while (!Files.exists(folder.resolve("held"))) {
+            Thread.sleep(10);
+        }
+        return gateway;
     }
 
-    /** The gateway stops while these wait; when it has ended. */
-    private Thread stopBehind(Carrier gateway, RawClient first) throws Exception {
-        first.send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
-        Thread.sleep(200);
-        Thread stopping = new Thread(() -> gateway.carrier.stop(20_000));
-        stopping.start();
-        return stopping;
+    private void letGo() throws Exception {
+        Files.createFile(folder.resolve("go"));
     }
 
     @Test
     void who_waits_in_the_queue_of_the_listener_is_answered() throws Exception {
-        Carrier gateway = held("");
-        Thread stopping = stopBehind(gateway, client(gateway));
+        Carrier gateway = held();
         List<RawClient> waiting = new ArrayList<>();
         for (int i = 0; i < 40; i++) {
             waiting.add(client(gateway));
             waiting.get(i).send("GET /" + i + " HTTP/1.1\r\nHost: a\r\n\r\n");
         }
+        Thread stopping = new Thread(() -> gateway.carrier.stop(20_000));
+        stopping.start();
+        while (stopping.getState() != Thread.State.WAITING) {
+            // Until it waits for the loop; it would be blocked only for a moment before.
+            Thread.sleep(10);
+        }
+        letGo();
         for (int i = 0; i < 40; i++) {
             RawClient.Answer answer = waiting.get(i).read();
             assertEquals("GET /" + i + " HTTP/1.1|", answer.body());
