@@ -15,6 +15,7 @@ import io.netty.channel.WriteBufferWaterMark;
 import io.netty.channel.epoll.EpollChannelOption;
 import io.netty.channel.unix.UnixChannelOption;
 import io.netty.util.concurrent.DefaultThreadFactory;
+import io.netty.util.concurrent.Promise;
 import io.netty.util.internal.PlatformDependent;
 import java.net.InetSocketAddress;
 import java.util.ArrayList;
@@ -35,7 +36,9 @@ import wirespeed.gateway.core.OptionValues;
  * handing each connection over would cost it two switches of threads.
  */
 public final class Server implements AutoCloseable {
-    private static final long TAKING_MILLIS = 1000;
+    private static final long TAKING_NANOS = 1_000_000_000;
+    /** A turn counts as no more than this: a loop that is held up must not cost who waits their answers. */
+    private static final long TURN_NANOS_MAX = 5_000_000;
 
     private final Gateway gateway;
     private final OptionValues options;
@@ -176,16 +179,28 @@ public final class Server implements AutoCloseable {
      * of them have found nobody.
      */
     private void takeWaiting() {
-        long end = System.nanoTime() + TAKING_MILLIS * 1_000_000;
+        long taken = 0;
         int quiet = 0;
-        for (int before = accepted.get(); quiet < 2 && System.nanoTime() - end < 0;) {
-            // Not at once: what is due later runs behind the next look at the sockets.
-            listeners.forEach(listener -> listener.eventLoop()
-                    .schedule(() -> { }, 1, TimeUnit.MILLISECONDS).syncUninterruptibly());
+        for (int before = accepted.get(); quiet < 2 && taken < TAKING_NANOS;) {
+            long begin = System.nanoTime();
+            listeners.forEach(listener -> awaitLook(listener.eventLoop()));
+            taken += Math.min(System.nanoTime() - begin, TURN_NANOS_MAX);
             int now = accepted.get();
             quiet = now == before ? quiet + 1 : 0;
             before = now;
         }
+    }
+
+    /**
+     * Until the loop has looked at its sockets once more. The loop itself schedules what waits for that:
+     * what others schedule runs at once if it is due when the loop takes it in.
+     */
+    private static void awaitLook(EventLoop loop) {
+        Promise<Void> looked = loop.newPromise();
+        loop.execute(() -> loop.schedule(() -> {
+            looked.setSuccess(null);
+        }, 1, TimeUnit.MILLISECONDS));
+        looked.syncUninterruptibly();
     }
 
     /** Counts connections as the listeners hand them over. */
