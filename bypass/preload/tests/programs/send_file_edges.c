@@ -65,10 +65,12 @@ static void time_out(int fd) {
 }
 
 static int sending, file_sent;
+static volatile pid_t sender;
 static ssize_t sent;
 
 static void *send_all(void *nothing) {
     off_t start = 0;
+    sender = gettid();
     sent = sendfile(sending, file_sent, &start, 12 * MIB);
     return nothing;
 }
@@ -87,7 +89,7 @@ static void client(void) {
     pthread_t thread;
     need(pthread_create(&thread, NULL, send_all, NULL) == 0, "thread");
     meet();
-    usleep(100000);
+    until_it_waits(&sender);
     need(dup2(other, sending) == sending, "dup2");
     need(write(sending, "other", 5) == 5, "write");
     close(other);
