@@ -241,7 +241,7 @@ class OriginTest {
 
     @Test
     void stopping_answers_what_waits() throws Exception {
-        Server server = start("--latency", "300ms", "--payload", "10");
+        Server server = start("--latency", "2s", "--payload", "10");
         try (RawClient idle = new RawClient(server.port());
                 RawClient busy = new RawClient(server.port())) {
             idle.send(get("X-Stub-Latency: 0\r\n")).read();

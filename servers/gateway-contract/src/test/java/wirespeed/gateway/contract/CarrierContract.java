@@ -8,6 +8,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 
 abstract class CarrierContract implements CarrierChoice {
+    private static final int TURNS_MAX = 10;
     private final List<AutoCloseable> opened = new ArrayList<>();
     RecordingOrigin origin;
 
@@ -26,6 +27,30 @@ abstract class CarrierContract implements CarrierChoice {
     <T extends AutoCloseable> T closedLater(T one) {
         opened.add(one);
         return one;
+    }
+
+    /** What a client does within a time that the gateway gives it. */
+    interface Turn {
+        void run() throws Exception;
+    }
+
+    /**
+     * A failure counts if the turn took no longer than this: a client that the machine held up until the
+     * gateway waited no more has shown nothing, and has another turn.
+     */
+    static void inTime(long millis, Turn turn) throws Exception {
+        for (int turns = 1;; turns++) {
+            long begin = System.nanoTime();
+            try {
+                turn.run();
+                return;
+            } catch (IOException | AssertionError failed) {
+                boolean wasInTime = System.nanoTime() - begin <= millis * 1_000_000;
+                if (wasInTime || turns == TURNS_MAX) {
+                    throw failed;
+                }
+            }
+        }
     }
 
     /** A carrier with this configuration. */

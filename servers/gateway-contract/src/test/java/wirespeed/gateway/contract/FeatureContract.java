@@ -256,11 +256,15 @@ abstract class FeatureContract extends CarrierContract {
                 .statusCode());
         assertEquals(502, client(gateway).get("/").status());
         assertEquals(3, plain.get(), "an unused connection in the clear was taken after a reload");
+        for (int i = 0; i < 3_000 && encrypted.get() < 4; i++) {
+            // The origin may hear of one after its client was refused.
+            Thread.sleep(20);
+        }
         assertTrue(encrypted.get() >= 4, encrypted + " handshakes");
     }
 
     private static String awaitText(Path file) throws Exception {
-        for (int i = 0; i < 100 && (!Files.exists(file) || Files.size(file) == 0); i++) {
+        for (int i = 0; i < 1200 && (!Files.exists(file) || Files.size(file) == 0); i++) {
             Thread.sleep(50);
         }
         return Files.readString(file);
@@ -355,10 +359,13 @@ abstract class FeatureContract extends CarrierContract {
             return true;
         };
         RawClient client = client(start(origins("[cache]\nenabled = true\n")));
+        long begin = System.nanoTime();
         assertEquals("body 1", client.get("/fresh").body());
         RawClient.Answer hit = client.get("/fresh");
         assertEquals("body 1", hit.body());
-        assertEquals("0", hit.header("Age"));
+        long ageMax = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - begin) + 1;
+        long age = Long.parseLong(hit.header("Age"));
+        assertTrue(age >= 0 && age < ageMax, "Age: " + age);
         client.send("GET /fresh HTTP/1.1\r\nHost: a\r\nIf-None-Match: \"v1\"\r\n\r\n");
         assertEquals(304, client.read().status());
         client.send("GET /fresh HTTP/1.1\r\nHost: a\r\nAccept: x\r\n\r\n");

@@ -145,7 +145,7 @@ class NettyGrpcTest extends CarrierContract {
     }
 
     private static String config(Server server) {
-        return "[server]\nh2c = true\n[limits]\nloop-lag = \"60s\"\n[origins.o]\nhttp2 ="
+        return "[server]\nh2c = true\n[origins.o]\nhttp2 ="
                 + " \"prior-knowledge\"\naddresses = [\"127.0.0.1:" + server.getPort() + "\"]\n";
     }
 
@@ -242,7 +242,7 @@ class NettyGrpcTest extends CarrierContract {
                 certificate.certificate.toFile(), certificate.key.toFile()));
         Carrier gateway = start("[tls]\ncertificate = \"" + certificate.certificate + "\"\nkey = \""
                 + certificate.key + "\"\norigin-ca = \"" + certificate.certificate + "\"\n"
-                + "[timeouts]\nhead = \"2m\"\n[limits]\nloop-lag = \"60s\"\n[origins.o]\ntls = true\n"
+                + "[timeouts]\nhead = \"2m\"\n[origins.o]\ntls = true\n"
                 + "http2 = \"alpn\"\nconnect = \"1m\"\naddresses = [\"127.0.0.1:"
                 + server.getPort() + "\"]\n");
         Channel channel = channel(NettyChannelBuilder.forAddress(gateway.address).sslContext(

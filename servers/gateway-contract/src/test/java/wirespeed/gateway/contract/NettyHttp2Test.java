@@ -243,7 +243,7 @@ class NettyHttp2Test {
 
     @Test
     void requests_that_are_reset_in_the_same_breath_cost_the_origin_nothing() throws Exception {
-        start("", "[limits]\nloop-lag = \"60s\"\n");
+        start("", "");
         RawHttp2 client = client();
         for (int stream = 1; stream < 200; stream += 2) {
             client.resetAtOnce(stream, with(":path", "/reset"));
@@ -263,7 +263,7 @@ class NettyHttp2Test {
         start("", "");
         gateway.close();
         gateway = new Carrier(Main::carrier, Map.of("server.threads", "1", "server.h2c", "true"),
-                "[origins.o]\ntls = true\naddresses = [\"127.0.0.1:" + silent.port() + "\"]\n");
+                "[origins.o]\ntls = true\nconnect = \"1m\"\naddresses = [\"127.0.0.1:" + silent.port() + "\"]\n");
         opened.add(gateway);
         RawHttp2 client = new RawHttp2(new java.net.Socket(gateway.address.getAddress(),
                 gateway.address.getPort()));

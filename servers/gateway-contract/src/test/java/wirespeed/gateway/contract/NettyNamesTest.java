@@ -98,12 +98,12 @@ class NettyNamesTest {
             assertEquals(200, client.get("/one").status());
             assertEquals(1, one.seen.size());
             names.last = 2;
-            for (int i = 0; i < 100 && two.seen.isEmpty(); i++) {
+            for (int i = 0; i < 600 && two.seen.isEmpty(); i++) {
                 assertEquals(200, client.get("/moves").status());
                 Thread.sleep(100);
             }
             int before = one.seen.size();
-            assertTrue(before < 100, "requests never followed the name");
+            assertTrue(before < 600, "requests never followed the name");
             assertEquals(200, client.get("/two").status());
             assertEquals(before, one.seen.size());
         }
@@ -158,11 +158,15 @@ class NettyNamesTest {
                         + " [\"lost\"]\n[[route]]\norigins = [\"o\"]\n");
                 RawClient lost = gateway.client(); RawClient client = gateway.client()) {
             names.isSilent = true;
-            lost.send("GET /lost HTTP/1.1\r\nHost: a\r\n\r\n");
-            long begin = System.nanoTime();
-            assertEquals(200, client.get("/other").status());
-            assertTrue(System.nanoTime() - begin < 1_500_000_000L, "the loop was held up");
-            assertEquals(502, lost.read().status());
+            // A machine that stands still holds the loop up, too: not each time.
+            CarrierContract.inTime(1000, () -> {
+                lost.send("GET /lost HTTP/1.1\r\nHost: a\r\n\r\n");
+                long begin = System.nanoTime();
+                assertEquals(200, client.get("/other").status());
+                boolean isQuick = System.nanoTime() - begin < 1_500_000_000L;
+                assertEquals(502, lost.read().status());
+                assertTrue(isQuick, "the loop was held up");
+            });
         }
     }
 
@@ -187,13 +191,13 @@ class NettyNamesTest {
             // Asked beside it: a server that knows better is believed.
             names.code = 3;
             int status = 200;
-            for (int i = 0; i < 100 && status == 200; i++) {
+            for (int i = 0; i < 1200 && status == 200; i++) {
                 Thread.sleep(50);
                 status = client.get("/" + i).status();
             }
             assertEquals(502, status);
             names.code = 0;
-            for (int i = 0; i < 100 && status == 502; i++) {
+            for (int i = 0; i < 1200 && status == 502; i++) {
                 Thread.sleep(50);
                 status = client.get("/" + i).status();
             }

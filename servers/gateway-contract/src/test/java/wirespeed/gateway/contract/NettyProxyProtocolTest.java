@@ -24,9 +24,10 @@ class NettyProxyProtocolTest extends CarrierContract {
         return Map.of("server.threads", "1");
     }
 
-    private Carrier from(String networks) {
+    private Carrier from(String networks, String head) {
         return start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n"
-                + "[server]\nproxy-protocol = [" + networks + "]\n[timeouts]\nhead = \"2s\"\n");
+                + "[server]\nproxy-protocol = [" + networks + "]\n[timeouts]\nhead = \"" + head
+                + "\"\n");
     }
 
     private String clientOf(Carrier gateway, String header) throws IOException {
@@ -40,7 +41,7 @@ class NettyProxyProtocolTest extends CarrierContract {
 
     @Test
     void the_header_names_the_client() throws IOException {
-        Carrier gateway = from("\"127.0.0.0/8\"");
+        Carrier gateway = from("\"127.0.0.0/8\"", "1m");
         assertEquals("192.0.2.7", clientOf(gateway,
                 "PROXY TCP4 192.0.2.7 198.51.100.1 4711 80\r\n"));
         assertEquals("2001:db8::7", clientOf(gateway,
@@ -53,7 +54,7 @@ class NettyProxyProtocolTest extends CarrierContract {
 
     @Test
     void what_is_no_header_is_no_request_either() throws IOException {
-        Carrier gateway = from("\"127.0.0.1\"");
+        Carrier gateway = from("\"127.0.0.1\"", "2s");
         for (String bad : new String[] {GET, "PROXY TCP4 nobody 198.51.100.1 1 80\r\n" + GET,
             "PROXY TCP4 192.0.2.7 198.51.100.1 4711 800000\r\n" + GET, "PROXY "}) {
             RawClient client = client(gateway);
@@ -65,7 +66,7 @@ class NettyProxyProtocolTest extends CarrierContract {
 
     @Test
     void strangers_cannot_name_a_client() throws IOException {
-        Carrier gateway = from("\"192.0.2.0/24\"");
+        Carrier gateway = from("\"192.0.2.0/24\"", "1m");
         RawClient client = client(gateway);
         client.send("PROXY TCP4 192.0.2.7 198.51.100.1 4711 80\r\n" + GET);
         assertEquals(400, client.read().status());

@@ -150,7 +150,7 @@ class NettyTlsTest {
         origin.close();
         origin = new RecordingOrigin(certificate.context().getServerSocketFactory()
                 .createServerSocket(0, 50, InetAddress.getLoopbackAddress()));
-        start("tls = true\n", "[tls]\norigin-ca = \"" + certificate.certificate + "\"\n");
+        start("tls = true\nconnect = \"1m\"\n", "[tls]\norigin-ca = \"" + certificate.certificate + "\"\n");
         try (RawClient client = gateway.client()) {
             assertEquals("GET /in HTTP/1.1|", client.get("/in").body());
         }

@@ -129,9 +129,9 @@ class NettyUnprocessedTest extends CarrierContract {
         AtomicInteger refused = new AtomicInteger();
         RawHttp2Origin full = origin(connection -> {
             while (true) {
-                connection.frame(RawHttp2Origin.RST_STREAM, 0,
-                        connection.await(RawHttp2Origin.HEADERS).stream(), REFUSED_STREAM);
+                int stream = connection.await(RawHttp2Origin.HEADERS).stream();
                 refused.incrementAndGet();
+                connection.frame(RawHttp2Origin.RST_STREAM, 0, stream, REFUSED_STREAM);
             }
         });
         RawClient alone = client(gateway(full));

@@ -272,7 +272,7 @@ abstract class OriginExchangeContract extends CarrierContract {
         origin.setDaemon(true);
         origin.start();
         RawClient client = client(start("[origins.o]\naddresses = [\"127.0.0.1:"
-                + listener.getLocalPort() + "\"]\nresponse = \"2s\"\n"));
+                + listener.getLocalPort() + "\"]\nresponse = \"30s\"\n"));
         client.send("PUT /big HTTP/1.1\r\nHost: a\r\nContent-Length: 30000000\r\n\r\n");
         Thread sending = new Thread(() -> client.sendTolerant("b".repeat(30_000_000), 65536));
         sending.setDaemon(true);

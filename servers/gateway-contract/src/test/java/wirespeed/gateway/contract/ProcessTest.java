@@ -118,7 +118,7 @@ class ProcessTest {
                 }
                 return false;
             };
-            InetSocketAddress address = start(main, "[origins.o]\ntls = true\naddresses ="
+            InetSocketAddress address = start(main, "[origins.o]\ntls = true\nconnect = \"1m\"\naddresses ="
                     + " [\"127.0.0.1:" + origin.port() + "\"]\n[tls]\norigin-ca = \""
                     + certificate.certificate + "\"\n[cache]\nenabled = true\n");
             assertTrue(get(address, "/whole").isComplete());
@@ -153,9 +153,9 @@ class ProcessTest {
                 return false;
             };
             InetSocketAddress address = start(main,
-                    "[server]\nthreads = 1\n[origins.o]\naddresses = [\"127.0.0.1:"
+                    "[server]\nthreads = 1\n[limits]\nloop-lag = \"1m\"\n[origins.o]\naddresses = [\"127.0.0.1:"
                             + origin.port() + "\"]\ncheck-path = \"/\"\n"
-                            + "check-interval = \"50ms\"\ncheck-fall = 1\ncheck-rise = 100\n"
+                            + "check-interval = \"50ms\"\ncheck-timeout = \"1m\"\ncheck-fall = 1\ncheck-rise = 100\n"
                             + "[filters]\nfolder = \"" + folder.resolve("filters") + "\"\n");
             List<RawClient> idle = new ArrayList<>();
             try (RawClient client = new RawClient(address)) {
@@ -165,7 +165,7 @@ class ProcessTest {
                 }
                 // A check that ends leaves one free until the next client is taken.
                 RawClient.Answer answer = client.get("/none");
-                for (int i = 0; i < 500 && answer.status() == 200; i++) {
+                for (int i = 0; i < 3000 && answer.status() == 200; i++) {
                     Thread.sleep(20);
                     answer = client.get("/none");
                 }
@@ -193,7 +193,7 @@ class ProcessTest {
     /** Until the process has closed what its clients have. */
     private void awaitFree(int count) throws Exception {
         long used = Long.MAX_VALUE;
-        for (int i = 0; i < 500 && used > count; i++) {
+        for (int i = 0; i < 3000 && used > count; i++) {
             Thread.sleep(20);
             try (Stream<Path> open = Files.list(Path.of("/proc/" + process.pid() + "/fd"))) {
                 used = open.count();

@@ -57,7 +57,7 @@ class ReloadTest {
 
     private void awaitBody(String body) throws Exception {
         String last = "";
-        for (int i = 0; i < 150 && !last.equals(body); i++) {
+        for (int i = 0; i < 600 && !last.equals(body); i++) {
             try (RawClient client = new RawClient(address)) {
                 last = client.get("/x").body();
             }
@@ -81,7 +81,7 @@ class ReloadTest {
         assertTrue(Files.exists(folder.resolve("log")), "the log was not opened anew");
         Files.writeString(folder.resolve("gateway.toml"), "[server]\nlsten = 1\n");
         signal("HUP");
-        for (int i = 0; i < 100 && !read("errors").contains("did you mean listen?"); i++) {
+        for (int i = 0; i < 600 && !read("errors").contains("did you mean listen?"); i++) {
             Thread.sleep(100);
         }
         assertTrue(read("errors").contains("did you mean listen?"), read("errors"));

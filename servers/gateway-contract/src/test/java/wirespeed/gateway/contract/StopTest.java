@@ -60,7 +60,7 @@ class StopTest {
                 process.destroy();
                 assertTrue(process.waitFor(60, TimeUnit.SECONDS));
                 assertEquals(0, process.exitValue());
-                String batch = spans.poll(1, TimeUnit.SECONDS);
+                String batch = spans.poll(60, TimeUnit.SECONDS);
                 assertTrue(batch != null && batch.contains("/last"), "spans: " + batch);
                 assertTrue(Files.readString(log).contains("/last"));
             } finally {

@@ -62,7 +62,6 @@ abstract class WebSocketContract implements CarrierChoice {
                 out.write('!');
                 return false;
             };
-            client.socket.setSoTimeout(20_000);
             client.send(ASK);
             assertEquals(101, client.read().status());
             Thread sender = new Thread(() -> {
@@ -90,7 +89,7 @@ abstract class WebSocketContract implements CarrierChoice {
             throws Exception {
         try (RecordingOrigin origin = new RecordingOrigin();
                 Carrier gateway = new Carrier(factory(), options(), "[origins.o]\nbody-idle ="
-                        + " \"2s\"\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n");
+                        + " \"3s\"\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n");
                 RawClient client = gateway.client()) {
             java.util.concurrent.CountDownLatch isEnded = new java.util.concurrent.CountDownLatch(1);
             origin.handler = (seen, out, socket) -> {
@@ -107,7 +106,7 @@ abstract class WebSocketContract implements CarrierChoice {
             };
             client.send(ASK);
             assertEquals(101, client.read().status());
-            for (int i = 0; i < 6; i++) {
+            for (int i = 0; i < 8; i++) {
                 client.send("x");
                 Thread.sleep(500);
             }
@@ -121,7 +120,7 @@ abstract class WebSocketContract implements CarrierChoice {
     void a_tunnel_outlasts_the_time_in_which_an_origin_must_answer() throws Exception {
         try (RecordingOrigin origin = new RecordingOrigin();
                 Carrier gateway = new Carrier(factory(), options(), "[origins.o]\nresponse ="
-                        + " \"1s\"\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n");
+                        + " \"3s\"\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n");
                 RawClient client = gateway.client()) {
             origin.handler = (seen, out, socket) -> {
                 out.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
@@ -131,7 +130,7 @@ abstract class WebSocketContract implements CarrierChoice {
             };
             client.send(ASK);
             assertEquals(101, client.read().status());
-            Thread.sleep(2500);
+            Thread.sleep(4500);
             client.send("a");
             assertEquals('b', client.readByte());
         }

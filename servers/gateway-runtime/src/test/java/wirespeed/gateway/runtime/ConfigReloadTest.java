@@ -51,7 +51,7 @@ class ConfigReloadTest {
             Files.writeString(file, nested);
             Thread.sleep(200);
             Files.writeString(file, config(1));
-            for (int i = 0; i < 500 && runtime.gateway().snapshot().version() < 2; i++) {
+            for (int i = 0; i < 6000 && runtime.gateway().snapshot().version() < 2; i++) {
                 Thread.sleep(10);
             }
             assertEquals(2, runtime.gateway().snapshot().version());
