@@ -2,7 +2,8 @@
  * of them each way of writing an address of this host means. */
 #include "contract.h"
 
-static int try_listen(const char *name, const char *address, int port, int v6_only, int shares) {
+/* A socket that is bound, or -1. */
+static int try_bind(const char *address, int port, int v6_only, int shares) {
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
     struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(port)};
     int is_six = inet_pton(AF_INET6, address, &six.sin6_addr) == 1;
@@ -14,7 +15,16 @@ static int try_listen(const char *name, const char *address, int port, int v6_on
     int done = is_six ? bind(fd, (struct sockaddr *)&six, sizeof six)
                       : bind(fd, (struct sockaddr *)&four, sizeof four);
     if (done == 0)
-        done = listen(fd, 16);
+        return fd;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+static int try_listen(const char *name, const char *address, int port, int v6_only, int shares) {
+    int fd = try_bind(address, port, v6_only, shares);
+    int done = fd < 0 ? -1 : listen(fd, 16);
     result(name, done);
     return done == 0 ? fd : -1;
 }
@@ -40,14 +50,35 @@ static void serve(const int *fds, const char *letters, int count) {
         close(fds[i]);
 }
 
-static int any_port(const char *address, int v6_only, int shares, int *fd) {
-    *fd = try_listen("any port", address, 0, v6_only, shares);
-    int port = port_of(*fd);
+static int is_free(const char *address, int port) {
+    int fd = try_bind(address, port, 1, 0);
+    close(fd);
+    return fd >= 0;
+}
+
+/* Listens at a port of the kernel's choice that nobody else has at the addresses
+ * beside it: the kernel looks at the one address only. */
+static int any_port(const char *address, int v6_only, int shares, const char *const *beside,
+                    int *fd) {
+    int port, is_alone;
+    do {
+        *fd = try_bind(address, 0, v6_only, shares);
+        need(*fd >= 0, "any port");
+        port = port_of(*fd);
+        is_alone = 1;
+        for (const char *const *other = beside; *other; other++)
+            is_alone &= is_free(*other, port);
+        if (!is_alone)
+            close(*fd);
+    } while (!is_alone);
+    result("any port", listen(*fd, 16));
     return port;
 }
 
 static void server(void) {
-    int fds[3], port = any_port("127.0.0.1", 0, 0, &fds[0]);
+    const char *const none[] = {NULL}, *const of_both[] = {"::1", "127.0.0.2", NULL},
+                      *const of_four[] = {"0.0.0.0", NULL};
+    int fds[3], port = any_port("127.0.0.1", 0, 0, of_both, &fds[0]);
     fds[1] = try_listen("::1 beside it", "::1", port, 1, 0);
     fds[2] = try_listen("127.0.0.2 beside them", "127.0.0.2", port, 0, 0);
     try_listen("0.0.0.0 is taken", "0.0.0.0", port, 0, 0);
@@ -55,19 +86,19 @@ static void server(void) {
     try_listen("mapped is taken", "::ffff:127.0.0.1", port, 0, 0);
     tell(port);
     serve(fds, "46t", 3);
-    port = any_port("::", 1, 0, &fds[0]);
+    port = any_port("::", 1, 0, of_four, &fds[0]);
     fds[1] = try_listen("0.0.0.0 beside it", "0.0.0.0", port, 0, 0);
     tell(port);
     serve(fds, "64", 2);
-    port = any_port("::", 0, 0, &fds[0]);
+    port = any_port("::", 0, 0, none, &fds[0]);
     try_listen("0.0.0.0 is taken", "0.0.0.0", port, 0, 0);
     tell(port);
     serve(fds, "b", 1);
-    port = any_port("0.0.0.0", 0, 1, &fds[0]);
+    port = any_port("0.0.0.0", 0, 1, none, &fds[0]);
     fds[1] = try_listen("one address beside all", "127.0.0.1", port, 0, 1);
     tell(port);
     serve(fds, "a1", 2);
-    port = any_port("::ffff:127.0.0.1", 0, 0, &fds[0]);
+    port = any_port("::ffff:127.0.0.1", 0, 0, none, &fds[0]);
     tell(port);
     serve(fds, "m", 1);
 }
