@@ -7,18 +7,43 @@ use serde_json::Value;
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use support::{always, count, measured, run, Conversation, Server, HELLO};
+use support::{always, count, measured, run, Conversation, Seen, Server, HELLO};
 
 const PERIOD: Duration = Duration::from_millis(2000);
 const STALL: Duration = Duration::from_millis(700);
 const RATE: u64 = 100;
+/// Of the 140 requests of two stalls; a busy machine brings many to the server once the stall is over.
+const LOST_MIN: u64 = 40;
 /// What is told may be shorter than the truth by this besides 2 %.
 const SHORTER_NS: f64 = 10e6;
 /// What a machine with other work may add until the generator learns of an end.
 const LONGER_NS: f64 = 300e6;
 
-/// How a request ended: the time since 1970, and whether it was answered.
-type Log = Arc<Mutex<Vec<(u64, bool)>>>;
+/// How a request ended: its number, the time since 1970, and whether it was answered.
+type Log = Arc<Mutex<Vec<(u64, u64, bool)>>>;
+
+/// Writes each request's number into its path: requests of several connections end in any order.
+const NUMBERED: &str = "local number = 0
+function request()
+  number = number + 1
+  return wrk.format(nil, '/' .. number)
+end
+";
+
+fn number(seen: &Seen) -> u64 {
+    seen.path()[1..].parse().expect("a number")
+}
+
+/// The report of four seconds with numbered requests.
+fn measured_with_numbers(connections: usize, url: &str) -> Value {
+    let script = support::temporary("lua");
+    std::fs::write(&script, NUMBERED).expect("a script");
+    let path = script.display();
+    let line = format!("-t1 -c{connections} -d4s -R{RATE} -T30s -s {path} {url}");
+    let result = measured(&line);
+    std::fs::remove_file(&script).expect("ours");
+    result
+}
 
 fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after");
@@ -36,16 +61,18 @@ fn stalling(fault: fn(&mut Conversation)) -> (Server, Log) {
     let (log, start) = (Log::default(), Instant::now());
     let own = Arc::clone(&log);
     let server = Server::start(move |mut conversation| {
-        while conversation.request().is_some() {
+        while let Some(seen) = conversation.request() {
             let Some(left) = stall_left(start) else {
-                own.lock().expect("no panic").push((now_ns(), true));
+                let ended = (number(&seen), now_ns(), true);
+                own.lock().expect("no panic").push(ended);
                 if conversation.send(HELLO) {
                     continue;
                 }
                 return;
             };
             std::thread::sleep(left);
-            own.lock().expect("no panic").push((now_ns(), false));
+            let ended = (number(&seen), now_ns(), false);
+            own.lock().expect("no panic").push(ended);
             fault(&mut conversation);
             return;
         }
@@ -56,24 +83,28 @@ fn stalling(fault: fn(&mut Conversation)) -> (Server, Log) {
 /// What the users waited, from when each request was due; and what those waited who got an answer.
 fn model(result: &Value, log: &Log) -> (Vec<u64>, Vec<u64>) {
     let start_ns = count(result, "/window/start_unix_ns");
-    let due_ns = |k: usize| start_ns + k as u64 * 1_000_000_000 / RATE;
     let log = log.lock().expect("no panic");
-    let ages = log
-        .iter()
-        .enumerate()
-        .map(|(k, (ended_ns, answered))| (ended_ns.saturating_sub(due_ns(k)), *answered));
-    let mut all: Vec<(u64, bool)> = ages.collect();
+    let first = log.iter().map(|(number, ..)| *number).min().unwrap_or(0);
+    let due_ns = |number: u64| start_ns + (number - first) * 1_000_000_000 / RATE;
+    let age = |(number, ended_ns, answered): &(u64, u64, bool)| {
+        (ended_ns.saturating_sub(due_ns(*number)), *answered)
+    };
+    let mut all: Vec<(u64, bool)> = log.iter().map(age).collect();
     all.sort_unstable();
     let answered = all.iter().filter(|(_, answered)| *answered);
     let answered = answered.map(|(age_ns, _)| *age_ns).collect();
     (all.iter().map(|(age_ns, _)| *age_ns).collect(), answered)
 }
 
-/// What a generator tells of a wait: hardly less than the truth, and more where it was kept waiting.
-fn is_near(told_ns: f64, truth_ns: f64) -> bool {
-    let off_ns = told_ns - truth_ns;
-    let within = 0.02 * truth_ns;
-    off_ns >= -within - SHORTER_NS && off_ns <= within + LONGER_NS
+/// What a generator tells of a wait: hardly less than the truth...
+fn is_shorter(told_ns: f64, truth_ns: f64) -> bool {
+    told_ns < 0.98 * truth_ns - SHORTER_NS
+}
+
+/// ...and more where it was kept waiting, which it says itself.
+fn is_longer(result: &Value, told_ns: f64, truth_ns: f64) -> bool {
+    let late_ns = count(result, "/latency/lateness/max") as f64;
+    told_ns > 1.02 * truth_ns + LONGER_NS + late_ns
 }
 
 /// Each percentile is that of the model, and those that a lost request may raise are marked.
@@ -90,7 +121,8 @@ fn agrees(result: &Value, log: &Log) {
         let rank = (quantile * all.len() as f64).ceil() as usize - 1;
         let told = response["quantiles"][name].as_f64().expect("known");
         let truth = all[rank] as f64;
-        assert!(is_near(told, truth), "p{name}: told {told}, true {truth}");
+        let is_near = !is_shorter(told, truth) && !is_longer(result, told, truth);
+        assert!(is_near, "p{name}: told {told}, true {truth}");
         // with the lost ones behind all others this rank would not be an answer's
         if rank >= answered.len() {
             assert!(marked.contains(&Value::from(name)), "p{name}: {marked:?}");
@@ -102,9 +134,9 @@ fn agrees(result: &Value, log: &Log) {
 fn run_against(fault: fn(&mut Conversation)) -> Value {
     let (server, log) = stalling(fault);
     let url = server.url();
-    let result = measured(&format!("-t1 -c90 -d4s -R{RATE} -T30s {url}"));
+    let result = measured_with_numbers(90, &url);
     let lost = count(&result, "/totals/lost");
-    assert!(lost >= 100, "two stalls of 70 requests each: {lost}");
+    assert!(lost >= LOST_MIN, "two stalls of 70 requests each: {lost}");
     agrees(&result, &log);
     result
 }
@@ -112,13 +144,13 @@ fn run_against(fault: fn(&mut Conversation)) -> Value {
 #[test]
 fn stalls_that_end_in_resets_stand_in_the_percentiles() {
     let result = run_against(|conversation| conversation.abort());
-    assert!(count(&result, "/errors/read") >= 100);
+    assert!(count(&result, "/errors/read") >= LOST_MIN);
 }
 
 #[test]
 fn stalls_that_end_in_a_close_stand_in_the_percentiles() {
     let result = run_against(|_| {});
-    assert!(count(&result, "/errors/total") >= 100);
+    assert!(count(&result, "/errors/total") >= LOST_MIN);
 }
 
 #[test]
@@ -126,7 +158,7 @@ fn stalls_that_end_in_a_cut_body_stand_in_the_percentiles() {
     let result = run_against(|conversation| {
         conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhel");
     });
-    assert!(count(&result, "/errors/malformed/early_eof") >= 100);
+    assert!(count(&result, "/errors/malformed/early_eof") >= LOST_MIN);
 }
 
 /// A server that is gone for the end of each period: it refuses, and its connections are reset.
@@ -156,11 +188,12 @@ fn vanishing(log: &Log) -> String {
             let log = Arc::clone(&log);
             std::thread::spawn(move || {
                 let mut conversation = Conversation::of(stream);
-                while conversation.request().is_some() {
+                while let Some(seen) = conversation.request() {
+                    let ended = (number(&seen), now_ns(), true);
                     if !conversation.send(HELLO) {
                         return;
                     }
-                    log.lock().expect("no panic").push((now_ns(), true));
+                    log.lock().expect("no panic").push(ended);
                 }
             });
         }
@@ -172,16 +205,21 @@ fn vanishing(log: &Log) -> String {
 fn requests_due_while_every_connection_is_dead_count_from_then_on() {
     let log = Log::default();
     let url = vanishing(&log);
-    let result = measured(&format!("-t1 -c20 -d4s -R{RATE} -T30s {url}"));
+    let result = measured_with_numbers(20, &url);
     assert!(count(&result, "/errors/connect/refused") > 0);
     assert_eq!(count(&result, "/latency/response/count"), 4 * RATE);
     // in the 1.4 s of both outages together a third of all fell due
     let (all, _) = model(&result, &log);
-    let truth = all[all.len() * 9 / 10] as f64;
+    // on a busy machine an outage also cuts off requests in flight, whose end the server does not log
+    let cut_off = 4 * RATE as usize - all.len();
+    let rank = 4 * RATE as usize * 9 / 10;
+    let least = all[rank - cut_off] as f64;
+    let most = all.get(rank).map_or(f64::INFINITY, |age| *age as f64);
     let told = result["latency"]["response"]["quantiles"]["0.9"].as_f64();
     let told = told.expect("known");
     assert!(told > 100e6, "{told}");
-    assert!(is_near(told, truth), "{told} {truth}");
+    assert!(!is_shorter(told, least), "{told} {least}");
+    assert!(!is_longer(&result, told, most), "{told} {most}");
 }
 
 #[test]
@@ -246,6 +284,8 @@ fn one_lost_request_among_many_leaves_the_median_alone() {
         while conversation.request().is_some() {
             answers += 1;
             if conversation.number() == 1 && answers == 50 {
+                // longer than most, so that the median is the same however long it would have been
+                std::thread::sleep(Duration::from_millis(200));
                 conversation.abort();
                 return;
             }
