@@ -60,11 +60,15 @@ static void fill_up(int fd) {
         ;
 }
 
+/* Reads until the other role has had what it waits for. */
 static void empty(int fd) {
     static char bytes[65536];
-    struct pollfd one = {.fd = fd, .events = POLLIN};
-    while (poll(&one, 1, 300) == 1 && read(fd, bytes, sizeof bytes) > 0)
-        ;
+    struct pollfd both[] = {{.fd = fd, .events = POLLIN}, {.fd = CHANNEL, .events = POLLIN}};
+    do {
+        need(poll(both, 2, LONG_MS) > 0, "poll");
+        if (both[0].revents)
+            need(read(fd, bytes, sizeof bytes) > 0, "read");
+    } while (!both[1].revents);
 }
 
 static void owners(int fd) {
