@@ -149,6 +149,21 @@ class ServerTest {
     @EnumSource(Transport.class)
     void an_end_that_the_client_did_not_ask_for_does_not_reset_what_it_still_sends(
             Transport transport) throws Exception {
+        for (int turn = 1;; turn++) {
+            long begin = System.nanoTime();
+            try {
+                sendBehindTheEnd(transport);
+                return;
+            } catch (IOException reset) {
+                // The server reads on for a second or two: a client that was held up has another turn.
+                if (turn == 10 || System.nanoTime() - begin < 900_000_000) {
+                    throw reset;
+                }
+            }
+        }
+    }
+
+    private static void sendBehindTheEnd(Transport transport) throws Exception {
         try (Running server = Running.payload(transport, 16); RawClient client = server.connect()) {
             client.send("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n");
             assertEquals(405, client.read().status());
