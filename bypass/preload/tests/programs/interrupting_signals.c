@@ -6,14 +6,32 @@
 
 static void nothing(int signal) { (void)signal; }
 
-/* Again and again, should the first alarm come before the read. */
+static pthread_t reader;
+static volatile pid_t announced;
+
+static void *alarm_once(void *unused) {
+    until_it_waits(&announced);
+    pthread_kill(reader, SIGALRM);
+    return unused;
+}
+
+/* Again and again, should the first alarm come before the read; or once, when the read waits. */
 static void read_beside_alarm(const char *name, int fd, int period_us) {
-    struct itimerval soon = {{0, period_us}, {0, period_us ? period_us : 300000}}, none = {{0, 0}, {0, 0}};
+    struct itimerval soon = {{0, period_us}, {0, period_us}}, none = {{0, 0}, {0, 0}};
     char letter;
-    setitimer(ITIMER_REAL, &soon, NULL);
+    pthread_t thread;
+    reader = pthread_self();
+    announced = gettid();
+    if (period_us)
+        setitimer(ITIMER_REAL, &soon, NULL);
+    else
+        need(pthread_create(&thread, NULL, alarm_once, NULL) == 0, "thread");
     outcome(name, read(fd, &letter, 1));
     int error = errno;
-    setitimer(ITIMER_REAL, &none, NULL);
+    if (period_us)
+        setitimer(ITIMER_REAL, &none, NULL);
+    else
+        pthread_join(thread, NULL);
     errno = error;
 }
 
