@@ -226,7 +226,7 @@ def test_a_server_that_ignores_term_is_killed_and_that_is_said(checkout):
 
 
 def test_two_runs_on_one_machine_exclude_each_other(checkout, interrupt):
-    process = checkout.start("run", checkout.recipe(duration="2s"))
+    process = checkout.start("run", checkout.recipe(duration="20s"))
     deadline_trials = checkout.recipe(name="other")
     checkout_runs = checkout.runs
     while not list(checkout_runs.glob("*/trials")):
@@ -438,13 +438,15 @@ def test_a_preparation_that_fails_ends_the_run_with_what_it_said(checkout):
     assert checkout.nothing_left(process.pid)
 
 
-@pytest.mark.parametrize(("line", "code"), [("listening", 0), ("never said", 1)])
-def test_a_server_may_say_in_its_output_that_it_is_ready(checkout, line, code):
+@pytest.mark.parametrize(
+    ("line", "within", "code"), [("listening", "60s", 0), ("never said", "8s", 1)]
+)
+def test_a_server_may_say_in_its_output_that_it_is_ready(checkout, line, within, code):
     server = Path(__file__).parents[1] / "fakes" / "server.py"
     recipe = checkout.recipe(connections=[1])
     text = recipe.read_text()
     start = text.index("ready = {")
-    says = f'ready = {{ log = "^{line}$", within = "8s" }}'
+    says = f'ready = {{ log = "^{line}$", within = "{within}" }}'
     text = text.replace(text[start : text.index("}", text.index("within", start)) + 1], says)
     shell = (
         f"{sys.executable} {server} --port {{port}} & "
