@@ -261,7 +261,8 @@ impl Peer {
             return false;
         }
         // Where it is rather a child for each connection than one now and then, those that wait get one, too.
-        let children = PROCESSES - left - 1;
+        // The one that was accepted last may not have its child yet.
+        let children = PROCESSES - left;
         2 * children >= self.occupied().count().saturating_sub(waiting)
     }
 

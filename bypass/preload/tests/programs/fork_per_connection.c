@@ -20,6 +20,8 @@ static void server(void) {
     for (int i = 0; i < 2 * CONNECTIONS; i++) {
         int fd = accept(listening, NULL, NULL);
         need(fd >= 0, "accept");
+        if (i == CONNECTIONS)
+            meet(); /* The others are there before the first of them has its child. */
         pid_t child = fork();
         if (child == 0) {
             close(listening);
@@ -53,8 +55,10 @@ static void client(void) {
     say("right answers %d and %d", first, second);
     for (int i = 0; i < CONNECTIONS; i++)
         close(fds[i]);
+    usleep(200000); /* Mostly, the children are gone by then. */
     for (int i = 0; i < CONNECTIONS; i++)
         fds[i] = dial_port(port);
+    meet();
     for (int i = 0; i < CONNECTIONS; i++)
         at_once += ask(fds[i], 'a' + i % 10);
     say("right answers at once %d", at_once);
