@@ -32,7 +32,7 @@ pub struct Side {
     pub given_up: Vec<u32>,
     /// PINGs that came; they are answered if it is awake.
     pub pings: usize,
-    /// Whether it answers PINGs.
+    /// Whether it answers PING and SETTINGS.
     pub is_awake: bool,
     unfinished: Vec<Asked>,
 }
@@ -89,7 +89,7 @@ impl Side {
                     }
                 }
                 kind::RST_STREAM => self.given_up.push(head.stream),
-                kind::SETTINGS if !head.has(flag::ACK) => {
+                kind::SETTINGS if !head.has(flag::ACK) && self.is_awake => {
                     self.send(kind::SETTINGS, flag::ACK, 0, &[]);
                 }
                 _ => {}
