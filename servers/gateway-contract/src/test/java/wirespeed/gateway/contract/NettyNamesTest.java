@@ -119,12 +119,17 @@ class NettyNamesTest {
                         "server.dns", "127.0.0.1:" + names.port()), "[origins.o]\naddresses ="
                         + " [\"origin.test:" + one.port() + "\"]\nretries = 0\n");
                 RawClient client = gateway.client()) {
-            for (int turn = 0; turn < 300 && (turn < 30 || two.seen.isEmpty()); turn++) {
-                names.last = 1 + turn % 2;
+            int moves = 0;
+            for (int turn = 0; turn < 1200 && moves < 4; turn++) {
+                int before = two.seen.size();
                 assertEquals(200, client.get("/" + turn).status());
+                int next = two.seen.size() > before ? 1 : 2; // away from where it led now
+                moves += next == names.last ? 0 : 1;
+                names.last = next;
                 Thread.sleep(70);
             }
-            assertTrue(!one.seen.isEmpty() && !two.seen.isEmpty(), "nothing moved");
+            assertTrue(!one.seen.isEmpty() && !two.seen.isEmpty() && moves == 4,
+                    moves + " moves");
         }
     }
 
