@@ -469,8 +469,9 @@ import pathlib, sys, time
 if "-d" not in sys.argv:  # asked for its version
     sys.exit(1)
 calls = pathlib.Path(__file__).with_name("calls")
-calls.write_text((calls.read_text() if calls.exists() else "") + "x")
-rps = 100 * len(calls.read_text())
+with calls.open("a") as file:  # one that is ended here, because it started late, takes nothing away
+    file.write("x")
+rps = 100 * calls.stat().st_size
 time.sleep(float(sys.argv[sys.argv.index("-d") + 1].rstrip("s")))
 print("  Thread Stats   Avg      Stdev     Max   +/- Stdev")
 print("    Latency     1.00ms    1.00ms   2.00ms   93.50%")
@@ -494,6 +495,6 @@ def test_a_trial_tells_the_figures_of_its_window_and_not_of_its_warm_up(checkout
     assert code == 0, err
     (trial,) = checkout.trials()
     calls = len((program.parent / "calls").read_text())
-    assert calls == 2 and trial["metrics"]["rps"] == 200
+    assert calls >= 2 and trial["metrics"]["rps"] == 100 * calls, err
     (printed,) = checkout.latest.glob("trials/*/load-gen-0.out")
     assert printed.read_text().count("Requests/sec") == 1
