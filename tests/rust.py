@@ -1,6 +1,7 @@
 """Runs the test programs of the Rust workspace side by side; cargo alone runs one after the other.
 
 They wait most of the time: for a limit, for a peer, for the end of a load. The output is cargo's.
+A program that fails runs once more alone, and is named when it passes only then.
 """
 
 import json
@@ -49,14 +50,28 @@ def run(program):
 
 
 def run_all(chosen, at_once):
-    """Prints what each said as it ends; returns what those said that failed."""
+    """Prints what each said that passed, as it ends; returns those that failed with what they said."""
     failed = []
     with ThreadPoolExecutor(at_once) as pool:
-        for ended in as_completed([pool.submit(run, program) for program in chosen]):
+        running = {pool.submit(run, program): program for program in chosen}
+        for ended in as_completed(running):
             text, code = ended.result()
-            print(text, flush=True)
-            failed += [text] if code else []
+            if code:
+                failed.append((running[ended], text))
+            else:
+                print(text, flush=True)
     return failed
+
+
+def again(program, first):
+    """What a program says that failed and fails once more; nothing if it passes now."""
+    text, code = run(program)
+    print(text, flush=True)
+    if code:
+        return [text]
+    print(f"passed at the second try: {program[0]} of {program[2].relative_to(ROOT)}")
+    print(told(first), flush=True)
+    return []
 
 
 def told(text):
@@ -73,6 +88,7 @@ def main():
     alone = [program for program in found if program[0] in ALONE]
     failed = run_all([program for program in found if program not in alone], AT_ONCE)
     failed += run_all(alone, 1)
+    failed = [text for program, first in failed for text in again(program, first)]
     documented = subprocess.run([*CARGO, "--doc", "--no-fail-fast"], cwd=ROOT, stdin=subprocess.DEVNULL)
     if failed:
         print("programs that failed:", *map(told, failed), sep="\n")
