@@ -74,33 +74,36 @@ ask() { # stack case connections path options: requests per second
   fi
   echo "$1 $2 ${rps:-0}"
 }
-run() { # stack: all cases
-  local case
-  for case in $cases; do
-    case $case in
-    close) ask "$1" close 50 0 -H 'Connection: close' ;;
-    nopush) ask "$1" nopush 50 nopush/1024 ;;
-    one-connection) ask "$1" one-connection 1 0 ;;
-    *) ask "$1" "$case" 50 "${case%B}" ;;
-    esac
-  done
+run() { # stack case
+  start "$1"
+  case $2 in
+  close) ask "$1" close 50 0 -H 'Connection: close' ;;
+  nopush) ask "$1" nopush 50 nopush/1024 ;;
+  one-connection) ask "$1" one-connection 1 0 ;;
+  *) ask "$1" "$2" 50 "${2%B}" ;;
+  esac
+  stop
 }
 echo "# rounds $rounds, $seconds s each, client $client, spin $spin_us us, idle states $idle, kernel $(uname -r), $(cat $control)"
+# The stacks of a case follow each other at once, in turning order: a shared host is another one a minute later.
+stacks="kernel bypass${other:+ other}"
 for _ in $(seq "$rounds"); do
-  for stack in kernel bypass ${other:+other}; do
-    start "$stack"
-    run "$stack"
-    stop
+  for case in $cases; do
+    for stack in $stacks; do run "$stack" "$case"; done
   done
+  stacks="${stacks#* } ${stacks%% *}"
 done | tee "$room/all" | sed 's/^/# /' >&2
 awk -v other="$other" '{ n[$1,$2]++; v[$1,$2,n[$1,$2]] = $3; if (!seen[$2]++) order[++cases] = $2 }
-  function median(s, c,   i, j, m, t) {
-    m = n[s,c]; for (i = 1; i <= m; i++) a[i] = v[s,c,i]
+  function sorted(m,   i, j, t) {
     for (i = 1; i <= m; i++) for (j = i + 1; j <= m; j++) if (a[j] < a[i]) { t = a[i]; a[i] = a[j]; a[j] = t }
     return m % 2 ? a[(m + 1) / 2] : (a[m / 2] + a[m / 2 + 1]) / 2 }
+  function median(s, c,   i) { for (i = 1; i <= n[s,c]; i++) a[i] = v[s,c,i]; return sorted(n[s,c]) }
+  function ratio(s, t, c,   i, m) { # median of the rounds own ratios, and their range
+    for (i = 1; i <= n[s,c]; i++) a[i] = v[t,c,i] ? v[s,c,i] / v[t,c,i] : 0
+    m = sorted(n[s,c]); return sprintf("%.2f (%.2f–%.2f)", m, a[1], a[n[s,c]]) }
   END { printf "| case | kernel /s | bypass /s | ratio |%s\n", other ? " other /s | bypass : other |" : ""
     printf "|---|---|---|---|%s\n", other ? "---|---|" : ""
-    for (i = 1; i <= cases; i++) { c = order[i]; k = median("kernel", c); b = median("bypass", c)
-      printf "| %s | %.0f | %.0f | %.2f |", c, k, b, b / k
-      if (other) { o = median("other", c); printf " %.0f | %.2f |", o, b / o }
+    for (i = 1; i <= cases; i++) { c = order[i]
+      printf "| %s | %.0f | %.0f | %s |", c, median("kernel", c), median("bypass", c), ratio("bypass", "kernel", c)
+      if (other) printf " %.0f | %s |", median("other", c), ratio("bypass", "other", c)
       printf "\n" } }' "$room/all"

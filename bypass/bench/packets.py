@@ -9,6 +9,7 @@ one was the kernel's is an error. Everything that it starts ends with it.
     bypass/bench/packets.py                         1 KB, keep-alive, MTU 1500, 5 rounds of 2 s: about 40 s
     bypass/bench/packets.py --size 0 100 10000      several sizes, each a table
     bypass/bench/packets.py --close                 one connection a request; --multi-accept beside it
+    bypass/bench/packets.py --latency --connections 1   wirespeed-load in place of wrk: p50 and p99.9 too
     bypass/bench/packets.py --mtu 9000 --size 100000
     bypass/bench/packets.py kernel performance both --connections 1
     ./wirespeed build http-server && bypass/bench/packets.py --program netty-nio --size 128 kernel performance both
@@ -22,6 +23,7 @@ responder-kernel, native, busy-poll, generic, trains    a minimal HTTP responder
 """
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -37,6 +39,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = ROOT / "target" / "release"
 BYPASS, LIBRARY, RESPONDER = RELEASE / "bypass", RELEASE / "libbypass_preload.so", RELEASE / "examples" / "http"
+GENERATOR = RELEASE / "wirespeed-load"
 RESPONDERS = {
     "responder-kernel": ["kernel"],
     "native": ["serve", "--interface", "vb"],
@@ -212,8 +215,29 @@ def warm_up(load, group, options):
             break
 
 
+def load_of(options, folder):
+    """The generator's command; with --latency one that writes percentiles."""
+    load = [GENERATOR, "--json", folder / "json"] if options.latency else ["wrk"]
+    load += ["-t1", f"-c{options.connections}", f"-d{options.seconds}s"]
+    if options.close:
+        load += ["-H", "Connection: close"]
+    return [*load, f"http://{ADDRESS}:{PORT}/{options.now}"]
+
+
+def read(done, folder, options):
+    """Requests per second, and with --latency p50 and p99.9 in microseconds; nothing if it failed."""
+    if options.latency:
+        result = json.loads((folder / "json").read_text()) if done.returncode == 0 else None
+        if result is None or result["errors"]["total"]:
+            return None
+        latency = result["latency"]["service"]["quantiles"]
+        return [result["rps"], latency["0.5"] / 1000, latency["0.999"] / 1000]
+    rate = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
+    return [float(rate[1])] if rate and done.returncode == 0 else None
+
+
 def measure(link, server, folder, options):
-    """Requests per second of one round with a fresh server."""
+    """The figures of one round with a fresh server."""
     with started(link.inside(1, 0, *command_of(server, folder, options))) as (process, said):
         deadline = time.monotonic() + 15
         # The first connections may be faster than nginx's first wait: those are the kernel's.
@@ -222,10 +246,7 @@ def measure(link, server, folder, options):
                 said.seek(0)
                 sys.exit(f"{server} does not answer over its path: {said.read() or 'it says nothing'}")
             time.sleep(0.1)
-        load = ["wrk", "-t1", f"-c{options.connections}", f"-d{options.seconds}s"]
-        if options.close:
-            load += ["-H", "Connection: close"]
-        load.append(f"http://{ADDRESS}:{PORT}/{options.now}")
+        load = load_of(options, folder)
         if server == "both":
             load = [*accelerated(options.client, "va"), *load]
         if options.warmup:
@@ -235,9 +256,9 @@ def measure(link, server, folder, options):
         after, others = counters(link, process.pid), beside(spent, cpu_ns(process.pid))
         if others >= QUIET * options.seconds:
             print(f"  {server}: its other threads had {others / options.seconds:.0%} of a core in this round")
-        rate = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
-        if done.returncode or not rate:
-            sys.exit(f"{server}: wrk ended with {done.returncode}: {done.stdout}{done.stderr}")
+        found = read(done, folder, options)
+        if not found:
+            sys.exit(f"{server}: {load[0]} ended with {done.returncode}: {done.stdout}{done.stderr}")
         if wrong := re.search(r"(Non-2xx.*|Socket errors: .*)", done.stdout):
             print(f"  {server}: {wrong[1]}")
         if server in PROFILES:
@@ -245,7 +266,7 @@ def measure(link, server, folder, options):
             if kernel or packets < options.connections:
                 said.seek(0)
                 sys.exit(f"{server}: {packets} connections over packets, {kernel} over the kernel: no figure; {said.read()}")
-        return float(rate[1])
+        return found
 
 
 def table(options, folder):
@@ -256,17 +277,19 @@ def table(options, folder):
             with Link(options.mtu) as link:
                 found.append(measure(link, server, folder, options))
     first = next(iter(figures))
-    base = statistics.median(figures[first])
     print(f"{options.program}, {options.now} B, {options.connections} connections, MTU {options.mtu}"
           f"{', one connection a request' if options.close else ''}"
           f"{', multi_accept' if options.multi_accept else ''}, {options.rounds} rounds of {options.seconds} s, "
           f"kernel with {link.control}")
-    for server, found in figures.items():
-        ratios = [one / other for one, other in zip(found, figures[first])]
-        ratio = "" if server == first else (f"  {statistics.median(ratios):.2f} × {first}"
-                                            f" ({min(ratios):.2f}–{max(ratios):.2f})")
-        median = statistics.median(found) if server != first else base
-        print(f"{server:16} {median:10,.0f} requests/s  ({min(found):,.0f}–{max(found):,.0f}){ratio}", flush=True)
+    for column, unit in enumerate(["requests/s", "µs p50", "µs p99.9"][:3 if options.latency else 1]):
+        base = [round[column] for round in figures[first]]
+        for server, rounds in figures.items():
+            found = [round[column] for round in rounds]
+            ratios = [one / other for one, other in zip(found, base)]
+            ratio = "" if server == first else (f"  {statistics.median(ratios):.2f} × {first}"
+                                                f" ({min(ratios):.2f}–{max(ratios):.2f})")
+            print(f"{server:16} {statistics.median(found):10,.{1 if column else 0}f} {unit}"
+                  f"  ({min(found):,.0f}–{max(found):,.0f}){ratio}", flush=True)
 
 
 def main():
@@ -285,6 +308,7 @@ def main():
     parser.add_argument("--spin", type=int, default=1_000_000, help="of the responders, in microseconds")
     parser.add_argument("--client", default="wrk", help="profile of an accelerated wrk; wrk-profile pauses between polls")
     parser.add_argument("--close", action="store_true", help="one connection a request")
+    parser.add_argument("--latency", action="store_true", help="wirespeed-load in place of wrk, with p50 and p99.9")
     parser.add_argument("--multi-accept", action="store_true", help="nginx takes all connections that wait at once")
     options = parser.parse_args()
     if unknown := set(options.servers) - set(SERVERS):
@@ -295,7 +319,7 @@ def main():
     tools = ("ip", "wrk", "curl", "taskset", options.java if is_java else "nginx")
     needed = [tool for tool in tools if not shutil.which(tool)]
     needed += [str(JAR.relative_to(ROOT))] if is_java and not JAR.exists() else []
-    needed += [str(path.relative_to(ROOT)) for path in (BYPASS, LIBRARY) if not path.exists()]
+    needed += [str(path.relative_to(ROOT)) for path in (BYPASS, LIBRARY, *([GENERATOR] if options.latency else [])) if not path.exists()]
     if set(options.servers) & set(RESPONDERS) and not RESPONDER.exists():
         needed.append(str(RESPONDER.relative_to(ROOT)))
     if needed:
