@@ -11,7 +11,8 @@ other work on the machine delays them and does not change what is counted, but f
 
 idle      on the kernel, and over packets with the profile; also with no connection at all
 requests  wrk on the kernel; nginx on the kernel, and over packets without a profile, which sleeps instead of
-          spinning, so that time without work does not count; --connections N …, in turns within each round
+          spinning, so that time without work does not count; --connections N …, in turns within each round;
+          --workers N: as many workers and wrks, each with its share of the connections (and of the descriptors)
 """
 
 import argparse
@@ -131,21 +132,29 @@ def idle(options, folder):
             print(f"{name:16} {count:6} connections: {share:.3f} % of a core over {options.seconds} s", flush=True)
 
 
-def cost(link, profile, folder, count, seconds):
+def cost(link, profile, folder, count, options):
     """Microseconds of nginx's CPU per request, and what wrk complains of."""
     with serving(link, profile, folder) as process:
-        words = ["wrk", "-t1", f"-c{count}", f"-d{seconds}s", "--timeout", "30s", f"http://{ADDRESS}:{PORT}/0"]
+        words = ["wrk", "-t1", f"-c{count // options.workers}", f"-d{options.seconds}s", "--timeout", "30s",
+                 f"http://{ADDRESS}:{PORT}/0"]
         start = spent_ns(process.pid)
-        done = subprocess.run(link.inside(0, 1, *words), capture_output=True, text=True, timeout=seconds + 120)
+        running = [subprocess.Popen(link.inside(0, 1, *words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                   for _ in range(options.workers)]
+        try:
+            said = [one.communicate(timeout=options.seconds + 120)[0] for one in running]
+        finally:
+            for one in running:
+                one.kill()
         spent = spent_ns(process.pid) - start
-        requests = re.search(r"(\d+) requests in", done.stdout)
-        if done.returncode or not requests:
-            sys.exit(f"connections.py: wrk ended with {done.returncode}: {done.stdout}{done.stderr}")
-        if int(requests[1]) == 0:
+        found = [re.search(r"(\d+) requests in", text) for text in said]
+        if not all(found) or any(one.returncode for one in running):
+            sys.exit(f"connections.py: wrk failed: {' '.join(said)}")
+        answered = sum(int(one[1]) for one in found)
+        if answered == 0:
             return None, "no request was answered: --seconds must be longer than opening the connections takes", {}
-        complaint = re.search(r"(Non-2xx.*|Socket errors: .*)", done.stdout)
+        complaint = re.search(r"(Non-2xx.*|Socket errors: .*)", " ".join(said))
         counted = counters(link, process.pid) if profile is not None else {"accepts_packets": 0, "frames_lost_in": 0}
-        return spent / int(requests[1]) / 1000, complaint[1] if complaint else "", counted
+        return spent / answered / 1000, complaint[1] if complaint else "", counted
 
 
 def requests(options, folder):
@@ -158,7 +167,7 @@ def requests(options, folder):
         for _ in range(options.rounds):
             for count in options.connections:
                 for name, profile in stacks.items():
-                    spent, complaint, counted = cost(link, profile, folder, count, options.seconds)
+                    spent, complaint, counted = cost(link, profile, folder, count, options)
                     if spent is not None:
                         figures.setdefault((name, count), []).append(spent)
                     if complaint or profile is not None and counted.get("accepts_packets", 0) < count:
@@ -179,6 +188,7 @@ def main():
     parser.add_argument("--connections", type=int, nargs="+")
     parser.add_argument("--seconds", type=int, help="20 of idle, 10 of requests")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=1, help="of requests")
     parser.add_argument("--profile", default="nginx-balanced", help="of idle")
     options = parser.parse_args()
     if options.cell == "hold":
@@ -186,18 +196,20 @@ def main():
     if os.geteuid() != 0 or not (BYPASS.exists() and LIBRARY.exists()):
         sys.exit("root is needed, and a build: ./wirespeed build bypass")
     descriptors = raise_descriptors()
-    most = descriptors - OTHERS
+    most = (descriptors - OTHERS) * options.workers
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     options.seconds = options.seconds or {"idle": 20, "requests": 10}[options.cell]
     options.connections = options.connections or {"idle": [1000], "requests": [10, 1000, 10_000, min(50_000, most)]}[options.cell]
     if max(options.connections) > most:
-        sys.exit(f"{max(options.connections)} connections need {max(options.connections) + OTHERS} descriptors, and "
-                 f"{descriptors} are allowed: ulimit -Hn {max(options.connections) + OTHERS} first")
+        needed = max(options.connections) // options.workers + OTHERS
+        sys.exit(f"{max(options.connections)} connections need {needed} descriptors a process, and {descriptors} are "
+                 f"allowed: ulimit -Hn {needed}, or --workers")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="connections-")))
         os.chmod(folder, 0o755)
         (folder / "logs").mkdir()
-        text = NGINX.format(folder=folder, port=PORT).replace("worker_connections 20000", "worker_connections 100000")
+        text = NGINX.format(folder=folder, port=PORT, multi="off").replace("worker_connections 20000", "worker_connections 100000")
+        text = text.replace("worker_processes 1;", f"worker_processes {options.workers};")
         (folder / "nginx.conf").write_text(f"worker_rlimit_nofile {descriptors};\n" + text)
         {"idle": idle, "requests": requests}[options.cell](options, folder)
     return None

@@ -83,16 +83,17 @@ def unpaced(namespace):
 class Link:
     """Two namespaces joined by va and vb; gone at the end, however it comes."""
 
-    def __init__(self, mtu):
+    def __init__(self, mtu, queues=1):
         self.names = [f"packets-{side}-{os.getpid()}" for side in "ab"]
-        self.mtu = mtu
+        self.mtu, self.queues = mtu, queues
 
     def __enter__(self):
         a, b = self.names
         try:
             for name in self.names:
                 run("ip", "netns", "add", name)
-            run("ip", "-n", a, "link", "add", "va", "type", "veth", "peer", "name", "vb", "netns", b)
+            queues = ["numrxqueues", str(self.queues), "numtxqueues", str(self.queues)]
+            run("ip", "-n", a, "link", "add", "va", *queues, "type", "veth", "peer", "name", "vb", *queues, "netns", b)
             for name, end, host in ((a, "va", 1), (b, "vb", 2)):
                 run("ip", "-n", name, "link", "set", end, "mtu", str(self.mtu), "up")
                 run("ip", "-n", name, "link", "set", "lo", "up")

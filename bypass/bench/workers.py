@@ -30,7 +30,7 @@ CORES = os.cpu_count() or 1
 def configuration(folder, workers, reuseport):
     """nginx's, with worker N on core N."""
     masks = " ".join(format(1 << core, "b").zfill(CORES) for core in range(workers))
-    text = NGINX.format(folder=folder, port=PORT)
+    text = NGINX.format(folder=folder, port=PORT, multi="off")
     text = text.replace("worker_processes 1;", f"worker_processes {workers}; worker_cpu_affinity {masks};")
     return text.replace("backlog=16384", "backlog=16384 reuseport") if reuseport else text
 
