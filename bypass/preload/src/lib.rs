@@ -15,6 +15,7 @@
 mod cancel;
 mod forking;
 mod hooks;
+mod locking;
 mod outcome;
 mod real;
 mod signals;

@@ -5,6 +5,8 @@ use std::sync::Mutex;
 
 use libc::{c_int, FILE};
 
+use crate::locking::lock;
+
 static STREAMS: Mutex<Vec<(usize, c_int)>> = Mutex::new(Vec::new());
 
 /// What libc's own standard input had read ahead when another stream took its place.
@@ -12,26 +14,26 @@ static UNREAD: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
 /// Holds both across a fork, so that the child finds them whole and free.
 pub fn hold() -> impl Sized {
-    (STREAMS.lock().ok(), UNREAD.lock().ok())
+    (lock(&STREAMS).ok(), lock(&UNREAD).ok())
 }
 
 /// The descriptor of a stream, when it is one of these.
 pub fn descriptor(stream: *mut FILE) -> Option<c_int> {
-    let streams = STREAMS.lock().ok()?;
+    let streams = lock(&STREAMS).ok()?;
     let of_stream = |entry: &&(usize, c_int)| entry.0 == stream as usize;
     streams.iter().find(of_stream).map(|(_, fd)| *fd)
 }
 
 /// Notes a stream.
 pub fn note(stream: *mut FILE, fd: c_int) {
-    if let Ok(mut streams) = STREAMS.lock() {
+    if let Ok(mut streams) = lock(&STREAMS) {
         streams.push((stream as usize, fd));
     }
 }
 
 /// Forgets the stream over a descriptor.
 pub fn forget(fd: c_int) {
-    if let Ok(mut streams) = STREAMS.lock() {
+    if let Ok(mut streams) = lock(&STREAMS) {
         streams.retain(|(_, of)| *of != fd);
     }
 }
@@ -87,7 +89,7 @@ pub unsafe fn move_over(former: *mut FILE, new: *mut FILE) {
     if is_writing {
         // SAFETY: libc's own buffer, of that length.
         unsafe { fwrite(from.cast(), 1, length, new) };
-    } else if let Ok(mut unread) = UNREAD.lock() {
+    } else if let Ok(mut unread) = lock(&UNREAD) {
         // SAFETY: as above.
         unread.extend_from_slice(unsafe { core::slice::from_raw_parts(from, length) });
     }
@@ -97,7 +99,7 @@ pub unsafe fn move_over(former: *mut FILE, new: *mut FILE) {
 
 /// Takes what was read ahead; how much.
 pub fn take_unread(to: &mut [u8]) -> usize {
-    let Ok(mut unread) = UNREAD.lock() else {
+    let Ok(mut unread) = lock(&UNREAD) else {
         return 0;
     };
     let count = to.len().min(unread.len());
@@ -108,7 +110,7 @@ pub fn take_unread(to: &mut [u8]) -> usize {
 
 /// Standard input is closed.
 pub fn drop_unread() {
-    if let Ok(mut unread) = UNREAD.lock() {
+    if let Ok(mut unread) = lock(&UNREAD) {
         unread.clear();
     }
 }

@@ -60,6 +60,7 @@ pub fn at_exit(work: extern "C" fn()) {
 }
 
 /// Does `work` and leaves the program's errno as it was: libc's own functions may change it when they work.
+#[inline(always)]
 pub fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: libc's errno of this thread is always readable and writable.
     let errno = unsafe { &mut *libc::__errno_location() };

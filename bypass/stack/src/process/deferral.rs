@@ -8,18 +8,20 @@
 use core::sync::atomic::{compiler_fence, Ordering};
 
 use bypass_sys::kernel;
+use bypass_sys::process::keeping_errno;
 use bypass_sys::sandbox::is_confined;
 
 use bypass_sys::thread::{thread, Thread};
 
-/// Runs an operation; handlers wait for its end.
+/// Runs an operation; handlers wait for its end. It leaves errno alone: a lock that another thread has
+/// changes it, too.
 #[inline(always)]
 pub fn inside<T>(work: impl FnOnce() -> T) -> T {
     let thread = thread();
     let depth = thread.inside.load(Ordering::Relaxed);
     thread.inside.store(depth + 1, Ordering::Relaxed);
     compiler_fence(Ordering::SeqCst);
-    let result = work();
+    let result = keeping_errno(work);
     compiler_fence(Ordering::SeqCst);
     thread.inside.store(depth, Ordering::Relaxed);
     if thread.deferred.load(Ordering::Relaxed) != 0 && depth == 0 {
