@@ -241,9 +241,7 @@ fn accept_shm(
     client.length = address::to_bytes(remote, family, &mut client.bytes);
     socket.change(Event::Connect);
     attach(fd, index, &peer, slot);
-    if peer.is_stale.load(Ordering::SeqCst) {
-        peer.reap_in(slot);
-    }
+    peer.reap_in(slot);
     show_opened(index);
     process::count(counter(&peer), 1);
     Ok(Some(fd))

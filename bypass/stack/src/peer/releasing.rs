@@ -48,8 +48,29 @@ impl Peer {
         }
         process::count(Counter::PeerDeaths, 1);
         let used = self.segment.slots_used().min(self.segment.slots());
-        (0..used).for_each(|slot| self.reap_slot(slot, 1 << index));
+        let (bit, mut waiting) = (1 << index, Vec::new());
+        for slot in 0..used {
+            if self.is_waiting(slot, bit) {
+                waiting.push(slot);
+            } else {
+                self.reap_slot(slot, bit);
+            }
+        }
         self.segment.leave(other, index);
+        // One that was accepted meanwhile, by who still found the process there.
+        for slot in waiting {
+            if self.segment.process(other, index) == 0 && !self.is_waiting(slot, bit) {
+                self.reap_slot(slot, bit);
+            }
+        }
+    }
+
+    /// Whether a connection that the holder with bit `bit` of the other side has is yet to be accepted: whoever
+    /// accepts it looks by itself.
+    fn is_waiting(&self, slot: usize, bit: u32) -> bool {
+        let holders = &self.segment.slot(slot).meta.holders;
+        holders[1 - self.side].load(Ordering::SeqCst) & bit != 0
+            && holders[self.side].load(Ordering::SeqCst) & QUEUED != 0
     }
 
     /// The holder with bit `bit` of the other side has ended. Connections of other processes of our side
@@ -58,7 +79,6 @@ impl Peer {
         let (ours, other) = (self.side, 1 - self.side);
         let place = self.segment.slot(slot);
         let holders = place.meta.holders[ours].load(Ordering::SeqCst);
-        // Whoever accepts it looks by itself.
         if holders & QUEUED != 0 {
             return;
         }
@@ -96,17 +116,20 @@ impl Peer {
         }
     }
 
-    /// A connection accepted after its client had ended: what the dead alone held is over.
+    /// A connection is accepted: what processes of its client that have ended meanwhile alone held is over.
     pub fn reap_in(&self, slot: usize) {
         let other = 1 - self.side;
         let place = self.segment.slot(slot);
-        for index in 0..PROCESSES {
-            let is_gone = self.segment.process(other, index) == 0;
-            if is_gone && drop_holder(place, other, 1 << index, FIN) {
+        let is_gone = |index: usize| self.segment.process(other, index) == 0;
+        let mut left = place.meta.holders[other].load(Ordering::SeqCst) & !(QUEUED | CLOSING);
+        while left != 0 {
+            let index = left.trailing_zeros() as usize;
+            left &= left - 1;
+            if is_gone(index) && drop_holder(place, other, 1 << index, FIN) {
                 forget_holder(place, other, 1 << index);
             }
         }
-        if (0..PROCESSES).all(|index| self.segment.process(other, index) == 0) {
+        if self.is_stale.load(Ordering::SeqCst) && (0..PROCESSES).all(is_gone) {
             self.reap_rest();
         }
     }
