@@ -7,7 +7,7 @@ use bypass_stack::lifecycle::fork::{self, Prepared, Taken};
 use bypass_stack::process::deferral;
 
 use crate::outcome::{errno, set_errno};
-use crate::{real, spawning, streams};
+use crate::{environment, real, spawning, streams};
 
 thread_local! {
     static PREPARED: RefCell<Option<Prepared>> = const { RefCell::new(None) };
@@ -40,7 +40,7 @@ extern "C" fn before_fork() {
     deferral::enter();
     let prepared = fork::prepare();
     let _ = PREPARED.try_with(|place| place.replace(prepared));
-    let locked: Box<dyn Any> = Box::new((streams::hold(), spawning::hold()));
+    let locked: Box<dyn Any> = Box::new((streams::hold(), spawning::hold(), environment::hold()));
     let _ = LOCKED.try_with(|place| place.replace(Some(locked)));
 }
 
@@ -55,6 +55,7 @@ extern "C" fn in_parent() {
 extern "C" fn in_child() {
     let _ = LOCKED.try_with(RefCell::take);
     let prepared = PREPARED.try_with(RefCell::take).ok().flatten();
+    environment::forget();
     fork::child(prepared);
     deferral::leave();
 }

@@ -3,7 +3,7 @@
 //! Each hook is one question (is this descriptor the kernel's?) and one operation of the stack.
 //! [`outcome`] alone turns results into return values and errno; [`real`] finds libc's own
 //! functions. Nothing here keeps state but [`signals`], which counts handlers for those who wait,
-//! [`streams`] and [`spawning`].
+//! [`streams`], [`spawning`] and [`environment`].
 //!
 //! A panic in an `extern "C"` function aborts; it never unwinds into C.
 #![allow(
@@ -13,6 +13,7 @@
 #![allow(missing_docs, reason = "the hooks are documented by their man pages")]
 
 mod cancel;
+mod environment;
 mod forking;
 mod hooks;
 mod locking;

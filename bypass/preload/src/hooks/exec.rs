@@ -10,9 +10,8 @@ use bypass_stack::process::deferral::inside;
 use libc::{pid_t, FILE};
 
 use super::creating::{or_give_back, Made};
+use crate::environment::{self, Lent, List};
 use crate::{real, spawning};
-
-type List = *const *const c_char;
 
 extern "C" {
     static mut environ: List;
@@ -208,31 +207,34 @@ pub unsafe extern "C" fn posix_spawn_file_actions_adddup2(
     result
 }
 
+/// What libc's shells find, until the call that starts them has ended, also when its thread is cancelled in it.
+struct Shells {
+    prepared: Option<Prepared>,
+    _environment: Lent,
+}
+
+impl Drop for Shells {
+    fn drop(&mut self) {
+        if let Some(prepared) = self.prepared.take() {
+            inside(|| exec::left(prepared));
+        }
+    }
+}
+
 /// Runs `call`, by which libc itself starts a shell with the environment that it finds.
 unsafe fn in_environment<T: Made>(call: impl Fn() -> T) -> T {
     let Some(prepared) = inside(|| exec::prepare(&[])) else {
         return call();
     };
-    let passed = name_of_record(&prepared);
-    // SAFETY: libc's variable.
-    let former = unsafe { environ };
     // SAFETY: libc's list. Another thread that sets a variable meanwhile has libc copy it, and keep the copy.
-    let all = unsafe { extended(former, passed.as_deref()) };
-    let ours = all.as_ptr();
-    // SAFETY: as above.
-    unsafe { environ = ours };
+    let extended = |own, record: Option<&CStr>| unsafe { extended(own, record) };
+    let mut shells = Shells {
+        _environment: environment::lend(name_of_record(&prepared), extended),
+        prepared: Some(prepared),
+    };
     let result = call();
-    // SAFETY: as above.
-    if unsafe { environ } == ours {
-        // SAFETY: as above.
-        unsafe { environ = former };
-    } else {
-        std::mem::forget((all, passed));
-    }
-    if result.has_failed() {
+    if let Some(prepared) = shells.prepared.take_if(|_| result.has_failed()) {
         inside(|| exec::undo(prepared));
-    } else {
-        inside(|| exec::left(prepared));
     }
     result
 }
