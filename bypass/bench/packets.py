@@ -19,6 +19,7 @@ one was the kernel's is an error. Everything that it starts ends with it.
 
 kernel       nginx and wrk on the kernel          balanced, performance   nginx over packets, with that profile
 both         nginx with performance and wrk with the profile --client, both over packets; --program has others than nginx
+performance-other, both-other    the same with another build: --other FOLDER, which has its bypass and libbypass_preload.so
 responder-kernel, native, busy-poll, generic, trains    a minimal HTTP responder, on the kernel and on a shard
 """
 
@@ -48,6 +49,8 @@ RESPONDERS = {
     "trains": ["serve", "--interface", "vb", "--trains"],
 }
 PROFILES = {"balanced": "balanced", "performance": "performance", "both": "performance"}
+OTHER = "-other"
+PROFILES |= {name + OTHER: profile for name, profile in PROFILES.items()}
 PROGRAMS = {"nginx": "nginx", "netty-nio": "nettyio", "netty-epoll": "nettyio"}
 JAR = ROOT / "servers" / "http-server" / "target" / "http-server.jar"
 #: Other threads of a server than the busiest may have so much of a core while it is measured.
@@ -141,8 +144,9 @@ def started(command):
                     pass
 
 
-def accelerated(profile, interface):
-    return [BYPASS, "run", "-p", profile, "--interface", interface, "--"]
+def accelerated(server, profile, interface, options):
+    bypass = options.other / "bypass" if server.endswith(OTHER) else BYPASS
+    return [bypass, "run", "-p", profile, "--interface", interface, "--"]
 
 
 def command_of(server, folder, options):
@@ -155,7 +159,7 @@ def command_of(server, folder, options):
                    "--payload", options.now, "--transport", options.program.removeprefix("netty-")]
     if server == "kernel":
         return command
-    return [*accelerated(f"{PROGRAMS[options.program]}-{PROFILES[server]}", "vb"), *command]
+    return [*accelerated(server, f"{PROGRAMS[options.program]}-{PROFILES[server]}", "vb", options), *command]
 
 
 def jvm_options():
@@ -248,8 +252,8 @@ def measure(link, server, folder, options):
                 sys.exit(f"{server} does not answer over its path: {said.read() or 'it says nothing'}")
             time.sleep(0.1)
         load = load_of(options, folder)
-        if server == "both":
-            load = [*accelerated(options.client, "va"), *load]
+        if server.removesuffix(OTHER) == "both":
+            load = [*accelerated(server, options.client, "va", options), *load]
         if options.warmup:
             warm_up(link.inside(0, 1, *load), process.pid, options)
         before, spent = counters(link, process.pid), cpu_ns(process.pid)
@@ -310,10 +314,13 @@ def main():
     parser.add_argument("--client", default="wrk", help="profile of an accelerated wrk; wrk-profile pauses between polls")
     parser.add_argument("--close", action="store_true", help="one connection a request")
     parser.add_argument("--latency", action="store_true", help="wirespeed-load in place of wrk, with p50 and p99.9")
+    parser.add_argument("--other", type=Path, help="folder of another build, for servers that end in -other")
     parser.add_argument("--multi-accept", action="store_true", help="nginx takes all connections that wait at once")
     options = parser.parse_args()
     if unknown := set(options.servers) - set(SERVERS):
         parser.error(f"no such server: {', '.join(sorted(unknown))}")
+    if any(server.endswith(OTHER) for server in options.servers) and not options.other:
+        parser.error("--other FOLDER names the other build")
     options.servers = options.servers or ["kernel", "balanced", "performance"]
     is_java = options.program != "nginx"
     options.warmup = (40 if is_java else 0) if options.warmup is None else options.warmup

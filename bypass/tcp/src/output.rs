@@ -150,7 +150,7 @@ impl Conn {
         let len = self.unsent().min(most);
         let is_new = len > 0;
         let sent = if is_new {
-            self.send_new(cx, link, sink, len as usize, 1)
+            self.send_new(cx, link, sink, len as usize, len as usize)
         } else {
             let tail = self.sent.tail;
             self.resend(cx, link, sink, tail)
@@ -245,8 +245,11 @@ impl Conn {
                 self.hold_back(cx, window);
                 return true;
             }
-            let segments = self.train_len(cx, [of_record, window, mss, room]);
-            if !self.send_new(cx, link, sink, len as usize, segments) {
+            let total = match self.train_segments(cx, of_record.min(window), mss, room) {
+                0 | 1 => len,
+                most => self.train_bytes([of_record, unsent, window], mss, most),
+            };
+            if !self.send_new(cx, link, sink, len as usize, total as usize) {
                 return false;
             }
         }
@@ -261,23 +264,36 @@ impl Conn {
             self.hold_back(cx, 0);
             return true;
         }
-        self.send_new(cx, link, sink, 0, 1)
+        self.send_new(cx, link, sink, 0, 0)
     }
 
-    /// How many full segments the device may cut from one frame. At most half of the congestion window, so
+    /// How many segments of `bytes` the device may cut from one frame. At most half of the congestion window, so
     /// that acknowledgments come while the other half is under way, and no more than leave in a
     /// millisecond (as Linux's tcp_tso_autosize).
     #[inline]
-    fn train_len(&self, cx: &Context, [unsent, window, mss, room]: [u32; 4]) -> u32 {
-        let bytes = cx.config.segmentation_max;
-        let most = bytes / mss.max(1);
-        if most < 2 || unsent < 2 * mss {
+    fn train_segments(&self, cx: &Context, bytes: u32, mss: u32, room: u32) -> u32 {
+        let frame = cx.config.segmentation_max;
+        let most = frame / mss.max(1);
+        if most < 2 || bytes <= mss {
             return 1;
         }
-        let paced = self.bytes_in_a_millisecond(bytes) / mss;
+        let paced = self.bytes_in_a_millisecond(frame) / mss;
         let most = most.min(paced.max(cx.config.train_segments));
-        let room = room.min((self.cwnd / 2).max(1));
-        (unsent.min(window) / mss).min(room).min(most).max(1)
+        most.min(room).min((self.cwnd / 2).max(1))
+    }
+
+    /// Bytes of a train of up to `most` segments: full ones, and a small one behind them when everything ends
+    /// with it and it may leave by itself (as Linux's tcp_mss_split_point).
+    #[inline]
+    fn train_bytes(&self, [of_record, unsent, window]: [u32; 3], mss: u32, most: u32) -> u32 {
+        let full = (of_record.min(window) / mss).min(most);
+        let rest = of_record - full * mss;
+        let is_whole = of_record <= window && rest < mss && full < most;
+        // A record's last segment is not held back.
+        if is_whole && (of_record < unsent || self.should_send(rest, rest, mss)) {
+            return of_record;
+        }
+        full * mss
     }
 
     /// What the connection delivers in a millisecond when its window grows, and for a near peer more: `most` for
@@ -374,30 +390,31 @@ impl Conn {
         self.control.restart();
     }
 
-    /// Sends `len` new bytes, or a train of `segments` of `len` bytes, with the FIN where it is due.
+    /// Sends `total` new bytes, in a train of segments of `len` bytes where they are more than one, with the FIN where
+    /// it is due.
     fn send_new<S: TxSink>(
         &mut self,
         cx: &mut Context,
         link: &mut Link,
         sink: &mut S,
         len: usize,
-        segments: u32,
+        total: usize,
     ) -> bool {
         let seq = self.snd_nxt;
-        let total = len * segments as usize;
+        let is_train = total > len;
         let end = seq.wrapping_add(total as u32);
         let is_last = total as u32 == self.unsent() && (total as u32) < self.window_left();
         let has_fin = self.fin_queued && is_last;
         // A train ends with PSH, as on Linux: the receiver need not wait for more to join to it.
         let ends_write = end == self.push_seq || self.records.front() == Some(&end);
-        let pushes = ends_write || has_fin || segments > 1;
+        let pushes = ends_write || has_fin || is_train;
         let flags = ACK | if pushes && total > 0 { PSH } else { 0 } | if has_fin { FIN } else { 0 };
         let segment = Outgoing {
             seq,
             flags,
             offset: seq.wrapping_sub(self.tx_seq) as usize,
             len: total,
-            gso_size: if segments > 1 { len } else { 0 },
+            gso_size: if is_train { len } else { 0 },
             ecn: if self.has_ecn { ip::ECT0 } else { 0 },
         };
         if !self.emit(cx, link, sink, segment) {
@@ -409,31 +426,47 @@ impl Conn {
         } else {
             flags & !PSH
         };
-        self.record_sent(cx, seq, len as u32, segments, flags);
+        let segments = self.record_sent(cx, (seq, end), len as u32, flags);
         self.snd_nxt = end.wrapping_add(u32::from(has_fin));
         self.fin_sent |= has_fin;
-        if (total as u32) < self.mss {
+        let is_small = match is_train {
+            true => total % len > 0,
+            false => (total as u32) < self.mss,
+        };
+        if is_small {
             self.small_seq = self.snd_nxt;
         }
         self.push_small = false;
         self.after_send(cx, true);
-        cx.stats.out_segs += u64::from(segments);
+        cx.stats.out_segs += segments;
         true
     }
 
+    /// Remembers the segments of `len` bytes, the last one with what is left; how many they are.
     #[inline]
-    fn record_sent(&mut self, cx: &mut Context, mut seq: u32, len: u32, segments: u32, flags: u8) {
-        for number in 0..segments {
-            let mut marks = 0;
-            if number + 1 == segments {
-                marks |= if flags & FIN != 0 { sent::FIN } else { 0 };
-                marks |= if flags & PSH != 0 { sent::PUSHED } else { 0 };
+    fn record_sent(&mut self, cx: &mut Context, range: (u32, u32), len: u32, flags: u8) -> u64 {
+        let (mut seq, end) = range;
+        let mut segments = 0;
+        loop {
+            let left = end.wrapping_sub(seq);
+            let (mut until, mut marks) = (seq.wrapping_add(left.min(len)), 0);
+            let is_last = left <= len;
+            if is_last && flags & FIN != 0 {
+                marks |= sent::FIN;
+                until = until.wrapping_add(1);
             }
-            let end = seq.wrapping_add(len + u32::from(marks & sent::FIN != 0));
-            cx.nodes.push(&mut self.sent, (seq, end), cx.now_us, marks);
+            if is_last && flags & PSH != 0 {
+                marks |= sent::PUSHED;
+            }
+            cx.nodes
+                .push(&mut self.sent, (seq, until), cx.now_us, marks);
             self.packets_out += 1;
             self.count_sent();
-            seq = end;
+            segments += 1;
+            if is_last {
+                return segments;
+            }
+            seq = until;
         }
     }
 

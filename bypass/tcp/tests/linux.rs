@@ -184,6 +184,31 @@ fn a_train_of_a_near_connection_is_long_and_of_a_slow_one_short() {
 }
 
 #[test]
+fn a_train_takes_the_small_segment_behind_it_along() {
+    // The device of these tests cuts trains: PSH marks their ends.
+    let (mut dialogue, _) = accepted(offloading(), "100us");
+    dialogue.play(
+        "send 4500
+        > . 1:1001 ack 1
+        > . 1001:2001 ack 1
+        > . 2001:3001 ack 1
+        > . 3001:4001 ack 1
+        > P. 4001:4501 ack 1
+        < . 1:1 ack 4501 win 257",
+    );
+    // But not while another small one is in flight (RFC 9293, 3.7.4).
+    dialogue.play(
+        "send 20
+        > P. 4501:4521 ack 1
+        send 2500
+        > . 4521:5521 ack 1
+        > P. 5521:6521 ack 1
+        < . 1:1 ack 6521 win 257
+        > P. 6521:7021 ack 1",
+    );
+}
+
+#[test]
 fn the_window_grows_by_what_was_not_announced_before() {
     for (sack, first, second) in [
         (true, "<nop,nop,sack 1001:2001>", "<nop,nop,sack 1001:3001>"),
