@@ -214,6 +214,9 @@ impl Shard {
     /// Before a sleep: true when there is something to do at once. Else sleep on
     /// [`poll_fds`](Self::poll_fds) and no longer than [`wait_us`](Self::wait_us).
     pub fn arm(&mut self) -> bool {
+        if self.engine.expect_no_answers() {
+            self.finish();
+        }
         self.engine.has_memory_to_offer() || self.device.arm()
     }
 

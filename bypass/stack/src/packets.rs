@@ -9,13 +9,14 @@
 //! ([`interface`]); the engine is made by the process that first waits there, after fork. Whoever waits
 //! drives it; the service thread does while nobody waits.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use bypass_shard::tcp::Error;
 use bypass_stats::Reason;
+use bypass_sys::clock::{ticks, ticks_in};
 use bypass_sys::process::Leaked;
 use bypass_sys::sandbox::is_confined;
 
@@ -56,6 +57,11 @@ static FULL: AtomicU32 = AtomicU32::new(0);
 
 /// Between looks whether an interface is free.
 const TAKE_AGAIN: Duration = Duration::from_millis(20);
+
+/// When the engines had their last round, by the ticks of the processor.
+static DRIVEN: AtomicU64 = AtomicU64::new(0);
+/// So long after a round connections that wait are accepted before the next.
+const ACCEPT_US: u64 = 50;
 
 /// How long nobody must have driven an engine before the service does.
 const IDLE_US: u64 = 1000;
@@ -211,24 +217,39 @@ fn lock(relay: &Mutex<Relay>) -> MutexGuard<'_, Relay> {
 #[inline]
 pub fn drive() {
     if is_active() {
-        drive_all();
+        drive_all(Relay::drive);
     }
 }
 
-/// A round of every engine, after whoever is driving it.
+/// The same, by a thread that waits and has found nothing to do.
+#[inline]
+pub fn drive_idle() {
+    if is_active() {
+        drive_all(Relay::drive_idle);
+    }
+}
+
+/// [`drive_idle`] of every engine, after whoever is driving it.
 pub fn drive_in_turn() {
     if is_active() {
         for relay in RELAYS.get().into_iter().flatten() {
-            lock(relay).drive();
+            lock(relay).drive_idle();
         }
     }
 }
 
-fn drive_all() {
+/// Whether the engines had a round a moment ago.
+#[inline]
+pub fn were_driven_just_now() -> bool {
+    is_active() && ticks().wrapping_sub(DRIVEN.load(Ordering::Relaxed)) < ticks_in(ACCEPT_US)
+}
+
+fn drive_all(round: fn(&mut Relay)) {
+    DRIVEN.store(ticks(), Ordering::Relaxed);
     for relay in RELAYS.get().into_iter().flatten() {
         match relay.try_lock() {
-            Ok(mut relay) => relay.drive(),
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().drive(),
+            Ok(mut relay) => round(&mut relay),
+            Err(TryLockError::Poisoned(poisoned)) => round(&mut poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => {}
         }
     }

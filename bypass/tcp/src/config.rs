@@ -140,6 +140,9 @@ pub struct Config {
     /// may carry waits for the end of the next round ([`crate::Engine::end_batch`]). False: it leaves at
     /// once, as Linux's do.
     pub answers_follow: bool,
+    /// With `answers_follow`: how long it may wait besides, while rounds follow each other. Before a pause:
+    /// [`crate::Engine::expect_no_answers`].
+    pub answer_wait_us: u64,
     /// How long a closed connection waits for the other side's FIN.
     pub fin_wait_us: u64,
     /// Idle time before the first keepalive probe.
@@ -198,6 +201,7 @@ impl Default for Config {
             delayed_ack_us: 40_000,
             delayed_ack_segments: 1,
             answers_follow: false,
+            answer_wait_us: 0,
             fin_wait_us: 60_000_000,
             keepalive_idle_us: 7_200_000_000,
             keepalive_interval_us: 75_000_000,

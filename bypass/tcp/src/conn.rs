@@ -153,6 +153,8 @@ pub struct Conn {
     pub ack_due: bool,
     /// The same, unless an answer may carry it: see `Config::answers_follow`.
     pub ack_soon: bool,
+    /// In the list of connections whose acknowledgments wait for an answer.
+    pub ack_waits: bool,
     /// That one has waited for an answer.
     pub ack_has_waited: bool,
     /// Acknowledgments that are not delayed, at the start of a connection.

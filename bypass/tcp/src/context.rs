@@ -29,8 +29,8 @@ pub struct Context {
     pub output: Vec<u32>,
     /// Connections that could write nothing for lack of memory, the longest waiting first.
     pub starved: VecDeque<u32>,
-    /// Connections whose acknowledgments wait for an answer in the next batch.
-    pub waiting: Vec<u32>,
+    /// Connections whose acknowledgments wait for an answer, and since when, the longest waiting first.
+    pub waiting: VecDeque<(u32, u64)>,
     /// Challenge acknowledgments sent in this second, and which second it is.
     pub challenges: (u32, u64),
     /// The secret behind the limit of each second.

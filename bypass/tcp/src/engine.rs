@@ -121,7 +121,7 @@ impl Engine {
                 ready: Vec::new(),
                 output: Vec::new(),
                 starved: VecDeque::new(),
-                waiting: Vec::new(),
+                waiting: VecDeque::new(),
                 challenges: (0, 0),
                 challenge_key: Key::new(&config.secret, 8),
                 config,
@@ -270,17 +270,30 @@ impl Engine {
         self.cx.output.drain(..position);
     }
 
-    /// Acknowledgments that have waited since the last batch for an answer leave with this one.
+    /// Acknowledgments that have waited long enough for an answer leave with this batch.
     fn wait_no_longer(&mut self) {
-        let mut waiting = core::mem::take(&mut self.cx.waiting);
-        for index in waiting.drain(..) {
+        let Config { answer_wait_us, .. } = self.cx.config;
+        while let Some((index, since_us)) = self.cx.waiting.front().copied() {
+            if self.cx.now_us < since_us + answer_wait_us {
+                break;
+            }
+            self.cx.waiting.pop_front();
             let conn = &mut self.conns[index];
+            conn.ack_waits = false;
             if conn.ack_pending {
                 conn.ack_has_waited = true;
                 conn.queue_output(&mut self.cx);
             }
         }
-        self.cx.waiting = waiting;
+    }
+
+    /// The application will not act for a while: acknowledgments that wait for its answers leave with the next
+    /// [`Engine::end_batch`]. False: there are none.
+    pub fn expect_no_answers(&mut self) -> bool {
+        for (_, since_us) in &mut self.cx.waiting {
+            *since_us = 0;
+        }
+        !self.cx.waiting.is_empty()
     }
 
     /// Whether the device refused something, or an acknowledgment waits for an answer: call

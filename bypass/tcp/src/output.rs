@@ -510,7 +510,10 @@ impl Conn {
             if self.ack_has_waited || !cx.config.answers_follow {
                 return self.send_ack(cx, link, sink);
             }
-            cx.waiting.push(self.index);
+            if !self.ack_waits {
+                self.ack_waits = true;
+                cx.waiting.push_back((self.index, cx.now_us));
+            }
             return true;
         }
         if self.delayed_ack_at_us == 0 {

@@ -203,6 +203,10 @@ pub fn take() -> (Vec<Relay>, bool) {
     (relays, !all.is_empty())
 }
 
+/// How long an acknowledgment waits for an answer that may carry it while the program has something to do in each of
+/// its rounds: a client that opens a connection waits twice before its request, with others to look after meanwhile.
+const ANSWER_WAIT_US: u64 = 1000;
+
 fn over(interface: Interface) -> kernel::Result<Relay> {
     let mut used: Vec<i32> = interface.descriptors().collect();
     let steering = interface.steering.clone();
@@ -213,6 +217,7 @@ fn over(interface: Interface) -> kernel::Result<Relay> {
     host.connections_max = u32::try_from(connections).unwrap_or(u32::MAX);
     // Between two rounds, in which whoever waits drives the engine.
     host.answers_follow = true;
+    host.answer_wait_us = ANSWER_WAIT_US;
     let settings = bypass_shard::Settings {
         notice: note,
         ..engine::settings(host, &process::settings().tcp)

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use bypass_sys::kernel;
 
-use super::{drive_all, is_active, lock, RELAYS};
+use super::{drive, is_active, lock, RELAYS};
 use crate::process::deadline::{shorter, signals};
 use crate::process::deferral::inside;
 
@@ -102,7 +102,7 @@ impl Watch {
                 lock(relay).has_news();
             }
         }
-        drive_all();
+        drive();
     }
 
     /// ppoll(2) of `own` besides.
@@ -134,7 +134,7 @@ pub fn poll(
     // may use. One that was put off has run when this is over, and the sleep ends before it has begun.
     let before = signals();
     let watch = inside(|| {
-        drive_all();
+        drive();
         watch()
     });
     if signals() != before {
@@ -144,7 +144,7 @@ pub fn poll(
         Some(watch) => watch.poll(own, wait, mask),
         None => {
             let result = kernel::poll(own, Some(Duration::ZERO), mask);
-            inside(drive_all);
+            inside(drive);
             result
         }
     }

@@ -128,6 +128,7 @@ fn host_config(number: u8, mtu: u32, random: &mut Random) -> Config {
         segmentation_max: if random.happens(300) { 65_000 } else { 0 },
         checksum_offload: random.happens(300),
         answers_follow: random.happens(300),
+        answer_wait_us: 70 * u64::from(number),
         receive_bytes: [4_096, 65_535, 65_535][random.below(3) as usize],
         ..config(number)
     }

@@ -43,8 +43,10 @@ pub fn wait(
     listener::ensure_service();
     stream::announce_held_back();
     packets::ensure();
-    packets::drive();
     let set = &SETS[entry.index()];
+    if !set.accepts_first() {
+        packets::drive();
+    }
     if timeout == Some(Duration::ZERO) {
         return once(set, entry.index(), epoll, out).map_or_else(Outcome::Error, done);
     }
@@ -285,7 +287,7 @@ fn look_often(
     while set.callers.load(Ordering::Relaxed) > 0 && signals_now() == signals {
         core::hint::spin_loop();
     }
-    packets::drive();
+    packets::drive_idle();
     let mut guard = set.lock();
     let inner = guard.as_mut()?;
     inner.drain_held_back(number);
@@ -457,6 +459,21 @@ fn show(number: usize) -> bool {
 }
 
 impl Set {
+    /// Whether connections wait to be accepted and the engines had a round a moment ago. A program that accepts
+    /// one connection in each of its rounds then answers several before any answer leaves, all in one go.
+    #[inline]
+    fn accepts_first(&self) -> bool {
+        self.has_listeners.load(Ordering::Relaxed)
+            && packets::were_driven_just_now()
+            && self.has_acceptable()
+    }
+
+    fn has_acceptable(&self) -> bool {
+        let guard = self.lock();
+        let mut listeners = guard.iter().flat_map(|inner| &inner.listeners);
+        listeners.any(|(_, listener, _)| listener.has_acceptable())
+    }
+
     /// One waiter leaves; others that still sleep must be found by the next ring.
     fn wake_up(&self, inner: &mut Inner) {
         let others = self.sleepers.fetch_sub(1, Ordering::SeqCst) > 1;
