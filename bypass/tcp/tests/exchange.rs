@@ -81,6 +81,40 @@ fn an_acknowledgment_that_has_waited_for_no_answer_leaves_with_the_next_round() 
 }
 
 #[test]
+fn an_acknowledgment_waits_while_the_program_is_busy_and_no_longer() {
+    let patient = || Config {
+        answer_wait_us: 1_000,
+        ..answers_follow()
+    };
+    let asked = format!(
+        "{ACCEPTED}
+        < P. 1:101 ack 1 win 65535
+        recv 100
+        wait 900us"
+    );
+    play_with(
+        patient(),
+        &format!(
+            "{asked}
+        send 10
+        > P. 1:11 ack 101"
+        ),
+    );
+    play_with(
+        patient(),
+        &format!(
+            "{asked}
+        +200us
+        > . 1:1 ack 101"
+        ),
+    );
+    let mut dialogue = play_with(patient(), &asked);
+    assert!(dialogue.engine.expect_no_answers());
+    dialogue.play("+1us\n> . 1:1 ack 101");
+    assert!(!dialogue.engine.expect_no_answers());
+}
+
+#[test]
 fn the_request_carries_the_end_of_the_handshake_and_the_end_that_of_the_peer() {
     play_with(
         answers_follow(),
