@@ -319,7 +319,7 @@ impl Engine {
         let conn = &mut self.conns[index];
         if before(seq, conn.snd_una)
             || after(seq, conn.snd_nxt)
-            || seq == conn.snd_nxt && conn.packets_out > 0
+            || seq == conn.snd_nxt && before(conn.snd_una, conn.snd_nxt)
         {
             self.cx.stats.icmp_out_of_window += 1;
             return;

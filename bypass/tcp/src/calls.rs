@@ -4,7 +4,6 @@ use crate::conn::{Conn, State, READABLE, WRITABLE};
 use crate::demux::Entry;
 use crate::engine::{Engine, Handle};
 use crate::error::Error;
-use crate::listen::window_scale;
 use crate::option::{OptionName, Settings, SocketOption};
 use crate::seq::{after, before};
 use crate::wire::ip::Addr;
@@ -430,12 +429,11 @@ impl Conn {
         }
     }
 
-    /// The shift of our windows, said in the first segment: what the buffer may grow to must be sayable.
+    /// The shift of our windows, until the first segment has said it.
     pub(crate) fn choose_scale(&mut self, cx: &crate::conn::Context) {
         let is_said = self.state != State::SynSent || self.syn_resent || !self.syn_due;
         if !is_said && cx.config.window_scaling {
-            let most = cx.config.receive_bytes_max;
-            self.rcv_scale = window_scale(most.max(self.settings.receive_bytes));
+            self.rcv_scale = self.settings.receive_scale(&cx.config);
         }
     }
 

@@ -153,6 +153,8 @@ pub struct Config {
     pub keepalive_probes: u8,
     /// Challenge acknowledgments a second, of all connections.
     pub challenge_acks_per_second: u32,
+    /// Least time between two answers to segments outside a connection's window (tcp_invalid_ratelimit).
+    pub invalid_pause_us: u64,
     /// Neighbours at most.
     pub neighbours_max: u32,
 }
@@ -207,6 +209,7 @@ impl Default for Config {
             keepalive_interval_us: 75_000_000,
             keepalive_probes: 9,
             challenge_acks_per_second: 1_000,
+            invalid_pause_us: 500_000,
             neighbours_max: 1_024,
         }
     }

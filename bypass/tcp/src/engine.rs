@@ -107,7 +107,7 @@ impl Engine {
             link: Link::new(&config),
             listeners: Listeners::new(),
             half_opens: HalfOpens::new(&config, now_us),
-            time_waits: TimeWaits::new(config.time_wait_max, config.time_wait_us),
+            time_waits: TimeWaits::new(&config),
             numbers: Numbers::new(&config.secret),
             ready_listeners: Vec::new(),
             next_port: (seeds[0] >> 48) as u16,

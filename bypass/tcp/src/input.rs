@@ -8,8 +8,6 @@ use crate::wire::tcp::{Segment, ACK, CWR, ECE, FIN, PSH, RST, SYN, URG};
 
 /// Time after which a timestamp is too old to compare with (RFC 7323, 5.5).
 const TIMESTAMP_LIFE_S: u32 = 24 * 24 * 3_600;
-/// Least time between two answers to segments out of the window (Linux's tcp_invalid_ratelimit).
-const INVALID_PAUSE_US: u64 = 500_000;
 
 /// What the engine does at once about a segment; everything else waits for the end of the batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,9 +20,10 @@ pub enum Reply {
     Reset,
 }
 
-/// Whether a segment out of the window may be answered, where the last one was at `answered_us` (zero: never).
-pub fn may_answer_invalid(answered_us: &mut u64, now_us: u64) -> bool {
-    let may = *answered_us == 0 || now_us - *answered_us >= INVALID_PAUSE_US;
+/// Whether a segment out of the window may be answered, where the last one was at `answered_us` (zero: never)
+/// and one may be every `pause_us`.
+pub fn may_answer_invalid(answered_us: &mut u64, now_us: u64, pause_us: u64) -> bool {
+    let may = *answered_us == 0 || now_us - *answered_us >= pause_us;
     if may {
         *answered_us = now_us.max(1);
     }
@@ -124,7 +123,10 @@ impl Conn {
             });
         }
         if seg.has(RST) {
-            return Err(self.on_reset(cx, seg));
+            return Err(match self.is_right_behind_window(seg) {
+                true => Reply::None,
+                false => self.on_reset(cx, seg),
+            });
         }
         if seg.has(SYN) && self.state != State::SynReceived {
             cx.stats.syn_challenges += 1;
@@ -156,6 +158,13 @@ impl Conn {
         !before(seg.end(), self.rcv_acked) && !after(seg.seq, edge)
     }
 
+    /// RFC 5961, 3.2: a reset there is outside, and dropped without an answer. Other segments Linux takes there
+    /// for ones that may be in the window, and so does [`Self::is_acceptable`].
+    fn is_right_behind_window(&self, seg: &Segment) -> bool {
+        let window = self.receive_window();
+        window > 0 && seg.seq == self.rcv_nxt.wrapping_add(window)
+    }
+
     /// A segment out of the window is answered by an acknowledgment; one without data only twice a
     /// second, so that two confused ends do not answer each other for ever.
     fn answer_unacceptable(&mut self, cx: &mut Context, seg: &Segment) -> Reply {
@@ -175,7 +184,11 @@ impl Conn {
     }
 
     fn may_answer_invalid(&mut self, cx: &Context) -> bool {
-        may_answer_invalid(&mut self.challenged_us, cx.now_us)
+        may_answer_invalid(
+            &mut self.challenged_us,
+            cx.now_us,
+            cx.config.invalid_pause_us,
+        )
     }
 
     /// A challenge acknowledgment (RFC 5961), limited for this connection and for all.

@@ -6,7 +6,7 @@ use crate::demux::Entry;
 use crate::engine::Engine;
 use crate::input::may_answer_invalid;
 use crate::isn::{options_from_clock, options_into_clock, Kept};
-use crate::listen::{window_scale, HalfOpen};
+use crate::listen::HalfOpen;
 use crate::seq::{after, before};
 use crate::sink::TxSink;
 use crate::wire::ip;
@@ -145,7 +145,7 @@ impl Engine {
 
     fn receive_scale(&self, entry: &HalfOpen) -> u8 {
         let settings = &self.listeners.slab[entry.listener].settings;
-        window_scale(self.cx.config.receive_bytes_max.max(settings.receive_bytes))
+        settings.receive_scale(&self.cx.config)
     }
 
     fn first_window(&self, entry: &HalfOpen, mss: u32) -> u32 {
@@ -188,7 +188,10 @@ impl Engine {
             .timestamps
             .is_some_and(|(value, _)| before(value, entry.ts_recent));
         let window = self.first_window(&entry, self.cx.config.mtu);
-        let is_outside = before(seg.end(), next) || after(seg.seq, next.wrapping_add(window));
+        let edge = next.wrapping_add(window);
+        // RFC 5961, 3.2: a reset at the edge is outside.
+        let is_outside =
+            before(seg.end(), next) || after(seg.seq, edge) || seg.has(RST) && seg.seq == edge;
         if is_outside || entry.has_timestamps && is_old {
             let has_bytes = !seg.payload.is_empty() && !seg.has(SYN);
             if !seg.has(RST) && (has_bytes || self.may_answer_half_open(index)) {
@@ -222,7 +225,8 @@ impl Engine {
 
     fn may_answer_half_open(&mut self, index: u32) -> bool {
         let entry = &mut self.half_opens.slab[index];
-        may_answer_invalid(&mut entry.challenged_us, self.cx.now_us)
+        let pause_us = self.cx.config.invalid_pause_us;
+        may_answer_invalid(&mut entry.challenged_us, self.cx.now_us, pause_us)
     }
 
     fn send_half_open_ack<S: TxSink>(&mut self, entry: &HalfOpen, sink: &mut S) {

@@ -2,6 +2,7 @@
 
 use crate::config::{Config, Congestion};
 use crate::error::Error;
+use crate::listen::window_scale;
 
 /// Least and largest buffers that an option can ask for.
 const BUFFER_MIN: u32 = 2_048;
@@ -147,6 +148,14 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The shift of our windows, said in the first segment: what the buffer may grow to must be sayable.
+    pub(crate) fn receive_scale(&self, config: &Config) -> u8 {
+        window_scale(match self.has_fixed_receive {
+            true => self.receive_bytes,
+            false => config.receive_bytes_max,
+        })
+    }
+
     /// Takes an option in.
     pub fn set(&mut self, option: SocketOption) -> Result<(), Error> {
         let seconds_us = |seconds: u32| u64::from(seconds) * 1_000_000;

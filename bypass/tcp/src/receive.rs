@@ -36,7 +36,9 @@ impl Conn {
         self.after_bytes(cx, from, bytes.len() as u32)
     }
 
+    /// RFC 2883, 4: the sender is told of what it has sent for nothing, and at once, whatever else came with it.
     fn note_old_bytes(&mut self, cx: &mut Context, left: u32, right: u32) {
+        self.ack_due = true;
         if self.has_sack {
             cx.stats.dsack_sent += 1;
             self.reassembly.note_duplicate(left, right);

@@ -1,6 +1,7 @@
 //! TIME_WAIT as compact entries: bounded in number, first in, first out (RFC 9293, 3.4.2; RFC 6191;
 //! RFC 1337).
 
+use crate::config::Config;
 use crate::conn::Conn;
 use crate::input::may_answer_invalid;
 use crate::seq::after;
@@ -56,16 +57,18 @@ pub struct TimeWaits {
     head: u32,
     tail: u32,
     life_us: u64,
+    answer_pause_us: u64,
 }
 
 impl TimeWaits {
     /// None.
-    pub fn new(entries_max: u32, life_us: u64) -> TimeWaits {
+    pub fn new(config: &Config) -> TimeWaits {
         TimeWaits {
-            slab: Slab::new(entries_max.max(1)),
+            slab: Slab::new(config.time_wait_max.max(1)),
             head: NONE,
             tail: NONE,
-            life_us,
+            life_us: config.time_wait_us,
+            answer_pause_us: config.invalid_pause_us,
         }
     }
 
@@ -179,6 +182,10 @@ impl TimeWaits {
             entry.has_answered_syn |= !seg.has(ACK | FIN);
             return self.answer(index, now_us);
         }
+        if !seg.has(ACK) {
+            // RFC 9293, 3.10.7.4, fifth: no segment of a connection is without.
+            return Verdict::Drop;
+        }
         if seg.len() == 0 {
             return match seg.seq == entry.rcv_nxt {
                 true => Verdict::Drop,
@@ -196,7 +203,8 @@ impl TimeWaits {
     /// What may be an answer to one of ours is answered twice a second only, so that two confused ends do
     /// not answer each other for ever (Linux's tcp_invalid_ratelimit).
     pub fn answer(&mut self, index: u32, now_us: u64) -> Verdict {
-        match may_answer_invalid(&mut self.slab[index].answered_us, now_us) {
+        let answered_us = &mut self.slab[index].answered_us;
+        match may_answer_invalid(answered_us, now_us, self.answer_pause_us) {
             true => Verdict::Ack,
             false => Verdict::Drop,
         }

@@ -23,6 +23,29 @@ fn a_reset_in_the_window_is_challenged_and_only_the_exact_one_ends_the_connectio
     );
 }
 
+/// RFC 5961, 3.2: the first number behind the window is outside, for a connection and for one that is half open.
+#[test]
+fn a_reset_right_behind_the_window_is_dropped_without_an_answer() {
+    play(
+        "listen
+        set rcvbuf 10000
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1 win 8760 <mss 1460>
+        < R 9001:9001
+        < R 9000:9000
+        > . 1:1 ack 1
+        +501ms
+        < . 1:1 ack 1 win 65535
+        accept
+        < . 1:1001 ack 1 win 65535
+        > . 1:1 ack 1001 win 9000
+        < R 10001:10001
+        < R 10000:10000
+        > . 1:1 ack 1001 win 9000
+        state Established",
+    );
+}
+
 #[test]
 fn a_syn_in_the_window_is_challenged() {
     accepted(
@@ -185,6 +208,16 @@ fn icmp_errors_about_packets_not_in_flight_are_ignored() {
         icmp toobig 600 seq 4000000
         icmp toobig 68 seq 1
         < . 1:1 ack 11 win 65535",
+    );
+    // Nor does one that would come before our SYN, or behind it, end an attempt.
+    play(
+        "connect
+        > S 0:0
+        icmp nohost seq 4294967295
+        icmp nohost seq 1
+        state SynSent
+        icmp nohost seq 0
+        error host unreachable",
     );
 }
 

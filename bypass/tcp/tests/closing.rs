@@ -268,6 +268,17 @@ fn answers_in_time_wait_are_limited_to_two_a_second() {
     assert_eq!(dialogue.engine.counts().time_wait, 1);
 }
 
+/// RFC 9293, 3.10.7.4, fifth.
+#[test]
+fn what_has_no_acknowledgment_is_dropped_in_time_wait() {
+    accepted(TIME_WAIT).play(
+        "< F 2:2 win 65535
+        < P 2:12 win 65535
+        < F. 1:1 ack 2 win 65535
+        > . 2:2 ack 2",
+    );
+}
+
 /// A device without room for the moment must not keep a reset from the peer, who would wait for ever.
 #[test]
 fn a_reset_that_finds_no_room_leaves_later() {

@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bypass_tcp::{Config, Error, SocketOption};
-use support::dialogue::play_with;
+use support::dialogue::{play, play_with};
 use support::{config, World};
 
 /// Nothing that host 0 sends arrives any more.
@@ -180,6 +180,21 @@ fn a_closed_connection_is_closing_until_the_peer_has_its_end() {
     world.close(1, server);
     world.run_us(100_000);
     assert!(!world.hosts[1].engine.is_closing(server));
+}
+
+/// As on Linux: a buffer that does not grow needs no shift for what it could have grown to.
+#[test]
+fn a_receive_buffer_of_a_fixed_size_has_the_shift_that_it_needs() {
+    play(
+        "listen
+        set rcvbuf 10000
+        < S 0:0 win 65535 <mss 1000,nop,wscale 7>
+        > S. 0:0 ack 1 win 8760 <mss 1460,nop,wscale 0>",
+    );
+    play(
+        "connect rcvbuf 100000
+        > S 0:0 <mss 1460,sackOK,TS,nop,wscale 1>",
+    );
 }
 
 /// Buffers of a fixed size need no shift, but a socket that asks for a larger one before its first segment
