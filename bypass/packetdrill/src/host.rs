@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-use bypass_tcp::{Address, Config, Ecn, Engine, Error, Handle, Route, Rx, Settings, SocketOption};
+use bypass_tcp::{
+    Address, Config, Ecn, Engine, Error, Handle, QuickAcks, Route, Rx, Settings, SocketOption,
+};
 
 use crate::device::Leaving;
 use crate::kept::Kept;
@@ -98,6 +100,18 @@ fn set(config: &mut Config, name: &str, value: &str) -> Option<()> {
         "sack" => config.sack = is_on,
         "timestamps" => config.timestamps = is_on,
         "window_scaling" => config.window_scaling = is_on,
+        "quick_acks" => {
+            let acks = number.try_into().ok()?;
+            config.quick_acks = QuickAcks {
+                start: acks,
+                idle: acks,
+                loss: acks,
+            };
+        }
+        "keep_idle" => config.keepalive_idle_us = 1_000_000 * u64::from(number),
+        "keep_interval" => config.keepalive_interval_us = 1_000_000 * u64::from(number),
+        "keep_count" => config.keepalive_probes = number.try_into().ok()?,
+        "invalid_pause_ms" => config.invalid_pause_us = 1_000 * u64::from(number),
         "ecn" => {
             config.ecn = [Ecn::Off, Ecn::Request, Ecn::Accept]
                 .get(number as usize)

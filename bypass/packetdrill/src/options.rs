@@ -1,6 +1,11 @@
 //! Socket options as Linux numbers them, and the engine's.
 
-use bypass_tcp::{Congestion, Info, OptionName, SocketOption, INFO_WORDS, LINUX_CLOSED};
+use bypass_tcp::{Congestion, Info, OptionName, SocketOption};
+
+/// `struct tcp_info` as Linux 7.2 has it, which packetdrill wants whole; the engine fills its begin.
+const TCP_INFO_WORDS: usize = 70;
+/// linux/sock_diag.h, SK_MEMINFO_VARS.
+const MEMORY_WORDS: usize = 9;
 
 /// The number that a value begins with; of IP's options also one of a byte, as ip(7) has them.
 pub fn number(level: i32, value: &[u8]) -> Result<u32, i32> {
@@ -123,14 +128,25 @@ pub fn to_linux(option: SocketOption) -> Vec<u8> {
 }
 
 /// `struct tcp_info` (linux/tcp.h).
-pub fn tcp_info(info: &Info) -> Vec<u8> {
-    let words = info.linux_words();
+pub fn tcp_info(info: Info) -> Vec<u8> {
+    let mut words = info.linux_words().to_vec();
+    words.resize(TCP_INFO_WORDS, 0);
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// The same of a socket that is not open.
-pub fn tcp_info_of_nothing() -> Vec<u8> {
-    let mut bytes = vec![0; 4 * INFO_WORDS];
-    bytes[0] = LINUX_CLOSED;
+/// The same of a socket that has no connection: its state only.
+pub fn tcp_info_of(state: u8) -> Vec<u8> {
+    let mut bytes = vec![0; 4 * TCP_INFO_WORDS];
+    bytes[0] = state;
     bytes
+}
+
+/// What packetdrill asks for beside `struct tcp_info` whenever a script looks at it: of the congestion control
+/// Linux has nothing to say for CUBIC either, and the kernel's memory of a socket (SO_MEMINFO) is none.
+pub fn of_kernel(level: i32, name: i32) -> Option<Vec<u8>> {
+    match (level, name) {
+        (libc::IPPROTO_TCP, libc::TCP_CC_INFO) => Some(Vec::new()),
+        (libc::SOL_SOCKET, libc::SO_MEMINFO) => Some(vec![0; 4 * MEMORY_WORDS]),
+        _ => None,
+    }
 }

@@ -2,13 +2,16 @@
 
 use std::net::SocketAddr;
 
-use bypass_tcp::{Error, Handle, Shutdown};
+use bypass_tcp::{Error, Handle, Shutdown, LINUX_CLOSED};
 
 use crate::host::{Fresh, Host, Socket};
 use crate::kept::{is_kept, TCP_INQ};
 use crate::options;
 use crate::script::{Result, Script};
 use crate::sets::Set;
+
+/// linux/tcp_states.h.
+const LINUX_LISTEN: u8 = 10;
 
 /// Bytes on their way to and from the application.
 #[derive(Debug, Clone, Copy)]
@@ -167,7 +170,11 @@ impl Script {
                 0 => engine.recv(now_us, handle, rest),
                 _ => engine.peek(handle, rest),
             });
-            let got = got.map_err(errno)?;
+            let got = got.map_err(|error| match error {
+                // A listener, of which Linux says that it has no other end.
+                Error::InvalidArgument => libc::ENOTCONN,
+                other => errno(other),
+            })?;
             done += got;
             if got == 0 || done == into.len() || !wants_all {
                 return Ok(());
@@ -338,16 +345,21 @@ impl Script {
             return fresh_option(&state.host, fresh, level, name);
         }
         let (handle, _) = opened?;
+        if let Some(value) = options::of_kernel(level, name) {
+            return Ok(value);
+        }
         let host = &mut state.host;
         match (level, name) {
             (libc::SOL_SOCKET, libc::SO_ERROR) => {
                 let error = host.act(|engine, _| engine.take_error(handle));
-                let number = error.map_err(errno)?.map_or(0, errno);
+                // A listener has none.
+                let number = error.unwrap_or(None).map_or(0, errno);
                 Ok(number.to_ne_bytes().to_vec())
             }
             (libc::IPPROTO_TCP, libc::TCP_INFO) => {
-                let info = host.act(|engine, _| engine.info(handle)).map_err(errno)?;
-                Ok(options::tcp_info(&info))
+                // Of a listener the engine has nothing to say but that it is one.
+                let info = host.act(|engine, _| engine.info(handle));
+                Ok(info.map_or_else(|_| options::tcp_info_of(LINUX_LISTEN), options::tcp_info))
             }
             _ => {
                 let name = options::name_of(level, name).ok_or(libc::ENOPROTOOPT)?;
@@ -436,7 +448,10 @@ fn fresh_option(host: &Host, fresh: &Fresh, level: i32, name: i32) -> Result<Vec
         return Ok(0i32.to_ne_bytes().to_vec());
     }
     if (level, name) == (libc::IPPROTO_TCP, libc::TCP_INFO) {
-        return Ok(options::tcp_info_of_nothing());
+        return Ok(options::tcp_info_of(LINUX_CLOSED));
+    }
+    if let Some(value) = options::of_kernel(level, name) {
+        return Ok(value);
     }
     let name = options::name_of(level, name).ok_or(libc::ENOPROTOOPT)?;
     Ok(options::to_linux(

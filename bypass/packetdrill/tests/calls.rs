@@ -157,6 +157,58 @@ fn the_segment_size_of_a_socket_is_told_before_it_is_open() {
     runner.end();
 }
 
+/// packetdrill reads all three wherever a script looks at a connection, and ends where one is missing or short.
+#[test]
+fn what_scripts_look_at_is_there_for_every_kind_of_socket() {
+    const INFO_BYTES: usize = 280;
+    // linux/tcp_states.h: established, listening, closed.
+    let kinds: [(fn(&Runner) -> c_int, u8); 3] = [
+        (|runner| runner.accepted().0, 1),
+        (|runner| runner.listener(), 10),
+        (|runner| runner.socket(0), 7),
+    ];
+    for (open, state) in kinds {
+        let runner = Runner::new();
+        let fd = open(&runner);
+        let info: [u8; INFO_BYTES] = runner.option(fd, TCP, libc::TCP_INFO);
+        assert_eq!(info[0], state);
+        let _: [u8; 36] = runner.option(fd, libc::SOL_SOCKET, libc::SO_MEMINFO);
+        let error: [u8; 4] = runner.option(fd, libc::SOL_SOCKET, libc::SO_ERROR);
+        assert_eq!(error, [0; 4]);
+        runner.end();
+    }
+}
+
+#[test]
+fn a_listener_has_nothing_to_read() {
+    let runner = Runner::new();
+    let fd = runner.listener();
+    let mut bytes = [0u8; 8];
+    // SAFETY: the buffer is as long as it says.
+    let got = unsafe { (runner.0.read)(runner.0.userdata, fd, bytes.as_mut_ptr().cast(), 8) };
+    assert_eq!(result(got), Err(libc::ENOTCONN));
+    runner.end();
+}
+
+#[test]
+fn flags_set_what_scripts_set_by_sysctl() {
+    let flags = c"local=192.168.0.1,quick_acks=0,invalid_pause_ms=0,keep_idle=5,keep_interval=6,keep_count=7";
+    let runner = Runner::with(flags);
+    let (fd, first) = runner.accepted();
+    let number = |name| u32::from_ne_bytes(runner.option(fd, TCP, name));
+    let told = [libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT].map(number);
+    assert_eq!(told, [5, 6, 7]);
+    // Each one before the window is answered, and one with bytes waits for the delay.
+    for _ in 0..2 {
+        runner.arrives(ACK, 0, first, &[], &[]);
+        assert_eq!(runner.leaves().ack, 1);
+    }
+    let before_us = runner.clock();
+    runner.arrives(ACK, 1, first, &[], b"bytes");
+    assert!(runner.leaves().at_us >= before_us + 39_000);
+    runner.end();
+}
+
 #[test]
 fn what_is_left_to_read_comes_with_the_bytes() {
     let runner = Runner::new();
