@@ -114,15 +114,8 @@ impl Engine {
 
     fn send_syn_ack_at<S: TxSink>(&mut self, entry: &HalfOpen, clock_ms: u32, sink: &mut S) {
         let kept = &entry.kept;
-        let config = &self.cx.config;
-        let headers = (ip::header_len(entry.flow.remote) + tcp::HEADER) as u32;
-        let settings = &self.listeners.slab[entry.listener].settings;
-        let mut mss = config.mtu.saturating_sub(headers).min(0xffff);
-        if settings.segment_max > 0 {
-            mss = mss.min(settings.segment_max);
-        }
         let options = OptionsToSend {
-            mss: Some(mss as u16),
+            mss: Some(self.stated_mss(entry) as u16),
             window_scale: kept.window_scale.map(|_| self.receive_scale(entry)),
             sack_permitted: kept.has_sack,
             timestamps: entry
@@ -135,10 +128,10 @@ impl Engine {
             seq: entry.iss,
             ack: entry.irs.wrapping_add(1),
             flags: SYN | ACK | if kept.has_ecn { ECE } else { 0 },
-            window: self.first_window(entry, mss) as u16,
+            window: self.first_window(entry) as u16,
             urgent: 0,
         };
-        let class = settings.traffic_class;
+        let class = self.listeners.slab[entry.listener].settings.traffic_class;
         self.cx.stats.out_segs += 1;
         self.send_alone(&header, (&options, class), sink);
     }
@@ -148,7 +141,19 @@ impl Engine {
         settings.receive_scale(&self.cx.config)
     }
 
-    fn first_window(&self, entry: &HalfOpen, mss: u32) -> u32 {
+    /// The MSS that we state (RFC 6691).
+    fn stated_mss(&self, entry: &HalfOpen) -> u32 {
+        let headers = (ip::header_len(entry.flow.remote) + tcp::HEADER) as u32;
+        let mss = self.cx.config.mtu.saturating_sub(headers).min(0xffff);
+        match self.listeners.slab[entry.listener].settings.segment_max {
+            0 => mss,
+            own => mss.min(own),
+        }
+    }
+
+    /// The window of the SYN/ACK, which holds until there is a connection.
+    fn first_window(&self, entry: &HalfOpen) -> u32 {
+        let mss = self.stated_mss(entry);
         let options = if entry.has_timestamps {
             tcp::TIMESTAMPS_LEN as u32
         } else {
@@ -187,7 +192,7 @@ impl Engine {
             .options
             .timestamps
             .is_some_and(|(value, _)| before(value, entry.ts_recent));
-        let window = self.first_window(&entry, self.cx.config.mtu);
+        let window = self.first_window(&entry);
         let edge = next.wrapping_add(window);
         // RFC 5961, 3.2: a reset at the edge is outside.
         let is_outside =
@@ -237,7 +242,7 @@ impl Engine {
             seq: entry.iss.wrapping_add(1),
             ack: entry.irs.wrapping_add(1),
             flags: ACK,
-            window: self.first_window(entry, self.cx.config.mtu) as u16,
+            window: self.first_window(entry) as u16,
             urgent: 0,
         };
         let options = OptionsToSend {
@@ -275,8 +280,7 @@ impl Engine {
         self.demux.insert(hash, Entry::Connection(index));
         let receive_scale = self.receive_scale(entry);
         let settings = self.listeners.slab[entry.listener].settings;
-        let mss = self.cx.config.mtu - (ip::header_len(entry.flow.remote) + tcp::HEADER) as u32;
-        let window = self.first_window(entry, mss);
+        let window = self.first_window(entry);
         let Engine {
             cx,
             conns,

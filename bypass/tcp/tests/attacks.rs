@@ -31,9 +31,9 @@ fn a_reset_right_behind_the_window_is_dropped_without_an_answer() {
         set rcvbuf 10000
         < S 0:0 win 65535 <mss 1000>
         > S. 0:0 ack 1 win 8760 <mss 1460>
-        < R 9001:9001
-        < R 9000:9000
-        > . 1:1 ack 1
+        < R 8761:8761
+        < R 8760:8760
+        > . 1:1 ack 1 win 8760
         +501ms
         < . 1:1 ack 1 win 65535
         accept
