@@ -164,12 +164,7 @@ impl Engine {
             0 => self.cx.config.receive_bytes,
             own => own,
         };
-        let (limit, unit) = (limit.min(0xffff), mss.saturating_sub(options).max(1));
-        if limit < unit {
-            limit
-        } else {
-            limit / unit * unit
-        }
+        crate::syn::whole_segments(limit, mss.saturating_sub(options))
     }
 
     /// A segment for a half-open connection (RFC 9293, 3.10.7.4, SYN-RECEIVED).

@@ -88,19 +88,20 @@ impl Conn {
         }
     }
 
-    /// The first window: whole segments of at most 64 KiB, as Linux has it.
+    /// The first window, as Linux has it.
     pub fn syn_window(&self, cx: &Context) -> u32 {
         let options = if self.has_timestamps {
             tcp::TIMESTAMPS_LEN as u32
         } else {
             0
         };
-        let mss = self.advertised_mss(cx).saturating_sub(options).max(1);
-        let limit = self.rcv_limit.min(0xffff);
-        if limit < mss {
-            limit
-        } else {
-            limit / mss * mss
-        }
+        let mss = self.advertised_mss(cx).saturating_sub(options);
+        whole_segments(self.rcv_limit, mss)
     }
+}
+
+/// The first window of a buffer: whole segments where it holds one, and no more than can be said unscaled.
+pub fn whole_segments(limit: u32, mss: u32) -> u32 {
+    let rest = if limit < mss { 0 } else { limit % mss.max(1) };
+    (limit - rest).min(0xffff)
 }
