@@ -76,6 +76,8 @@ impl std::fmt::Debug for EngineBox {
 fn as_scripts_expect() -> Config {
     Config {
         segmentation_max: 65_000,
+        // Half of the memory that tcp_rmem gives.
+        receive_bytes: 270_000,
         receive_bytes_max: 15 << 20,
         send_bytes: 256 << 10,
         slow_start_after_idle: false,

@@ -189,7 +189,11 @@ impl Script {
 
     /// send(2).
     pub fn send(&self, fd: i32, bytes: &[u8], flags: i32) -> Result<usize> {
-        let (handle, may_wait) = self.open(fd, flags)?;
+        let (handle, may_wait) = self.open(fd, flags).map_err(|error| match error {
+            // What is not connected can be written to as little as what has ended (tcp_sendmsg).
+            libc::ENOTCONN => libc::EPIPE,
+            other => other,
+        })?;
         let more = flags & libc::MSG_MORE != 0;
         let (mut done, mut is_first) = (0, true);
         let ended = self.block(may_wait, None, |host| loop {

@@ -187,6 +187,9 @@ fn a_listener_has_nothing_to_read() {
     // SAFETY: the buffer is as long as it says.
     let got = unsafe { (runner.0.read)(runner.0.userdata, fd, bytes.as_mut_ptr().cast(), 8) };
     assert_eq!(result(got), Err(libc::ENOTCONN));
+    // Writing to a socket that is neither is a broken pipe.
+    let fresh = runner.socket(0);
+    assert_eq!(result(runner.send(fresh, b"bytes", 0)), Err(libc::EPIPE));
     runner.end();
 }
 

@@ -216,7 +216,8 @@ impl Conn {
         if free < self.rcv_limit / 2 && (free < self.rcv_limit / 16 || free < self.rcv_mss) {
             return 0;
         }
-        free >> self.rcv_scale << self.rcv_scale
+        // No more than can be said: what lies beyond opens nothing for the peer.
+        (free >> self.rcv_scale).min(0xffff) << self.rcv_scale
     }
 
     /// The application took `count` bytes: grow the window with its pace, and tell the peer when

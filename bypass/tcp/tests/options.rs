@@ -198,6 +198,24 @@ fn a_receive_buffer_of_a_fixed_size_has_the_shift_that_it_needs() {
     );
 }
 
+/// A buffer beyond what windows can say opens nothing with each read.
+#[test]
+fn a_read_from_a_buffer_beyond_64_kib_sends_nothing_where_windows_are_not_scaled() {
+    play(
+        "listen
+        set rcvbuf 200000
+        < S 0:0 win 65535 <mss 1000>
+        > S. 0:0 ack 1 win 65535 <mss 1460>
+        < . 1:1 ack 1 win 65535
+        accept
+        < P. 1:1001 ack 1 win 65535
+        > . 1:1 ack 1001 win 65535
+        recv 1000
+        < P. 1001:2001 ack 1 win 65535
+        > . 1:1 ack 2001 win 65535",
+    );
+}
+
 /// Buffers of a fixed size need no shift, but a socket that asks for a larger one before its first segment
 /// leaves could else never say so.
 #[test]
