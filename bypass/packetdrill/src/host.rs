@@ -96,6 +96,7 @@ fn set(config: &mut Config, name: &str, value: &str) -> Option<()> {
         "segmentation_max" => config.segmentation_max = number,
         "train_segments" => config.train_segments = number,
         "unsent_low" => config.unsent_low = number,
+        "receive_bytes" => config.receive_bytes = number,
         "receive_bytes_max" => config.receive_bytes_max = number,
         "send_bytes" => config.send_bytes = number,
         "slow_start_after_idle" => config.slow_start_after_idle = is_on,

@@ -9,10 +9,12 @@
 //! Flags (`--so_flags`, separated by commas): `local=ADDRESS`, which must be packetdrill's `--local_ip` where a
 //! script connects without bind; `mtu=BYTES`; `segmentation_max=BYTES`, 65000 unless said, with which trains
 //! leave whole, as Linux's do, and `cut=1`, with which they leave in the packets of a wire; and what scripts
-//! set by sysctl: `receive_bytes_max` (tcp_rmem), `send_bytes` (tcp_wmem), `unsent_low` (tcp_notsent_lowat),
-//! `train_segments` (tcp_min_tso_segs), `invalid_pause_ms` (tcp_invalid_ratelimit), `quick_acks` (acknowledgments in a row that are not delayed), `keep_idle`,
-//! `keep_interval` and `keep_count` (tcp_keepalive_time, _intvl, _probes),
-//! `slow_start_after_idle`, `sack`, `timestamps`, `window_scaling`, and `ecn` (Linux's numbers: 0 never, 1 asks, 2 accepts).
+//! set by sysctl: `receive_bytes` and `receive_bytes_max` (tcp_rmem; of its second number the half),
+//! `send_bytes` (tcp_wmem), `unsent_low` (tcp_notsent_lowat), `train_segments` (tcp_min_tso_segs),
+//! `invalid_pause_ms` (tcp_invalid_ratelimit), `keep_idle`, `keep_interval` and `keep_count`
+//! (tcp_keepalive_time, _intvl, _probes), `slow_start_after_idle`, `sack`, `timestamps`, `window_scaling`, and
+//! `ecn` (Linux's numbers: 0 never, 1 asks, 2 accepts). `quick_acks`: acknowledgments in a row that are not
+//! delayed, as at the begin of a connection.
 //!
 //! Descriptors are real ones of `/dev/null`: packetdrill closes them itself.
 
