@@ -10,13 +10,6 @@ use crate::wire::tcp::Flow;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-/// Shift of our receive windows: 3 MiB in 16 bits (as Linux with its default limits).
-pub fn window_scale(receive_bytes_max: u32) -> u8 {
-    (0..14)
-        .find(|shift| receive_bytes_max >> shift <= 0xffff)
-        .unwrap_or(14)
-}
-
 /// A socket that accepts connections.
 pub struct Listener {
     /// Its address; unspecified for all of ours.
@@ -224,11 +217,5 @@ mod tests {
         let dual = listeners.open(v6_any, 80, 8, false).expect("free");
         assert_eq!(listeners.find(Addr::v4(9), 80), Some(dual));
         assert_eq!(listeners.open(Addr::v4(0), 80, 8, false), None);
-    }
-
-    #[test]
-    fn three_mebibytes_need_a_shift_of_six() {
-        assert_eq!(window_scale(3 << 20), 6);
-        assert_eq!(window_scale(0xffff), 0);
     }
 }

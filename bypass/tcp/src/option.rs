@@ -2,7 +2,6 @@
 
 use crate::config::{Config, Congestion};
 use crate::error::Error;
-use crate::listen::window_scale;
 
 /// Least and largest buffers that an option can ask for.
 const BUFFER_MIN: u32 = 2_048;
@@ -261,5 +260,23 @@ impl Settings {
             },
             OptionName::TrafficClass => SocketOption::TrafficClass(self.traffic_class),
         }
+    }
+}
+
+/// Shift of our receive windows: 3 MiB in 16 bits (as Linux with its default limits).
+fn window_scale(receive_bytes_max: u32) -> u8 {
+    (0..14)
+        .find(|shift| receive_bytes_max >> shift <= 0xffff)
+        .unwrap_or(14)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_mebibytes_need_a_shift_of_six() {
+        assert_eq!(window_scale(3 << 20), 6);
+        assert_eq!(window_scale(0xffff), 0);
     }
 }
