@@ -158,6 +158,14 @@ impl Peer {
         }
     }
 
+    /// Takes no part any more, though the memory rests for a while: the other side looks for nobody here.
+    pub fn give_place_up(&self) {
+        let index = self.process.swap(NO_PLACE, Ordering::Relaxed);
+        if index != NO_PLACE {
+            self.segment.leave(self.side, index);
+        }
+    }
+
     /// In a forked child for which there was no place: the place is the parent's, and stays so.
     pub fn become_nobody(&self) {
         self.process.store(NO_PLACE, Ordering::Relaxed);
@@ -499,9 +507,7 @@ pub fn hold() -> impl Sized {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        if self.process_index() != NO_PLACE {
-            self.segment.leave(self.side, self.process_index());
-        }
+        self.give_place_up();
         self.ports
             .iter()
             .for_each(|place| self.give_port_back(place));

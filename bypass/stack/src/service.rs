@@ -297,6 +297,16 @@ pub fn dismiss(fd: i32, role: &Role) {
     }
 }
 
+/// Closes the links of processes of the other side that take part in a segment which is none of ours any more.
+pub fn remove_participants(peer: &Arc<Peer>) {
+    let is_of = |role: &Role| matches!(role, Role::Participant(of, ..) if Arc::ptr_eq(of, peer));
+    if let Some(mut roles) = roles() {
+        for (fd, _) in roles.extract_if(|_, role| is_of(role)) {
+            close(fd);
+        }
+    }
+}
+
 /// Our greetings of holders, by their links.
 pub fn greetings() -> Vec<i32> {
     let is_greeting = |role: &Role| matches!(role, Role::Greeting(_));

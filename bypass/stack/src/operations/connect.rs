@@ -362,11 +362,19 @@ fn meet(holder: Holder, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
     let peer = Peer::join(segment, 0, holder.inode).ok_or(Reason::Limit)?;
     let greeted = greet(rendezvous.0, &peer, holder, patience_ms);
     if let Err(reason) = greeted {
-        peer::forget(&peer);
+        withdraw_greeting(&peer);
         return Err(reason);
     }
     service::add_link(rendezvous, service::Role::Greeting(peer.clone()));
     Ok(peer)
+}
+
+/// The holder has not answered in time. It may still take the segment, and would look for us there without an
+/// end: we answer to its number, and know nothing of it.
+fn withdraw_greeting(peer: &Arc<Peer>) {
+    peer.give_place_up();
+    service::remove_participants(peer);
+    peer::forget(peer);
 }
 
 fn greet(rendezvous: i32, peer: &Peer, holder: Holder, patience_ms: u64) -> Result<(), Reason> {
