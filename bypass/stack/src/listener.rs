@@ -26,6 +26,7 @@ mod closing;
 mod holders;
 pub mod participants;
 mod ready_lists;
+pub mod untold;
 
 pub use adopting::{admit, adopt, adopt_from_relay, join, proves};
 pub use closing::{close, closed_number, settle, settle_waiting};
@@ -134,7 +135,7 @@ pub fn hold() -> impl Sized {
             (peers, Held::lock(listener.clone(), |one| &one.blocked))
         })
         .collect();
-    (each, all, closing::hold())
+    (each, all, (closing::hold(), untold::hold()))
 }
 
 /// Takes part in a listener whose rendezvous socket and holder table are known.
@@ -187,14 +188,14 @@ pub fn forget_attendance() {
 impl Listener {
     /// This process accepts here, or waits to: from now on it gets the segments of all clients.
     #[inline]
-    pub fn attend(&self) {
+    pub fn attend(self: &Arc<Self>) {
         if !self.attends.load(Ordering::Relaxed) {
             self.begin_to_attend();
         }
     }
 
     #[cold]
-    fn begin_to_attend(&self) {
+    fn begin_to_attend(self: &Arc<Self>) {
         self.attends.store(true, Ordering::SeqCst);
         // A service that starts later does the rest.
         if service::is_running() {

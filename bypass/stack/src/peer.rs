@@ -465,6 +465,13 @@ pub fn forget(peer: &Arc<Peer>) {
     }
 }
 
+/// Whether a segment was forgotten here, since its other side has ended.
+pub fn is_forgotten(peer: &Arc<Peer>) -> bool {
+    PEERS
+        .lock()
+        .is_ok_and(|all| !all.iter().any(|one| Arc::ptr_eq(one, peer)))
+}
+
 /// Forgets a segment where nothing lives and nobody looks; its memory goes with the last reference.
 pub fn drop_reference(peer: &Arc<Peer>) {
     strike(peer);

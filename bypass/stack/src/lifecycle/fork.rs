@@ -185,6 +185,7 @@ pub fn child(prepared: Option<Prepared>) {
     process::become_child(number);
     serving::forget();
     participants::forget();
+    listener::untold::forget();
     service::forget();
     if let Some(rendezvous) = rendezvous {
         service::take_rendezvous(rendezvous);

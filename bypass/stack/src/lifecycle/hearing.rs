@@ -127,7 +127,7 @@ fn greeted(
     let peer = known.ok_or(Reason::Limit)?;
     // Also one that we know already: a client greets again when a holder has closed, who may have
     // been the only one to know that a new holder asked for it.
-    listener.pass_to_attending(peer.segment.fd());
+    listener.pass_to_attending(&peer);
     let backlog = u64::from(listener.backlog.load(Ordering::Relaxed));
     let welcome = Message::Welcome {
         process: process::number(),
@@ -178,10 +178,7 @@ fn share(inode: u64, asking: u64) {
         .filter(|listener| listener.inode == inode)
     {
         for peer in listener.peers() {
-            if let Ok(link) = listener.connect(asking) {
-                let fds = [peer.segment.fd(), listener.any_fd()];
-                let _ = link::send(link.0, Message::Forward { inode }, &fds);
-            }
+            listener.pass_to(asking, &peer);
         }
     }
     packets::share(inode, asking);

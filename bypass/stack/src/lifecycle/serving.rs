@@ -101,7 +101,7 @@ fn run(set: i32) {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
     let mut is_cleaning = false;
     loop {
-        let has_unsure = participants::retry_unsure();
+        let has_unsure = participants::retry_unsure() | listener::untold::retry();
         let has_grown = trimming::look();
         let wait = match (has_unsure, has_grown) {
             (true, _) => Some(RETRY),

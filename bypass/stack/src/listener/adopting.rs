@@ -70,9 +70,9 @@ pub fn adopt(listener: &Listener, segment: Segment) -> Option<Arc<Peer>> {
 }
 
 /// As [`adopt`], of a segment with connections from other hosts; the other holders take part too.
-pub fn adopt_from_relay(listener: &Listener, segment: Segment) -> Option<Arc<Peer>> {
+pub fn adopt_from_relay(listener: &Arc<Listener>, segment: Segment) -> Option<Arc<Peer>> {
     let peer = adopt(listener, segment)?;
-    listener.pass_to_attending(peer.segment.fd());
+    listener.pass_to_attending(&peer);
     Some(peer)
 }
 

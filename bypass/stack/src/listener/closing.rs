@@ -76,7 +76,7 @@ pub fn settle() {
     for (address, listener) in closed {
         for peer in listener.peers() {
             if peer.segment.queue().waiting() > 0 {
-                listener.pass_on(peer.segment.fd());
+                listener.pass_on(&peer);
             }
         }
         let is_listening = diag::listening(address.port()).map_or(true, |found| {

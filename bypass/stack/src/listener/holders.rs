@@ -1,15 +1,18 @@
 //! The processes that hold one listener: a page that they share lists them.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
 
-use bypass_shm::link::{self, Message};
+use bypass_shm::link;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
 use bypass_sys::lock;
 use bypass_sys::thread::thread;
 use bypass_sys::waker::Name;
 
+use super::untold::{self, Word};
 use super::Listener;
+use crate::peer::Peer;
 use crate::process;
 
 /// Processes that hold one listener.
@@ -80,40 +83,41 @@ impl Listener {
     }
 
     /// Asks the other holders for the segments of its clients, if this process attends.
-    pub fn ask_for_clients(&self) {
+    pub fn ask_for_clients(self: &Arc<Self>) {
         if !self.attends.load(Ordering::SeqCst) {
             return;
         }
-        let (inode, process) = (self.inode, process::number());
         let holders = self.others();
         // Who has closed the listener may still carry connections of other hosts to it.
         let carriers =
             others_in(&self.holder_table().carriers).filter(|one| !holders.contains(one));
         let asked: Vec<u64> = holders.iter().copied().chain(carriers).collect();
         // As proof that we hold it, whatever user we have become.
-        let proof = [self.any_fd()];
-        self.tell(&asked, Message::Share { inode, process }, &proof);
+        self.tell(&asked, &Word::Share);
     }
 
     /// Passes a segment of a listener that is closed here to the others that attend; where none does, to
     /// all who might.
-    pub fn pass_on(&self, segment: i32) {
+    pub fn pass_on(self: &Arc<Self>, peer: &Arc<Peer>) {
         let attending = self.others_attending();
         let to = if attending.is_empty() {
             self.others()
         } else {
             attending
         };
-        let inode = self.inode;
         // Without the socket as proof: its number may be another file's by now.
-        self.tell(&to, Message::Forward { inode }, &[segment]);
+        self.tell(&to, &Word::Forward(peer.clone(), false));
     }
 
     /// As [`Self::pass_on`], by one that keeps the segment itself: who attends later asks for it.
-    pub fn pass_to_attending(&self, segment: i32) {
-        let inode = self.inode;
-        let fds = [segment, self.any_fd()];
-        self.tell(&self.others_attending(), Message::Forward { inode }, &fds);
+    pub fn pass_to_attending(self: &Arc<Self>, peer: &Arc<Peer>) {
+        let word = Word::Forward(peer.clone(), true);
+        self.tell(&self.others_attending(), &word);
+    }
+
+    /// Gives a segment to a process that has asked for it.
+    pub fn pass_to(self: &Arc<Self>, asking: u64, peer: &Arc<Peer>) {
+        self.tell(&[asking], &Word::Forward(peer.clone(), true));
     }
 
     /// A link to holder `number`, if it is that holder who answers there.
@@ -147,7 +151,7 @@ impl Listener {
     }
 
     /// Strikes a process that does not answer its rendezvous socket.
-    fn strike(&self, number: u64) {
+    pub(super) fn strike(&self, number: u64) {
         strike(&self.holder_table().holders, number);
         self.strike_carrier(number);
     }
@@ -168,12 +172,10 @@ impl Listener {
             .collect()
     }
 
-    fn tell(&self, holders: &[u64], message: Message, fds: &[i32]) {
+    fn tell(self: &Arc<Self>, holders: &[u64], word: &Word) {
         for &number in holders {
-            match self.connect(number) {
-                Ok(link) => drop(link::send(link.0, message, fds)),
-                Err(libc::ECONNREFUSED) => self.strike(number),
-                Err(_) => {}
+            if !self.say(number, word) {
+                untold::later(self.clone(), number, word.clone());
             }
         }
     }
