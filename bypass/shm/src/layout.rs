@@ -148,6 +148,8 @@ pub struct Header {
     /// 1 when a process of the listener's side has forked with connections of this segment: each of its
     /// children takes one of the `processes`.
     pub forks: AtomicU32,
+    /// 1 when the listener's processes serve connections without a child for each, by all that is known.
+    pub proven: AtomicU32,
 }
 
 /// Where one side's cursor lives.

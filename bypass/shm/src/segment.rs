@@ -485,6 +485,17 @@ impl Segment {
         self.header().forks.load(Ordering::Relaxed) != 0
     }
 
+    /// A process of the listener's side serves without a child for each connection.
+    pub fn set_proven(&self) {
+        self.header().proven.store(1, Ordering::SeqCst);
+    }
+
+    /// Whether one has said so.
+    #[inline]
+    pub fn is_proven(&self) -> bool {
+        self.header().proven.load(Ordering::Relaxed) != 0
+    }
+
     /// How many more processes of `side` can take part.
     pub fn places_left(&self, side: usize) -> usize {
         let is_free = |place: &&AtomicU64| place.load(Ordering::Relaxed) == 0;

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use bypass_shm::accept_queue;
 use bypass_stats::Reason;
 use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
 use bypass_sys::memory::Mapping;
 use bypass_sys::process::Held;
 use bypass_sys::sandbox::is_confined;
@@ -178,6 +179,17 @@ pub fn enter(
     Ok(number)
 }
 
+/// Whether the program has threads beside its first: then it makes no child for each connection.
+fn has_threads() -> bool {
+    let Ok(tasks) = kernel::open(c"/proc/self/task", libc::O_RDONLY | libc::O_CLOEXEC) else {
+        return false;
+    };
+    // A folder's links: two, and one for each folder in it.
+    let count = kernel::fstat(tasks).map_or(0, |stat| stat.st_nlink.saturating_sub(2));
+    let _ = kernel::close(tasks);
+    count > 1 + u64::from(service::is_running())
+}
+
 /// In a forked child: it attends where it waits itself, and not where its parent has.
 pub fn forget_attendance() {
     for listener in all() {
@@ -197,6 +209,9 @@ impl Listener {
     #[cold]
     fn begin_to_attend(self: &Arc<Self>) {
         self.attends.store(true, Ordering::SeqCst);
+        if has_threads() {
+            self.prove();
+        }
         // A service that starts later does the rest.
         if service::is_running() {
             self.register();

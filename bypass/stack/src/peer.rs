@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsiz
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, RwLock};
 
-use bypass_shm::layout::{CLOSING, FIN, PROCESSES, QUEUED};
+use bypass_shm::layout::{FIN, PROCESSES};
 use bypass_shm::segment::Segment;
 use bypass_sys::clock::now_ns;
 
@@ -15,6 +15,7 @@ use bypass_sys::process::Held;
 pub mod due;
 mod lent;
 mod limbo;
+mod places;
 mod releasing;
 mod ringing;
 pub mod trimming;
@@ -67,11 +68,6 @@ struct Slots {
     lingering: VecDeque<u32>,
 }
 
-/// Places that are kept for children of connections that are there and have none yet.
-const PLACES_KEPT: usize = 6;
-/// How long a connection waits for the end of a child that serves another one: what a client that has no answer
-/// may wait before it asks again, which the kernel then serves.
-const DELAY_MAX_NS: u64 = 3_000_000_000;
 /// This process, or one that it comes from, has forked with connections of its listeners.
 static FORKS_WITH_CONNECTIONS: AtomicBool = AtomicBool::new(false);
 static PEERS: Mutex<Vec<Arc<Peer>>> = Mutex::new(Vec::new());
@@ -213,32 +209,6 @@ impl Peer {
         self.children[index % PROCESSES].store(number, Ordering::Relaxed);
     }
 
-    /// Whether a connection waits and is to be left there until a child of this process has ended: they have all
-    /// places but our own, so a child for it would find none. Not for ever: its client may do without.
-    pub fn must_wait_for_children(&self) -> bool {
-        if self.side == 0 || !self.segment.has_forked() || self.segment.queue().waiting() == 0 {
-            return false;
-        }
-        if self.is_stale.load(Ordering::Relaxed) || !self.is_full_of_children() {
-            self.delayed_ns.store(0, Ordering::Relaxed);
-            return false;
-        }
-        let now = now_ns();
-        let first = self
-            .delayed_ns
-            .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
-        now.saturating_sub(first.unwrap_or_else(|since| since)) < DELAY_MAX_NS
-    }
-
-    fn is_full_of_children(&self) -> bool {
-        let own = self.process_index();
-        let is_childs = |(index, child): (usize, &AtomicU64)| {
-            let number = self.segment.process(self.side, index);
-            index == own || number != 0 && number == child.load(Ordering::Relaxed)
-        };
-        self.children.iter().enumerate().all(is_childs)
-    }
-
     /// Slots where sockets of ours live.
     pub fn occupied(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.sockets.len()).filter(|slot| self.socket(*slot).is_some())
@@ -247,59 +217,6 @@ impl Peer {
     /// Whether as many connections of ours wait as the kernel would let wait at the listener.
     pub fn is_backlog_full(&self) -> bool {
         self.segment.queue().waiting() as u64 > self.backlog.load(Ordering::Relaxed)
-    }
-
-    /// Whether a new connection would be one too many for the places of the listener's side, and must go
-    /// another way: the kernel's, or another segment's.
-    pub fn is_short_of_places(&self) -> bool {
-        self.lacks_places() || self.may_starve()
-    }
-
-    /// Whether there may soon be no place for the children that a process of the listener's side makes.
-    fn lacks_places(&self) -> bool {
-        if !self.segment.has_forked() {
-            return false;
-        }
-        let left = self.segment.places_left(1);
-        if left < PLACES_KEPT {
-            return true;
-        }
-        let waiting = self.segment.queue().waiting();
-        if left >= PLACES_KEPT + waiting {
-            return false;
-        }
-        // Where it is rather a child for each connection than one now and then, those that wait get one, too.
-        // The one that was accepted last may not have its child yet.
-        let children = PROCESSES - left;
-        2 * children >= self.occupied().count().saturating_sub(waiting)
-    }
-
-    /// Whether connections wait that a child of this process may accept. Where each of them gets a child of its
-    /// own, those that have one already leave the places to them.
-    pub fn has_waiting_for_child(&self) -> bool {
-        let waiting = self.segment.queue().waiting();
-        let is_roomy = || self.segment.places_left(1) > PLACES_KEPT + waiting;
-        self.side == 1 && waiting > 0 && (!self.segment.has_forked() || is_roomy())
-    }
-
-    /// Whether a new connection could wait for ever: all who can accept it are busy with one each, and
-    /// idle processes of the listener have no place here.
-    fn may_starve(&self) -> bool {
-        if self.segment.places_left(1) > 0 {
-            return false;
-        }
-        let (mut busy, mut accepted) = (0, 0);
-        for slot in self.occupied() {
-            let holders = self.segment.slot(slot).meta.holders[1].load(Ordering::Relaxed);
-            let serving = holders & !(QUEUED | CLOSING);
-            if serving & busy != 0 {
-                // It serves several at once, and so takes more.
-                return false;
-            }
-            busy |= serving;
-            accepted += usize::from(serving != 0);
-        }
-        accepted + self.segment.queue().waiting() >= PROCESSES - PLACES_KEPT
     }
 
     /// Offers a prepared slot to the listener; false when its queue is full.

@@ -29,6 +29,8 @@ struct HolderTable {
     carriers_users: [AtomicU32; HOLDERS_MAX],
     /// Whether each accepts: an idle holder (a worker beside the others' listeners) needs no segments.
     attending: [AtomicU32; HOLDERS_MAX],
+    /// 1 when a holder serves without a child for each connection, see [`Listener::prove`].
+    proven: AtomicU32,
     /// Who takes a connection out of the kernel's queue; see [`Listener::with_kernels_queue`].
     accepting: AtomicU32,
 }
@@ -47,6 +49,22 @@ impl Listener {
     pub fn with_kernels_queue<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let _guard = lock::take(&self.holder_table().accepting, thread().tid())?;
         Some(work())
+    }
+
+    /// The listener's processes make no child for each connection: by what this one has done, or because it
+    /// waits in an epoll set or has threads. Until then clients let no more wait here than there are places for children.
+    #[cold]
+    pub fn prove(&self) {
+        self.holder_table().proven.store(1, Ordering::SeqCst);
+        let peers = self.peers();
+        peers.iter().for_each(|peer| peer.segment.set_proven());
+    }
+
+    /// Tells the client of a segment that comes what is known.
+    pub fn tell_proven(&self, peer: &Peer) {
+        if self.holder_table().proven.load(Ordering::SeqCst) != 0 {
+            peer.segment.set_proven();
+        }
     }
 
     /// The holder table's descriptor, for a process that joins.

@@ -241,6 +241,9 @@ fn accept_shm(
     client.length = address::to_bytes(remote, family, &mut client.bytes);
     socket.change(Event::Connect);
     attach(fd, index, &peer, slot);
+    if !peer.segment.is_proven() && peer.shows_no_children(false) {
+        listener.prove();
+    }
     peer.reap_in(slot);
     show_opened(index);
     process::count(counter(&peer), 1);

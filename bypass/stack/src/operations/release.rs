@@ -7,7 +7,7 @@ use crate::packets;
 use crate::process::kept::{self, Keeper};
 use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, Outcome};
-use crate::sockets;
+use crate::sockets::{self, Socket};
 use crate::stream::{self, find, index_of, named, Stream};
 use crate::wait::epoll;
 
@@ -49,7 +49,10 @@ fn finish(kind: Kind, index: usize) -> (i32, bool) {
         Kind::Listener => {
             listener::close(socket.listener.load(Ordering::Relaxed) as usize);
         }
-        Kind::Connected => lingering = stream::end(index),
+        Kind::Connected => {
+            prove_by(socket);
+            lingering = stream::end(index);
+        }
         _ => {}
     }
     if let Some(row) = process::stats().and_then(|stats| stats.row_quick(index)) {
@@ -60,6 +63,18 @@ fn finish(kind: Kind, index: usize) -> (i32, bool) {
         packets::linger(&lingering);
     }
     (family, flags & (sockets::DIRTY | sockets::BOUND) == 0)
+}
+
+/// An accepted connection ends in a process that has made no child for it: it makes none for others.
+#[inline]
+fn prove_by(socket: &Socket) {
+    let peer = socket.peer().filter(|peer| peer.side == 1);
+    let unknown = peer.filter(|peer| !peer.segment.is_proven());
+    if unknown.is_some_and(|peer| peer.shows_no_children(true)) {
+        if let Some(listener) = listener::of(socket) {
+            listener.prove();
+        }
+    }
 }
 
 /// What a duplicate made by the kernel means: the same as the original.

@@ -1,0 +1,114 @@
+//! Places of the listener's side: each process that holds a connection of a segment has one, and a child for each
+//! connection soon has them all.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use bypass_shm::layout::{CLOSING, PROCESSES, QUEUED};
+use bypass_sys::clock::now_ns;
+
+use super::Peer;
+
+/// Places that are kept for children of connections that are there and have none yet.
+const PLACES_KEPT: usize = 6;
+/// How long a connection waits for the end of a child that serves another one: what a client that has no answer
+/// may wait before it asks again, which the kernel then serves.
+const DELAY_MAX_NS: u64 = 3_000_000_000;
+impl Peer {
+    /// Whether a connection waits and is to be left there until a child of this process has ended: they have all
+    /// places but our own, so a child for it would find none. Not for ever: its client may do without.
+    pub fn must_wait_for_children(&self) -> bool {
+        if self.side == 0 || !self.segment.has_forked() || self.segment.queue().waiting() == 0 {
+            return false;
+        }
+        if self.is_stale.load(Ordering::Relaxed) || !self.is_full_of_children() {
+            self.delayed_ns.store(0, Ordering::Relaxed);
+            return false;
+        }
+        let now = now_ns();
+        let first = self
+            .delayed_ns
+            .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        now.saturating_sub(first.unwrap_or_else(|since| since)) < DELAY_MAX_NS
+    }
+
+    fn is_full_of_children(&self) -> bool {
+        let own = self.process_index();
+        let is_childs = |(index, child): (usize, &AtomicU64)| {
+            let number = self.segment.process(self.side, index);
+            index == own || number != 0 && number == child.load(Ordering::Relaxed)
+        };
+        self.children.iter().enumerate().all(is_childs)
+    }
+
+    /// Whether a new connection would be one too many for the places of the listener's side, and must go
+    /// another way: the kernel's, or another segment's.
+    pub fn is_short_of_places(&self) -> bool {
+        self.lacks_places() || self.may_starve()
+    }
+
+    /// Whether there may soon be no place for the children that a process of the listener's side makes.
+    fn lacks_places(&self) -> bool {
+        if !self.segment.has_forked() {
+            return self.would_burst();
+        }
+        let left = self.segment.places_left(1);
+        if left < PLACES_KEPT {
+            return true;
+        }
+        let waiting = self.segment.queue().waiting();
+        if left >= PLACES_KEPT + waiting {
+            return false;
+        }
+        // Where it is rather a child for each connection than one now and then, those that wait get one, too.
+        // The one that was accepted last may not have its child yet.
+        let children = PROCESSES - left;
+        2 * children >= self.occupied().count().saturating_sub(waiting)
+    }
+
+    /// Whether more would wait than have a place, should the listener's process make a child for each of them: it has
+    /// not shown yet that it does not.
+    fn would_burst(&self) -> bool {
+        !self.segment.is_proven() && self.segment.queue().waiting() >= PROCESSES - PLACES_KEPT
+    }
+
+    /// Whether this process serves more than one connection by itself, or has served one, without a child: called
+    /// when it has accepted one, or ended one, and nobody has shown it yet.
+    pub fn shows_no_children(&self, has_ended: bool) -> bool {
+        let is_there = |slot: &usize| self.socket(*slot).is_some();
+        let serves_two = || {
+            (0..self.segment.slots_used())
+                .filter(is_there)
+                .nth(1)
+                .is_some()
+        };
+        !self.segment.has_forked() && (has_ended || serves_two())
+    }
+
+    /// Whether connections wait that a child of this process may accept. Where each of them gets a child of its
+    /// own, those that have one already leave the places to them.
+    pub fn has_waiting_for_child(&self) -> bool {
+        let waiting = self.segment.queue().waiting();
+        let is_roomy = || self.segment.places_left(1) > PLACES_KEPT + waiting;
+        self.side == 1 && waiting > 0 && (!self.segment.has_forked() || is_roomy())
+    }
+
+    /// Whether a new connection could wait for ever: all who can accept it are busy with one each, and
+    /// idle processes of the listener have no place here.
+    fn may_starve(&self) -> bool {
+        if self.segment.places_left(1) > 0 {
+            return false;
+        }
+        let (mut busy, mut accepted) = (0, 0);
+        for slot in self.occupied() {
+            let holders = self.segment.slot(slot).meta.holders[1].load(Ordering::Relaxed);
+            let serving = holders & !(QUEUED | CLOSING);
+            if serving & busy != 0 {
+                // It serves several at once, and so takes more.
+                return false;
+            }
+            busy |= serving;
+            accepted += usize::from(serving != 0);
+        }
+        accepted + self.segment.queue().waiting() >= PROCESSES - PLACES_KEPT
+    }
+}
