@@ -7,6 +7,7 @@
 //! learns of its end as of any other.
 
 use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -30,6 +31,9 @@ use crate::stream;
 /// Names the memory file for the new image.
 pub const VARIABLE: &str = "WIRESPEED_PASSED";
 const MAGIC: u64 = u64::from_le_bytes(*b"WSpass\x03\0");
+/// How often a place is looked for in a segment that has none left, and how long between two looks.
+const PLACE_LOOKS: u32 = 1500;
+const PLACE_LOOK: Duration = Duration::from_millis(2);
 /// Behind the last of the links' descriptors.
 const NO_MORE: u64 = u64::MAX;
 /// Words of one connection in the file, and which is which.
@@ -239,7 +243,7 @@ fn numbers(socket: &Socket) -> [(usize, &AtomicU32); 4] {
 /// the segment's memory.
 fn enter(peer: &Arc<Peer>, number: u64, prepared: &mut Prepared) -> Option<(usize, i32)> {
     let memory = Owned(kernel::move_high(kernel::dup(peer.segment.fd()).ok()? as i32).ok()?);
-    let index = peer.segment.enter(peer.side, number)?;
+    let index = take_place(peer, number)?;
     prepared.places.push((peer.clone(), index));
     let links = participants::connect_participants(peer, index);
     prepared
@@ -248,6 +252,19 @@ fn enter(peer: &Arc<Peer>, number: u64, prepared: &mut Prepared) -> Option<(usiz
     let fd = memory.0;
     prepared.kept_open.push(memory);
     Some((index, fd))
+}
+
+/// As long as the other side has not heard of the end of a former image, that one has a place too: of many children that
+/// call exec at once, each for its connection, some find all taken for a while.
+fn take_place(peer: &Peer, number: u64) -> Option<usize> {
+    for _ in 0..PLACE_LOOKS {
+        let index = peer.segment.enter(peer.side, number);
+        if index.is_some() || peer.is_stale.load(Ordering::SeqCst) && peer.side == 1 {
+            return index;
+        }
+        let _ = kernel::poll(&mut [], Some(PLACE_LOOK), None);
+    }
+    None
 }
 
 /// A new image runs in another process, which has what it needs: this one goes on as it was.
