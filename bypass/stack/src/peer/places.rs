@@ -10,6 +10,9 @@ use super::Peer;
 
 /// Places that are kept for children of connections that are there and have none yet.
 const PLACES_KEPT: usize = 6;
+/// Places that a connection may need which waits and will get a child: ncat's makes another, which is a shell, which
+/// starts programs, and each has the connection.
+const PLACES_EACH: usize = 4;
 /// How long a connection waits for the end of a child that serves another one: what a client that has no answer
 /// may wait before it asks again, which the kernel then serves.
 const DELAY_MAX_NS: u64 = 3_000_000_000;
@@ -56,7 +59,7 @@ impl Peer {
             return true;
         }
         let waiting = self.segment.queue().waiting();
-        if left >= PLACES_KEPT + waiting {
+        if left >= PLACES_KEPT + PLACES_EACH * waiting {
             return false;
         }
         // Where it is rather a child for each connection than one now and then, those that wait get one, too.
@@ -68,7 +71,8 @@ impl Peer {
     /// Whether more would wait than have a place, should the listener's process make a child for each of them: it has
     /// not shown yet that it does not.
     fn would_burst(&self) -> bool {
-        !self.segment.is_proven() && self.segment.queue().waiting() >= PROCESSES - PLACES_KEPT
+        let places = PLACES_EACH * self.segment.queue().waiting();
+        !self.segment.is_proven() && places >= PROCESSES - PLACES_KEPT
     }
 
     /// Whether this process serves more than one connection by itself, or has served one, without a child: called
