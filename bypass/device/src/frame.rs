@@ -186,6 +186,12 @@ pub trait Device: Send {
     /// [`poll_fd`](Self::poll_fd) becomes readable with the next.
     fn arm(&mut self) -> bool;
 
+    /// Takes in another queue of the same interface; refused where a device cannot.
+    fn join(&mut self, queue: Box<dyn Device>) -> Result<(), Error> {
+        drop(queue);
+        Err(Error::Refused)
+    }
+
     /// Polled for reading; None for a device that lives in memory.
     fn poll_fd(&self) -> Option<i32>;
 
@@ -243,6 +249,10 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn arm(&mut self) -> bool {
         (**self).arm()
+    }
+
+    fn join(&mut self, queue: Box<dyn Device>) -> Result<(), Error> {
+        (**self).join(queue)
     }
 
     fn poll_fd(&self) -> Option<i32> {

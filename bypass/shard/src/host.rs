@@ -69,7 +69,8 @@ pub struct Host {
     shared: Vec<u16>,
     /// When that is looked at again.
     look_us: u64,
-    /// No longer listened on, but connections may live.
+    /// No longer listened on, but connections may live: who opens a new one finds another shard that listens, or
+    /// the kernel.
     draining: Vec<u16>,
     /// When they are looked at again.
     drain_us: u64,
@@ -247,6 +248,7 @@ impl Host {
     pub fn claim(&mut self, at: SocketAddr) {
         let port = at.port();
         self.left.retain(|one| *one != port);
+        self.steering.drains(port, false);
         self.share(port);
         self.steering.claim(Transport::Tcp, port);
         self.listening.push(port);
@@ -296,14 +298,24 @@ impl Host {
             return;
         }
         self.look_us = now_us + LOOK_AGAIN_US;
-        let (steering, left) = (&self.steering, &self.left);
+        let (steering, left, draining) = (&self.steering, &self.left, &self.draining);
         self.shared.retain(|port| {
-            let is_shared = left.contains(port) || diag::has_connections(*port).unwrap_or(true);
+            let is_left = left.contains(port) || draining.contains(port);
+            let is_shared = is_left || diag::has_connections(*port).unwrap_or(true);
             if !is_shared {
                 steering.own(*port);
             }
             is_shared
         });
+    }
+
+    /// Another queue is this shard's, which may have had another owner that has ended.
+    pub fn add_queue(&mut self, queue: u32, had_owner: bool) {
+        self.steering.add_queue(queue, had_owner);
+        for port in self.left.clone() {
+            self.share(port);
+        }
+        self.leave_new(self.leaves_new);
     }
 
     /// No port is claimed but those that are listened on: for who follows a process that has ended.
@@ -322,7 +334,8 @@ impl Host {
             self.steering.release(Transport::Tcp, port);
         } else {
             self.draining.push(port);
-            self.leave_port(port, true);
+            self.steering.drains(port, true);
+            self.share(port);
         }
     }
 

@@ -5,10 +5,12 @@
 //! interface of the kernel's it shares the host's addresses: routes and neighbours are the kernel's,
 //! followed by netlink, and only claimed ports are taken
 //! ([`bypass_xdp::Steering`]). Behind a TAP interface it is
-//! a host of its own. [`Shared`] puts one behind a lock, for the threads of a program and a service
+//! a host of its own. Where the queues of an interface have several shards, in several processes, each takes what is its
+//! own and hands the rest to the others ([`Shard::crosses`]). [`Shared`] puts one behind a lock, for the threads of a program and a service
 //! thread that drives it while nobody else does.
 #![forbid(unsafe_code)]
 
+mod crossing;
 mod held;
 mod host;
 mod ports;
@@ -18,6 +20,7 @@ mod sink;
 
 pub use bypass_device::Counters;
 pub use bypass_tcp as tcp;
+pub use crossing::{Counts as Crossed, Crossing};
 pub use held::Notice;
 pub use shard::{Settings, Shard};
 pub use shared::Shared;

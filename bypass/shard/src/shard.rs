@@ -10,6 +10,7 @@ use bypass_sys::{clock, kernel};
 use bypass_tcp::{Address, Config, Engine, Error, Event, Handle, Route, Rx, Shutdown};
 use bypass_xdp::{queues, Opened, Steering};
 
+use crate::crossing::{Counts, Crossing};
 use crate::held::Notice;
 use crate::host::Host;
 use crate::sink::{ToDevice, Waiting};
@@ -47,6 +48,8 @@ pub struct Shard {
     engine: Box<Engine>,
     device: Box<dyn Device>,
     host: Option<Host>,
+    /// Other shards have queues of the same interface.
+    crossing: Option<Box<Crossing>>,
     urgent: Waiting,
     now_us: u64,
     network_us: u64,
@@ -138,6 +141,7 @@ impl Shard {
             engine: Box::new(Engine::new(config, now_us)),
             device,
             host: None,
+            crossing: None,
             urgent: Waiting::default(),
             now_us,
             network_us: now_us,
@@ -153,6 +157,7 @@ impl Shard {
             self.look_at_network();
         }
         let (engine, urgent, now_us) = (&mut self.engine, &mut self.urgent, self.now_us);
+        let mut crossing = self.crossing.as_deref_mut();
         let received = self.device.receive_bursts(ROUND, &mut |frames| {
             let mut taken = [Rx::new(&[]); BURST];
             for some in frames.chunks(BURST) {
@@ -160,8 +165,21 @@ impl Shard {
                     rx.bytes = frame.bytes;
                     rx.checksum_verified = frame.checksum != Checksum::Unknown;
                 }
-                engine.rx_burst(now_us, &taken[..some.len()], urgent);
+                let taken = &taken[..some.len()];
+                match &mut crossing {
+                    Some(crossing) if crossing.has_others() => {
+                        crossing.sort(engine, taken, |engine, own| {
+                            engine.rx_burst(now_us, own, urgent);
+                        });
+                    }
+                    _ => engine.rx_burst(now_us, taken, urgent),
+                }
             }
+        });
+        let handed = crossing.map_or(0, |crossing| {
+            crossing.take(engine, |engine, frames| {
+                engine.rx_burst(now_us, frames, urgent)
+            })
         });
         self.urgent.release(&mut *self.device);
         let mut sink = ToDevice(&mut *self.device);
@@ -173,7 +191,7 @@ impl Shard {
             self.engine.poll_timers(now_us, &mut sink);
         }
         // A device that fails is one that receives nothing: it may come back.
-        received.unwrap_or(0)
+        received.unwrap_or(0) + handed
     }
 
     /// Second half: what the application and the engine have to send leaves.
@@ -217,12 +235,39 @@ impl Shard {
         if self.engine.expect_no_answers() {
             self.finish();
         }
-        self.engine.has_memory_to_offer() || self.device.arm()
+        let crossing = self.crossing.as_mut();
+        let has_frames = crossing.is_some_and(|crossing| crossing.arm());
+        self.engine.has_memory_to_offer() || has_frames || self.device.arm()
     }
 
     /// Polled for reading: the device, and the news of the network.
     pub fn poll_fds(&self) -> [Option<i32>; 2] {
         [self.device.poll_fd(), self.host.as_ref().map(Host::fd)]
+    }
+
+    /// Other shards may have the other queues of the interface: what comes here and is theirs is handed to them,
+    /// and the other way round. The device [watches](queues::among) its descriptor.
+    pub fn crosses(&mut self, crossing: Crossing) {
+        self.crossing = Some(Box::new(crossing));
+    }
+
+    /// Takes another queue, which nobody has or whose own shard has ended, with what has arrived there since.
+    pub fn add_queue(&mut self, queue: u32, device: Box<dyn Device>) -> kernel::Result<()> {
+        self.device.join(device).map_err(|_| libc::EINVAL)?;
+        let mut had_owner = true;
+        if let Some(crossing) = &mut self.crossing {
+            had_owner = crossing.add(queue)?;
+        }
+        if let Some(host) = &mut self.host {
+            host.add_queue(queue, had_owner);
+        }
+        Ok(())
+    }
+
+    /// What was handed to other shards and by them.
+    pub fn crossed(&self) -> Counts {
+        let crossing = self.crossing.as_ref();
+        crossing.map_or(Counts::default(), |crossing| crossing.counts())
     }
 
     /// The network may have changed: it is looked at with the next round.
@@ -326,7 +371,11 @@ impl Shard {
 
     /// Takes a connection.
     pub fn accept(&mut self, listener: Handle) -> Result<Handle, Error> {
-        self.engine.accept(listener)
+        let accepted = self.engine.accept(listener)?;
+        if let Some(crossing) = &self.crossing {
+            crossing.expect(&self.engine, accepted);
+        }
+        Ok(accepted)
     }
 
     /// Opens a connection; `local` may name address and port.
@@ -352,7 +401,11 @@ impl Shard {
                 other => Some(other),
             }
         });
-        opened.map_err(|_| Error::AddressNotAvailable)?
+        let opened = opened.map_err(|_| Error::AddressNotAvailable)?;
+        if let (Ok(handle), Some(crossing)) = (&opened, &self.crossing) {
+            crossing.expect(engine, *handle);
+        }
+        opened
     }
 
     /// Reads; 0 at the end.

@@ -103,8 +103,17 @@ fn message(pieces: &mut libc::iovec, control: &mut [u8]) -> libc::msghdr {
 
 /// Two Unix sockets that are joined, close-on-exec (socketpair(2)).
 pub fn socket_pair() -> Result<[Owned; 2]> {
+    pair_of(libc::SOCK_STREAM)
+}
+
+/// The same for datagrams: what is sent at once is received at once.
+pub fn datagram_pair() -> Result<[Owned; 2]> {
+    pair_of(libc::SOCK_DGRAM)
+}
+
+fn pair_of(kind: i32) -> Result<[Owned; 2]> {
     let mut fds = [0i32; 2];
-    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    let kind = kind | libc::SOCK_CLOEXEC;
     let at = fds.as_mut_ptr() as usize;
     let arguments = [libc::AF_UNIX as usize, kind as usize, 0, at, 0, 0];
     call(libc::SYS_socketpair, arguments)?;

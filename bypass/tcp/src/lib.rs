@@ -70,6 +70,7 @@ extern crate alloc;
 
 mod ack;
 mod arrival;
+mod belonging;
 mod buffer;
 mod calls;
 mod chrono;

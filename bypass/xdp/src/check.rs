@@ -8,6 +8,7 @@ use bypass_netlink::features::{self, Features};
 use bypass_netlink::{Link, Tables};
 use bypass_sys::kernel;
 
+use crate::exchange::QUEUES_MAX;
 use crate::opened::{Layout, Settings};
 use crate::steering::Mode;
 use crate::sys::channels;
@@ -52,6 +53,8 @@ pub struct Report {
     pub features: Features,
     /// Receive queues in use: each gets a socket.
     pub queues: u32,
+    /// Queues in use for sending.
+    pub senders: u32,
     /// What stands in the way.
     pub findings: Vec<Finding>,
 }
@@ -84,6 +87,12 @@ impl Report {
         }
     }
 
+    /// Whether several processes may use it, each with queues of its own: each sends through the queues that it
+    /// receives from.
+    pub fn is_divisible(&self) -> bool {
+        (2..=QUEUES_MAX).contains(&self.queues) && self.senders >= self.queues
+    }
+
     fn add(&mut self, weight: Weight, what: impl Into<String>, remedy: impl Into<String>) {
         let (what, remedy) = (what.into(), remedy.into());
         self.findings.push(Finding {
@@ -113,9 +122,13 @@ impl fmt::Display for Report {
                     "copy"
                 };
                 let (name, mtu, queues) = (&self.name, link.mtu, self.queues);
+                let used = match self.is_divisible() {
+                    true => " for as many processes",
+                    false => "",
+                };
                 writeln!(
                     f,
-                    "{name}: {kind}, {mode} mode, {copy}, queues {queues}, MTU {mtu}"
+                    "{name}: {kind}, {mode} mode, {copy}, queues {queues}{used}, MTU {mtu}"
                 )?;
             }
             None => writeln!(f, "{}:", self.name)?,
@@ -135,7 +148,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Asks about an interface, of which one process is to use every queue.
+/// Asks about an interface, of which every queue is to be used.
 pub fn interface(name: &str) -> kernel::Result<Report> {
     let tables = Tables::new()?;
     let mut report = Report {
@@ -143,6 +156,7 @@ pub fn interface(name: &str) -> kernel::Result<Report> {
         link: tables.link(name).cloned(),
         features: Features::default(),
         queues: 0,
+        senders: 0,
         findings: Vec::new(),
     };
     let Some(link) = report.link.clone() else {
@@ -155,7 +169,8 @@ pub fn interface(name: &str) -> kernel::Result<Report> {
     };
     report.features = features::xdp(link.index).unwrap_or_default();
     // Drivers without channels have the queues that they were made with.
-    report.queues = channels::receiving(name).unwrap_or(link.rx_queues).max(1);
+    let [queues, senders] = channels::in_use(name).unwrap_or([link.rx_queues, 0]);
+    (report.queues, report.senders) = (queues.max(1), senders);
     look_at_link(&mut report, &link);
     look_at_program(&mut report, &link);
     look_at_mtu(&mut report, &link);
@@ -253,7 +268,7 @@ fn look_at_rights(report: &mut Report, link: &Link) {
         }
     }
     let limit = locked_memory_kib();
-    let needed = memory_kib(link, report.queues);
+    let needed = memory_kib(link, report);
     if held & 1 << CAP_IPC_LOCK == 0 && limit < needed {
         let queues = report.queues;
         let what =
@@ -267,8 +282,15 @@ fn look_at_rights(report: &mut Report, link: &Link) {
 }
 
 /// What the sockets of all queues lock at least.
-fn memory_kib(link: &Link, queues: u32) -> u64 {
-    let settings = |queue| Settings::default().frugal().for_queue(queue, queues);
+fn memory_kib(link: &Link, report: &Report) -> u64 {
+    let queues = report.queues;
+    let settings = |queue| {
+        let frugal = Settings::default().frugal();
+        match report.is_divisible() {
+            true => frugal.for_owner(queue, queues),
+            false => frugal.for_queue(queue, queues),
+        }
+    };
     let layout = |queue| Layout::of(link, queue, settings(queue));
     let bytes: usize = (0..queues).filter_map(layout).map(|one| one.bytes()).sum();
     bytes as u64 / 1024

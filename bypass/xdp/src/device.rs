@@ -38,6 +38,8 @@ const DRAIN_PAUSE: core::time::Duration = core::time::Duration::from_millis(1);
 pub struct Xdp {
     layout: Layout,
     socket: Owned,
+    /// As long as the device is open, so that its number is nothing else's.
+    memory: Owned,
     packet: Option<Sender>,
     frames: Frames,
     pool: Pool,
@@ -54,19 +56,49 @@ pub struct Xdp {
     counters: Counters,
 }
 
-impl Xdp {
-    /// Maps the rings of a socket and gives the kernel frames to receive into, or takes over what a
-    /// process has left that used it and has ended. EBUSY: the kernel does not finish sending for that one.
-    pub fn new(opened: Opened) -> kernel::Result<Self> {
-        let (layout, socket) = (opened.layout, opened.socket.0);
+/// The memory of a socket and its rings.
+struct Rings {
+    frames: Frames,
+    receive: Ring<libc::xdp_desc>,
+    send: Ring<libc::xdp_desc>,
+    fill: Ring<u64>,
+    completion: Ring<u64>,
+}
+
+impl Rings {
+    fn map(opened: &Opened) -> kernel::Result<Self> {
+        let (layout, socket) = (&opened.layout, opened.socket.0);
         let [rx, tx, fill, completion] = ring_offsets(socket)?;
-        let mut device = Self {
+        Ok(Self {
             frames: Frames::map(opened.memory.0, layout.frames(), layout.chunk)?,
-            pool: Pool::new(layout.frames()),
             receive: Ring::map(socket, PAGE_RX, rx, layout.receive)?.reading(),
             send: Ring::map(socket, PAGE_TX, tx, layout.send)?,
             fill: Ring::map(socket, PAGE_FILL, fill, layout.receive)?,
             completion: Ring::map(socket, PAGE_COMPLETION, completion, layout.send)?.reading(),
+        })
+    }
+}
+
+impl Xdp {
+    /// Maps the rings of a socket and gives the kernel frames to receive into, or takes over what a
+    /// process has left that used it and has ended. EBUSY: the kernel does not finish sending for that one.
+    pub fn new(opened: Opened) -> kernel::Result<Self> {
+        Self::over(opened).map_err(|(error, _)| error)
+    }
+
+    /// The same; what cannot be used now is given back, for another try.
+    pub fn over(opened: Opened) -> Result<Self, (i32, Opened)> {
+        let rings = match Rings::map(&opened) {
+            Ok(rings) => rings,
+            Err(error) => return Err((error, opened)),
+        };
+        let mut device = Self {
+            frames: rings.frames,
+            pool: Pool::new(opened.layout.frames()),
+            receive: rings.receive,
+            send: rings.send,
+            fill: rings.fill,
+            completion: rings.completion,
             joined: Vec::new(),
             is_joining: false,
             has_unpublished: false,
@@ -74,13 +106,29 @@ impl Xdp {
             counters: Counters::default(),
             packet: opened.packet,
             socket: opened.socket,
-            layout,
+            memory: opened.memory,
+            layout: opened.layout,
         };
-        match device.fill.was_used() {
-            true => device.take_over()?,
-            false => device.lend_all(),
+        let begun = match device.fill.was_used() {
+            true => device.take_over(),
+            false => {
+                device.lend_all();
+                Ok(())
+            }
+        };
+        match begun {
+            Ok(()) => Ok(device),
+            Err(error) => Err((error, device.close())),
         }
-        Ok(device)
+    }
+
+    fn close(self) -> Opened {
+        Opened {
+            layout: self.layout,
+            socket: self.socket,
+            memory: self.memory,
+            packet: self.packet,
+        }
     }
 
     /// Frames for receiving are the lowest ones, and stay what they are.

@@ -11,6 +11,7 @@
 
 pub mod check;
 mod device;
+mod exchange;
 mod opened;
 mod program;
 pub mod queues;
@@ -18,5 +19,6 @@ mod steering;
 mod sys;
 
 pub use device::Xdp;
+pub use exchange::{Exchange, Handed};
 pub use opened::{Layout, Opened, Settings};
 pub use steering::{Mode, Steering, Transport};

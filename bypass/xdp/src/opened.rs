@@ -58,6 +58,9 @@ const RECEIVE_MIN: u32 = 256;
 const RECEIVE_FRUGAL: u32 = 2048;
 /// Frames on their way out of a queue that sends nothing.
 const SEND_NONE: u32 = 64;
+/// Those of all queues but the first together, where each has an owner of its own, and of each at least.
+const SEND_ALL: u32 = 4096;
+const SEND_MIN: u32 = 256;
 
 impl Settings {
     /// Of queue `queue`, where one process uses `queues` of them: all is sent through the first, and fewer
@@ -75,6 +78,17 @@ impl Settings {
 }
 
 impl Settings {
+    /// Of queue `queue`, where each of `queues` may have a process of its own, which sends through it too.
+    pub fn for_owner(self, queue: u32, queues: u32) -> Self {
+        let share = SEND_ALL / queues.clamp(1, SEND_ALL).next_power_of_two();
+        let send = share.clamp(SEND_MIN, self.send.max(SEND_MIN));
+        Self {
+            send: if queue == 0 { self.send } else { send },
+            packet_sender: self.packet_sender,
+            ..self.for_queue(queue, queues)
+        }
+    }
+
     /// With places for no more received frames than are needed: a burst loses more, and less memory is locked.
     pub fn frugal(self) -> Self {
         Self {

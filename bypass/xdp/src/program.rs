@@ -12,7 +12,7 @@ use crate::sys::bpf::Instruction;
 /// Tables that the program looks into, by descriptor.
 #[derive(Debug, Clone, Copy)]
 pub struct Maps {
-    /// Port → number of claims, by protocol.
+    /// Port → who claims it, and how: see [`WORDS`].
     pub ports: i32,
     /// Hash of an address → the address.
     pub addresses: i32,
@@ -22,18 +22,29 @@ pub struct Maps {
     pub reopened: i32,
 }
 
-/// Where claims of TCP are counted in a word of the table of ports.
-pub const TCP: u64 = 0x0000_ffff;
-/// Where those of UDP are.
-pub const UDP: u64 = 0xffff_0000;
-/// The kernel may have TCP connections of the port, whose frames are its own.
-pub const SHARED: u64 = 1 << FLAGS_AT;
-/// With [`SHARED`]: new TCP connections are the kernel's.
-pub const LEAVES_NEW: u64 = 2 << FLAGS_AT;
-const FLAGS_AT: i32 = 32;
-/// Behind the flags: how often the TCP port was claimed after nobody had claimed it.
-pub const USE: u64 = 1 << USES_AT;
-const USES_AT: i32 = FLAGS_AT + 2;
+/// Words of 8 bytes of a port, by the constants below. Of those with a bit each, the first three have one for
+/// each owner, which is a user of the tables, the last one has one for each queue.
+pub const WORDS: usize = 6;
+/// Owners that claim the port of TCP.
+pub const TCP: usize = 0;
+/// Owners that claim that of UDP.
+pub const UDP: usize = 1;
+/// The kernel may have TCP connections of the port, whose frames are its own, for all that these owners know.
+pub const SHARED: usize = 2;
+/// Owners that have TCP connections of the port, but take no new ones. With [`SHARED`]: where every owner is
+/// such a one, new connections are the kernel's.
+pub const DRAINING: usize = 3;
+/// With [`SHARED`]: new TCP connections whose frames come by these queues are the kernel's.
+pub const LEAVES_NEW: usize = 4;
+/// How often the TCP port was claimed after nobody had claimed it.
+pub const USES: usize = 5;
+/// Owners, and queues, that can be told apart.
+pub const OWNERS_MAX: u32 = 64;
+
+/// Where a word of a port stands.
+const fn at(word: usize) -> i16 {
+    (word * 8) as i16
+}
 
 const XDP_PASS: i32 = 2;
 const MAP_LOOKUP: i32 = 1;
@@ -61,9 +72,9 @@ const HALF: u8 = 0x08;
 const WORD: u8 = 0x00;
 const DOUBLE: u8 = 0x18;
 const MOVE: u8 = 0xb7;
-const MOVE_WORD: u8 = 0xb4;
 const ADD: u8 = 0x07;
 const AND: u8 = 0x57;
+/// Of 64 bits, as [`MOVE`], [`ADD`] and [`AND`] are.
 const XOR: u8 = 0xa7;
 const SHIFT_RIGHT: u8 = 0x77;
 const BY_REGISTER: u8 = 0x08;
@@ -77,9 +88,11 @@ const EXIT: u8 = 0x95;
 const LOAD_MAP: u8 = 0x18;
 
 const CONTEXT: u8 = 6;
+/// Where the claims of the protocol stand among the words of a port; later the flags of a TCP segment.
 const CLAIMS: u8 = 7;
 const PORT: u8 = 8;
-const FLAGS: u8 = 9;
+/// The words of the port.
+const WORDS_AT: u8 = 9;
 const STACK: u8 = 10;
 const DATA: u8 = 2;
 const END: u8 = 3;
@@ -160,13 +173,12 @@ impl Assembler {
         self.store(WORD, 1, ADDRESS + 12);
     }
 
-    /// The mask of the protocol whose number stands at a place; others are the kernel's.
-    fn take_protocol(&mut self, at: i16, done: &'static str) {
-        self.load(BYTE, 1, DATA, at);
-        self.add(MOVE, CLAIMS, 0, 0, TCP as i32);
+    /// Where the claims of the protocol stand whose number is at a place; other protocols are the kernel's.
+    fn take_protocol(&mut self, from: i16, done: &'static str) {
+        self.load(BYTE, 1, DATA, from);
+        self.add(MOVE, CLAIMS, 0, 0, i32::from(at(TCP)));
         self.jump(IF_EQUAL, 1, libc::IPPROTO_TCP, done);
-        // Not extended by its sign.
-        self.add(MOVE_WORD, CLAIMS, 0, 0, UDP as i32);
+        self.add(MOVE, CLAIMS, 0, 0, i32::from(at(UDP)));
         self.jump(IF_DIFFERENT, 1, libc::IPPROTO_UDP, "pass");
         self.label(done);
     }
@@ -281,9 +293,9 @@ fn decide(code: &mut Assembler, maps: Maps) {
     code.add(TO_BIG_ENDIAN, PORT, 0, 0, 16);
     code.store(WORD, PORT, KEY);
     code.look_up(maps.ports, KEY);
-    code.load(DOUBLE, FLAGS, 0, 0);
-    code.add(MOVE | BY_REGISTER, 1, FLAGS, 0, 0);
-    code.add(AND | BY_REGISTER, 1, CLAIMS, 0, 0);
+    code.add(MOVE | BY_REGISTER, WORDS_AT, 0, 0, 0);
+    code.add(ADD | BY_REGISTER, 0, CLAIMS, 0, 0);
+    code.load(DOUBLE, 1, 0, 0);
     code.jump(IF_EQUAL, 1, 0, "pass");
 
     // The same hash as `slot`.
@@ -303,11 +315,9 @@ fn decide(code: &mut Assembler, maps: Maps) {
         code.load(DOUBLE, 4, STACK, ADDRESS + half * 8);
         code.jump_by_register(IF_DIFFERENT, 1, 4, "pass");
     }
-    code.add(SHIFT_RIGHT, FLAGS, 0, 0, FLAGS_AT);
-    code.add(MOVE | BY_REGISTER, 1, FLAGS, 0, 0);
-    code.add(AND, 1, 0, 0, ((SHARED | LEAVES_NEW) >> FLAGS_AT) as i32);
+    code.load(DOUBLE, 1, WORDS_AT, at(SHARED));
     code.jump(IF_EQUAL, 1, 0, "redirect");
-    code.jump(IF_DIFFERENT, CLAIMS, TCP as i32, "redirect");
+    code.jump(IF_DIFFERENT, CLAIMS, i32::from(at(TCP)), "redirect");
     ask_kernel(code, maps.reopened);
     code.label("redirect");
     code.add(LOAD_MAP, 1, PSEUDO_MAP_FD, 0, maps.sockets);
@@ -376,8 +386,7 @@ fn ask_kernel(code: &mut Assembler, reopened: i32) {
 /// opened anything answers our SYN-ACK with a reset (RFC 9293, 3.5.1).
 fn decide_shared(code: &mut Assembler, reopened: i32) {
     code.label("ask");
-    code.add(MOVE | BY_REGISTER, 1, FLAGS, 0, 0);
-    code.add(SHIFT_RIGHT, 1, 0, 0, USES_AT - FLAGS_AT);
+    code.load(DOUBLE, 1, WORDS_AT, at(USES));
     code.store(WORD, 1, KEY);
     code.add(MOVE | BY_REGISTER, 1, CONTEXT, 0, 0);
     code.stack_address(2, TUPLE);
@@ -401,11 +410,25 @@ fn decide_shared(code: &mut Assembler, reopened: i32) {
     code.label("unknown");
     code.jump(IF_DIFFERENT, CLAIMS, SYN, "redirect");
     code.label("new");
-    code.add(AND, FLAGS, 0, 0, (LEAVES_NEW >> FLAGS_AT) as i32);
-    code.jump(IF_DIFFERENT, FLAGS, 0, "leave");
+    leave_where_wanted(code);
     // Where nothing was found this is the length of a tuple, which is another number than this state.
     code.jump(IF_DIFFERENT, PORT, WAITS, "redirect");
     note_reopened(code, reopened);
+}
+
+/// Nobody takes new connections of the port, or who has the queue of the frame takes none.
+fn leave_where_wanted(code: &mut Assembler) {
+    code.load(DOUBLE, 1, WORDS_AT, at(DRAINING));
+    code.add(XOR, 1, 0, 0, -1);
+    code.load(DOUBLE, 4, WORDS_AT, at(TCP));
+    code.add(AND | BY_REGISTER, 1, 4, 0, 0);
+    code.jump(IF_EQUAL, 1, 0, "leave");
+    code.load(DOUBLE, 1, WORDS_AT, at(LEAVES_NEW));
+    code.load(WORD, 4, CONTEXT, 16);
+    code.add(AND, 4, 0, 0, OWNERS_MAX as i32 - 1);
+    code.add(SHIFT_RIGHT | BY_REGISTER, 1, 4, 0, 0);
+    code.add(AND, 1, 0, 0, 1);
+    code.jump(IF_DIFFERENT, 1, 0, "leave");
 }
 
 /// A new connection that meets the remains of an old one is noted, and the kernel's where that fails; one that

@@ -1,4 +1,4 @@
-//! All queues of an interface as one device: frames come from each, and leave through the first.
+//! Queues of an interface as one device: frames come from each, and leave through the first.
 
 use bypass_device::{Capabilities, Counters, Device, Error, Frame, Offload};
 use bypass_sys::descriptor::Owned;
@@ -21,9 +21,16 @@ pub fn over(opened: Vec<Opened>) -> kernel::Result<Box<dyn Device>> {
     Ok(Box::new(only))
 }
 
-#[derive(Debug)]
+/// The same of a queue that others may [join](Device::join). `also` is polled with them: a descriptor that outlives
+/// the device.
+pub fn among(first: Xdp, also: i32) -> kernel::Result<Box<dyn Device>> {
+    let queues = Queues::new(vec![first])?;
+    queues.watch(also)?;
+    Ok(Box::new(queues))
+}
+
 struct Queues {
-    queues: Vec<Xdp>,
+    queues: Vec<Box<dyn Device>>,
     /// A set of the kernel's with every socket: one descriptor to sleep on.
     set: Owned,
     /// Where the next look begins, so that a full queue does not starve the others.
@@ -33,16 +40,28 @@ struct Queues {
 impl Queues {
     fn new(queues: Vec<Xdp>) -> kernel::Result<Self> {
         let set = kernel::epoll_create1(libc::EPOLL_CLOEXEC)? as i32;
-        let set = Owned(kernel::move_high(set)?);
-        for fd in queues.iter().filter_map(Device::poll_fd) {
-            let events = libc::EPOLLIN as u32;
-            kernel::epoll_control(set.0, libc::EPOLL_CTL_ADD, fd, events, 0)?;
-        }
-        Ok(Self {
-            queues,
-            set,
+        let mut all = Self {
+            queues: Vec::new(),
+            set: Owned(kernel::move_high(set)?),
             turn: 0,
-        })
+        };
+        for queue in queues {
+            all.add(Box::new(queue))?;
+        }
+        Ok(all)
+    }
+
+    fn watch(&self, fd: i32) -> kernel::Result<()> {
+        let events = libc::EPOLLIN as u32;
+        kernel::epoll_control(self.set.0, libc::EPOLL_CTL_ADD, fd, events, 0).map(|_| ())
+    }
+
+    fn add(&mut self, queue: Box<dyn Device>) -> kernel::Result<()> {
+        if let Some(fd) = queue.poll_fd() {
+            self.watch(fd)?;
+        }
+        self.queues.push(queue);
+        Ok(())
     }
 }
 
@@ -112,12 +131,16 @@ impl Device for Queues {
         waiting.count() > 0
     }
 
+    fn join(&mut self, queue: Box<dyn Device>) -> Result<(), Error> {
+        self.add(queue).map_err(Error::Kernel)
+    }
+
     fn poll_fd(&self) -> Option<i32> {
         Some(self.set.0)
     }
 
     fn counters(&self) -> Counters {
-        let each = self.queues.iter().map(Device::counters);
+        let each = self.queues.iter().map(|one| one.counters());
         each.fold(Counters::default(), |sum, one| Counters {
             received: sum.received + one.received,
             sent: sum.sent + one.sent,

@@ -1,6 +1,9 @@
 //! The program on an interface, and what it takes.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::Result;
@@ -11,6 +14,7 @@ use crate::sys::table::Table;
 
 const PORTS: usize = 65_536;
 const SLOTS: usize = 65_536;
+const PORT_BYTES: u32 = program::WORDS as u32 * 8;
 /// Connections at most that are told from what the kernel keeps of earlier ones (some 7 MB).
 const REOPENED: u32 = 65_536;
 /// Queues of an interface at most.
@@ -36,7 +40,7 @@ impl Mode {
 }
 
 /// What a port number belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// TCP.
     Tcp,
@@ -45,27 +49,35 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The bits of a word in which claims are counted.
-    fn mask(self) -> u64 {
+    /// The word of a port in which its claims stand.
+    fn word(self) -> usize {
         match self {
             Self::Tcp => program::TCP,
             Self::Udp => program::UDP,
         }
     }
-
-    /// One claim.
-    fn unit(self) -> u64 {
-        self.mask() & self.mask().wrapping_neg()
-    }
 }
 
 /// The program, its tables and, while somebody holds it, its place on an interface.
 #[derive(Debug)]
-pub struct Steering {
+struct Attached {
     mode: Mode,
     fds: [Owned; 4],
     ports: Table,
     addresses: Table,
+}
+
+/// The same as one owner uses it: who has all queues, or who has some of them beside others that have the rest. What
+/// one claims and releases is none of the others' business.
+#[derive(Debug)]
+pub struct Steering {
+    attached: Arc<Attached>,
+    /// The owner's bit.
+    owner: u64,
+    /// Its queues, a bit each.
+    queues: AtomicU64,
+    /// Its claims of a port.
+    claims: Mutex<HashMap<(Transport, u16), u32>>,
 }
 
 const PORTS_MAP: usize = 0;
@@ -78,7 +90,7 @@ impl Steering {
     /// CAP_NET_ADMIN. EBUSY: there is another program. `takes_fragments`: for an MTU above what one
     /// frame holds.
     pub fn attach(link: u32, mode: Mode, takes_fragments: bool) -> Result<Self> {
-        let ports = bpf::make_map(Kind::Array, [4, 8], PORTS as u32)?;
+        let ports = bpf::make_map(Kind::Array, [4, PORT_BYTES], PORTS as u32)?;
         let addresses = bpf::make_map(Kind::Array, [4, 16], SLOTS as u32)?;
         let sockets = bpf::make_map(Kind::Sockets, [4, 4], QUEUES)?;
         // Only the program uses it, which keeps it.
@@ -96,118 +108,194 @@ impl Steering {
 
     /// One that somebody else has attached and passed on.
     pub fn of(mode: Mode, fds: [Owned; 4]) -> Result<Self> {
-        Ok(Self {
+        let attached = Attached {
             mode,
-            ports: Table::map(fds[PORTS_MAP].0, PORTS)?,
+            ports: Table::map(fds[PORTS_MAP].0, PORTS * program::WORDS)?,
             addresses: Table::map(fds[ADDRESSES_MAP].0, SLOTS * 2)?,
             fds,
-        })
+        };
+        Ok(Self::owned(Arc::new(attached), 0, u64::MAX))
+    }
+
+    fn owned(attached: Arc<Attached>, owner: u32, queues: u64) -> Self {
+        Self {
+            attached,
+            owner: bit(owner),
+            queues: AtomicU64::new(queues),
+            claims: Mutex::default(),
+        }
+    }
+
+    /// For one of several owners, whose first queue this is: its number is the owner's.
+    pub fn of_queue(&self, queue: u32) -> Self {
+        Self::owned(self.attached.clone(), queue, bit(queue))
+    }
+
+    /// The owner has another queue. Where that `had_owner`, which has ended, what that one had claimed besides is the
+    /// kernel's.
+    pub fn add_queue(&self, queue: u32, had_owner: bool) {
+        for port in (0..PORTS).filter(|_| had_owner) {
+            for word in 0..program::USES {
+                self.clear(port, word, bit(queue));
+            }
+        }
+        self.queues.fetch_or(bit(queue), Ordering::AcqRel);
     }
 
     /// The descriptors, for passing on: [`of`](Self::of) takes them in this order.
     pub fn descriptors(&self) -> [i32; 4] {
-        [
-            self.fds[0].0,
-            self.fds[1].0,
-            self.fds[2].0,
-            self.fds[LINK].0,
-        ]
+        let fds = &self.attached.fds;
+        [fds[0].0, fds[1].0, fds[2].0, fds[LINK].0]
     }
 
     /// Where the program runs.
     pub fn mode(&self) -> Mode {
-        self.mode
+        self.attached.mode
     }
 
     /// Gives what arrives on a queue to a socket. Needs CAP_BPF; the entry goes with the socket.
     pub fn set_socket(&self, queue: u32, socket: i32) -> Result<()> {
-        bpf::set_entry(self.fds[SOCKETS_MAP].0, queue, socket as u32)
+        bpf::set_entry(self.attached.fds[SOCKETS_MAP].0, queue, socket as u32)
     }
 
     /// Adds an address of this host whose claimed ports are taken. False when another one has its
     /// place in the table: that address stays the kernel's.
     pub fn add_address(&self, ip: IpAddr) -> bool {
         let (slot, words) = place(ip);
-        let found = [
-            self.addresses.get(slot * 2),
-            self.addresses.get(slot * 2 + 1),
-        ];
+        let addresses = &self.attached.addresses;
+        let found = [addresses.get(slot * 2), addresses.get(slot * 2 + 1)];
         if found != [0, 0] && found != words {
             return false;
         }
         // The first word of an IPv4 address is 0: an entry is complete with its second.
-        self.addresses.set(slot * 2, words[0]);
-        self.addresses.set(slot * 2 + 1, words[1]);
+        addresses.set(slot * 2, words[0]);
+        addresses.set(slot * 2 + 1, words[1]);
         true
     }
 
     /// Removes an address.
     pub fn remove_address(&self, ip: IpAddr) {
         let (slot, words) = place(ip);
-        if [
-            self.addresses.get(slot * 2),
-            self.addresses.get(slot * 2 + 1),
-        ] == words
-        {
-            self.addresses.set(slot * 2 + 1, 0);
-            self.addresses.set(slot * 2, 0);
+        let addresses = &self.attached.addresses;
+        if [addresses.get(slot * 2), addresses.get(slot * 2 + 1)] == words {
+            addresses.set(slot * 2 + 1, 0);
+            addresses.set(slot * 2, 0);
         }
     }
 
-    /// Takes what comes for a port from now on; true for its first claim. Claims are counted over all
-    /// processes that hold the tables, up to 65,535 of a port. Without a system call, and without
-    /// privilege.
+    fn get(&self, port: usize, word: usize) -> u64 {
+        self.attached.ports.get(port * program::WORDS + word)
+    }
+
+    /// Sets bits of a word of a port; what it was.
+    fn set(&self, port: usize, word: usize, bits: u64) -> u64 {
+        let at = port * program::WORDS + word;
+        self.attached.ports.update(at, |word| Some(word | bits))
+    }
+
+    fn clear(&self, port: usize, word: usize, bits: u64) {
+        if self.get(port, word) & bits != 0 {
+            let at = port * program::WORDS + word;
+            self.attached.ports.update(at, |word| Some(word & !bits));
+        }
+    }
+
+    fn put(&self, port: usize, word: usize, bits: u64, is_set: bool) {
+        match is_set {
+            true => drop(self.set(port, word, bits)),
+            false => self.clear(port, word, bits),
+        }
+    }
+
+    fn claims(&self) -> MutexGuard<'_, HashMap<(Transport, u16), u32>> {
+        self.claims
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Takes what comes for a port from now on; true for the owner's first claim, which are counted. Without a
+    /// system call, and without privilege.
     pub fn claim(&self, transport: Transport, port: u16) -> bool {
-        let (mask, unit) = (transport.mask(), transport.unit());
-        let add = |word: u64| {
-            let begins = transport == Transport::Tcp && word & mask == 0;
-            let uses = if begins { program::USE } else { 0 };
-            (word & mask != mask).then(|| word.wrapping_add(uses) + unit)
-        };
-        self.ports.update(usize::from(port), add) & mask == 0
+        let mut claims = self.claims();
+        let count = claims.entry((transport, port)).or_default();
+        *count += 1;
+        self.set_claim(transport, usize::from(port));
+        *count == 1
+    }
+
+    fn set_claim(&self, transport: Transport, port: usize) {
+        if transport == Transport::Tcp && self.get(port, program::TCP) == 0 {
+            // Before the claim is seen; of two at once each may count, which is another use as well.
+            let at = port * program::WORDS + program::USES;
+            self.attached
+                .ports
+                .update(at, |uses| Some(uses.wrapping_add(1)));
+        }
+        self.set(port, transport.word(), self.owner);
     }
 
     /// The kernel may have TCP connections of a claimed port from now on, whose frames stay its own;
-    /// `leaves_new`: who opens one now opens it there.
+    /// `leaves_new`: whose frames come by the owner's queues to open one opens it there.
     pub fn share(&self, port: u16, leaves_new: bool) {
-        let flags = match leaves_new {
-            true => program::SHARED | program::LEAVES_NEW,
-            false => program::SHARED,
-        };
-        self.set_flags(port, flags);
+        let (port, queues) = (usize::from(port), self.queues.load(Ordering::Acquire));
+        self.set(port, program::SHARED, self.owner);
+        self.put(port, program::LEAVES_NEW, queues, leaves_new);
     }
 
-    /// The kernel has no TCP connections of a port (any more): its frames are not asked about.
+    /// The owner has connections of a port that is [shared](Self::share), but takes no new ones, or takes them
+    /// again. Where none does they are the kernel's.
+    pub fn drains(&self, port: u16, is_draining: bool) {
+        self.put(
+            usize::from(port),
+            program::DRAINING,
+            self.owner,
+            is_draining,
+        );
+    }
+
+    /// The kernel has no TCP connections of a port (any more), for all that this owner knows: its frames are not
+    /// asked about.
     pub fn own(&self, port: u16) {
-        self.set_flags(port, 0);
+        let port = usize::from(port);
+        let queues = self.queues.load(Ordering::Acquire);
+        self.clear(port, program::SHARED, self.owner);
+        self.clear(port, program::LEAVES_NEW, queues);
+        self.clear(port, program::DRAINING, self.owner);
     }
 
-    fn set_flags(&self, port: u16, flags: u64) {
-        let all = program::SHARED | program::LEAVES_NEW;
-        self.ports
-            .update(usize::from(port), |word| Some(word & !all | flags));
-    }
-
-    /// Only these ports are claimed, each once, whatever others have claimed that have ended. For the
-    /// only user of the tables.
+    /// Of this owner only these ports are claimed, whatever another process has claimed that was this owner and
+    /// has ended.
     pub fn keep_only(&self, transport: Transport, ports: &[u16]) {
-        let (mask, unit) = (transport.mask(), transport.unit());
-        for port in 0..PORTS {
-            let is_kept = u16::try_from(port).is_ok_and(|port| ports.contains(&port));
-            let claims = if is_kept { unit } else { 0 };
-            let set = |word: u64| (word & mask != claims).then(|| word & !mask | claims);
-            if self.ports.get(port) & mask != claims {
-                self.ports.update(port, set);
+        let mut claims = self.claims();
+        claims.retain(|(of, port), _| *of != transport || ports.contains(port));
+        for port in ports {
+            claims.entry((transport, *port)).or_insert(1);
+            self.set_claim(transport, usize::from(*port));
+        }
+        for port in (0..=u16::MAX).filter(|port| !ports.contains(port)) {
+            self.clear(usize::from(port), transport.word(), self.owner);
+            if transport == Transport::Tcp {
+                self.own(port);
             }
         }
     }
 
-    /// One claim less; with the last one the port is the kernel's again.
+    /// One claim less; with the last one of all owners the port is the kernel's again.
     pub fn release(&self, transport: Transport, port: u16) {
-        let (mask, unit) = (transport.mask(), transport.unit());
-        let subtract = |word: u64| (word & mask != 0).then(|| word - unit);
-        self.ports.update(usize::from(port), subtract);
+        let mut claims = self.claims();
+        let Some(count) = claims.get_mut(&(transport, port)) else {
+            return;
+        };
+        *count -= 1;
+        if *count == 0 {
+            claims.remove(&(transport, port));
+            self.clear(usize::from(port), transport.word(), self.owner);
+        }
     }
+}
+
+fn bit(number: u32) -> u64 {
+    1 << (number % program::OWNERS_MAX)
 }
 
 /// Slot and content of an address.

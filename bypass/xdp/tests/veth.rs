@@ -31,6 +31,10 @@ const CASES: &[Case] = &[
         shared,
     ),
     (
+        "what_one_owner_gives_up_stays_what_others_have_claimed",
+        owners,
+    ),
+    (
         "who_comes_back_to_what_the_kernel_keeps_in_time_wait_is_new",
         time_wait,
     ),
@@ -306,6 +310,55 @@ fn shared() {
         assert!(frames(&mut device) > 0, "nothing is the kernel's any more");
         steering.release(Transport::Tcp, 5000);
     }
+}
+
+/// Two owners of queues; what arrives comes by the first one's.
+fn owners() {
+    let sides = namespaces(1, 1500);
+    let (steering, mut device) = open(&sides[1], "vb", Mode::Native, Settings::default());
+    let (first, second) = (steering.of_queue(0), steering.of_queue(1));
+    let at = (ip(ADDRESSES[1]), 5000).into();
+    let listener = sides[1].run(|| TcpListener::bind(at).expect("a listener"));
+    let mut is_kernels = || {
+        let limit = Duration::from_millis(300);
+        let connected = sides[0].run(|| TcpStream::connect_timeout(&at, limit));
+        let is_kernels = connected.is_ok();
+        drop(connected);
+        assert_ne!(syns(&mut device) > 0, is_kernels);
+        is_kernels
+    };
+    for owner in [&first, &second] {
+        owner.share(5000, false);
+        assert!(owner.claim(Transport::Tcp, 5000));
+    }
+    assert!(!is_kernels());
+    second.share(5000, true);
+    assert!(!is_kernels(), "the queue is not the one that leaves");
+    first.share(5000, true);
+    assert!(is_kernels(), "this one is");
+    second.own(5000);
+    assert!(is_kernels(), "whatever the other one says");
+    first.share(5000, false);
+    first.drains(5000, true);
+    assert!(!is_kernels(), "the other one takes new connections");
+    second.drains(5000, true);
+    assert!(is_kernels(), "nobody does");
+    second.drains(5000, false);
+    first.own(5000);
+    first.release(Transport::Tcp, 5000);
+    assert!(!is_kernels(), "the other one claims it still");
+    // The second one has ended without a word, and its queue is the first one's now.
+    assert!(first.claim(Transport::Tcp, 6000));
+    first.add_queue(1, true);
+    assert!(is_kernels(), "its claims have ended too");
+    // Another process is the first one now.
+    let successor = steering.of_queue(0);
+    assert!(successor.claim(Transport::Tcp, 5000));
+    successor.keep_only(Transport::Tcp, &[5000]);
+    assert!(!is_kernels());
+    successor.release(Transport::Tcp, 5000);
+    assert!(is_kernels());
+    drop(listener);
 }
 
 /// A client comes from the port of a connection that the kernel's side has closed first a moment ago.

@@ -7,8 +7,8 @@ use bypass_sys::network;
 const SIOCETHTOOL: u64 = 0x8946;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
-/// Receive queues in use: those of their own and those that send too.
-pub fn receiving(name: &str) -> Result<u32> {
+/// Queues in use for receiving, and for sending: those of their own and those that do both.
+pub fn in_use(name: &str) -> Result<[u32; 2]> {
     if name.len() > 15 {
         return Err(libc::EINVAL);
     }
@@ -25,5 +25,5 @@ pub fn receiving(name: &str) -> Result<u32> {
     // SAFETY: the array lives on this frame.
     let found = unsafe { core::ptr::read_volatile(&channels) };
     // After the command: the most of rx, tx, other, combined; then what is in use of each.
-    Ok(found[5] + found[8])
+    Ok([found[5] + found[8], found[6] + found[8]])
 }
