@@ -86,9 +86,11 @@ def unpaced(namespace):
 class Link:
     """Two namespaces joined by va and vb; gone at the end, however it comes."""
 
-    def __init__(self, mtu, queues=1):
+    def __init__(self, mtu, queues=1, spare=0):
+        """`spare`: further queues by which va sends. In generic mode what is sent by queue N comes by queue N - 1,
+        so one of them lets every queue of vb receive."""
         self.names = [f"packets-{side}-{os.getpid()}" for side in "ab"]
-        self.mtu, self.queues = mtu, queues
+        self.mtu, self.queues, self.spare = mtu, queues, spare
 
     def __enter__(self):
         a, b = self.names
@@ -96,7 +98,8 @@ class Link:
             for name in self.names:
                 run("ip", "netns", "add", name)
             queues = ["numrxqueues", str(self.queues), "numtxqueues", str(self.queues)]
-            run("ip", "-n", a, "link", "add", "va", *queues, "type", "veth", "peer", "name", "vb", *queues, "netns", b)
+            sending = [*queues[:3], str(self.queues + self.spare)]
+            run("ip", "-n", a, "link", "add", "va", *sending, "type", "veth", "peer", "name", "vb", *queues, "netns", b)
             for name, end, host in ((a, "va", 1), (b, "vb", 2)):
                 run("ip", "-n", name, "link", "set", end, "mtu", str(self.mtu), "up")
                 run("ip", "-n", name, "link", "set", "lo", "up")

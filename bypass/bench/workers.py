@@ -4,10 +4,12 @@
     ./wirespeed build bypass               once; needs root, nginx and wrk
     bypass/bench/workers.py                kernel and balanced, 5 rounds of 2 s: about a minute
     bypass/bench/workers.py --reuseport    each worker with a listening socket of its own
+    bypass/bench/workers.py --queues       an interface with a queue, and so an engine, for each worker
 
 The machine is as full with one pair as with more: a pair is a worker and a wrk that share a core, so that the
 ratio says what a second core brings. wrk is on the kernel. Prints requests per second and, for each stack, the
-ratio of all pairs to one within the rounds; a connection that was the kernel's ends the bench.
+ratio of all pairs to one within the rounds; a connection that was the kernel's ends the bench. With `--queues` it
+prints how many workers had connections by an engine of their own.
 """
 
 import argparse
@@ -48,9 +50,17 @@ def measure(link, stack, folder, workers, options):
         if not all(rates) or any("Socket errors" in text or "Non-2xx" in text for text in said):
             sys.exit(f"workers.py: wrk failed: {said}")
         after = counters(link, process.pid)
+        options.engines[stack, workers] = engines(process.pid)
         if STACKS[stack] and after["accepts_kernel"] > before["accepts_kernel"]:
             sys.exit(f"workers.py: connections were the kernel's: {before}, {after}")
         return sum(float(rate[1]) for rate in rates)
+
+
+def engines(master):
+    """How many workers have accepted connections by an engine of their own."""
+    said = [subprocess.run([BYPASS, "stat", "--json", child], capture_output=True, text=True, check=False).stdout
+            for child in Path(f"/proc/{master}/task/{master}/children").read_text().split()]
+    return sum(bool(re.search(r'"accepts_engine": ?[1-9]', one)) for one in said)
 
 
 def main():
@@ -59,7 +69,9 @@ def main():
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--connections", type=int, default=50, help="of each pair")
     parser.add_argument("--reuseport", action="store_true")
+    parser.add_argument("--queues", action="store_true")
     options = parser.parse_args()
+    options.engines = {}
     if os.geteuid() != 0 or not (BYPASS.exists() and LIBRARY.exists()):
         sys.exit("root is needed, and a build: ./wirespeed build bypass")
     if CORES < 2:
@@ -70,11 +82,14 @@ def main():
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="workers-")))
         os.chmod(folder, 0o755)
         (folder / "logs").mkdir()
-        link = stack.enter_context(Link(1500))
+        link = stack.enter_context(Link(1500, CORES, 1) if options.queues else Link(1500))
         for _ in range(options.rounds):
             for (name, workers), found in figures.items():
                 found.append(measure(link, name, folder, workers, options))
     print(f"kernel with {link.control}")
+    if options.queues:
+        for (name, workers), count in options.engines.items():
+            print(f"{name}, {workers} pairs: {count} workers had an engine")
     for name in STACKS:
         one, all_of_them = figures[name, 1], figures[name, CORES]
         ratios = [many / single for single, many in zip(one, all_of_them)]

@@ -36,6 +36,10 @@ pub struct Settings {
     pub dont_accelerate: bool,
     /// EF_CLUSTER_NAME.
     pub cluster_name: String,
+    /// EF_CLUSTER_SIZE: processes that share the queues of an interface; 0 where that is not known.
+    pub cluster_size: usize,
+    /// EF_CLUSTER_IGNORE: they do not, one process uses them all.
+    pub cluster_ignore: bool,
     /// EF_SHARE_WITH.
     pub share_with: ShareWith,
     /// EF_INTERFACE_WHITELIST: connections to other hosts over these are ours.
@@ -99,6 +103,8 @@ impl From<&Resolved> for Settings {
             // A set of the kernel cannot see what happens on an accelerated socket.
             dont_accelerate: switch("EF_DONT_ACCELERATE") || from.number("EF_UL_EPOLL") == 0,
             cluster_name: from.text("EF_CLUSTER_NAME"),
+            cluster_size: count("EF_CLUSTER_SIZE"),
+            cluster_ignore: switch("EF_CLUSTER_IGNORE"),
             share_with: ShareWith::from(from.number("EF_SHARE_WITH")),
             interfaces: interfaces(&from.text("EF_INTERFACE_WHITELIST")),
             tcp: Tcp::from(from),

@@ -4,6 +4,7 @@
 //! both ends accelerated over AF_XDP. What the kernel itself cannot do between two hosts, because both
 //! roles listen or share files, is left out. `CONTRACT_ONLY=NAME` runs one program.
 
+mod between;
 mod library;
 #[path = "contract/programs.rs"]
 mod programs;
@@ -13,18 +14,18 @@ mod running;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, TcpListener, TcpStream};
-use std::ops::{Deref, DerefMut};
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bypass_stats::View;
-use bypass_testkit::{require_tool, skip, veth, Case, Namespace};
+use bypass_testkit::{require_tool, Case};
 
+use between::{
+    accepts, ask, child_of, children_of, connect, counter, end, get, left_to_kernel, reloads,
+    require_xdp, root, start_nginx, takes_packets, wait_until, Network, PAGE, PATIENCE, SERVER,
+};
 use programs::{programs, Program};
 use running::{run_on, Hosts, Mode};
 
@@ -200,59 +201,14 @@ const LEFT_OUT: &[(&str, &str)] = &[
 /// Fewer programs than this between hosts: the comparison would say little.
 const PROGRAMS_MIN: usize = 50;
 const KERNEL_RUNS_MAX: usize = 4;
-const SERVER: &str = "10.79.0.2";
-const ENDS: [(&str, &str); 2] = [("client", "va"), ("server", "vb")];
 
 fn main() {
     bypass_testkit::main(CASES)
 }
 
-/// Two hosts and the link between them.
-struct Network {
-    client: Namespace,
-    server: Namespace,
-}
-
-impl Network {
-    fn new() -> Self {
-        Self::with_queues(1)
-    }
-
-    fn with_queues(queues: usize) -> Self {
-        require_xdp();
-        let (client, server) = (Namespace::new(), Namespace::new());
-        veth((&client, ENDS[0].1), (&server, ENDS[1].1), queues);
-        client.ip("addr add 10.79.0.1/24 dev va");
-        server.ip("addr add 10.79.0.2/24 dev vb");
-        Self { client, server }
-    }
-
-    fn of(&self, role: &str) -> (&Namespace, &'static str) {
-        let (name, end) = ENDS[usize::from(role != "client")];
-        let namespace = if name == "client" {
-            &self.client
-        } else {
-            &self.server
-        };
-        (namespace, end)
-    }
-}
-
 impl Hosts for Network {
-    fn spawn(&self, role: &str, mut command: Command) -> io::Result<Child> {
-        let (namespace, end) = self.of(role);
-        command
-            .env("CONTRACT_ADDRESS", SERVER)
-            .env("EF_INTERFACE_WHITELIST", end);
-        namespace.run(|| command.spawn())
-    }
-}
-
-fn require_xdp() {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    match bypass_sys::kernel::socket(libc::AF_XDP, kind, 0) {
-        Ok(fd) => drop(bypass_sys::kernel::close(fd as i32)),
-        Err(error) => skip(format!("no AF_XDP socket may be made here (error {error})")),
+    fn spawn(&self, role: &str, command: Command) -> io::Result<Child> {
+        self.start(role, command)
     }
 }
 
@@ -392,62 +348,14 @@ fn nginx() {
     assert_eq!(&bytes, b"after");
 }
 
-/// As users reload: clients go on, old workers end once theirs are served, new ones take packets.
 fn nginx_reloads(user: &str) {
     require_tool("nginx");
-    let network = Network::new();
-    let folder = programs::folder().join("nginx-reloads");
-    let mut master = start_nginx(&network, &folder, user, 1);
-    let (is_over, answered) = (AtomicBool::new(false), AtomicU32::new(0));
-    let failed = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                let end = Instant::now() + 8 * PATIENCE;
-                while !is_over.load(Ordering::Relaxed) && Instant::now() < end {
-                    match get(&network, "/page") {
-                        Ok(body) if body.len() == PAGE => {
-                            answered.fetch_add(1, Ordering::Relaxed);
-                        }
-                        Ok(body) => log(&failed, format!("{} bytes", body.len())),
-                        Err(error) => log(&failed, error.to_string()),
-                    }
-                }
-            });
-        }
-        // Also when one of the waits below is in vain.
-        let _over = SetAtEnd(&is_over);
-        for _ in 0..4 {
-            let before = answered.load(Ordering::Relaxed);
-            let known = children_of(master.id());
-            let _ = bypass_sys::kernel::kill(master.id() as i32, libc::SIGHUP);
-            wait_until("a new worker, and answers", || {
-                let is_new = |child: &u32| !known.contains(child);
-                children_of(master.id()).iter().any(is_new)
-                    && answered.load(Ordering::Relaxed) > before + 50
-            });
-        }
-    });
-    wait_until("the old workers have ended", || {
-        children_of(master.id()).len() == 1
-    });
-    takes_packets(&network, children_of(master.id())[0]);
-    end(&mut master);
-    let failed = failed.into_inner().expect("whole");
-    let answered = answered.load(Ordering::Relaxed);
-    assert!(failed.is_empty(), "of {answered}: {failed:?}");
-}
-
-struct SetAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for SetAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-fn log(failed: &Mutex<Vec<String>>, what: String) {
-    failed.lock().expect("whole").push(what);
+    reloads(
+        &Network::new(),
+        &programs::folder().join("nginx-reloads"),
+        user,
+        1,
+    );
 }
 
 /// nginx's master starts another worker: the interface is that one's, as it was left.
@@ -507,10 +415,6 @@ fn many_workers(queues: usize, workers: usize) {
         said <= left,
         "{said} left to the kernel, of {left} that are"
     );
-}
-
-fn accepts(process: u32, path: &str) -> u64 {
-    counter(process, &format!("accepts_{path}")).unwrap_or(0)
 }
 
 /// Each connection has another port, so another queue; the server's side is the kernel's.
@@ -782,164 +686,3 @@ for round in range(rounds):
             assert one.recv(100) == b''
             one.close()
 ";
-
-/// Every connection of a worker is carried by packets, once the first is.
-fn takes_packets(network: &Network, worker: u32) {
-    let taken = |name| counter(worker, name).unwrap_or(0);
-    wait_until("the worker takes packets", || {
-        get(network, "/page").is_ok_and(|body| body.len() == PAGE) && taken("accepts_packets") > 0
-    });
-    let before = (taken("accepts_packets"), taken("accepts_kernel"));
-    for _ in 0..100 {
-        assert_eq!(get(network, "/page").expect("an answer").len(), PAGE);
-    }
-    let after = (taken("accepts_packets"), taken("accepts_kernel"));
-    assert_eq!(after, (before.0 + 100, before.1), "over packets, kernel");
-}
-
-fn end(master: &mut Child) {
-    let _ = bypass_sys::kernel::kill(master.id() as i32, libc::SIGTERM);
-    let _ = master.wait();
-    let _ = fs::remove_dir_all(root());
-}
-
-fn root() -> PathBuf {
-    std::env::temp_dir().join(format!("bypass-packets-{}", std::process::id()))
-}
-
-const PAGE: usize = 100_000;
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A master that ends with the test, also when this is killed.
-struct Nginx {
-    master: Child,
-    watcher: Child,
-}
-
-impl Nginx {
-    fn new(master: Child) -> Self {
-        // Its standard input ends with this process.
-        let watcher = Command::new("sh")
-            .args(["-c", "read nothing; kill -TERM \"$0\""])
-            .arg(master.id().to_string())
-            .stdin(Stdio::piped())
-            .process_group(0)
-            .spawn();
-        let watcher = watcher.expect("a shell");
-        Self { master, watcher }
-    }
-}
-
-impl Deref for Nginx {
-    type Target = Child;
-
-    fn deref(&self) -> &Child {
-        &self.master
-    }
-}
-
-impl DerefMut for Nginx {
-    fn deref_mut(&mut self) -> &mut Child {
-        &mut self.master
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let _ = self.watcher.kill();
-        let _ = self.watcher.wait();
-        if matches!(self.master.try_wait(), Ok(None)) {
-            end(&mut self.master);
-        }
-    }
-}
-
-fn start_nginx(network: &Network, folder: &Path, user: &str, workers: usize) -> Nginx {
-    fs::create_dir_all(folder.join("logs")).expect("a folder");
-    // nobody may read it, unlike what lies in a home folder.
-    let root = root();
-    fs::create_dir_all(&root).expect("a folder");
-    fs::write(root.join("page"), vec![b'x'; PAGE]).expect("a page");
-    let configuration = folder.join("nginx.conf");
-    let text = format!(
-        "worker_processes {3}; daemon off; pid {0}/pid; error_log stderr; user {2};\n\
-         events {{ worker_connections 256; }}\n\
-         http {{ access_log off; sendfile on; server {{ listen 80; root {1}; }} }}\n",
-        folder.display(),
-        root.display(),
-        user,
-        workers
-    );
-    fs::write(&configuration, text).expect("a configuration");
-    let mut command = Command::new("nginx");
-    command.arg("-p").arg(folder).arg("-c").arg(&configuration);
-    command.env("LD_PRELOAD", library::built());
-    let child = network.spawn("server", command).expect("nginx starts");
-    let child = Nginx::new(child);
-    wait_until("nginx answers", || get(network, "/page").is_ok());
-    // The question above may have come before the worker was there.
-    wait_until("the worker takes packets", || {
-        get(network, "/page").is_ok_and(|body| body.len() == PAGE)
-            && children_of(child.id())
-                .into_iter()
-                .any(|worker| accepts(worker, "packets") > 0)
-    });
-    child
-}
-
-fn connect(network: &Network) -> io::Result<TcpStream> {
-    let address = (SERVER.parse::<IpAddr>().expect("an address"), 80).into();
-    let limit = Duration::from_secs(2);
-    let stream = network
-        .client
-        .run(|| TcpStream::connect_timeout(&address, limit))?;
-    stream.set_read_timeout(Some(limit))?;
-    Ok(stream)
-}
-
-/// The body of a page.
-fn get(network: &Network, path: &str) -> io::Result<Vec<u8>> {
-    ask(connect(network)?, path)
-}
-
-fn ask(mut stream: TcpStream, path: &str) -> io::Result<Vec<u8>> {
-    write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    let head = answer.windows(4).position(|four| four == b"\r\n\r\n");
-    let head = head.ok_or(io::ErrorKind::UnexpectedEof)?;
-    Ok(answer.split_off(head + 4))
-}
-
-fn child_of(process: u32) -> Option<u32> {
-    children_of(process).first().copied()
-}
-
-fn children_of(process: u32) -> Vec<u32> {
-    let path = format!("/proc/{process}/task/{process}/children");
-    let children = fs::read_to_string(path).unwrap_or_default();
-    let numbers = children.split_whitespace();
-    numbers.filter_map(|one| one.parse().ok()).collect()
-}
-
-fn counter(process: u32, name: &str) -> Option<u64> {
-    let view = View::open(process).ok()??;
-    let counters = view.counters();
-    let found = counters.iter().find(|(known, _)| *known == name);
-    found.map(|(_, value)| *value)
-}
-
-/// Connections of a process that went to the kernel, for whatever reason.
-fn left_to_kernel(process: u32) -> u64 {
-    let view = View::open(process).ok().flatten();
-    let reasons = view.map(|view| view.fallbacks()).unwrap_or_default();
-    reasons.iter().map(|(_, count)| count).sum()
-}
-
-fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_true() {
-        assert!(started.elapsed() < PATIENCE, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}

@@ -140,7 +140,8 @@ pub struct Header {
     pub processes: [[AtomicU64; PROCESSES]; 2],
     /// Those of them that cannot wake others (a bit each): who waits on the other side must look.
     pub silent: [AtomicU32; 2],
-    /// 1 when the connections lead to other hosts, over packets: a relay stands at their other end.
+    /// Not 0 when the connections lead to other hosts, over packets: a relay stands at their other end. 2 when what
+    /// waits is for the relay's own process, and for those that have no engine.
     pub over_packets: AtomicU32,
     /// Processes of the listener's side that have no room for more connections (a bit each): clients use the
     /// kernel meanwhile.

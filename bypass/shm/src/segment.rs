@@ -228,6 +228,19 @@ impl Segment {
         self.header().over_packets.load(Ordering::Relaxed) != 0
     }
 
+    /// Says that its connections lead to other hosts, and whether those that wait are kept for the process of the
+    /// relay and those without an engine.
+    pub fn set_over_packets(&self, is_kept: bool) {
+        let word = 1 + u32::from(is_kept);
+        self.header().over_packets.store(word, Ordering::SeqCst);
+    }
+
+    /// Whether what waits is kept so.
+    #[inline]
+    pub fn is_kept(&self) -> bool {
+        self.header().over_packets.load(Ordering::SeqCst) == 2
+    }
+
     /// What `side` has lent.
     #[inline]
     pub fn contents(&self, side: usize) -> &Contents {

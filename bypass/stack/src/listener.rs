@@ -50,6 +50,8 @@ pub struct Listener {
     holder_table: Mapping,
     /// Whether this process has waited for connections here: clients' segments are for those that do.
     attends: AtomicBool,
+    /// Connections come here through an engine of this process.
+    is_served: AtomicBool,
     /// Whether the kernel may have connections that came before those over packets.
     kernel_is_first: AtomicBool,
     peers: Mutex<Vec<Arc<Peer>>>,
@@ -160,6 +162,7 @@ pub fn enter(
         holder_table,
         attends: AtomicBool::new(false),
         kernel_is_first: AtomicBool::new(false),
+        is_served: AtomicBool::new(false),
         peers: Mutex::default(),
         generation: AtomicU32::new(1),
         turn: AtomicU32::new(0),
@@ -194,6 +197,7 @@ fn has_threads() -> bool {
 pub fn forget_attendance() {
     for listener in all() {
         listener.attends.store(false, Ordering::SeqCst);
+        listener.is_served.store(false, Ordering::SeqCst);
     }
 }
 
@@ -217,6 +221,17 @@ impl Listener {
             self.register();
             self.ask_for_clients();
         }
+    }
+
+    /// Whether this process accepts here.
+    pub fn attends(&self) -> bool {
+        self.attends.load(Ordering::Relaxed)
+    }
+
+    /// Whether connections come here through an engine of this process.
+    #[inline]
+    pub fn is_served(&self) -> bool {
+        self.is_served.load(Ordering::Relaxed)
     }
 
     /// A client has ended: what it left in its queue goes with it.
@@ -267,7 +282,7 @@ impl Listener {
 
     /// Whether one waits that can be accepted now.
     pub fn has_acceptable(&self) -> bool {
-        self.any_waits(|peer| !peer.must_wait_for_children())
+        self.any_waits(|peer| self.is_open_to_us(peer) && !peer.must_wait_for_children())
     }
 
     /// Whether one waits for the end of a child, of which nobody tells us.
@@ -277,6 +292,13 @@ impl Listener {
             self.delays.fetch_add(1, Ordering::Relaxed);
         }
         is_delayed
+    }
+
+    /// Whether connections of a segment may be accepted here: those of another process's engine are that one's as
+    /// long as this process has its own.
+    #[inline]
+    fn is_open_to_us(&self, peer: &Peer) -> bool {
+        !self.is_served() || !peer.is_kept_for_another()
     }
 
     fn any_waits(&self, which: impl Fn(&Peer) -> bool) -> bool {
@@ -330,7 +352,7 @@ impl Listener {
 
     /// Takes a connection that can be accepted: the segment, and the slot it lives in.
     pub fn take(&self) -> Option<(Arc<Peer>, usize)> {
-        self.take_from(|peer| !peer.must_wait_for_children())
+        self.take_from(|peer| self.is_open_to_us(peer) && !peer.must_wait_for_children())
     }
 
     /// Takes a connection that waits, although nobody accepts it.

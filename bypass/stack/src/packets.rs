@@ -16,9 +16,10 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use bypass_shard::tcp::Error;
 use bypass_stats::Reason;
-use bypass_sys::clock::{ticks, ticks_in};
+use bypass_sys::clock::{now_ns, ticks, ticks_in};
 use bypass_sys::process::Leaked;
 use bypass_sys::sandbox::is_confined;
+use bypass_xdp::{Opened, Xdp};
 
 use crate::listener;
 use crate::peer::Peer;
@@ -27,6 +28,7 @@ use crate::service;
 use crate::sockets::{self, Socket};
 
 mod captured;
+mod dividing;
 mod ending;
 mod engine;
 pub mod info;
@@ -51,6 +53,11 @@ static LISTENERS_KNOWN: AtomicU32 = AtomicU32::new(0);
 static IS_STARTED: Mutex<bool> = Mutex::new(false);
 /// Another process uses an interface that was named; it is ours when that one ends.
 static IS_WAITING: AtomicBool = AtomicBool::new(false);
+
+/// There are queues that other processes use or may use: they are ours when those end.
+static IS_LOOKING: AtomicBool = AtomicBool::new(false);
+/// When that was looked at last, by [`bypass_sys::clock`].
+static LOOKED_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Engines that leave new connections to the kernel because there is no room for more.
 static FULL: AtomicU32 = AtomicU32::new(0);
@@ -188,23 +195,43 @@ fn start() {
     });
 }
 
-/// Makes engines over the interfaces that no other process uses, or uses any more. One at a time:
-/// whoever calls holds what says that they are started.
+/// Makes engines over the interfaces, and the queues of those, that no other process uses, or uses any more. One at a
+/// time: whoever calls holds what says that they are started.
 fn take_free() {
-    let (mut taken, is_waiting) = interface::take();
-    IS_WAITING.store(is_waiting, Ordering::Relaxed);
-    if taken.is_empty() {
-        return;
+    LOOKED_NS.store(now_ns(), Ordering::Relaxed);
+    let listeners = listener::all();
+    let taken = interface::take(!listeners.is_empty());
+    IS_WAITING.store(taken.is_waiting, Ordering::Relaxed);
+    IS_LOOKING.store(taken.is_looking, Ordering::Relaxed);
+    let mut new = taken.engines;
+    for relay in &mut new {
+        relay.succeed(&listeners);
     }
-    for relay in &mut taken {
-        relay.succeed(&listener::all());
+    if !new.is_empty() {
+        let new = new
+            .into_iter()
+            .map(|relay| &*Box::leak(Box::new(Mutex::new(relay))));
+        let all = RELAYS.get().into_iter().flatten().copied().chain(new);
+        RELAYS.put(all.collect());
+        IS_ACTIVE.store(true, Ordering::Release);
     }
-    let new = taken
-        .into_iter()
-        .map(|relay| &*Box::leak(Box::new(Mutex::new(relay))));
-    let all = RELAYS.get().into_iter().flatten().copied().chain(new);
-    RELAYS.put(all.collect());
-    IS_ACTIVE.store(true, Ordering::Release);
+    for (link, queue, opened) in taken.queues {
+        let relays = RELAYS.get().into_iter().flatten();
+        let mut relay = relays.map(|one| lock(one)).find(|one| one.link == link);
+        if let Err(opened) = add_queue(relay.as_deref_mut(), queue, opened) {
+            interface::give_back(link, queue, opened);
+        }
+    }
+}
+
+/// What cannot be used now is given back, where it still is one.
+fn add_queue(relay: Option<&mut Relay>, queue: u32, opened: Opened) -> Result<(), Option<Opened>> {
+    let Some(relay) = relay else {
+        return Err(Some(opened));
+    };
+    let device = Xdp::over(opened).map_err(|(_, opened)| Some(opened))?;
+    let added = relay.add_queue(queue, Box::new(captured::Shown(device)));
+    added.map_err(|_| None)
 }
 
 fn lock(relay: &Mutex<Relay>) -> MutexGuard<'_, Relay> {
@@ -258,12 +285,16 @@ fn drive_all(round: fn(&mut Relay)) {
 /// For the service thread: drives what nobody has driven for a while. How it is to sleep: not at all
 /// with packets, for a while, or until an engine has something to do.
 pub fn serve() -> Service {
-    let is_waiting = IS_WAITING.load(Ordering::Relaxed);
-    if let (true, Ok(_one_at_a_time)) = (is_waiting, IS_STARTED.lock()) {
+    let is_looking = IS_LOOKING.load(Ordering::Relaxed);
+    let since_ns = now_ns().saturating_sub(LOOKED_NS.load(Ordering::Relaxed));
+    // Who has no engine looks whenever it is woken, as by the end of a link to one that had it.
+    let is_due = IS_WAITING.load(Ordering::Relaxed)
+        || is_looking && since_ns >= TAKE_AGAIN.as_nanos() as u64;
+    if let (true, Ok(_one_at_a_time)) = (is_due, IS_STARTED.lock()) {
         take_free();
     }
     if !is_active() {
-        return match is_waiting {
+        return match is_looking {
             true => Service::Tick(TAKE_AGAIN),
             false => Service::None,
         };
@@ -282,7 +313,7 @@ pub fn serve() -> Service {
     }
     match watching::watch_for_service() {
         None => Service::Tick(Duration::ZERO),
-        Some(watch) if is_waiting => Service::Watch(watch.within(TAKE_AGAIN)),
+        Some(watch) if is_looking => Service::Watch(watch.within(TAKE_AGAIN)),
         Some(watch) => Service::Watch(watch),
     }
 }
@@ -306,6 +337,7 @@ pub fn hold() -> impl Sized {
 /// inherited goes on through the parent; it makes none of its own.
 pub fn forget() {
     IS_WAITING.store(false, Ordering::Relaxed);
+    IS_LOOKING.store(false, Ordering::Relaxed);
     FULL.store(0, Ordering::Relaxed);
     interface::forget_network();
     if IS_ACTIVE.swap(false, Ordering::AcqRel) {

@@ -20,7 +20,7 @@ mod releasing;
 mod ringing;
 pub mod trimming;
 
-pub use ringing::{ring_listeners, Notice};
+pub use ringing::{ring_listeners, ring_some, Notice};
 
 use lent::Lent;
 use limbo::Limbo;
@@ -73,6 +73,13 @@ static FORKS_WITH_CONNECTIONS: AtomicBool = AtomicBool::new(false);
 static PEERS: Mutex<Vec<Arc<Peer>>> = Mutex::new(Vec::new());
 
 impl Peer {
+    /// Whether what waits here is another process's, which has the engine that it came through, or of one that
+    /// has no connections by an engine of its own.
+    #[inline]
+    pub fn is_kept_for_another(&self) -> bool {
+        self.segment.is_kept() && self.segment.process(0, 0) != process::number()
+    }
+
     /// Takes part in `segment`; None when too many processes do already.
     pub fn join(segment: Segment, side: usize, inode: u64) -> Option<Arc<Self>> {
         let index = segment.enter(side, process::number())?;

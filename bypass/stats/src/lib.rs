@@ -80,6 +80,12 @@ names! {
     FramesLostIn = "frames_lost_in",
     /// Frames that the engine had given to an interface and that the kernel refused.
     FramesLostOut = "frames_lost_out",
+    /// Connections of other hosts that the engine of this process has accepted, whoever has them.
+    AcceptsEngine = "accepts_engine",
+    /// Frames that came by a queue of this process and were handed to another one, whose connections they are.
+    FramesGiven = "frames_given",
+    /// Frames of connections here that came by another process's queue.
+    FramesTaken = "frames_taken",
 }
 
 names! {

@@ -23,10 +23,10 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .of(Group::Clusters)
     .long("The nginx profiles set it to the number of workers in the configuration.")
-    .inert("any number of listeners may share a port: the kernel's own reuseport groups rule"),
+    .does("over packets, the processes that share the queues of an interface; any number of listeners may share a port"),
     switch("EF_CLUSTER_IGNORE", false, "Form no group")
         .of(Group::Clusters)
-        .inert("groups are the kernel's reuseport groups; there is nothing else to form"),
+        .does("over packets, one process uses all queues of an interface, and the others have their connections from it"),
     switch(
         "EF_CLUSTER_RESTART",
         false,

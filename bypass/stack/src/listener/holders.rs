@@ -27,6 +27,8 @@ struct HolderTable {
     /// listener goes on carrying them.
     carriers: [AtomicU64; HOLDERS_MAX],
     carriers_users: [AtomicU32; HOLDERS_MAX],
+    /// Whether each has connections through its own engine lately, and leaves those of others' engines to them.
+    served: [AtomicU32; HOLDERS_MAX],
     /// Whether each accepts: an idle holder (a worker beside the others' listeners) needs no segments.
     attending: [AtomicU32; HOLDERS_MAX],
     /// 1 when a holder serves without a child for each connection, see [`Listener::prove`].
@@ -83,10 +85,11 @@ impl Listener {
 
     /// Enters this process among those through which connections of other hosts come, until it ends.
     pub fn register_carrier(&self) {
-        enter(
-            &self.holder_table().carriers,
-            &self.holder_table().carriers_users,
-        );
+        let holder_table = self.holder_table();
+        let at = enter(&holder_table.carriers, &holder_table.carriers_users);
+        if let Some(at) = at.filter(|_| !self.is_served()) {
+            holder_table.served[at].store(0, Ordering::SeqCst);
+        }
     }
 
     /// Whether connections of other hosts come through process `number`, which runs as `user`. Who says so
@@ -98,6 +101,31 @@ impl Listener {
             number,
             user,
         )
+    }
+
+    /// Says whether connections come here through an engine of this process, beside others' engines.
+    pub fn set_served(&self, is_served: bool) {
+        let (own, holder_table) = (process::number(), self.holder_table());
+        let mut carriers = holder_table.carriers.iter();
+        if let Some(at) = carriers.position(|place| place.load(Ordering::Relaxed) == own) {
+            holder_table.served[at].store(u32::from(is_served), Ordering::SeqCst);
+            self.is_served.store(is_served, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether process `number` has connections through an engine of its own.
+    pub fn serves_itself(&self, number: u64) -> bool {
+        let holder_table = self.holder_table();
+        let mut places = holder_table.carriers.iter().zip(&holder_table.served);
+        places.any(|(place, served)| {
+            place.load(Ordering::Relaxed) == number && served.load(Ordering::Relaxed) != 0
+        })
+    }
+
+    /// Whether a process accepts here that has no connections through an engine of its own.
+    pub fn is_attended_by_guests(&self) -> bool {
+        let mut attending = self.others_attending().into_iter();
+        attending.any(|number| !self.serves_itself(number))
     }
 
     /// Asks the other holders for the segments of its clients, if this process attends.

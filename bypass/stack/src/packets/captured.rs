@@ -91,6 +91,10 @@ impl<D: Device> Device for Shown<D> {
         self.0.arm()
     }
 
+    fn join(&mut self, queue: Box<dyn Device>) -> Result<(), Error> {
+        self.0.join(queue)
+    }
+
     fn poll_fd(&self) -> Option<i32> {
         self.0.poll_fd()
     }

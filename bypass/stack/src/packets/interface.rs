@@ -1,39 +1,53 @@
-//! The interfaces that were named: opened with privilege, used by one process.
+//! The interfaces that were named: opened with privilege, used by one process, or by several with a queue each.
 //!
-//! What is opened is inherited by children, as listeners are. Which of them uses it is decided by a
-//! lock that ends with its holder: nginx's master opens, the first worker that waits uses.
+//! What is opened is inherited by children, as listeners are. Which of them uses it, or which of its queues, is
+//! decided by locks that end with their holder: nginx's master opens, the workers that wait use.
 
 use std::sync::{Arc, Mutex};
 
 use bypass_netlink::{Link, Tables};
-use bypass_shard::Shard;
+use bypass_shard::{Crossing, Shard};
 use bypass_stats::Reason;
 use bypass_sys::clock::now_ns;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
-use bypass_xdp::{check, queues, Mode, Opened, Settings, Steering, Transport};
+use bypass_xdp::{check, queues, Exchange, Mode, Opened, Settings, Steering, Transport, Xdp};
 
 use super::captured::Shown;
+use super::dividing::{Around, Free, Looks};
 use super::engine;
 use super::relay::{Relay, LATE_MAX};
 use super::watching::ENGINES_MAX;
 use crate::process::{self, table};
-use crate::sys::lock_file;
+use crate::sys::{is_part_locked, lock_file, lock_part, unlock_part};
 
 /// One interface.
 struct Interface {
+    link: u32,
     steering: Arc<Steering>,
-    /// A socket of each queue.
-    opened: Vec<Opened>,
-    /// Locked by the process that uses it.
-    lease: Owned,
+    /// A socket of each queue, by its number; None: this process uses it, or cannot.
+    opened: Vec<Option<Opened>>,
+    /// Locked by the process that uses it, or in parts by those that use its queues.
+    lease: Arc<Owned>,
+    /// Each queue may have a process of its own.
+    divided: Option<Divided>,
+}
+
+struct Divided {
+    exchange: Arc<Exchange>,
+    /// Queues of this process, a bit each.
+    own: u64,
+    looks: Looks,
 }
 
 impl Interface {
     fn descriptors(&self) -> impl Iterator<Item = i32> + use<'_> {
         let own = [self.lease.0];
-        let opened = self.opened.iter().flat_map(Opened::descriptors);
-        opened.chain(self.steering.descriptors()).chain(own)
+        let opened = self.opened.iter().flatten().flat_map(Opened::descriptors);
+        let divided = self.divided.iter();
+        let shared = divided.flat_map(|divided| divided.exchange.descriptors());
+        let all = opened.chain(self.steering.descriptors()).chain(own);
+        all.chain(shared)
     }
 }
 
@@ -63,11 +77,13 @@ fn note(fd: i32, is_open: bool) {
 
 /// Locks them across a fork.
 pub fn hold() -> impl Sized {
-    (
-        INTERFACES.lock().ok(),
-        USED.lock().ok(),
-        NETWORK.lock().ok(),
-    )
+    let known = INTERFACES.lock().ok();
+    if let Some(Known::Opened(all)) = known.as_deref() {
+        // From now on there may be somebody to leave queues to.
+        let divided = all.iter().filter_map(|one| one.divided.as_ref());
+        divided.for_each(|divided| divided.exchange.note_fork());
+    }
+    (known, USED.lock().ok(), NETWORK.lock().ok())
 }
 
 /// In a forked child: the parent is to hear all news of the network.
@@ -80,6 +96,14 @@ pub fn forget_network() {
 
 /// In a forked child: an interface must not stay taken when its user has ended.
 pub fn close_used() {
+    if let Ok(Known::Opened(all)) = INTERFACES.lock().as_deref_mut() {
+        let is_used = |one: &Interface| one.divided.as_ref().is_some_and(|one| one.own != 0);
+        let (used, others) = std::mem::take(all).into_iter().partition(is_used);
+        *all = others;
+        let used: Vec<Interface> = used;
+        // Not dropped: their descriptors are among those that are closed here.
+        used.into_iter().for_each(std::mem::forget);
+    }
     let used = USED.lock().map(|mut used| std::mem::take(&mut *used));
     for fd in used.unwrap_or_default() {
         table::show(fd);
@@ -121,12 +145,18 @@ fn open(name: &str) -> Result<Interface, String> {
     }
     let link = report.link.clone().ok_or("it is gone")?;
     let mode = report.mode();
-    let opened = open_queues(&link, mode, report.queues)?;
-    attach(&link, mode, opened).map_err(text)
+    let is_divided = report.is_divisible() && !process::settings().cluster_ignore;
+    let opened = open_queues(&link, mode, report.queues, is_divided)?;
+    attach(&link, mode, opened, is_divided).map_err(text)
 }
 
 /// All of them or none: what arrives on one that is not ours would be lost.
-fn open_queues(link: &Link, mode: Mode, count: u32) -> Result<Vec<Opened>, String> {
+fn open_queues(
+    link: &Link,
+    mode: Mode,
+    count: u32,
+    is_divided: bool,
+) -> Result<Vec<Opened>, String> {
     let settings = Settings {
         packet_sender: true,
         uncut_trains: mode == Mode::Generic && link.kind == "veth",
@@ -134,7 +164,11 @@ fn open_queues(link: &Link, mode: Mode, count: u32) -> Result<Vec<Opened>, Strin
     };
     let open_with = |settings: Settings| -> Result<Vec<Opened>, (u32, i32)> {
         let open = |queue| {
-            let opened = Opened::open(link, queue, settings.for_queue(queue, count));
+            let settings = match is_divided {
+                true => settings.for_owner(queue, count),
+                false => settings.for_queue(queue, count),
+            };
+            let opened = Opened::open(link, queue, settings);
             opened.map_err(|error| (queue, error))
         };
         (0..count).map(open).collect()
@@ -147,7 +181,12 @@ fn open_queues(link: &Link, mode: Mode, count: u32) -> Result<Vec<Opened>, Strin
     opened.map_err(|(queue, error)| format!("queue {queue} of {count}: {}", text(error)))
 }
 
-fn attach(link: &Link, mode: Mode, opened: Vec<Opened>) -> kernel::Result<Interface> {
+fn attach(
+    link: &Link,
+    mode: Mode,
+    opened: Vec<Opened>,
+    is_divided: bool,
+) -> kernel::Result<Interface> {
     let has_fragments = opened.iter().any(|one| one.layout().has_fragments);
     let steering = Steering::attach(link.index, mode, has_fragments)?;
     for one in &opened {
@@ -156,10 +195,19 @@ fn attach(link: &Link, mode: Mode, opened: Vec<Opened>) -> kernel::Result<Interf
     let lease = Owned(kernel::move_high(kernel::memfd_create(
         c"wirespeed-lease",
     )?)?);
+    let divided = || -> kernel::Result<Divided> {
+        Ok(Divided {
+            exchange: Arc::new(Exchange::open(opened.len() as u32)?),
+            own: 0,
+            looks: Looks::default(),
+        })
+    };
     let interface = Interface {
+        link: link.index,
+        divided: is_divided.then(divided).transpose()?,
         steering: Arc::new(steering),
-        opened,
-        lease,
+        opened: opened.into_iter().map(Some).collect(),
+        lease: Arc::new(lease),
     };
     interface.descriptors().for_each(table::hide);
     Ok(interface)
@@ -175,24 +223,44 @@ fn text(error: i32) -> String {
     std::io::Error::from_raw_os_error(error).to_string()
 }
 
-/// Engines over the interfaces that no other process uses, and whether there are others.
-pub fn take() -> (Vec<Relay>, bool) {
+/// What was taken at a look.
+#[derive(Default)]
+pub struct Taken {
+    /// New engines.
+    pub engines: Vec<Relay>,
+    /// Further queues, with their links, for engines that are there.
+    pub queues: Vec<(u32, u32, Opened)>,
+    /// Other processes use an interface on which this one has no engine.
+    pub is_waiting: bool,
+    /// There are queues that may become free.
+    pub is_looking: bool,
+}
+
+/// Takes the interfaces that no other process uses, and of those that are divided the queues that are this one's to
+/// take.
+pub fn take(listens: bool) -> Taken {
+    let mut taken = Taken::default();
     let Ok(mut known) = INTERFACES.lock() else {
-        return (Vec::new(), false);
+        return taken;
     };
     let Known::Opened(all) = &mut *known else {
-        return (Vec::new(), false);
+        return taken;
     };
-    let mut relays = Vec::new();
-    for interface in std::mem::take(all) {
+    for mut interface in std::mem::take(all) {
+        let is_alone = interface.divided.as_ref().is_none_or(is_alone);
+        if !is_alone {
+            take_queues(&mut interface, listens, &mut taken);
+            all.push(interface);
+            continue;
+        }
         if lock_file(interface.lease.0).is_err() {
             // Connections reach this process through the listeners that it shares with the other one.
             all.push(interface);
             continue;
         }
         let steering = interface.steering.clone();
-        match over(interface) {
-            Ok(relay) => relays.push(relay),
+        match over_all(interface) {
+            Ok(relay) => taken.engines.push(relay),
             Err(_) => {
                 // What a process before this one had claimed nobody would read: the kernel's again.
                 steering.keep_only(Transport::Tcp, &[]);
@@ -200,37 +268,170 @@ pub fn take() -> (Vec<Relay>, bool) {
             }
         }
     }
-    (relays, !all.is_empty())
+    let has_engine = |one: &Interface| one.divided.as_ref().is_some_and(|divided| divided.own != 0);
+    taken.is_waiting = !all.iter().all(has_engine);
+    taken.is_looking = !all.iter().all(has_all);
+    taken
+}
+
+/// This process has every queue.
+fn has_all(interface: &Interface) -> bool {
+    let divided = interface.divided.as_ref();
+    divided.is_some_and(|divided| divided.own.count_ones() == divided.exchange.queues())
+}
+
+/// No other process can have any of its queues, now or later.
+fn is_alone(divided: &Divided) -> bool {
+    divided.own == 0 && !divided.exchange.has_forked()
+}
+
+/// Takes queues of an interface that others may use too.
+fn take_queues(interface: &mut Interface, listens: bool, taken: &mut Taken) {
+    let Some(divided) = &mut interface.divided else {
+        return;
+    };
+    let lease = interface.lease.0;
+    let count = divided.exchange.queues();
+    let is_own = |queue: u32, own: u64| own & 1 << queue != 0;
+    let (mut free, mut owners) = (Vec::new(), vec![]);
+    for queue in 0..count {
+        let owner = divided.exchange.owner(queue);
+        if is_own(queue, divided.own) || is_part_locked(lease, queue) {
+            owners.extend(owner);
+        } else if interface.opened[queue as usize].is_some() {
+            let is_new = owner.is_none();
+            free.push(Free { queue, is_new });
+        }
+    }
+    owners.sort_unstable();
+    owners.dedup();
+    let members = process::settings().cluster_size;
+    let around = Around {
+        queues: count,
+        members: u32::try_from(members).unwrap_or(u32::MAX),
+        owners: owners.len() as u32,
+        own: divided.own.count_ones(),
+        listens,
+    };
+    let had_none = divided.own == 0;
+    let (chosen, most) = divided.looks.choose(&free, &around);
+    let locked = chosen.into_iter();
+    let locked = locked.filter(|queue| lock_part(lease, *queue).is_ok());
+    let locked: Vec<u32> = locked.take(most).collect();
+    let mut locked = locked.into_iter();
+    if had_none {
+        if let Some(home) = locked.next() {
+            match over_queue(interface, home) {
+                Ok(relay) => taken.engines.push(relay),
+                Err(_) => {
+                    unlock_part(lease, home);
+                    process::fall_back(Reason::Interface);
+                    locked.for_each(|queue| unlock_part(lease, queue));
+                    return;
+                }
+            }
+        }
+    }
+    for queue in locked {
+        hand_out(interface, queue, taken);
+    }
+}
+
+/// A queue that cannot be used now: it is tried again, here or by another process.
+pub fn give_back(link: u32, queue: u32, opened: Option<Opened>) {
+    let Ok(mut known) = INTERFACES.lock() else {
+        return;
+    };
+    let Known::Opened(all) = &mut *known else {
+        return;
+    };
+    let mut all = all.iter_mut();
+    let Some(interface) = all.find(|one| one.link == link) else {
+        return;
+    };
+    if let Some(divided) = &mut interface.divided {
+        divided.own &= !(1 << queue);
+        interface.opened[queue as usize] = opened;
+        unlock_part(interface.lease.0, queue);
+    }
+}
+
+/// Another queue for the engine that this process has.
+fn hand_out(interface: &mut Interface, queue: u32, taken: &mut Taken) {
+    let opened = interface.opened[queue as usize].take();
+    if let (Some(opened), Some(divided)) = (opened, &mut interface.divided) {
+        divided.own |= 1 << queue;
+        taken.queues.push((interface.link, queue, opened));
+    }
+}
+
+/// An engine on all queues.
+fn over_all(interface: Interface) -> kernel::Result<Relay> {
+    let mut used: Vec<i32> = interface.descriptors().collect();
+    let link = interface.link;
+    let opened = interface.opened.into_iter().flatten().collect();
+    let device = Box::new(Shown(queues::over(opened)?));
+    let shard = Shard::over(interface.steering, link, device, settings())?;
+    note_used(&shard, &mut used);
+    Relay::new(shard, interface.lease, link, false)
+}
+
+/// An engine on one queue, with which others of this interface may follow.
+fn over_queue(interface: &mut Interface, home: u32) -> kernel::Result<Relay> {
+    let mut used: Vec<i32> = interface.descriptors().collect();
+    let divided = interface.divided.as_mut().ok_or(libc::EINVAL)?;
+    let place = &mut interface.opened[home as usize];
+    let first = match Xdp::over(place.take().ok_or(libc::EINVAL)?) {
+        Ok(first) => first,
+        Err((error, opened)) => {
+            *place = Some(opened);
+            return Err(error);
+        }
+    };
+    let crossing = Crossing::new(divided.exchange.clone(), home)?;
+    used.push(crossing.poll_fd());
+    table::hide(crossing.poll_fd());
+    let device = queues::among(first, crossing.poll_fd())?;
+    let steering = Arc::new(interface.steering.of_queue(home));
+    let mut shard = Shard::over(
+        steering,
+        interface.link,
+        Box::new(Shown(device)),
+        settings(),
+    )?;
+    shard.crosses(crossing);
+    note_used(&shard, &mut used);
+    let relay = Relay::new(shard, interface.lease.clone(), interface.link, true)?;
+    divided.own |= 1 << home;
+    Ok(relay)
 }
 
 /// How long an acknowledgment waits for an answer that may carry it while the program has something to do in each of
 /// its rounds: a client that opens a connection waits twice before its request, with others to look after meanwhile.
 const ANSWER_WAIT_US: u64 = 1000;
 
-fn over(interface: Interface) -> kernel::Result<Relay> {
-    let mut used: Vec<i32> = interface.descriptors().collect();
-    let steering = interface.steering.clone();
-    let link = interface.opened.first().ok_or(libc::EINVAL)?.layout().link;
-    let device = Box::new(Shown(queues::over(interface.opened)?));
+fn settings() -> bypass_shard::Settings {
     let mut host = engine::of_host();
     let connections = process::settings().max_endpoints.saturating_add(LATE_MAX);
     host.connections_max = u32::try_from(connections).unwrap_or(u32::MAX);
     // Between two rounds, in which whoever waits drives the engine.
     host.answers_follow = true;
     host.answer_wait_us = ANSWER_WAIT_US;
-    let settings = bypass_shard::Settings {
+    bypass_shard::Settings {
         notice: note,
         ..engine::settings(host, &process::settings().tcp)
-    };
-    let shard = Shard::over(steering, link, device, settings)?;
+    }
+}
+
+/// Everything that a forked child must close.
+fn note_used(shard: &Shard, used: &mut Vec<i32>) {
     let polled = shard.poll_fds().into_iter().flatten();
     let own: Vec<i32> = polled.filter(|fd| !used.contains(fd)).collect();
     own.iter().for_each(|fd| table::hide(*fd));
     used.extend(own);
     if let Ok(mut all) = USED.lock() {
-        all.extend(used);
+        all.append(used);
     }
-    Relay::new(shard, interface.lease)
 }
 
 /// What the kernel knows of the network, for connections that may not be ours, and when it was last asked.

@@ -28,6 +28,7 @@ use crate::sockets::{self, Socket};
 mod asking;
 mod closing;
 mod counting;
+mod keeping;
 mod listening;
 mod moving;
 mod opening;
@@ -48,7 +49,13 @@ const QUIET_US: u64 = 200_000;
 /// One engine and the segments of its connections.
 pub struct Relay {
     shard: Shard,
-    _lease: Owned,
+    _lease: Arc<Owned>,
+    /// The interface.
+    pub link: u32,
+    /// Other processes may have engines on it.
+    is_divided: bool,
+    /// When it is looked again who accepts where.
+    guests_us: u64,
     waker: Waker,
     places: Vec<Place>,
     /// By the handle's index.
@@ -94,10 +101,18 @@ struct Group {
 }
 
 impl Group {
-    fn next(&mut self) -> Option<usize> {
+    /// Of those whose processes have no engine of their own, or ours; of all where there is none of these.
+    fn next(&mut self, places: &[Place]) -> Option<usize> {
+        let count = self.places.len().max(1);
+        for _ in 0..count {
+            self.turn = self.turn.wrapping_add(1);
+            let at = self.places.get(self.turn % count)?;
+            if places[*at].is_wanted {
+                return Some(*at);
+            }
+        }
         self.turn = self.turn.wrapping_add(1);
-        let at = self.turn % self.places.len().max(1);
-        self.places.get(at).copied()
+        self.places.get(self.turn % count).copied()
     }
 }
 
@@ -109,6 +124,14 @@ struct Place {
     conns: Vec<Option<Conn>>,
     /// Whose connections it carries; None: those that the program opens.
     listener: Option<Arc<Listener>>,
+    /// The listener is open in this process too.
+    is_open_here: bool,
+    /// Connections here are for this process, or for one without an engine.
+    is_wanted: bool,
+    /// When the engine last accepted a connection of this listener.
+    served_us: u64,
+    /// The connection that waits first, by its number, and since when.
+    oldest: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Copy)]
@@ -134,13 +157,22 @@ impl Place {
 }
 
 impl Relay {
-    /// Over `shard`; `lease` says that the interface is ours.
-    pub fn new(shard: Shard, lease: Owned) -> kernel::Result<Self> {
+    /// Over `shard`; `lease` says that the interface is ours, or as many of its queues as the shard has:
+    /// then it `is_divided`.
+    pub fn new(
+        shard: Shard,
+        lease: Arc<Owned>,
+        link: u32,
+        is_divided: bool,
+    ) -> kernel::Result<Self> {
         Ok(Self {
             // Not what a process before this one has lost.
-            losses: Losses::of(&shard.counters()),
+            losses: Losses::of(&shard),
             shard,
             _lease: lease,
+            link,
+            is_divided,
+            guests_us: 0,
             waker: wakers::new_waker()?,
             places: Vec::new(),
             conns: Vec::new(),
@@ -181,6 +213,9 @@ impl Relay {
         has_moved |= self.hear();
         if !self.lingering.is_empty() {
             self.look_at_lingering();
+        }
+        if self.is_divided {
+            self.look_at_kept();
         }
         if has_moved || self.is_full {
             self.look_at_room();
@@ -296,7 +331,11 @@ impl Relay {
             peer,
             ready_list,
             conns: vec![None; slots],
+            is_open_here: listener.is_some(),
             listener,
+            is_wanted: true,
+            served_us: 0,
+            oldest: None,
         });
         Some(self.places.len() - 1)
     }
@@ -411,7 +450,7 @@ fn new_segment() -> Option<Segment> {
         .next_power_of_two()
         .clamp(1024, SLOTS_MAX);
     let segment = Segment::create(process::number(), slots, process::ring_bytes()).ok()?;
-    segment.header().over_packets.store(1, Ordering::SeqCst);
+    segment.set_over_packets(false);
     Some(segment)
 }
 

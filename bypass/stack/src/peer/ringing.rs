@@ -52,6 +52,11 @@ fn ring_side(segment: &Segment, slot: usize, side: usize, what: Notice) {
 
 /// Wakes whoever waits for connections of this segment.
 pub fn ring_listeners(segment: &Segment) {
+    ring_some(segment, |_| true);
+}
+
+/// The same of those processes only, by number.
+pub fn ring_some(segment: &Segment, which: impl Fn(u64) -> bool) {
     let used = segment.header().ready_lists_used[1].load(Ordering::SeqCst) as usize;
     let used = used.min(bypass_shm::layout::READY_LISTS);
     // Another one first each time: where only one is woken, all get their turn.
@@ -61,9 +66,10 @@ pub fn ring_listeners(segment: &Segment) {
         let listening = ready_list.listening.load(Ordering::SeqCst);
         // The queue's tail was stored just before: both are sequentially consistent.
         core::sync::atomic::fence(Ordering::SeqCst);
-        if listening != 0 && ready_list.take_sleeper() {
+        let owner = ready_list.owner.load(Ordering::SeqCst);
+        if listening != 0 && which(owner) && ready_list.take_sleeper() {
             let waker = ready_list.waker.load(Ordering::SeqCst);
-            process::wake(ready_list.owner.load(Ordering::SeqCst), waker);
+            process::wake(owner, waker);
             if listening == 2 {
                 return;
             }

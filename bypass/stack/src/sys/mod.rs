@@ -117,13 +117,41 @@ pub fn fill_hole<E>(
 }
 
 /// Takes a lock on a file of ours for this process, until it ends or closes the file. EAGAIN: another
-/// process has it.
+/// process has it, or a part of it.
 pub fn lock_file(fd: i32) -> Result<(), i32> {
+    let lock = lock_of(libc::F_WRLCK, None);
+    kernel::fcntl(fd, libc::F_SETLK, &raw const lock as usize).map(|_| ())
+}
+
+/// The same of one part.
+pub fn lock_part(fd: i32, part: u32) -> Result<(), i32> {
+    let lock = lock_of(libc::F_WRLCK, Some(part));
+    kernel::fcntl(fd, libc::F_SETLK, &raw const lock as usize).map(|_| ())
+}
+
+/// Gives a part back.
+pub fn unlock_part(fd: i32, part: u32) {
+    let lock = lock_of(libc::F_UNLCK, Some(part));
+    let _ = kernel::fcntl(fd, libc::F_SETLK, &raw const lock as usize);
+}
+
+/// Whether another process has a part.
+pub fn is_part_locked(fd: i32, part: u32) -> bool {
+    let mut lock = lock_of(libc::F_WRLCK, Some(part));
+    let asked = kernel::fcntl(fd, libc::F_GETLK, &raw mut lock as usize);
+    asked.is_ok() && lock.l_type != libc::F_UNLCK as i16
+}
+
+fn lock_of(kind: i32, part: Option<u32>) -> libc::flock {
     // SAFETY: a lock is numbers only.
     let mut lock: libc::flock = unsafe { core::mem::zeroed() };
-    lock.l_type = libc::F_WRLCK as i16;
+    lock.l_type = kind as i16;
     lock.l_whence = libc::SEEK_SET as i16;
-    kernel::fcntl(fd, libc::F_SETLK, &raw const lock as usize).map(|_| ())
+    if let Some(part) = part {
+        lock.l_start = i64::from(part);
+        lock.l_len = 1;
+    }
+    lock
 }
 
 /// The current position of a file without one, for preadv2 and pwritev2.

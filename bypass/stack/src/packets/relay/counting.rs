@@ -1,6 +1,6 @@
 //! What the interface has lost, for the statistics of the process.
 
-use bypass_shard::Counters;
+use bypass_shard::Shard;
 use bypass_stats::Counter;
 
 use super::Relay;
@@ -11,26 +11,39 @@ use crate::process;
 pub struct Losses {
     incoming: u64,
     outgoing: u64,
+    /// Handed to other engines, and by them.
+    given: u64,
+    taken: u64,
 }
 
 impl Losses {
     /// What these say.
-    pub fn of(counters: &Counters) -> Self {
+    pub fn of(shard: &Shard) -> Self {
+        let (counters, crossed) = (shard.counters(), shard.crossed());
         Self {
-            incoming: counters.receive_overruns + counters.receive_invalid,
+            incoming: counters.receive_overruns + counters.receive_invalid + crossed.lost,
             outgoing: counters.send_errors,
+            given: crossed.given,
+            taken: crossed.taken,
         }
     }
 }
 
 impl Relay {
+    /// What others had lost at a queue that has come.
+    pub(super) fn forget_losses(&mut self) {
+        self.losses = Losses::of(&self.shard);
+    }
+
     /// Counts what was lost since the last time.
     pub(super) fn count_losses(&mut self) {
-        let before = std::mem::replace(&mut self.losses, Losses::of(&self.shard.counters()));
+        let before = std::mem::replace(&mut self.losses, Losses::of(&self.shard));
         let now = self.losses;
         let lost = [
             (Counter::FramesLostIn, now.incoming, before.incoming),
             (Counter::FramesLostOut, now.outgoing, before.outgoing),
+            (Counter::FramesGiven, now.given, before.given),
+            (Counter::FramesTaken, now.taken, before.taken),
         ];
         for (counter, now, before) in lost {
             if now > before {

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use bypass_shard::tcp::Handle;
 use bypass_shm::layout::QUEUED;
 use bypass_shm::link::{self, Message};
-use bypass_stats::Reason;
+use bypass_stats::{Counter, Reason};
 use bypass_sys::kernel;
 
 use super::{mapped_again, new_segment, Group, Relay};
 use crate::listener::{self, Listener};
 use crate::packets::options::{self, Wish};
-use crate::peer;
 use crate::process;
 use crate::sockets;
 
@@ -48,6 +47,7 @@ impl Relay {
             }
         }
         self.follow_options(listeners);
+        self.follow_keeping(listeners);
         self.shard.finish();
     }
 
@@ -196,7 +196,9 @@ impl Relay {
             self.leave(at, slot);
             return None;
         }
-        peer::ring_listeners(&peer.segment);
+        process::count(Counter::AcceptsEngine, 1);
+        self.note_served(at);
+        self.ring_acceptors(at);
         Some(())
     }
 }

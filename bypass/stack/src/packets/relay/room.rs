@@ -42,7 +42,7 @@ impl Relay {
     /// turns.
     pub(super) fn find_slot(&mut self, listening: Handle) -> Option<(usize, usize)> {
         let group = self.listeners.get_mut(&listening)?;
-        let first = group.next()?;
+        let first = group.next(&self.places)?;
         let is_same = |place: &usize| {
             let inode = |at: usize| self.places[at].listener.as_ref().map(|one| one.inode);
             inode(*place) == inode(first)

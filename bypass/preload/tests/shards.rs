@@ -1,0 +1,427 @@
+//! Several processes on one interface, each with an engine and queues of its own.
+
+mod between;
+mod library;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use bypass_testkit::{require_tool, Case};
+
+use between::{
+    accepts, ask, children_of, connect, counter, end, get, log, reloads, root, start_nginx,
+    wait_until, Network, SetAtEnd, PAGE, SERVER,
+};
+
+const CASES: &[Case] = &[
+    ("two_workers_on_two_queues_have_an_engine_each", || {
+        engines(2, 2)
+    }),
+    ("four_workers_on_four_queues_have_an_engine_each", || {
+        engines(4, 4)
+    }),
+    ("eight_workers_share_the_engines_of_four", || engines(4, 8)),
+    (
+        "a_worker_that_is_killed_under_load_is_followed",
+        killed_under_load,
+    ),
+    (
+        "workers_with_engines_reload_without_losing_a_request",
+        || {
+            require_tools();
+            reloads(
+                &Network::of_all_queues(2),
+                &folder("reloads"),
+                "nobody nogroup",
+                2,
+            );
+        },
+    ),
+    ("connections_go_on_when_their_queue_changes", moved),
+    (
+        "who_closes_its_listener_leaves_the_port_to_the_others",
+        closed_by_one,
+    ),
+    (
+        "each_process_opens_connections_whose_answers_come_by_any_queue",
+        opened_by_each,
+    ),
+    ("one_process_has_all_queues_where_nobody_else_can", alone),
+];
+
+fn main() {
+    bypass_testkit::main(CASES)
+}
+
+fn require_tools() {
+    for tool in ["nginx", "ethtool", "python3"] {
+        require_tool(tool);
+    }
+}
+
+fn folder(name: &str) -> PathBuf {
+    root().join(name)
+}
+
+fn engine(process: u32) -> u64 {
+    counter(process, "accepts_engine").unwrap_or(0)
+}
+
+fn sum(processes: &[u32], name: &str) -> u64 {
+    let each = processes.iter().map(|one| counter(*one, name));
+    each.map(Option::unwrap_or_default).sum()
+}
+
+/// As many connections at once, each with an answer.
+fn ask_all(network: &Network, count: usize) {
+    let asking: Vec<_> = (0..count)
+        .map(|_| connect(network).expect("a connection"))
+        .collect();
+    for stream in asking {
+        assert_eq!(ask(stream, "/page").expect("an answer").len(), PAGE);
+    }
+}
+
+/// As many workers as can have one have an engine, by which connections come; what comes by the engine of a worker
+/// is accepted by that one, or by those that have none.
+fn engines(queues: usize, workers: usize) {
+    require_tools();
+    let network = Network::of_all_queues(queues);
+    let name = format!("nginx-{workers}-on-{queues}");
+    let mut master = start_nginx(&network, &folder(&name), "nobody nogroup", workers);
+    let all = children_of(master.id());
+    assert_eq!(all.len(), workers);
+    let with_engine = || all.iter().filter(|worker| engine(**worker) > 0).count();
+    let is_idle = |worker: &u32| accepts(*worker, "packets") == 0;
+    wait_until(
+        "every queue has its engine, every worker connections",
+        || {
+            ask_all(&network, 4 * workers);
+            with_engine() == queues.min(workers) && !all.iter().any(is_idle)
+        },
+    );
+    let of = |worker: &u32| (engine(*worker), accepts(*worker, "packets"));
+    let before: Vec<_> = all.iter().map(of).collect();
+    let kernel = sum(&all, "accepts_kernel");
+    let asked = 20 * 4 * workers as u64;
+    (0..20).for_each(|_| ask_all(&network, 4 * workers));
+    let after: Vec<_> = all.iter().map(of).collect();
+    let kernel = sum(&all, "accepts_kernel") - kernel;
+    end(&mut master);
+    let gains = before
+        .iter()
+        .zip(&after)
+        .map(|(a, b)| (b.0 - a.0, b.1 - a.1));
+    let gains: Vec<(u64, u64)> = gains.collect();
+    assert_eq!(kernel, 0, "{gains:?}");
+    let sums = gains
+        .iter()
+        .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    assert_eq!(sums, (asked, asked), "{gains:?}");
+    let served = gains.iter().filter(|(engine, _)| *engine > 0);
+    assert_eq!(served.count(), queues.min(workers), "{gains:?}");
+    if workers == queues {
+        // A worker that gets no time may have left some to the others.
+        let own: u64 = gains
+            .iter()
+            .map(|(engine, accepted)| *engine.min(accepted))
+            .sum();
+        assert!(own * 10 >= asked * 7, "{gains:?}");
+    }
+}
+
+/// What was the dead worker's alone fails; whoever comes later is answered.
+fn killed_under_load() {
+    require_tools();
+    let network = Network::of_all_queues(2);
+    let mut master = start_nginx(&network, &folder("killed"), "nobody nogroup", 2);
+    let (is_over, answered, is_tolerant) = (
+        AtomicBool::new(false),
+        AtomicU32::new(0),
+        AtomicBool::new(false),
+    );
+    let failed = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let could_fail = is_tolerant.load(Ordering::Relaxed);
+                    match get(&network, "/page") {
+                        Ok(body) if body.len() == PAGE => {
+                            answered.fetch_add(1, Ordering::Relaxed);
+                        }
+                        _ if could_fail || is_tolerant.load(Ordering::Relaxed) => {}
+                        other => log(&failed, format!("{:?}", other.map(|body| body.len()))),
+                    }
+                }
+            });
+        }
+        let _over = SetAtEnd(&is_over);
+        for round in 0..4 {
+            let known = children_of(master.id());
+            let before = answered.load(Ordering::Relaxed);
+            wait_until("answers", || answered.load(Ordering::Relaxed) > before + 50);
+            is_tolerant.store(true, Ordering::Relaxed);
+            let _ = bypass_sys::kernel::kill(known[round % 2] as i32, libc::SIGKILL);
+            // A request that was on its way there may have been: its client gives it up after 2 s.
+            std::thread::sleep(Duration::from_millis(2500));
+            is_tolerant.store(false, Ordering::Relaxed);
+            wait_until("another worker", || {
+                let all = children_of(master.id());
+                all.len() == 2 && all != known
+            });
+            let before = answered.load(Ordering::Relaxed);
+            wait_until("answers to all", || {
+                answered.load(Ordering::Relaxed) > before + 100
+            });
+        }
+    });
+    let all = children_of(master.id());
+    wait_until("every worker takes part again", || {
+        ask_all(&network, 8);
+        all.iter().all(|worker| accepts(*worker, "packets") > 0)
+    });
+    let kernel = sum(&all, "accepts_kernel");
+    (0..10).for_each(|_| ask_all(&network, 8));
+    let left = sum(&all, "accepts_kernel") - kernel;
+    end(&mut master);
+    let failed = failed.into_inner().expect("whole");
+    assert!(failed.is_empty() && left == 0, "{left}; {failed:?}");
+}
+
+/// A request on a connection that is kept.
+fn ask_again(stream: &mut TcpStream) {
+    write!(stream, "GET /page HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
+    let (mut answer, mut piece) = (Vec::new(), [0; 65_536]);
+    let is_whole = |answer: &[u8]| {
+        let head = answer.windows(4).position(|four| four == b"\r\n\r\n");
+        head.is_some_and(|head| answer.len() - head - 4 >= PAGE)
+    };
+    while !is_whole(&answer) {
+        let count = stream.read(&mut piece).expect("more of the answer");
+        assert!(count > 0, "the answer ends after {}", answer.len());
+        answer.extend_from_slice(&piece[..count]);
+    }
+}
+
+/// The client's kernel sends by other queues than before: frames come by another worker's.
+fn moved() {
+    require_tools();
+    let network = Network::of_all_queues(4);
+    let mut master = start_nginx(&network, &folder("moved"), "nobody nogroup", 4);
+    let all = children_of(master.id());
+    wait_until("every queue has its engine", || {
+        ask_all(&network, 16);
+        all.iter().all(|worker| engine(*worker) > 0)
+    });
+    let mut kept: Vec<_> = (0..24)
+        .map(|_| connect(&network).expect("a connection"))
+        .collect();
+    kept.iter_mut().for_each(ask_again);
+    let resets = sum(&all, "resets");
+    for queues in [2, 5, 3, 5] {
+        let (before_given, before_taken) = (sum(&all, "frames_given"), sum(&all, "frames_taken"));
+        let words = format!("-L va tx {queues}");
+        network.client.command("ethtool", &words);
+        for _ in 0..3 {
+            kept.iter_mut().for_each(ask_again);
+        }
+        if queues == 2 {
+            // Counted once a second.
+            wait_until("frames are handed on and taken", || {
+                kept.iter_mut().for_each(ask_again);
+                sum(&all, "frames_given") > before_given && sum(&all, "frames_taken") > before_taken
+            });
+        }
+    }
+    let lost = sum(&all, "frames_lost_in");
+    assert_eq!((sum(&all, "resets"), lost), (resets, 0));
+    end(&mut master);
+}
+
+/// A program that ends with its standard input, and so with the test.
+struct Python(Child);
+
+impl Python {
+    fn ends_well(mut self) -> bool {
+        drop(self.0.stdin.take());
+        self.0.wait().expect("an end").success()
+    }
+}
+
+impl Drop for Python {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        std::thread::sleep(Duration::from_millis(100));
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A program in Python.
+fn start_python(network: &Network, role: &str, text: &str) -> Python {
+    let mut command = Command::new("python3");
+    command
+        .args(["-c", text])
+        .env("LD_PRELOAD", library::built())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    Python(network.start(role, command).expect("python starts"))
+}
+
+/// Each worker answers what it accepts with its number; the first one closes when it is told to.
+const WORKERS: &str = "
+import os, select, signal, socket, sys, time
+def serve(listener, number):
+    closes = []
+    signal.signal(signal.SIGUSR1, lambda *_: closes.append(1))
+    kept = []
+    listener.setblocking(False)
+    while True:
+        watched = [] if listener.fileno() < 0 else [listener]
+        try: ready = select.select(watched + kept, [], [], 0.05)[0]
+        except InterruptedError: continue
+        if closes and listener.fileno() >= 0:
+            listener.close(); continue
+        for one in ready:
+            if one is listener:
+                try: kept.append(one.accept()[0])
+                except BlockingIOError: pass
+            else:
+                got = one.recv(100)
+                if got: one.send(b'%d' % number)
+                else: kept.remove(one); one.close()
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(('0.0.0.0', 80)); listener.listen(100)
+for number in (1, 2):
+    if os.fork() == 0: serve(listener, number)
+listener.close()
+sys.stdin.read()
+for child in map(int, open('/proc/self/task/%d/children' % os.getpid()).read().split()): os.kill(child, 9)
+";
+
+fn say(stream: &mut TcpStream) -> u8 {
+    stream.write_all(b"?").expect("sent");
+    let mut answer = [0];
+    stream.read_exact(&mut answer).expect("an answer");
+    answer[0] - b'0'
+}
+
+fn closed_by_one() {
+    require_tools();
+    let network = Network::of_all_queues(2);
+    let program = start_python(&network, "server", WORKERS);
+    let workers = || children_of(program.0.id());
+    wait_until("the server answers", || {
+        workers().len() == 2 && connect(&network).is_ok()
+    });
+    let all = workers();
+    let mut kept = Vec::new();
+    wait_until("both have connections by their queues", || {
+        let mut new = connect(&network).expect("a connection");
+        let number = say(&mut new);
+        kept.push((new, number));
+        all.iter().all(|one| engine(*one) > 0) && (1..3).all(|one| kept.iter().any(|k| k.1 == one))
+    });
+    let _ = bypass_sys::kernel::kill(all[0] as i32, libc::SIGUSR1);
+    std::thread::sleep(Duration::from_millis(300));
+    let kernel = sum(&all, "accepts_kernel");
+    for _ in 0..60 {
+        let mut new = connect(&network).expect("a connection");
+        assert_eq!(say(&mut new), 2, "the other one accepts");
+    }
+    // For longer than it takes until a port is given up.
+    let end = Instant::now() + Duration::from_millis(2500);
+    while Instant::now() < end {
+        let mut new = connect(&network).expect("a connection");
+        assert_eq!(say(&mut new), 2, "the other one accepts");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for (stream, number) in &mut kept {
+        assert_eq!(say(stream), *number, "connections go on");
+    }
+    assert_eq!(sum(&all, "accepts_kernel"), kernel);
+    assert!(program.ends_well());
+}
+
+/// Three processes connect at once; the servers' side is the kernel's.
+fn opened_by_each() {
+    require_tools();
+    let network = Network::with_queues(4);
+    let listener = network
+        .server
+        .run(|| std::net::TcpListener::bind((SERVER, 81)));
+    let listener = listener.expect("a listener");
+    let text = format!(
+        "
+import os, socket, sys
+opened = socket.socket(); opened.bind(('0.0.0.0', 82)); opened.listen(1)
+children = []
+for _ in range(3):
+    child = os.fork()
+    if child == 0:
+        all = []
+        for _ in range({CONNECTS}):
+            one = socket.socket(); one.settimeout(10); one.connect(('{SERVER}', 81)); all.append(one)
+        for one in all: assert one.recv(2) == b'ok'
+        sys.stdout.write('.'); sys.stdout.flush()
+        os.read(0, 1)
+        os._exit(0)
+    children.append(child)
+assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+"
+    );
+    let mut program = start_python(&network, "client", &text);
+    let mut kept = Vec::new();
+    for _ in 0..3 * CONNECTS {
+        let (mut server, _) = listener.accept().expect("a connection");
+        server.write_all(b"ok").expect("sent");
+        kept.push(server);
+    }
+    let mut said = [0; 3];
+    let mut output = program.0.stdout.take().expect("piped");
+    output.read_exact(&mut said).expect("each has its answers");
+    let all = children_of(program.0.id());
+    let opened: Vec<_> = all
+        .iter()
+        .map(|one| counter(*one, "connects_packets").unwrap_or(0))
+        .collect();
+    assert!(program.ends_well());
+    assert_eq!(opened, vec![CONNECTS as u64; 3]);
+}
+
+const CONNECTS: usize = 60;
+
+/// Without a child there is nobody to leave a queue to: all are taken at once.
+fn alone() {
+    require_tools();
+    let network = Network::of_all_queues(4);
+    let text = "
+import os, socket, sys, threading
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+listener = socket.socket(); listener.bind(('0.0.0.0', 80)); listener.listen(100)
+while True:
+    one = listener.accept()[0]
+    while one.recv(100): one.send(b'7')
+";
+    let program = start_python(&network, "server", text);
+    let process = program.0.id();
+    // The first ones may come before it waits for them.
+    wait_until("the server answers over packets", || {
+        connect(&network).is_ok_and(|mut new| say(&mut new) == 7) && accepts(process, "packets") > 0
+    });
+    let before = (accepts(process, "packets"), accepts(process, "kernel"));
+    for _ in 0..40 {
+        assert_eq!(say(&mut connect(&network).expect("a connection")), 7);
+    }
+    let after = (accepts(process, "packets"), accepts(process, "kernel"));
+    assert_eq!(after, (before.0 + 40, before.1));
+    assert_eq!(counter(process, "frames_given"), Some(0));
+    assert!(program.ends_well());
+}
