@@ -229,7 +229,9 @@ fn add_queue(relay: Option<&mut Relay>, queue: u32, opened: Opened) -> Result<()
     let Some(relay) = relay else {
         return Err(Some(opened));
     };
+    let memory = opened.memory();
     let device = Xdp::over(opened).map_err(|(_, opened)| Some(opened))?;
+    interface::forget_used(memory);
     let added = relay.add_queue(queue, Box::new(captured::Shown(device)));
     added.map_err(|_| None)
 }

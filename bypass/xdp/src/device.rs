@@ -38,8 +38,6 @@ const DRAIN_PAUSE: core::time::Duration = core::time::Duration::from_millis(1);
 pub struct Xdp {
     layout: Layout,
     socket: Owned,
-    /// As long as the device is open, so that its number is nothing else's.
-    memory: Owned,
     packet: Option<Sender>,
     frames: Frames,
     pool: Pool,
@@ -106,9 +104,9 @@ impl Xdp {
             counters: Counters::default(),
             packet: opened.packet,
             socket: opened.socket,
-            memory: opened.memory,
             layout: opened.layout,
         };
+        let memory = opened.memory;
         let begun = match device.fill.was_used() {
             true => device.take_over(),
             false => {
@@ -117,16 +115,17 @@ impl Xdp {
             }
         };
         match begun {
+            // The memory is mapped: its descriptor is not needed any more.
             Ok(()) => Ok(device),
-            Err(error) => Err((error, device.close())),
+            Err(error) => Err((error, device.close(memory))),
         }
     }
 
-    fn close(self) -> Opened {
+    fn close(self, memory: Owned) -> Opened {
         Opened {
             layout: self.layout,
             socket: self.socket,
-            memory: self.memory,
+            memory,
             packet: self.packet,
         }
     }

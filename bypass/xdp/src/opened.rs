@@ -291,6 +291,11 @@ impl Opened {
         self.socket.0
     }
 
+    /// The memory's, which is closed once a device has it mapped.
+    pub fn memory(&self) -> i32 {
+        self.memory.0
+    }
+
     /// Whether frames pass without a copy.
     pub fn is_zero_copy(&self) -> bool {
         let mut flags = [0; 4];

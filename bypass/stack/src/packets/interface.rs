@@ -423,8 +423,17 @@ fn settings() -> bypass_shard::Settings {
     }
 }
 
+/// A descriptor is closed: its number may be another's.
+pub fn forget_used(fd: i32) {
+    if let Ok(mut used) = USED.lock() {
+        used.retain(|one| *one != fd);
+    }
+}
+
 /// Everything that a forked child must close.
 fn note_used(shard: &Shard, used: &mut Vec<i32>) {
+    // Devices have closed some.
+    used.retain(|fd| kernel::fcntl(*fd, libc::F_GETFD, 0).is_ok());
     let polled = shard.poll_fds().into_iter().flatten();
     let own: Vec<i32> = polled.filter(|fd| !used.contains(fd)).collect();
     own.iter().for_each(|fd| table::hide(*fd));
