@@ -8,7 +8,7 @@ use bypass_sys::kernel::{self, Result};
 use bypass_sys::waker::Name;
 
 /// Version of the conversation; others are refused, and the connection goes to the kernel.
-pub const VERSION: u64 = 7;
+pub const VERSION: u64 = 8;
 /// Descriptors in one message.
 pub const FDS_MAX: usize = 2;
 const WORDS: usize = 6;

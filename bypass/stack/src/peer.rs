@@ -221,6 +221,11 @@ impl Peer {
         (0..self.sockets.len()).filter(|slot| self.socket(*slot).is_some())
     }
 
+    /// Clients: whether the listener has answered to the greeting.
+    pub fn has_been_welcomed(&self) -> bool {
+        self.backlog.load(Ordering::Relaxed) != u64::MAX
+    }
+
     /// Whether as many connections of ours wait as the kernel would let wait at the listener.
     pub fn is_backlog_full(&self) -> bool {
         self.segment.queue().waiting() as u64 > self.backlog.load(Ordering::Relaxed)

@@ -162,7 +162,9 @@ impl Conn {
     /// for ones that may be in the window, and so does [`Self::is_acceptable`].
     fn is_right_behind_window(&self, seg: &Segment) -> bool {
         let window = self.receive_window();
-        window > 0 && seg.seq == self.rcv_nxt.wrapping_add(window)
+        let is_behind = window > 0 && seg.seq == self.rcv_nxt.wrapping_add(window);
+        // Where pieces fill the window to its end that is the number of a peer that gives up.
+        is_behind && self.reassembly.end() != Some(seg.seq)
     }
 
     /// A segment out of the window is answered by an acknowledgment; one without data only twice a

@@ -81,15 +81,14 @@ fn name_of_record(prepared: &Prepared) -> Option<CString> {
     CString::new(format!("{}={file}", exec::VARIABLE)).ok()
 }
 
-/// Runs `call` with the environment of the new image; `stays` says whether this one goes on. It gets the numbers
-/// `given` beside those that are not close-on-exec.
+/// Runs `call` with the environment of the new image, for which was `prepared`; `has_left` says by its result whether
+/// that runs.
 unsafe fn with_record(
     environment: List,
-    given: &[c_int],
+    prepared: Option<Prepared>,
     call: impl FnOnce(List) -> c_int,
     has_left: impl FnOnce(c_int) -> bool,
 ) -> c_int {
-    let prepared = inside(|| exec::prepare(given));
     let passed = prepared.as_ref().and_then(name_of_record);
     // SAFETY: the caller's list.
     let all = unsafe { extended(environment, passed.as_deref()) };
@@ -105,8 +104,9 @@ unsafe fn with_record(
 }
 
 unsafe fn replace(environment: List, call: impl FnOnce(List) -> c_int) -> c_int {
+    let prepared = inside(|| exec::prepare(&[], true));
     // SAFETY: the caller's list; exec that returns has failed.
-    let result = unsafe { with_record(environment, &[], call, |_| false) };
+    let result = unsafe { with_record(environment, prepared, call, |_| false) };
     // errno was set by the call; undoing uses raw system calls, which leave it alone.
     result
 }
@@ -170,8 +170,9 @@ macro_rules! spawn {
                 // SAFETY: the caller's arguments.
                 unsafe { real::$name()(child, path, actions, attributes, arguments, all) }
             };
+            let prepared = inside(|| exec::prepare(&given, false));
             // SAFETY: the caller's list.
-            unsafe { with_record(environment, &given, call, |error| error == 0) }
+            unsafe { with_record(environment, prepared, call, |error| error == 0) }
         }
     };
 }
@@ -223,7 +224,7 @@ impl Drop for Shells {
 
 /// Runs `call`, by which libc itself starts a shell with the environment that it finds.
 unsafe fn in_environment<T: Made>(call: impl Fn() -> T) -> T {
-    let Some(prepared) = inside(|| exec::prepare(&[])) else {
+    let Some(prepared) = inside(|| exec::prepare(&[], false)) else {
         return call();
     };
     // SAFETY: libc's list. Another thread that sets a variable meanwhile has libc copy it, and keep the copy.

@@ -31,7 +31,7 @@ use crate::stream;
 /// Names the memory file for the new image.
 pub const VARIABLE: &str = "WIRESPEED_PASSED";
 const MAGIC: u64 = u64::from_le_bytes(*b"WSpass\x03\0");
-/// How often a place is looked for in a segment that has none left, and how long between two looks.
+/// How often a place is looked for in segments that have none left, all together, and how long between two looks.
 const PLACE_LOOKS: u32 = 1500;
 const PLACE_LOOK: Duration = Duration::from_millis(2);
 /// Behind the last of the links' descriptors.
@@ -70,6 +70,8 @@ pub struct Prepared {
     /// Taken for the new image, once in each segment.
     places: Vec<(Arc<Peer>, usize)>,
     uncovered: Vec<i32>,
+    /// How often it may still wait for a place.
+    looks: u32,
 }
 
 impl Prepared {
@@ -102,8 +104,8 @@ fn is_covered(fd: i32, socket: &Socket) -> bool {
 }
 
 /// Before exec; None when nothing of ours survives it. What else is `given` to the new image stays
-/// close-on-exec under its own number.
-pub fn prepare(given: &[i32]) -> Option<Prepared> {
+/// close-on-exec under its own number. A process that goes on itself `waits` for nothing.
+pub fn prepare(given: &[i32], waits: bool) -> Option<Prepared> {
     if !process::is_started() {
         return None;
     }
@@ -140,6 +142,7 @@ pub fn prepare(given: &[i32]) -> Option<Prepared> {
         links: Vec::new(),
         places: Vec::new(),
         uncovered,
+        looks: if waits { PLACE_LOOKS } else { 0 },
     };
     if !connected.is_empty() || !unconnected.is_empty() {
         let packed = pack(&connected, &unconnected, &mut prepared);
@@ -243,7 +246,7 @@ fn numbers(socket: &Socket) -> [(usize, &AtomicU32); 4] {
 /// the segment's memory.
 fn enter(peer: &Arc<Peer>, number: u64, prepared: &mut Prepared) -> Option<(usize, i32)> {
     let memory = Owned(kernel::move_high(kernel::dup(peer.segment.fd()).ok()? as i32).ok()?);
-    let index = take_place(peer, number)?;
+    let index = take_place(peer, number, &mut prepared.looks)?;
     prepared.places.push((peer.clone(), index));
     let links = participants::connect_participants(peer, index);
     prepared
@@ -256,15 +259,16 @@ fn enter(peer: &Arc<Peer>, number: u64, prepared: &mut Prepared) -> Option<(usiz
 
 /// As long as the other side has not heard of the end of a former image, that one has a place too: of many children that
 /// call exec at once, each for its connection, some find all taken for a while.
-fn take_place(peer: &Peer, number: u64) -> Option<usize> {
-    for _ in 0..PLACE_LOOKS {
+fn take_place(peer: &Peer, number: u64, looks: &mut u32) -> Option<usize> {
+    loop {
         let index = peer.segment.enter(peer.side, number);
-        if index.is_some() || peer.is_stale.load(Ordering::SeqCst) && peer.side == 1 {
+        let has_ended = || peer.is_stale.load(Ordering::SeqCst) && peer.side == 1;
+        if index.is_some() || *looks == 0 || has_ended() {
             return index;
         }
+        *looks -= 1;
         let _ = kernel::poll(&mut [], Some(PLACE_LOOK), None);
     }
-    None
 }
 
 /// A new image runs in another process, which has what it needs: this one goes on as it was.

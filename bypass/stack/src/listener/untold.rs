@@ -19,6 +19,28 @@ pub(super) enum Word {
     Share,
 }
 
+impl Word {
+    /// Whether nobody need hear it: the client has ended, and none of its connections waits to be accepted.
+    fn is_moot(&self) -> bool {
+        match self {
+            Self::Forward(peer, _) => {
+                peer::is_forgotten(peer) && peer.segment.queue().waiting() == 0
+            }
+            Self::Share => false,
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Forward(one, proves), Self::Forward(two, also)) => {
+                Arc::ptr_eq(one, two) && proves == also
+            }
+            (Self::Share, Self::Share) => true,
+            _ => false,
+        }
+    }
+}
+
 struct Untold {
     listener: Arc<Listener>,
     /// The number of the process.
@@ -65,7 +87,12 @@ fn take() -> Vec<Untold> {
 /// Tells process `to` in due time.
 pub(super) fn later(listener: Arc<Listener>, to: u64, word: Word) {
     if let Ok(mut all) = UNTOLD.lock() {
-        all.push(Untold { listener, to, word });
+        let is_it = |one: &Untold| {
+            one.to == to && Arc::ptr_eq(&one.listener, &listener) && one.word.is_same(&word)
+        };
+        if !all.iter().any(is_it) {
+            all.push(Untold { listener, to, word });
+        }
     }
     service::wake();
 }
@@ -76,7 +103,8 @@ pub fn retry() -> bool {
     // Who takes none takes no more of us either.
     let mut deaf = Vec::new();
     left.retain(|one| {
-        if !deaf.contains(&one.to) && one.is_said() {
+        // What is over keeps no client's memory, however long a process does not listen.
+        if one.word.is_moot() || !deaf.contains(&one.to) && one.is_said() {
             return false;
         }
         deaf.push(one.to);
@@ -93,7 +121,7 @@ pub fn retry() -> bool {
 impl Listener {
     /// Tells process `to`; false when it may hear it later.
     pub(super) fn say(&self, to: u64, word: &Word) -> bool {
-        if matches!(word, Word::Forward(peer, _) if peer::is_forgotten(peer)) {
+        if word.is_moot() {
             return true;
         }
         match self.connect(to) {

@@ -339,9 +339,11 @@ fn listens(peer: &Peer) -> bool {
 
 /// A segment shared with the processes that hold a listening socket.
 fn meet(holder: Holder, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
+    // Not one that another address of the listener is still being greeted for: that may come to nothing.
+    let is_met = |peer: &Peer| peer.has_been_welcomed() && listens(peer);
     let known = peer::all()
         .into_iter()
-        .find(|peer| peer.side == 0 && peer.inode == holder.inode && listens(peer));
+        .find(|peer| peer.side == 0 && peer.inode == holder.inode && is_met(peer));
     if let Some(peer) = known {
         return Ok(peer);
     }
@@ -372,9 +374,10 @@ fn meet(holder: Holder, patience_ms: u64) -> Result<Arc<Peer>, Reason> {
 /// The holder has not answered in time. It may still take the segment, and would look for us there without an
 /// end: we answer to its number, and know nothing of it.
 fn withdraw_greeting(peer: &Arc<Peer>) {
+    peer.is_stale.store(true, Ordering::SeqCst);
     peer.give_place_up();
-    service::remove_participants(peer);
     peer::forget(peer);
+    service::remove_participants(peer);
 }
 
 fn greet(rendezvous: i32, peer: &Peer, holder: Holder, patience_ms: u64) -> Result<(), Reason> {
