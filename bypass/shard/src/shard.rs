@@ -253,11 +253,12 @@ impl Shard {
 
     /// Takes another queue, which nobody has or whose own shard has ended, with what has arrived there since.
     pub fn add_queue(&mut self, queue: u32, device: Box<dyn Device>) -> kernel::Result<()> {
-        self.device.join(device).map_err(|_| libc::EINVAL)?;
         let mut had_owner = true;
+        // First what may fail without the queue in use.
         if let Some(crossing) = &mut self.crossing {
             had_owner = crossing.add(queue)?;
         }
+        self.device.join(device).map_err(|_| libc::EINVAL)?;
         if let Some(host) = &mut self.host {
             host.add_queue(queue, had_owner);
         }

@@ -311,7 +311,8 @@ impl Listener {
         waiting.any(|peer| which(peer))
     }
 
-    /// A number that is another one after each connection that has come or was delayed. The clients are in it too: one
+    /// A number that is another one after each connection that has come, was delayed, or is no longer kept for another
+    /// process. The clients are in it too: one
     /// that has gone takes its count along, and the next may have come as far.
     pub fn arrivals(&self) -> u64 {
         let peers = self.peers.lock();
@@ -321,7 +322,8 @@ impl Listener {
         };
         let delays = u64::from(self.delays.load(Ordering::Relaxed));
         peers.map_or(0, |peers| {
-            peers.iter().map(mark).fold(delays, u64::wrapping_add)
+            let ours = peers.iter().filter(|peer| self.is_open_to_us(peer));
+            ours.map(mark).fold(delays, u64::wrapping_add)
         })
     }
 

@@ -216,24 +216,23 @@ fn take_free() {
         IS_ACTIVE.store(true, Ordering::Release);
     }
     for (link, queue, opened) in taken.queues {
-        let relays = RELAYS.get().into_iter().flatten();
-        let mut relay = relays.map(|one| lock(one)).find(|one| one.link == link);
-        if let Err(opened) = add_queue(relay.as_deref_mut(), queue, opened) {
+        if let Err(opened) = add_queue(link, queue, opened) {
             interface::give_back(link, queue, opened);
+            IS_LOOKING.store(true, Ordering::Relaxed);
         }
     }
 }
 
 /// What cannot be used now is given back, where it still is one.
-fn add_queue(relay: Option<&mut Relay>, queue: u32, opened: Opened) -> Result<(), Option<Opened>> {
-    let Some(relay) = relay else {
-        return Err(Some(opened));
-    };
+fn add_queue(link: u32, queue: u32, opened: Opened) -> Result<(), Option<Opened>> {
     let memory = opened.memory();
+    // With no engine locked: it may wait until the kernel has sent what another process has left.
     let device = Xdp::over(opened).map_err(|(_, opened)| Some(opened))?;
     interface::forget_used(memory);
-    let added = relay.add_queue(queue, Box::new(captured::Shown(device)));
-    added.map_err(|_| None)
+    let mut relays = RELAYS.get().into_iter().flatten().map(|one| lock(one));
+    let relay = relays.find(|one| one.link == link);
+    let added = relay.map(|mut relay| relay.add_queue(queue, Box::new(device)));
+    added.ok_or(None)?.map_err(|_| None)
 }
 
 fn lock(relay: &Mutex<Relay>) -> MutexGuard<'_, Relay> {
@@ -290,8 +289,8 @@ pub fn serve() -> Service {
     let is_looking = IS_LOOKING.load(Ordering::Relaxed);
     let since_ns = now_ns().saturating_sub(LOOKED_NS.load(Ordering::Relaxed));
     // Who has no engine looks whenever it is woken, as by the end of a link to one that had it.
-    let is_due = IS_WAITING.load(Ordering::Relaxed)
-        || is_looking && since_ns >= TAKE_AGAIN.as_nanos() as u64;
+    let is_due = is_looking && since_ns >= TAKE_AGAIN.as_nanos() as u64
+        || IS_WAITING.load(Ordering::Relaxed) && !is_active();
     if let (true, Ok(_one_at_a_time)) = (is_due, IS_STARTED.lock()) {
         take_free();
     }

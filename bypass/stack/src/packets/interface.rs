@@ -320,16 +320,29 @@ fn take_queues(interface: &mut Interface, listens: bool, taken: &mut Taken) {
     let locked: Vec<u32> = locked.take(most).collect();
     let mut locked = locked.into_iter();
     if had_none {
-        if let Some(home) = locked.next() {
+        for home in locked.by_ref() {
             match over_queue(interface, home) {
-                Ok(relay) => taken.engines.push(relay),
+                Ok(relay) => {
+                    taken.engines.push(relay);
+                    break;
+                }
                 Err(_) => {
+                    // What a process before this one had claimed there nobody would read.
+                    interface
+                        .steering
+                        .of_queue(home)
+                        .keep_only(Transport::Tcp, &[]);
                     unlock_part(lease, home);
                     process::fall_back(Reason::Interface);
-                    locked.for_each(|queue| unlock_part(lease, queue));
-                    return;
                 }
             }
+        }
+        if taken
+            .engines
+            .iter()
+            .all(|relay| relay.link != interface.link)
+        {
+            return;
         }
     }
     for queue in locked {
@@ -366,7 +379,11 @@ fn hand_out(interface: &mut Interface, queue: u32, taken: &mut Taken) {
 }
 
 /// An engine on all queues.
-fn over_all(interface: Interface) -> kernel::Result<Relay> {
+fn over_all(mut interface: Interface) -> kernel::Result<Relay> {
+    // Nobody is there to exchange frames with.
+    if let Some(divided) = interface.divided.take() {
+        divided.exchange.descriptors().for_each(table::show);
+    }
     let mut used: Vec<i32> = interface.descriptors().collect();
     let link = interface.link;
     let opened = interface.opened.into_iter().flatten().collect();
@@ -425,9 +442,7 @@ fn settings() -> bypass_shard::Settings {
 
 /// A descriptor is closed: its number may be another's.
 pub fn forget_used(fd: i32) {
-    if let Ok(mut used) = USED.lock() {
-        used.retain(|one| *one != fd);
-    }
+    note(fd, false);
 }
 
 /// Everything that a forked child must close.
