@@ -102,6 +102,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("same_port", "dials several addresses of the loopback"),
     ("option_sweep", "asks for what the loopback knows"),
     (
+        "clients_of_stopped_worker",
+        "the worker that it stops is the one whose engine would answer",
+    ),
+    (
         "bytes_outlive_writer",
         "nobody tells the peer of a process that was killed",
     ),

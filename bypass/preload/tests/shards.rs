@@ -52,6 +52,10 @@ const CASES: &[Case] = &[
         opened_by_each,
     ),
     ("one_process_has_all_queues_where_nobody_else_can", alone),
+    (
+        "children_of_one_that_has_all_queues_serve_connections",
+        forked_by_one,
+    ),
 ];
 
 fn main() {
@@ -423,5 +427,46 @@ while True:
     let after = (accepts(process, "packets"), accepts(process, "kernel"));
     assert_eq!(after, (before.0 + 40, before.1));
     assert_eq!(counter(process, "frames_given"), Some(0));
+    assert!(program.ends_well());
+}
+
+/// What a process that was alone no longer uses is not among the descriptors that its children close.
+fn forked_by_one() {
+    require_tools();
+    let network = Network::of_all_queues(4);
+    let text = "
+import os, signal, socket, sys, threading
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+listener = socket.socket(); listener.bind(('0.0.0.0', 80)); listener.listen(100)
+forks, server = False, os.getpid()
+while True:
+    one = listener.accept()[0]
+    if forks and os.fork(): one.close(); continue
+    while True:
+        got = one.recv(100)
+        if not got: break
+        one.send(b'7')
+        forks = forks or got == b'f'
+    if os.getpid() != server: os._exit(0)
+    one.close()
+";
+    let program = start_python(&network, "server", text);
+    let process = program.0.id();
+    wait_until("the server answers over packets", || {
+        connect(&network).is_ok_and(|mut new| say(&mut new) == 7) && accepts(process, "packets") > 0
+    });
+    let mut last = connect(&network).expect("a connection");
+    last.write_all(b"f").expect("sent");
+    last.read_exact(&mut [0]).expect("an answer");
+    drop(last);
+    let mut kept = Vec::new();
+    for _ in 0..20 {
+        let mut new = connect(&network).expect("a connection");
+        assert_eq!(say(&mut new), 7);
+        kept.push(new);
+    }
+    assert!(kept.iter_mut().all(|one| say(one) == 7));
+    drop(kept);
     assert!(program.ends_well());
 }

@@ -29,7 +29,7 @@ pub struct Context {
     pub output: Vec<u32>,
     /// Connections that could write nothing for lack of memory, the longest waiting first.
     pub starved: VecDeque<u32>,
-    /// Connections whose acknowledgments wait for an answer, and since when, the longest waiting first.
+    /// Connections whose acknowledgments wait for an answer, and since when, those that leave first in front.
     pub waiting: VecDeque<(u32, u64)>,
     /// Challenge acknowledgments sent in this second, and which second it is.
     pub challenges: (u32, u64),

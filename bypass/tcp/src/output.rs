@@ -512,7 +512,11 @@ impl Conn {
             }
             if !self.ack_waits {
                 self.ack_waits = true;
-                cx.waiting.push_back((self.index, cx.now_us));
+                // The end of a handshake only for one round: a listener counts who has come by it.
+                match self.rcv_nxt == self.irs.wrapping_add(1) {
+                    true => cx.waiting.push_front((self.index, 0)),
+                    false => cx.waiting.push_back((self.index, cx.now_us)),
+                }
             }
             return true;
         }
