@@ -25,6 +25,7 @@ responder-kernel, native, busy-poll, generic, trains    a minimal HTTP responder
 
 import argparse
 import json
+import math
 import os
 import re
 import shutil
@@ -239,7 +240,9 @@ def read(done, folder, options):
         if result is None or result["errors"]["total"]:
             return None
         latency = result["latency"]["service"]["quantiles"]
-        return [result["rps"], latency["0.5"] / 1000, latency["0.999"] / 1000]
+        # The generator withholds a percentile that too few requests show.
+        p50, p999 = (latency[name] / 1000 if latency[name] else math.nan for name in ("0.5", "0.999"))
+        return [result["rps"], p50, p999]
     rate = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
     return [float(rate[1])] if rate and done.returncode == 0 else None
 
