@@ -311,7 +311,15 @@ impl Host {
 
     /// Another queue is this shard's, which may have had another owner that has ended.
     pub fn add_queue(&mut self, queue: u32, had_owner: bool) {
+        // Before the former owner's word is cleared that the kernel may have connections: else this shard would
+        // reset them.
+        self.leave_new(self.leaves_new);
+        for port in self.draining.clone() {
+            self.share(port);
+        }
+        self.look_us = 0;
         self.steering.add_queue(queue, had_owner);
+        // Also of what comes by that queue.
         for port in self.left.clone() {
             self.share(port);
         }
@@ -365,5 +373,62 @@ impl Drop for Host {
         for port in self.listening.iter().chain(&self.draining) {
             self.steering.release(Transport::Tcp, *port);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use bypass_sys::descriptor::Owned;
+    use bypass_xdp::Mode;
+
+    use super::*;
+
+    const LOOPBACK: u32 = 1;
+    const PORT: u16 = 9;
+
+    /// Tables that no program looks into.
+    fn steering() -> Steering {
+        let table = |bytes| {
+            let fd = Owned(kernel::memfd_create(c"table").expect("a file") as i32);
+            kernel::ftruncate(fd.0, bytes).expect("its size");
+            fd
+        };
+        let fds = [table(4 << 20), table(1 << 20), table(0), table(0)];
+        Steering::of(Mode::Generic, fds).expect("mapped")
+    }
+
+    /// The kernel has connections at a port because the former owner was overloaded; the successor does not know it.
+    #[test]
+    fn a_port_is_shared_with_the_kernel_all_the_time_while_a_queue_is_taken_over() {
+        let steering = steering();
+        let (dead, own) = (steering.of_queue(1), Arc::new(steering.of_queue(0)));
+        let mut host = Host::new(LOOPBACK, own.clone(), |_, _| ()).expect("a host");
+        host.claim((IpAddr::from([127, 0, 0, 1]), PORT).into());
+        let (is_watched, was_unshared) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 0..100 {
+                dead.claim(Transport::Tcp, PORT);
+                dead.share(PORT, true);
+                own.own(PORT);
+                is_watched.store(false, Ordering::SeqCst);
+                let watch = scope.spawn(|| {
+                    is_watched.store(true, Ordering::SeqCst);
+                    while is_watched.load(Ordering::SeqCst) {
+                        if !steering.is_shared(PORT) {
+                            was_unshared.store(true, Ordering::SeqCst);
+                        }
+                    }
+                });
+                while !is_watched.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
+                host.add_queue(1, true);
+                is_watched.store(false, Ordering::SeqCst);
+                watch.join().expect("no panic");
+            }
+        });
+        assert!(!was_unshared.load(Ordering::SeqCst));
     }
 }

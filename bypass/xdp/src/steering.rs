@@ -132,7 +132,7 @@ impl Steering {
     }
 
     /// The owner has another queue. Where that `had_owner`, which has ended, what that one had claimed besides is the
-    /// kernel's.
+    /// kernel's; a port that it shared with the kernel must be [shared](Self::share) by this owner already.
     pub fn add_queue(&self, queue: u32, had_owner: bool) {
         for port in (0..PORTS).filter(|_| had_owner) {
             for word in 0..program::USES {
@@ -240,6 +240,11 @@ impl Steering {
         let (port, queues) = (usize::from(port), self.queues.load(Ordering::Acquire));
         self.set(port, program::SHARED, self.owner);
         self.put(port, program::LEAVES_NEW, queues, leaves_new);
+    }
+
+    /// Whether the kernel is asked about the TCP frames of a port.
+    pub fn is_shared(&self, port: u16) -> bool {
+        self.get(usize::from(port), program::SHARED) != 0
     }
 
     /// The owner has connections of a port that is [shared](Self::share), but takes no new ones, or takes them
