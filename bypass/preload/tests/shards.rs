@@ -51,6 +51,10 @@ const CASES: &[Case] = &[
         "each_process_opens_connections_whose_answers_come_by_any_queue",
         opened_by_each,
     ),
+    (
+        "a_master_that_only_holds_a_listener_leaves_the_queues_to_its_workers",
+        held_by_master,
+    ),
     ("one_process_has_all_queues_where_nobody_else_can", alone),
     (
         "children_of_one_that_has_all_queues_serve_connections",
@@ -468,5 +472,42 @@ while True:
     }
     assert!(kept.iter_mut().all(|one| say(one) == 7));
     drop(kept);
+    assert!(program.ends_well());
+}
+
+/// The master waits for other things, as those of many servers do.
+fn held_by_master() {
+    require_tools();
+    let network = Network::of_all_queues(2);
+    let text = "
+import os, select, socket, sys
+def serve(listener):
+    kept = [listener]
+    while True:
+        for one in select.select(kept, [], [])[0]:
+            if one is listener:
+                try: kept.append(one.accept()[0])
+                except BlockingIOError: pass
+                continue
+            if one.recv(100): one.send(b'7')
+            else: kept.remove(one); one.close()
+listener = socket.socket()
+listener.bind(('0.0.0.0', 80)); listener.listen(100); listener.setblocking(False)
+waits = select.epoll(); waits.register(0, select.EPOLLIN); waits.poll(0.1)
+for _ in range(2):
+    if os.fork() == 0: waits.close(); serve(listener)
+while not waits.poll(0.05): pass
+for child in map(int, open('/proc/self/task/%d/children' % os.getpid()).read().split()): os.kill(child, 9)
+";
+    let program = start_python(&network, "server", text);
+    let master = program.0.id();
+    wait_until("each worker has an engine", || {
+        let asked = connect(&network).map(|mut new| say(&mut new));
+        let all = children_of(master);
+        asked.is_ok_and(|answer| answer == 7)
+            && all.len() == 2
+            && all.iter().all(|one| engine(*one) > 0)
+    });
+    assert_eq!(engine(master), 0);
     assert!(program.ends_well());
 }

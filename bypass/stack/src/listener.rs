@@ -68,7 +68,7 @@ static LISTENERS: Mutex<Vec<Option<Arc<Listener>>>> = Mutex::new(Vec::new());
 /// Wakes the sets that wait for connections; they lie above, and say so when there is the first.
 static WAKE_SETS: OnceLock<fn()> = OnceLock::new();
 
-/// Counts listeners that came or went.
+/// Counts listeners that came or went, or began to be attended.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 
 /// Says how sets are woken that wait for connections, before the first of them does.
@@ -76,13 +76,13 @@ pub fn set_wake_sets(wake_sets: fn()) {
     let _ = WAKE_SETS.set(wake_sets);
 }
 
-/// A number that is another one after a listener has come or gone.
+/// A number that is another one after a listener has come or gone, or this process has begun to attend one.
 #[inline]
 pub fn changes() -> u32 {
     CHANGES.load(Ordering::Relaxed)
 }
 
-/// A listener was opened or closed here.
+/// A listener was opened or closed here, or is attended from now on.
 pub fn changed() {
     CHANGES.fetch_add(1, Ordering::SeqCst);
 }
@@ -125,6 +125,11 @@ pub fn all() -> Vec<Arc<Listener>> {
         .lock()
         .map(|all| all.iter().flatten().cloned().collect())
         .unwrap_or_default()
+}
+
+/// Whether this process accepts anywhere.
+pub fn are_attended() -> bool {
+    all().iter().any(|listener| listener.attends())
 }
 
 /// Locks the list and what each listener locks across a fork.
@@ -213,6 +218,8 @@ impl Listener {
     #[cold]
     fn begin_to_attend(self: &Arc<Self>) {
         self.attends.store(true, Ordering::SeqCst);
+        // Who waits here may take an interface, or a queue of one.
+        changed();
         if has_threads() {
             self.prove();
         }

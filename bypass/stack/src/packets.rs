@@ -6,7 +6,7 @@
 //! same-host path knows nothing of packets. The price is one copy in each direction.
 //!
 //! Interfaces are opened by the process that listens or connects first, which has the privilege
-//! ([`interface`]); the engine is made by the process that first waits there, after fork. Whoever waits
+//! ([`interface`]); the engine is made by the process that first waits at a listener or connects, after fork. Whoever waits
 //! drives it; the service thread does while nobody waits.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -158,10 +158,11 @@ fn follow_listeners(now: u32) {
         LISTENERS_KNOWN.store(now, Ordering::Relaxed);
         return;
     }
-    if !is_active() && listener::all().is_empty() {
+    LISTENERS_KNOWN.store(now, Ordering::Relaxed);
+    // Who only holds listeners, as a master does for its workers, leaves them what there is.
+    if !is_active() && !listener::are_attended() {
         return;
     }
-    LISTENERS_KNOWN.store(now, Ordering::Relaxed);
     for relay in relays() {
         lock(relay).follow(&listener::all());
     }
@@ -200,7 +201,7 @@ fn start() {
 fn take_free() {
     LOOKED_NS.store(now_ns(), Ordering::Relaxed);
     let listeners = listener::all();
-    let taken = interface::take(!listeners.is_empty());
+    let taken = interface::take(listener::are_attended());
     IS_WAITING.store(taken.is_waiting, Ordering::Relaxed);
     IS_LOOKING.store(taken.is_looking, Ordering::Relaxed);
     let mut new = taken.engines;

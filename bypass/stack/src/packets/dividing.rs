@@ -32,7 +32,7 @@ pub struct Around {
     pub owners: u32,
     /// Queues of this process.
     pub own: u32,
-    /// This process listens.
+    /// This process accepts at a listener.
     pub listens: bool,
 }
 

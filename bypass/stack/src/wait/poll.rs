@@ -46,7 +46,8 @@ pub fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>, mask: Option<u6
     loop {
         packets::drive();
         match look(fds) {
-            Ok(0) => {}
+            // What is attended from this look on is listened on over packets before the sleep.
+            Ok(0) => packets::ensure(),
             Ok(found) => return Outcome::Done(found as isize),
             Err(error) => return Outcome::Error(error),
         }
