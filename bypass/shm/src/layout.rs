@@ -149,7 +149,8 @@ pub struct Header {
     /// 1 when a process of the listener's side has forked with connections of this segment: each of its
     /// children takes one of the `processes`.
     pub forks: AtomicU32,
-    /// 1 when the listener's processes serve connections without a child for each, by all that is known.
+    /// 1 when the listener's processes serve connections without a child for each, by all that is known; 2 when one
+    /// waits in an epoll set, so that it will soon have shown the one thing or the other.
     pub proven: AtomicU32,
 }
 

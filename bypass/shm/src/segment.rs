@@ -503,10 +503,21 @@ impl Segment {
         self.header().proven.store(1, Ordering::SeqCst);
     }
 
+    /// One of them will soon have shown whether it does.
+    pub fn expect_proof(&self) {
+        let proven = &self.header().proven;
+        let _ = proven.compare_exchange(0, 2, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    /// Whether that is all that is known.
+    pub fn is_proof_expected(&self) -> bool {
+        self.header().proven.load(Ordering::Relaxed) == 2
+    }
+
     /// Whether one has said so.
     #[inline]
     pub fn is_proven(&self) -> bool {
-        self.header().proven.load(Ordering::Relaxed) != 0
+        self.header().proven.load(Ordering::Relaxed) == 1
     }
 
     /// How many more processes of `side` can take part.

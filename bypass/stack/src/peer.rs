@@ -53,6 +53,8 @@ pub struct Peer {
     children: [AtomicU64; PROCESSES],
     /// Since when connections wait for the end of one of them, 0 when none does.
     delayed_ns: AtomicU64,
+    /// Clients: how long they have waited for the listener to show whether it makes children.
+    has_waited_ms: AtomicU64,
     /// Numbers of what we lend, by the contents that [`crate::stream::lending`] sends.
     pub lent: Lent,
 }
@@ -131,6 +133,7 @@ impl Peer {
             slots: Mutex::default(),
             children: [const { AtomicU64::new(0) }; PROCESSES],
             delayed_ns: AtomicU64::new(0),
+            has_waited_ms: AtomicU64::new(0),
             lent: Lent::new(),
         })
     }

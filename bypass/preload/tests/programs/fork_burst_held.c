@@ -1,5 +1,6 @@
 /* pair: more connections come at once than one client's memory has places for processes, before the server, which
- * waits in accept or in poll, forks its first child of all; no child ends before each of them has its answer. */
+ * waits in accept, in poll or in an epoll set, forks its first child of all; no child ends before each of them has its
+ * answer. As inetd does, the last server does not let the clients connect first. */
 #include "contract.h"
 
 #define CONNECTIONS 60
@@ -11,12 +12,25 @@ static void serve(int fd) {
     _exit(0);
 }
 
-static void burst(int by_poll) {
-    int listening = listener(128);
-    hear();
+enum way { BY_ACCEPT, BY_POLL, BY_EPOLL, AT_ONCE, WAYS };
+
+static void wait_by(enum way way, int listening, int set) {
+    struct epoll_event event;
+    if (way == BY_POLL)
+        wait_for(listening, POLLIN);
+    if (way >= BY_EPOLL)
+        need(epoll_wait(set, &event, 1, LONG_MS) == 1, "epoll_wait");
+}
+
+static void burst(enum way way) {
+    int listening = listener(128), set = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN};
+    if (way >= BY_EPOLL)
+        need(epoll_ctl(set, EPOLL_CTL_ADD, listening, &event) == 0, "epoll_ctl");
+    if (way != AT_ONCE)
+        hear();
     for (int i = 0; i < CONNECTIONS; i++) {
-        if (by_poll)
-            wait_for(listening, POLLIN);
+        wait_by(way, listening, set);
         int fd = accept(listening, NULL, NULL);
         need(fd >= 0, "accept");
         pid_t child = fork();
@@ -34,15 +48,18 @@ static void burst(int by_poll) {
         good += status == 0;
     }
     say("children ended well %d", good);
+    if (way == AT_ONCE)
+        hear();
     close(listening);
+    close(set);
 }
 
 static void server(void) {
     /* Each in a process that has not forked with connections before. */
-    for (int by_poll = 0; by_poll < 2; by_poll++) {
+    for (int way = 0; way < WAYS; way++) {
         pid_t child = fork();
         if (child == 0) {
-            burst(by_poll);
+            burst(way);
             _exit(0);
         }
         need(waitpid(child, NULL, 0) == child, "waitpid");
@@ -65,6 +82,6 @@ static int answers(int port) {
 }
 
 static void client(void) {
-    for (int by_poll = 0; by_poll < 2; by_poll++)
+    for (int way = 0; way < WAYS; way++)
         say("answered %d", answers(hear()));
 }

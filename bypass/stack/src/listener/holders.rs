@@ -31,7 +31,8 @@ struct HolderTable {
     served: [AtomicU32; HOLDERS_MAX],
     /// Whether each accepts: an idle holder (a worker beside the others' listeners) needs no segments.
     attending: [AtomicU32; HOLDERS_MAX],
-    /// 1 when a holder serves without a child for each connection, see [`Listener::prove`].
+    /// 1 when a holder serves without a child for each connection, see [`Listener::prove`]; 2 when one is expected
+    /// to show it.
     proven: AtomicU32,
     /// Who takes a connection out of the kernel's queue; see [`Listener::with_kernels_queue`].
     accepting: AtomicU32,
@@ -53,8 +54,8 @@ impl Listener {
         Some(work())
     }
 
-    /// The listener's processes make no child for each connection: by what this one has done, or because it
-    /// waits in an epoll set or has threads. Until then clients let no more wait here than there are places for children.
+    /// The listener's processes make no child for each connection: by what this one has done, or because it has
+    /// threads. Until then clients let no more wait here than there are places for children.
     #[cold]
     pub fn prove(&self) {
         self.holder_table().proven.store(1, Ordering::SeqCst);
@@ -62,10 +63,22 @@ impl Listener {
         peers.iter().for_each(|peer| peer.segment.set_proven());
     }
 
+    /// This process waits in an epoll set. Mostly such a one makes no child for each connection, but inetd does: what
+    /// it does with its first connections tells, and clients wait for that a moment.
+    #[cold]
+    pub fn expect_proof(&self) {
+        let proven = &self.holder_table().proven;
+        let _ = proven.compare_exchange(0, 2, Ordering::SeqCst, Ordering::SeqCst);
+        let peers = self.peers();
+        peers.iter().for_each(|peer| self.tell_proven(peer));
+    }
+
     /// Tells the client of a segment that comes what is known.
     pub fn tell_proven(&self, peer: &Peer) {
-        if self.holder_table().proven.load(Ordering::SeqCst) != 0 {
-            peer.segment.set_proven();
+        match self.holder_table().proven.load(Ordering::SeqCst) {
+            0 => {}
+            1 => peer.segment.set_proven(),
+            _ => peer.segment.expect_proof(),
         }
     }
 

@@ -414,7 +414,7 @@ fn establish(
 ) -> Result<Connected, Reason> {
     let index = entry.index();
     let socket = sockets::get(index);
-    if peer.segment.is_crowded() || peer.is_short_of_places() {
+    if peer.segment.is_crowded() || peer.stays_short_of_places(patience_ms(socket)) {
         return Err(Reason::Limit);
     }
     let making = peer::making();

@@ -2,11 +2,14 @@
 //! connection soon has them all.
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
 
 use bypass_shm::layout::{CLOSING, PROCESSES, QUEUED};
 use bypass_sys::clock::now_ns;
+use bypass_sys::kernel;
 
 use super::Peer;
+use crate::process;
 
 /// Places that are kept for children of connections that are there and have none yet.
 const PLACES_KEPT: usize = 6;
@@ -16,6 +19,9 @@ const PLACES_EACH: usize = 4;
 /// How long a connection waits for the end of a child that serves another one: what a client that has no answer
 /// may wait before it asks again, which the kernel then serves.
 const DELAY_MAX_NS: u64 = 3_000_000_000;
+/// Between looks whether a listener has shown what it does with its connections.
+const SHOW_LOOK_MS: u64 = 1;
+
 impl Peer {
     /// Whether a connection waits and is to be left there until a child of this process has ended: they have all
     /// places but our own, so a child for it would find none. Not for ever: its client may do without.
@@ -44,9 +50,42 @@ impl Peer {
     }
 
     /// Whether a new connection would be one too many for the places of the listener's side, and must go
-    /// another way: the kernel's, or another segment's.
+    /// another segment's way. A listener that is expected to serve by itself is believed to.
     pub fn is_short_of_places(&self) -> bool {
-        self.lacks_places() || self.may_starve()
+        self.lacks_places() && !self.is_proof_expected() || self.may_starve()
+    }
+
+    /// The same where the other way is the kernel's, for as long as the connection lives: a listener that is about to
+    /// show what it does with its connections is given up to `patience_ms` for it, once.
+    pub fn stays_short_of_places(&self, patience_ms: u64) -> bool {
+        while self.lacks_places() {
+            // One that is our own process shows nothing while it connects.
+            if self.is_our_own_listener() {
+                return self.is_short_of_places();
+            }
+            if !self.may_show_more() || self.has_waited_ms.load(Ordering::Relaxed) >= patience_ms {
+                return true;
+            }
+            self.has_waited_ms.fetch_add(SHOW_LOOK_MS, Ordering::Relaxed);
+            let look = Duration::from_millis(SHOW_LOOK_MS);
+            let _ = kernel::poll(&mut [], Some(look), None);
+        }
+        self.may_starve()
+    }
+
+    /// Whether the listener's process will soon have shown that it needs no places for children: it waits in an epoll
+    /// set and has not forked, or has served by itself before it did.
+    fn may_show_more(&self) -> bool {
+        self.is_proof_expected() || self.segment.has_forked() && self.segment.is_proven()
+    }
+
+    fn is_proof_expected(&self) -> bool {
+        self.segment.is_proof_expected() && !self.segment.has_forked()
+    }
+
+    fn is_our_own_listener(&self) -> bool {
+        let own = process::number();
+        (0..PROCESSES).any(|index| self.segment.process(1, index) == own)
     }
 
     /// Whether there may soon be no place for the children that a process of the listener's side makes.

@@ -199,7 +199,7 @@ fn add_listener(set: &Set, inner: &mut Inner, index: usize) -> Result<(), i32> {
     member.is_in_kernel = true;
     if let Some(listener) = listener::of(sockets::get(member.socket)) {
         listener.attend();
-        listener.prove();
+        listener.expect_proof();
         inner.listeners.push((index as u32, listener, 0));
         listener::set_wake_sets(kick_listening);
         set.has_listeners.store(true, Ordering::SeqCst);
