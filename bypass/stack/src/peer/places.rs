@@ -66,7 +66,8 @@ impl Peer {
             if !self.may_show_more() || self.has_waited_ms.load(Ordering::Relaxed) >= patience_ms {
                 return true;
             }
-            self.has_waited_ms.fetch_add(SHOW_LOOK_MS, Ordering::Relaxed);
+            self.has_waited_ms
+                .fetch_add(SHOW_LOOK_MS, Ordering::Relaxed);
             let look = Duration::from_millis(SHOW_LOOK_MS);
             let _ = kernel::poll(&mut [], Some(look), None);
         }
