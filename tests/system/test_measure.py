@@ -12,11 +12,16 @@ TINY = str(Path(__file__).parent / "tiny.toml")
 
 
 def only_run(folder):
-    return next(path for path in (folder / "runs").iterdir() if not path.is_symlink())
+    (run,) = (path for path in (folder / "runs").iterdir() if not path.is_symlink())
+    return run
 
 
 def finished_trials(run):
     return sorted(run.glob("trials/*/trial.json"))
+
+
+def wait_for_first_trial(wirespeed):
+    wait_until(lambda: finished_trials(wirespeed.folder / "runs" / "latest"), "the first trial")
 
 
 def runs_here(wirespeed):
@@ -54,8 +59,7 @@ def test_a_recipe_becomes_tables_and_a_report_that_opens_offline(wirespeed):
 
 def test_ctrl_c_keeps_finished_trials_and_resume_completes_the_run(wirespeed):
     process = start_tiny(wirespeed)
-    wait_until(lambda: (wirespeed.folder / "runs").is_dir()
-               and finished_trials(only_run(wirespeed.folder)), "the first trial")
+    wait_for_first_trial(wirespeed)
     interrupt(process)
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode not in (0, 2), output
@@ -66,8 +70,7 @@ def test_ctrl_c_keeps_finished_trials_and_resume_completes_the_run(wirespeed):
 
 def test_kill_9_of_the_lab_leaves_no_process_and_resume_completes_the_run(wirespeed):
     process = start_tiny(wirespeed)
-    wait_until(lambda: (wirespeed.folder / "runs").is_dir()
-               and finished_trials(only_run(wirespeed.folder)), "the first trial")
+    wait_for_first_trial(wirespeed)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=PATIENCE_S)
     wait_until(lambda: not marked_processes(), "the server and the generator to be gone")
