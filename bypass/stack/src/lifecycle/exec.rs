@@ -70,6 +70,8 @@ pub struct Prepared {
     /// Taken for the new image, once in each segment.
     places: Vec<(Arc<Peer>, usize)>,
     uncovered: Vec<i32>,
+    /// The new image runs in a child: this process goes on, and may start more of them.
+    is_spawning: bool,
     /// How often it may still wait for a place.
     looks: u32,
 }
@@ -142,6 +144,7 @@ pub fn prepare(given: &[i32], waits: bool) -> Option<Prepared> {
         links: Vec::new(),
         places: Vec::new(),
         uncovered,
+        is_spawning: !waits,
         looks: if waits { PLACE_LOOKS } else { 0 },
     };
     if !connected.is_empty() || !unconnected.is_empty() {
@@ -246,7 +249,13 @@ fn numbers(socket: &Socket) -> [(usize, &AtomicU32); 4] {
 /// the segment's memory.
 fn enter(peer: &Arc<Peer>, number: u64, prepared: &mut Prepared) -> Option<(usize, i32)> {
     let memory = Owned(kernel::move_high(kernel::dup(peer.segment.fd()).ok()? as i32).ok()?);
+    if prepared.is_spawning && peer.side == 1 {
+        peer.note_forking();
+    }
     let index = take_place(peer, number, &mut prepared.looks)?;
+    if prepared.is_spawning {
+        peer.note_child(index, number);
+    }
     prepared.places.push((peer.clone(), index));
     let links = participants::connect_participants(peer, index);
     prepared
