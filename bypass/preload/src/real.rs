@@ -139,6 +139,9 @@ real! {
     posix_spawnp = c"posix_spawnp": fn(*mut pid_t, *const c_char, *const c_void, *const c_void, *const *const c_char, *const *const c_char) -> c_int;
     posix_spawn_file_actions_init = c"posix_spawn_file_actions_init": fn(*mut c_void) -> c_int;
     posix_spawn_file_actions_destroy = c"posix_spawn_file_actions_destroy": fn(*mut c_void) -> c_int;
+    posix_spawn_file_actions_addclose = c"posix_spawn_file_actions_addclose": fn(*mut c_void, c_int) -> c_int;
+    posix_spawn_file_actions_addclosefrom_np = c"posix_spawn_file_actions_addclosefrom_np": fn(*mut c_void, c_int) -> c_int;
+    posix_spawn_file_actions_addopen = c"posix_spawn_file_actions_addopen": fn(*mut c_void, c_int, *const c_char, c_int, libc::mode_t) -> c_int;
     posix_spawn_file_actions_adddup2 = c"posix_spawn_file_actions_adddup2": fn(*mut c_void, c_int, c_int) -> c_int;
     system = c"system": fn(*const c_char) -> c_int;
     vdprintf = c"vdprintf": fn(c_int, *const c_char, *mut c_void) -> c_int;

@@ -166,11 +166,16 @@ macro_rules! spawn {
                 environment
             };
             let given = spawning::given_by(actions);
+            let prepared = inside(|| exec::prepare(&given, false));
+            let kept = prepared.as_ref().map(Prepared::inherited);
             let call = |all| {
+                let completed = inside(|| spawning::complete(actions.cast_mut(), kept.as_deref()));
+                if let Err(error) = completed {
+                    return error;
+                }
                 // SAFETY: the caller's arguments.
                 unsafe { real::$name()(child, path, actions, attributes, arguments, all) }
             };
-            let prepared = inside(|| exec::prepare(&given, false));
             // SAFETY: the caller's list.
             unsafe { with_record(environment, prepared, call, |error| error == 0) }
         }
@@ -200,12 +205,55 @@ pub unsafe extern "C" fn posix_spawn_file_actions_adddup2(
     fd: c_int,
     new: c_int,
 ) -> c_int {
+    let error = spawning::close_now(actions);
+    if error != 0 {
+        return error;
+    }
     // SAFETY: the caller's arguments.
     let result = unsafe { real::posix_spawn_file_actions_adddup2()(actions, fd, new) };
     if result == 0 {
-        spawning::note(actions, fd);
+        spawning::note_duplicate(actions, fd);
     }
     result
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn posix_spawn_file_actions_addclose(
+    actions: *mut c_void,
+    fd: c_int,
+) -> c_int {
+    match spawning::close_now(actions) {
+        // SAFETY: the caller's arguments.
+        0 => unsafe { real::posix_spawn_file_actions_addclose()(actions, fd) },
+        error => error,
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn posix_spawn_file_actions_addopen(
+    actions: *mut c_void,
+    fd: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: libc::mode_t,
+) -> c_int {
+    match spawning::close_now(actions) {
+        // SAFETY: the caller's arguments.
+        0 => unsafe { real::posix_spawn_file_actions_addopen()(actions, fd, path, flags, mode) },
+        error => error,
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn posix_spawn_file_actions_addclosefrom_np(
+    actions: *mut c_void,
+    first: c_int,
+) -> c_int {
+    if first < 0 {
+        return libc::EBADF;
+    }
+    spawning::note_closing(actions, first);
+    0
 }
 
 /// What libc's shells find, until the call that starts them has ended, also when its thread is cancelled in it.

@@ -82,10 +82,15 @@ impl Prepared {
         self.file.as_ref().map(|file| file.0)
     }
 
+    /// Descriptors of ours that the new image needs.
+    pub fn inherited(&self) -> Vec<i32> {
+        let kept_open = self.kept_open.iter().chain(&self.links);
+        kept_open.chain(&self.file).map(|owned| owned.0).collect()
+    }
+
     /// Shadows are close-on-exec; those that the new image gets are not from here on.
     fn uncover(&self) {
-        let kept_open = self.kept_open.iter().chain(&self.links);
-        let inherited = kept_open.chain(&self.file).map(|owned| owned.0);
+        let inherited = self.inherited().into_iter();
         for fd in inherited.chain(self.uncovered.iter().copied()) {
             let _ = kernel::fcntl(fd, libc::F_SETFD, 0);
         }
