@@ -179,6 +179,11 @@ impl Listener {
         self.tell(&[asking], &Word::Forward(peer.clone(), true));
     }
 
+    /// The same by one that may not hold the listening socket any more, and so shows no proof of it.
+    pub fn pass_without_proof(self: &Arc<Self>, asking: u64, peer: &Arc<Peer>) {
+        self.tell(&[asking], &Word::Forward(peer.clone(), false));
+    }
+
     /// A link to holder `number`, if it is that holder who answers there.
     pub fn connect(&self, number: u64) -> Result<Owned, i32> {
         let link = link::connect(&Name::of_process(number))?;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bypass_shard::tcp::Handle;
 use bypass_shm::layout::QUEUED;
-use bypass_shm::link::{self, Message};
 use bypass_stats::{Counter, Reason};
 use bypass_sys::kernel;
 
@@ -142,12 +141,8 @@ impl Relay {
         let served = self.listeners.values().flat_map(|group| &group.places);
         for place in served.map(|place| &self.places[*place]) {
             let listener = place.listener.as_ref();
-            let Some(listener) = listener.filter(|one| one.inode == inode) else {
-                continue;
-            };
-            if let Ok(link) = listener.connect(asking) {
-                let fds = [place.peer.segment.fd()];
-                let _ = link::send(link.0, Message::Forward { inode }, &fds);
+            if let Some(listener) = listener.filter(|one| one.inode == inode) {
+                listener.pass_without_proof(asking, &place.peer);
             }
         }
     }
