@@ -95,7 +95,7 @@ def free_port():
 
 
 def wait_for(port):
-    for _ in range(400):
+    for _ in range(2400):
         try:
             socket.create_connection(("127.0.0.1", port)).close()
             return

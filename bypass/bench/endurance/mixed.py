@@ -32,6 +32,8 @@ JAR = HERE.parents[2] / "servers" / "http-server" / "target" / "http-server.jar"
 FILE_BYTES = 3_000_017
 PATIENCE_S = 120
 PAUSE_S = 0.002
+#: What clients that have ended left behind rests in their servers for 12 to 16 s.
+REST_S = 20
 
 
 def talk(port, seconds, exchange):
@@ -253,6 +255,7 @@ def soak(options):
             for pair in pairs:
                 for client in pair.clients:
                     client.join()
+            time.sleep(REST_S)
             late = [measure(bench, pair) for pair in pairs]
             wrong = report(pairs, early, late, options.kernel)
             _end_nginx(pairs)
