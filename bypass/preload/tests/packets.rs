@@ -197,6 +197,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "sets are looked at the same way between hosts",
     ),
     (
+        "epoll_first_burst",
+        "asks whether connections are the kernel's",
+    ),
+    (
         "scm_rights_churn",
         "the listener outlives the process that uses the interface",
     ),

@@ -50,18 +50,18 @@ impl Peer {
     }
 
     /// Whether a new connection would be one too many for the places of the listener's side, and must go
-    /// another segment's way. A listener that is expected to serve by itself is believed to.
+    /// another segment's way.
     pub fn is_short_of_places(&self) -> bool {
-        self.lacks_places() && !self.is_proof_expected() || self.may_starve()
+        self.lacks_places() || self.may_starve()
     }
 
     /// The same where the other way is the kernel's, for as long as the connection lives: a listener that is about to
     /// show what it does with its connections is given up to `patience_ms` for it, once.
     pub fn stays_short_of_places(&self, patience_ms: u64) -> bool {
         while self.lacks_places() {
-            // One that is our own process shows nothing while it connects.
+            // One that is our own process shows nothing while it connects: it is believed.
             if self.is_our_own_listener() {
-                return self.is_short_of_places();
+                return !self.is_proof_expected() || self.may_starve();
             }
             if !self.may_show_more() || self.has_waited_ms.load(Ordering::Relaxed) >= patience_ms {
                 return true;
@@ -128,12 +128,12 @@ impl Peer {
         !self.segment.has_forked() && (has_ended || serves_two())
     }
 
-    /// Whether connections wait that a child of this process may accept. Where each of them gets a child of its
-    /// own, those that have one already leave the places to them.
+    /// Whether connections wait that a child of this process may accept. Those that may get a child each keep the places
+    /// for that: this one may be for a connection of the kernel's, or of another segment.
     pub fn has_waiting_for_child(&self) -> bool {
         let waiting = self.segment.queue().waiting();
-        let is_roomy = || self.segment.places_left(1) > PLACES_KEPT + waiting;
-        self.side == 1 && waiting > 0 && (!self.segment.has_forked() || is_roomy())
+        let is_roomy = || self.segment.places_left(1) >= PLACES_KEPT + PLACES_EACH * waiting;
+        self.side == 1 && waiting > 0 && is_roomy()
     }
 
     /// Whether a new connection could wait for ever: all who can accept it are busy with one each, and
