@@ -303,6 +303,31 @@ UNUSED static void until_it_waits(const volatile pid_t *announced) {
     }
 }
 
+/* A child that sends back what comes until the end; the connection is its alone. */
+UNUSED static void serve_in_child(int listening, int fd) {
+    char letter;
+    pid_t child = fork();
+    need(child >= 0, "fork");
+    if (child > 0) {
+        close(fd);
+        return;
+    }
+    close(listening);
+    while (read(fd, &letter, 1) == 1)
+        write_all(fd, &letter, 1);
+    _exit(0);
+}
+
+/* Waits for as many children. */
+UNUSED static void say_ended_well(int children) {
+    int status, good = 0;
+    for (int i = 0; i < children; i++) {
+        need(wait(&status) > 0, "wait");
+        good += status == 0;
+    }
+    say("children ended well %d", good);
+}
+
 UNUSED static double now_s(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);

@@ -5,7 +5,7 @@
 #define CONNECTIONS 22
 
 static void server(void) {
-    int listening = listener(64), gate[2], good = 0;
+    int listening = listener(64), gate[2];
     need(pipe2(gate, O_CLOEXEC) == 0, "pipe");
     pid_t other = hear();
     for (int i = 0; i < CONNECTIONS; i++) {
@@ -29,12 +29,7 @@ static void server(void) {
     close(gate[1]);
     usleep(300000);
     need(kill(other, SIGCONT) == 0, "go on");
-    for (int i = 0; i < CONNECTIONS; i++) {
-        int status;
-        need(wait(&status) > 0, "wait");
-        good += status == 0;
-    }
-    say("children ended well %d", good);
+    say_ended_well(CONNECTIONS);
 }
 
 static void client(void) {

@@ -5,13 +5,6 @@
 
 #define CONNECTIONS 60
 
-static void serve(int fd) {
-    char letter;
-    while (read(fd, &letter, 1) == 1)
-        write_all(fd, &letter, 1);
-    _exit(0);
-}
-
 enum way { BY_ACCEPT, BY_POLL, BY_EPOLL, AT_ONCE, WAYS };
 
 static void wait_by(enum way way, int listening, int set) {
@@ -33,21 +26,9 @@ static void burst(enum way way) {
         wait_by(way, listening, set);
         int fd = accept(listening, NULL, NULL);
         need(fd >= 0, "accept");
-        pid_t child = fork();
-        need(child >= 0, "fork");
-        if (child == 0) {
-            close(listening);
-            serve(fd);
-        }
-        close(fd);
+        serve_in_child(listening, fd);
     }
-    int good = 0;
-    for (int i = 0; i < CONNECTIONS; i++) {
-        int status;
-        need(wait(&status) > 0, "wait");
-        good += status == 0;
-    }
-    say("children ended well %d", good);
+    say_ended_well(CONNECTIONS);
     if (way == AT_ONCE)
         hear();
     close(listening);

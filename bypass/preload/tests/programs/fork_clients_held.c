@@ -6,35 +6,16 @@
 #define EACH 6
 #define CONNECTIONS (CLIENTS * EACH)
 
-static void serve(int fd) {
-    char letter;
-    while (read(fd, &letter, 1) == 1)
-        write_all(fd, &letter, 1);
-    _exit(0);
-}
-
 static void server(void) {
     int listening = listener(128);
     hear();
     for (int i = 0; i < CONNECTIONS; i++) {
         int fd = accept(listening, NULL, NULL);
         need(fd >= 0, "accept");
-        pid_t child = fork();
-        need(child >= 0, "fork");
-        if (child == 0) {
-            close(listening);
-            serve(fd);
-        }
-        close(fd);
+        serve_in_child(listening, fd);
     }
     tell(0);
-    int good = 0;
-    for (int i = 0; i < CONNECTIONS; i++) {
-        int status;
-        need(wait(&status) > 0, "wait");
-        good += status == 0;
-    }
-    say("children ended well %d", good);
+    say_ended_well(CONNECTIONS);
 }
 
 /* Its exit code: how many connections were answered. */

@@ -22,7 +22,7 @@ static void serve(int fd) {
 }
 
 static void server(void) {
-    int listening = listener(64), good = 0;
+    int listening = listener(64);
     hear();
     for (int i = 0; i < CONNECTIONS; i++) {
         wait_for(listening, POLLIN);
@@ -36,12 +36,7 @@ static void server(void) {
         }
         close(fd);
     }
-    for (int i = 0; i < CONNECTIONS; i++) {
-        int status;
-        need(wait(&status) > 0, "wait");
-        good += status == 0;
-    }
-    say("children ended well %d", good);
+    say_ended_well(CONNECTIONS);
 }
 
 static void client(void) {

@@ -4,13 +4,6 @@
 
 #define CONNECTIONS 40
 
-static void serve(int fd) {
-    char letter;
-    while (read(fd, &letter, 1) == 1)
-        write_all(fd, &letter, 1);
-    _exit(0);
-}
-
 /* By accept that blocks, by poll, and by an epoll set with and without edges. */
 static int next(int listening, int way, int set) {
     struct pollfd one = {.fd = listening, .events = POLLIN};
@@ -28,7 +21,7 @@ static int next(int listening, int way, int set) {
 }
 
 static void burst(int way) {
-    int listening = listener(64), set = epoll_create1(0), good = 0;
+    int listening = listener(64), set = epoll_create1(0);
     struct epoll_event event = {.events = EPOLLIN | (way == 3 ? EPOLLET : 0)};
     if (way > 0)
         set_nonblocking(listening);
@@ -36,22 +29,11 @@ static void burst(int way) {
     hear();
     for (int i = 0; i < CONNECTIONS; i++) {
         int fd = next(listening, way, set);
-        pid_t child = fork();
-        need(child >= 0, "fork");
-        if (child == 0) {
-            close(listening);
-            serve(fd);
-        }
-        close(fd);
+        serve_in_child(listening, fd);
     }
     close(listening);
     close(set);
-    for (int i = 0; i < CONNECTIONS; i++) {
-        int status;
-        need(wait(&status) > 0, "wait");
-        good += status == 0;
-    }
-    say("children ended well %d", good);
+    say_ended_well(CONNECTIONS);
 }
 
 static void server(void) {

@@ -128,12 +128,13 @@ impl Peer {
         !self.segment.has_forked() && (has_ended || serves_two())
     }
 
-    /// Whether connections wait that a child of this process may accept. Those that may get a child each keep the places
-    /// for that: this one may be for a connection of the kernel's, or of another segment.
+    /// Whether connections wait that a child of this process may accept. Where each of them may get a child of its own,
+    /// they keep the places for that: this one may be for a connection of the kernel's, or of another segment.
     pub fn has_waiting_for_child(&self) -> bool {
         let waiting = self.segment.queue().waiting();
+        let serves_by_itself = self.segment.is_proven() && !self.segment.has_forked();
         let is_roomy = || self.segment.places_left(1) >= PLACES_KEPT + PLACES_EACH * waiting;
-        self.side == 1 && waiting > 0 && is_roomy()
+        self.side == 1 && waiting > 0 && (serves_by_itself || is_roomy())
     }
 
     /// Whether a new connection could wait for ever: all who can accept it are busy with one each, and
