@@ -10,10 +10,12 @@ static int is_left_out(int level, int name) {
 }
 
 static void sweep(const char *state, int fd, int level, int names, socklen_t room) {
-    char line[4096] = "", value[512];
+    char line[4096] = "";
     for (int name = 1; name <= names; name++) {
         if (is_left_out(level, name))
             continue;
+        /* TCP_ZEROCOPY_RECEIVE reads what is there before it answers. */
+        char value[512] = "";
         socklen_t length = room;
         errno = 0;
         int done = getsockopt(fd, level, name, value, &length);
