@@ -78,7 +78,7 @@ static void server(void) {
         int made[LIMIT], count = 0;
         while (count < LIMIT && (made[count] = WAYS[way].make()) >= 0)
             count++;
-        say("%s: %s, ended by %s", WAYS[way].name, count > LIMIT - 30 ? "nearly all" : "too few",
+        say("%s: %s, ended by %s", WAYS[way].name, count > LIMIT - 40 ? "nearly all" : "too few",
             count < LIMIT ? strerrorname_np(errno) : "nothing");
         for (int i = 0; i < count; i++)
             close(made[i]);
