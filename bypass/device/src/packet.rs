@@ -5,6 +5,7 @@
 //! driver instead of ten.
 
 use bypass_sys::descriptor::Owned;
+use bypass_sys::numbers;
 use bypass_sys::{kernel, network};
 
 use crate::frame::{Capabilities, Error, Offload, ETHERNET};
@@ -27,8 +28,8 @@ impl Sender {
     pub fn open(link: u32, mtu: u32) -> Result<Self, Error> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // Protocol 0: nothing is received.
-        let fd = kernel::socket(libc::AF_PACKET, kind, 0).map_err(Error::Kernel)? as i32;
-        let fd = Owned(kernel::move_high(fd).map_err(Error::Kernel)?);
+        let open = || kernel::socket(libc::AF_PACKET, kind, 0);
+        let fd = numbers::high(open).map_err(Error::Kernel)?;
         kernel::set_option_int(fd.0, libc::SOL_PACKET, PACKET_VNET_HDR, 1)
             .map_err(Error::Kernel)?;
         // Not around the interface's queue (PACKET_QDISC_BYPASS): trains that the driver does not cut

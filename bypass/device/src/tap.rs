@@ -5,6 +5,7 @@
 //! is one queue; further queues of the same interface are opened by name.
 
 use bypass_sys::descriptor::Owned;
+use bypass_sys::numbers;
 use bypass_sys::{kernel, network};
 
 use crate::frame::{Capabilities, Counters, Device, Error, Frame, Offload, ETHERNET};
@@ -49,9 +50,8 @@ impl Tap {
     /// MTU (whose value counts when this is called). Needs CAP_NET_ADMIN, or an interface that was
     /// made for this user.
     pub fn open(name: &str) -> Result<Self, Error> {
-        let fd = kernel::open(c"/dev/net/tun", libc::O_RDWR | libc::O_NONBLOCK)
-            .map_err(Error::Kernel)?;
-        let fd = Owned(kernel::move_high(fd).map_err(Error::Kernel)?);
+        let open = || kernel::open(c"/dev/net/tun", libc::O_RDWR | libc::O_NONBLOCK);
+        let fd = numbers::high(open).map_err(Error::Kernel)?;
         let mut request = named(name)?;
         let flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR | IFF_MULTI_QUEUE;
         request[16..18].copy_from_slice(&flags.to_ne_bytes());
@@ -185,7 +185,8 @@ fn set_offload(fd: i32) -> Result<(), Error> {
 fn mtu_of(name: &str) -> Result<u32, Error> {
     let mut request = named(name)?;
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
-    let socket = Owned(kernel::socket(libc::AF_UNIX, kind, 0).map_err(Error::Kernel)? as i32);
+    let open = || kernel::socket(libc::AF_UNIX, kind, 0);
+    let socket = numbers::high(open).map_err(Error::Kernel)?;
     network::ioctl(socket.0, SIOCGIFMTU, &mut request).map_err(Error::Kernel)?;
     Ok(u32::from_ne_bytes([
         request[16],

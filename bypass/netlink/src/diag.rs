@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use bypass_sys::address::canonical;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::{self, Result};
+use bypass_sys::numbers;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NETLINK_SOCK_DIAG: i32 = 4;
@@ -67,11 +68,8 @@ pub fn has_connections(port: u16) -> Result<bool> {
 
 /// Hands sockets on until `found` answers false: there may be many.
 fn ask(port: u16, states: u32, found: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
-    let socket = Owned(kernel::socket(
-        libc::AF_NETLINK,
-        libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
-        NETLINK_SOCK_DIAG,
-    )? as i32);
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    let socket = numbers::high(|| kernel::socket(libc::AF_NETLINK, kind, NETLINK_SOCK_DIAG))?;
     for family in [libc::AF_INET, libc::AF_INET6] {
         if !query(&socket, (family, states), port, found)? {
             break;

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::{self, Result};
+use bypass_sys::numbers;
 
 use crate::item::{family, octets};
 use crate::message::Request;
@@ -33,7 +33,7 @@ pub fn resolve(link: u32, ip: IpAddr) -> Result<()> {
 fn send_datagram(ip: IpAddr) -> Result<()> {
     let family = i32::from(family(ip));
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    let socket = Owned(kernel::socket(family, kind, 0)? as i32);
+    let socket = numbers::high(|| kernel::socket(family, kind, 0))?;
     let mut name = [0u8; 28];
     let length = bypass_sys::address::to_bytes((ip, DISCARD).into(), family, &mut name);
     kernel::send_to(socket.0, &[], libc::MSG_DONTWAIT, &name[..length]).map(|_| ())

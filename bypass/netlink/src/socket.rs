@@ -2,6 +2,7 @@
 
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::{self, Result};
+use bypass_sys::numbers;
 
 use crate::message::{messages, u32_at, Message, Request};
 
@@ -30,8 +31,7 @@ impl Socket {
     pub fn of(protocol: i32, groups: u32) -> Result<Self> {
         let blocking = if groups == 0 { 0 } else { libc::SOCK_NONBLOCK };
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | blocking;
-        let fd = kernel::socket(libc::AF_NETLINK, kind, protocol)? as i32;
-        let fd = Owned(kernel::move_high(fd)?);
+        let fd = numbers::high(|| kernel::socket(libc::AF_NETLINK, kind, protocol))?;
         let mut name = [0u8; 12];
         name[..2].copy_from_slice(&(libc::AF_NETLINK as u16).to_ne_bytes());
         name[8..].copy_from_slice(&groups.to_ne_bytes());

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 
 use bypass_stack::lifecycle::fork::{self, Prepared, Taken};
 use bypass_stack::process::deferral;
+use bypass_sys::numbers;
 
 use crate::outcome::{errno, set_errno};
 use crate::{environment, real, spawning, streams};
@@ -40,7 +41,9 @@ extern "C" fn before_fork() {
     deferral::enter();
     let prepared = fork::prepare();
     let _ = PREPARED.try_with(|place| place.replace(prepared));
-    let locked: Box<dyn Any> = Box::new((streams::hold(), spawning::hold(), environment::hold()));
+    let hooks = (streams::hold(), spawning::hold(), environment::hold());
+    // Last: a thread that takes numbers waits for nothing.
+    let locked: Box<dyn Any> = Box::new((hooks, numbers::hold()));
     let _ = LOCKED.try_with(|place| place.replace(Some(locked)));
 }
 

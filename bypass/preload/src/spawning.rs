@@ -7,7 +7,7 @@
 use core::ffi::c_void;
 use std::sync::Mutex;
 
-use bypass_sys::kernel;
+use bypass_sys::{kernel, numbers};
 use libc::c_int;
 
 use crate::locking::lock;
@@ -125,13 +125,8 @@ fn inherited_from(first: c_int) -> Vec<c_int> {
         let flags = kernel::fcntl(*fd, libc::F_GETFD, 0);
         flags.is_ok_and(|flags| flags as c_int & libc::FD_CLOEXEC == 0)
     };
-    let open: Vec<c_int> = match std::fs::read_dir("/proc/self/fd") {
-        Ok(entries) => entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .collect(),
-        Err(_) => (0..kernel::descriptor_limit() as c_int).collect(),
-    };
+    let possible = |_| (0..kernel::descriptor_limit() as c_int).collect();
+    let open: Vec<c_int> = numbers::all().unwrap_or_else(possible);
     open.into_iter()
         .filter(|fd| *fd >= first)
         .filter(is_inherited)

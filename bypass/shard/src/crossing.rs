@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use bypass_sys::descriptor::Owned;
-use bypass_sys::kernel;
+use bypass_sys::{kernel, numbers};
 use bypass_tcp::{Engine, Handle, Rx};
 use bypass_xdp::{Exchange, Handed};
 
@@ -49,7 +49,6 @@ pub struct Counts {
 impl Crossing {
     /// Of a shard whose first queue is `home`.
     pub fn new(exchange: Arc<Exchange>, home: u32) -> kernel::Result<Self> {
-        let set = kernel::epoll_create1(libc::EPOLL_CLOEXEC)? as i32;
         let queues = exchange.queues();
         let mut crossing = Self {
             home,
@@ -57,7 +56,7 @@ impl Crossing {
             all: u64::MAX >> (u64::BITS - queues.clamp(1, u64::BITS)),
             seen: vec![0; queues as usize],
             has_slept: true,
-            set: Owned(kernel::move_high(set)?),
+            set: numbers::high(|| kernel::epoll_create1(libc::EPOLL_CLOEXEC))?,
             buffer: Vec::new(),
             incoming: Vec::new(),
             counts: Counts::default(),

@@ -1,7 +1,6 @@
 //! Descriptors that a shard opens while it runs, of which its owner is told.
 
 use bypass_sys::descriptor::Owned;
-use bypass_sys::kernel;
 
 /// Told of a descriptor when it is open (true), and just before it is closed (false): for who keeps the
 /// program from seeing it.
@@ -15,11 +14,10 @@ pub struct Held {
 }
 
 impl Held {
-    /// Moves it.
-    pub fn new(fd: Owned, notice: Notice) -> kernel::Result<Self> {
-        let fd = Owned(kernel::move_high(fd.into_raw())?);
+    /// Tells of it.
+    pub fn new(fd: Owned, notice: Notice) -> Self {
         notice(fd.0, true);
-        Ok(Self { fd, notice })
+        Self { fd, notice }
     }
 
     /// The number.

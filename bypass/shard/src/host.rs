@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use bypass_netlink::{diag, neighbour, Neighbour, RouteKind, Tables};
 use bypass_sys::address;
+use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::{self, Result};
+use bypass_sys::numbers;
 use bypass_tcp::{Address, Engine, Route, TxSink};
 use bypass_xdp::{Steering, Transport};
 
@@ -33,12 +35,15 @@ fn kernels_source(to: IpAddr) -> Option<IpAddr> {
     } else {
         libc::AF_INET6
     };
-    let fd = kernel::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0).ok()? as i32;
     let mut bytes = [0; 28];
     let length = address::to_bytes(SocketAddr::new(to, DISCARD), family, &mut bytes);
-    let name = kernel::connect(fd, &bytes[..length]).and_then(|_| kernel::socket_name(fd));
-    let _ = kernel::close(fd);
-    let name = name.ok()?;
+    let ask = || {
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+        let probe = Owned(kernel::socket(family, kind, 0)? as i32);
+        kernel::connect(probe.0, &bytes[..length])?;
+        kernel::socket_name(probe.0)
+    };
+    let name = numbers::low(ask).ok()?;
     Some(address::from_bytes(name.bytes.get(..name.length as usize)?)?.ip())
 }
 
@@ -380,7 +385,6 @@ impl Drop for Host {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use bypass_sys::descriptor::Owned;
     use bypass_xdp::Mode;
 
     use super::*;

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use bypass_sys::{address, kernel, network};
+use bypass_sys::{address, kernel, network, numbers};
 use bypass_xdp::{Steering, Transport};
 
 use crate::held::{Held, Notice};
@@ -155,9 +155,7 @@ impl Batch {
             return;
         };
         if network::send_descriptors(sender.0, b"p", &fds).is_ok() {
-            if let Ok(queue) = Held::new(queue, notice) {
-                self.sockets = vec![queue];
-            }
+            self.sockets = vec![Held::new(queue, notice)];
         }
     }
 
@@ -175,8 +173,9 @@ fn reserve(ip: IpAddr, notice: Notice) -> kernel::Result<(Held, u16)> {
     } else {
         libc::AF_INET6
     };
-    let socket = kernel::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0)? as i32;
-    let socket = Held::new(bypass_sys::descriptor::Owned(socket), notice)?;
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    let socket = numbers::high(|| kernel::socket(family, kind, 0))?;
+    let socket = Held::new(socket, notice);
     let mut name = [0; 28];
     let length = address::to_bytes((ip, 0).into(), family, &mut name);
     kernel::bind(socket.fd(), &name[..length])?;

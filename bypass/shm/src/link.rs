@@ -5,6 +5,7 @@
 
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::{self, Result};
+use bypass_sys::numbers;
 use bypass_sys::waker::Name;
 
 /// Version of the conversation; others are refused, and the connection goes to the kernel.
@@ -129,9 +130,7 @@ const KIND: i32 = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOC
 
 /// Opens a rendezvous socket under `name`.
 pub fn open_rendezvous(name: &Name) -> Result<Owned> {
-    let rendezvous = Owned(kernel::move_high(
-        kernel::socket(libc::AF_UNIX, KIND, 0)? as i32
-    )?);
+    let rendezvous = numbers::high(|| kernel::socket(libc::AF_UNIX, KIND, 0))?;
     kernel::bind(rendezvous.0, name.bytes())?;
     kernel::listen(rendezvous.0, 1024)?;
     Ok(rendezvous)
@@ -139,17 +138,15 @@ pub fn open_rendezvous(name: &Name) -> Result<Owned> {
 
 /// Connects; the queue of a rendezvous socket that nobody serves fills up, then this fails with EAGAIN.
 pub fn connect(name: &Name) -> Result<Owned> {
-    let link = Owned(kernel::move_high(
-        kernel::socket(libc::AF_UNIX, KIND, 0)? as i32
-    )?);
+    let link = numbers::high(|| kernel::socket(libc::AF_UNIX, KIND, 0))?;
     kernel::connect(link.0, name.bytes())?;
     Ok(link)
 }
 
-/// Takes whoever connects.
+/// Takes whoever connects; the rendezvous socket does not block.
 pub fn answer(rendezvous: i32) -> Result<Owned> {
-    let fd = kernel::accept(rendezvous, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)?;
-    Ok(Owned(kernel::move_high(fd)?))
+    let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    numbers::high(|| kernel::accept(rendezvous, flags))
 }
 
 #[repr(C, align(8))]
@@ -208,9 +205,20 @@ pub fn receive(link: i32) -> Result<(Message, Vec<Owned>)> {
         0,
         0,
     ];
-    // SAFETY: the header points at words and control, which live on this frame.
-    let count = kernel::check(unsafe { kernel::raw(libc::SYS_recvmsg, arguments) })?;
-    let fds = received_fds(&control.0[..header.msg_controllen.min(64)]);
+    let count = numbers::low(|| {
+        // SAFETY: the header points at words and control, which live on this frame.
+        let count = kernel::check(unsafe { kernel::raw(libc::SYS_recvmsg, arguments) });
+        let received = &mut control.0[..header.msg_controllen.min(64)];
+        change_received(received, |fd| {
+            numbers::move_high(fd).map_or(-1, Owned::into_raw)
+        });
+        count
+    })?;
+    let mut fds = Vec::new();
+    change_received(&mut control.0[..header.msg_controllen.min(64)], |fd| {
+        fds.extend((fd >= 0).then_some(Owned(fd)));
+        fd
+    });
     if count == 0 {
         return Err(libc::EPIPE);
     }
@@ -220,9 +228,9 @@ pub fn receive(link: i32) -> Result<(Message, Vec<Owned>)> {
     message.map(|message| (message, fds)).ok_or(libc::EPROTO)
 }
 
-fn received_fds(control: &[u8]) -> Vec<Owned> {
+/// Changes the numbers of the descriptors that have come.
+fn change_received(control: &mut [u8], mut change: impl FnMut(i32) -> i32) {
     let mut rest = control;
-    let mut found = Vec::new();
     while rest.len() >= 16 {
         let length = usize::from_ne_bytes(rest[..8].try_into().unwrap_or_default());
         let is_rights = rest[8..12] == libc::SOL_SOCKET.to_ne_bytes()
@@ -231,15 +239,14 @@ fn received_fds(control: &[u8]) -> Vec<Owned> {
             break;
         }
         if is_rights {
-            for number in rest[16..length].chunks_exact(4) {
-                found.push(Owned(i32::from_ne_bytes(
-                    number.try_into().unwrap_or([255; 4]),
-                )));
+            for place in rest[16..length].chunks_exact_mut(4) {
+                let number = i32::from_ne_bytes(place.try_into().unwrap_or([255; 4]));
+                place.copy_from_slice(&change(number).to_ne_bytes());
             }
         }
-        rest = &rest[length.next_multiple_of(8).min(rest.len())..];
+        let next = length.next_multiple_of(8).min(rest.len());
+        rest = &mut rest[next..];
     }
-    found
 }
 
 /// One look at a link lasts so long. Many short ones and not a long one: when the whole machine stands

@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use bypass_shm::accept_queue;
 use bypass_stats::Reason;
 use bypass_sys::descriptor::Owned;
-use bypass_sys::kernel;
 use bypass_sys::memory::Mapping;
 use bypass_sys::process::Held;
 use bypass_sys::sandbox::is_confined;
+use bypass_sys::{kernel, numbers};
 
 use crate::peer::Peer;
 use crate::process::{self, table};
@@ -189,12 +189,11 @@ pub fn enter(
 
 /// Whether the program has threads beside its first: then it makes no child for each connection.
 fn has_threads() -> bool {
-    let Ok(tasks) = kernel::open(c"/proc/self/task", libc::O_RDONLY | libc::O_CLOEXEC) else {
+    let Ok(tasks) = numbers::high(|| kernel::open(c"/proc/self/task", libc::O_RDONLY)) else {
         return false;
     };
     // A folder's links: two, and one for each folder in it.
-    let count = kernel::fstat(tasks).map_or(0, |stat| stat.st_nlink.saturating_sub(2));
-    let _ = kernel::close(tasks);
+    let count = kernel::fstat(tasks.0).map_or(0, |stat| stat.st_nlink.saturating_sub(2));
     count > 1 + u64::from(service::is_running())
 }
 

@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use bypass_shm::link::{self, Message};
 use bypass_sys::descriptor::Owned;
-use bypass_sys::kernel;
 use bypass_sys::process::keeping_errno;
 use bypass_sys::sandbox::is_confined;
 use bypass_sys::waker::Name;
+use bypass_sys::{kernel, numbers};
 
 use crate::peer::{due, Peer};
 use crate::process::{self, later, table};
@@ -125,11 +125,9 @@ pub fn start() -> Result<(), i32> {
     if is_running() {
         return Ok(());
     }
-    let set = Owned(kernel::move_high(
-        kernel::epoll_create1(libc::EPOLL_CLOEXEC)? as i32,
-    )?);
+    let set = numbers::high(|| kernel::epoll_create1(libc::EPOLL_CLOEXEC))?;
     let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
-    let deferred = Owned(kernel::move_high(kernel::eventfd(0, flags)? as i32)?);
+    let deferred = numbers::high(|| kernel::eventfd(0, flags))?;
     let rendezvous = match PASSED_RENDEZVOUS.swap(-1, Ordering::AcqRel) {
         fd if fd >= 0 => Owned(fd),
         _ => link::open_rendezvous(&Name::of_process(process::number()))?,

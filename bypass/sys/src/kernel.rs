@@ -118,7 +118,8 @@ pub fn thread_exists(thread: i32) -> bool {
     !matches!(answer, Err(libc::ESRCH | libc::EINVAL))
 }
 
-/// Whether a thread, of whichever process, is stopped by a signal or a debugger.
+/// Whether a thread, of whichever process, is stopped by a signal or a debugger. It is asked by who waits for a lock,
+/// which may be the one that guards the [numbers](crate::numbers): the file has a low one, for a moment.
 pub fn thread_is_stopped(thread: i32) -> bool {
     let mut line = [0u8; 256];
     let name = format!("/proc/{thread}/stat\0");
@@ -135,27 +136,6 @@ pub fn thread_is_stopped(thread: i32) -> bool {
     let end = text.iter().rposition(|byte| *byte == b')');
     end.and_then(|end| text.get(end + 2))
         .is_some_and(|state| matches!(state, b'T' | b't'))
-}
-
-/// A new descriptor of `fd`, close-on-exec, out of the way of the program's numbers.
-pub fn move_high(fd: i32) -> Result<i32> {
-    let moved = fcntl(fd, libc::F_DUPFD_CLOEXEC, high_base());
-    match moved {
-        Ok(high) => {
-            let _ = close(fd);
-            Ok(high as i32)
-        }
-        Err(_) => {
-            fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC as usize)?;
-            Ok(fd)
-        }
-    }
-}
-
-/// Low enough to keep the kernel's descriptor table small, high enough to be out of the way.
-fn high_base() -> usize {
-    let soft = descriptor_limit().clamp(64, 8192);
-    soft - soft / 8
 }
 
 /// Whether the process may have at least `wanted` descriptors more. Takes none to find out: another thread may be
@@ -307,6 +287,28 @@ pub fn open(path: &core::ffi::CStr, flags: i32) -> Result<i32> {
     ];
     // SAFETY: the path is a C string that outlives the call.
     unsafe { call(libc::SYS_openat, arguments) }.map(|fd| fd as i32)
+}
+
+/// pipe2(2), close-on-exec: reading end and writing end.
+pub fn pipe(ends: &mut [i32; 2]) -> Result<usize> {
+    let at = ends.as_mut_ptr() as usize;
+    let arguments = [at, libc::O_CLOEXEC as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel writes two numbers.
+    unsafe { call(libc::SYS_pipe2, arguments) }
+}
+
+/// getdents64(2): entries of an open folder, and how many bytes they take; 0 at the end.
+pub fn read_folder(fd: i32, entries: &mut [u8]) -> Result<usize> {
+    let arguments = [
+        fd as usize,
+        entries.as_mut_ptr() as usize,
+        entries.len(),
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel writes into the slice only.
+    unsafe { call(libc::SYS_getdents64, arguments) }
 }
 
 /// getsockopt(2) of a structure: the kernel's bytes at the start of `value`, and their number.

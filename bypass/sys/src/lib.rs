@@ -14,6 +14,7 @@ pub mod kernel;
 pub mod lock;
 pub mod memory;
 pub mod network;
+pub mod numbers;
 pub mod process;
 pub mod region;
 pub mod sandbox;

@@ -4,6 +4,7 @@ use core::ffi::CStr;
 use core::ptr::NonNull;
 
 use crate::kernel::{self, Result};
+use crate::numbers;
 
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
@@ -26,7 +27,7 @@ impl Mapping {
         if length > kernel::file_size_limit() {
             return Err(libc::EFBIG);
         }
-        let fd = kernel::move_high(kernel::memfd_create(name)?)?;
+        let fd = numbers::high(|| kernel::memfd_create(name))?.into_raw();
         let sized = kernel::ftruncate(fd, length)
             .and_then(|_| kernel::fcntl(fd, libc::F_ADD_SEALS, SEALS as usize));
         match sized {
@@ -43,7 +44,7 @@ impl Mapping {
         if bytes.len() > kernel::file_size_limit() {
             return Err(libc::EFBIG);
         }
-        let fd = kernel::move_high(kernel::memfd_create(name)?)?;
+        let fd = numbers::high(|| kernel::memfd_create(name))?.into_raw();
         let mut written = 0;
         while written < bytes.len() {
             match kernel::write(fd, &bytes[written..]) {

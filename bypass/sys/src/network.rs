@@ -2,6 +2,7 @@
 
 use crate::descriptor::Owned;
 use crate::kernel::{self, Result};
+use crate::numbers;
 
 /// Descriptors that one message carries at most; the kernel takes up to 253.
 pub const PASSED_MAX: usize = 64;
@@ -112,12 +113,12 @@ pub fn datagram_pair() -> Result<[Owned; 2]> {
 }
 
 fn pair_of(kind: i32) -> Result<[Owned; 2]> {
-    let mut fds = [0i32; 2];
     let kind = kind | libc::SOCK_CLOEXEC;
-    let at = fds.as_mut_ptr() as usize;
-    let arguments = [libc::AF_UNIX as usize, kind as usize, 0, at, 0, 0];
-    call(libc::SYS_socketpair, arguments)?;
-    Ok(fds.map(Owned))
+    numbers::high_pair(|fds| {
+        let at = fds.as_mut_ptr() as usize;
+        let arguments = [libc::AF_UNIX as usize, kind as usize, 0, at, 0, 0];
+        call(libc::SYS_socketpair, arguments)
+    })
 }
 
 /// Sends bytes and descriptors over a Unix socket (SCM_RIGHTS); the descriptors stay ours.

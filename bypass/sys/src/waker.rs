@@ -4,7 +4,9 @@
 //! own. The sleeper has it in its poll set; a datagram without meaning wakes it. Abstract names
 //! belong to a network namespace, as ports do, and vanish with the process.
 
+use crate::descriptor::Owned;
 use crate::kernel::{self, Result};
+use crate::numbers;
 
 /// More datagrams than a kernel keeps for one socket where nobody has raised net.unix.max_dgram_qlen.
 const QUEUE_MAX: usize = 64;
@@ -23,7 +25,7 @@ impl Waker {
     /// Waker `number` of process `process`.
     pub fn create(process: u64, number: u32) -> Result<Self> {
         let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        let fd = kernel::move_high(kernel::socket(libc::AF_UNIX, kind, 0)? as i32)?;
+        let fd = numbers::high(|| kernel::socket(libc::AF_UNIX, kind, 0))?.into_raw();
         let waker = Self { fd, number };
         kernel::bind(fd, Name::of_waker(process, number).bytes())?;
         Ok(waker)
@@ -84,7 +86,7 @@ impl Drop for Waker {
 /// A socket to ring others with.
 pub fn sender() -> Result<i32> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    kernel::move_high(kernel::socket(libc::AF_UNIX, kind, 0)? as i32)
+    numbers::high(|| kernel::socket(libc::AF_UNIX, kind, 0)).map(Owned::into_raw)
 }
 
 /// Rings waker `number` of `process`; one whose queue is full is ringing already. EMFILE or ENFILE: it was

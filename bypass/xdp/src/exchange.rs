@@ -6,6 +6,7 @@
 //! lost, as on a link.
 
 use bypass_sys::descriptor::Owned;
+use bypass_sys::numbers;
 use bypass_sys::{kernel, network};
 
 use crate::sys::table::Table;
@@ -61,8 +62,7 @@ impl Exchange {
         if WORDS * 8 > kernel::file_size_limit() {
             return Err(libc::EFBIG);
         }
-        let memory = kernel::memfd_create(c"wirespeed-queues")?;
-        let memory = Owned(kernel::move_high(memory)?);
+        let memory = numbers::high(|| kernel::memfd_create(c"wirespeed-queues"))?;
         kernel::ftruncate(memory.0, WORDS * 8)?;
         let mailboxes: kernel::Result<_> = (0..queues).map(|_| mailbox()).collect();
         Ok(Self {
@@ -169,8 +169,7 @@ fn mailbox() -> kernel::Result<[Owned; 2]> {
     let [write, read] = network::datagram_pair()?;
     let size = |name| kernel::set_option_int(write.0, libc::SOL_SOCKET, name, MAILBOX_BYTES);
     let _ = size(SO_SNDBUFFORCE).or_else(|_| size(libc::SO_SNDBUF));
-    let high = |fd: Owned| kernel::move_high(fd.into_raw()).map(Owned);
-    Ok([high(write)?, high(read)?])
+    Ok([write, read])
 }
 
 fn place_of(mark: u64) -> usize {

@@ -4,6 +4,7 @@ use bypass_device::packet::Sender;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::{self, Result};
 use bypass_sys::network;
+use bypass_sys::numbers;
 
 use crate::sys::frames::Frames;
 use crate::sys::ring::Offsets;
@@ -232,11 +233,9 @@ impl Opened {
             // Beyond it ftruncate(2) would end the process by SIGXFSZ.
             return Err(libc::EFBIG);
         }
-        let socket = kernel::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0)? as i32;
-        let socket = Owned(kernel::move_high(socket)?);
-        let memory = Owned(kernel::move_high(kernel::memfd_create(
-            c"wirespeed-frames",
-        )?)?);
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+        let socket = numbers::high(|| kernel::socket(libc::AF_XDP, kind, 0))?;
+        let memory = numbers::high(|| kernel::memfd_create(c"wirespeed-frames"))?;
         kernel::ftruncate(memory.0, bytes)?;
         register(socket.0, memory.0, &layout)?;
         set_busy_poll(socket.0, settings.busy_poll_us)?;

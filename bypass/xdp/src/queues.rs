@@ -2,7 +2,7 @@
 
 use bypass_device::{Capabilities, Counters, Device, Error, Frame, Offload};
 use bypass_sys::descriptor::Owned;
-use bypass_sys::kernel;
+use bypass_sys::{kernel, numbers};
 
 use crate::device::Xdp;
 use crate::opened::Opened;
@@ -39,10 +39,9 @@ struct Queues {
 
 impl Queues {
     fn new(queues: Vec<Xdp>) -> kernel::Result<Self> {
-        let set = kernel::epoll_create1(libc::EPOLL_CLOEXEC)? as i32;
         let mut all = Self {
             queues: Vec::new(),
-            set: Owned(kernel::move_high(set)?),
+            set: numbers::high(|| kernel::epoll_create1(libc::EPOLL_CLOEXEC))?,
             turn: 0,
         };
         for queue in queues {

@@ -3,7 +3,8 @@
 use core::ffi::{c_int, c_long};
 
 use bypass_stack::process::{self, table};
-use bypass_sys::{kernel, lock};
+use bypass_sys::descriptor::Owned;
+use bypass_sys::{kernel, lock, numbers};
 
 use crate::outcome::{errno, fail};
 
@@ -62,7 +63,7 @@ fn move_into(namespaces: usize) {
 }
 
 /// The namespace that children of this process come into, while it is another.
-struct Children(c_int);
+struct Children(Owned);
 
 impl Children {
     /// Err: errno is set.
@@ -71,10 +72,10 @@ impl Children {
             return Ok(None);
         }
         let name = c"/proc/self/ns/pid_for_children";
-        let former = kernel::open(name, libc::O_RDONLY | libc::O_CLOEXEC).map_err(|error| {
+        let former = numbers::high(|| kernel::open(name, libc::O_RDONLY)).map_err(|error| {
             fail(error);
         })?;
-        let former = Self(former as c_int);
+        let former = Self(former);
         // SAFETY: a number only.
         match unsafe { libc::unshare(namespace as c_int) } {
             0 => Ok(Some(former)),
@@ -86,7 +87,6 @@ impl Children {
 impl Drop for Children {
     fn drop(&mut self) {
         // SAFETY: a descriptor of ours.
-        unsafe { libc::setns(self.0, PROCESSES as c_int) };
-        let _ = kernel::close(self.0);
+        unsafe { libc::setns(self.0 .0, PROCESSES as c_int) };
     }
 }

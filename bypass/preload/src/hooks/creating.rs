@@ -3,9 +3,10 @@
 
 use core::ffi::{c_char, c_int, c_uint};
 
-use bypass_stack::process::deferral::inside;
+use bypass_stack::process::deferral::{self, inside};
 use bypass_stack::process::pool;
 use bypass_stack::process::wakers;
+use bypass_sys::{kernel, numbers};
 use libc::{rlimit, sigset_t, DIR, FILE};
 
 use crate::real;
@@ -33,6 +34,45 @@ impl<T> Made for *mut T {
     }
 }
 
+/// Runs a call that takes numbers, and waits for nothing, while none of ours has a low one.
+pub fn taking<T>(call: impl FnOnce() -> T) -> T {
+    deferral::enter();
+    let guard = numbers::hold();
+    let result = call();
+    drop(guard);
+    deferral::leave();
+    result
+}
+
+/// Runs a call that may wait before it takes a number. Where one of ours was in the way of a standard number, the
+/// program gets that after all: it may count on it.
+fn taking_late(call: impl FnOnce() -> c_int) -> c_int {
+    let look = numbers::look();
+    let made = call();
+    if made <= libc::STDERR_FILENO || numbers::were_free(look) {
+        return made;
+    }
+    taking(|| standard_for(made)).unwrap_or(made)
+}
+
+/// Runs a call whose number does not matter to the program.
+fn at_once<T>(call: impl FnOnce() -> T) -> T {
+    call()
+}
+
+/// A standard number that is free takes the place of `made`.
+#[cold]
+fn standard_for(made: c_int) -> Option<c_int> {
+    let flags = kernel::fcntl(made, libc::F_GETFD, 0).ok()?;
+    let is_free = |fd: &c_int| kernel::fcntl(*fd, libc::F_GETFD, 0) == Err(libc::EBADF);
+    let free = (libc::STDIN_FILENO..=libc::STDERR_FILENO).find(is_free)?;
+    let closes_on_exec = flags as c_int & libc::FD_CLOEXEC != 0;
+    let close_on_exec = if closes_on_exec { libc::O_CLOEXEC } else { 0 };
+    kernel::dup3(made, free, close_on_exec).ok()?;
+    let _ = kernel::close(made);
+    Some(free)
+}
+
 /// Makes a descriptor, once more if there was none and the pool had some.
 #[inline]
 pub fn or_give_back<T: Made>(make: impl Fn() -> T) -> T {
@@ -55,19 +95,20 @@ fn give_back<T: Made>(made: T, make: impl Fn() -> T) -> T {
     made
 }
 
-/// Hooks whose only work this is.
+/// Hooks whose only work this is, each with how it takes numbers.
 macro_rules! creating {
-    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
+    ($taking:path: $($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
         #[no_mangle]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
             // SAFETY: the caller's arguments.
-            or_give_back(|| unsafe { real::$name()($($argument),*) })
+            or_give_back(|| $taking(|| unsafe { real::$name()($($argument),*) }))
         }
     )*};
 }
 
 // The mode of open is in the same register whatever its type; off_t has 64 bits here.
 creating! {
+    taking_late:
     open(path: *const c_char, flags: c_int, mode: usize) -> c_int;
     open64(path: *const c_char, flags: c_int, mode: usize) -> c_int;
     openat(at: c_int, path: *const c_char, flags: c_int, mode: usize) -> c_int;
@@ -78,6 +119,14 @@ creating! {
     __openat64_2(at: c_int, path: *const c_char, flags: c_int) -> c_int;
     creat(path: *const c_char, mode: c_uint) -> c_int;
     creat64(path: *const c_char, mode: c_uint) -> c_int;
+    mkstemp(template: *mut c_char) -> c_int;
+    mkostemp(template: *mut c_char, flags: c_int) -> c_int;
+    mkstemp64(template: *mut c_char) -> c_int;
+    mkostemp64(template: *mut c_char, flags: c_int) -> c_int;
+}
+
+creating! {
+    taking:
     pipe(pair: *mut c_int) -> c_int;
     pipe2(pair: *mut c_int, flags: c_int) -> c_int;
     socketpair(family: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int;
@@ -87,10 +136,10 @@ creating! {
     inotify_init() -> c_int;
     inotify_init1(flags: c_int) -> c_int;
     memfd_create(name: *const c_char, flags: c_uint) -> c_int;
-    mkstemp(template: *mut c_char) -> c_int;
-    mkostemp(template: *mut c_char, flags: c_int) -> c_int;
-    mkstemp64(template: *mut c_char) -> c_int;
-    mkostemp64(template: *mut c_char, flags: c_int) -> c_int;
+}
+
+creating! {
+    at_once:
     fopen(path: *const c_char, mode: *const c_char) -> *mut FILE;
     fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE;
     tmpfile() -> *mut FILE;

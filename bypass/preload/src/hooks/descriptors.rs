@@ -8,9 +8,10 @@ use bypass_stack::operations::{descriptors, options, shadow};
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::table;
 use bypass_stats::Reason;
+use bypass_sys::numbers;
 use libc::FILE;
 
-use super::creating::or_give_back;
+use super::creating::{or_give_back, taking};
 use crate::cancel::point;
 use crate::outcome::{fail, finish, set_errno};
 use crate::{real, streams};
@@ -20,6 +21,10 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     // SAFETY: numbers only.
     let kernel = || unsafe { real::close()(fd) };
     if table::is_kernel(fd) {
+        // Programs close all numbers there could be. Not held meanwhile: to close may wait, for SO_LINGER say.
+        if numbers::are_held() {
+            taking(|| ());
+        }
         return kernel();
     }
     let work = || inside(|| descriptors::close(fd));
@@ -43,7 +48,7 @@ pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
         return fail(libc::EBADF);
     }
     // SAFETY: numbers only.
-    shared(fd, or_give_back(|| unsafe { real::dup()(fd) }))
+    shared(fd, or_give_back(|| taking(|| unsafe { real::dup()(fd) })))
 }
 
 /// dup2 and dup3: `make` is the real call.
@@ -52,7 +57,7 @@ fn duplicate_to(fd: c_int, new: c_int, make: impl FnOnce() -> c_int) -> c_int {
         return fail(libc::EBADF);
     }
     if fd == new || (table::is_kernel(fd) && table::is_kernel(new)) {
-        return make();
+        return taking(make);
     }
     // A descriptor that is not open must leave `new` as it is.
     if bypass_sys::kernel::fcntl(fd, libc::F_GETFD, 0).is_err() {
@@ -61,7 +66,7 @@ fn duplicate_to(fd: c_int, new: c_int, make: impl FnOnce() -> c_int) -> c_int {
     if !inside(|| descriptors::clear(new)) {
         return fail(libc::EBUSY);
     }
-    let made = shared(fd, make());
+    let made = shared(fd, taking(make));
     // Clients that waited at a listener whose last number this was.
     inside(listener::settle_waiting);
     made
@@ -86,7 +91,7 @@ fn control(fd: c_int, command: c_int, argument: usize, kernel: impl Fn() -> c_in
     let is_duplicating = command == libc::F_DUPFD || command == libc::F_DUPFD_CLOEXEC;
     if table::is_kernel(fd) {
         return if is_duplicating {
-            or_give_back(kernel)
+            or_give_back(|| taking(&kernel))
         } else {
             kernel()
         };
@@ -95,7 +100,7 @@ fn control(fd: c_int, command: c_int, argument: usize, kernel: impl Fn() -> c_in
         if descriptors::is_hidden(fd) {
             return fail(libc::EBADF);
         }
-        return shared(fd, or_give_back(kernel));
+        return shared(fd, or_give_back(|| taking(&kernel)));
     }
     finish(inside(|| options::fcntl(fd, command, argument)), || {
         kernel() as isize
@@ -177,6 +182,9 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
         return kernel(first, last);
     }
     let mut result = 0;
+    if numbers::are_held() {
+        taking(|| ());
+    }
     descriptors::close_range(first, last, |from, to| {
         if kernel(from, to) != 0 {
             result = -1;

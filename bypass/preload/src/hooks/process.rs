@@ -6,8 +6,8 @@ use bypass_stack::lifecycle::{confinement, passing, serving};
 use bypass_stack::packets;
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::namespace;
-use bypass_sys::lock;
 use bypass_sys::network::ioctl_number;
+use bypass_sys::{kernel, lock, numbers};
 use libc::pid_t;
 
 use super::creating::or_give_back;
@@ -24,25 +24,20 @@ pub unsafe extern "C-unwind" fn fork() -> pid_t {
 /// parent waits until the child has called exec or has ended, as it would have.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn vfork() -> pid_t {
-    let mut pipe = [0 as c_int; 2];
-    // SAFETY: room for two descriptors.
-    let made = unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) };
+    let pipe = inside(|| numbers::high_pair(kernel::pipe));
     let child = forking::fork();
-    if made != 0 {
+    let Ok([reader, writer]) = pipe else {
         return child;
-    }
-    let [reader, writer] = pipe;
+    };
     if child == 0 {
-        let _ = bypass_sys::kernel::close(reader);
-        // Closed by exec or exit, out of the way until then.
-        let _ = bypass_sys::kernel::move_high(writer);
+        // Closed by exec or exit.
+        let _ = writer.into_raw();
         return 0;
     }
-    let _ = bypass_sys::kernel::close(writer);
+    drop(writer);
     if child > 0 {
-        while bypass_sys::kernel::read(reader, &mut [0]) == Err(libc::EINTR) {}
+        while kernel::read(reader.0, &mut [0]) == Err(libc::EINTR) {}
     }
-    let _ = bypass_sys::kernel::close(reader);
     child
 }
 

@@ -9,6 +9,7 @@ use bypass_stack::process::table;
 use bypass_stack::wait::epoll;
 use bypass_stack::wait::poll::{self as stack_poll, Sets};
 use bypass_stack::Outcome;
+use bypass_sys::numbers;
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
 use crate::cancel::point;
@@ -274,14 +275,8 @@ fn descriptors_within(count: c_int) -> c_int {
 
 /// The highest number among the program's open descriptors; None when it cannot be known.
 fn highest_open() -> Option<c_int> {
-    let mut highest = None;
-    for entry in std::fs::read_dir("/proc/self/fd").ok()? {
-        let fd = entry.ok()?.file_name().to_str()?.parse::<c_int>().ok()?;
-        if !descriptors::is_hidden(fd) {
-            highest = highest.max(Some(fd));
-        }
-    }
-    highest
+    let all = numbers::all().ok()?.into_iter();
+    all.filter(|fd| !descriptors::is_hidden(*fd)).max()
 }
 
 /// None when no descriptor of ours is in the sets: the real select is to be called.

@@ -15,8 +15,8 @@ use bypass_shm::layout::{CLOSING, FIN, QUEUED};
 use bypass_shm::link;
 use bypass_shm::segment::Segment;
 use bypass_sys::descriptor::Owned;
-use bypass_sys::kernel;
 use bypass_sys::waker::Name;
+use bypass_sys::{kernel, numbers};
 
 use super::{handover, sharing};
 use crate::listener::participants;
@@ -171,9 +171,7 @@ fn pack(
     let number = kernel::random() | 1;
     let rendezvous = link::open_rendezvous(&Name::of_process(number))?;
     let mut words = vec![MAGIC, number, rendezvous.0 as u64];
-    let file = Owned(kernel::move_high(kernel::memfd_create(
-        c"wirespeed-passed",
-    )?)?);
+    let file = numbers::high(|| kernel::memfd_create(c"wirespeed-passed"))?;
     prepared.kept_open.push(rendezvous);
     let mut objects = HashSet::new();
     let mut places: HashMap<(u64, usize), Option<(usize, i32)>> = HashMap::new();
@@ -253,7 +251,7 @@ fn numbers(socket: &Socket) -> [(usize, &AtomicU32); 4] {
 /// A place for the new image among the end's processes, told to the other side; with a duplicate of
 /// the segment's memory.
 fn enter(peer: &Arc<Peer>, number: u64, prepared: &mut Prepared) -> Option<(usize, i32)> {
-    let memory = Owned(kernel::move_high(kernel::dup(peer.segment.fd()).ok()? as i32).ok()?);
+    let memory = numbers::duplicate(peer.segment.fd()).ok()?;
     if prepared.is_spawning && peer.side == 1 {
         peer.note_forking();
     }
@@ -357,7 +355,8 @@ fn read(file: i32) -> Option<Vec<u64>> {
 }
 
 fn join(one: &[u64]) -> Option<Arc<Peer>> {
-    let memory = kernel::move_high(one[MEMORY] as i32).ok()?;
+    let memory = one[MEMORY] as i32;
+    let _ = kernel::fcntl(memory, libc::F_SETFD, libc::FD_CLOEXEC as usize);
     let segment = Segment::adopt(memory).ok()?;
     let index = one[INDEX] as usize;
     let peer = Peer::at_place(segment, one[SIDE] as usize & 1, index)?;

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use bypass_sys::kernel;
+use bypass_sys::{kernel, numbers};
 
 use super::{serving, sharing};
 use crate::listener;
@@ -14,21 +14,18 @@ use crate::sockets::{self, Event};
 
 /// Sockets that this program was started with, and their inodes.
 pub fn inherited_sockets() -> Vec<(i32, u64)> {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+    let Ok(all) = numbers::all() else {
         return looked_for();
     };
-    let socket = |entry: std::fs::DirEntry| {
-        let target = std::fs::read_link(entry.path()).ok()?;
+    let socket = |fd: i32| {
+        let target = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
         let inode = target
             .to_str()?
             .strip_prefix("socket:[")?
             .strip_suffix(']')?;
-        Some((
-            entry.file_name().to_str()?.parse().ok()?,
-            inode.parse().ok()?,
-        ))
+        Some((fd, inode.parse().ok()?))
     };
-    entries.flatten().filter_map(socket).collect()
+    all.into_iter().filter_map(socket).collect()
 }
 
 /// The same where there is no /proc, as in a chroot.

@@ -141,8 +141,7 @@ fn greeted(
 }
 
 fn take_segment(fd: Option<Owned>) -> Option<Segment> {
-    let high = kernel::move_high(fd?.into_raw()).ok()?;
-    Segment::adopt(high).ok()
+    Segment::adopt(fd?.into_raw()).ok()
 }
 
 /// Another holder gives us a client's segment. It comes from a process of the listener's owner or

@@ -98,10 +98,9 @@ fn hold(fd: i32, given: Message, memory: Owned) -> Option<()> {
     else {
         return None;
     };
-    let memory = kernel::move_high(memory.into_raw()).ok()?;
     // fork waits until the connection is whole.
     let _making = peer::making();
-    let peer = enter(Segment::adopt(memory).ok()?, side as usize & 1)?;
+    let peer = enter(Segment::adopt(memory.into_raw()).ok()?, side as usize & 1)?;
     let slot = peer.segment.clamp(slot as usize);
     let holders = &peer.segment.slot(slot).meta.holders[peer.side];
     let add = |now: u32| (now & (QUEUED | CLOSING) == 0 && now != 0).then_some(now | peer.bit());

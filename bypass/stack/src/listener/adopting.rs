@@ -36,11 +36,11 @@ pub fn join(fd: i32) -> Option<usize> {
     let Message::Welcome { backlog, .. } = answer else {
         return None;
     };
-    let holder_table = Mapping::adopt(kernel::move_high(fds.pop()?.into_raw()).ok()?).ok()?;
+    let holder_table = Mapping::adopt(fds.pop()?.into_raw()).ok()?;
     if holder_table.len() < HOLDER_TABLE_BYTES {
         return None;
     }
-    let rendezvous = Owned(kernel::move_high(fds.pop()?.into_raw()).ok()?);
+    let rendezvous = fds.pop()?;
     super::enter(
         fd,
         stat.st_ino,

@@ -14,10 +14,11 @@ use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
 use bypass_stats::{Counter, Reason};
 use bypass_sys::clock::now_ns;
+use bypass_sys::descriptor::Owned;
 use bypass_sys::process::Held;
 use bypass_sys::sandbox::is_confined;
 use bypass_sys::waker::Name;
-use bypass_sys::{address, kernel};
+use bypass_sys::{address, kernel, numbers};
 
 use super::shadow;
 use super::shutdown::dissolve;
@@ -321,15 +322,14 @@ fn is_local(ip: IpAddr) -> bool {
     } else {
         libc::AF_INET6
     };
-    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
-    let Ok(probe) = kernel::socket(family, kind, 0) else {
-        return false;
-    };
     let mut bytes = [0u8; 28];
     let length = address::to_bytes(SocketAddr::new(ip, 0), family, &mut bytes);
-    let is_local = kernel::bind(probe as i32, &bytes[..length]).is_ok();
-    let _ = kernel::close(probe as i32);
-    is_local
+    let bind = || {
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+        let probe = Owned(kernel::socket(family, kind, 0)? as i32);
+        kernel::bind(probe.0, &bytes[..length])
+    };
+    numbers::low(bind).is_ok()
 }
 
 /// Whether somebody still accepts there, for all we know.

@@ -1,8 +1,8 @@
 //! Descriptors come and go: socket, bind, close, dup, close_range, epoll_create.
 
 use bypass_stats::Reason;
-use bypass_sys::kernel;
 use bypass_sys::sandbox::is_confined;
+use bypass_sys::{kernel, numbers};
 
 use super::release::{release, share};
 use crate::listener;
@@ -83,7 +83,11 @@ pub fn bound(fd: i32) {
 
 /// epoll_create1(2).
 pub fn epoll_create(flags: i32) -> Outcome {
-    match pool::or_give_back(|| kernel::epoll_create1(flags)) {
+    let make = || {
+        let _numbers = numbers::hold();
+        kernel::epoll_create1(flags)
+    };
+    match pool::or_give_back(make) {
         Ok(fd) => {
             epoll::register(fd as i32);
             Outcome::Done(fd as isize)

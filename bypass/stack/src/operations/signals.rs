@@ -6,8 +6,8 @@
 use core::time::Duration;
 use std::sync::{Mutex, MutexGuard};
 
-use bypass_sys::kernel;
 use bypass_sys::signals;
+use bypass_sys::{kernel, numbers};
 
 use super::descriptors;
 use crate::listener;
@@ -94,16 +94,16 @@ pub fn look() {
 
 /// A set that the service thread watches through a duplicate, which it hides.
 fn make() -> Result<i32, i32> {
-    let set = pool::or_give_back(|| kernel::epoll_create1(libc::EPOLL_CLOEXEC))?;
-    let set = kernel::move_high(set as i32)?;
+    let set = pool::or_give_back(|| numbers::high(|| kernel::epoll_create1(libc::EPOLL_CLOEXEC)))?;
+    let set = set.into_raw();
     epoll::register(set);
     if table::get(set).kind() != Kind::Epoll {
         let _ = kernel::close(set);
         return Err(libc::EOPNOTSUPP);
     }
     epoll::watch(table::get(set).index());
-    let seen = pool::or_give_back(|| kernel::dup(set))?;
-    service::add(kernel::move_high(seen as i32)?, Role::Signals);
+    let seen = pool::or_give_back(|| numbers::duplicate(set))?;
+    service::add(seen.into_raw(), Role::Signals);
     Ok(set)
 }
 

@@ -10,7 +10,7 @@ use bypass_shard::{Crossing, Shard};
 use bypass_stats::Reason;
 use bypass_sys::clock::now_ns;
 use bypass_sys::descriptor::Owned;
-use bypass_sys::kernel;
+use bypass_sys::{kernel, numbers};
 use bypass_xdp::{check, queues, Exchange, Mode, Opened, Settings, Steering, Transport, Xdp};
 
 use super::captured::Shown;
@@ -192,9 +192,7 @@ fn attach(
     for one in &opened {
         steering.set_socket(one.layout().queue, one.socket())?;
     }
-    let lease = Owned(kernel::move_high(kernel::memfd_create(
-        c"wirespeed-lease",
-    )?)?);
+    let lease = numbers::high(|| kernel::memfd_create(c"wirespeed-lease"))?;
     let divided = || -> kernel::Result<Divided> {
         Ok(Divided {
             exchange: Arc::new(Exchange::open(opened.len() as u32)?),

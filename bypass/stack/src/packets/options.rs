@@ -3,8 +3,7 @@
 
 use bypass_shard::tcp::{Congestion, SocketOption};
 use bypass_shm::layout::ASKABLE;
-use bypass_sys::descriptor::Owned;
-use bypass_sys::kernel;
+use bypass_sys::{kernel, numbers};
 
 use crate::process;
 
@@ -153,7 +152,7 @@ fn usual_values(is_ipv6: bool) -> Option<Values> {
         libc::AF_INET
     };
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-    let fresh = Owned(kernel::socket(family, kind, 0).ok()? as i32);
+    let fresh = numbers::high(|| kernel::socket(family, kind, 0)).ok()?;
     Some(values(fresh.0))
 }
 

@@ -16,8 +16,8 @@ use bypass_shm::layout::{ReadyList, FIN, SLOTS_MAX};
 use bypass_shm::segment::Segment;
 use bypass_sys::clock::now_ns;
 use bypass_sys::descriptor::Owned;
-use bypass_sys::kernel;
 use bypass_sys::waker::Waker;
+use bypass_sys::{kernel, numbers};
 
 use crate::listener::Listener;
 use crate::peer::{self, Peer};
@@ -456,6 +456,6 @@ fn new_segment() -> Option<Segment> {
 
 /// The same memory for the other end, which lets it go by itself.
 fn mapped_again(segment: &Segment) -> Option<Segment> {
-    let fd = kernel::dup(segment.fd()).ok()? as i32;
-    Segment::adopt(kernel::move_high(fd).ok()?).ok()
+    let memory = numbers::duplicate(segment.fd()).ok()?;
+    Segment::adopt(memory.into_raw()).ok()
 }

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
 use bypass_stats::Counter;
-use bypass_sys::kernel;
+use bypass_sys::{kernel, numbers};
 
 use super::later;
 use super::ports;
@@ -63,7 +63,11 @@ pub fn take(family: i32) -> Result<i32, i32> {
     }
     count(Counter::PoolMisses, 1);
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-    or_give_back(|| kernel::socket(family, kind, 0)).map(|fd| fd as i32)
+    let make = || {
+        let _numbers = numbers::hold();
+        kernel::socket(family, kind, 0)
+    };
+    or_give_back(make).map(|fd| fd as i32)
 }
 
 /// Keeps or closes the shadow of a socket that the program has closed; its entry is `Pooled`. One that is

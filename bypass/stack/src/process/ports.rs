@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use bypass_sys::descriptor::Owned;
-use bypass_sys::kernel;
 use bypass_sys::waker::Name;
+use bypass_sys::{kernel, numbers};
 
 use super::table;
 
@@ -118,8 +118,7 @@ impl Ports {
 /// A block that nobody has, from `start` on, and what holds it.
 fn hold_block(start: usize) -> Option<(usize, Owned)> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
-    let made = kernel::socket(libc::AF_UNIX, kind, 0).ok()?;
-    let name = Owned(kernel::move_high(made as i32).ok()?);
+    let name = numbers::high(|| kernel::socket(libc::AF_UNIX, kind, 0)).ok()?;
     let is_ours =
         |block: &usize| kernel::bind(name.0, Name::of_ports(*block as u64).bytes()).is_ok();
     let mut tried = (0..TRIES).map(|step| start.wrapping_add(step) % BLOCKS);

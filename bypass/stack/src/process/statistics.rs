@@ -1,9 +1,9 @@
 //! The page of statistics that `bypass stat` reads, and its counters.
 
 use bypass_stats::{Counter, Reason, Stats};
-use bypass_sys::kernel;
 use bypass_sys::process::Leaked;
 use bypass_sys::thread::thread;
+use bypass_sys::{kernel, numbers};
 
 use super::settings::{profile, settings};
 use super::table;
@@ -20,11 +20,8 @@ pub fn open() {
 
 fn command() -> String {
     let mut bytes = [0u8; 64];
-    let count = kernel::open(c"/proc/self/comm", libc::O_RDONLY).and_then(|fd| {
-        let count = kernel::read(fd, &mut bytes);
-        let _ = kernel::close(fd);
-        count
-    });
+    let count = numbers::high(|| kernel::open(c"/proc/self/comm", libc::O_RDONLY))
+        .and_then(|file| kernel::read(file.0, &mut bytes));
     String::from_utf8_lossy(&bytes[..count.unwrap_or(0)])
         .trim()
         .to_owned()

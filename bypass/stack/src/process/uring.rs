@@ -7,6 +7,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
+use bypass_sys::numbers;
 use bypass_sys::process::keeping_errno;
 
 use super::table;
@@ -77,21 +78,15 @@ pub fn may_hide_sockets() -> bool {
 }
 
 fn has_unknown_ring() -> bool {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
-        return false;
-    };
-    // A link is read of the kernel's descriptors only: there may be very many of ours.
-    let number = |entry: &std::fs::DirEntry| entry.file_name().to_str()?.parse::<i32>().ok();
-    let is_ring = |entry: &std::fs::DirEntry| {
-        std::fs::read_link(entry.path()).is_ok_and(|to| to.as_os_str() == "anon_inode:[io_uring]")
+    let is_ring = |fd: i32| {
+        std::fs::read_link(format!("/proc/self/fd/{fd}"))
+            .is_ok_and(|to| to.as_os_str() == "anon_inode:[io_uring]")
     };
     let seen = SEEN.lock().map(|seen| seen.clone()).unwrap_or_default();
-    entries.flatten().any(|entry| {
-        let Some(fd) = number(&entry).filter(|fd| table::is_kernel(*fd)) else {
-            return false;
-        };
-        is_ring(&entry) && (HAS_SOCKETS.load(Ordering::Relaxed) || !seen.contains(&fd))
-    })
+    // A link is read of the kernel's descriptors only: there may be very many of ours.
+    let all = numbers::all().unwrap_or_default().into_iter();
+    all.filter(|fd| table::is_kernel(*fd))
+        .any(|fd| is_ring(fd) && (HAS_SOCKETS.load(Ordering::Relaxed) || !seen.contains(&fd)))
 }
 
 #[cfg(test)]

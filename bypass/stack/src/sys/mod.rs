@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bypass_shm::ring::{Broken, Ring};
 use bypass_sys::iovec::Pieces;
-use bypass_sys::kernel;
 use bypass_sys::sandbox::is_confined;
+use bypass_sys::{kernel, numbers};
 
 use crate::peer::Peer;
 
@@ -220,22 +220,14 @@ pub fn splice_out(file: i32, bytes: &mut [u8], offset: i64) -> Result<usize, i32
     if is_confined() {
         return kernel::read_at(file, bytes, offset);
     }
-    let mut ends = [0i32; 2];
-    let flags = libc::O_CLOEXEC as usize;
-    let arguments = [ends.as_mut_ptr() as usize, flags, 0, 0, 0, 0];
-    // SAFETY: the kernel writes two descriptors.
-    kernel::check(unsafe { kernel::raw(libc::SYS_pipe2, arguments) })?;
+    let [reader, writer] = numbers::high_pair(kernel::pipe)?;
     let place = offset;
     let length = bytes.len().min(PIPE_BYTES);
-    let (from, to) = (&raw const place as usize, ends[1] as usize);
+    let (from, to) = (&raw const place as usize, writer.0 as usize);
     let arguments = [file as usize, from, to, 0, length, 0];
     // SAFETY: the offset lies on this frame.
     let moved = kernel::check(unsafe { kernel::raw(libc::SYS_splice, arguments) });
-    let read = moved.and_then(|count| kernel::read(ends[0], &mut bytes[..count]));
-    for end in ends {
-        let _ = kernel::close(end);
-    }
-    read
+    moved.and_then(|count| kernel::read(reader.0, &mut bytes[..count]))
 }
 
 /// A pipe takes so many bytes at once.

@@ -1,8 +1,9 @@
 //! bpf(2): maps, the program, and the link that keeps it on an interface (linux/bpf.h).
 
 use bypass_sys::descriptor::Owned;
-use bypass_sys::kernel::{self, Result};
+use bypass_sys::kernel::Result;
 use bypass_sys::network;
+use bypass_sys::numbers;
 
 const MAP_CREATE: u32 = 0;
 const MAP_UPDATE: u32 = 2;
@@ -64,10 +65,6 @@ impl Attributes {
     }
 }
 
-fn owned(fd: usize) -> Result<Owned> {
-    kernel::move_high(fd as i32).map(Owned)
-}
-
 /// Makes a map with keys and values of so many bytes.
 pub fn make_map(kind: Kind, [key, value]: [u32; 2], entries: u32) -> Result<Owned> {
     let flags = match kind {
@@ -81,7 +78,7 @@ pub fn make_map(kind: Kind, [key, value]: [u32; 2], entries: u32) -> Result<Owne
         .word(12, entries)
         .word(16, flags);
     // SAFETY: making a map takes numbers only.
-    owned(unsafe { attributes.call(MAP_CREATE) }?)
+    numbers::high(|| unsafe { attributes.call(MAP_CREATE) })
 }
 
 /// Puts a number into a map.
@@ -105,7 +102,7 @@ pub fn load(program: &[Instruction], takes_fragments: bool) -> Result<Owned> {
         .word(44, if takes_fragments { HAS_FRAGS } else { 0 })
         .word(68, ATTACH_XDP);
     // SAFETY: program and licence outlive the call and have the lengths given.
-    owned(unsafe { attributes.call(PROG_LOAD) }?)
+    numbers::high(|| unsafe { attributes.call(PROG_LOAD) })
 }
 
 /// Attaches a program to an interface for as long as the result is held. `flags`: XDP_FLAGS_….
@@ -116,5 +113,5 @@ pub fn attach(program: i32, link: u32, flags: u32) -> Result<Owned> {
         .word(8, ATTACH_XDP)
         .word(12, flags);
     // SAFETY: making a link takes numbers only.
-    owned(unsafe { attributes.call(LINK_CREATE) }?)
+    numbers::high(|| unsafe { attributes.call(LINK_CREATE) })
 }

@@ -1,8 +1,8 @@
 //! How many queues an interface uses (ETHTOOL_GCHANNELS of linux/ethtool.h).
 
-use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::{self, Result};
 use bypass_sys::network;
+use bypass_sys::numbers;
 
 const SIOCETHTOOL: u64 = 0x8946;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
@@ -19,7 +19,7 @@ pub fn in_use(name: &str) -> Result<[u32; 2]> {
     let place = channels.as_mut_ptr() as usize;
     request[16..24].copy_from_slice(&place.to_ne_bytes());
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
-    let socket = Owned(kernel::socket(libc::AF_UNIX, kind, 0)? as i32);
+    let socket = numbers::high(|| kernel::socket(libc::AF_UNIX, kind, 0))?;
     network::ioctl(socket.0, SIOCETHTOOL, &mut request)?;
     // The kernel wrote through the address in the request.
     // SAFETY: the array lives on this frame.

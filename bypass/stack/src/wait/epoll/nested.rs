@@ -1,6 +1,7 @@
 //! A set that is a member of another.
 
 use bypass_sys::descriptor::Owned;
+use bypass_sys::numbers;
 
 use super::*;
 
@@ -63,10 +64,9 @@ impl Nested {
             let _ = kernel::epoll_control(epoll, libc::EPOLL_CTL_MOD, fd, events, data);
             return;
         }
-        let Ok(fd) = kernel::dup(open).and_then(|fd| kernel::move_high(fd as i32)) else {
+        let Ok(again) = numbers::duplicate(open) else {
             return;
         };
-        let again = Owned(fd);
         if kernel::epoll_control(epoll, libc::EPOLL_CTL_ADD, again.0, events, data).is_ok() {
             table::hide(again.0);
             self.again = Some(again);
