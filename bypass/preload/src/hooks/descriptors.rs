@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use bypass_stack::listener;
 use bypass_stack::operations::{descriptors, options, shadow};
 use bypass_stack::process::deferral::inside;
-use bypass_stack::process::table;
+use bypass_stack::process::{pool, table};
 use bypass_stats::Reason;
 use bypass_sys::numbers;
 use libc::FILE;
@@ -25,7 +25,9 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
         if numbers::are_held() {
             taking(|| ());
         }
-        return kernel();
+        let result = kernel();
+        pool::closed(fd);
+        return result;
     }
     let work = || inside(|| descriptors::close(fd));
     point(work, || kernel() as isize) as c_int

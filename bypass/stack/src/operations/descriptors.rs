@@ -112,6 +112,7 @@ pub fn close(fd: i32) -> Outcome {
         None => {
             table::set(fd, Entry::KERNEL);
             let _ = kernel::close(fd);
+            pool::closed(fd);
             if entry.kind() == Kind::Listener {
                 listener::settle_waiting();
             }
@@ -196,4 +197,5 @@ pub fn close_range(first: u32, last: u32, mut close_kernel: impl FnMut(u32, u32)
     if start <= last {
         close_kernel(start, last);
     }
+    pool::closed(i32::try_from(first).unwrap_or(i32::MAX));
 }

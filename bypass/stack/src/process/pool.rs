@@ -2,10 +2,11 @@
 //!
 //! Only clean shadows are kept: as socket(2) made them, close-on-exec, never bound.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Mutex;
 
 use bypass_stats::Counter;
+use bypass_sys::sandbox::is_confined;
 use bypass_sys::{kernel, numbers};
 
 use super::later;
@@ -16,6 +17,9 @@ use super::table::{self, Entry, Kind};
 
 /// The soft limit of descriptors; 0 when it has to be asked for.
 static LIMIT: AtomicUsize = AtomicUsize::new(0);
+
+/// A standard number has been closed, or was at the start: the next socket may have to take it.
+static MAY_BE_FREE: AtomicBool = AtomicBool::new(true);
 
 static POOL: [Mutex<Vec<i32>>; 2] = [const { Mutex::new(Vec::new()) }; 2];
 
@@ -55,11 +59,33 @@ pub fn or_give_back<T>(make: impl Fn() -> Result<T, i32>) -> Result<T, i32> {
     }
 }
 
+/// `fd` was closed. Programs close standard numbers for others to take them.
+pub fn closed(fd: i32) {
+    if fd <= libc::STDERR_FILENO {
+        MAY_BE_FREE.store(true, Ordering::Relaxed);
+    }
+}
+
+fn is_standard_free() -> bool {
+    if !MAY_BE_FREE.load(Ordering::Relaxed) || is_confined() {
+        return false;
+    }
+    MAY_BE_FREE.store(false, Ordering::Relaxed);
+    let is_free = |fd| kernel::fcntl(fd, libc::F_GETFD, 0) == Err(libc::EBADF);
+    let is_one_free = (libc::STDIN_FILENO..=libc::STDERR_FILENO).any(is_free);
+    if is_one_free {
+        MAY_BE_FREE.store(true, Ordering::Relaxed);
+    }
+    is_one_free
+}
+
 /// A clean TCP socket of `family`, from the pool or from the kernel.
 pub fn take(family: i32) -> Result<i32, i32> {
-    if let Some(fd) = shelf(family).lock().ok().and_then(|mut shelf| shelf.pop()) {
-        count(Counter::PoolHits, 1);
-        return Ok(fd);
+    if !is_standard_free() {
+        if let Some(fd) = shelf(family).lock().ok().and_then(|mut shelf| shelf.pop()) {
+            count(Counter::PoolHits, 1);
+            return Ok(fd);
+        }
     }
     count(Counter::PoolMisses, 1);
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
@@ -71,9 +97,9 @@ pub fn take(family: i32) -> Result<i32, i32> {
 }
 
 /// Keeps or closes the shadow of a socket that the program has closed; its entry is `Pooled`. One that is
-/// not as socket(2) made it is closed.
+/// not as socket(2) made it is closed, and one with a standard number.
 pub fn give(fd: i32, family: i32, is_clean: bool) {
-    if is_clean && !bypass_sys::sandbox::is_confined() {
+    if is_clean && fd > libc::STDERR_FILENO && !is_confined() {
         if let Ok(mut shelf) = shelf(family).lock() {
             if has_place(fd, shelf.len()) {
                 shelf.push(fd);
@@ -83,6 +109,7 @@ pub fn give(fd: i32, family: i32, is_clean: bool) {
     }
     table::set(fd, Entry::KERNEL);
     let _ = kernel::close(fd);
+    closed(fd);
 }
 
 /// Closes what is kept; says how many.
