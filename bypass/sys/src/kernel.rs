@@ -118,8 +118,8 @@ pub fn thread_exists(thread: i32) -> bool {
     !matches!(answer, Err(libc::ESRCH | libc::EINVAL))
 }
 
-/// Whether a thread, of whichever process, is stopped by a signal or a debugger. It is asked by who waits for a lock,
-/// which may be the one that guards the [numbers](crate::numbers): the file has a low one, for a moment.
+/// Whether a thread, of whichever process, is stopped by a signal or a debugger. Who waits for a lock asks, for 2 s at
+/// least: the file has a low [number](crate::numbers), for a moment.
 pub fn thread_is_stopped(thread: i32) -> bool {
     let mut line = [0u8; 256];
     let name = format!("/proc/{thread}/stat\0");

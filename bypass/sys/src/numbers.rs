@@ -7,28 +7,70 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::descriptor::Owned;
-use crate::kernel::{self, Result};
-use crate::lock::{self, Guard};
-use crate::thread::thread;
+use crate::kernel::Result;
+use crate::sandbox::is_confined;
+use crate::{clock, kernel};
 
 /// How much of a folder is read at once.
 const ENTRIES_BYTES: usize = 4096;
 
-/// Held by whoever takes low numbers.
+/// 1 while somebody takes low numbers. No thread's number, as of other locks: a program in a sandbox that it was
+/// started in may not even ask for it.
 static TAKING: AtomicU32 = AtomicU32::new(0);
 /// How often one of ours has had a low number.
 static TIMES: AtomicU32 = AtomicU32::new(0);
 
-/// As long as it lives, no other thread takes numbers. Nothing that may wait for anything, memory included, is done
-/// meanwhile. Who cannot have it in 2 s goes on: a child that was made behind our back may find it held for ever.
+/// Longest wait for whoever takes numbers: a child that was made behind our back may find them held for ever.
+const WAIT_NS_MAX: u64 = 2_000_000_000;
+/// Between two looks no more than this counts: in the rest of the time the whole process did not run.
+const LOOK_NS_MAX: u64 = 10_000_000;
+/// Looks before the processor is given up.
+const SPINS: u32 = 200;
+
+/// Lets others take numbers when dropped.
 #[must_use]
-pub fn hold() -> Option<Guard<'static>> {
-    lock::take(&TAKING, thread().tid())
+#[derive(Debug)]
+pub struct Holding(());
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        TAKING.store(0, Ordering::Release);
+    }
+}
+
+/// As long as it lives, no other thread takes numbers. Nothing that may wait for anything, memory included, is done
+/// meanwhile.
+pub fn hold() -> Holding {
+    if !try_hold() {
+        wait();
+    }
+    Holding(())
+}
+
+#[inline]
+fn try_hold() -> bool {
+    let taken = TAKING.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
+    taken.is_ok()
+}
+
+#[cold]
+fn wait() {
+    let (mut looked_ns, mut waited_ns, mut spins) = (clock::now_ns(), 0, 0);
+    while !try_hold() && waited_ns < WAIT_NS_MAX {
+        core::hint::spin_loop();
+        spins += 1;
+        if spins > SPINS && !is_confined() {
+            let _ = kernel::sched_yield();
+        }
+        let now_ns = clock::now_ns();
+        waited_ns += now_ns.saturating_sub(looked_ns).min(LOOK_NS_MAX);
+        looked_ns = now_ns;
+    }
 }
 
 /// Runs `work`, in which a descriptor of ours has a low number. It must not wait.
 pub fn low<T>(work: impl FnOnce() -> T) -> T {
-    let _guard = hold();
+    let _holding = hold();
     TIMES.fetch_add(1, Ordering::SeqCst);
     work()
 }
@@ -154,6 +196,24 @@ mod tests {
             high(|| kernel::socket(-1, 0, 0)).err(),
             Some(libc::EAFNOSUPPORT)
         );
+    }
+
+    #[test]
+    fn threads_take_numbers_one_at_a_time() {
+        let count = AtomicU32::new(0);
+        let add = || {
+            for _ in 0..10_000 {
+                let _holding = hold();
+                // Load and store, not one step: only the holding keeps the sum right.
+                count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            }
+        };
+        std::thread::scope(|scope| {
+            (0..4).for_each(|_| {
+                scope.spawn(add);
+            });
+        });
+        assert_eq!(count.load(Ordering::Relaxed), 40_000);
     }
 
     #[test]

@@ -37,9 +37,9 @@ impl<T> Made for *mut T {
 /// Runs a call that takes numbers, and waits for nothing, while none of ours has a low one.
 pub fn taking<T>(call: impl FnOnce() -> T) -> T {
     deferral::enter();
-    let guard = numbers::hold();
+    let holding = numbers::hold();
     let result = call();
-    drop(guard);
+    drop(holding);
     deferral::leave();
     result
 }

@@ -84,7 +84,7 @@ pub fn bound(fd: i32) {
 /// epoll_create1(2).
 pub fn epoll_create(flags: i32) -> Outcome {
     let make = || {
-        let _numbers = numbers::hold();
+        let _holding = numbers::hold();
         kernel::epoll_create1(flags)
     };
     match pool::or_give_back(make) {

@@ -90,7 +90,7 @@ pub fn take(family: i32) -> Result<i32, i32> {
     count(Counter::PoolMisses, 1);
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
     let make = || {
-        let _numbers = numbers::hold();
+        let _holding = numbers::hold();
         kernel::socket(family, kind, 0)
     };
     or_give_back(make).map(|fd| fd as i32)
