@@ -105,7 +105,8 @@ pub fn load(program: &[Instruction], takes_fragments: bool) -> Result<Owned> {
     numbers::high(|| unsafe { attributes.call(PROG_LOAD) })
 }
 
-/// Attaches a program to an interface for as long as the result is held. `flags`: XDP_FLAGS_….
+/// Attaches a program to an interface for as long as the result is held. The kernel may take milliseconds, in which the
+/// program's calls that take numbers wait. `flags`: XDP_FLAGS_….
 pub fn attach(program: i32, link: u32, flags: u32) -> Result<Owned> {
     let attributes = Attributes::new()
         .word(0, program as u32)
