@@ -6,7 +6,8 @@
 Cells: `iperf3` (1 and 8 streams of write), `sendfile` and `write` (nginx with sendfile on and off, 1 MB,
 10 MB and 100 MB over 1, 4 and 50 connections), `netty` (http-server with 16 KiB, 100 connections). The
 server runs on core 0, its client on core 1, idle states held off. `--other` adds a second build of the
-library. Prints Markdown: medians of all rounds, and their ratio to the kernel's. Standard library only;
+library. Prints Markdown: medians of all rounds, those with near and with far cores
+apart (figures.py), and their ratio to the kernel's. Standard library only;
 needs nginx, iperf3, a JDK and the release build.
 """
 
@@ -23,7 +24,7 @@ from collections import defaultdict
 from contextlib import contextmanager
 from pathlib import Path
 
-from figures import ROOT, await_listener, hold_idle_states, kernel_unpaced, port_that_is_free
+from figures import ROOT, Distance, await_listener, hold_idle_states, kernel_unpaced, port_that_is_free
 
 GENERATOR = ROOT / "target" / "release" / "wirespeed-load"
 WEB = """
@@ -160,14 +161,18 @@ def main():
     with kernel_unpaced() as control, tempfile.TemporaryDirectory(prefix="bypass-bulk-") as folder:
         print(f"idle states {hold_idle_states()}, {options.rounds} rounds of {options.seconds} s, "
               f"kernel {os.uname().release}, {control}\n")
+        distance = Distance(folder)
         for _ in range(options.rounds):
             for name in options.cells or CELLS:
                 for case, stack, value in CELLS[name](Bench(options, folder, stacks)):
-                    figures[case, stack].append(value)
+                    figures[f"{case}, {distance.now()}", stack].append(value)
     others = list(stacks)[1:]
     print("| case | kernel | " + " | ".join(f"{one} | {one} ×" for one in others) + " |")
     print("|" + "---|" * (2 + 2 * len(others)))
     for case in dict.fromkeys(case for case, _ in figures):
+        if not all(figures[case, stack] for stack in stacks):
+            print(f"| {case}: not of every stack |")
+            continue
         base = statistics.median(figures[case, "kernel"])
         values = [statistics.median(figures[case, one]) for one in others]
         print(f"| {case} | {base:,.2f} | " + " | ".join(f"{value:,.2f} | {value / base:.2f}" for value in values) + " |")

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Pairs, proxy, round trip, half acceleration, profiles and Netty: kernel and accelerated by turns, as ratios.
 
-    bypass/bench/figures.py CELL... [--rounds 5] [--seconds 1] [--java PATH]
+    bypass/bench/figures.py CELL... [--rounds 5] [--seconds 1] [--java PATH] [--other RELEASE]
 
 Cells: `pairs` (server and generator share a core: one pair, then one on every core), `proxy` (nginx or
 gateway-netty between generator and origin), `roundtrip` (one connection, p50), `half` (one end
 preloaded, the other on the kernel), `profiles` (balanced against performance at load), `netty-nio`, `netty-epoll`. Servers run on core 0, the generator on
-core 1, idle states held off. Prints Markdown with the medians of all rounds. `nginx.sh` has the plain
+core 1, idle states held off. Prints Markdown with the medians of all rounds, those in which the two cores shared a cache
+(near) and those in which they did not (far) apart. `nginx.sh` has the plain
 nginx cells. Standard library only; needs nginx, wrk and the release build.
 """
 
@@ -30,6 +31,7 @@ from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+OTHER = "-other"
 BODY = "x" * 1024
 WEB = """
 worker_processes 1; daemon off; pid {folder}/{port}.pid; error_log {folder}/error.log crit;
@@ -46,6 +48,22 @@ http {{
   }}
 }}
 """
+
+
+class Distance:
+    """Whether cores 0 and 1 share a cache ("near") or not ("far"). A hypervisor may move a guest's cores at any time, which
+    changes the ratio of kernel and bypass several times, so figures of both are kept apart."""
+
+    NEAR_NS = 120
+
+    def __init__(self, folder):
+        self.program = Path(folder, "distance")
+        subprocess.run(["cc", "-O2", "-pthread", "-o", self.program, Path(__file__).with_name("distance.c")], check=True)
+
+    def now(self):
+        """`near` or `far`."""
+        found = subprocess.run([self.program, "0", "1"], check=True, capture_output=True, text=True)
+        return "near" if int(found.stdout) < self.NEAR_NS else "far"
 
 
 def port_that_is_free():
@@ -69,15 +87,27 @@ def await_listener(port, process):
 
 
 class Bench:
-    """Starts servers and generators on a stack: None is the kernel, else the name of a profile."""
+    """Starts servers and generators on a stack: None is the kernel, else the name of a profile, with the build of
+    `--other` where it ends in OTHER."""
 
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
 
+    def builds(self, *profiles):
+        """Each profile with the build to measure and, where one is given, with the other."""
+        endings = ("", OTHER) if self.options.other else ("",)
+        return [profile + ending for profile, ending in product(profiles, endings)]
+
     def command(self, stack, core, words):
         """The command line that runs `words` on `core` over `stack`."""
-        launcher = [] if stack is None else [str(self.options.release / "bypass"), "run", "-p", stack, "--"]
-        return ["taskset", "-c", str(core), *launcher, *map(str, words)]
+        return ["taskset", "-c", str(core), *self.launcher(stack), *map(str, words)]
+
+    def launcher(self, stack):
+        """What stands before a program to run it over `stack`."""
+        if stack is None:
+            return []
+        release = self.options.other if stack.endswith(OTHER) else self.options.release
+        return [str(release / "bypass"), "run", "-p", stack.removesuffix(OTHER), "--"]
 
     @contextmanager
     def server(self, stack, core, port, words):
@@ -125,13 +155,13 @@ def requests_per_second(wrk):
 
 
 def client_profile(stack):
-    """The generator spins where it has its core alone, and shares it where the servers do."""
-    return stack and {"performance": "wrk", "balanced": "nginx-balanced"}[stack]
+    """The generator spins where it has its core alone, and shares it where the servers do; its build is the server's."""
+    return stack and stack.replace("performance", "wrk").replace("balanced", "nginx-balanced")
 
 
 def pairs(bench):
     """nginx and wrk on one core: one pair, and one on every core. The balanced profile on both ends."""
-    for stack in (None, "balanced"):
+    for stack in (None, *bench.builds("balanced")):
         for cores in (1, os.cpu_count()):
             with ExitStack() as servers:
                 ports = [servers.enter_context(bench.nginx(stack, core)) for core in range(cores)]
@@ -141,8 +171,8 @@ def pairs(bench):
 
 def proxy(bench):
     """generator → proxy → nginx; generator and origin share core 1, the proxy has core 0."""
-    for stack in (None, *bench.options.profiles):
-        shared = stack and "balanced"
+    for stack in (None, *bench.builds(*bench.options.profiles)):
+        shared = stack and stack.replace("performance", "balanced")
         with bench.nginx(shared, 1) as origin:
             with bench.nginx(stack, 0, origin) as port:
                 run = bench.wrk(client_profile(shared), 1, port, "proxied")
@@ -156,7 +186,7 @@ def proxy(bench):
 
 def roundtrip(bench):
     """One connection: the median response time in µs."""
-    for stack in (None, *bench.options.profiles):
+    for stack in (None, *bench.builds(*bench.options.profiles)):
         with bench.nginx(stack, 0) as port:
             result = Path(bench.folder, "roundtrip.json")
             words = [ROOT / "target" / "release" / "wirespeed-load", "-t1", "-c1", f"-d{bench.options.seconds}s", "--json", result]
@@ -168,8 +198,10 @@ def roundtrip(bench):
 
 def half(bench):
     """One end preloaded and the other not: traffic stays on the kernel."""
-    for name, server, client in (("neither end", None, None), ("server preloaded", "performance", None),
-                                 ("client preloaded", None, "performance")):
+    builds = bench.builds("performance")
+    ends = [("neither end", None, None), *(("server preloaded" + build.removeprefix("performance"), build, None) for build in builds),
+            *(("client preloaded" + build.removeprefix("performance"), None, build) for build in builds)]
+    for name, server, client in ends:
         with bench.nginx(server, 0) as port:
             for path in ("0", "1024"):
                 run = bench.wrk(client_profile(client), 1, port, path)
@@ -181,10 +213,11 @@ def profiles(bench):
     files = {"0": "0 KB", "1024": "1 KB", "10k": "10 KB"}
     Path(bench.folder).chmod(0o755)
     Path(bench.folder, "10k").write_bytes(b"x" * 10240)
-    for stack in ("performance", "balanced"):
+    for stack in bench.builds("performance", "balanced"):
         with bench.nginx(stack, 0) as port:
             # The documents' generator has its profile with each of the server's; then one that has the server's.
-            for client, both in (("wrk", ""), (client_profile(stack), ", both ends")):
+            generator = client_profile(stack.replace("balanced", "performance"))
+            for client, both in ((generator, ""), (client_profile(stack), ", both ends")):
                 for connections, (path, size) in product((50, 100), files.items()):
                     run = bench.wrk(client, 1, port, path, connections)
                     yield f"{size}, {connections} connections{both}", stack, requests_per_second(run)
@@ -192,7 +225,7 @@ def profiles(bench):
 
 def netty(bench, transport):
     """The Netty http-server with a payload of 128 B."""
-    for stack in (None, *bench.options.profiles):
+    for stack in (None, *bench.builds(*bench.options.profiles)):
         arguments = ["--host", "127.0.0.1", "--port", "{port}", "--payload", 128, "--transport", transport, "--threads", 1]
         with bench.java(stack, 0, "http-server", arguments) as port:
             requests_per_second(bench.wrk(client_profile(stack), 1, port, "128", seconds=bench.options.warmup))
@@ -204,23 +237,37 @@ CELLS = {"pairs": pairs, "proxy": proxy, "roundtrip": roundtrip, "half": half, "
 
 
 def show(name, figures):
-    """One Markdown table: medians, and their ratio to the first stack's."""
+    """One Markdown table: medians, their ratio to the first stack's, and the median ratio of a round between two builds."""
     stacks = list(dict.fromkeys(stack for _, stack in figures))
     labels = [stack or "kernel" for stack in stacks]
-    print(f"\n**{name}**\n\n| case | " + " | ".join(labels) + " | " + " | ".join(f"{label} ×" for label in labels[1:]) + " |")
-    print("|" + "---|" * (2 * len(stacks)))
+    compared = [stack for stack in stacks if stack and stack + OTHER in stacks]
+    titles = [*labels, *(f"{label} ×" for label in labels[1:]), *(f"{stack} : other" for stack in compared)]
+    print(f"\n**{name}**\n\n| case | " + " | ".join(titles) + " |")
+    print("|" + "---|" * (1 + len(titles)))
     for case in dict.fromkeys(case for case, _ in figures):
+        if not all(figures[case, stack] for stack in stacks):
+            print(f"| {case}: not of every stack |")
+            continue
         medians = [statistics.median(figures[case, stack]) for stack in stacks]
         cells = [f"{median:,.0f}" if median >= 100 else f"{median:.1f}" for median in medians]
         ratios = [f"{median / medians[0]:.2f}" for median in medians[1:]]
+        ratios += [spread(figures[case, stack], figures[case, stack + OTHER]) for stack in compared]
         print(f"| {case} | " + " | ".join(cells + ratios) + " |")
+
+
+def spread(values, others):
+    """The median of the rounds' own ratios, and their range."""
+    ratios = [value / other for value, other in zip(values, others)]
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
 
 
 def show_scaling(figures):
     """How many times one pair's rate all pairs reach together."""
     for stack in dict.fromkeys(stack for _, stack in figures):
-        one, many = (statistics.median(values) for (_, other), values in figures.items() if other == stack)
-        print(f"\nScaling of {stack or 'kernel'}: {many / one:.2f}")
+        of_stack = {case: values for (case, other), values in figures.items() if other == stack}
+        one, many = ([value for case, values in of_stack.items() if case.startswith(f"{pairs} pair") for value in values]
+                     for pairs in (1, os.cpu_count()))
+        print(f"\nScaling of {stack or 'kernel'}: {statistics.median(many) / statistics.median(one):.2f}")
 
 
 def hold_idle_states():
@@ -260,9 +307,11 @@ def read_options():
     parser.add_argument("--profiles", nargs="+", default=["performance"], choices=["performance", "balanced"])
     parser.add_argument("--java", default="java")
     parser.add_argument("--release", type=Path, default=ROOT / "target" / "release", help="folder of the build to measure")
+    parser.add_argument("--other", type=Path, metavar="RELEASE", help="folder of another build, to compare the two")
     options = parser.parse_args()
-    if not (options.release / "bypass").exists():
-        parser.error(f"no bypass in {options.release}: run ./wirespeed build bypass load")
+    for folder in (options.release, options.other):
+        if folder and not (folder / "bypass").exists():
+            parser.error(f"no bypass in {folder}: run ./wirespeed build bypass load")
     return options
 
 
@@ -280,9 +329,10 @@ def measure(options):
     for name in options.cells:
         figures = defaultdict(list)
         with tempfile.TemporaryDirectory(prefix="bypass-figures-") as folder:
+            distance = Distance(folder)
             for _ in range(options.rounds):
                 for case, stack, value in CELLS[name](Bench(options, folder)):
-                    figures[case, stack].append(value)
+                    figures[f"{case}, {distance.now()}", stack].append(value)
         show(name, figures)
         if name == "pairs":
             show_scaling(figures)

@@ -25,6 +25,7 @@ control_before=$(cat $control)
 [ ! -w $control ] || echo cubic >$control 2>/dev/null || true
 trap 'stop; rm -rf "$room"; [ "$(cat $control)" = "$control_before" ] || echo "$control_before" >$control' EXIT
 port=$((20000 + $$ % 10000))
+cc -O2 -pthread -o "$room/distance" "$(dirname "$0")/distance.c"
 mkdir "$room/www" "$room/www/nopush"
 for size in 1024 10240 102400; do head -c $size /dev/urandom >"$room/www/$size"; done
 cp "$room/www/1024" "$room/www/nopush/1024"
@@ -74,6 +75,9 @@ ask() { # stack case connections path options: requests per second
   fi
   echo "$1 $2 ${rps:-0}"
 }
+distance() { # near: the cores share a cache, far: they do not; a hypervisor moves a guest's cores (distance.c)
+  [ "$("$room/distance" 0 1)" -lt 120 ] && echo near || echo far
+}
 run() { # stack case
   start "$1"
   case $2 in
@@ -89,7 +93,11 @@ echo "# rounds $rounds, $seconds s each, client $client, spin $spin_us us, idle 
 stacks="kernel bypass${other:+ other}"
 for _ in $(seq "$rounds"); do
   for case in $cases; do
-    for stack in $stacks; do run "$stack" "$case"; done
+    before=$(distance)
+    figures=$(for stack in $stacks; do run "$stack" "$case"; done)
+    after=$(distance)
+    [ "$before" = "$after" ] || after=moved
+    awk -v where="$after" '{ print $1, $2 "," where, $3 }' <<<"$figures"
   done
   stacks="${stacks#* } ${stacks%% *}"
 done | tee "$room/all" | sed 's/^/# /' >&2

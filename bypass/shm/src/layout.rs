@@ -233,6 +233,8 @@ pub struct ConsumerLine {
     pub ring: AtomicU32,
     /// SO_RCVBUF of the reader, 0 for the default.
     pub receive_buffer: AtomicU32,
+    /// How often long pieces came from far away of late, see `ring/distance.rs`.
+    pub far: AtomicU32,
 }
 
 /// What comes in a stream beside the bytes of the ring: bytes that lie in a content which the writer

@@ -16,6 +16,8 @@ use crate::doorbell::News;
 use crate::extents::Place;
 use crate::layout::{ConsumerLine, Locks, ProducerLine, Records, UNREAD_MAX};
 
+#[path = "ring/distance.rs"]
+mod distance;
 #[path = "ring/growing.rs"]
 mod growing;
 #[path = "ring/reading.rs"]
@@ -162,6 +164,7 @@ impl<'a> Ring<'a> {
             &self.writer.ring,
             &self.consumer.ring,
             &self.consumer.receive_buffer,
+            &self.consumer.far,
         ] {
             word.store(0, Ordering::Relaxed);
         }

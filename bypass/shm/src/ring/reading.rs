@@ -146,7 +146,13 @@ impl Ring<'_> {
     #[inline]
     fn copy_out(&self, chunk: Chunk, to: &mut Pieces) {
         match chunk {
-            Chunk::Ring(area, cursor, count) => area.copy(cursor, count, to, Copy::Out),
+            Chunk::Ring(area, cursor, count) => {
+                let is_far = self.comes_from_far(area, cursor, count);
+                area.copy(cursor, count, to, Copy::Out);
+                if is_far {
+                    area.evict(cursor, count);
+                }
+            }
             // SAFETY: `walk` has checked that the content is mapped that far.
             Chunk::Content(from, count) => unsafe { to.fill(from, count) },
         }

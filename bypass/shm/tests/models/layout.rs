@@ -107,6 +107,7 @@ pub struct ConsumerLine {
     pub loan_bytes: AtomicU64,
     pub ring: AtomicU32,
     pub receive_buffer: AtomicU32,
+    pub far: AtomicU32,
 }
 
 pub struct Record {
@@ -161,6 +162,7 @@ impl ConsumerLine {
             loan_bytes: AtomicU64::new(0),
             ring: AtomicU32::new(0),
             receive_buffer: AtomicU32::new(0),
+            far: AtomicU32::new(0),
         }
     }
 }
