@@ -35,8 +35,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+from figures import Distance
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = ROOT / "target" / "release"
@@ -281,22 +284,31 @@ def measure(link, server, folder, options):
 
 
 def table(options, folder):
-    figures = {server: [] for server in dict.fromkeys(options.servers)}
+    """All rounds of one size, those with near and with far cores (figures.py) apart."""
+    distance, rounds = Distance(folder), defaultdict(list)
     for _ in range(options.rounds):
-        for server, found in figures.items():
+        before, found = distance.now(), {}
+        for server in dict.fromkeys(options.servers):
             # A link of its own: what the kernel keeps of one round's connections (TIME_WAIT) must not burden the next.
             with Link(options.mtu) as link:
-                found.append(measure(link, server, folder, options))
-    first = next(iter(figures))
+                found[server] = measure(link, server, folder, options)
+        rounds[before if distance.now() == before else "moved"].append(found)
     print(f"{options.program}, {options.now} B, {options.connections} connections, MTU {options.mtu}"
           f"{', one connection a request' if options.close else ''}"
           f"{', multi_accept' if options.multi_accept else ''}, {options.rounds} rounds of {options.seconds} s, "
           f"kernel with {link.control}")
+    for where, group in rounds.items():
+        print(f"cores {where}, {len(group)} of {options.rounds} rounds")
+        show(group, options)
+
+
+def show(rounds, options):
+    """Medians, and those of each round's ratio to the first server."""
+    first = options.servers[0]
     for column, unit in enumerate(["requests/s", "µs p50", "µs p99.9"][:3 if options.latency else 1]):
-        base = [round[column] for round in figures[first]]
-        for server, rounds in figures.items():
-            found = [round[column] for round in rounds]
-            ratios = [one / other for one, other in zip(found, base)]
+        for server in rounds[0]:
+            found = [of[server][column] for of in rounds]
+            ratios = [of[server][column] / of[first][column] for of in rounds]
             ratio = "" if server == first else (f"  {statistics.median(ratios):.2f} × {first}"
                                                 f" ({min(ratios):.2f}–{max(ratios):.2f})")
             print(f"{server:16} {statistics.median(found):10,.{1 if column else 0}f} {unit}"

@@ -26,8 +26,8 @@ COLUMNS = ("requests", "reloads", "ends of idle connections", "resets of idle co
            "failures")
 
 
-def client(port, length, seconds):
-    """What the process `reload.py client PORT LENGTH SECONDS` does; prints its counts."""
+def client(address, port, length, seconds):
+    """What the process `reload.py client ADDRESS PORT LENGTH SECONDS` does; prints its counts."""
     from collections import Counter
     import socket
     counts = Counter()
@@ -37,7 +37,7 @@ def client(port, length, seconds):
             got = b""
             try:
                 if connection is None:
-                    connection, used = socket.create_connection(("127.0.0.1", port), 20), False
+                    connection, used = socket.create_connection((address, port), 20), False
                 connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
                 while True:
                     piece = connection.recv(65536)
@@ -75,7 +75,7 @@ def load_words(options, port):
     """The load generator's command, and how to read its output into the columns."""
     url, seconds = f"http://127.0.0.1:{port}/", f"{options.seconds:g}"
     if options.load == "client":
-        return [sys.executable, __file__, "client", port, len(endurance.BODY), seconds]
+        return [sys.executable, __file__, "client", "127.0.0.1", port, len(endurance.BODY), seconds]
     if options.load == "wrk":
         return ["wrk", "-t1", f"-c{options.connections}", f"-d{seconds}s", url]
     return [options.bypass.resolve().parent / "wirespeed-load", "-t1", f"-c{options.connections}",
@@ -168,6 +168,6 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["client"]:
-        client(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
+        client(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))
     else:
         raise SystemExit(main())

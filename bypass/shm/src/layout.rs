@@ -233,7 +233,7 @@ pub struct ConsumerLine {
     pub ring: AtomicU32,
     /// SO_RCVBUF of the reader, 0 for the default.
     pub receive_buffer: AtomicU32,
-    /// How often long pieces came from far away of late, see `ring/distance.rs`.
+    /// Whether long pieces come from far away, see [`bypass_sys::cache::Distance`].
     pub far: AtomicU32,
 }
 

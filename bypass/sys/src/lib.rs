@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod barrier;
+pub mod cache;
 pub mod clock;
 pub mod descriptor;
 pub mod interrupt;
