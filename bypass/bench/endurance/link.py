@@ -30,10 +30,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import endurance
 import reload
-from packets import ADDRESS, BYPASS, LIBRARY, PORT, Link, counters, started
+from packets import ADDRESS, BYPASS, LIBRARY, PORT, Link, counters
 
 NGINX = """
-worker_processes 2; daemon off; user nobody nogroup; pid {folder}/nginx.pid; error_log {folder}/error.log;
+worker_processes 2; user nobody nogroup; pid {folder}/nginx.pid; error_log /tmp/b/u/link.log notice;
 events {{ worker_connections 4096; }}
 http {{
   access_log off; keepalive_requests 100;
@@ -50,23 +50,56 @@ PATIENCE_S = 20
 
 @contextmanager
 def serving(link, stack, folder):
-    """The nginx of a stack; its process and the number of its master."""
+    """The nginx of a stack, a daemon: a master whose starter lives takes no upgrade. The number of its master, which is
+    that of the process group of all."""
     launch = [] if stack == "kernel" else [BYPASS, "run", "--interface", "vb", "--"]
     program = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
-    with started(link.inside(1, "0-1", *launch, program, "-c", folder / "nginx.conf")) as (process, said):
-        if not is_answered(link, process, stack):
-            said.seek(0)
-            sys.exit(f"link.py: nginx does not answer over its path: {said.read() or 'it says nothing'}")
-        yield process, int((folder / "nginx.pid").read_text())
+    number = folder / "nginx.pid"
+    number.unlink(missing_ok=True)
+    said = subprocess.run(link.inside(1, "0-1", *launch, program, "-c", folder / "nginx.conf"), capture_output=True, text=True, timeout=60)
+    reload.await_that(lambda: said.returncode or number.exists() and number.read_text().strip(), "a number of its own")
+    if said.returncode:
+        sys.exit(f"link.py: nginx does not start: {said.stderr}")
+    group = int(number.read_text())
+    try:
+        if not is_answered(link, group, stack):
+            sys.exit("link.py: nginx does not answer over its path")
+        yield group
+    finally:
+        end(group)
 
 
-def is_answered(link, process, stack):
+def members(group):
+    """The processes of a group that live."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.getpgid(int(pid)) == group:
+                found.append(int(pid))
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def end(group):
+    """Ends all processes of a group."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        ends = time.monotonic() + 5
+        while members(group) and time.monotonic() < ends:
+            try:
+                os.killpg(group, number)
+            except ProcessLookupError:
+                return
+            time.sleep(0.1)
+
+
+def is_answered(link, group, stack):
     """Whether nginx answers, over packets where it should, within 15 s."""
     deadline = time.monotonic() + 15
-    while process.poll() is None and time.monotonic() < deadline:
+    while members(group) and time.monotonic() < deadline:
         ask = link.inside(0, "0-1", "curl", "-s", "-o", "/dev/null", "-m", "2", f"http://{ADDRESS}:{PORT}/")
         answers = subprocess.run(ask, check=False).returncode == 0
-        if answers and (stack == "kernel" or counters(link, process.pid)["accepts_packets"]):
+        if answers and (stack == "kernel" or counters(link, group)["accepts_packets"]):
             return True
         time.sleep(0.01)
     return False
@@ -100,15 +133,11 @@ UNDER_LOAD = {"reload": reload.reloads, "upgrade": reload.upgrades, "worker": ki
 
 def under_load(link, stack, folder, what, seconds):
     """Requests right, how often it was done, ends and resets of idle connections, failures, and their texts."""
-    with serving(link, stack, folder) as (process, master):
+    with serving(link, stack, folder) as master:
         words = link.inside(0, "0-1", sys.executable, reload.__file__, "client", ADDRESS, PORT, len(endurance.BODY), seconds)
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as load:
             count = UNDER_LOAD[what](SimpleNamespace(folder=folder), master, seconds)
             said = load.communicate(timeout=120)[0].split(maxsplit=4)
-        # Of a killed master the workers are left, of an upgrade another master.
-        os.killpg(process.pid, signal.SIGTERM)
-        time.sleep(0.3)
-        os.killpg(process.pid, signal.SIGKILL)
     right, ends, resets, failures = map(int, said[:4])
     return [right, count, ends, resets, failures], said[4].strip() if len(said) > 4 else ""
 
@@ -121,8 +150,8 @@ def is_the_kernels(link):
 
 def kill_all(link, folder):
     """Seconds until the kernel has the interface, and from there until another nginx answers over packets."""
-    with serving(link, "packets", folder) as (process, _):
-        os.killpg(process.pid, signal.SIGKILL)
+    with serving(link, "packets", folder) as group:
+        os.killpg(group, signal.SIGKILL)
         killed = time.monotonic()
         while not is_the_kernels(link):
             if time.monotonic() - killed > PATIENCE_S:
@@ -208,13 +237,13 @@ def soak(link, stack, folder, seconds):
     """Connections, right answers, failures, kernel's connections, and KiB of the workers after a quarter and at the end."""
     def resident():
         return sum(endurance.memory_of(pid) for pid in workers_of(master))
-    with serving(link, stack, folder) as (process, master):
-        before = counters(link, process.pid)["accepts_kernel"]
+    with serving(link, stack, folder) as master:
+        before = counters(link, master)["accepts_kernel"]
         with subprocess.Popen(link.inside(0, "0-1", sys.executable, __file__, "churn", seconds), stdout=subprocess.PIPE, text=True) as load:
             time.sleep(seconds / 4)
             early = resident()
             said = load.communicate(timeout=seconds + 120)[0].split(maxsplit=3)
-        kernel = counters(link, process.pid)["accepts_kernel"] - before
+        kernel = counters(link, master)["accepts_kernel"] - before
         late = resident()
     connections, answers, failures = map(int, said[:3])
     return [connections, answers, failures, kernel, early, late], said[3].strip() if len(said) > 3 else ""

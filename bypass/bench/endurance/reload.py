@@ -107,19 +107,27 @@ def reloads(bench, master, seconds):
 def upgrades(bench, master, seconds):
     """One after the other: USR2, and QUIT to the old master once the new one has written its number."""
     ends, count, path = time.monotonic() + seconds - 2, 0, bench.folder / "nginx.pid"
+    former = path.with_suffix(".pid.oldbin")
     while time.monotonic() < ends:
         os.kill(master, signal.SIGUSR2)
-        started = time.monotonic()
-        while time.monotonic() - started < 10:
-            time.sleep(0.05)
-            if path.exists() and path.read_text().strip() not in ("", str(master)):
-                break
+        await_that(lambda: path.exists() and path.read_text().strip() not in ("", str(master)), "a new master")
         time.sleep(0.2)
         os.kill(master, signal.SIGQUIT)
+        # The new one takes no further upgrade before the old one has ended.
+        await_that(lambda: not former.exists(), "the end of the old master")
         master = int(path.read_text())
         time.sleep(0.5)
         count += 1
     return count
+
+
+def await_that(condition, what):
+    """Returns when it holds; ends the bench after 30 s."""
+    ends = time.monotonic() + 30
+    while not condition():
+        if time.monotonic() > ends:
+            sys.exit(f"reload.py: nginx did not come to {what} within 30 s")
+        time.sleep(0.05)
 
 
 def once(options, is_kernel, what):
