@@ -79,6 +79,16 @@ impl Marked {
         self.0[0] = Some(new);
     }
 
+    /// The segment that ends at `end` is not marked, and begins now where it may seem to be part of a run: a run's first
+    /// block may begin within it.
+    pub fn exclude(&mut self, end: u32) {
+        for run in self.0.iter_mut().flatten() {
+            if before(run.left, end) {
+                run.left = end;
+            }
+        }
+    }
+
     /// Nothing is remembered.
     pub fn clear(&mut self) {
         self.0 = [None; BLOCKS];
@@ -113,6 +123,16 @@ mod tests {
         assert_eq!(marked.begin((1_500, 3_000), 1_000), Begin::Head);
         // A hole is filled: the block reaches from one run over the other.
         assert_eq!(marked.begin((2_000, 6_000), 1_000), Begin::At(7));
+    }
+
+    #[test]
+    fn a_segment_that_is_acknowledged_in_part_is_not_marked_by_a_block_that_began_in_it() {
+        let mut marked = Marked::default();
+        // Of a segment from 1,000 to 2,000 the block takes the second half, which marks nothing of it.
+        marked.note(1_500, 3_000, 7, 1_000);
+        marked.exclude(2_000);
+        assert_eq!(marked.begin((1_600, 3_000), 1_600), Begin::Head);
+        assert_eq!(marked.begin((2_000, 3_000), 1_600), Begin::Nowhere);
     }
 
     #[test]

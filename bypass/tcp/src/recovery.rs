@@ -128,6 +128,9 @@ impl Conn {
             if after(node.end, ack) {
                 if after(ack, node.seq) {
                     cx.nodes.get_mut(self.sent.head).seq = ack;
+                    if !node.is(SACKED) {
+                        self.recovery.marked.exclude(node.end);
+                    }
                 }
                 break;
             }
