@@ -16,8 +16,9 @@ extern "C" fn start() {
     crate::hooks::uring::switch_libuv_off();
     crate::hooks::exec::remember_environment();
     crate::forking::follow();
-    if let Ok(record) = std::env::var(exec::VARIABLE) {
-        exec::adopt(&record);
+    let passed = std::env::var(exec::VARIABLE);
+    if let Some(file) = passed.ok().and_then(|text| text.parse().ok()) {
+        exec::adopt(file);
         crate::hooks::descriptors::replace_standard_streams();
     }
     handover::adopt_inherited();

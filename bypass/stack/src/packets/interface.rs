@@ -21,10 +21,6 @@ use super::watching::ENGINES_MAX;
 use crate::process::{self, table};
 use crate::sys::{is_part_locked, lock_file, lock_part, unlock_part};
 
-mod passing;
-
-pub use passing::{inherit, leave};
-
 /// One interface.
 struct Interface {
     link: u32,
@@ -87,12 +83,7 @@ pub fn hold() -> impl Sized {
         let divided = all.iter().filter_map(|one| one.divided.as_ref());
         divided.for_each(|divided| divided.exchange.note_fork());
     }
-    (
-        known,
-        USED.lock().ok(),
-        NETWORK.lock().ok(),
-        passing::hold(),
-    )
+    (known, USED.lock().ok(), NETWORK.lock().ok())
 }
 
 /// In a forked child: the parent is to hear all news of the network.
@@ -132,8 +123,7 @@ pub fn open_all() {
     for name in &process::settings().interfaces {
         let room = (opened.len() < ENGINES_MAX).then_some(());
         let room = room.ok_or_else(|| format!("more than {ENGINES_MAX} interfaces"));
-        let open = || passing::inherited(name).map_or_else(|| open(name), Ok);
-        match room.and_then(|()| open()) {
+        match room.and_then(|()| open(name)) {
             Ok(interface) => opened.push(interface),
             Err(why) => {
                 process::fall_back(Reason::Interface);
