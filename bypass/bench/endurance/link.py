@@ -3,7 +3,8 @@
 
     python3 link.py [RUN...] [--seconds 8]     all runs; needs root, nginx and the release build
 
-Runs: `reload` (SIGHUP twice a second), `upgrade` (binary upgrades in turn), `worker` (a worker gets SIGKILL every
+Runs: `reload` (SIGHUP twice a second), `upgrade` (binary upgrades in turn, after which the
+next binary's connections are the kernel's: docs/limits/packets.md), `worker` (a worker gets SIGKILL every
 second), `master` (it gets SIGKILL once), `all` (all get SIGKILL: until the kernel has the interface, and another nginx
 answers), `soak` (clients that pipeline, shut down one way, reset, give up in the middle and close). nginx has two workers that are
 `nobody`, its clients are the kernel's in the other namespace of a veth pair. A request that ended before a byte of its
@@ -33,7 +34,7 @@ import reload
 from packets import ADDRESS, BYPASS, LIBRARY, PORT, Link, counters
 
 NGINX = """
-worker_processes 2; user nobody nogroup; pid {folder}/nginx.pid; error_log /tmp/b/u/link.log notice;
+worker_processes 2; user nobody nogroup; pid {folder}/nginx.pid; error_log {folder}/error.log;
 events {{ worker_connections 4096; }}
 http {{
   access_log off; keepalive_requests 100;
