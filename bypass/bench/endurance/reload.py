@@ -110,15 +110,23 @@ def upgrades(bench, master, seconds):
     former = path.with_suffix(".pid.oldbin")
     while time.monotonic() < ends:
         os.kill(master, signal.SIGUSR2)
-        await_that(lambda: path.exists() and path.read_text().strip() not in ("", str(master)), "a new master")
+        await_that(lambda: number_in(path) not in (None, master), "a new master")
         time.sleep(0.2)
         os.kill(master, signal.SIGQUIT)
         # The new one takes no further upgrade before the old one has ended.
         await_that(lambda: not former.exists(), "the end of the old master")
-        master = int(path.read_text())
+        master = number_in(path)
         time.sleep(0.5)
         count += 1
     return count
+
+
+def number_in(path):
+    """The process of a pid file; None when it is not there, as while nginx renames it, or not written yet."""
+    try:
+        return int(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def await_that(condition, what):

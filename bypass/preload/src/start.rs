@@ -16,9 +16,8 @@ extern "C" fn start() {
     crate::hooks::uring::switch_libuv_off();
     crate::hooks::exec::remember_environment();
     crate::forking::follow();
-    let passed = std::env::var(exec::VARIABLE);
-    if let Some(file) = passed.ok().and_then(|text| text.parse().ok()) {
-        exec::adopt(file);
+    if let Ok(record) = std::env::var(exec::VARIABLE) {
+        exec::adopt(&record);
         crate::hooks::descriptors::replace_standard_streams();
     }
     handover::adopt_inherited();

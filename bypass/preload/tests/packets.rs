@@ -52,6 +52,11 @@ const CASES: &[Case] = &[
         a_worker_follows_another,
     ),
     (
+        "a_new_binary_that_inherits_the_listener_goes_on_over_packets",
+        || upgraded(1),
+    ),
+    ("a_new_binary_goes_on_over_every_queue", || upgraded(4)),
+    (
         "connections_of_every_queue_are_carried_and_reach_every_worker",
         || many_workers(4, 8),
     ),
@@ -580,6 +585,88 @@ fn gives_up_root() {
         assert_eq!(accepts(server.0.id(), "packets"), 5, "{way}");
     }
 }
+
+/// As nginx at SIGUSR2: the master starts the next one, which inherits the listener, and serves by a worker of its own beside
+/// that of the former one, which ends.
+fn upgraded(queues: usize) {
+    let network = Network::with_queues(queues);
+    let first = serve(&network, UPGRADES);
+    let ask = || said(&network, "10.79.0.2:8000").expect("an answer");
+    let mut master = first.0.id();
+    let worker = children_of(master)[0];
+    wait_until("the first worker has the interface", || {
+        ask();
+        accepts(worker, "packets") > 0
+    });
+    for _ in 0..3 {
+        signal("USR2", master);
+        let mut next = ask();
+        wait_until("the next master's worker answers", || {
+            next = ask();
+            next != master.to_string()
+        });
+        signal("TERM", master);
+        master = next.parse().expect("a number");
+        let worker = children_of(master)[0];
+        let taken = |path| accepts(worker, path);
+        wait_until("the former one has ended, and left the interface", || {
+            let before = taken("packets");
+            (0..4).all(|_| said(&network, "10.79.0.2:8000").is_ok_and(|one| one == next))
+                && taken("packets") == before + 4
+        });
+        let before = (taken("packets"), taken("kernel"));
+        for _ in 0..20 {
+            assert_eq!(ask(), next);
+        }
+        let after = (taken("packets"), taken("kernel"));
+        assert_eq!(
+            (after.0 - before.0, after.1 - before.1),
+            (20, 0),
+            "over packets, kernel"
+        );
+    }
+    signal("TERM", master);
+}
+
+fn signal(name: &str, process: u32) {
+    let process = process.to_string();
+    let sent = Command::new("kill").args(["-s", name, &process]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "{name}");
+}
+
+const UPGRADES: &str = "
+import os, select, signal, socket, sys
+if len(sys.argv) > 1:
+    listener = socket.socket(fileno=int(sys.argv[1]))
+else:
+    listener = socket.create_server(('0.0.0.0', 8000))
+    listener.set_inheritable(True)
+worker = os.fork()
+if worker == 0:
+    listener.setblocking(False)
+    waiting = select.epoll()
+    waiting.register(listener, select.EPOLLIN)
+    while True:
+        waiting.poll()
+        try:
+            accepted = listener.accept()[0]
+        except BlockingIOError:
+            continue
+        accepted.sendall(str(os.getppid()).encode())
+        accepted.close()
+def upgrade(*_):
+    if os.fork() == 0:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:4], str(listener.fileno())])
+def leave(*_):
+    os.kill(worker, signal.SIGKILL)
+    os._exit(0)
+signal.signal(signal.SIGUSR2, upgrade)
+signal.signal(signal.SIGTERM, leave)
+if len(sys.argv) == 1:
+    print('ready')
+while True:
+    signal.pause()
+";
 
 const SAYS_ITS_NUMBER: &str = "
 import os, selectors, socket

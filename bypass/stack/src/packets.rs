@@ -38,6 +38,7 @@ mod relay;
 mod watching;
 
 pub use ending::{finish, linger};
+pub use interface::{inherit, leave};
 pub use watching::{poll, watch, Watch};
 
 use options::Wish;

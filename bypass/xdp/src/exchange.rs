@@ -72,6 +72,24 @@ impl Exchange {
         })
     }
 
+    /// One that somebody else has opened and passed on, by its [descriptors](Self::descriptors).
+    pub fn of(fds: Vec<Owned>) -> kernel::Result<Self> {
+        let mut fds = fds.into_iter();
+        let memory = fds.next_back().ok_or(libc::EINVAL)?;
+        if kernel::fstat(memory.0)?.st_size as usize != WORDS * 8 || fds.len() % 2 != 0 {
+            return Err(libc::EINVAL);
+        }
+        let mut mailboxes = Vec::new();
+        while let (Some(write), Some(read)) = (fds.next(), fds.next()) {
+            mailboxes.push([write, read]);
+        }
+        Ok(Self {
+            words: Table::map(memory.0, WORDS)?,
+            memory,
+            mailboxes,
+        })
+    }
+
     /// What is held open.
     pub fn descriptors(&self) -> impl Iterator<Item = i32> + use<'_> {
         let ends = self.mailboxes.iter().flatten();

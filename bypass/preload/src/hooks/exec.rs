@@ -77,8 +77,8 @@ unsafe fn extended(environment: List, passed: Option<&CStr>) -> Vec<*const c_cha
 
 /// What tells the new image where its record is.
 fn name_of_record(prepared: &Prepared) -> Option<CString> {
-    let file = prepared.file()?;
-    CString::new(format!("{}={file}", exec::VARIABLE)).ok()
+    let record = prepared.record()?;
+    CString::new(format!("{}={record}", exec::VARIABLE)).ok()
 }
 
 /// Runs `call` with the environment of the new image, for which was `prepared`; `has_left` says by its result whether

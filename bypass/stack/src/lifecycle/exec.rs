@@ -21,6 +21,7 @@ use bypass_sys::{kernel, numbers};
 use super::{handover, sharing};
 use crate::listener::participants;
 use crate::operations::shadow;
+use crate::packets;
 use crate::peer::Peer;
 use crate::process;
 use crate::process::table::{self, Entry, Kind};
@@ -65,6 +66,8 @@ const KEPT: u32 = sockets::HANDED_ON
 pub struct Prepared {
     /// None when only sockets survive that are the kernel's in the new image.
     file: Option<Owned>,
+    /// The file that says which interfaces are open, for a new image that inherits a listener.
+    interfaces: Option<Owned>,
     kept_open: Vec<Owned>,
     links: Vec<Owned>,
     /// Taken for the new image, once in each segment.
@@ -77,15 +80,20 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// The memory file's number.
-    pub fn file(&self) -> Option<i32> {
-        self.file.as_ref().map(|file| file.0)
+    /// What the [variable](VARIABLE) says: the numbers of both files, each empty where there is none.
+    pub fn record(&self) -> Option<String> {
+        let text = |file: &Option<Owned>| file.as_ref().map(|file| file.0.to_string());
+        let both = [text(&self.file), text(&self.interfaces)];
+        both.iter()
+            .any(Option::is_some)
+            .then(|| both.map(Option::unwrap_or_default).join(","))
     }
 
     /// Descriptors of ours that the new image needs.
     pub fn inherited(&self) -> Vec<i32> {
         let kept_open = self.kept_open.iter().chain(&self.links);
-        kept_open.chain(&self.file).map(|owned| owned.0).collect()
+        let files = self.file.iter().chain(&self.interfaces);
+        kept_open.chain(files).map(|owned| owned.0).collect()
     }
 
     /// Shadows are close-on-exec; those that the new image gets are not from here on.
@@ -140,11 +148,17 @@ pub fn prepare(given: &[i32], waits: bool) -> Option<Prepared> {
             _ => {}
         }
     }
-    if connected.is_empty() && !has_unconnected {
+    let left = inherits_listener(given).then(packets::leave).flatten();
+    if connected.is_empty() && !has_unconnected && left.is_none() {
         return None;
     }
+    let interfaces = left.map(|left| {
+        uncovered.extend(left.descriptors);
+        left.file
+    });
     let mut prepared = Prepared {
         file: None,
+        interfaces,
         kept_open: Vec::new(),
         links: Vec::new(),
         places: Vec::new(),
@@ -161,6 +175,15 @@ pub fn prepare(given: &[i32], waits: bool) -> Option<Prepared> {
     }
     prepared.uncover();
     Some(prepared)
+}
+
+/// Whether the new image gets a listener, and with it connections over the interfaces that are open.
+fn inherits_listener(given: &[i32]) -> bool {
+    let is_inherited = |fd: i32| {
+        let flags = kernel::fcntl(fd, libc::F_GETFD, 0);
+        given.contains(&fd) || flags.is_ok_and(|flags| flags as i32 & libc::FD_CLOEXEC == 0)
+    };
+    (0..table::used()).any(|fd| table::get(fd).kind() == Kind::Listener && is_inherited(fd))
 }
 
 fn pack(
@@ -302,9 +325,20 @@ pub fn undo(prepared: Prepared) {
     }
 }
 
-/// In the new image, before anything else of ours exists: takes over what the old one had. Which
-/// numbers mean a connection is found by the shadow's inode: spawning may have moved them.
-pub fn adopt(file: i32) {
+/// In the new image, before anything else of ours exists: takes over what the old one had, as its
+/// [record](Prepared::record) says.
+pub fn adopt(record: &str) {
+    let (file, interfaces) = record.split_once(',').unwrap_or((record, ""));
+    if let Ok(file) = file.parse() {
+        adopt_sockets(file);
+    }
+    if let Ok(file) = interfaces.parse() {
+        packets::inherit(file);
+    }
+}
+
+/// Which numbers mean a connection is found by the shadow's inode: spawning may have moved them.
+fn adopt_sockets(file: i32) {
     let Some(words) = read(file) else { return };
     let (number, rendezvous) = (words[1], words[2] as i32);
     process::become_child(number);

@@ -19,7 +19,11 @@ use super::engine;
 use super::relay::{Relay, LATE_MAX};
 use super::watching::ENGINES_MAX;
 use crate::process::{self, table};
-use crate::sys::{is_part_locked, lock_file, lock_part, unlock_part};
+use crate::sys::{is_file_locked, is_part_locked, lock_file, lock_part, unlock_part};
+
+mod passing;
+
+pub use passing::{inherit, leave};
 
 /// One interface.
 struct Interface {
@@ -83,7 +87,12 @@ pub fn hold() -> impl Sized {
         let divided = all.iter().filter_map(|one| one.divided.as_ref());
         divided.for_each(|divided| divided.exchange.note_fork());
     }
-    (known, USED.lock().ok(), NETWORK.lock().ok())
+    (
+        known,
+        USED.lock().ok(),
+        NETWORK.lock().ok(),
+        passing::hold(),
+    )
 }
 
 /// In a forked child: the parent is to hear all news of the network.
@@ -123,7 +132,8 @@ pub fn open_all() {
     for name in &process::settings().interfaces {
         let room = (opened.len() < ENGINES_MAX).then_some(());
         let room = room.ok_or_else(|| format!("more than {ENGINES_MAX} interfaces"));
-        match room.and_then(|()| open(name)) {
+        let open = || passing::inherited(name).map_or_else(|| open(name), Ok);
+        match room.and_then(|()| open()) {
             Ok(interface) => opened.push(interface),
             Err(why) => {
                 process::fall_back(Reason::Interface);

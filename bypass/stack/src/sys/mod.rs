@@ -135,9 +135,18 @@ pub fn unlock_part(fd: i32, part: u32) {
     let _ = kernel::fcntl(fd, libc::F_SETLK, &raw const lock as usize);
 }
 
+/// Whether another process has it, or a part of it.
+pub fn is_file_locked(fd: i32) -> bool {
+    is_locked(fd, None)
+}
+
 /// Whether another process has a part.
 pub fn is_part_locked(fd: i32, part: u32) -> bool {
-    let mut lock = lock_of(libc::F_WRLCK, Some(part));
+    is_locked(fd, Some(part))
+}
+
+fn is_locked(fd: i32, part: Option<u32>) -> bool {
+    let mut lock = lock_of(libc::F_WRLCK, part);
     let asked = kernel::fcntl(fd, libc::F_GETLK, &raw mut lock as usize);
     asked.is_ok() && lock.l_type != libc::F_UNLCK as i16
 }

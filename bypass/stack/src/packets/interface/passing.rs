@@ -1,0 +1,178 @@
+//! Interfaces that survive exec: a server's next binary, which inherits its listeners, goes on with what the former image
+//! has opened, as forked children do.
+//!
+//! What has to be known travels in a memory file: for each interface its words, then those of its queues.
+
+use super::*;
+use bypass_xdp::Layout;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"WSxdp\x01\0\0");
+/// Words of a steering's descriptors, and of a layout.
+const STEERING: usize = 4;
+const LAYOUT: usize = 9;
+/// Words of a file at most.
+const WORDS_MAX: usize = 1 << 16;
+
+/// What an image leaves to the next one.
+pub struct Left {
+    /// The memory file.
+    pub file: Owned,
+    /// Descriptors that the next image needs.
+    pub descriptors: Vec<i32>,
+}
+
+/// Interfaces that a former image has left to this one.
+static INHERITED: Mutex<Vec<Interface>> = Mutex::new(Vec::new());
+
+/// Locks them across a fork.
+pub fn hold() -> impl Sized {
+    INHERITED.lock().ok()
+}
+
+/// Says in a memory file what is open; None when there is nothing to leave.
+pub fn leave() -> Option<Left> {
+    let known = INTERFACES.lock().ok()?;
+    let opened = match &*known {
+        Known::Opened(all) => &all[..],
+        Known::NotOpened => &[],
+    };
+    // A master whose workers listen may have opened nothing since it was left them itself.
+    let inherited = INHERITED.lock().ok()?;
+    // An interface that this process uses ends with it. One that nobody uses yet would be the next image's alone, which may be
+    // a program that accepts once and ends: who waits for its end could not accept what waits then.
+    let is_left =
+        |one: &&Interface| one.opened.iter().all(Option::is_some) && is_file_locked(one.lease.0);
+    let left: Vec<&Interface> = opened.iter().chain(&*inherited).filter(is_left).collect();
+    if left.is_empty() {
+        return None;
+    }
+    let words = left.iter().flat_map(|one| describe(one));
+    let words = [MAGIC].into_iter().chain(words);
+    let bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
+    let file = numbers::high(|| kernel::memfd_create(c"wirespeed-interfaces")).ok()?;
+    kernel::write(file.0, &bytes).ok()?;
+    let descriptors = left.iter().flat_map(|one| one.descriptors()).collect();
+    Some(Left { file, descriptors })
+}
+
+fn describe(interface: &Interface) -> Vec<u64> {
+    let queues: Vec<&Opened> = interface.opened.iter().flatten().collect();
+    let exchange = interface.divided.iter();
+    let exchange: Vec<i32> = exchange
+        .flat_map(|divided| divided.exchange.descriptors())
+        .collect();
+    let is_generic = interface.steering.mode() == Mode::Generic;
+    let counts = [queues.len(), exchange.len()];
+    let mut words = vec![u64::from(interface.link), u64::from(is_generic)];
+    words.extend(counts.map(|count| count as u64));
+    let fds = interface.steering.descriptors();
+    words.extend(fds.iter().chain(&exchange).map(|fd| *fd as u64));
+    words.push(interface.lease.0 as u64);
+    for queue in queues {
+        let layout = queue.layout().encode();
+        let fours = layout.chunks_exact(4);
+        let word = |four: &[u8]| u32::from_ne_bytes(four.try_into().unwrap_or_default());
+        words.extend(fours.map(|four| u64::from(word(four))));
+        let fds = queue.descriptors();
+        words.push(fds.len() as u64);
+        words.extend(fds.iter().map(|fd| *fd as u64));
+    }
+    words
+}
+
+/// In the next image, before it opens anything itself: what it was left.
+pub fn inherit(file: i32) {
+    let file = Owned(file);
+    let Some(words) = read(file.0) else { return };
+    let mut words = Words(words.into_iter());
+    if words.next() != Some(MAGIC) {
+        return;
+    }
+    let Ok(mut inherited) = INHERITED.lock() else {
+        return;
+    };
+    while let Some(interface) = words.interface() {
+        interface.descriptors().for_each(table::hide);
+        inherited.push(interface);
+    }
+}
+
+fn read(file: i32) -> Option<Vec<u64>> {
+    let size = usize::try_from(kernel::fstat(file).ok()?.st_size).ok()?;
+    let mut bytes = vec![0u8; size.min(WORDS_MAX * 8)];
+    let count = kernel::read_at(file, &mut bytes, 0).ok()?;
+    let eights = bytes[..count].chunks_exact(8);
+    Some(
+        eights
+            .map(|eight| u64::from_ne_bytes(eight.try_into().unwrap_or_default()))
+            .collect(),
+    )
+}
+
+/// The one named `name`, if a former image has left it.
+pub fn inherited(name: &str) -> Option<Interface> {
+    let mut all = INHERITED.lock().ok().filter(|all| !all.is_empty())?;
+    let tables = Tables::new().ok()?;
+    let link = tables.link(name)?.index;
+    let at = all.iter().position(|one| one.link == link)?;
+    Some(all.swap_remove(at))
+}
+
+/// The words of a file, from the front.
+struct Words(std::vec::IntoIter<u64>);
+
+impl Words {
+    fn next(&mut self) -> Option<u64> {
+        self.0.next()
+    }
+
+    /// A descriptor that this image has got; it is not the next one's.
+    fn descriptor(&mut self) -> Option<Owned> {
+        let fd = i32::try_from(self.next()?).ok()?;
+        kernel::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC as usize).ok()?;
+        Some(Owned(fd))
+    }
+
+    fn descriptors(&mut self, count: usize) -> Option<Vec<Owned>> {
+        (0..count).map(|_| self.descriptor()).collect()
+    }
+
+    fn interface(&mut self) -> Option<Interface> {
+        let link = self.next()? as u32;
+        let mode = match self.next()? {
+            0 => Mode::Native,
+            _ => Mode::Generic,
+        };
+        let counts = [self.next()? as usize, self.next()? as usize];
+        let steering = self.descriptors(STEERING)?.try_into().ok()?;
+        let steering = Steering::of(mode, steering).ok()?;
+        let exchange = self.descriptors(counts[1].min(WORDS_MAX))?;
+        let lease = self.descriptor()?;
+        let opened: Option<Vec<Opened>> = (0..counts[0]).map(|_| self.queue()).collect();
+        let divided = match exchange.is_empty() {
+            true => None,
+            false => Some(Divided {
+                exchange: Arc::new(Exchange::of(exchange).ok()?),
+                own: 0,
+                looks: Looks::default(),
+            }),
+        };
+        Some(Interface {
+            link,
+            steering: Arc::new(steering),
+            opened: opened?.into_iter().map(Some).collect(),
+            lease: Arc::new(lease),
+            divided,
+        })
+    }
+
+    fn queue(&mut self) -> Option<Opened> {
+        let mut layout = Vec::with_capacity(LAYOUT * 4);
+        for _ in 0..LAYOUT {
+            layout.extend((self.next()? as u32).to_ne_bytes());
+        }
+        let count = self.next()? as usize;
+        let fds = self.descriptors(count.min(WORDS_MAX))?;
+        Opened::of(Layout::decode(&layout)?, fds).ok()
+    }
+}
