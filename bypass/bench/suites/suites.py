@@ -9,6 +9,7 @@ Packages come from PyPI into a virtual environment below --work. Standard librar
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -197,6 +198,18 @@ SUITES = {
     "jvm": jvm.compare,
 }
 
+#: Of a suite: programs that it starts, with the Debian package of each.
+PROGRAMS = {
+    "curl": (("nginx", "nginx"), ("haproxy", "haproxy"), ("curl", "curl")),
+    "redis": (("redis-server", "redis-server"),),
+    "memcached": (("memcached", "memcached"),),
+    "redis-own": (("tclsh", "tcl"),),
+    "memcached-own": (("perl", "perl"),),
+    "node": (("node", "nodejs"),),
+    "netty": (("java", "default-jdk"), ("mvn", "maven")),
+    "jvm": (("java", "default-jdk"),),
+}
+
 
 def markdown(rows):
     lines = ["| suite | tests | pass on the kernel | differ accelerated |", "|---|---|---|---|"]
@@ -208,6 +221,22 @@ def markdown(rows):
             text = entry["text"].replace("|", "\\|")
             lines.append(f"\n- `{entry['test']}`: {entry['outcome']}: {text}")
     return "\n".join(lines) + "\n"
+
+
+def write(rows, options):
+    """Writes what was asked for, after each suite: one that cannot run takes no finished one along. The Markdown."""
+    text = markdown(rows)
+    if options.markdown:
+        options.markdown.write_text(text)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1))
+    return text
+
+
+def missing_programs(suites):
+    """Lines on programs that a suite needs and this machine has not."""
+    return [f"{name} needs {program}: apt-get install {package}" for name in suites
+            for program, package in PROGRAMS.get(name, ()) if not shutil.which(program)]
 
 
 def main():
@@ -225,6 +254,8 @@ def main():
     for name in options.suites:
         if name not in SUITES:
             parser.error(f"there is no suite {name!r}; there are {', '.join(SUITES)}")
+    if missing := missing_programs(options.suites or SUITES):
+        parser.error("; ".join(missing))
     options.work.mkdir(parents=True, exist_ok=True)
     runner = Runner(options.bypass, options.profile, options.work, options.part)
     if options.module and options.suites == ["uvloop"]:
@@ -233,13 +264,11 @@ def main():
         python = sys.executable if options.suites == ["cpython"] else runner.python()
         rows = compare_unittest(runner, python, options.module)
     else:
-        rows = [row for name in options.suites or SUITES for row in SUITES[name](runner)]
-    text = markdown(rows)
-    print(text, end="")
-    if options.markdown:
-        options.markdown.write_text(text)
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1))
+        rows = []
+        for name in options.suites or SUITES:
+            rows += SUITES[name](runner)
+            write(rows, options)
+    print(write(rows, options), end="")
     return 1 if any(row["different"] for row in rows) else 0
 
 
