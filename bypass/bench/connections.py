@@ -132,14 +132,20 @@ def idle(options, folder):
             print(f"{name:16} {count:6} connections: {share:.3f} % of a core over {options.seconds} s", flush=True)
 
 
+def ports(workers):
+    """A port for each wrk: to one address and port a client's kernel has some 64,000 ports, and looks through half of them at
+    each connect once that half is taken."""
+    return range(PORT, PORT + workers)
+
+
 def cost(link, profile, folder, count, options):
     """Microseconds of nginx's CPU per request, and what wrk complains of."""
     with serving(link, profile, folder) as process:
-        words = ["wrk", "-t1", f"-c{count // options.workers}", f"-d{options.seconds}s", "--timeout", "30s",
-                 f"http://{ADDRESS}:{PORT}/0"]
+        words = ["wrk", "-t1", f"-c{max(count // options.workers, 1)}", f"-d{options.seconds}s", "--timeout", "30s"]
         start = spent_ns(process.pid)
-        running = [subprocess.Popen(link.inside(0, 1, *words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-                   for _ in range(options.workers)]
+        running = [subprocess.Popen(link.inside(0, 1, *words, f"http://{ADDRESS}:{port}/0"), stdout=subprocess.PIPE,
+                                    stderr=subprocess.STDOUT, text=True)
+                   for port in ports(options.workers)]
         try:
             said = [one.communicate(timeout=options.seconds + 120)[0] for one in running]
         finally:
@@ -210,6 +216,8 @@ def main():
         (folder / "logs").mkdir()
         text = NGINX.format(folder=folder, port=PORT, multi="off").replace("worker_connections 20000", "worker_connections 100000")
         text = text.replace("worker_processes 1;", f"worker_processes {options.workers};")
+        listen = f"listen {PORT} backlog=16384;"
+        text = text.replace(listen, " ".join(listen.replace(str(PORT), str(port)) for port in ports(options.workers)))
         (folder / "nginx.conf").write_text(f"worker_rlimit_nofile {descriptors};\n" + text)
         {"idle": idle, "requests": requests}[options.cell](options, folder)
     return None
