@@ -61,7 +61,7 @@ impl Engine {
             // A SYN that was sent again by another queue has opened a half here too, whose other one is there.
             Some(Entry::HalfOpen(index)) => {
                 let next = self.half_opens.slab[index].iss.wrapping_add(1);
-                begins || !seg.has(ACK) || seg.ack == next
+                begins || !seg.has(ACK) || seg.ack == next || self.is_cookie(seg)
             }
             // The next connection between these ends may be another engine's.
             Some(Entry::TimeWait(index)) => {
@@ -73,17 +73,12 @@ impl Engine {
     }
 
     fn would_open(&self, seg: &Segment, begins: bool) -> bool {
-        let (flow, now_us) = (&seg.flow, self.cx.now_us);
+        let flow = &seg.flow;
         if self.listeners.find(flow.local, flow.local_port()).is_none() {
             return false;
         }
         let is_answer = seg.has(ACK) && !seg.has(SYN | RST);
-        let (irs, iss) = (seg.seq.wrapping_sub(1), seg.ack.wrapping_sub(1));
-        let is_cookie = || {
-            let known = self.numbers.check_cookie(flow, irs, iss, now_us);
-            self.half_opens.may_be_cookie(now_us) && known.is_some()
-        };
-        begins || is_answer && is_cookie()
+        begins || is_answer && self.is_cookie(seg)
     }
 }
 

@@ -217,6 +217,10 @@ impl Engine {
         } else if seg.has(ACK) {
             if seg.ack == entry.iss.wrapping_add(1) {
                 self.complete(index, entry, seg, sink);
+            } else if self.is_cookie(seg) {
+                // Sent before there was a place for the entry, which the same SYN, sent again, has found.
+                self.remove_half_open(index);
+                self.on_cookie(entry.listener, seg, sink);
             } else {
                 self.send_reset_for(seg, sink);
             }
@@ -362,6 +366,14 @@ impl Engine {
         self.half_opens.wheel.arm(index, entry.resend_at_us);
         self.cx.stats.retrans_segs += 1;
         self.send_syn_ack(&entry, sink);
+    }
+
+    /// Whether a segment that begins a stream acknowledges one of our cookies.
+    pub(crate) fn is_cookie(&self, seg: &Segment) -> bool {
+        let now_us = self.cx.now_us;
+        let (irs, iss) = (seg.seq.wrapping_sub(1), seg.ack.wrapping_sub(1));
+        let known = || self.numbers.check_cookie(&seg.flow, irs, iss, now_us);
+        self.half_opens.may_be_cookie(now_us) && known().is_some()
     }
 
     /// An acknowledgment for a listener without an entry: one of our cookies comes back? True when

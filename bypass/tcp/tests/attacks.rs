@@ -2,6 +2,7 @@
 
 mod support;
 
+use bypass_tcp::wire::tcp::{ACK, RST, SYN};
 use bypass_tcp::{Config, Rx};
 use support::dialogue::{play, play_with, ACCEPTED};
 use support::{config, Frames, World};
@@ -289,6 +290,12 @@ fn syn(number: u32) -> Vec<u8> {
 }
 
 fn syn_from(from: u32, number: u32) -> Vec<u8> {
+    let port = (1_024 + number / 200) as u16;
+    bare((from, port), number, 0, SYN)
+}
+
+/// A segment without bytes and options.
+fn bare((from, port): (u32, u16), seq: u32, ack: u32, flags: u8) -> Vec<u8> {
     use bypass_tcp::wire::{checksum, ip};
     let to = 0x0a00_0002u32;
     let mut frame = vec![
@@ -298,15 +305,57 @@ fn syn_from(from: u32, number: u32) -> Vec<u8> {
     frame.extend(to.to_be_bytes());
     let sum = checksum::of(&frame[14..34]);
     frame[24..26].copy_from_slice(&sum);
-    frame.extend(((1_024 + number / 200) as u16).to_be_bytes());
+    frame.extend(port.to_be_bytes());
     frame.extend([0, 80]);
-    frame.extend(number.to_be_bytes());
-    frame.extend([0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0]);
+    frame.extend(seq.to_be_bytes());
+    frame.extend(ack.to_be_bytes());
+    frame.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
     let mut sum = ip::pseudo_header(ip::Addr::v4(from), ip::Addr::v4(to), ip::TCP, 20);
     sum.add(&frame[34..]);
     let sum = sum.finish();
     frame[50..52].copy_from_slice(&sum);
     frame
+}
+
+/// A SYN that is sent again when there is a place for it again is answered by another number than the cookie before.
+#[test]
+fn an_acknowledged_cookie_opens_beside_a_half_open_entry_of_the_same_syn() {
+    let one = Config {
+        half_open_of_listener_max: 1,
+        ..config(2)
+    };
+    let mut world = World::new([config(1), one]);
+    let listener = world.hosts[1]
+        .engine
+        .listen("0.0.0.0:80".parse().unwrap(), 10)
+        .unwrap();
+    let now_us = world.now_us;
+    let engine = &mut world.hosts[1].engine;
+    let mut sink = Frames::default();
+    let peer = std::net::IpAddr::from([10, 0, 0, 3]);
+    engine.set_neighbour(now_us, peer, [2, 0, 0, 0, 0, 9], &mut sink);
+    let mut answer = |frame: Vec<u8>| {
+        engine.rx_burst(now_us, &[Rx::new(&frame)], &mut sink);
+        let sent = std::mem::take(&mut sink.sent);
+        sent.last().map(|frame| {
+            let number = u32::from_be_bytes(frame[38..42].try_into().unwrap());
+            (number, frame[47])
+        })
+    };
+    let (first, second) = ((0x0a00_0003, 1_024), (0x0a00_0003, 1_025));
+    answer(bare(first, 0, 0, SYN)).expect("an entry");
+    let (cookie, flags) = answer(bare(second, 500, 0, SYN)).expect("a cookie");
+    assert_eq!(flags, SYN | ACK);
+    answer(bare(first, 1, 0, RST));
+    let (number, flags) = answer(bare(second, 500, 0, SYN)).expect("an entry");
+    assert_eq!((flags, number == cookie), (SYN | ACK, false));
+    let forged = bare(second, 501, cookie.wrapping_add(77), ACK);
+    assert_eq!(answer(forged).expect("a reset").1 & RST, RST);
+    let acknowledged = bare(second, 501, cookie.wrapping_add(1), ACK);
+    assert_eq!(answer(acknowledged), None);
+    let engine = &mut world.hosts[1].engine;
+    assert_eq!(engine.counts().half_open, 0);
+    assert_eq!(engine.waiting(listener), Ok(1));
 }
 
 #[test]
