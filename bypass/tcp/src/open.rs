@@ -370,10 +370,14 @@ impl Engine {
 
     /// Whether a segment that begins a stream acknowledges one of our cookies.
     pub(crate) fn is_cookie(&self, seg: &Segment) -> bool {
-        let now_us = self.cx.now_us;
+        self.half_opens.may_be_cookie(self.cx.now_us) && self.size_in_cookie(seg).is_some()
+    }
+
+    /// The MSS that the acknowledged cookie keeps, when it is one.
+    fn size_in_cookie(&self, seg: &Segment) -> Option<u16> {
         let (irs, iss) = (seg.seq.wrapping_sub(1), seg.ack.wrapping_sub(1));
-        let known = || self.numbers.check_cookie(&seg.flow, irs, iss, now_us);
-        self.half_opens.may_be_cookie(now_us) && known().is_some()
+        self.numbers
+            .check_cookie(&seg.flow, irs, iss, self.cx.now_us)
     }
 
     /// An acknowledgment for a listener without an entry: one of our cookies comes back? True when
@@ -388,10 +392,7 @@ impl Engine {
             return false;
         }
         let (irs, iss) = (seg.seq.wrapping_sub(1), seg.ack.wrapping_sub(1));
-        let Some(mss) = self
-            .numbers
-            .check_cookie(&seg.flow, irs, iss, self.cx.now_us)
-        else {
+        let Some(mss) = self.size_in_cookie(seg) else {
             self.cx.stats.syncookies_failed += 1;
             return false;
         };
