@@ -19,8 +19,6 @@ use crate::sink::{ToDevice, Waiting};
 const NETWORK_US: u64 = 10_000;
 /// Longest train of segments: an IP packet, with room for its headers.
 const TRAIN_MAX: u32 = 65_000;
-/// Frames of one round: more only make the others wait.
-const ROUND: usize = 256;
 /// Frames that the engine is given at once.
 const BURST: usize = 32;
 
@@ -61,6 +59,9 @@ pub(crate) fn now_us() -> u64 {
 }
 
 impl Shard {
+    /// Most frames of one round: more only make the others wait.
+    pub const ROUND: usize = 256;
+
     /// Over queues of an interface of the kernel's, whose addresses it shares. In the network
     /// namespace of the interface.
     pub fn over_xdp(
@@ -158,7 +159,7 @@ impl Shard {
         }
         let (engine, urgent, now_us) = (&mut self.engine, &mut self.urgent, self.now_us);
         let mut crossing = self.crossing.as_deref_mut();
-        let received = self.device.receive_bursts(ROUND, &mut |frames| {
+        let received = self.device.receive_bursts(Self::ROUND, &mut |frames| {
             let mut taken = [Rx::new(&[]); BURST];
             for some in frames.chunks(BURST) {
                 for (frame, rx) in some.iter().zip(&mut taken) {
@@ -196,13 +197,20 @@ impl Shard {
 
     /// Second half: what the application and the engine have to send leaves.
     pub fn finish(&mut self) {
+        self.finish_part(usize::MAX);
+    }
+
+    /// The same for `most` connections. Whether others wait: frames may have come meanwhile, of which the device keeps
+    /// so many only.
+    pub fn finish_part(&mut self, most: usize) -> bool {
         let mut sink = ToDevice(&mut *self.device);
-        self.engine.end_batch(self.now_us, &mut sink);
+        let has_others = self.engine.end_part(self.now_us, most, &mut sink);
         if let Some(host) = &mut self.host {
             host.find_neighbours(self.now_us, &mut self.engine, &mut sink);
         }
         // An error here is the interface's: frames are lost until it is back.
         let _ = self.device.flush();
+        has_others
     }
 
     fn look_at_network(&mut self) {

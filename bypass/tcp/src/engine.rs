@@ -248,10 +248,18 @@ impl Engine {
 
     /// Sends what the round has left to send: data, acknowledgments, retransmissions.
     pub fn end_batch<S: TxSink>(&mut self, now_us: u64, sink: &mut S) {
+        self.end_part(now_us, usize::MAX, sink);
+    }
+
+    /// The same for `most` connections. Whether it was too few: others wait, and not for room.
+    pub fn end_part<S: TxSink>(&mut self, now_us: u64, most: usize, sink: &mut S) -> bool {
         self.cx.now_us = self.cx.now_us.max(now_us);
         self.wait_no_longer();
         let mut position = 0;
         while let Some(&index) = self.cx.output.get(position) {
+            if position == most {
+                break;
+            }
             let Engine {
                 cx, conns, link, ..
             } = self;
@@ -268,6 +276,7 @@ impl Engine {
             self.settle(index);
         }
         self.cx.output.drain(..position);
+        position == most && !self.cx.output.is_empty()
     }
 
     /// Acknowledgments that have waited long enough for an answer leave with this batch.

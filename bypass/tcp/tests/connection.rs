@@ -342,3 +342,31 @@ fn first_segments_to_a_neighbour_that_is_still_looked_for_all_wait_for_it() {
     world.run_us(500_000);
     assert_eq!(world.hosts[1].engine.waiting(listener), Ok(CONNECTS));
 }
+
+/// So that a device with little room can be read between parts.
+#[test]
+fn a_part_of_a_batch_sends_for_as_many_connections_as_it_may() {
+    const CONNECTS: usize = 5;
+    let mut world = World::new([config(1), config(2)]);
+    world.listen();
+    let peer: IpAddr = HOSTS[1].parse().unwrap();
+    let connect = |world: &mut World| {
+        let now_us = world.now_us;
+        let engine = &mut world.hosts[0].engine;
+        engine.connect(now_us, None, (peer, 80).into()).unwrap();
+    };
+    // Asks for the peer's link address.
+    connect(&mut world);
+    world.flush(0);
+    world.run_us(10_000);
+    (0..CONNECTS).for_each(|_| connect(&mut world));
+    let (now_us, host) = (world.now_us, &mut world.hosts[0]);
+    host.frames.sent.clear();
+    let parts: Vec<(bool, usize)> = (0..4)
+        .map(|_| {
+            let has_others = host.engine.end_part(now_us, 2, &mut host.frames);
+            (has_others, std::mem::take(&mut host.frames.sent).len())
+        })
+        .collect();
+    assert_eq!(parts, [(true, 2), (true, 2), (false, 1), (false, 0)]);
+}

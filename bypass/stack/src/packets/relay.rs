@@ -43,6 +43,8 @@ use counting::Losses;
 const PIECE: usize = 64 << 10;
 /// Rounds in a row of one who looks after an engine that nobody drives.
 const ROUNDS_MAX: u32 = 16;
+/// Full rounds of the device in a row before the program has its turn: as much as a device holds.
+const TURNS_MAX: u32 = 32;
 /// Nothing came or went for so long: there is no hurry.
 const QUIET_US: u64 = 200_000;
 
@@ -205,11 +207,7 @@ impl Relay {
                 place.ready_list().awake();
             }
         }
-        let mut has_moved = self.shard.drive() > 0;
-        while let Some(event) = self.shard.next_event() {
-            has_moved = true;
-            self.handle(event);
-        }
+        let mut has_moved = self.take_in();
         has_moved |= self.hear();
         if !self.lingering.is_empty() {
             self.look_at_lingering();
@@ -224,11 +222,39 @@ impl Relay {
             self.look_at_others();
             self.count_losses();
         }
-        self.shard.finish();
+        self.send_out();
         if has_moved {
             self.moved_us = self.shard.driven_us();
         }
         self.hurry_service();
+    }
+
+    /// Everything that has arrived, before anything is answered: a device keeps few frames of many connections, and what
+    /// it has no room for is lost, where an engine keeps them until the program has time. Whether something came.
+    fn take_in(&mut self) -> bool {
+        let mut has_moved = false;
+        for _ in 0..TURNS_MAX {
+            let frames = self.shard.drive();
+            has_moved |= frames > 0;
+            while let Some(event) = self.shard.next_event() {
+                has_moved = true;
+                self.handle(event);
+            }
+            if frames < Shard::ROUND {
+                break;
+            }
+        }
+        has_moved
+    }
+
+    /// What there is to send, for some connections at a time, so that what comes meanwhile finds room.
+    fn send_out(&mut self) {
+        for _ in 0..TURNS_MAX {
+            if !self.shard.finish_part(Shard::ROUND) {
+                break;
+            }
+            self.take_in();
+        }
     }
 
     /// A timer that is due before the service thread would wake is one that it must hear of.
