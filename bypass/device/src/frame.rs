@@ -192,6 +192,12 @@ pub trait Device: Send {
         Err(Error::Refused)
     }
 
+    /// Lets one go again that has [joined](Self::join), by their order; its frames are not lost.
+    fn part(&mut self, joined: usize) -> Result<(), Error> {
+        let _ = joined;
+        Err(Error::Refused)
+    }
+
     /// Polled for reading; None for a device that lives in memory.
     fn poll_fd(&self) -> Option<i32>;
 
@@ -253,6 +259,10 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn join(&mut self, queue: Box<dyn Device>) -> Result<(), Error> {
         (**self).join(queue)
+    }
+
+    fn part(&mut self, joined: usize) -> Result<(), Error> {
+        (**self).part(joined)
     }
 
     fn poll_fd(&self) -> Option<i32> {

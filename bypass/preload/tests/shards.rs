@@ -32,16 +32,13 @@ const CASES: &[Case] = &[
     ),
     (
         "workers_with_engines_reload_without_losing_a_request",
-        || {
-            require_tools();
-            reloads(
-                &Network::of_all_queues(2),
-                &folder("reloads"),
-                "nobody nogroup",
-                2,
-            );
-        },
+        || reload(2, "reloads"),
     ),
+    (
+        "workers_that_give_queues_back_reload_without_losing_a_request",
+        || reload(4, "reloads-with-more-queues"),
+    ),
+    ("who_comes_later_is_given_a_queue", given_back),
     ("connections_go_on_when_their_queue_changes", moved),
     (
         "who_closes_its_listener_leaves_the_port_to_the_others",
@@ -70,6 +67,13 @@ fn require_tools() {
     for tool in ["nginx", "ethtool", "python3"] {
         require_tool(tool);
     }
+}
+
+/// Two workers.
+fn reload(queues: usize, name: &str) {
+    require_tools();
+    let network = Network::of_all_queues(queues);
+    reloads(&network, &folder(name), "nobody nogroup", 2);
 }
 
 fn folder(name: &str) -> PathBuf {
@@ -200,6 +204,49 @@ fn killed_under_load() {
     end(&mut master);
     let failed = failed.into_inner().expect("whole");
     assert!(failed.is_empty() && left == 0, "{left}; {failed:?}");
+}
+
+/// The worker that is left takes all queues over, and gives its successor a share of them.
+fn given_back() {
+    require_tools();
+    let network = Network::of_all_queues(4);
+    let mut master = start_nginx(&network, &folder("given-back"), "nobody nogroup", 2);
+    for round in 0..3 {
+        let known = children_of(master.id());
+        wait_until("both have an engine", || {
+            ask_all(&network, 8);
+            known.len() == 2 && known.iter().all(|worker| engine(*worker) > 0)
+        });
+        let mut kept: Vec<_> = (0..16)
+            .map(|_| connect(&network).expect("a connection"))
+            .collect();
+        kept.iter_mut().for_each(ask_again);
+        let (left, killed) = (known[round % 2], known[1 - round % 2]);
+        // So that its successor finds no queue free.
+        let signal = |process: u32, signal| bypass_sys::kernel::kill(process as i32, signal);
+        let _ = signal(master.id(), libc::SIGSTOP);
+        let _ = signal(killed, libc::SIGKILL);
+        std::thread::sleep(Duration::from_millis(300));
+        let _ = signal(master.id(), libc::SIGCONT);
+        wait_until("another worker with an engine", || {
+            // Connections of the one that was killed fail.
+            let _ = get(&network, "/page");
+            let all = children_of(master.id());
+            let mut new = all.iter().filter(|worker| !known.contains(worker));
+            new.any(|worker| engine(*worker) > 0)
+        });
+        let lost = |stream: &mut TcpStream| {
+            let asked = write!(stream, "GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
+            asked.is_err() || stream.read(&mut [0]).unwrap_or(0) == 0
+        };
+        let survivors = kept.iter_mut().map(lost).filter(|is_lost| !is_lost).count();
+        assert!(survivors > 0 && accepts(left, "packets") >= survivors as u64);
+    }
+    let all = children_of(master.id());
+    let kernel = sum(&all, "accepts_kernel");
+    (0..10).for_each(|_| ask_all(&network, 8));
+    assert_eq!(sum(&all, "accepts_kernel"), kernel);
+    end(&mut master);
 }
 
 /// A request on a connection that is kept.

@@ -79,6 +79,14 @@ impl Crossing {
         Ok(had_owner)
     }
 
+    /// A queue is another shard's from now on, with what waits there.
+    pub fn remove(&mut self, queue: u32) -> kernel::Result<()> {
+        let fd = self.exchange.poll_fd(queue).ok_or(libc::EINVAL)?;
+        kernel::epoll_control(self.set.0, libc::EPOLL_CTL_DEL, fd, 0, 0)?;
+        self.own &= !(1 << queue);
+        Ok(())
+    }
+
     /// Polled for reading.
     pub fn poll_fd(&self) -> i32 {
         self.set.0

@@ -331,6 +331,11 @@ impl Host {
         self.leave_new(self.leaves_new);
     }
 
+    /// A queue is another shard's from now on.
+    pub fn remove_queue(&self, queue: u32) {
+        self.steering.remove_queue(queue);
+    }
+
     /// No port is claimed but those that are listened on: for who follows a process that has ended.
     pub fn drop_others_claims(&self) {
         self.steering.keep_only(Transport::Tcp, &self.listening);

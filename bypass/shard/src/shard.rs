@@ -48,6 +48,8 @@ pub struct Shard {
     host: Option<Host>,
     /// Other shards have queues of the same interface.
     crossing: Option<Box<Crossing>>,
+    /// Queues that were added, in the device's order.
+    added: Vec<u32>,
     urgent: Waiting,
     now_us: u64,
     network_us: u64,
@@ -143,6 +145,7 @@ impl Shard {
             device,
             host: None,
             crossing: None,
+            added: Vec::new(),
             urgent: Waiting::default(),
             now_us,
             network_us: now_us,
@@ -267,10 +270,26 @@ impl Shard {
             had_owner = crossing.add(queue)?;
         }
         self.device.join(device).map_err(|_| libc::EINVAL)?;
+        self.added.push(queue);
         if let Some(host) = &mut self.host {
             host.add_queue(queue, had_owner);
         }
         Ok(())
+    }
+
+    /// Gives a queue that was added to another shard. Connections whose frames come by it stay here.
+    pub fn remove_queue(&mut self, queue: u32) -> kernel::Result<()> {
+        let at = self.added.iter().position(|one| *one == queue);
+        let at = at.ok_or(libc::EINVAL)?;
+        self.device.part(at).map_err(|_| libc::EINVAL)?;
+        self.added.remove(at);
+        if let Some(host) = &self.host {
+            host.remove_queue(queue);
+        }
+        match &mut self.crossing {
+            Some(crossing) => crossing.remove(queue),
+            None => Ok(()),
+        }
     }
 
     /// What was handed to other shards and by them.

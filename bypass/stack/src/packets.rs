@@ -218,23 +218,38 @@ fn take_free() {
         IS_ACTIVE.store(true, Ordering::Release);
     }
     for (link, queue, opened) in taken.queues {
-        if let Err(opened) = add_queue(link, queue, opened) {
-            interface::give_back(link, queue, opened);
-            IS_LOOKING.store(true, Ordering::Relaxed);
+        if !add_queue(link, queue, opened) {
+            interface::forget_device(link, queue);
+            interface::give_back(link, queue);
+        }
+    }
+    for (link, queue) in taken.surplus {
+        interface::forget_device(link, queue);
+        if relay_of(link).is_some_and(|mut relay| relay.remove_queue(queue).is_ok()) {
+            interface::give_back(link, queue);
         }
     }
 }
 
-/// What cannot be used now is given back, where it still is one.
-fn add_queue(link: u32, queue: u32, opened: Opened) -> Result<(), Option<Opened>> {
+fn relay_of(link: u32) -> Option<MutexGuard<'static, Relay>> {
+    let mut relays = RELAYS.get().into_iter().flatten().map(|one| lock(one));
+    relays.find(|one| one.link == link)
+}
+
+/// Whether it could be used.
+fn add_queue(link: u32, queue: u32, opened: Opened) -> bool {
     let memory = opened.memory();
     // With no engine locked: it may wait until the kernel has sent what another process has left.
-    let device = Xdp::over(opened).map_err(|(_, opened)| Some(opened))?;
+    let device = match Xdp::over(opened) {
+        Ok(device) => device,
+        Err((_, _opened)) => {
+            interface::forget_used(memory);
+            interface::forget_device(link, queue);
+            return false;
+        }
+    };
     interface::forget_used(memory);
-    let mut relays = RELAYS.get().into_iter().flatten().map(|one| lock(one));
-    let relay = relays.find(|one| one.link == link);
-    let added = relay.map(|mut relay| relay.add_queue(queue, Box::new(device)));
-    added.ok_or(None)?.map_err(|_| None)
+    relay_of(link).is_some_and(|mut relay| relay.add_queue(queue, Box::new(device)).is_ok())
 }
 
 fn lock(relay: &Mutex<Relay>) -> MutexGuard<'_, Relay> {

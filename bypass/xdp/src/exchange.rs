@@ -27,7 +27,8 @@ const HINTS: usize = 16_384;
 // Words of the memory.
 const FORKS: usize = 0;
 const OWNERS: usize = 1;
-const SENT: usize = OWNERS + QUEUES_MAX as usize;
+const SOUGHT: usize = OWNERS + QUEUES_MAX as usize;
+const SENT: usize = SOUGHT + 1;
 const FLOWS: usize = SENT + QUEUES_MAX as usize;
 const WORDS: usize = FLOWS + HINTS;
 /// Of a remembered flow: the queue plus one; the other bits are its mark's.
@@ -121,6 +122,16 @@ impl Exchange {
     pub fn owner(&self, queue: u32) -> Option<u32> {
         let word = self.words.get(OWNERS + queue as usize);
         word.checked_sub(1).map(|owner| owner as u32)
+    }
+
+    /// Somebody has no queue, and wants one, at this moment by [`bypass_sys::clock`].
+    pub fn seek(&self, now_ns: u64) {
+        self.words.set(SOUGHT, now_ns);
+    }
+
+    /// When somebody last did.
+    pub fn sought_ns(&self) -> u64 {
+        self.words.get(SOUGHT)
     }
 
     /// Remembers whose a flow is, by its mark; an earlier one at the same place is forgotten.

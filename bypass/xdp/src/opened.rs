@@ -280,6 +280,16 @@ impl Opened {
             .collect()
     }
 
+    /// The same with descriptors of its own.
+    pub fn again(&self) -> Result<Self> {
+        let fds: Result<Vec<Owned>> = self
+            .descriptors()
+            .into_iter()
+            .map(numbers::duplicate)
+            .collect();
+        Self::of(self.layout, fds?)
+    }
+
     /// See [`Layout`].
     pub fn layout(&self) -> &Layout {
         &self.layout

@@ -134,6 +134,21 @@ impl Device for Queues {
         self.add(queue).map_err(Error::Kernel)
     }
 
+    /// What has arrived waits in its rings for who takes it over.
+    fn part(&mut self, joined: usize) -> Result<(), Error> {
+        let at = joined + 1;
+        let Some(fd) = self.queues.get(at).map(|queue| queue.poll_fd()) else {
+            return Err(Error::Refused);
+        };
+        if let Some(fd) = fd {
+            // Others hold the socket, so that closing it here does not take it out of the set.
+            kernel::epoll_control(self.set.0, libc::EPOLL_CTL_DEL, fd, 0, 0)
+                .map_err(Error::Kernel)?;
+        }
+        self.queues.remove(at);
+        Ok(())
+    }
+
     fn poll_fd(&self) -> Option<i32> {
         Some(self.set.0)
     }

@@ -142,6 +142,11 @@ impl Steering {
         self.queues.fetch_or(bit(queue), Ordering::AcqRel);
     }
 
+    /// A queue is no longer the owner's. What it says of that queue is its next owner's to say anew.
+    pub fn remove_queue(&self, queue: u32) {
+        self.queues.fetch_and(!bit(queue), Ordering::AcqRel);
+    }
+
     /// The descriptors, for passing on: [`of`](Self::of) takes them in this order.
     pub fn descriptors(&self) -> [i32; 4] {
         let fds = &self.attached.fds;

@@ -95,6 +95,10 @@ impl<D: Device> Device for Shown<D> {
         self.0.join(queue)
     }
 
+    fn part(&mut self, joined: usize) -> Result<(), Error> {
+        self.0.part(joined)
+    }
+
     fn poll_fd(&self) -> Option<i32> {
         self.0.poll_fd()
     }

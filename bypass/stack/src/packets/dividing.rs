@@ -74,7 +74,7 @@ impl Looks {
             true => LOOKS_NEW,
             false => LOOKS_LEFT,
         };
-        let more = (one.is_new && has_share) || !around.listens;
+        let more = has_share || !around.listens;
         first + if more { LOOKS_MORE } else { 0 }
     }
 }

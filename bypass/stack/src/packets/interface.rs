@@ -41,7 +41,62 @@ struct Divided {
     exchange: Arc<Exchange>,
     /// Queues of this process, a bit each.
     own: u64,
+    /// By queue: what this process uses.
+    used: Vec<Option<InUse>>,
     looks: Looks,
+}
+
+/// A queue that this process uses.
+struct InUse {
+    /// As it was opened, with descriptors of its own, so that the queue can be given back.
+    opened: Opened,
+    /// Descriptors of its device.
+    device: Vec<i32>,
+}
+
+impl Divided {
+    fn new(exchange: Exchange) -> Self {
+        Self {
+            used: (0..exchange.queues()).map(|_| None).collect(),
+            exchange: Arc::new(exchange),
+            own: 0,
+            looks: Looks::default(),
+        }
+    }
+
+    /// A queue is this process's from now on.
+    fn use_queue(&mut self, queue: u32, opened: &Opened) -> kernel::Result<()> {
+        let again = opened.again()?;
+        again
+            .descriptors()
+            .into_iter()
+            .for_each(|fd| note(fd, true));
+        let mut device = opened.descriptors();
+        // Closed as soon as it is mapped.
+        device.retain(|fd| *fd != opened.memory());
+        self.used[queue as usize] = Some(InUse {
+            opened: again,
+            device,
+        });
+        self.own |= 1 << queue;
+        Ok(())
+    }
+
+    /// A queue is not this process's any more: as it was opened.
+    fn leave_queue(&mut self, queue: u32) -> Option<Opened> {
+        self.own &= !(1 << queue);
+        self.used[queue as usize].take().map(|used| used.opened)
+    }
+
+    /// How many queues this process should give back to one that has none.
+    fn surplus(&self, owners: u32) -> u32 {
+        let since_ns = now_ns().saturating_sub(self.exchange.sought_ns());
+        let share = (self.exchange.queues() / (owners + 1)).max(1);
+        match since_ns < SOUGHT_NS {
+            true => self.own.count_ones().saturating_sub(share),
+            false => 0,
+        }
+    }
 }
 
 impl Interface {
@@ -49,9 +104,13 @@ impl Interface {
         let own = [self.lease.0];
         let opened = self.opened.iter().flatten().flat_map(Opened::descriptors);
         let divided = self.divided.iter();
-        let shared = divided.flat_map(|divided| divided.exchange.descriptors());
+        let shared = divided
+            .clone()
+            .flat_map(|divided| divided.exchange.descriptors());
+        let used = divided.flat_map(|divided| divided.used.iter().flatten());
+        let used = used.flat_map(|used| used.opened.descriptors());
         let all = opened.chain(self.steering.descriptors()).chain(own);
-        all.chain(shared)
+        all.chain(shared).chain(used)
     }
 }
 
@@ -59,6 +118,9 @@ enum Known {
     NotOpened,
     Opened(Vec<Interface>),
 }
+
+/// Who wants a queue says so again within this time.
+const SOUGHT_NS: u64 = 100_000_000;
 
 static INTERFACES: Mutex<Known> = Mutex::new(Known::NotOpened);
 
@@ -203,13 +265,7 @@ fn attach(
         steering.set_socket(one.layout().queue, one.socket())?;
     }
     let lease = numbers::high(|| kernel::memfd_create(c"wirespeed-lease"))?;
-    let divided = || -> kernel::Result<Divided> {
-        Ok(Divided {
-            exchange: Arc::new(Exchange::open(opened.len() as u32)?),
-            own: 0,
-            looks: Looks::default(),
-        })
-    };
+    let divided = || Exchange::open(opened.len() as u32).map(Divided::new);
     let interface = Interface {
         link: link.index,
         divided: is_divided.then(divided).transpose()?,
@@ -238,6 +294,8 @@ pub struct Taken {
     pub engines: Vec<Relay>,
     /// Further queues, with their links, for engines that are there.
     pub queues: Vec<(u32, u32, Opened)>,
+    /// Queues, with their links, that are to be given back.
+    pub surplus: Vec<(u32, u32)>,
     /// Other processes use an interface on which this one has no engine.
     pub is_waiting: bool,
     /// There are queues that may become free.
@@ -278,14 +336,9 @@ pub fn take(listens: bool) -> Taken {
     }
     let has_engine = |one: &Interface| one.divided.as_ref().is_some_and(|divided| divided.own != 0);
     taken.is_waiting = !all.iter().all(has_engine);
-    taken.is_looking = !all.iter().all(has_all);
+    // Also who has all queues: somebody may come who has none.
+    taken.is_looking = !all.is_empty();
     taken
-}
-
-/// This process has every queue.
-fn has_all(interface: &Interface) -> bool {
-    let divided = interface.divided.as_ref();
-    divided.is_some_and(|divided| divided.own.count_ones() == divided.exchange.queues())
 }
 
 /// No other process can have any of its queues, now or later.
@@ -323,6 +376,15 @@ fn take_queues(interface: &mut Interface, listens: bool, taken: &mut Taken) {
     };
     let had_none = divided.own == 0;
     let (chosen, most) = divided.looks.choose(&free, &around);
+    if chosen.is_empty() && divided.own != 0 {
+        let home = divided.exchange.owner(divided.own.trailing_zeros());
+        let others = (0..count).filter(|queue| is_own(*queue, divided.own) && Some(*queue) != home);
+        let surplus = others.take(divided.surplus(around.owners) as usize);
+        taken
+            .surplus
+            .extend(surplus.map(|queue| (interface.link, queue)));
+        return;
+    }
     let locked = chosen.into_iter();
     let locked = locked.filter(|queue| lock_part(lease, *queue).is_ok());
     let locked: Vec<u32> = locked.take(most).collect();
@@ -340,7 +402,7 @@ fn take_queues(interface: &mut Interface, listens: bool, taken: &mut Taken) {
                         .steering
                         .of_queue(home)
                         .keep_only(Transport::Tcp, &[]);
-                    unlock_part(lease, home);
+                    put_back(interface, home);
                     process::fall_back(Reason::Interface);
                 }
             }
@@ -350,6 +412,9 @@ fn take_queues(interface: &mut Interface, listens: bool, taken: &mut Taken) {
             .iter()
             .all(|relay| relay.link != interface.link)
         {
+            if let Some(divided) = &interface.divided {
+                divided.exchange.seek(now_ns());
+            }
             return;
         }
     }
@@ -358,8 +423,33 @@ fn take_queues(interface: &mut Interface, listens: bool, taken: &mut Taken) {
     }
 }
 
-/// A queue that cannot be used now: it is tried again, here or by another process.
-pub fn give_back(link: u32, queue: u32, opened: Option<Opened>) {
+/// A queue that this process is to use no longer, or cannot: another may take it, or this one again.
+pub fn give_back(link: u32, queue: u32) {
+    with_divided(link, |interface| put_back(interface, queue));
+}
+
+fn put_back(interface: &mut Interface, queue: u32) {
+    let left = interface
+        .divided
+        .as_mut()
+        .and_then(|divided| divided.leave_queue(queue));
+    if left.is_some() {
+        interface.opened[queue as usize] = left;
+    }
+    unlock_part(interface.lease.0, queue);
+}
+
+/// The device of a queue is about to be closed.
+pub fn forget_device(link: u32, queue: u32) {
+    with_divided(link, |interface| {
+        let divided = interface.divided.iter_mut();
+        let used = divided.flat_map(|divided| divided.used[queue as usize].as_mut());
+        let fds = used.flat_map(|used| std::mem::take(&mut used.device));
+        fds.for_each(forget_used);
+    });
+}
+
+fn with_divided(link: u32, act: impl FnOnce(&mut Interface)) {
     let Ok(mut known) = INTERFACES.lock() else {
         return;
     };
@@ -370,19 +460,25 @@ pub fn give_back(link: u32, queue: u32, opened: Option<Opened>) {
     let Some(interface) = all.find(|one| one.link == link) else {
         return;
     };
-    if let Some(divided) = &mut interface.divided {
-        divided.own &= !(1 << queue);
-        interface.opened[queue as usize] = opened;
-        unlock_part(interface.lease.0, queue);
+    if interface.divided.is_some() {
+        act(interface);
     }
 }
 
 /// Another queue for the engine that this process has.
 fn hand_out(interface: &mut Interface, queue: u32, taken: &mut Taken) {
-    let opened = interface.opened[queue as usize].take();
-    if let (Some(opened), Some(divided)) = (opened, &mut interface.divided) {
-        divided.own |= 1 << queue;
-        taken.queues.push((interface.link, queue, opened));
+    let (Some(opened), Some(divided)) = (
+        interface.opened[queue as usize].take(),
+        &mut interface.divided,
+    ) else {
+        return;
+    };
+    match divided.use_queue(queue, &opened) {
+        Ok(()) => taken.queues.push((interface.link, queue, opened)),
+        Err(_) => {
+            interface.opened[queue as usize] = Some(opened);
+            put_back(interface, queue);
+        }
     }
 }
 
@@ -406,12 +502,15 @@ fn over_queue(interface: &mut Interface, home: u32) -> kernel::Result<Relay> {
     let mut used: Vec<i32> = interface.descriptors().collect();
     let divided = interface.divided.as_mut().ok_or(libc::EINVAL)?;
     let place = &mut interface.opened[home as usize];
-    let first = match Xdp::over(place.take().ok_or(libc::EINVAL)?) {
+    let opened = place.take().ok_or(libc::EINVAL)?;
+    if let Err(error) = divided.use_queue(home, &opened) {
+        *place = Some(opened);
+        return Err(error);
+    }
+    let first = match Xdp::over(opened) {
         Ok(first) => first,
-        Err((error, opened)) => {
-            *place = Some(opened);
-            return Err(error);
-        }
+        // What it was opened with is put back, with descriptors of its own.
+        Err((error, _)) => return Err(error),
     };
     let crossing = Crossing::new(divided.exchange.clone(), home)?;
     used.push(crossing.poll_fd());
@@ -426,9 +525,7 @@ fn over_queue(interface: &mut Interface, home: u32) -> kernel::Result<Relay> {
     )?;
     shard.crosses(crossing);
     note_used(&shard, &mut used);
-    let relay = Relay::new(shard, interface.lease.clone(), interface.link, true)?;
-    divided.own |= 1 << home;
-    Ok(relay)
+    Relay::new(shard, interface.lease.clone(), interface.link, true)
 }
 
 /// How long an acknowledgment waits for an answer that may carry it while the program has something to do in each of

@@ -151,11 +151,7 @@ impl Words {
         let opened: Option<Vec<Opened>> = (0..counts[0]).map(|_| self.queue()).collect();
         let divided = match exchange.is_empty() {
             true => None,
-            false => Some(Divided {
-                exchange: Arc::new(Exchange::of(exchange).ok()?),
-                own: 0,
-                looks: Looks::default(),
-            }),
+            false => Some(Divided::new(Exchange::of(exchange).ok()?)),
         };
         Some(Interface {
             link,

@@ -32,6 +32,14 @@ impl Relay {
         added
     }
 
+    /// Gives a queue that was added to another process.
+    pub fn remove_queue(&mut self, queue: u32) -> kernel::Result<()> {
+        self.count_losses();
+        let removed = self.shard.remove_queue(queue);
+        self.forget_losses();
+        removed
+    }
+
     /// Where the program listens now.
     pub(super) fn follow_keeping(&mut self, listeners: &[Arc<Listener>]) {
         for place in &mut self.places {
