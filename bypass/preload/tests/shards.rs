@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use bypass_shm::link::VERSION;
 use bypass_testkit::{require_tool, Case};
 
 use between::{
     accepts, ask, children_of, connect, counter, end, get, log, reloads, root, start_nginx,
-    wait_until, Network, SetAtEnd, PAGE, SERVER,
+    start_nginx_with, wait_until, Network, SetAtEnd, PAGE, SERVER,
 };
 
 const CASES: &[Case] = &[
@@ -56,6 +57,26 @@ const CASES: &[Case] = &[
     (
         "children_of_one_that_has_all_queues_serve_connections",
         forked_by_one,
+    ),
+    (
+        "programs_of_a_cluster_share_a_port_and_the_queues",
+        shared_by_programs,
+    ),
+    (
+        "programs_of_a_cluster_have_ports_of_their_own",
+        ports_of_programs,
+    ),
+    (
+        "a_program_joins_workers_that_have_dropped_their_privileges",
+        joins_workers,
+    ),
+    (
+        "strangers_at_the_name_of_a_cluster_keep_nobody_out",
+        strangers,
+    ),
+    (
+        "a_cluster_whose_name_a_stranger_has_is_on_the_kernel",
+        name_taken,
     ),
 ];
 
@@ -520,6 +541,217 @@ while True:
     assert!(kept.iter_mut().all(|one| say(one) == 7));
     drop(kept);
     assert!(program.ends_well());
+}
+
+/// Answers with its number.
+const PROGRAM: &str = "
+import os, select, socket, sys
+port, number = map(int, os.environ['PROGRAM'].split())
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+listener.bind(('0.0.0.0', port)); listener.listen(100); listener.setblocking(False)
+watched = select.epoll()
+kept = {}
+for fd in (0, listener.fileno()): watched.register(fd, select.EPOLLIN)
+while True:
+    for fd, _ in watched.poll():
+        if fd == 0: os._exit(0)
+        if fd == listener.fileno():
+            try: one = listener.accept()[0]
+            except BlockingIOError: continue
+            kept[one.fileno()] = one; watched.register(one.fileno(), select.EPOLLIN)
+            continue
+        got = kept[fd].recv(100)
+        if got: kept[fd].send(b'%d' % number)
+        else: watched.unregister(fd); kept.pop(fd).close()
+";
+
+/// A program of its own beside others of the same cluster.
+fn start_in_cluster(network: &Network, port: u16, number: u8) -> Python {
+    let mut command = Command::new("python3");
+    command
+        .args(["-c", PROGRAM])
+        .env("LD_PRELOAD", library::built())
+        .env("PROGRAM", format!("{port} {number}"))
+        .env("EF_CLUSTER_NAME", "webs")
+        .env("EF_CLUSTER_SIZE", "2")
+        .stdin(Stdio::piped());
+    Python(network.start("server", command).expect("python starts"))
+}
+
+fn answer_at(network: &Network, port: u16) -> Option<u8> {
+    let stream = network.client.run(|| TcpStream::connect((SERVER, port)));
+    stream.map(|mut new| say(&mut new)).ok()
+}
+
+fn shared_by_programs() {
+    require_tools();
+    let network = Network::of_all_queues(4);
+    let mut programs = [1, 2].map(|number| start_in_cluster(&network, 80, number));
+    // By turns one is ended, and started anew after the other has taken all queues.
+    for round in 0..3 {
+        let all = [0, 1].map(|at: usize| programs[at].0.id());
+        wait_until("both have an engine", || {
+            let answered = connect(&network).is_ok_and(|mut new| (1..3).contains(&say(&mut new)));
+            answered && all.iter().all(|one| engine(*one) > 0)
+        });
+        // One that came while the other was unknown still went through the kernel, for a second.
+        std::thread::sleep(Duration::from_millis(1500));
+        let kernel = sum(&all, "accepts_kernel");
+        let mut kept = Vec::new();
+        for _ in 0..60 {
+            let mut new = connect(&network).expect("a connection");
+            let number = say(&mut new);
+            kept.push((new, number));
+        }
+        assert_eq!(sum(&all, "accepts_kernel"), kernel);
+        assert!((1..3).all(|number| kept.iter().any(|one| one.1 == number)));
+        let ended = round % 2;
+        kept.retain(|one| usize::from(one.1) != ended + 1);
+        // Its connections end here.
+        let other = start_in_cluster(&network, 81, 3);
+        assert!(std::mem::replace(&mut programs[ended], other).ends_well());
+        for (stream, number) in &mut kept {
+            assert_eq!(say(stream), *number, "connections go on");
+        }
+        wait_until("the other one has all connections", || {
+            (0..20).all(|_| {
+                connect(&network).is_ok_and(|mut new| usize::from(say(&mut new)) == 2 - ended)
+            })
+        });
+        let new = start_in_cluster(&network, 80, ended as u8 + 1);
+        assert!(std::mem::replace(&mut programs[ended], new).ends_well());
+    }
+    assert!(programs.into_iter().all(Python::ends_well));
+}
+
+fn ports_of_programs() {
+    require_tools();
+    let network = Network::of_all_queues(2);
+    let programs = [80, 81].map(|port| start_in_cluster(&network, port, (port - 79) as u8));
+    let all = [0, 1].map(|at: usize| programs[at].0.id());
+    let ask = |port| answer_at(&network, port);
+    wait_until("each has an engine, and answers", || {
+        let answers = [ask(80), ask(81)];
+        answers == [Some(1), Some(2)] && all.iter().all(|one| engine(*one) > 0)
+    });
+    let kernel = sum(&all, "accepts_kernel");
+    for _ in 0..60 {
+        assert_eq!([ask(80), ask(81)], [Some(1), Some(2)]);
+    }
+    assert_eq!(sum(&all, "accepts_kernel"), kernel);
+    assert!(programs.into_iter().all(Python::ends_well));
+}
+
+fn joins_workers() {
+    require_tools();
+    let network = Network::of_all_queues(4);
+    let options = [("EF_CLUSTER_NAME", "webs")];
+    let folder = folder("joined");
+    let mut master = start_nginx_with(&network, &folder, "nobody nogroup", 2, &options);
+    for _ in 0..3 {
+        let program = start_in_cluster(&network, 81, 2);
+        let process = program.0.id();
+        wait_until("the program has an engine, and answers", || {
+            ask_all(&network, 8);
+            (0..8).all(|_| answer_at(&network, 81) == Some(2)) && engine(process) > 0
+        });
+        let workers = children_of(master.id());
+        let all: Vec<u32> = workers.iter().copied().chain([process]).collect();
+        let kernel = sum(&all, "accepts_kernel");
+        for _ in 0..20 {
+            ask_all(&network, 8);
+            assert_eq!(answer_at(&network, 81), Some(2));
+        }
+        assert_eq!(sum(&all, "accepts_kernel"), kernel);
+        let _ = bypass_sys::kernel::kill(master.id() as i32, libc::SIGHUP);
+        wait_until("new workers with engines", || {
+            ask_all(&network, 8);
+            let all = children_of(master.id());
+            let mut new = all.iter().filter(|one| !workers.contains(one));
+            all.len() == 2 && new.clone().count() == 2 && new.all(|one| engine(*one) > 0)
+        });
+        assert_eq!(answer_at(&network, 81), Some(2));
+        assert!(program.ends_well());
+    }
+    end(&mut master);
+}
+
+/// The address of its rendezvous socket.
+fn cluster_name(network: &Network) -> String {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/unix");
+    let unix = network.server.run(read).expect("readable");
+    let mut words = unix.split_whitespace();
+    let name = words.find(|word| word.starts_with("@wirespeed/c/"));
+    name.expect("a rendezvous socket")[1..].to_owned()
+}
+
+/// They say nothing, send garbage, or ask and do not take the answers.
+fn strangers() {
+    require_tools();
+    let network = Network::of_all_queues(2);
+    let first = start_in_cluster(&network, 80, 1);
+    let process = first.0.id();
+    wait_until("it has an engine", || {
+        answer_at(&network, 80) == Some(1) && engine(process) > 0
+    });
+    let text = format!(
+        "
+import socket, sys
+def link():
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    one.settimeout(5); one.connect('\\0{}')
+    return one
+kept = []
+for number in range(300):
+    one = link()
+    if number % 3 == 1: one.send(bytes([number % 256] * number))
+    if number % 3 == 2: one.send((12).to_bytes(8, 'little') + ({VERSION}).to_bytes(8, 'little') + bytes(32))
+    kept.append(one)
+print('.', end='', flush=True)
+sys.stdin.read()
+",
+        cluster_name(&network)
+    );
+    let mut crowd = start_python(&network, "server", &text);
+    let output = crowd.0.stdout.as_mut().expect("piped");
+    output.read_exact(&mut [0]).expect("all have connected");
+    let second = start_in_cluster(&network, 81, 2);
+    wait_until("the second one has an engine", || {
+        answer_at(&network, 81) == Some(2) && engine(second.0.id()) > 0
+    });
+    assert_eq!(answer_at(&network, 80), Some(1));
+    assert!(crowd.ends_well() && first.ends_well() && second.ends_well());
+}
+
+fn name_taken() {
+    require_tools();
+    let network = Network::of_all_queues(2);
+    let first = start_in_cluster(&network, 80, 1);
+    wait_until("it answers", || answer_at(&network, 80) == Some(1));
+    let name = cluster_name(&network);
+    assert!(first.ends_well());
+    let text = format!(
+        "
+import socket, sys
+one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); one.bind('\\0{name}'); one.listen(9)
+print('.', end='', flush=True)
+sys.stdin.read()
+"
+    );
+    let mut stranger = start_python(&network, "server", &text);
+    let output = stranger.0.stdout.as_mut().expect("piped");
+    output.read_exact(&mut [0]).expect("it has the name");
+    let program = start_in_cluster(&network, 80, 1);
+    let process = program.0.id();
+    wait_until("it is served by the kernel", || {
+        answer_at(&network, 80) == Some(1)
+    });
+    assert_eq!(
+        (accepts(process, "packets"), accepts(process, "kernel") > 0),
+        (0, true)
+    );
+    assert!(stranger.ends_well() && program.ends_well());
 }
 
 /// The master waits for other things, as those of many servers do.

@@ -74,6 +74,8 @@ impl Crossing {
         self.own |= 1 << queue;
         let had_owner = self.exchange.owner(queue).is_some();
         self.exchange.set_owner(queue, self.home);
+        // Where a former owner listened.
+        self.exchange.tell_listeners(queue, &[]);
         // What waits there was for the former owner.
         self.has_slept = true;
         Ok(had_owner)
@@ -85,6 +87,20 @@ impl Crossing {
         kernel::epoll_control(self.set.0, libc::EPOLL_CTL_DEL, fd, 0, 0)?;
         self.own &= !(1 << queue);
         Ok(())
+    }
+
+    /// Tells the other shards where this one listens, by inodes.
+    pub fn tell_listeners(&self, inodes: &[u64]) {
+        self.exchange.tell_listeners(self.home, inodes);
+    }
+
+    /// What other shards have told; whether there still is one whose first queue this is says `is_alive`.
+    pub fn others_listeners(&self, is_alive: impl Fn(u32) -> bool) -> Vec<u64> {
+        let others = (0..self.exchange.queues()).filter(|queue| self.own & 1 << queue == 0);
+        let alive = others.filter(|queue| is_alive(*queue));
+        alive
+            .flat_map(|queue| self.exchange.listeners(queue))
+            .collect()
     }
 
     /// Polled for reading.

@@ -292,6 +292,11 @@ impl Shard {
         }
     }
 
+    /// Who has the other queues of the interface, for what is to be told them.
+    pub fn crossing(&self) -> Option<&Crossing> {
+        self.crossing.as_deref()
+    }
+
     /// What was handed to other shards and by them.
     pub fn crossed(&self) -> Counts {
         let crossing = self.crossing.as_ref();

@@ -11,8 +11,9 @@ use bypass_sys::waker::Name;
 /// Version of the conversation; others are refused, and the connection goes to the kernel.
 pub const VERSION: u64 = 8;
 /// Descriptors in one message.
-pub const FDS_MAX: usize = 2;
+pub const FDS_MAX: usize = 64;
 const WORDS: usize = 6;
+const CONTROL: usize = 16 + 4 * FDS_MAX;
 
 /// What is said; numbers only, descriptors travel beside them.
 #[allow(missing_docs, reason = "the variants say what their numbers are")]
@@ -51,6 +52,10 @@ pub enum Message {
     Taken,
     /// A process that holds the listener but not its rendezvous socket asks for the rendezvous socket and the holder table.
     Join { inode: u64, version: u64 },
+    /// A program asks another of its cluster for the interface that they share.
+    JoinCluster { version: u64 },
+    /// The answer, several times: with what it was opened with, of which so many descriptors are still to come.
+    Interface { left: u64 },
 }
 
 impl Message {
@@ -78,6 +83,8 @@ impl Message {
             } => [10, slot, side, family, flags, linger_s],
             Self::Taken => [11, 0, 0, 0, 0, 0],
             Self::Join { inode, version } => [7, inode, version, 0, 0, 0],
+            Self::JoinCluster { version } => [12, version, 0, 0, 0, 0],
+            Self::Interface { left } => [13, left, 0, 0, 0, 0],
         }
     }
 
@@ -121,6 +128,8 @@ impl Message {
                 linger_s: e,
             },
             11 => Self::Taken,
+            12 => Self::JoinCluster { version: a },
+            13 => Self::Interface { left: a },
             _ => return None,
         })
     }
@@ -150,7 +159,7 @@ pub fn answer(rendezvous: i32) -> Result<Owned> {
 }
 
 #[repr(C, align(8))]
-struct Control([u8; 64]);
+struct Control([u8; CONTROL]);
 
 /// Sends a message with descriptors.
 pub fn send(link: i32, message: Message, fds: &[i32]) -> Result<()> {
@@ -159,7 +168,7 @@ pub fn send(link: i32, message: Message, fds: &[i32]) -> Result<()> {
         iov_base: words.as_ptr().cast_mut().cast(),
         iov_len: size_of_val(&words),
     };
-    let mut control = Control([0; 64]);
+    let mut control = Control([0; CONTROL]);
     // SAFETY: all zero is a valid header without anything.
     let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
     header.msg_iov = &mut piece;
@@ -189,7 +198,7 @@ pub fn receive(link: i32) -> Result<(Message, Vec<Owned>)> {
         iov_base: words.as_mut_ptr().cast(),
         iov_len: size_of_val(&words),
     };
-    let mut control = Control([0; 64]);
+    let mut control = Control([0; CONTROL]);
     // SAFETY: all zero is a valid header without anything.
     let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
     header.msg_iov = &mut piece;
@@ -208,14 +217,14 @@ pub fn receive(link: i32) -> Result<(Message, Vec<Owned>)> {
     let count = numbers::low(|| {
         // SAFETY: the header points at words and control, which live on this frame.
         let count = kernel::check(unsafe { kernel::raw(libc::SYS_recvmsg, arguments) });
-        let received = &mut control.0[..header.msg_controllen.min(64)];
+        let received = &mut control.0[..header.msg_controllen.min(CONTROL)];
         change_received(received, |fd| {
             numbers::move_high(fd).map_or(-1, Owned::into_raw)
         });
         count
     })?;
     let mut fds = Vec::new();
-    change_received(&mut control.0[..header.msg_controllen.min(64)], |fd| {
+    change_received(&mut control.0[..header.msg_controllen.min(CONTROL)], |fd| {
         fds.extend((fd >= 0).then_some(Owned(fd)));
         fd
     });

@@ -38,7 +38,7 @@ mod relay;
 mod watching;
 
 pub use ending::{finish, linger};
-pub use interface::{inherit, leave};
+pub use interface::{admit_to_cluster, inherit, leave, meet_cluster};
 pub use watching::{poll, watch, Watch};
 
 use options::Wish;

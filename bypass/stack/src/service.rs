@@ -46,6 +46,10 @@ pub enum Role {
     Taker(u64),
     /// Somebody who was told; the end means that it has taken the connection.
     Given(u64),
+    /// The rendezvous socket of the programs that share this interface.
+    Cluster(u32),
+    /// Somebody at such a rendezvous socket who has not spoken.
+    Joiner(u32),
     /// Readable when threads of the program have left work here.
     Deferred,
     /// Readable when something has happened on a socket with O_ASYNC.
@@ -239,7 +243,7 @@ pub fn forget() {
         .map(|mut roles| std::mem::take(&mut *roles))
         .unwrap_or_default();
     for (fd, role) in taken {
-        if !matches!(role, Role::Rendezvous(_)) {
+        if !matches!(role, Role::Rendezvous(_) | Role::Cluster(_)) {
             table::show(fd);
             let _ = kernel::close(fd);
         }

@@ -150,6 +150,11 @@ impl Name {
         Self::new(b"wirespeed/o/", inode, Some(turn))
     }
 
+    /// Of the rendezvous socket of programs that share interface `link`, by a hash of their cluster's name.
+    pub fn of_cluster(cluster: u64, link: u32) -> Self {
+        Self::new(b"wirespeed/c/", cluster, Some(link))
+    }
+
     fn new(prefix: &[u8; 12], number: u64, second: Option<u32>) -> Self {
         let mut name = Self {
             bytes: [0; 64],

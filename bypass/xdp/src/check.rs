@@ -220,7 +220,8 @@ fn look_at_program(report: &mut Report, link: &Link) {
     if let Some(program) = link.xdp_program {
         let what = format!("XDP program {program} is attached already");
         let remedy = format!(
-            "ip link set dev {} xdp off, or end its holder (bpftool link)",
+            "ip link set dev {} xdp off, or end its holder (bpftool link); two programs over bypass share the queues where \
+             both have the same EF_CLUSTER_NAME",
             link.name
         );
         report.add(Weight::Obstacle, what, remedy);

@@ -21,6 +21,8 @@ const SO_SNDBUFFORCE: i32 = 32;
 const HEADER: usize = 16;
 /// An IP packet, with its Ethernet header.
 const FRAME_MAX: usize = 65_549;
+/// Listening sockets that an owner tells the others of at most.
+const LISTENERS_MAX: usize = 32;
 /// Flows that are remembered at most.
 const HINTS: usize = 16_384;
 
@@ -29,7 +31,8 @@ const FORKS: usize = 0;
 const OWNERS: usize = 1;
 const SOUGHT: usize = OWNERS + QUEUES_MAX as usize;
 const SENT: usize = SOUGHT + 1;
-const FLOWS: usize = SENT + QUEUES_MAX as usize;
+const LISTENERS: usize = SENT + QUEUES_MAX as usize;
+const FLOWS: usize = LISTENERS + QUEUES_MAX as usize * LISTENERS_MAX;
 const WORDS: usize = FLOWS + HINTS;
 /// Of a remembered flow: the queue plus one; the other bits are its mark's.
 const QUEUE_BITS: u64 = 0xff;
@@ -134,6 +137,22 @@ impl Exchange {
         self.words.get(SOUGHT)
     }
 
+    /// Says where the owner listens whose first queue is `owner`, by inodes; those beyond 32 are not told.
+    pub fn tell_listeners(&self, owner: u32, inodes: &[u64]) {
+        for (at, word) in listeners_of(owner).enumerate() {
+            let inode = inodes.get(at).copied().unwrap_or_default();
+            if self.words.get(word) != inode {
+                self.words.set(word, inode);
+            }
+        }
+    }
+
+    /// What that owner has [told](Self::tell_listeners).
+    pub fn listeners(&self, owner: u32) -> impl Iterator<Item = u64> + use<'_> {
+        let inodes = listeners_of(owner).map(|word| self.words.get(word));
+        inodes.filter(|inode| *inode != 0)
+    }
+
     /// Remembers whose a flow is, by its mark; an earlier one at the same place is forgotten.
     pub fn remember(&self, mark: u64, queue: u32) {
         let word = mark & !QUEUE_BITS | u64::from(queue + 1);
@@ -201,6 +220,11 @@ fn mailbox() -> kernel::Result<[Owned; 2]> {
     Ok([write, read])
 }
 
+fn listeners_of(owner: u32) -> core::ops::Range<usize> {
+    let first = LISTENERS + owner as usize * LISTENERS_MAX;
+    first..first + LISTENERS_MAX
+}
+
 fn place_of(mark: u64) -> usize {
     FLOWS + (mark >> 8) as usize % HINTS
 }
@@ -259,6 +283,19 @@ mod tests {
             (exchange.remembered(mark), exchange.remembered(other)),
             (None, Some(0))
         );
+    }
+
+    #[test]
+    fn each_owner_tells_where_it_listens_now() {
+        let exchange = Exchange::open(3).expect("opened");
+        let many: Vec<u64> = (1..100).collect();
+        exchange.tell_listeners(0, &many);
+        exchange.tell_listeners(2, &[7, 8]);
+        let told = |owner| exchange.listeners(owner).collect::<Vec<u64>>();
+        assert_eq!(told(0), many[..LISTENERS_MAX]);
+        assert_eq!((told(1), told(2)), (vec![], vec![7, 8]));
+        exchange.tell_listeners(0, &[5]);
+        assert_eq!((told(0), told(2)), (vec![5], vec![7, 8]));
     }
 
     #[test]

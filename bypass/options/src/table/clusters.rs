@@ -14,7 +14,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Name of a group of processes that share a port",
     )
     .of(Group::Clusters)
-    .does("shown by `bypass stat`, and what a profile waits for at a cold restart"),
+    .does("over packets, programs of the same name share the queues of an interface; shown by `bypass stat`, and what a profile waits for at a cold restart"),
     number(
         "EF_CLUSTER_SIZE",
         "0",

@@ -216,6 +216,17 @@ impl Drop for Nginx {
 }
 
 pub fn start_nginx(network: &Network, folder: &Path, user: &str, workers: usize) -> Nginx {
+    start_nginx_with(network, folder, user, workers, &[])
+}
+
+/// The same with options of the library.
+pub fn start_nginx_with(
+    network: &Network,
+    folder: &Path,
+    user: &str,
+    workers: usize,
+    options: &[(&str, &str)],
+) -> Nginx {
     fs::create_dir_all(folder.join("logs")).expect("a folder");
     // nobody may read it, unlike what lies in a home folder.
     let root = root();
@@ -235,6 +246,7 @@ pub fn start_nginx(network: &Network, folder: &Path, user: &str, workers: usize)
     let mut command = Command::new("nginx");
     command.arg("-p").arg(folder).arg("-c").arg(&configuration);
     command.env("LD_PRELOAD", library::built());
+    command.envs(options.iter().copied());
     let child = network.start("server", command).expect("nginx starts");
     let child = Nginx::new(child);
     wait_until("nginx answers", || get(network, "/page").is_ok());

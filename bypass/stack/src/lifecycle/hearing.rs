@@ -29,6 +29,12 @@ pub(super) fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) 
             }
             remove(fd);
         }
+        (Role::Joiner(interface), Message::JoinCluster { version }) => {
+            if version == VERSION {
+                packets::admit_to_cluster(*interface, fd);
+            }
+            remove(fd);
+        }
         (Role::Taker(inode), Message::Take { version, .. }) if version == VERSION => {
             match offers::give(*inode, fd, fds.pop()) {
                 Ok(()) => set_role(fd, Role::Given(*inode)),

@@ -86,6 +86,7 @@ fn rejoin() {
         service::add(listener.rendezvous, Role::Rendezvous(number));
         listener.ask_for_clients();
     }
+    packets::meet_cluster();
 }
 
 /// Asks the other holders of a listener, which has come to us, for the segments of its clients.
@@ -180,6 +181,7 @@ fn look(fd: i32) -> Seen {
         Some(Role::OwnRendezvous) => Role::Stranger,
         Some(Role::Rendezvous(number)) => Role::Caller(*number),
         Some(Role::Offer(inode)) => Role::Taker(*inode),
+        Some(Role::Cluster(link)) => Role::Joiner(*link),
         Some(role) => {
             let is_broken = match link::receive(fd) {
                 Ok((message, fds)) => return Seen::Word(role.clone(), message, fds),
@@ -275,7 +277,7 @@ fn is_silent(fd: i32) -> bool {
         let role = roles.get(&fd);
         matches!(
             role,
-            Some(Role::Stranger | Role::Caller(_) | Role::Taker(_))
+            Some(Role::Stranger | Role::Caller(_) | Role::Taker(_) | Role::Joiner(_))
         )
     })
 }

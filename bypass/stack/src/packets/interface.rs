@@ -21,8 +21,10 @@ use super::watching::ENGINES_MAX;
 use crate::process::{self, table};
 use crate::sys::{is_file_locked, is_part_locked, lock_file, lock_part, unlock_part};
 
+mod cluster;
 mod passing;
 
+pub use cluster::{admit as admit_to_cluster, meet as meet_cluster};
 pub use passing::{inherit, leave};
 
 /// One interface.
@@ -35,6 +37,8 @@ struct Interface {
     lease: Arc<Owned>,
     /// Each queue may have a process of its own.
     divided: Option<Divided>,
+    /// Where programs of the same cluster ask for it.
+    rendezvous: Option<Owned>,
 }
 
 struct Divided {
@@ -109,14 +113,24 @@ impl Interface {
             .flat_map(|divided| divided.exchange.descriptors());
         let used = divided.flat_map(|divided| divided.used.iter().flatten());
         let used = used.flat_map(|used| used.opened.descriptors());
+        let rendezvous = self.rendezvous.iter().map(|rendezvous| rendezvous.0);
         let all = opened.chain(self.steering.descriptors()).chain(own);
-        all.chain(shared).chain(used)
+        all.chain(shared).chain(used).chain(rendezvous)
     }
 }
 
 enum Known {
     NotOpened,
     Opened(Vec<Interface>),
+}
+
+impl Known {
+    fn all(&self) -> &[Interface] {
+        match self {
+            Self::Opened(all) => all,
+            Self::NotOpened => &[],
+        }
+    }
 }
 
 /// Who wants a queue says so again within this time.
@@ -194,7 +208,7 @@ pub fn open_all() {
     for name in &process::settings().interfaces {
         let room = (opened.len() < ENGINES_MAX).then_some(());
         let room = room.ok_or_else(|| format!("more than {ENGINES_MAX} interfaces"));
-        let open = || passing::inherited(name).map_or_else(|| open(name), Ok);
+        let open = || passing::inherited(name).map_or_else(|| cluster::open(name), Ok);
         match room.and_then(|()| open()) {
             Ok(interface) => opened.push(interface),
             Err(why) => {
@@ -205,6 +219,8 @@ pub fn open_all() {
         }
     }
     *known = Known::Opened(opened);
+    drop(known);
+    cluster::meet();
 }
 
 fn open(name: &str) -> Result<Interface, String> {
@@ -272,6 +288,7 @@ fn attach(
         steering: Arc::new(steering),
         opened: opened.into_iter().map(Some).collect(),
         lease: Arc::new(lease),
+        rendezvous: None,
     };
     interface.descriptors().for_each(table::hide);
     Ok(interface)

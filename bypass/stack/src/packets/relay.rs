@@ -51,7 +51,7 @@ const QUIET_US: u64 = 200_000;
 /// One engine and the segments of its connections.
 pub struct Relay {
     shard: Shard,
-    _lease: Arc<Owned>,
+    lease: Arc<Owned>,
     /// The interface.
     pub link: u32,
     /// Other processes may have engines on it.
@@ -171,7 +171,7 @@ impl Relay {
             // Not what a process before this one has lost.
             losses: Losses::of(&shard),
             shard,
-            _lease: lease,
+            lease,
             link,
             is_divided,
             guests_us: 0,

@@ -32,59 +32,103 @@ pub fn hold() -> impl Sized {
 /// Says in a memory file what is open; None when there is nothing to leave.
 pub fn leave() -> Option<Left> {
     let known = INTERFACES.lock().ok()?;
-    let opened = match &*known {
-        Known::Opened(all) => &all[..],
-        Known::NotOpened => &[],
-    };
     // A master whose workers listen may have opened nothing since it was left them itself.
     let inherited = INHERITED.lock().ok()?;
     // An interface that this process uses ends with it. One that nobody uses yet would be the next image's alone, which may be
     // a program that accepts once and ends: who waits for its end could not accept what waits then.
     let is_left =
         |one: &&Interface| one.opened.iter().all(Option::is_some) && is_file_locked(one.lease.0);
-    let left: Vec<&Interface> = opened.iter().chain(&*inherited).filter(is_left).collect();
+    let left: Vec<&Interface> = known
+        .all()
+        .iter()
+        .chain(&*inherited)
+        .filter(is_left)
+        .collect();
     if left.is_empty() {
         return None;
     }
-    let words = left.iter().flat_map(|one| describe(one));
-    let words = [MAGIC].into_iter().chain(words);
-    let bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
-    let file = numbers::high(|| kernel::memfd_create(c"wirespeed-interfaces")).ok()?;
-    kernel::write(file.0, &bytes).ok()?;
-    let descriptors = left.iter().flat_map(|one| one.descriptors()).collect();
+    let mut described = Description::default();
+    left.iter().for_each(|one| described.add(one));
+    let descriptors = described.descriptors.clone();
+    let file = described.file()?;
     Some(Left { file, descriptors })
 }
 
-fn describe(interface: &Interface) -> Vec<u64> {
-    let queues: Vec<&Opened> = interface.opened.iter().flatten().collect();
-    let exchange = interface.divided.iter();
-    let exchange: Vec<i32> = exchange
-        .flat_map(|divided| divided.exchange.descriptors())
-        .collect();
-    let is_generic = interface.steering.mode() == Mode::Generic;
-    let counts = [queues.len(), exchange.len()];
-    let mut words = vec![u64::from(interface.link), u64::from(is_generic)];
-    words.extend(counts.map(|count| count as u64));
-    let fds = interface.steering.descriptors();
-    words.extend(fds.iter().chain(&exchange).map(|fd| *fd as u64));
-    words.push(interface.lease.0 as u64);
-    for queue in queues {
-        let layout = queue.layout().encode();
-        let fours = layout.chunks_exact(4);
-        let word = |four: &[u8]| u32::from_ne_bytes(four.try_into().unwrap_or_default());
-        words.extend(fours.map(|four| u64::from(word(four))));
-        let fds = queue.descriptors();
-        words.push(fds.len() as u64);
-        words.extend(fds.iter().map(|fd| *fd as u64));
+/// What has to be known of interfaces to use them.
+#[derive(Default)]
+pub struct Description {
+    words: Vec<u64>,
+    /// In the order in which the words speak of them.
+    pub descriptors: Vec<i32>,
+}
+
+impl Description {
+    /// Adds an interface, every queue of which is open here.
+    pub fn add(&mut self, interface: &Interface) {
+        let used = interface.divided.iter().flat_map(|one| &one.used);
+        let used = used.flatten().map(|used| &used.opened);
+        let mut queues: Vec<&Opened> = interface.opened.iter().flatten().chain(used).collect();
+        queues.sort_by_key(|queue| queue.layout().queue);
+        let exchange = interface.divided.iter();
+        let exchange: Vec<i32> = exchange
+            .flat_map(|divided| divided.exchange.descriptors())
+            .collect();
+        let is_generic = interface.steering.mode() == Mode::Generic;
+        let counts = [queues.len(), exchange.len()];
+        self.words
+            .extend([u64::from(interface.link), u64::from(is_generic)]);
+        self.words.extend(counts.map(|count| count as u64));
+        self.mention(interface.steering.descriptors());
+        self.mention(exchange);
+        self.mention([interface.lease.0]);
+        self.words.push(u64::from(interface.rendezvous.is_some()));
+        self.mention(interface.rendezvous.iter().map(|rendezvous| rendezvous.0));
+        for queue in queues {
+            let layout = queue.layout().encode();
+            let fours = layout.chunks_exact(4);
+            let word = |four: &[u8]| u32::from_ne_bytes(four.try_into().unwrap_or_default());
+            self.words.extend(fours.map(|four| u64::from(word(four))));
+            let fds = queue.descriptors();
+            self.words.push(fds.len() as u64);
+            self.mention(fds);
+        }
     }
-    words
+
+    fn mention(&mut self, fds: impl IntoIterator<Item = i32>) {
+        let before = self.descriptors.len();
+        self.descriptors.extend(fds);
+        let new = &self.descriptors[before..];
+        self.words.extend(new.iter().map(|fd| *fd as u64));
+    }
+
+    /// The memory file that says so.
+    pub fn file(&self) -> Option<Owned> {
+        let words = [MAGIC].into_iter().chain(self.words.iter().copied());
+        let bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
+        let file = numbers::high(|| kernel::memfd_create(c"wirespeed-interfaces")).ok()?;
+        kernel::write(file.0, &bytes).ok()?;
+        Some(file)
+    }
+}
+
+/// The interface that another process describes in `file`, with its descriptors in the order of the description.
+pub fn received(file: &Owned, descriptors: Vec<Owned>) -> Option<Interface> {
+    let mut words = Words {
+        words: read(file.0)?.into_iter(),
+        passed: Some(descriptors.into_iter()),
+    };
+    let is_known = words.next() == Some(MAGIC);
+    is_known.then(|| words.interface()).flatten()
 }
 
 /// In the next image, before it opens anything itself: what it was left.
 pub fn inherit(file: i32) {
     let file = Owned(file);
     let Some(words) = read(file.0) else { return };
-    let mut words = Words(words.into_iter());
+    let mut words = Words {
+        words: words.into_iter(),
+        passed: None,
+    };
     if words.next() != Some(MAGIC) {
         return;
     }
@@ -119,16 +163,23 @@ pub fn inherited(name: &str) -> Option<Interface> {
 }
 
 /// The words of a file, from the front.
-struct Words(std::vec::IntoIter<u64>);
+struct Words {
+    words: std::vec::IntoIter<u64>,
+    /// Descriptors that came from another process, where their numbers are others.
+    passed: Option<std::vec::IntoIter<Owned>>,
+}
 
 impl Words {
     fn next(&mut self) -> Option<u64> {
-        self.0.next()
+        self.words.next()
     }
 
     /// A descriptor that this image has got; it is not the next one's.
     fn descriptor(&mut self) -> Option<Owned> {
         let fd = i32::try_from(self.next()?).ok()?;
+        if let Some(passed) = &mut self.passed {
+            return passed.next();
+        }
         kernel::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC as usize).ok()?;
         Some(Owned(fd))
     }
@@ -148,6 +199,8 @@ impl Words {
         let steering = Steering::of(mode, steering).ok()?;
         let exchange = self.descriptors(counts[1].min(WORDS_MAX))?;
         let lease = self.descriptor()?;
+        let rendezvous = self.next()?.min(1) as usize;
+        let rendezvous = self.descriptors(rendezvous)?.pop();
         let opened: Option<Vec<Opened>> = (0..counts[0]).map(|_| self.queue()).collect();
         let divided = match exchange.is_empty() {
             true => None,
@@ -159,6 +212,7 @@ impl Words {
             opened: opened?.into_iter().map(Some).collect(),
             lease: Arc::new(lease),
             divided,
+            rendezvous,
         })
     }
 

@@ -2,6 +2,7 @@
 //! host): the kernel gives each of them its connections, so it gets the new ones.
 
 use super::Relay;
+use crate::sys::is_part_locked;
 
 /// Between looks: each asks the kernel who listens.
 const LOOK_US: u64 = 1_000_000;
@@ -15,11 +16,26 @@ impl Relay {
         let mut ports: Vec<u16> = groups.map(|group| group.at.port()).collect();
         ports.sort_unstable();
         ports.dedup();
+        let friends = self.exchange_listeners();
         for port in ports {
-            let own = self.inodes_at(port);
+            let mut own = self.inodes_at(port);
+            own.extend(&friends);
             let leaves_new = self.shard.others_listen(port, &own);
             self.shard.leave_port(port, leaves_new);
         }
+    }
+
+    /// Tells the programs that share the interface where this one listens; where those do.
+    fn exchange_listeners(&self) -> Vec<u64> {
+        let Some(crossing) = self.shard.crossing() else {
+            return Vec::new();
+        };
+        let groups = self.listeners.values();
+        let places = groups.flat_map(|group| &group.places);
+        let own = places.filter_map(|place| self.places[*place].listener.as_ref());
+        let inodes: Vec<u64> = own.map(|listener| listener.inode).collect();
+        crossing.tell_listeners(&inodes);
+        crossing.others_listeners(|owner| is_part_locked(self.lease.0, owner))
     }
 
     /// The sockets of this process, and of those that it shares them with, that listen at a port.
