@@ -5,6 +5,7 @@
     bypass/bench/workers.py                kernel and balanced, 5 rounds of 2 s: about a minute
     bypass/bench/workers.py --reuseport    each worker with a listening socket of its own
     bypass/bench/workers.py --queues       an interface with a queue, and so an engine, for each worker
+    bypass/bench/workers.py --queues --steered    and what a core's wrk sends comes by the queue of the worker there (XPS)
 
 The machine is as full with one pair as with more: a pair is a worker and a wrk that share a core, so that the
 ratio says what a second core brings. wrk is on the kernel. Prints requests per second and, for each stack, the
@@ -63,6 +64,13 @@ def engines(master):
     return sum(bool(re.search(r'"accepts_engine": ?[1-9]', one)) for one in said)
 
 
+def steer(link):
+    """What a core sends comes by the queue of its number: what is sent by queue N comes by queue N - 1."""
+    for core in range(CORES):
+        line = f"echo {1 << core:x} >/sys/class/net/va/queues/tx-{core + 1}/xps_cpus"
+        subprocess.run(link.inside(0, 0, "sh", "-c", line), check=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
@@ -70,12 +78,15 @@ def main():
     parser.add_argument("--connections", type=int, default=50, help="of each pair")
     parser.add_argument("--reuseport", action="store_true")
     parser.add_argument("--queues", action="store_true")
+    parser.add_argument("--steered", action="store_true")
     options = parser.parse_args()
     options.engines = {}
     if os.geteuid() != 0 or not (BYPASS.exists() and LIBRARY.exists()):
         sys.exit("root is needed, and a build: ./wirespeed build bypass")
     if CORES < 2:
         sys.exit("one core: there is nothing to compare")
+    if options.steered and not options.queues:
+        sys.exit("--steered is for --queues")
     figures = {(stack, workers): [] for stack in STACKS for workers in (1, CORES)}
     with ExitStack() as stack:
         stack.enter_context(idle_states_held())
@@ -83,6 +94,8 @@ def main():
         os.chmod(folder, 0o755)
         (folder / "logs").mkdir()
         link = stack.enter_context(Link(1500, CORES, 1) if options.queues else Link(1500))
+        if options.steered:
+            steer(link)
         for _ in range(options.rounds):
             for (name, workers), found in figures.items():
                 found.append(measure(link, name, folder, workers, options))
