@@ -31,6 +31,7 @@ mod captured;
 mod dividing;
 mod ending;
 mod engine;
+mod holders;
 pub mod info;
 mod interface;
 pub mod options;
@@ -65,6 +66,10 @@ static FULL: AtomicU32 = AtomicU32::new(0);
 
 /// Between looks whether an interface is free.
 const TAKE_AGAIN: Duration = Duration::from_millis(20);
+/// The same while every queue has somebody whose end is heard: each look wakes a sleeping processor.
+const TAKE_AGAIN_QUIET: Duration = Duration::from_millis(200);
+/// It is so.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
 
 /// When the engines had their last round, by the ticks of the processor.
 static DRIVEN: AtomicU64 = AtomicU64::new(0);
@@ -198,14 +203,17 @@ fn start() {
 }
 
 /// Makes engines over the interfaces, and the queues of those, that no other process uses, or uses any more. One at a
-/// time: whoever calls holds what says that they are started.
-fn take_free() {
+/// time: whoever calls holds what says that they are started. Whether there were any, or some to give back.
+fn take_free() -> bool {
     LOOKED_NS.store(now_ns(), Ordering::Relaxed);
     let listeners = listener::all();
     let taken = interface::take(listener::are_attended());
     IS_WAITING.store(taken.is_waiting, Ordering::Relaxed);
     IS_LOOKING.store(taken.is_looking, Ordering::Relaxed);
+    let are_heard = holders::follow(&taken.holders);
+    IS_QUIET.store(are_heard && !taken.has_free, Ordering::Relaxed);
     let mut new = taken.engines;
+    let has_changed = !(new.is_empty() && taken.queues.is_empty() && taken.surplus.is_empty());
     for relay in &mut new {
         relay.succeed(&listeners);
     }
@@ -229,6 +237,7 @@ fn take_free() {
             interface::give_back(link, queue);
         }
     }
+    has_changed
 }
 
 fn relay_of(link: u32) -> Option<MutexGuard<'static, Relay>> {
@@ -303,14 +312,8 @@ fn drive_all(round: fn(&mut Relay)) {
 /// For the service thread: drives what nobody has driven for a while. How it is to sleep: not at all
 /// with packets, for a while, or until an engine has something to do.
 pub fn serve() -> Service {
+    look();
     let is_looking = IS_LOOKING.load(Ordering::Relaxed);
-    let since_ns = now_ns().saturating_sub(LOOKED_NS.load(Ordering::Relaxed));
-    // Who has no engine looks whenever it is woken, as by the end of a link to one that had it.
-    let is_due = is_looking && since_ns >= TAKE_AGAIN.as_nanos() as u64
-        || IS_WAITING.load(Ordering::Relaxed) && !is_active();
-    if let (true, Ok(_one_at_a_time)) = (is_due, IS_STARTED.lock()) {
-        take_free();
-    }
     if !is_active() {
         return match is_looking {
             true => Service::Tick(TAKE_AGAIN),
@@ -331,9 +334,35 @@ pub fn serve() -> Service {
     }
     match watching::watch_for_service() {
         None => Service::Tick(Duration::ZERO),
-        Some(watch) if is_looking => Service::Watch(watch.within(TAKE_AGAIN)),
+        Some(watch) if is_looking => Service::Watch(watch.looking()),
         Some(watch) => Service::Watch(watch),
     }
+}
+
+fn pause() -> Duration {
+    match IS_QUIET.load(Ordering::Relaxed) {
+        true => TAKE_AGAIN_QUIET,
+        false => TAKE_AGAIN,
+    }
+}
+
+/// Somebody has ended that had queues.
+fn look_at_once() {
+    LOOKED_NS.store(0, Ordering::Relaxed);
+}
+
+/// Looks for engines and queues that this process could have, or should give back, where it is time. Whether there were any.
+fn look() -> bool {
+    let is_looking = IS_LOOKING.load(Ordering::Relaxed);
+    let since_ns = now_ns().saturating_sub(LOOKED_NS.load(Ordering::Relaxed));
+    // Who has no engine looks whenever it is woken, as by the end of a link to one that had it.
+    let is_due = is_looking && since_ns >= TAKE_AGAIN.as_nanos() as u64
+        || IS_WAITING.load(Ordering::Relaxed) && !is_active();
+    if !is_due {
+        return false;
+    }
+    let one_at_a_time = IS_STARTED.lock();
+    one_at_a_time.is_ok_and(|_locked| take_free())
 }
 
 /// See [`serve`].
@@ -348,7 +377,7 @@ pub enum Service {
 
 /// Locks what decides about interfaces across a fork.
 pub fn hold() -> impl Sized {
-    (IS_STARTED.lock().ok(), interface::hold())
+    (IS_STARTED.lock().ok(), interface::hold(), holders::hold())
 }
 
 /// In a forked child: the engines are the parent's, and so are the queues that they use. What it has
@@ -357,6 +386,7 @@ pub fn forget() {
     IS_WAITING.store(false, Ordering::Relaxed);
     IS_LOOKING.store(false, Ordering::Relaxed);
     FULL.store(0, Ordering::Relaxed);
+    holders::forget();
     interface::forget_network();
     if IS_ACTIVE.swap(false, Ordering::AcqRel) {
         // Not dropped: what is in them lies in memory that the parent uses.

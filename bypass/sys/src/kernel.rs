@@ -102,6 +102,8 @@ plain! {
     kill = SYS_kill(process: i32, signal: i32);
     /// epoll_create1(2).
     epoll_create1 = SYS_epoll_create1(flags: i32);
+    /// pidfd_open(2).
+    pidfd_open = SYS_pidfd_open(process: i32, flags: u32);
     /// eventfd2(2).
     eventfd = SYS_eventfd2(initial: u32, flags: i32);
     /// sched_yield(2).

@@ -19,7 +19,7 @@ use super::engine;
 use super::relay::{Relay, LATE_MAX};
 use super::watching::ENGINES_MAX;
 use crate::process::{self, table};
-use crate::sys::{is_file_locked, is_part_locked, lock_file, lock_part, unlock_part};
+use crate::sys::{is_file_locked, lock_file, lock_part, part_holder, unlock_part};
 
 mod cluster;
 mod passing;
@@ -134,7 +134,7 @@ impl Known {
 }
 
 /// Who wants a queue says so again within this time.
-const SOUGHT_NS: u64 = 100_000_000;
+const SOUGHT_NS: u64 = 500_000_000;
 
 static INTERFACES: Mutex<Known> = Mutex::new(Known::NotOpened);
 
@@ -317,6 +317,10 @@ pub struct Taken {
     pub is_waiting: bool,
     /// There are queues that may become free.
     pub is_looking: bool,
+    /// Some are.
+    pub has_free: bool,
+    /// Other processes that have some.
+    pub holders: Vec<i32>,
 }
 
 /// Takes the interfaces that no other process uses, and of those that are divided the queues that are this one's to
@@ -338,6 +342,7 @@ pub fn take(listens: bool) -> Taken {
         }
         if lock_file(interface.lease.0).is_err() {
             // Connections reach this process through the listeners that it shares with the other one.
+            taken.has_free = true;
             all.push(interface);
             continue;
         }
@@ -374,7 +379,10 @@ fn take_queues(interface: &mut Interface, listens: bool, taken: &mut Taken) {
     let (mut free, mut owners) = (Vec::new(), vec![]);
     for queue in 0..count {
         let owner = divided.exchange.owner(queue);
-        if is_own(queue, divided.own) || is_part_locked(lease, queue) {
+        let holder = part_holder(lease, queue);
+        taken.holders.extend(holder);
+        taken.has_free |= holder.is_none() && !is_own(queue, divided.own);
+        if is_own(queue, divided.own) || holder.is_some() {
             owners.extend(owner);
         } else if interface.opened[queue as usize].is_some() {
             let is_new = owner.is_none();

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use bypass_sys::kernel;
 
-use super::{drive, is_active, lock, RELAYS};
+use super::{drive, holders, is_active, lock, look, look_at_once, pause, RELAYS};
 use crate::process::deadline::{shorter, signals};
 use crate::process::deferral::inside;
 
@@ -19,6 +19,8 @@ pub struct Watch {
     count: usize,
     bound: Option<Duration>,
     is_of_service: bool,
+    /// It is looked for queues that this process could have meanwhile.
+    looks: bool,
 }
 
 /// Before a sleep, after the last look at what is waited for: prepares the engines to wake it. None:
@@ -46,16 +48,12 @@ fn watch_for(is_of_service: bool) -> Option<Watch> {
     if !is_active() {
         return None;
     }
-    let none = libc::pollfd {
-        fd: -1,
-        events: libc::POLLIN,
-        revents: 0,
-    };
     let mut watch = Watch {
-        fds: [none; OF_ENGINE * ENGINES_MAX],
+        fds: [polled(-1); OF_ENGINE * ENGINES_MAX],
         count: 0,
         bound: None,
         is_of_service,
+        looks: false,
     };
     for relay in RELAYS.get().into_iter().flatten().take(ENGINES_MAX) {
         let mut relay = lock(relay);
@@ -80,10 +78,12 @@ impl Watch {
         &self.fds[..self.count]
     }
 
-    /// The same, and no longer than `most`.
-    pub fn within(self, most: Duration) -> Self {
-        let bound = shorter(self.bound, Some(most));
-        Self { bound, ..self }
+    /// The same with looks for queues, for which nobody is woken but this thread.
+    pub fn looking(self) -> Self {
+        Self {
+            looks: true,
+            ..self
+        }
     }
 
     /// No longer than this.
@@ -113,11 +113,44 @@ impl Watch {
         mask: Option<u64>,
     ) -> Result<usize, i32> {
         let mut all: Vec<libc::pollfd> = own.iter().chain(self.fds()).copied().collect();
-        let result = kernel::poll(&mut all, shorter(wait, self.bound), mask);
+        let result = self.sleep(&mut all, shorter(wait, self.bound), mask);
         let (first, rest) = all.split_at(own.len());
         own.copy_from_slice(first);
         inside(|| self.done(rest));
         result
+    }
+
+    fn sleep(
+        &self,
+        fds: &mut Vec<libc::pollfd>,
+        wait: Option<Duration>,
+        mask: Option<u64>,
+    ) -> Result<usize, i32> {
+        if !self.looks {
+            return kernel::poll(fds, wait, mask);
+        }
+        let (count, mut left) = (fds.len(), wait);
+        loop {
+            fds.truncate(count);
+            fds.extend(holders::fds().into_iter().map(polled));
+            let pause = pause();
+            let result = kernel::poll(fds, shorter(left, Some(pause)), mask);
+            if holders::have_ended(&fds[count..]) {
+                look_at_once();
+            }
+            left = left.map(|left| left.saturating_sub(pause));
+            if result != Ok(0) || look() || left.is_some_and(|left| left.is_zero()) {
+                return result;
+            }
+        }
+    }
+}
+
+fn polled(fd: i32) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
     }
 }
 

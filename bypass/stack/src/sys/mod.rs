@@ -137,18 +137,23 @@ pub fn unlock_part(fd: i32, part: u32) {
 
 /// Whether another process has it, or a part of it.
 pub fn is_file_locked(fd: i32) -> bool {
-    is_locked(fd, None)
+    holder(fd, None).is_some()
 }
 
 /// Whether another process has a part.
 pub fn is_part_locked(fd: i32, part: u32) -> bool {
-    is_locked(fd, Some(part))
+    part_holder(fd, part).is_some()
 }
 
-fn is_locked(fd: i32, part: Option<u32>) -> bool {
+/// The other process that has a part; 0 where it has no number here.
+pub fn part_holder(fd: i32, part: u32) -> Option<i32> {
+    holder(fd, Some(part))
+}
+
+fn holder(fd: i32, part: Option<u32>) -> Option<i32> {
     let mut lock = lock_of(libc::F_WRLCK, part);
-    let asked = kernel::fcntl(fd, libc::F_GETLK, &raw mut lock as usize);
-    asked.is_ok() && lock.l_type != libc::F_UNLCK as i16
+    kernel::fcntl(fd, libc::F_GETLK, &raw mut lock as usize).ok()?;
+    (lock.l_type != libc::F_UNLCK as i16).then_some(lock.l_pid)
 }
 
 fn lock_of(kind: i32, part: Option<u32>) -> libc::flock {
