@@ -9,7 +9,8 @@
 Both count CPU time of nginx (master, workers, every thread) by the scheduler's own account, in nanoseconds, so
 other work on the machine delays them and does not change what is counted, but for colder caches.
 
-idle      on the kernel, and over packets with the profile; also with no connection at all
+idle      on the kernel, and over packets with the profile; also with no connection at all; --queues N of the interface,
+          --workers N of nginx
 requests  wrk on the kernel; nginx on the kernel, and over packets without a profile, which sleeps instead of
           spinning, so that time without work does not count; --connections N …, in turns within each round;
           --workers N: as many workers and wrks, each with its share of the connections (and of the descriptors)
@@ -125,7 +126,7 @@ def idle_share(link, profile, folder, count, seconds):
 
 
 def idle(options, folder):
-    with Link(1500) as link:
+    with Link(1500, options.queues) as link:
         for name, profile, count in (("kernel", None, options.connections[0]), (options.profile, options.profile, 0),
                                      (options.profile, options.profile, options.connections[0])):
             share = idle_share(link, profile, folder, count, options.seconds)
@@ -194,7 +195,8 @@ def main():
     parser.add_argument("--connections", type=int, nargs="+")
     parser.add_argument("--seconds", type=int, help="20 of idle, 10 of requests")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--workers", type=int, default=1, help="of requests")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--queues", type=int, default=1, help="of idle")
     parser.add_argument("--profile", default="nginx-balanced", help="of idle")
     options = parser.parse_args()
     if options.cell == "hold":

@@ -132,6 +132,11 @@ impl Exchange {
         self.words.set(SOUGHT, now_ns);
     }
 
+    /// Who sought a queue has one. Others who seek say so again.
+    pub fn found(&self) {
+        self.words.set(SOUGHT, 0);
+    }
+
     /// When somebody last did.
     pub fn sought_ns(&self) -> u64 {
         self.words.get(SOUGHT)

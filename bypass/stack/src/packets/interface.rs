@@ -432,14 +432,15 @@ fn take_queues(interface: &mut Interface, listens: bool, taken: &mut Taken) {
                 }
             }
         }
-        if taken
-            .engines
-            .iter()
-            .all(|relay| relay.link != interface.link)
-        {
-            if let Some(divided) = &interface.divided {
-                divided.exchange.seek(now_ns());
+        let has_engine = |relay: &Relay| relay.link == interface.link;
+        let has_one = taken.engines.iter().any(has_engine);
+        if let Some(divided) = &interface.divided {
+            match has_one {
+                true => divided.exchange.found(),
+                false => divided.exchange.seek(now_ns()),
             }
+        }
+        if !has_one {
             return;
         }
     }

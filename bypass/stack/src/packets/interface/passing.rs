@@ -206,10 +206,15 @@ impl Words {
             true => None,
             false => Some(Divided::new(Exchange::of(exchange).ok()?)),
         };
+        let opened = opened?;
+        let is_whole = |divided: &Divided| divided.exchange.queues() as usize == opened.len();
+        if !divided.iter().all(is_whole) {
+            return None;
+        }
         Some(Interface {
             link,
             steering: Arc::new(steering),
-            opened: opened?.into_iter().map(Some).collect(),
+            opened: opened.into_iter().map(Some).collect(),
             lease: Arc::new(lease),
             divided,
             rendezvous,
