@@ -1,6 +1,7 @@
 //! Waits until an earlier cluster of the same name is gone, as nginx profiles ask for.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bypass_stats::View;
@@ -8,6 +9,8 @@ use bypass_stats::View;
 use crate::failure::Failure;
 
 const WAIT_MAX: Duration = Duration::from_secs(10);
+/// Bytes of a program's name that the kernel keeps.
+const NAME_MAX: usize = 15;
 const PAUSE: Duration = Duration::from_millis(200);
 /// The exit code that the nginx profile of the documents has for this.
 const STILL_THERE: u8 = 16;
@@ -19,7 +22,7 @@ pub(crate) fn wait_until_gone(name: &str, command: &[OsString]) -> Result<(), Fa
     }
     let started = Instant::now();
     loop {
-        let members = members(name);
+        let members = members(name, command);
         if members.is_empty() {
             return Ok(());
         }
@@ -35,7 +38,35 @@ pub(crate) fn wait_until_gone(name: &str, command: &[OsString]) -> Result<(), Fa
     }
 }
 
-fn members(name: &str) -> Vec<u32> {
-    let is_member = |(pid, view): (u32, View)| (view.header().cluster == name).then_some(pid);
+/// Other programs may share the cluster: they are no earlier ones of this command.
+fn members(name: &str, command: &[OsString]) -> Vec<u32> {
+    let is_member = |(pid, view): (u32, View)| {
+        let header = view.header();
+        (header.cluster == name && is_run_by(command, &header.command)).then_some(pid)
+    };
     View::list().into_iter().filter_map(is_member).collect()
+}
+
+/// Whether a command runs a program, itself or by another one as `taskset`.
+fn is_run_by(command: &[OsString], program: &str) -> bool {
+    let names = command
+        .iter()
+        .filter_map(|word| Path::new(word).file_name());
+    let mut names = names.map(|name| name.as_encoded_bytes());
+    names.any(|name| &name[..name.len().min(NAME_MAX)] == program.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_known_by_its_program() {
+        let command = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let nginx = command("taskset -c 0 /usr/sbin/nginx -c a.conf");
+        assert!(is_run_by(&nginx, "nginx"));
+        assert!(!is_run_by(&nginx, "api") && !is_run_by(&nginx, "ngin"));
+        let long = command("./a-server-with-a-long-name");
+        assert!(is_run_by(&long, "a-server-with-a"));
+    }
 }
