@@ -45,6 +45,8 @@ const PIECE: usize = 64 << 10;
 const ROUNDS_MAX: u32 = 16;
 /// Full rounds of the device in a row before the program has its turn: as much as a device holds.
 const TURNS_MAX: u32 = 32;
+/// Between looks whether there is room for connections that wait in the engine.
+const ROOM_US: u64 = 10_000;
 /// Nothing came or went for so long: there is no hurry.
 const QUIET_US: u64 = 200_000;
 
@@ -73,6 +75,8 @@ pub struct Relay {
     is_full: bool,
     /// Connections wait in the engine because no segment has a place for them.
     is_crowded: bool,
+    /// Since when they wait for a listener to show that it makes no child for each connection.
+    awaits_proof_us: Option<u64>,
     /// When it is looked again whether others listen at the same ports.
     others_us: u64,
     /// What the device had lost when that was last counted.
@@ -185,6 +189,7 @@ impl Relay {
             lingering: Vec::new(),
             is_full: false,
             is_crowded: false,
+            awaits_proof_us: None,
             others_us: 0,
             is_over: false,
             service_sleeps_until_us: None,
@@ -215,7 +220,7 @@ impl Relay {
         if self.is_divided {
             self.look_at_kept();
         }
-        if has_moved || self.is_full {
+        if has_moved || self.is_full || self.is_crowded {
             self.look_at_room();
         }
         if self.shard.driven_us() >= self.others_us {
@@ -331,7 +336,8 @@ impl Relay {
 
     /// How long a sleep may last.
     pub fn wait_us(&self) -> Option<u64> {
-        self.shard.wait_us()
+        let room = self.is_crowded.then_some(ROOM_US);
+        self.shard.wait_us().into_iter().chain(room).min()
     }
 
     /// The network may have changed.

@@ -13,6 +13,10 @@ use crate::process;
 /// new ones were left to the kernel.
 pub const LATE_MAX: usize = 16_384;
 
+/// How long connections wait for a listener to show that it makes no child for each, before they get segments of
+/// their own, or the kernel.
+const PROOF_US: u64 = 100_000;
+
 impl Relay {
     /// Whether the program has as many connections as it may.
     pub(super) fn is_at_limit(&mut self) -> bool {
@@ -27,7 +31,10 @@ impl Relay {
             let listening: Vec<Handle> = self.listeners.keys().copied().collect();
             listening.into_iter().for_each(|one| self.accept_all(one));
         }
-        let is_full = self.is_crowded || self.is_at_limit();
+        if !self.is_crowded {
+            self.awaits_proof_us = None;
+        }
+        let is_full = self.is_crowded && !self.awaits_proof() || self.is_at_limit();
         if is_full != self.is_full {
             self.is_full = is_full;
             self.shard.leave_new(is_full);
@@ -53,7 +60,19 @@ impl Relay {
             let slot = (!peer.is_short_of_places()).then(|| peer.take_slot())??;
             Some((at, slot))
         });
+        if free.is_none() && self.places[first].peer.is_about_to_show() {
+            self.awaits_proof_us.get_or_insert(self.shard.driven_us());
+            if self.awaits_proof() {
+                return None;
+            }
+        }
         free.or_else(|| self.add_slot(listening, first))
+    }
+
+    fn awaits_proof(&self) -> bool {
+        let waited_us = |since_us| self.shard.driven_us().saturating_sub(since_us);
+        self.awaits_proof_us
+            .is_some_and(|since_us| waited_us(since_us) < PROOF_US)
     }
 
     fn add_slot(&mut self, listening: Handle, beside: usize) -> Option<(usize, usize)> {
