@@ -245,6 +245,10 @@ impl Relay {
                 has_moved = true;
                 self.handle(event);
             }
+            if self.is_at_limit() && !self.is_full {
+                // Those that come next are the kernel's.
+                self.look_at_room();
+            }
             if frames < Shard::ROUND {
                 break;
             }
