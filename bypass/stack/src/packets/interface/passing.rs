@@ -6,7 +6,7 @@
 use super::*;
 use bypass_xdp::Layout;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WSxdp\x01\0\0");
+const MAGIC: u64 = u64::from_le_bytes(*b"WSxdp\x02\0\0");
 /// Words of a steering's descriptors, and of a layout.
 const STEERING: usize = 4;
 const LAYOUT: usize = 9;
