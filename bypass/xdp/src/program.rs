@@ -22,12 +22,12 @@ pub struct Maps {
     pub reopened: i32,
 }
 
-/// Words of 8 bytes of a port, by the constants below. Of those with a bit each, the first three have one for
-/// each owner, which is a user of the tables, the last one has one for each queue.
+/// Words of 8 bytes of a port, by the constants below. A bit stands for an owner, which is a user of the tables, or
+/// for a queue.
 pub const WORDS: usize = 6;
 /// Owners that claim the port of TCP.
 pub const TCP: usize = 0;
-/// Owners that claim that of UDP.
+/// Queues whose owners claim that of UDP.
 pub const UDP: usize = 1;
 /// The kernel may have TCP connections of the port, whose frames are its own, for all that these owners know.
 pub const SHARED: usize = 2;
@@ -183,6 +183,13 @@ impl Assembler {
         self.label(done);
     }
 
+    /// The same where only TCP is claimed: errors about datagrams are for the kernel, which has the sockets too.
+    fn require_tcp(&mut self, from: i16) {
+        self.load(BYTE, 1, DATA, from);
+        self.jump(IF_DIFFERENT, 1, libc::IPPROTO_TCP, "pass");
+        self.add(MOVE, CLAIMS, 0, 0, i32::from(at(TCP)));
+    }
+
     /// Looks a key on the stack up; to the kernel when there is nothing. The place is in register 0.
     fn look_up(&mut self, map: i32, key: i16) {
         self.call_map(map, key, MAP_LOOKUP);
@@ -260,7 +267,7 @@ fn ipv4(code: &mut Assembler) {
     code.jump(IF_DIFFERENT, 1, 3, "pass");
     code.load(BYTE, 1, DATA, 42);
     code.jump(IF_DIFFERENT, 1, 0x45, "pass");
-    code.take_protocol(51, "source4");
+    code.require_tcp(51);
     code.take_address4(54);
     code.load(HALF, PORT, DATA, 62);
     code.jump(JUMP, 0, 0, "decide");
@@ -281,7 +288,7 @@ fn ipv6(code: &mut Assembler) {
     code.load(BYTE, 1, DATA, 54);
     // Types below 128 are errors; 4 is the last one in use.
     code.jump(IF_GREATER, 1, 4, "pass");
-    code.take_protocol(68, "source6");
+    code.require_tcp(68);
     code.take_address6(70);
     code.load(HALF, PORT, DATA, 102);
     code.jump(JUMP, 0, 0, "decide");
@@ -315,10 +322,15 @@ fn decide(code: &mut Assembler, maps: Maps) {
         code.load(DOUBLE, 4, STACK, ADDRESS + half * 8);
         code.jump_by_register(IF_DIFFERENT, 1, 4, "pass");
     }
+    code.jump(IF_DIFFERENT, CLAIMS, i32::from(at(TCP)), "datagram");
     code.load(DOUBLE, 1, WORDS_AT, at(SHARED));
     code.jump(IF_EQUAL, 1, 0, "redirect");
-    code.jump(IF_DIFFERENT, CLAIMS, i32::from(at(TCP)), "redirect");
     ask_kernel(code, maps.reopened);
+    // Nobody but the owner of its queue can take a datagram.
+    code.label("datagram");
+    code.load(DOUBLE, 1, WORDS_AT, at(UDP));
+    take_bit_of_queue(code);
+    code.jump(IF_EQUAL, 1, 0, "pass");
     code.label("redirect");
     code.add(LOAD_MAP, 1, PSEUDO_MAP_FD, 0, maps.sockets);
     code.add(0, 0, 0, 0, 0);
@@ -424,11 +436,16 @@ fn leave_where_wanted(code: &mut Assembler) {
     code.add(AND | BY_REGISTER, 1, 4, 0, 0);
     code.jump(IF_EQUAL, 1, 0, "leave");
     code.load(DOUBLE, 1, WORDS_AT, at(LEAVES_NEW));
+    take_bit_of_queue(code);
+    code.jump(IF_DIFFERENT, 1, 0, "leave");
+}
+
+/// Of register 1, a word with a bit for each queue, that of the frame's.
+fn take_bit_of_queue(code: &mut Assembler) {
     code.load(WORD, 4, CONTEXT, 16);
     code.add(AND, 4, 0, 0, OWNERS_MAX as i32 - 1);
     code.add(SHIFT_RIGHT | BY_REGISTER, 1, 4, 0, 0);
     code.add(AND, 1, 0, 0, 1);
-    code.jump(IF_DIFFERENT, 1, 0, "leave");
 }
 
 /// A new connection that meets the remains of an old one is noted, and the kernel's where that fails; one that

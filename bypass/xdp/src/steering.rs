@@ -139,12 +139,20 @@ impl Steering {
                 self.clear(port, word, bit(queue));
             }
         }
+        let claims = self.claims();
         self.queues.fetch_or(bit(queue), Ordering::AcqRel);
+        for (_, port) in claims.keys().filter(|(of, _)| *of == Transport::Udp) {
+            self.set(usize::from(*port), program::UDP, bit(queue));
+        }
     }
 
     /// A queue is no longer the owner's. What it says of that queue is its next owner's to say anew.
     pub fn remove_queue(&self, queue: u32) {
+        let claims = self.claims();
         self.queues.fetch_and(!bit(queue), Ordering::AcqRel);
+        for (_, port) in claims.keys().filter(|(of, _)| *of == Transport::Udp) {
+            self.clear(usize::from(*port), program::UDP, bit(queue));
+        }
     }
 
     /// The descriptors, for passing on: [`of`](Self::of) takes them in this order.
@@ -236,7 +244,15 @@ impl Steering {
                 .ports
                 .update(at, |uses| Some(uses.wrapping_add(1)));
         }
-        self.set(port, transport.word(), self.owner);
+        self.set(port, transport.word(), self.claimant(transport));
+    }
+
+    /// What stands for the owner in a word of claims: others may take its TCP frames and hand them on.
+    fn claimant(&self, transport: Transport) -> u64 {
+        match transport {
+            Transport::Tcp => self.owner,
+            Transport::Udp => self.queues.load(Ordering::Acquire),
+        }
     }
 
     /// The kernel may have TCP connections of a claimed port from now on, whose frames stay its own;
@@ -283,7 +299,11 @@ impl Steering {
             self.set_claim(transport, usize::from(*port));
         }
         for port in (0..=u16::MAX).filter(|port| !ports.contains(port)) {
-            self.clear(usize::from(port), transport.word(), self.owner);
+            self.clear(
+                usize::from(port),
+                transport.word(),
+                self.claimant(transport),
+            );
             if transport == Transport::Tcp {
                 self.own(port);
             }
@@ -299,7 +319,11 @@ impl Steering {
         *count -= 1;
         if *count == 0 {
             claims.remove(&(transport, port));
-            self.clear(usize::from(port), transport.word(), self.owner);
+            self.clear(
+                usize::from(port),
+                transport.word(),
+                self.claimant(transport),
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! AF_XDP over veth pairs in namespaces made here.
 
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt as _;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bypass_device::{Device, Frame, Offload};
 use bypass_netlink::Tables;
 use bypass_sys::descriptor::Owned;
-use bypass_sys::{kernel, network};
+use bypass_sys::{address, kernel, network};
 use bypass_testkit::contract::{self, Pair, PORT};
 use bypass_testkit::{skip, veth, Case, Namespace};
 use bypass_xdp::{check, Layout, Mode, Opened, Settings, Steering, Transport, Xdp};
@@ -35,6 +35,10 @@ const CASES: &[Case] = &[
         owners,
     ),
     (
+        "a_datagram_is_for_the_owner_of_its_queue_or_the_kernel",
+        datagrams_of_owners,
+    ),
+    (
         "who_comes_back_to_what_the_kernel_keeps_in_time_wait_is_new",
         time_wait,
     ),
@@ -46,7 +50,10 @@ const CASES: &[Case] = &[
         "who_closes_after_the_kernels_server_is_answered_by_the_kernel",
         fin_wait,
     ),
-    ("errors_about_claimed_packets_come_too", errors),
+    (
+        "errors_about_claimed_tcp_come_too_and_about_udp_not",
+        errors,
+    ),
     ("each_queue_has_its_socket", queues),
     ("a_killed_holder_gives_the_interface_back", killed),
     (
@@ -361,6 +368,35 @@ fn owners() {
     drop(listener);
 }
 
+/// A datagram is taken where the owner of its queue claims the port, and the kernel's elsewhere.
+fn datagrams_of_owners() {
+    let sides = namespaces(1, 1500);
+    let (steering, mut device) = open(&sides[1], "vb", Mode::Native, Settings::default());
+    let (first, second) = (steering.of_queue(0), steering.of_queue(1));
+    let kernels = socket(&sides[1], ADDRESSES[1], 5000);
+    let sender = socket(&sides[0], ADDRESSES[0], 0);
+    let mut is_kernels = || {
+        sender.send_to(&[7], (ADDRESSES[1], 5000)).expect("sent");
+        let is_kernels = hears(&kernels).is_some();
+        assert_ne!(count(&mut device, 5000) > 0, is_kernels);
+        is_kernels
+    };
+    assert!(second.claim(Transport::Udp, 5000));
+    assert!(is_kernels(), "of another queue");
+    assert!(first.claim(Transport::Udp, 5000));
+    assert!(!is_kernels());
+    first.release(Transport::Udp, 5000);
+    assert!(is_kernels());
+    // It comes with the queue, and goes with it.
+    second.add_queue(0, false);
+    assert!(!is_kernels());
+    second.remove_queue(0);
+    assert!(is_kernels());
+    second.add_queue(0, false);
+    second.keep_only(Transport::Udp, &[]);
+    assert!(is_kernels());
+}
+
 /// A client comes from the port of a connection that the kernel's side has closed first a moment ago.
 fn time_wait() {
     let sides = namespaces(1, 1500);
@@ -546,7 +582,56 @@ fn arrived(device: &mut Xdp) -> Vec<bool> {
     found
 }
 
-/// ICMP and ICMPv6 "port unreachable" about packets of ours, IPv6 frames, and what looks alike.
+/// A port-unreachable error from [`ADDRESSES`]`[0]`, or from fd77::1, about a packet of port 6000 there.
+fn send_error(side: &Namespace, is_v6: bool, protocol: i32) {
+    let (own, other) = match is_v6 {
+        false => (ADDRESSES[1], ADDRESSES[0]),
+        true => ("fd77::2", "fd77::1"),
+    };
+    let (family, icmp, mut error) = match is_v6 {
+        false => (
+            libc::AF_INET,
+            libc::IPPROTO_ICMP,
+            vec![3, 3, 0, 0, 0, 0, 0, 0],
+        ),
+        true => (
+            libc::AF_INET6,
+            libc::IPPROTO_ICMPV6,
+            vec![1, 4, 0, 0, 0, 0, 0, 0],
+        ),
+    };
+    match is_v6 {
+        false => {
+            error.extend([0x45, 0, 0, 28, 0, 0, 0, 0, 64, protocol as u8, 0, 0]);
+            error.extend([10, 77, 0, 2, 10, 77, 0, 1]);
+        }
+        true => {
+            error.extend([0x60, 0, 0, 0, 0, 20, protocol as u8, 64]);
+            for ip in [own, other] {
+                error.extend(ip.parse::<Ipv6Addr>().expect("an address").octets());
+            }
+        }
+    }
+    error.extend(6000_u16.to_be_bytes());
+    error.extend(9_u16.to_be_bytes());
+    error.resize(error.len() + 16, 0);
+    if !is_v6 {
+        let sum: u32 = error
+            .chunks_exact(2)
+            .map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])))
+            .sum();
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        error[2..4].copy_from_slice(&sum.to_be_bytes());
+    }
+    let mut to = [0; 28];
+    let length = address::to_bytes((ip(own), 0).into(), family, &mut to);
+    side.run(|| {
+        let raw = Owned(kernel::socket(family, libc::SOCK_RAW, icmp).expect("a socket") as i32);
+        kernel::send_to(raw.0, &error, 0, &to[..length]).expect("sent");
+    });
+}
+
+/// ICMP and ICMPv6 "port unreachable" about TCP is ours, about UDP the kernel's, which tells the socket.
 fn errors() {
     let sides = namespaces(1, 1500);
     for (side, name, host) in [(&sides[0], "va", 1), (&sides[1], "vb", 2)] {
@@ -558,22 +643,30 @@ fn errors() {
     let own6 = socket(&sides[1], "fd77::2", 6000);
     let sender6 = socket(&sides[0], "fd77::1", 0);
     steering.claim(Transport::Udp, 6000);
+    steering.claim(Transport::Tcp, 6000);
     // Nobody listens on port 9 over there.
-    own4.send_to(b"?", (ADDRESSES[0], 9)).expect("sent");
-    own6.send_to(b"?", ("fd77::1", 9)).expect("sent");
+    for (own, other) in [(&own4, ADDRESSES[0]), (&own6, "fd77::1")] {
+        own.connect((other, 9)).expect("connected");
+        own.send(b"?").expect("sent");
+        let told = own.recv(&mut [0]).expect_err("an error");
+        assert_eq!(told.raw_os_error(), Some(libc::ECONNREFUSED));
+    }
+    for is_v6 in [false, true] {
+        send_error(&sides[0], is_v6, libc::IPPROTO_UDP);
+        send_error(&sides[0], is_v6, libc::IPPROTO_TCP);
+    }
     sender6.send_to(b"6", ("fd77::2", 6000)).expect("sent");
     let mut kinds = Vec::new();
     let end = Instant::now() + Duration::from_secs(5);
     while kinds.len() < 3 && Instant::now() < end {
         let mut note = |frame: Frame| match frame.bytes[12..14] {
-            [8, 0] => kinds.push((4, frame.bytes[23], frame.bytes[34])),
-            _ => kinds.push((6, frame.bytes[20], frame.bytes[54])),
+            [8, 0] => kinds.push((4, frame.bytes[23], frame.bytes[51])),
+            _ => kinds.push((6, frame.bytes[20], *frame.bytes.get(68).unwrap_or(&0))),
         };
         device.receive(64, &mut note).expect("frames");
     }
     kinds.sort_unstable();
-    let port = sender6.local_addr().expect("bound").port().to_be_bytes()[0];
-    assert_eq!(kinds, [(4, 1, 3), (6, 17, port), (6, 58, 1)]);
+    assert_eq!(kinds, [(4, 1, 6), (6, 17, 0), (6, 58, 6)]);
     // Neighbours are still found, so ICMPv6 that is no error is the kernel's.
     let unclaimed = socket(&sides[1], "fd77::2", 6001);
     sides[0].ip("-6 neigh flush dev va");
