@@ -295,7 +295,7 @@ impl Engine {
             source,
             destination,
             protocol: packet.protocol,
-            ecn: 0,
+            traffic_class: 0,
             hops: 64,
             id: 0,
             payload_len: body.len() + 4,

@@ -458,7 +458,7 @@ fn send_discovery<S: TxSink>(
         source,
         destination,
         protocol: ip::ICMPV6,
-        ecn: 0,
+        traffic_class: 0,
         hops: 255,
         id: 0,
         payload_len: icmp::NEIGHBOUR_LEN,

@@ -9,7 +9,7 @@ use crate::wire::tcp::{self, OptionsToSend, ACK, CWR, ECE, URG};
 use crate::wire::{ethernet, ip};
 
 /// Hop limit of our packets.
-const HOPS: u8 = 64;
+pub(crate) const HOPS: u8 = 64;
 /// Place of the checksum in a TCP header.
 const CHECKSUM_AT: core::ops::Range<usize> = 16..18;
 /// SACK blocks that fit beside timestamps; without them there is room for one more.
@@ -122,7 +122,7 @@ impl Conn {
             source: self.flow.local,
             destination: self.flow.remote,
             protocol: ip::TCP,
-            ecn: self.settings.traffic_class & !3 | segment.ecn,
+            traffic_class: self.settings.traffic_class & !3 | segment.ecn,
             hops: HOPS,
             id: 0,
             payload_len: tcp_len,
@@ -272,7 +272,7 @@ pub fn send_bare<S: TxSink>(
         source: flow.local,
         destination: flow.remote,
         protocol: ip::TCP,
-        ecn: class & !3,
+        traffic_class: class & !3,
         hops: HOPS,
         id: 0,
         payload_len: tcp_len,

@@ -139,7 +139,7 @@ fn xdp(mode: Mode, busy_poll_us: u32) -> Made {
                 .link(name)
                 .expect("the link")
                 .clone();
-            let steering = Steering::attach(link.index, mode, false).expect("allowed");
+            let steering = Steering::attach(link.index, link.mtu, mode, false).expect("allowed");
             let settings = Settings {
                 busy_poll_us,
                 ..Settings::default()

@@ -46,6 +46,8 @@ const fn at(word: usize) -> i16 {
     (word * 8) as i16
 }
 
+/// Bytes of an Ethernet header.
+const ETHERNET: i32 = 14;
 const XDP_PASS: i32 = 2;
 const MAP_LOOKUP: i32 = 1;
 const MAP_UPDATE: i32 = 2;
@@ -227,8 +229,8 @@ impl Assembler {
     }
 }
 
-/// The program over these maps.
-pub fn steering(maps: Maps) -> Vec<Instruction> {
+/// The program over these maps, on an interface of that MTU.
+pub fn steering(maps: Maps, mtu: u32) -> Vec<Instruction> {
     let mut code = Assembler::default();
     code.add(MOVE | BY_REGISTER, CONTEXT, 1, 0, 0);
     code.load(WORD, DATA, CONTEXT, 0);
@@ -240,7 +242,7 @@ pub fn steering(maps: Maps) -> Vec<Instruction> {
     code.jump(JUMP, 0, 0, "pass");
     ipv4(&mut code);
     ipv6(&mut code);
-    decide(&mut code, maps);
+    decide(&mut code, maps, mtu);
     code.finish()
 }
 
@@ -295,7 +297,7 @@ fn ipv6(code: &mut Assembler) {
 }
 
 /// Protocol, port and address are known: is it claimed, and is there a socket for the queue?
-fn decide(code: &mut Assembler, maps: Maps) {
+fn decide(code: &mut Assembler, maps: Maps, mtu: u32) {
     code.label("decide");
     code.add(TO_BIG_ENDIAN, PORT, 0, 0, 16);
     code.store(WORD, PORT, KEY);
@@ -331,6 +333,11 @@ fn decide(code: &mut Assembler, maps: Maps) {
     code.load(DOUBLE, 1, WORDS_AT, at(UDP));
     take_bit_of_queue(code);
     code.jump(IF_EQUAL, 1, 0, "pass");
+    // A train of a sender on this host (UDP_SEGMENT) is whole in generic mode, and only the kernel can cut it.
+    code.load(WORD, DATA, CONTEXT, 0);
+    code.load(WORD, END, CONTEXT, 4);
+    code.add(ADD, DATA, 0, 0, ETHERNET + mtu as i32);
+    code.jump_by_register(IF_GREATER, END, DATA, "pass");
     code.label("redirect");
     code.add(LOAD_MAP, 1, PSEUDO_MAP_FD, 0, maps.sockets);
     code.add(0, 0, 0, 0, 0);

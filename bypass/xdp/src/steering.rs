@@ -88,19 +88,21 @@ const LINK: usize = 3;
 impl Steering {
     /// Attaches the program to interface `link`; nothing is claimed yet. Needs CAP_BPF and
     /// CAP_NET_ADMIN. EBUSY: there is another program. `takes_fragments`: for an MTU above what one
-    /// frame holds.
-    pub fn attach(link: u32, mode: Mode, takes_fragments: bool) -> Result<Self> {
+    /// frame holds. Datagrams longer than the MTU are the kernel's.
+    pub fn attach(link: u32, mtu: u32, mode: Mode, takes_fragments: bool) -> Result<Self> {
         let ports = bpf::make_map(Kind::Array, [4, PORT_BYTES], PORTS as u32)?;
         let addresses = bpf::make_map(Kind::Array, [4, 16], SLOTS as u32)?;
         let sockets = bpf::make_map(Kind::Sockets, [4, 4], QUEUES)?;
         // Only the program uses it, which keeps it.
         let reopened = bpf::make_map(Kind::Recent, [program::FLOW_BYTES, 4], REOPENED)?;
-        let code = program::steering(Maps {
+        let maps = Maps {
             reopened: reopened.0,
             ports: ports.0,
             addresses: addresses.0,
             sockets: sockets.0,
-        });
+        };
+        // What an offset into a packet may be.
+        let code = program::steering(maps, mtu.min(32_000));
         let program = bpf::load(&code, takes_fragments)?;
         let attached = bpf::attach(program.0, link, mode.flags())?;
         Self::of(mode, [ports, addresses, sockets, attached])

@@ -115,7 +115,7 @@ fn open_queues(
             .link(name)
             .expect("the link")
             .clone();
-        let steering = match Steering::attach(link.index, mode, link.mtu > 3000) {
+        let steering = match Steering::attach(link.index, link.mtu, mode, link.mtu > 3000) {
             Ok(steering) => steering,
             Err(libc::EPERM) => {
                 skip("bpf(2) is not allowed here (needs CAP_BPF and CAP_NET_ADMIN)")
@@ -266,6 +266,25 @@ fn unclaimed() {
         .expect("sent");
     let mut whole = [0; 4000];
     assert_eq!(ours.recv(&mut whole).ok(), Some(4000));
+    // A train of datagrams (UDP_SEGMENT), which a sender of this host hands over whole, is cut by the kernel.
+    drop((steering, device));
+    let (steering, mut device) = open(&sides[1], "vb", Mode::Generic, Settings::default());
+    steering.claim(Transport::Udp, 5000);
+    let size = 1000_u32.to_ne_bytes();
+    kernel::set_option(sender.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, &size).expect("set");
+    sender
+        .send_to(&[5; 3000], (ADDRESSES[1], 5000))
+        .expect("sent");
+    for _ in 0..3 {
+        assert_eq!(ours.recv(&mut whole).ok(), Some(1000));
+    }
+    kernel::set_option(
+        sender.as_raw_fd(),
+        libc::SOL_UDP,
+        libc::UDP_SEGMENT,
+        &[0; 4],
+    )
+    .expect("set");
     // Neighbours are still found, so ARP is the kernel's.
     sides[0].ip("neigh flush dev va");
     send(5001, 8);
@@ -727,7 +746,7 @@ fn hold() {
         .link("vb")
         .expect("the link")
         .clone();
-    let steering = Steering::attach(link.index, Mode::Native, false).expect("attached");
+    let steering = Steering::attach(link.index, link.mtu, Mode::Native, false).expect("attached");
     steering.add_address(ip(ADDRESSES[1]));
     let opened = Opened::open(&link, 0, Settings::default()).expect("opened");
     steering.set_socket(0, opened.socket()).expect("room");
@@ -839,7 +858,7 @@ fn passed() {
             .link("vb")
             .expect("the link")
             .clone();
-        let steering = match Steering::attach(link.index, Mode::Native, false) {
+        let steering = match Steering::attach(link.index, link.mtu, Mode::Native, false) {
             Err(libc::EPERM) => {
                 skip("bpf(2) is not allowed here (needs CAP_BPF and CAP_NET_ADMIN)")
             }
@@ -883,7 +902,7 @@ fn succeeded() {
     let (steering, kept) = sides[1].run(|| {
         let tables = Tables::new().expect("tables");
         let link = tables.link("vb").expect("the link");
-        let steering = match Steering::attach(link.index, Mode::Native, false) {
+        let steering = match Steering::attach(link.index, link.mtu, Mode::Native, false) {
             Err(libc::EPERM) => {
                 skip("bpf(2) is not allowed here (needs CAP_BPF and CAP_NET_ADMIN)")
             }
@@ -967,7 +986,7 @@ fn occupied() {
             .link("va")
             .expect("the link")
             .clone();
-        let second = Steering::attach(link.index, Mode::Native, false).err();
+        let second = Steering::attach(link.index, link.mtu, Mode::Native, false).err();
         (check::interface("va").expect("netlink"), second)
     });
     assert_eq!(second, Some(libc::EBUSY));

@@ -46,8 +46,8 @@ fn over_interface(name: &str, options: &Options) -> Result<Shard, String> {
         Mode::Native
     };
     let takes_fragments = opened.layout().has_fragments;
-    let steering =
-        Steering::attach(link.index, mode, takes_fragments).map_err(failed("XDP program"))?;
+    let steering = Steering::attach(link.index, link.mtu, mode, takes_fragments)
+        .map_err(failed("XDP program"))?;
     steering
         .set_socket(opened.layout().queue, opened.socket())
         .map_err(failed("XDP map"))?;

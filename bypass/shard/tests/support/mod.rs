@@ -256,7 +256,7 @@ fn over_xdp(
         ..settings
     };
     let takes_fragments = link.mtu > 3000 || settings.uncut_trains;
-    let steering = match Steering::attach(link.index, mode, takes_fragments) {
+    let steering = match Steering::attach(link.index, link.mtu, mode, takes_fragments) {
         Ok(steering) => steering,
         Err(libc::EPERM) => skip("bpf(2) is not allowed here (needs CAP_BPF and CAP_NET_ADMIN)"),
         Err(error) => panic!("attach: error {error}"),

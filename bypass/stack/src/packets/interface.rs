@@ -276,7 +276,7 @@ fn attach(
     is_divided: bool,
 ) -> kernel::Result<Interface> {
     let has_fragments = opened.iter().any(|one| one.layout().has_fragments);
-    let steering = Steering::attach(link.index, mode, has_fragments)?;
+    let steering = Steering::attach(link.index, link.mtu, mode, has_fragments)?;
     for one in &opened {
         steering.set_socket(one.layout().queue, one.socket())?;
     }

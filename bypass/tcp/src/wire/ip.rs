@@ -8,6 +8,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub const ICMP: u8 = 1;
 /// Protocol number of TCP.
 pub const TCP: u8 = 6;
+/// Protocol number of UDP.
+pub const UDP: u8 = 17;
 /// Protocol number of ICMPv6.
 pub const ICMPV6: u8 = 58;
 /// Bytes of an IPv4 header without options.
@@ -117,8 +119,8 @@ pub struct Packet<'a> {
     pub destination: Addr,
     /// Protocol of the payload.
     pub protocol: u8,
-    /// The two ECN bits.
-    pub ecn: u8,
+    /// The byte of DSCP and ECN (RFC 2474, 3; RFC 3168, 5).
+    pub traffic_class: u8,
     /// Time to live, or hop limit.
     pub hops: u8,
     /// The payload, cut to the length that the header states.
@@ -154,7 +156,7 @@ pub fn parse_v4(bytes: &[u8], trusted: bool) -> Result<Packet<'_>, Refusal> {
         source: Addr::v4(be32(header, 12)),
         destination: Addr::v4(be32(header, 16)),
         protocol: header[9],
-        ecn: header[1] & 3,
+        traffic_class: header[1],
         hops: header[8],
         payload: &bytes[header_len..total],
     })
@@ -177,7 +179,7 @@ pub fn parse_v6(bytes: &[u8]) -> Result<Packet<'_>, Refusal> {
         source: address(8),
         destination: address(24),
         protocol,
-        ecn: header[1] >> 4 & 3,
+        traffic_class: header[0] << 4 | header[1] >> 4,
         hops: header[7],
         payload: &bytes[start..end],
     })
@@ -215,8 +217,8 @@ pub struct Header {
     pub destination: Addr,
     /// Protocol of the payload.
     pub protocol: u8,
-    /// The two ECN bits.
-    pub ecn: u8,
+    /// The byte of DSCP and ECN (RFC 2474, 3; RFC 3168, 5).
+    pub traffic_class: u8,
     /// Time to live, or hop limit.
     pub hops: u8,
     /// IPv4 identification; the packet is never fragmented, so that any value does (RFC 6864).
@@ -247,7 +249,7 @@ impl Header {
             .expect("the caller gives room for the header");
         *header = [0; V4_HEADER];
         header[0] = 0x45;
-        header[1] = self.ecn;
+        header[1] = self.traffic_class;
         put16(header, 2, (V4_HEADER + self.payload_len) as u16);
         put16(header, 4, self.id);
         header[6] = 0x40; // don't fragment: RFC 1191
@@ -260,7 +262,8 @@ impl Header {
     }
 
     fn emit_v6(&self, bytes: &mut [u8]) {
-        bytes[..4].copy_from_slice(&[0x60, self.ecn << 4, 0, 0]);
+        let class = self.traffic_class;
+        bytes[..4].copy_from_slice(&[0x60 | class >> 4, class << 4, 0, 0]);
         put16(bytes, 4, self.payload_len as u16);
         bytes[6] = self.protocol;
         bytes[7] = self.hops;

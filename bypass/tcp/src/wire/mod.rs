@@ -6,6 +6,7 @@ pub mod ethernet;
 pub mod icmp;
 pub mod ip;
 pub mod tcp;
+pub mod udp;
 
 /// Reads a big-endian number at a fixed place; the caller has checked the length.
 pub(crate) fn be16(bytes: &[u8], at: usize) -> u16 {

@@ -272,7 +272,7 @@ pub fn parse<'a>(packet: &ip::Packet<'a>, trusted: bool) -> Option<Segment<'a>> 
         flags: header[13],
         window: be16(header, 14),
         urgent: be16(header, 18),
-        ecn: packet.ecn,
+        ecn: packet.traffic_class & 3,
         options: Options::parse(&bytes[HEADER..header_len]),
         payload: &bytes[header_len..],
     })

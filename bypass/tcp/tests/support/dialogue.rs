@@ -351,7 +351,7 @@ impl Dialogue {
             source,
             destination,
             protocol,
-            ecn,
+            traffic_class: ecn,
             hops: 64,
             id: 0,
             payload_len,
@@ -445,7 +445,7 @@ impl Dialogue {
             source,
             destination,
             protocol: ip::TCP,
-            ecn: 0,
+            traffic_class: 0,
             hops: 64,
             id: 0,
             payload_len: 20,
@@ -518,8 +518,8 @@ impl Dialogue {
         if segment.flags & tcp::URG != 0 {
             text += &format!(" urg {}", segment.urgent);
         }
-        if packet.ecn > 0 {
-            text += &format!(" ecn {}", packet.ecn);
+        if packet.traffic_class & 3 > 0 {
+            text += &format!(" ecn {}", packet.traffic_class & 3);
         }
         text + &format!(" <{}>", options_text(frame, &packet))
     }
