@@ -61,7 +61,8 @@
 //!
 //! `arrival` takes frames apart and finds whose they are; `input` is RFC 9293, 3.10.7; `receive`, `ack`
 //! and `recovery` are what a segment does; `output` is what leaves; `timeout` what time does. `conn`
-//! has the state of a connection.
+//! has the state of a connection. `datagram` takes UDP apart and sends it, for a caller that has the
+//! sockets.
 
 #![no_std]
 #![forbid(unsafe_code)]
