@@ -102,7 +102,7 @@ impl Engine {
     }
 
     /// Whether a datagram with so many bytes goes this way whole.
-    pub fn has_room_for(&self, way: &Way, len: usize) -> bool {
+    fn has_room_for(&self, way: &Way, len: usize) -> bool {
         let to = Addr::from(way.destination.ip());
         let mtu = self.link.routes.mtu(to, self.cx.config.mtu, self.cx.now_us);
         ip::header_len(to) + udp::HEADER + len <= mtu as usize

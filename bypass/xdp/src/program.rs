@@ -1,8 +1,8 @@
 //! The steering program, instruction by instruction (linux/bpf.h, RFC 9669).
 //!
 //! It takes a frame when the destination of its TCP or UDP header is claimed, or when it is an ICMP
-//! error about a packet whose source is. Everything else, and everything unusual, goes to the
-//! kernel: other protocols, VLAN tags, IP options, extension headers, fragments. Where the kernel has
+//! error about a TCP packet whose source is. Everything else, and everything unusual, goes to the
+//! kernel: other protocols, VLAN tags, IP options, extension headers, fragments, datagrams above the MTU. Where the kernel has
 //! connections at a claimed port too, it is asked whose a frame is, and new ones may be left to it.
 
 use std::collections::HashMap;
@@ -46,8 +46,6 @@ const fn at(word: usize) -> i16 {
     (word * 8) as i16
 }
 
-/// Bytes of an Ethernet header.
-const ETHERNET: i32 = 14;
 const XDP_PASS: i32 = 2;
 const MAP_LOOKUP: i32 = 1;
 const MAP_UPDATE: i32 = 2;
@@ -176,12 +174,17 @@ impl Assembler {
     }
 
     /// Where the claims of the protocol stand whose number is at a place; other protocols are the kernel's.
-    fn take_protocol(&mut self, from: i16, done: &'static str) {
+    /// So are datagrams whose length, at another place, is above a limit: a train of a sender on this host (UDP_SEGMENT)
+    /// is whole in generic mode, and only the kernel can cut it.
+    fn take_protocol(&mut self, from: i16, (length, limit): (i16, u32), done: &'static str) {
         self.load(BYTE, 1, DATA, from);
         self.add(MOVE, CLAIMS, 0, 0, i32::from(at(TCP)));
         self.jump(IF_EQUAL, 1, libc::IPPROTO_TCP, done);
         self.add(MOVE, CLAIMS, 0, 0, i32::from(at(UDP)));
         self.jump(IF_DIFFERENT, 1, libc::IPPROTO_UDP, "pass");
+        self.load(HALF, 1, DATA, length);
+        self.add(TO_BIG_ENDIAN, 1, 0, 0, 16);
+        self.jump(IF_GREATER, 1, limit as i32, "pass");
         self.label(done);
     }
 
@@ -240,13 +243,13 @@ pub fn steering(maps: Maps, mtu: u32) -> Vec<Instruction> {
     code.jump(IF_EQUAL, 5, i32::from(0x0800_u16.to_be()), "ipv4");
     code.jump(IF_EQUAL, 5, i32::from(0x86dd_u16.to_be()), "ipv6");
     code.jump(JUMP, 0, 0, "pass");
-    ipv4(&mut code);
-    ipv6(&mut code);
-    decide(&mut code, maps, mtu);
+    ipv4(&mut code, mtu);
+    ipv6(&mut code, mtu);
+    decide(&mut code, maps);
     code.finish()
 }
 
-fn ipv4(code: &mut Assembler) {
+fn ipv4(code: &mut Assembler, mtu: u32) {
     code.label("ipv4");
     code.require(38);
     code.load(BYTE, 1, DATA, 14);
@@ -257,7 +260,7 @@ fn ipv4(code: &mut Assembler) {
     code.jump(IF_DIFFERENT, 1, 0, "pass");
     code.load(BYTE, 1, DATA, 23);
     code.jump(IF_EQUAL, 1, libc::IPPROTO_ICMP, "icmp4");
-    code.take_protocol(23, "destination4");
+    code.take_protocol(23, (16, mtu), "destination4");
     code.take_address4(30);
     code.load(HALF, PORT, DATA, 36);
     code.jump(JUMP, 0, 0, "decide");
@@ -275,12 +278,13 @@ fn ipv4(code: &mut Assembler) {
     code.jump(JUMP, 0, 0, "decide");
 }
 
-fn ipv6(code: &mut Assembler) {
+fn ipv6(code: &mut Assembler, mtu: u32) {
     code.label("ipv6");
     code.require(58);
     code.load(BYTE, 1, DATA, 20);
     code.jump(IF_EQUAL, 1, libc::IPPROTO_ICMPV6, "icmp6");
-    code.take_protocol(20, "destination6");
+    // The length is of what follows the header.
+    code.take_protocol(20, (18, mtu.saturating_sub(40)), "destination6");
     code.take_address6(38);
     code.load(HALF, PORT, DATA, 56);
     code.jump(JUMP, 0, 0, "decide");
@@ -297,7 +301,7 @@ fn ipv6(code: &mut Assembler) {
 }
 
 /// Protocol, port and address are known: is it claimed, and is there a socket for the queue?
-fn decide(code: &mut Assembler, maps: Maps, mtu: u32) {
+fn decide(code: &mut Assembler, maps: Maps) {
     code.label("decide");
     code.add(TO_BIG_ENDIAN, PORT, 0, 0, 16);
     code.store(WORD, PORT, KEY);
@@ -333,11 +337,6 @@ fn decide(code: &mut Assembler, maps: Maps, mtu: u32) {
     code.load(DOUBLE, 1, WORDS_AT, at(UDP));
     take_bit_of_queue(code);
     code.jump(IF_EQUAL, 1, 0, "pass");
-    // A train of a sender on this host (UDP_SEGMENT) is whole in generic mode, and only the kernel can cut it.
-    code.load(WORD, DATA, CONTEXT, 0);
-    code.load(WORD, END, CONTEXT, 4);
-    code.add(ADD, DATA, 0, 0, ETHERNET + mtu as i32);
-    code.jump_by_register(IF_GREATER, END, DATA, "pass");
     code.label("redirect");
     code.add(LOAD_MAP, 1, PSEUDO_MAP_FD, 0, maps.sockets);
     code.add(0, 0, 0, 0, 0);

@@ -101,8 +101,7 @@ impl Steering {
             addresses: addresses.0,
             sockets: sockets.0,
         };
-        // What an offset into a packet may be.
-        let code = program::steering(maps, mtu.min(32_000));
+        let code = program::steering(maps, mtu);
         let program = bpf::load(&code, takes_fragments)?;
         let attached = bpf::attach(program.0, link, mode.flags())?;
         Self::of(mode, [ports, addresses, sockets, attached])

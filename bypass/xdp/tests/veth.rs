@@ -27,6 +27,10 @@ const CASES: &[Case] = &[
     ("trains_sent_by_af_packet_keep_the_contract", packet_sender),
     ("what_is_not_claimed_is_the_kernels", unclaimed),
     (
+        "a_train_of_datagrams_is_cut_by_the_kernel",
+        trains_of_datagrams,
+    ),
+    (
         "what_the_kernel_has_at_a_claimed_port_stays_its_own",
         shared,
     ),
@@ -115,7 +119,8 @@ fn open_queues(
             .link(name)
             .expect("the link")
             .clone();
-        let steering = match Steering::attach(link.index, link.mtu, mode, link.mtu > 3000) {
+        let takes_fragments = link.mtu > 3000 || settings.uncut_trains;
+        let steering = match Steering::attach(link.index, link.mtu, mode, takes_fragments) {
             Ok(steering) => steering,
             Err(libc::EPERM) => {
                 skip("bpf(2) is not allowed here (needs CAP_BPF and CAP_NET_ADMIN)")
@@ -266,25 +271,6 @@ fn unclaimed() {
         .expect("sent");
     let mut whole = [0; 4000];
     assert_eq!(ours.recv(&mut whole).ok(), Some(4000));
-    // A train of datagrams (UDP_SEGMENT), which a sender of this host hands over whole, is cut by the kernel.
-    drop((steering, device));
-    let (steering, mut device) = open(&sides[1], "vb", Mode::Generic, Settings::default());
-    steering.claim(Transport::Udp, 5000);
-    let size = 1000_u32.to_ne_bytes();
-    kernel::set_option(sender.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, &size).expect("set");
-    sender
-        .send_to(&[5; 3000], (ADDRESSES[1], 5000))
-        .expect("sent");
-    for _ in 0..3 {
-        assert_eq!(ours.recv(&mut whole).ok(), Some(1000));
-    }
-    kernel::set_option(
-        sender.as_raw_fd(),
-        libc::SOL_UDP,
-        libc::UDP_SEGMENT,
-        &[0; 4],
-    )
-    .expect("set");
     // Neighbours are still found, so ARP is the kernel's.
     sides[0].ip("neigh flush dev va");
     send(5001, 8);
@@ -300,6 +286,36 @@ fn unclaimed() {
         (Some(7), 0),
         "the port was given up"
     );
+}
+
+/// A train of datagrams (UDP_SEGMENT), which a sender of this host hands over whole, is cut by the kernel.
+fn trains_of_datagrams() {
+    for uncut_trains in [false, true] {
+        let sides = namespaces(1, 1500);
+        for (side, name, host) in [(&sides[0], "va", 1), (&sides[1], "vb", 2)] {
+            side.ip(&format!("addr add fd77::{host}/64 dev {name} nodad"));
+        }
+        let settings = Settings {
+            uncut_trains,
+            ..Settings::default()
+        };
+        let (steering, mut device) = open(&sides[1], "vb", Mode::Generic, settings);
+        assert!(steering.add_address(ip("fd77::2")));
+        steering.claim(Transport::Udp, 5000);
+        let size = 1000_u32.to_ne_bytes();
+        for (from, to) in [(ADDRESSES[0], ADDRESSES[1]), ("fd77::1", "fd77::2")] {
+            let (sender, ours) = (socket(&sides[0], from, 0), socket(&sides[1], to, 5000));
+            sender.send_to(&[1; 1000], (to, 5000)).expect("sent");
+            let found = arrived(&mut device).len();
+            assert_eq!((found, hears(&ours)), (1, None), "one datagram to {to}");
+            let fd = sender.as_raw_fd();
+            kernel::set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, &size).expect("set");
+            sender.send_to(&[5; 30_000], (to, 5000)).expect("sent");
+            for _ in 0..30 {
+                assert_eq!(ours.recv(&mut [0; 2000]).ok(), Some(1000));
+            }
+        }
+    }
 }
 
 /// Connections that the kernel has before a claim, and those that are left to it after; IPv4 and IPv6.
