@@ -1,4 +1,5 @@
-//! Which listening sockets the kernel would give a connection to: asked of the kernel itself.
+//! Which sockets the kernel has at a port, and which of those that listen it would give a connection to: asked of
+//! the kernel itself.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -13,6 +14,7 @@ const LISTEN_STATE: u32 = 1 << 10;
 /// All that answer what their peer sends (TCP_ESTABLISHED … of net/tcp_states.h): not CLOSE, LISTEN.
 const CONNECTION_STATES: u32 =
     1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 8 | 1 << 9 | 1 << 11 | 1 << 12;
+const ALL_STATES: u32 = u32::MAX;
 const V6ONLY_ATTRIBUTE: u16 = 11;
 
 /// A listening TCP socket.
@@ -48,8 +50,20 @@ pub fn sharing(all: &[Listener], target: IpAddr) -> impl Iterator<Item = &Listen
 /// All listeners of a port.
 pub fn listening(port: u16) -> Result<Vec<Listener>> {
     let mut found = Vec::new();
-    ask(port, LISTEN_STATE, &mut |bytes| {
+    let sockets = (libc::IPPROTO_TCP, LISTEN_STATE);
+    ask(port, sockets, &mut |bytes| {
         found.extend(read_listener(bytes, port));
+        true
+    })?;
+    Ok(found)
+}
+
+/// The inodes of all UDP sockets that are bound to a port, connected or not.
+pub fn datagram_sockets(port: u16) -> Result<Vec<u64>> {
+    let mut found = Vec::new();
+    let sockets = (libc::IPPROTO_UDP, ALL_STATES);
+    ask(port, sockets, &mut |bytes| {
+        found.extend(read_listener(bytes, port).map(|one| one.inode));
         true
     })?;
     Ok(found)
@@ -59,7 +73,8 @@ pub fn listening(port: u16) -> Result<Vec<Listener>> {
 /// closed and those in TIME_WAIT included.
 pub fn has_connections(port: u16) -> Result<bool> {
     let mut is_found = false;
-    ask(port, CONNECTION_STATES, &mut |bytes| {
+    let sockets = (libc::IPPROTO_TCP, CONNECTION_STATES);
+    ask(port, sockets, &mut |bytes| {
         is_found |= is_far(bytes, port);
         !is_found
     })?;
@@ -67,11 +82,15 @@ pub fn has_connections(port: u16) -> Result<bool> {
 }
 
 /// Hands sockets on until `found` answers false: there may be many.
-fn ask(port: u16, states: u32, found: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
+fn ask(
+    port: u16,
+    (protocol, states): (i32, u32),
+    found: &mut dyn FnMut(&[u8]) -> bool,
+) -> Result<()> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
     let socket = numbers::high(|| kernel::socket(libc::AF_NETLINK, kind, NETLINK_SOCK_DIAG))?;
     for family in [libc::AF_INET, libc::AF_INET6] {
-        if !query(&socket, (family, states), port, found)? {
+        if !query(&socket, (family, protocol, states), port, found)? {
             break;
         }
     }
@@ -111,7 +130,7 @@ fn rank(one: &Listener, target: IpAddr) -> u32 {
 /// False when no more are wanted.
 fn query(
     socket: &Owned,
-    (family, states): (i32, u32),
+    (family, protocol, states): (i32, i32, u32),
     port: u16,
     found: &mut dyn FnMut(&[u8]) -> bool,
 ) -> Result<bool> {
@@ -121,7 +140,7 @@ fn query(
     let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
     request[6..8].copy_from_slice(&flags.to_ne_bytes());
     request[16] = family as u8;
-    request[17] = libc::IPPROTO_TCP as u8;
+    request[17] = protocol as u8;
     request[20..24].copy_from_slice(&states.to_ne_bytes());
     request[24..26].copy_from_slice(&port.to_be_bytes());
     kernel::write(socket.0, &request)?;
@@ -205,7 +224,7 @@ fn attribute(bytes: &[u8], wanted: u16) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, UdpSocket};
     use std::os::fd::AsRawFd;
 
     fn inode(listener: &TcpListener) -> u64 {
@@ -231,6 +250,23 @@ mod tests {
         );
         let elsewhere = SocketAddr::from(([127, 0, 0, 3], address.port()));
         assert!(listeners(elsewhere).expect("an answer").is_empty());
+    }
+
+    #[test]
+    fn every_socket_of_a_udp_port_is_found() {
+        let own = |socket: &UdpSocket| kernel::fstat(socket.as_raw_fd()).expect("open").st_ino;
+        let wild = UdpSocket::bind("0.0.0.0:0").expect("a port");
+        let port = wild.local_addr().expect("bound").port();
+        assert_eq!(datagram_sockets(port).expect("an answer"), [own(&wild)]);
+        let one = UdpSocket::bind("127.0.0.2:0").expect("a port");
+        let port = one.local_addr().expect("bound").port();
+        let other = UdpSocket::bind(("127.0.0.3", port)).expect("the same of another address");
+        other.connect(("127.0.0.1", 9)).expect("connected");
+        let mut found = datagram_sockets(port).expect("an answer");
+        found.sort_unstable();
+        let mut wanted = [own(&one), own(&other)];
+        wanted.sort_unstable();
+        assert_eq!(found, wanted);
     }
 
     #[test]

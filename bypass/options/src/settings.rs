@@ -20,6 +20,10 @@ pub struct Settings {
     pub tcp_send_spin: bool,
     /// EF_TCP_ACCEPT_SPIN.
     pub tcp_accept_spin: bool,
+    /// EF_UDP: UDP sockets are ours over the interfaces that are named.
+    pub udp: bool,
+    /// EF_UDP_RECV_SPIN.
+    pub udp_recv_spin: bool,
     /// EF_UL_EPOLL: 0 leaves sets, and what is in them, to the kernel.
     pub ul_epoll: u8,
     /// EF_SOCKET_CACHE_MAX.
@@ -94,6 +98,8 @@ impl From<&Resolved> for Settings {
             tcp_recv_spin: switch("EF_TCP_RECV_SPIN"),
             tcp_send_spin: switch("EF_TCP_SEND_SPIN"),
             tcp_accept_spin: switch("EF_TCP_ACCEPT_SPIN"),
+            udp: switch("EF_UDP"),
+            udp_recv_spin: switch("EF_UDP_RECV_SPIN"),
             ul_epoll: u8::try_from(from.number("EF_UL_EPOLL")).unwrap_or(1),
             socket_cache_max: count("EF_SOCKET_CACHE_MAX"),
             max_endpoints: count("EF_MAX_ENDPOINTS"),

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,8 @@ use bypass_testkit::{require_tool, Case};
 
 use between::{
     accepts, ask, child_of, children_of, connect, counter, end, get, left_to_kernel, reloads,
-    require_xdp, root, start_nginx, takes_packets, wait_until, Network, PAGE, PATIENCE, SERVER,
+    require_xdp, root, serve, start_nginx, takes_packets, wait_until, Network, PAGE, PATIENCE,
+    SERVER,
 };
 use programs::{programs, Program};
 use running::{run_on, Hosts, Mode};
@@ -488,32 +489,6 @@ fn connects_without_netlink() {
     let asked = asked.count();
     assert!(calls.contains("AF_XDP"), "over packets");
     assert!(asked < CONNECTS / 4, "{asked} netlink sockets");
-}
-
-/// A python program that serves until its standard input ends, on a network of its own kind of addresses.
-fn serve(network: &Network, program: &str) -> Served {
-    require_tool("python3");
-    let mut command = Command::new("python3");
-    command
-        .args(["-u", "-c", program])
-        .env("LD_PRELOAD", library::built())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
-    let mut process = network.spawn("server", command).expect("python starts");
-    let mut line = [0; 6];
-    let output = process.stdout.as_mut().expect("a pipe");
-    output.read_exact(&mut line).expect("it says ready");
-    Served(process)
-}
-
-/// Ends with the test.
-struct Served(Child);
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// What a server at `address` says first.

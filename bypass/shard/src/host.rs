@@ -9,7 +9,7 @@ use bypass_sys::address;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::{self, Result};
 use bypass_sys::numbers;
-use bypass_tcp::{Address, Engine, Route, TxSink};
+use bypass_tcp::{Address, Engine, Route, TxSink, Way};
 use bypass_xdp::{Steering, Transport};
 
 use crate::held::Notice;
@@ -27,6 +27,10 @@ const DISCARD: u16 = 9;
 const LOOK_AGAIN_US: u64 = 1_000_000;
 /// Between looks whether ports that were reserved are in use.
 const PORTS_US: u64 = 5_000_000;
+
+/// Most bytes of a datagram that goes by a gateway: so that a packet has no more than 1,280 (RFC 8200, 5), which every
+/// path carries.
+const BEHIND_GATEWAY: usize = 1280 - 40 - 8;
 
 /// The source that the kernel chooses (RFC 6724): connect(2) of a datagram socket sends nothing.
 fn kernels_source(to: IpAddr) -> Option<IpAddr> {
@@ -66,6 +70,8 @@ pub struct Host {
     neighbours: HashMap<IpAddr, Neighbour>,
     asked_us: HashMap<IpAddr, u64>,
     listening: Vec<u16>,
+    /// Ports whose datagrams are claimed, as often as they are.
+    datagrams: Vec<u16>,
     /// New connections are left to the kernel.
     leaves_new: bool,
     /// Those of these ports are.
@@ -94,6 +100,7 @@ impl Host {
             neighbours: HashMap::new(),
             asked_us: HashMap::new(),
             listening: Vec::new(),
+            datagrams: Vec::new(),
             leaves_new: false,
             left: Vec::new(),
             shared: Vec::new(),
@@ -339,6 +346,48 @@ impl Host {
     /// No port is claimed but those that are listened on: for who follows a process that has ended.
     pub fn drop_others_claims(&self) {
         self.steering.keep_only(Transport::Tcp, &self.listening);
+        self.steering.keep_only(Transport::Udp, &[]);
+    }
+
+    /// The interface, where the datagrams of any port are claimed.
+    #[inline]
+    pub fn takes_datagrams(&self) -> Option<u32> {
+        (!self.datagrams.is_empty()).then_some(self.link)
+    }
+
+    /// Whether an address is the interface's.
+    pub fn has_address(&self, ip: IpAddr) -> bool {
+        self.addresses.contains(&ip)
+    }
+
+    /// Takes the datagrams of a port.
+    pub fn claim_datagrams(&mut self, port: u16) {
+        self.steering.claim(Transport::Udp, port);
+        self.datagrams.push(port);
+    }
+
+    /// One claim less.
+    pub fn release_datagrams(&mut self, port: u16) {
+        if let Some(place) = self.datagrams.iter().position(|one| *one == port) {
+            self.datagrams.swap_remove(place);
+            self.steering.release(Transport::Udp, port);
+        }
+    }
+
+    /// See [`crate::Shard::way`].
+    pub fn way(
+        &self,
+        (source, port): (Option<IpAddr>, u16),
+        to: SocketAddr,
+    ) -> Option<(Way, usize)> {
+        let hop = self.tables.next_hop(to.ip())?;
+        let usual = self.source_for(to.ip())?;
+        let source = source.unwrap_or(usual);
+        let room = match hop.ip == to.ip() {
+            true => usize::MAX,
+            false => BEHIND_GATEWAY,
+        };
+        Some((Way::new((source, port).into(), to), room))
     }
 
     /// A port is no longer listened on. Its connections live on, so it stays claimed until
@@ -382,6 +431,9 @@ impl Drop for Host {
     fn drop(&mut self) {
         for port in self.listening.iter().chain(&self.draining) {
             self.steering.release(Transport::Tcp, *port);
+        }
+        for port in &self.datagrams {
+            self.steering.release(Transport::Udp, *port);
         }
     }
 }

@@ -1,13 +1,15 @@
 //! An engine, its device and its host, driven together.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bypass_device::{Capabilities, Checksum, Counters, Device};
 use bypass_netlink::Mac;
 use bypass_sys::{clock, kernel};
-use bypass_tcp::{Address, Config, Engine, Error, Event, Handle, Route, Rx, Shutdown};
+use bypass_tcp::{
+    Address, Config, Datagram, Engine, Error, Event, Handle, Route, Rx, Shutdown, Way,
+};
 use bypass_xdp::{queues, Opened, Steering};
 
 use crate::crossing::{Counts, Crossing};
@@ -29,6 +31,9 @@ pub struct Settings {
     pub engine: Config,
     /// Told of the descriptors that are opened for connections to others.
     pub notice: Notice,
+    /// Given the datagrams of ports that were [claimed](Shard::claim_datagrams), with the interface, while frames are
+    /// read.
+    pub receiver: fn(u32, &Datagram),
 }
 
 impl Default for Settings {
@@ -36,6 +41,7 @@ impl Default for Settings {
         Self {
             engine: Config::default(),
             notice: |_, _| (),
+            receiver: |_, _| (),
         }
     }
 }
@@ -51,6 +57,7 @@ pub struct Shard {
     /// Queues that were added, in the device's order.
     added: Vec<u32>,
     urgent: Waiting,
+    receiver: fn(u32, &Datagram),
     now_us: u64,
     network_us: u64,
 }
@@ -100,7 +107,7 @@ impl Shard {
             resolves_neighbours: false,
             ..settings.engine
         };
-        let mut shard = Self::new(device, mac, config);
+        let mut shard = Self::new(device, mac, config, settings.receiver);
         let mut host = host;
         host.tell(shard.now_us, &mut shard.engine, &mut shard.urgent);
         shard.host = Some(host);
@@ -120,13 +127,18 @@ impl Shard {
             resolves_neighbours: true,
             ..settings.engine
         };
-        let mut shard = Self::new(device, mac, config);
+        let mut shard = Self::new(device, mac, config, settings.receiver);
         shard.engine.set_addresses(addresses);
         shard.engine.set_routes(routes);
         shard
     }
 
-    fn new(device: Box<dyn Device>, mac: Mac, config: Config) -> Self {
+    fn new(
+        device: Box<dyn Device>,
+        mac: Mac,
+        config: Config,
+        receiver: fn(u32, &Datagram),
+    ) -> Self {
         let Capabilities {
             mtu, segments_max, ..
         } = device.capabilities();
@@ -147,6 +159,7 @@ impl Shard {
             crossing: None,
             added: Vec::new(),
             urgent: Waiting::default(),
+            receiver,
             now_us,
             network_us: now_us,
         }
@@ -162,6 +175,8 @@ impl Shard {
         }
         let (engine, urgent, now_us) = (&mut self.engine, &mut self.urgent, self.now_us);
         let mut crossing = self.crossing.as_deref_mut();
+        let receiver = self.receiver;
+        let takes_datagrams = self.host.as_ref().and_then(Host::takes_datagrams);
         let received = self.device.receive_bursts(Self::ROUND, &mut |frames| {
             let mut taken = [Rx::new(&[]); BURST];
             for some in frames.chunks(BURST) {
@@ -170,6 +185,10 @@ impl Shard {
                     rx.checksum_verified = frame.checksum != Checksum::Unknown;
                 }
                 let taken = &taken[..some.len()];
+                if let Some(link) = takes_datagrams {
+                    let found = taken.iter().filter_map(|rx| engine.datagram(rx));
+                    found.for_each(|datagram| receiver(link, &datagram));
+                }
                 match &mut crossing {
                     Some(crossing) if crossing.has_others() => {
                         crossing.sort(engine, taken, |engine, own| {
@@ -439,6 +458,48 @@ impl Shard {
             crossing.expect(engine, *handle);
         }
         opened
+    }
+
+    /// Takes the datagrams of a port from now on, by this shard's queues and without fragments: the kernel has the
+    /// others, and must have the port. They are the settings' receiver's.
+    pub fn claim_datagrams(&mut self, port: u16) {
+        if let Some(host) = &mut self.host {
+            host.claim_datagrams(port);
+        }
+    }
+
+    /// One claim less of a port's datagrams.
+    pub fn release_datagrams(&mut self, port: u16) {
+        if let Some(host) = &mut self.host {
+            host.release_datagrams(port);
+        }
+    }
+
+    /// Whether the interface has an address; true of a shard that is a host of its own.
+    pub fn has_address(&self, ip: IpAddr) -> bool {
+        self.host.as_ref().is_none_or(|host| host.has_address(ip))
+    }
+
+    /// The way of datagrams from a port to another host, where it leads over this shard's interface: with the most
+    /// bytes of a datagram that need no look at the path's MTU, which only the kernel knows.
+    pub fn way(
+        &self,
+        (source, port): (Option<IpAddr>, u16),
+        to: SocketAddr,
+    ) -> Option<(Way, usize)> {
+        self.host.as_ref()?.way((source, port), to)
+    }
+
+    /// Sends a datagram of some pieces, at once. False, or an error: it was not sent.
+    pub fn send_datagram(&mut self, way: &mut Way, pieces: &[&[u8]]) -> Result<bool, Error> {
+        let mut sink = ToDevice(&mut *self.device);
+        let now_us = self.now_us;
+        let is_sent = self.engine.send_datagram(now_us, way, pieces, &mut sink);
+        if let Some(host) = &mut self.host {
+            host.find_neighbours(now_us, &mut self.engine, &mut sink);
+        }
+        let _ = self.device.flush();
+        is_sent
     }
 
     /// Reads; 0 at the end.

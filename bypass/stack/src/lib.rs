@@ -24,6 +24,8 @@ pub mod listener;
 
 pub mod stream;
 
+pub mod datagrams;
+
 pub mod packets;
 
 pub mod wait;

@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub mod connect;
+pub mod datagrams;
 pub mod descriptors;
 mod inherited;
 pub mod listen;

@@ -28,6 +28,7 @@ use crate::service;
 use crate::sockets::{self, Socket};
 
 mod captured;
+pub mod datagrams;
 mod dividing;
 mod ending;
 mod engine;
@@ -224,6 +225,7 @@ fn take_free() -> bool {
         let all = RELAYS.get().into_iter().flatten().copied().chain(new);
         RELAYS.put(all.collect());
         IS_ACTIVE.store(true, Ordering::Release);
+        datagrams::follow_engines();
     }
     for (link, queue, opened) in taken.queues {
         if !add_queue(link, queue, opened) {
@@ -307,6 +309,7 @@ fn drive_all(round: fn(&mut Relay)) {
             Err(TryLockError::WouldBlock) => {}
         }
     }
+    datagrams::look_at_others();
 }
 
 /// For the service thread: drives what nobody has driven for a while. How it is to sleep: not at all

@@ -66,7 +66,7 @@ pub fn find(fd: i32) -> Result<Stream, Outcome> {
         Kind::Connected => {}
         Kind::Unbound | Kind::Listener => return Err(unconnected(entry)),
         Kind::Pooled | Kind::Internal => return Err(Outcome::Error(libc::EBADF)),
-        Kind::Epoll | Kind::Kernel => return Err(Outcome::Kernel),
+        Kind::Epoll | Kind::Kernel | Kind::Datagram => return Err(Outcome::Kernel),
     }
     of_socket(entry.index())
         .filter(|stream| stream.life == entry.generation())

@@ -86,6 +86,12 @@ names! {
     FramesGiven = "frames_given",
     /// Frames of connections here that came by another process's queue.
     FramesTaken = "frames_taken",
+    /// Datagrams received over packets.
+    DatagramsIn = "datagrams_in",
+    /// Datagrams sent over packets.
+    DatagramsOut = "datagrams_out",
+    /// Datagrams that came over packets and found no room, or no socket.
+    DatagramsLost = "datagrams_lost",
 }
 
 names! {

@@ -397,6 +397,15 @@ pub struct NameBytes {
 
 /// getsockname(2) into bytes.
 pub fn socket_name(fd: i32) -> Result<NameBytes> {
+    name_by(libc::SYS_getsockname, fd)
+}
+
+/// getpeername(2) into bytes.
+pub fn peer_name(fd: i32) -> Result<NameBytes> {
+    name_by(libc::SYS_getpeername, fd)
+}
+
+fn name_by(number: i64, fd: i32) -> Result<NameBytes> {
     let mut name = NameBytes {
         bytes: [0; 128],
         length: 128,
@@ -406,7 +415,7 @@ pub fn socket_name(fd: i32) -> Result<NameBytes> {
         &mut name.length as *mut u32 as usize,
     );
     // SAFETY: the kernel writes at most 128 bytes and the length, both on this frame.
-    unsafe { call(libc::SYS_getsockname, [fd as usize, at, len, 0, 0, 0]) }?;
+    unsafe { call(number, [fd as usize, at, len, 0, 0, 0]) }?;
     name.length = name.length.min(128);
     Ok(name)
 }

@@ -77,7 +77,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "UDP ports that get SO_REUSEPORT unasked",
     )
     .of(Group::Ports)
-    .inert("UDP stays on the kernel"),
+    .inert("sockets are bound by the kernel exactly as the program asked"),
     number(
         "EF_TCP_SHARED_LOCAL_PORTS",
         "0",

@@ -135,7 +135,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Accelerate multicast sends always",
     )
     .of(Group::Hardware)
-    .inert("UDP stays on the kernel"),
+    .inert("multicast stays on the kernel"),
     number(
         "EF_MCAST_SEND",
         "0",
@@ -143,10 +143,10 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Deliver multicast to this host's own receivers",
     )
     .of(Group::Hardware)
-    .inert("UDP stays on the kernel"),
+    .inert("multicast stays on the kernel"),
     number("EF_MCAST_RECV", "1", 0..=1, "Accelerate multicast receives")
         .of(Group::Hardware)
-        .inert("UDP stays on the kernel"),
+        .inert("multicast stays on the kernel"),
     number(
         "EF_UDP_SNDBUF",
         "0",
@@ -155,7 +155,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("bytes")
     .of(Group::Hardware)
-    .inert("UDP stays on the kernel"),
+    .inert("a datagram is sent at once and waits nowhere"),
     number(
         "EF_UDP_RCVBUF",
         "0",
@@ -164,12 +164,14 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("bytes")
     .of(Group::Hardware)
-    .inert("UDP stays on the kernel"),
+    .inert("SO_RCVBUF decides, as for the kernel's socket"),
     switch(
         "EF_UDP_CONNECT_HANDOVER",
         true,
         "Hand a UDP socket to the kernel when its peer is there",
     )
     .of(Group::Hardware)
-    .inert("UDP stays on the kernel"),
+    .inert(
+        "the kernel's socket is always there, and sends what goes by no interface that is named",
+    ),
 ];

@@ -26,9 +26,14 @@ pub(super) const OPTIONS: &[Definition] = &[
     switch("EF_NO_FAIL", true, "Use the kernel when a resource is missing, without an error")
         .of(Group::Acceleration)
         .inert("a missing resource always means a kernel connection, counted with its reason"),
-    switch("EF_UDP", true, "Accelerate UDP sockets")
+    switch("EF_UDP", false, "Accelerate UDP sockets")
         .of(Group::Acceleration)
-        .inert("UDP stays on the kernel"),
+        .long(
+            "Over the interfaces that are named, with other hosts. Unlike Onload, where it is on by \
+             default: here UDP of the same host stays on the kernel, and a socket of which the \
+             kernel has a part costs more calls than one that it has alone.",
+        )
+        .does("1: datagrams of other hosts over these interfaces are ours, by AF_XDP"),
     switch("EF_TCP_LISTEN_HANDOVER", false, "Hand a listener back to the kernel when it must be")
         .of(Group::Acceleration)
         .inert("each accelerated listener keeps its kernel listener beside it from the start"),

@@ -3,7 +3,6 @@
 use crate::definition::{number, switch, Definition, Group};
 
 const USEC_MAX: i64 = i64::MAX / 1_000;
-const UDP_KERNEL: &str = "UDP stays on the kernel, whose own waiting applies";
 
 pub(super) const OPTIONS: &[Definition] = &[
     number(
@@ -82,14 +81,14 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Spin in blocking receives on UDP sockets",
     )
     .of(Group::Spinning)
-    .inert(UDP_KERNEL),
+    .does("with EF_UDP=1 a blocking receive polls up to the spin limit before it sleeps"),
     switch(
         "EF_UDP_SEND_SPIN",
         false,
         "Spin in blocking sends on UDP sockets",
     )
     .of(Group::Spinning)
-    .inert(UDP_KERNEL),
+    .inert("a datagram is sent at once, or by the kernel, whose own waiting applies"),
     switch(
         "EF_PKT_WAIT_SPIN",
         false,

@@ -12,7 +12,7 @@ use bypass_sys::iovec::Pieces;
 use libc::{iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::waiting::of_timespec;
-use super::{control, rights};
+use super::{control, datagrams, rights};
 use crate::cancel::point;
 use crate::outcome::{errno, fail, finish, set_errno};
 use crate::real;
@@ -62,11 +62,38 @@ unsafe fn many<'a>(pieces: *const iovec, count: usize) -> Option<Pieces<'a>> {
     unsafe { Pieces::new(slice) }
 }
 
+/// Nobody wants to know the sender.
+const NOBODY: (*mut sockaddr, *mut socklen_t) = (core::ptr::null_mut(), core::ptr::null_mut());
+/// To whom the socket is connected with.
+const TO_PEER: (*const sockaddr, socklen_t) = (core::ptr::null(), 0);
+
+/// A datagram, where the socket is one of UDP and an engine can send it; None: the kernel is to.
+#[inline]
+unsafe fn sent(
+    fd: c_int,
+    piece: &[iovec],
+    flags: c_int,
+    to: (*const sockaddr, socklen_t),
+) -> Option<ssize_t> {
+    if !table::is_datagram(fd) {
+        return None;
+    }
+    // SAFETY: the caller's buffer, which is only read.
+    let pieces = unsafe { Pieces::new(piece) };
+    // SAFETY: as above, and the caller's name.
+    unsafe { datagrams::send(fd, pieces.as_ref(), flags, to) }
+}
+
 #[no_mangle]
 pub unsafe extern "C-unwind" fn read(fd: c_int, at: *mut c_void, length: size_t) -> ssize_t {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::read()(fd, at, length) };
     if table::is_kernel(fd) {
+        // Nothing is received by a read of no bytes.
+        if table::is_datagram(fd) && length > 0 {
+            // SAFETY: the caller's buffer.
+            return unsafe { datagrams::receive_from(fd, &one(at, length), 0, NOBODY) };
+        }
         return kernel();
     }
     // SAFETY: the caller's buffer.
@@ -78,7 +105,8 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, at: *const c_void, length: size
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::write()(fd, at, length) };
     if table::is_kernel(fd) {
-        return kernel();
+        // SAFETY: the caller's buffer.
+        return unsafe { sent(fd, &one(at, length), 0, TO_PEER) }.unwrap_or_else(kernel);
     }
     // SAFETY: the caller's buffer.
     point(|| unsafe { put(fd, at, length, 0) }, kernel)
@@ -94,6 +122,10 @@ pub unsafe extern "C-unwind" fn recv(
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::recv()(fd, at, length, flags) };
     if table::is_kernel(fd) {
+        if table::is_datagram(fd) {
+            // SAFETY: the caller's buffer.
+            return unsafe { datagrams::receive_from(fd, &one(at, length), flags, NOBODY) };
+        }
         return kernel();
     }
     // SAFETY: the caller's buffer.
@@ -110,7 +142,8 @@ pub unsafe extern "C-unwind" fn send(
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::send()(fd, at, length, flags) };
     if table::is_kernel(fd) {
-        return kernel();
+        // SAFETY: the caller's buffer.
+        return unsafe { sent(fd, &one(at, length), flags, TO_PEER) }.unwrap_or_else(kernel);
     }
     // SAFETY: the caller's buffer.
     point(|| unsafe { put(fd, at, length, flags) }, kernel)
@@ -128,6 +161,11 @@ pub unsafe extern "C-unwind" fn recvfrom(
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::recvfrom()(fd, at, length, flags, address, address_length) };
     if table::is_kernel(fd) {
+        if table::is_datagram(fd) {
+            let name = (address, address_length);
+            // SAFETY: the caller's buffer and name.
+            return unsafe { datagrams::receive_from(fd, &one(at, length), flags, name) };
+        }
         return kernel();
     }
     // SAFETY: the caller's buffer.
@@ -154,7 +192,9 @@ pub unsafe extern "C-unwind" fn sendto(
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::sendto()(fd, at, length, flags, address, address_length) };
     if table::is_kernel(fd) {
-        return kernel();
+        let to = (address, address_length);
+        // SAFETY: the caller's buffer and name.
+        return unsafe { sent(fd, &one(at, length), flags, to) }.unwrap_or_else(kernel);
     }
     // SAFETY: the caller's buffer.
     point(|| unsafe { put(fd, at, length, flags) }, kernel)
@@ -165,6 +205,14 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, pieces: *const iovec, count: c_
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::readv()(fd, pieces, count) };
     if table::is_kernel(fd) {
+        // SAFETY: the caller's buffers.
+        let room = || unsafe { many(pieces, count as usize) }.map_or(0, |room| room.left());
+        if table::is_datagram(fd) && room() > 0 {
+            // SAFETY: an array that was just looked at.
+            let pieces = unsafe { core::slice::from_raw_parts(pieces, count as usize) };
+            // SAFETY: the caller's buffers.
+            return unsafe { datagrams::receive_from(fd, pieces, 0, NOBODY) };
+        }
         return kernel();
     }
     // SAFETY: the caller's buffers.
@@ -197,6 +245,13 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, pieces: *const iovec, count: c
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::writev()(fd, pieces, count) };
     if table::is_kernel(fd) {
+        if table::is_datagram(fd) {
+            // SAFETY: the caller's buffers.
+            let pieces = unsafe { many(pieces, count as usize) };
+            // SAFETY: as above.
+            let sent = unsafe { datagrams::send(fd, pieces.as_ref(), 0, TO_PEER) };
+            return sent.unwrap_or_else(kernel);
+        }
         return kernel();
     }
     // SAFETY: the caller's buffers.
@@ -211,6 +266,14 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::recvmsg()(fd, message, flags) };
     if table::is_kernel(fd) {
+        // SAFETY: null or a header, by recvmsg(2).
+        if let Some(header) = unsafe { message.as_mut() }.filter(|_| table::is_datagram(fd)) {
+            // SAFETY: the header's buffers are the caller's.
+            if let Some(pieces) = unsafe { many(header.msg_iov, header.msg_iovlen) } {
+                // SAFETY: the caller's header.
+                return unsafe { datagrams::receive(fd, header, &pieces, flags) };
+            }
+        }
         let result = kernel();
         // SAFETY: a call that worked was given a header, and has filled it.
         if result >= 0 && unsafe { (*message).msg_controllen } > 0 {
@@ -249,8 +312,17 @@ pub unsafe extern "C-unwind" fn sendmsg(
     let kernel = || unsafe { real::sendmsg()(fd, message, flags) };
     if table::is_kernel(fd) {
         // SAFETY: null or a header, by sendmsg(2).
-        let has_control = unsafe { message.as_ref() }.is_some_and(|it| it.msg_controllen > 0);
+        let header = unsafe { message.as_ref() };
+        let has_control = header.is_some_and(|header| header.msg_controllen > 0);
         if !has_control {
+            if let Some(header) = header.filter(|_| table::is_datagram(fd)) {
+                // SAFETY: the caller's buffers.
+                let pieces = unsafe { many(header.msg_iov, header.msg_iovlen) };
+                let to = (header.msg_name.cast_const().cast(), header.msg_namelen);
+                // SAFETY: as above, and the caller's name.
+                let sent = unsafe { datagrams::send(fd, pieces.as_ref(), flags, to) };
+                return sent.unwrap_or_else(kernel);
+            }
             return kernel();
         }
         // SAFETY: as above.
@@ -304,7 +376,7 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     flags: c_int,
     timeout: *mut libc::timespec,
 ) -> c_int {
-    if table::is_kernel(fd) {
+    if table::is_kernel(fd) && !table::is_datagram(fd) {
         // SAFETY: the caller's arguments.
         let received = unsafe { real::recvmmsg()(fd, messages, count, flags, timeout) };
         // SAFETY: so many headers were filled.
@@ -347,7 +419,7 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     count: c_uint,
     flags: c_int,
 ) -> c_int {
-    if table::is_kernel(fd) {
+    if table::is_kernel(fd) && !table::is_datagram(fd) {
         // SAFETY: the caller's array.
         unsafe { rights::each_of(messages, count, rights::before_sending) };
         // SAFETY: the caller's arguments.

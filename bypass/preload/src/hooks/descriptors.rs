@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use bypass_stack::listener;
-use bypass_stack::operations::{descriptors, options, shadow};
+use bypass_stack::operations::{datagrams, descriptors, options, shadow};
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::{pool, table};
 use bypass_stats::Reason;
@@ -25,6 +25,9 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
         if numbers::are_held() {
             taking(|| ());
         }
+        if table::is_datagram(fd) {
+            inside(|| datagrams::close(fd));
+        }
         let result = kernel();
         pool::closed(fd);
         return result;
@@ -35,7 +38,7 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 
 /// After the kernel has duplicated `fd`.
 fn shared(fd: c_int, made: c_int) -> c_int {
-    if made >= 0 && !table::is_kernel(fd) {
+    if made >= 0 && (!table::is_kernel(fd) || table::is_datagram(fd)) {
         inside(|| descriptors::duplicated(fd, made));
         if made <= libc::STDERR_FILENO {
             replace_standard_stream(made);
@@ -58,7 +61,8 @@ fn duplicate_to(fd: c_int, new: c_int, make: impl FnOnce() -> c_int) -> c_int {
     if descriptors::is_hidden(fd) {
         return fail(libc::EBADF);
     }
-    if fd == new || (table::is_kernel(fd) && table::is_kernel(new)) {
+    let is_plain = |fd| table::is_kernel(fd) && !table::is_datagram(fd);
+    if fd == new || (is_plain(fd) && is_plain(new)) {
         return taking(make);
     }
     // A descriptor that is not open must leave `new` as it is.
@@ -93,7 +97,7 @@ fn control(fd: c_int, command: c_int, argument: usize, kernel: impl Fn() -> c_in
     let is_duplicating = command == libc::F_DUPFD || command == libc::F_DUPFD_CLOEXEC;
     if table::is_kernel(fd) {
         return if is_duplicating {
-            or_give_back(|| taking(&kernel))
+            shared(fd, or_give_back(|| taking(&kernel)))
         } else {
             kernel()
         };
@@ -130,6 +134,14 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: u64, argument: usize) 
     // SAFETY: the caller's arguments; the third is in the same register whatever its type.
     let kernel = || unsafe { real::ioctl()(fd, request, argument) };
     if table::is_kernel(fd) {
+        let place = argument as *mut c_int;
+        if table::is_datagram(fd) && request == libc::FIONREAD && !place.is_null() {
+            if let Some(length) = inside(|| datagrams::next_length(fd)) {
+                // SAFETY: this request takes a pointer to an int.
+                unsafe { *place = length as c_int };
+                return 0;
+            }
+        }
         return kernel();
     }
     let answers_int = matches!(
@@ -271,6 +283,7 @@ pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut F
         // SAFETY: the caller's mode.
         table::Kind::Connected => return unsafe { open_stream(fd, mode) },
         table::Kind::Unbound => inside(|| shadow::leave_to_kernel(fd, Reason::Stdio)),
+        table::Kind::Datagram => inside(|| datagrams::leave(fd)),
         table::Kind::Pooled | table::Kind::Internal => {
             set_errno(libc::EBADF);
             return core::ptr::null_mut();

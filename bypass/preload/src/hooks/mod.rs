@@ -4,6 +4,7 @@ mod clone;
 mod control;
 pub mod creating;
 pub mod data;
+mod datagrams;
 pub mod descriptors;
 pub mod exec;
 pub mod process;

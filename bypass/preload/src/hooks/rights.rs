@@ -4,7 +4,9 @@
 use core::ffi::{c_int, c_uint};
 
 use bypass_stack::lifecycle::passing;
+use bypass_stack::operations::datagrams;
 use bypass_stack::process::deferral::inside;
+use bypass_stack::process::table;
 use libc::msghdr;
 
 use super::control;
@@ -35,6 +37,9 @@ pub unsafe fn before_sending(header: *const msghdr) {
         each(header, |fd| {
             if passing::is_ours(fd) {
                 inside(|| passing::offer(fd));
+            }
+            if table::is_datagram(fd) {
+                inside(|| datagrams::leave(fd));
             }
         })
     }

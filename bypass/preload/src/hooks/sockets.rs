@@ -4,8 +4,8 @@ use core::ffi::{c_int, c_void};
 
 use bypass_stack::lifecycle::serving;
 use bypass_stack::operations::{
-    accept as stack_accept, connect as stack_connect, descriptors, listen as stack_listen, options,
-    shadow, shutdown as stack_shutdown,
+    accept as stack_accept, connect as stack_connect, datagrams as stack_datagrams, descriptors,
+    listen as stack_listen, options, shadow, shutdown as stack_shutdown,
 };
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::{self, table};
@@ -14,6 +14,7 @@ use bypass_stats::Reason;
 use libc::{sockaddr, socklen_t};
 
 use super::creating::or_give_back;
+use super::datagrams;
 use crate::cancel::point;
 use crate::outcome::{fail, finish};
 use crate::real;
@@ -28,7 +29,11 @@ pub unsafe extern "C-unwind" fn socket(family: c_int, kind: c_int, protocol: c_i
         inside(|| descriptors::socket(family, kind, protocol)),
         || {
             // SAFETY: the caller's arguments.
-            or_give_back(|| unsafe { real::socket()(family, kind, protocol) }) as isize
+            let made = or_give_back(|| unsafe { real::socket()(family, kind, protocol) });
+            if made >= 0 {
+                inside(|| stack_datagrams::made(made, family, kind, protocol));
+            }
+            made as isize
         },
     ) as c_int
 }
@@ -45,7 +50,7 @@ pub unsafe extern "C-unwind" fn bind(
         if result == 0 {
             inside(|| descriptors::bound(fd));
         }
-        result as isize
+        datagrams::after_naming(fd, result) as isize
     }) as c_int
 }
 
@@ -66,7 +71,7 @@ pub unsafe extern "C-unwind" fn connect(
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::connect()(fd, address, length) };
     if table::is_kernel(fd) {
-        return kernel();
+        return datagrams::after_naming(fd, kernel());
     }
     if length as usize > size_of::<libc::sockaddr_storage>() {
         return fail(libc::EINVAL);
@@ -127,6 +132,10 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     let kernel = || unsafe { real::shutdown()(fd, how) };
     match table::get(fd).kind() {
         table::Kind::Kernel => kernel(),
+        table::Kind::Datagram => {
+            inside(|| stack_datagrams::leave(fd));
+            kernel()
+        }
         // An unconnected socket: the kernel remembers it although it says ENOTCONN, so it keeps it.
         table::Kind::Unbound => {
             if (libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how) {
@@ -211,6 +220,13 @@ pub unsafe extern "C-unwind" fn setsockopt(
 ) -> c_int {
     // SAFETY: the caller's arguments.
     let kernel = || unsafe { real::setsockopt()(fd, level, name, value, length) };
+    if table::is_datagram(fd) {
+        let result = kernel();
+        if result == 0 {
+            inside(|| stack_datagrams::option_set(fd, level, name));
+        }
+        return result;
+    }
     // The kernel says what is wrong with these.
     if table::is_kernel(fd) || value.is_null() || is_negative(length) {
         return kernel();

@@ -4,8 +4,9 @@
 use core::ffi::{c_int, c_uint, c_void};
 use std::path::Path;
 
+use bypass_stack::operations::datagrams;
 use bypass_stack::process::deferral::inside;
-use bypass_stack::process::uring;
+use bypass_stack::process::{table, uring};
 
 use crate::real;
 
@@ -106,6 +107,9 @@ unsafe fn before_submitting(ring: *const Ring) {
         } else {
             one.fd
         };
+        if table::is_datagram(fd) {
+            inside(|| datagrams::leave(fd));
+        }
         inside(|| uring::submits(one.code, fd));
         at = at.wrapping_add(1);
     }

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use bypass_stats::View;
-use bypass_testkit::{skip, veth, Namespace};
+use bypass_testkit::{require_tool, skip, veth, Namespace};
 
 use crate::library;
 
@@ -70,6 +70,7 @@ impl Network {
         let (namespace, end) = self.of(role);
         command
             .env("CONTRACT_ADDRESS", SERVER)
+            .env("EF_UDP", "1")
             .env("EF_INTERFACE_WHITELIST", end);
         namespace.run(|| command.spawn())
     }
@@ -307,6 +308,32 @@ pub fn left_to_kernel(process: u32) -> u64 {
     let view = View::open(process).ok().flatten();
     let reasons = view.map(|view| view.fallbacks()).unwrap_or_default();
     reasons.iter().map(|(_, count)| count).sum()
+}
+
+/// A python program that serves until its standard input ends, on a network of its own kind of addresses.
+pub fn serve(network: &Network, program: &str) -> Served {
+    require_tool("python3");
+    let mut command = Command::new("python3");
+    command
+        .args(["-u", "-c", program])
+        .env("LD_PRELOAD", library::built())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut process = network.start("server", command).expect("python starts");
+    let mut line = [0; 6];
+    let output = process.stdout.as_mut().expect("a pipe");
+    output.read_exact(&mut line).expect("it says ready");
+    Served(process)
+}
+
+/// Ends with the test.
+pub struct Served(pub Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 pub fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {

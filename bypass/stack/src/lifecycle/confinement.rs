@@ -9,6 +9,7 @@ use bypass_sys::thread::thread;
 use bypass_sys::{barrier, kernel};
 
 use super::serving;
+use crate::packets;
 use crate::peer::{self, Notice};
 use crate::process::{self, sole, wakers};
 use crate::stream;
@@ -20,6 +21,8 @@ pub fn prepare(all_threads: bool) {
     }
     stream::announce_held_back();
     sole::end_unless_ours();
+    // A filter lets the program's own calls through, not what we ask besides.
+    packets::datagrams::leave_all();
     if all_threads {
         serving::stop();
     }

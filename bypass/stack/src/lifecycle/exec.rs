@@ -109,6 +109,10 @@ fn survives(fd: i32, socket: &Socket) -> bool {
     if !socket.has(sockets::DUPLICATED) {
         return !socket.has(sockets::CLOEXEC);
     }
+    is_inherited(fd)
+}
+
+fn is_inherited(fd: i32) -> bool {
     kernel::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags as i32 & libc::FD_CLOEXEC == 0)
 }
 
@@ -144,6 +148,9 @@ pub fn prepare(given: &[i32], waits: bool) -> Option<Prepared> {
                 if !socket.has(sockets::KERNEL_ONLY) {
                     unconnected.push((fd, entry));
                 }
+            }
+            Kind::Datagram if is_inherited(fd) || given.contains(&fd) => {
+                packets::datagrams::leave(entry.index());
             }
             _ => {}
         }

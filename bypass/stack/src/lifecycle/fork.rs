@@ -18,6 +18,7 @@ use bypass_sys::thread::thread;
 use bypass_sys::waker::Name;
 
 use super::{offers, serving, sharing};
+use crate::datagrams;
 use crate::listener::{self, participants};
 use crate::operations::{connect, signals};
 use crate::packets;
@@ -59,6 +60,8 @@ pub fn prepare() -> Option<Prepared> {
     sole::end_unless_ours();
     pool::empty();
     sharing::share_listeners();
+    // The child has them too, and no engine.
+    packets::datagrams::leave_all();
     let number = kernel::random() | 1;
     // In the order in which operations nest them: connect starts the service, a set looks at its
     // listeners, and a listener that takes a segment enters it among the peers. Those that are locked
@@ -84,6 +87,7 @@ pub fn prepare() -> Option<Prepared> {
         Box::new(participants::hold()),
         Box::new(service::hold()),
         Box::new(epoll::hold()),
+        Box::new(datagrams::hold()),
         Box::new(listener::hold()),
         Box::new(peer::hold()),
         Box::new(sockets::hold()),
@@ -197,6 +201,7 @@ pub fn child(prepared: Option<Prepared>) {
     listener::forget_attendance();
     epoll::orphan();
     signals::forget();
+    datagrams::forget();
     packets::forget();
     for Place { peer, index, links } in places {
         match index {

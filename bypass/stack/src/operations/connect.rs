@@ -121,7 +121,7 @@ pub fn connect(fd: i32, bytes: &[u8]) -> Outcome {
         Kind::Connected if socket.has(sockets::CONNECTING) => return result(socket),
         Kind::Connected | Kind::Listener => return Outcome::Error(libc::EISCONN),
         Kind::Pooled | Kind::Internal => return Outcome::Error(libc::EBADF),
-        Kind::Epoll | Kind::Kernel => return Outcome::Kernel,
+        Kind::Epoll | Kind::Kernel | Kind::Datagram => return Outcome::Kernel,
     }
     let made = destination(socket, bytes).and_then(|target| route(fd, entry, socket, target));
     match made {

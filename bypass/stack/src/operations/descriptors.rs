@@ -4,6 +4,7 @@ use bypass_stats::Reason;
 use bypass_sys::sandbox::is_confined;
 use bypass_sys::{kernel, numbers};
 
+use super::datagrams;
 use super::release::{release, share};
 use crate::listener;
 use crate::process::table::{self, Entry, Kind};
@@ -101,6 +102,10 @@ pub fn close(fd: i32) -> Outcome {
     let entry = table::get(fd);
     match entry.kind() {
         Kind::Kernel => return Outcome::Kernel,
+        Kind::Datagram => {
+            datagrams::close(fd);
+            return Outcome::Kernel;
+        }
         Kind::Pooled | Kind::Internal => return Outcome::Error(libc::EBADF),
         _ => {}
     }
@@ -124,6 +129,9 @@ pub fn close(fd: i32) -> Outcome {
 /// dup(2) and fcntl(F_DUPFD): `made` is what the kernel made of `fd`.
 pub fn duplicated(fd: i32, made: i32) {
     let entry = table::get(fd);
+    if entry.kind() == Kind::Datagram {
+        return crate::datagrams::share(fd, made);
+    }
     if matches!(entry.kind(), Kind::Unbound | Kind::Connected) {
         let socket = sockets::get(entry.index());
         if !socket.has(sockets::DUPLICATED) {
@@ -150,6 +158,10 @@ pub fn clear(new: i32) -> bool {
     let entry = table::get(new);
     match entry.kind() {
         Kind::Kernel => true,
+        Kind::Datagram => {
+            datagrams::close(new);
+            true
+        }
         Kind::Internal => false,
         Kind::Pooled => {
             pool::remove(new);
@@ -184,6 +196,10 @@ pub fn close_range(first: u32, last: u32, mut close_kernel: impl FnMut(u32, u32)
     for fd in first..=end {
         match table::get(fd as i32).kind() {
             Kind::Kernel => continue,
+            Kind::Datagram => {
+                datagrams::close(fd as i32);
+                continue;
+            }
             Kind::Internal | Kind::Pooled => {}
             _ => {
                 close(fd as i32);

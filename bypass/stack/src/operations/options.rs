@@ -51,7 +51,7 @@ fn object(fd: i32) -> Result<(&'static Socket, Kind), Outcome> {
             Ok((sockets::get(entry.index()), entry.kind()))
         }
         Kind::Pooled | Kind::Internal => Err(Outcome::Error(libc::EBADF)),
-        Kind::Epoll | Kind::Kernel => Err(Outcome::Kernel),
+        Kind::Epoll | Kind::Kernel | Kind::Datagram => Err(Outcome::Kernel),
     }
 }
 

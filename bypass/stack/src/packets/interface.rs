@@ -18,6 +18,7 @@ use super::dividing::{Around, Free, Looks};
 use super::engine;
 use super::relay::{Relay, LATE_MAX};
 use super::watching::ENGINES_MAX;
+use crate::datagrams;
 use crate::process::{self, table};
 use crate::sys::{is_file_locked, lock_file, lock_part, part_holder, unlock_part};
 
@@ -352,6 +353,7 @@ pub fn take(listens: bool) -> Taken {
             Err(_) => {
                 // What a process before this one had claimed nobody would read: the kernel's again.
                 steering.keep_only(Transport::Tcp, &[]);
+                steering.keep_only(Transport::Udp, &[]);
                 process::fall_back(Reason::Interface);
             }
         }
@@ -423,10 +425,9 @@ fn take_queues(interface: &mut Interface, listens: bool, taken: &mut Taken) {
                 }
                 Err(_) => {
                     // What a process before this one had claimed there nobody would read.
-                    interface
-                        .steering
-                        .of_queue(home)
-                        .keep_only(Transport::Tcp, &[]);
+                    let steering = interface.steering.of_queue(home);
+                    steering.keep_only(Transport::Tcp, &[]);
+                    steering.keep_only(Transport::Udp, &[]);
                     put_back(interface, home);
                     process::fall_back(Reason::Interface);
                 }
@@ -567,6 +568,7 @@ fn settings() -> bypass_shard::Settings {
     host.answer_wait_us = ANSWER_WAIT_US;
     bypass_shard::Settings {
         notice: note,
+        receiver: datagrams::deliver,
         ..engine::settings(host, &process::settings().tcp)
     }
 }

@@ -28,6 +28,7 @@ use crate::sockets::{self, Socket};
 mod asking;
 mod closing;
 mod counting;
+mod datagrams;
 mod keeping;
 mod listening;
 mod moving;

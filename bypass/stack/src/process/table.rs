@@ -28,7 +28,12 @@ pub enum Kind {
     Pooled = 5,
     /// Ours; does not exist for the program.
     Internal = 6,
+    /// A UDP socket of the kernel's, some of whose datagrams come over packets.
+    Datagram = 8,
 }
+
+/// The kernel's kinds have none of these bits.
+const OURS: u64 = 7;
 
 /// A word of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +58,7 @@ impl Entry {
             4 => Kind::Epoll,
             5 => Kind::Pooled,
             6 => Kind::Internal,
+            8 => Kind::Datagram,
             _ => Kind::Kernel,
         }
     }
@@ -70,12 +76,20 @@ impl Entry {
     }
 }
 
-/// Whether the kernel is meant: the question of every hook.
+/// Whether the kernel is meant: the question of every hook. True of UDP sockets too, of which the hooks that receive,
+/// send and wait ask besides whether it [`is_datagram`].
 #[inline(always)]
 pub fn is_kernel(fd: i32) -> bool {
     TABLE
         .get(fd as usize)
-        .is_none_or(|word| word.load(Ordering::Relaxed) == 0)
+        .is_none_or(|word| word.load(Ordering::Relaxed) & OURS == 0)
+}
+
+/// Whether it is a UDP socket that may have datagrams over packets.
+#[inline(always)]
+pub fn is_datagram(fd: i32) -> bool {
+    let is_it = |word: &AtomicU64| word.load(Ordering::Relaxed) as u8 == Kind::Datagram as u8;
+    TABLE.get(fd as usize).is_some_and(is_it)
 }
 
 /// What `fd` is.

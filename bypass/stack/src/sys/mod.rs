@@ -67,6 +67,13 @@ pub fn slices<'a>(mut pieces: Pieces<'a>, count: usize) -> impl Iterator<Item = 
     })
 }
 
+/// Copies bytes into a call's buffers, as far as those have room.
+pub fn fill(pieces: &mut Pieces, bytes: &[u8]) {
+    let count = bytes.len().min(pieces.left());
+    // SAFETY: the slice is readable, and the program vouches for the buffers of its call.
+    unsafe { pieces.fill(bytes.as_ptr(), count) };
+}
+
 /// Bytes that were just put into a ring's [hole](Ring::hole) and are not published yet.
 pub fn filled<'a>(at: *const u8, count: usize) -> &'a [u8] {
     // SAFETY: both come from the hole; whoever filled it holds the writer's lock, and only a reader

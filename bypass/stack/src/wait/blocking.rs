@@ -1,10 +1,12 @@
-//! Calls that block: on a connection, or on a listener.
+//! Calls that block: on a connection, a listener, or a UDP socket.
 
 use core::time::Duration;
 
 use bypass_stats::Counter;
 
+use super::poll::KernelLook;
 use super::{sleep_on, spin};
+use crate::datagrams::Socket;
 use crate::listener::{self, Blocked, Listener, ReadyLists};
 use crate::packets;
 use crate::process;
@@ -78,16 +80,59 @@ pub fn block_on_listener(listener: &Listener, fd: i32, deadline: Deadline) -> Re
         return Ok(());
     }
     let bound = (!is_complete).then_some(Duration::from_millis(1));
-    let entry = |fd| libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    };
     process::count(Counter::Sleeps, 1);
-    let mut fds = [entry(fd), entry(waker.fd())];
+    let mut fds = [polled(fd), polled(waker.fd())];
     match asleep(|| packets::poll(&mut fds, shorter(deadline.left(), bound), None)) {
         // The handler wants the call to go on.
         Err(libc::EINTR) if !deadline.is_interrupted() => Ok(()),
         other => other.map(|_| ()),
+    }
+}
+
+/// Until a datagram may be there, here or at the kernel: EAGAIN at the timeout, EINTR after a signal.
+pub fn block_on_datagrams(socket: &Socket, fd: i32, deadline: Deadline) -> Result<(), i32> {
+    let settings = process::settings();
+    let spin_ns = match settings.udp_recv_spin {
+        true => settings.spin_usec * 1000,
+        false => 0,
+    };
+    let mut kernels = KernelLook::at(fd, libc::POLLIN);
+    let ready = || socket.is_readable() || kernels.finds_something();
+    if spin(spin_ns, deadline, ready) {
+        return Ok(());
+    }
+    if deadline.is_interrupted() {
+        return Err(libc::EINTR);
+    }
+    if deadline.left() == Some(Duration::ZERO) {
+        return Err(libc::EAGAIN);
+    }
+    // Without a descriptor for a waker we look again soon.
+    let waker = Borrowed::take().unwrap_or_else(|_| Borrowed::none());
+    let bound = waker.is_none().then_some(Duration::from_millis(1));
+    if !waker.is_none() {
+        socket.expect(waker.number());
+    }
+    let result = match socket.is_readable() {
+        true => Ok(()),
+        false => {
+            process::count(Counter::Sleeps, 1);
+            let mut fds = [polled(fd), polled(waker.fd())];
+            asleep(|| packets::poll(&mut fds, shorter(deadline.left(), bound), None)).map(drop)
+        }
+    };
+    socket.unexpect(waker.number());
+    match result {
+        // The handler wants the call to go on.
+        Err(libc::EINTR) if !deadline.is_interrupted() => Ok(()),
+        other => other,
+    }
+}
+
+fn polled(fd: i32) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
     }
 }

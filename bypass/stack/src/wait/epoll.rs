@@ -32,12 +32,15 @@ use crate::sys::{Owned, OwnedGuard};
 
 mod collecting;
 mod control;
+mod datagrams;
 mod members;
 mod nested;
 mod waiting;
 pub use control::{
     add_to_kernel, connected, control, forget, leave_to_kernel, move_to_kernel, watch,
 };
+pub use datagrams::forget_datagrams;
+use datagrams::Watched;
 use nested::Nested;
 pub use waiting::wait;
 
@@ -138,6 +141,10 @@ struct Inner {
     /// Of listeners with EPOLLET, by member: the arrivals that were reported.
     reported: HashMap<u32, u64>,
     nested: Vec<Nested>,
+    datagrams: Vec<Watched>,
+    /// What had come for any UDP socket when those here were last looked at, and whether they had something then.
+    arrivals: u32,
+    had_datagrams: bool,
     /// A segment of a listener has no ready list for us: its queue is asked through the listener.
     misses_a_place: bool,
     waker: Option<Waker>,
@@ -301,6 +308,7 @@ fn end(number: usize, set: &Set, inner: Option<Box<Inner>>) {
         for place in &inner.places {
             place.ready_list().free();
         }
+        inner.leave_datagrams();
         if let Some(waker) = &inner.waker {
             table::show(waker.fd());
         }

@@ -9,6 +9,7 @@ use bypass_sys::clock::{ticks, ticks_in};
 use bypass_sys::kernel;
 
 use super::{epoll, spin};
+use crate::datagrams::{self, Socket};
 use crate::listener::{self, Blocked, Listener, ReadyLists};
 use crate::packets;
 use crate::peer::Peer;
@@ -26,7 +27,7 @@ const CROWDED: Duration = Duration::from_millis(1);
 /// Whether the call concerns us at all.
 pub fn is_ours(fds: &[libc::pollfd]) -> bool {
     fds.iter()
-        .any(|one| one.fd >= 0 && !table::is_kernel(one.fd))
+        .any(|one| one.fd >= 0 && (!table::is_kernel(one.fd) || table::is_datagram(one.fd)))
 }
 
 /// ppoll(2).
@@ -43,6 +44,7 @@ pub fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>, mask: Option<u6
     } else {
         0
     };
+    attend(fds);
     loop {
         packets::drive();
         match look(fds) {
@@ -69,6 +71,18 @@ pub fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>, mask: Option<u6
     }
 }
 
+/// UDP sockets that are waited for are claimed.
+fn attend(fds: &[libc::pollfd]) {
+    if !datagrams::are_used() {
+        return;
+    }
+    for one in fds.iter().filter(|one| one.fd >= 0) {
+        if let Some((index, _)) = datagrams::of(one.fd) {
+            packets::datagrams::attend(index, one.fd);
+        }
+    }
+}
+
 /// Events of a descriptor that the stack knows of.
 fn user_events(one: &libc::pollfd) -> i16 {
     if one.fd < 0 {
@@ -78,6 +92,13 @@ fn user_events(one: &libc::pollfd) -> i16 {
     let wanted = one.events | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
     let found = match entry.kind() {
         Kind::Kernel => 0,
+        Kind::Datagram => {
+            if datagrams::get(entry.index()).is_readable() {
+                libc::POLLIN | libc::POLLRDNORM
+            } else {
+                0
+            }
+        }
         Kind::Pooled | Kind::Internal => libc::POLLNVAL,
         Kind::Unbound | Kind::Connected => {
             readiness_of(entry.index(), u32::from(wanted as u16)) as i16
@@ -110,7 +131,7 @@ fn is_kernels(fd: i32) -> bool {
     fd >= 0
         && matches!(
             table::get(fd).kind(),
-            Kind::Kernel | Kind::Listener | Kind::Epoll
+            Kind::Kernel | Kind::Listener | Kind::Epoll | Kind::Datagram
         )
 }
 
@@ -127,7 +148,7 @@ fn kernel_part(fds: &[libc::pollfd]) -> Vec<libc::pollfd> {
 }
 
 /// The kernel's descriptors during a spin, looked at once in so many microseconds.
-struct KernelLook {
+pub struct KernelLook {
     part: Vec<libc::pollfd>,
     looked: u64,
 }
@@ -139,7 +160,8 @@ impl KernelLook {
     /// Sets are left out: their part may show no more than that our own waker rang.
     fn of(fds: &[libc::pollfd]) -> Self {
         let is_plain = |one: &&libc::pollfd| {
-            one.fd >= 0 && matches!(table::get(one.fd).kind(), Kind::Kernel | Kind::Listener)
+            let is_it = |kind| matches!(kind, Kind::Kernel | Kind::Listener | Kind::Datagram);
+            one.fd >= 0 && is_it(table::get(one.fd).kind())
         };
         Self {
             part: fds.iter().filter(is_plain).copied().collect(),
@@ -147,7 +169,21 @@ impl KernelLook {
         }
     }
 
-    fn finds_something(&mut self) -> bool {
+    /// Of one descriptor.
+    pub fn at(fd: i32, events: i16) -> Self {
+        let revents = 0;
+        Self {
+            part: vec![libc::pollfd {
+                fd,
+                events,
+                revents,
+            }],
+            looked: ticks(),
+        }
+    }
+
+    /// Whether any of them has something; not looked at every time.
+    pub fn finds_something(&mut self) -> bool {
         let now = ticks();
         if self.part.is_empty() || now.wrapping_sub(self.looked) < ticks_in(KERNEL_LOOK_US) {
             return false;
@@ -193,6 +229,8 @@ fn set_events(fd: i32) -> i16 {
 #[derive(Default)]
 struct Registered {
     sleepers: Vec<(Arc<Peer>, usize, bool, Sleeper)>,
+    /// With the waker's number.
+    datagrams: Vec<(&'static Socket, u32)>,
     listeners: Vec<Arc<Listener>>,
     ready_lists: Vec<ReadyLists>,
     is_crowded: bool,
@@ -208,6 +246,11 @@ impl Registered {
                     return;
                 };
                 self.listeners.push(listener);
+            }
+            Kind::Datagram if !waker.is_none() => {
+                let socket = datagrams::get(entry.index());
+                socket.expect(waker.number());
+                self.datagrams.push((socket, waker.number()));
             }
             Kind::Epoll => {
                 epoll::watch(entry.index());
@@ -255,6 +298,9 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
+        for (socket, waker) in &self.datagrams {
+            socket.unexpect(*waker);
+        }
         for (peer, slot, is_read, sleeper) in &self.sleepers {
             let meta = &peer.segment.slot(*slot).meta;
             let places = if *is_read {

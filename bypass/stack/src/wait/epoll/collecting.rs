@@ -106,7 +106,7 @@ impl Inner {
     /// Moves ready events into `out`, leaving `share` places for the kernel's.
     pub(super) fn collect(&mut self, out: &mut [libc::epoll_event], share: usize) -> usize {
         let limit = out.len() - share.min(out.len());
-        let mut found = 0;
+        let mut found = self.collect_datagrams(&mut out[..limit]);
         for _ in 0..self.ready.len() {
             if found == limit {
                 break;
@@ -154,6 +154,9 @@ impl Inner {
 
     /// Whether a queued member has an event; those without leave the queue.
     pub(super) fn has_ready(&mut self) -> bool {
+        if self.has_datagrams() {
+            return true;
+        }
         while let Some(index) = self.ready.front().copied() {
             let Some(member) = self.members[index as usize].as_ref() else {
                 self.ready.pop_front();
@@ -192,6 +195,12 @@ impl Inner {
                     Some((false, data)) => event.u64 = data,
                     _ => continue,
                 }
+            }
+            if datagrams::is_named(data) {
+                let Some(own) = self.of_datagrams(event) else {
+                    continue;
+                };
+                event = own;
             }
             if data >> 32 == ONESHOT_DATA >> 32 {
                 let Some(data) = self.fire(data as u32) else {

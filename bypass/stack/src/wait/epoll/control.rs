@@ -15,7 +15,7 @@ pub fn control(epoll: i32, command: i32, fd: i32, event: Option<Event>) -> Outco
     let set = &SETS[entry.index()];
     let target = table::get(fd);
     match target.kind() {
-        Kind::Kernel | Kind::Epoll => {
+        Kind::Kernel | Kind::Epoll | Kind::Datagram => {
             return control_kernel(set, epoll, command, fd, target, event)
         }
         Kind::Pooled | Kind::Internal => return Outcome::Error(libc::EBADF),
@@ -56,8 +56,11 @@ fn control_kernel(
     if event.is_none() && command != libc::EPOLL_CTL_DEL {
         return Outcome::Error(libc::EFAULT);
     }
+    let own = || datagrams::control(set, epoll, command, (fd, target), event);
     let result = if target.kind() == Kind::Epoll {
         control_nested(set, epoll, command, (fd, target.index()), (events, data))
+    } else if let Some(done) = crate::datagrams::are_used().then(own).flatten() {
+        done
     } else {
         kernel::epoll_control(epoll, command, fd, events, data)
     };

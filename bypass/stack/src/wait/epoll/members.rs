@@ -292,6 +292,7 @@ impl Inner {
     /// For a set that somebody watches: the next ring must reach the kernel set.
     pub(super) fn rearm(&mut self, set: &Set) {
         self.announce_sleep();
+        self.expect_datagrams();
         if self.has_ready() || self.is_ringing() || self.is_held_back() {
             set.kick();
         }

@@ -44,6 +44,7 @@ pub fn wait(
     stream::announce_held_back();
     packets::ensure();
     let set = &SETS[entry.index()];
+    datagrams::attend(set);
     if !set.accepts_first() {
         packets::drive();
     }
@@ -213,6 +214,7 @@ impl Inner {
                 .listeners
                 .iter()
                 .any(|(_, listener, seen)| *seen != listener.generation())
+            || self.may_have_datagrams()
             || (self.misses_connections()
                 && self.listeners.iter().any(|(_, l, _)| l.has_acceptable()))
             || has_kernel()
@@ -298,7 +300,8 @@ impl Inner {
     /// Whether no peer has a way to ring in this set, and no member waits to be looked at.
     fn is_plain(&self) -> bool {
         let has_flags = !self.places.is_empty() || self.misses_a_place;
-        !has_flags && self.scanned.is_empty() && self.ready.is_empty()
+        let has_members = !self.scanned.is_empty() || !self.datagrams.is_empty();
+        !has_flags && !has_members && self.ready.is_empty()
     }
 
     fn look_often(
@@ -359,6 +362,7 @@ fn sleep(
         inner.seek_places();
         inner.follow_listeners();
         inner.announce_sleep();
+        inner.expect_datagrams();
         inner.drain(number);
         inner.drain_held_back(number);
         let found = inner.collect(out, 0);
@@ -479,13 +483,15 @@ impl Set {
         let others = self.sleepers.fetch_sub(1, Ordering::SeqCst) > 1;
         if others {
             inner.announce_sleep();
+            inner.expect_datagrams();
         } else {
             inner
                 .places
                 .iter()
                 .for_each(|place| place.ready_list().awake());
+            inner.unexpect_datagrams();
         }
-        if others && (inner.is_ringing() || inner.is_held_back()) {
+        if others && (inner.is_ringing() || inner.is_held_back() || inner.has_datagrams()) {
             self.kick();
         }
     }

@@ -1,0 +1,391 @@
+//! UDP sockets over packets, between two namespaces: what is carried and counted, and what stays the kernel's.
+
+mod between;
+mod library;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use bypass_testkit::Case;
+
+use between::{counter, serve, wait_until, Network, Served, PATIENCE};
+
+const CASES: &[Case] = &[
+    ("datagrams_are_carried_in_both_families", both_families),
+    ("every_way_of_waiting_hears_of_datagrams", every_wait),
+    ("what_comes_by_any_queue_is_received", every_queue),
+    ("a_killed_server_leaves_its_port_to_the_kernel", killed),
+    ("a_port_that_others_have_too_is_the_kernels", others),
+    ("sockets_that_share_a_port_are_the_kernels", shared_port),
+    ("a_flood_costs_bounded_memory_and_nobody_else", flood),
+    ("a_refusal_is_told", refused),
+    ("a_port_of_the_process_before_is_not_taken", follower),
+    (
+        "threads_that_share_a_socket_take_each_datagram_once",
+        threads,
+    ),
+];
+
+fn main() {
+    bypass_testkit::main(CASES)
+}
+
+const SERVER: &str = "10.79.0.2:8000";
+
+/// Answers at these addresses what it is sent, until its standard input ends.
+const ECHO: &str = "\
+import select, socket, sys
+def bound(address, family=socket.AF_INET, options=()):
+    one = socket.socket(family, socket.SOCK_DGRAM)
+    for option in options:
+        one.setsockopt(socket.SOL_SOCKET, option, 1)
+    one.bind((address, 8000))
+    return one
+def ready():
+    print('ready', flush=True)
+def echo(*sockets):
+    ready()
+    while True:
+        found = select.select([0, *sockets], [], [])[0]
+        for one in found:
+            if one == 0:
+                sys.exit()
+            bytes, sender = one.recvfrom(65536)
+            one.sendto(bytes, sender)
+";
+
+fn echo(network: &Network, more: &str) -> Served {
+    serve(network, &format!("{ECHO}{more}"))
+}
+
+/// A client of the kernel's.
+fn client(network: &Network, address: &str) -> UdpSocket {
+    let address: SocketAddr = address.parse().expect("an address");
+    let any = match address.is_ipv4() {
+        true => "0.0.0.0:0",
+        false => "[::]:0",
+    };
+    let socket = network.client.run(|| UdpSocket::bind(any)).expect("bound");
+    socket.connect(address).expect("connected");
+    socket
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .expect("set");
+    socket
+}
+
+fn is_answered(client: &UdpSocket, text: &str) -> bool {
+    let mut answer = [0; 2048];
+    client.send(text.as_bytes()).is_ok()
+        && client
+            .recv(&mut answer)
+            .is_ok_and(|length| &answer[..length] == text.as_bytes())
+}
+
+fn count(server: &Served, name: &str) -> u64 {
+    counter(server.0.id(), name).unwrap_or(0)
+}
+
+fn carried(server: &Served) -> (u64, u64) {
+    (
+        count(server, "datagrams_in"),
+        count(server, "datagrams_out"),
+    )
+}
+
+/// The last may be counted after it has arrived.
+fn all_are_carried(server: &Served, wanted: (u64, u64)) {
+    wait_until("as many in and out", || carried(server).1 >= wanted.1);
+    assert_eq!(carried(server), wanted, "in and out");
+}
+
+/// Every datagram of a client is carried by packets, once the first is.
+fn are_carried(network: &Network, server: &Served, address: &str) {
+    const DATAGRAMS: u64 = 200;
+    let client = client(network, address);
+    wait_until("a datagram over packets", || {
+        let before = carried(server);
+        let is_answered = is_answered(&client, "is it?");
+        std::thread::sleep(Duration::from_millis(1));
+        is_answered && carried(server) == (before.0 + 1, before.1 + 1)
+    });
+    let before = carried(server);
+    for number in 0..DATAGRAMS {
+        assert!(is_answered(&client, &format!("datagram {number}")));
+    }
+    let after = (before.0 + DATAGRAMS, before.1 + DATAGRAMS);
+    all_are_carried(server, after);
+}
+
+fn both_families() {
+    let network = Network::new();
+    for (side, name, host) in [(&network.client, "va", 1), (&network.server, "vb", 2)] {
+        side.ip(&format!("addr add fd79::{host}/64 dev {name} nodad"));
+    }
+    let dual = echo(&network, "echo(bound('::', socket.AF_INET6))");
+    for address in [SERVER, "[fd79::2]:8000"] {
+        are_carried(&network, &dual, address);
+    }
+    drop(dual);
+    let v6 = "one = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\n\
+              one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)\n\
+              one.bind(('fd79::2', 8000))\n";
+    let each = echo(&network, &format!("{v6}echo(bound('10.79.0.2'), one)"));
+    for address in [SERVER, "[fd79::2]:8000"] {
+        are_carried(&network, &each, address);
+    }
+}
+
+fn every_wait() {
+    const WAITS: &[&str] = &[
+        "one = bound('0.0.0.0')\nready()\nwhile True:\n one.sendto(*one.recvfrom(65536))",
+        "one = bound('0.0.0.0')\nwaits = select.poll()\nwaits.register(one, select.POLLIN)\nready()\n\
+         while True:\n waits.poll()\n one.sendto(*one.recvfrom(65536))",
+        "one = bound('0.0.0.0')\nwaits = select.epoll()\nwaits.register(one, select.EPOLLIN)\nready()\n\
+         while True:\n waits.poll()\n one.sendto(*one.recvfrom(65536))",
+        "one = bound('0.0.0.0')\none.setblocking(False)\nwaits = select.epoll()\n\
+         waits.register(one, select.EPOLLIN | select.EPOLLET)\nready()\n\
+         while True:\n waits.poll()\n try:\n  while True: one.sendto(*one.recvfrom(65536))\n \
+         except BlockingIOError: pass",
+    ];
+    let network = Network::new();
+    for wait in WAITS {
+        let server = echo(&network, wait);
+        are_carried(&network, &server, SERVER);
+    }
+}
+
+/// One socket whose process has every queue, and one that is made anew for each client's port.
+fn every_queue() {
+    let network = Network::of_all_queues(4);
+    let server = echo(&network, "echo(bound('0.0.0.0'))");
+    wait_until("a datagram over packets", || {
+        let is_answered = is_answered(&client(&network, SERVER), "x");
+        std::thread::sleep(Duration::from_millis(1));
+        is_answered && carried(&server).1 > 0
+    });
+    let before = carried(&server);
+    for number in 0..64 {
+        let client = client(&network, SERVER);
+        assert!(is_answered(&client, "by some queue"), "client {number}");
+    }
+    all_are_carried(&server, (before.0 + 64, before.1 + 64));
+}
+
+fn killed() {
+    let network = Network::new();
+    let mut server = echo(&network, "echo(bound('0.0.0.0'))");
+    are_carried(&network, &server, SERVER);
+    let _ = server.0.kill();
+    let _ = server.0.wait();
+    let next = network.server.run(|| UdpSocket::bind("0.0.0.0:8000"));
+    let next = next.expect("the port");
+    next.set_read_timeout(Some(PATIENCE)).expect("set");
+    let client = client(&network, SERVER);
+    client.send(b"to the kernel").expect("sent");
+    let mut bytes = [0; 64];
+    assert_eq!(next.recv(&mut bytes).expect("received"), 13);
+    drop(server);
+}
+
+/// First the other program, then ours, and the other way round: each gets what is for its address.
+fn others() {
+    let network = Network::new();
+    network.server.ip("addr add 10.79.0.3/24 dev vb");
+    let bind = || network.server.run(|| UdpSocket::bind("10.79.0.3:8000"));
+    let other = bind().expect("the port");
+    other.set_read_timeout(Some(PATIENCE)).expect("set");
+    let server = echo(&network, "echo(bound('10.79.0.2'))");
+    let ours = client(&network, SERVER);
+    let theirs = client(&network, "10.79.0.3:8000");
+    let mut bytes = [0; 64];
+    for _ in 0..20 {
+        assert!(is_answered(&ours, "ours"));
+        theirs.send(b"theirs").expect("sent");
+        assert_eq!(other.recv(&mut bytes).expect("received"), 6);
+    }
+    assert_eq!(carried(&server).0, 0);
+    drop((other, server));
+    let server = echo(&network, "echo(bound('10.79.0.2'))");
+    are_carried(&network, &server, SERVER);
+    let other = bind().expect("the port");
+    other
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .expect("set");
+    // It is looked once a second who has the port, while something comes.
+    wait_until("the other program is heard", || {
+        assert!(is_answered(&ours, "ours"));
+        theirs.send(b"theirs").is_ok() && other.recv(&mut bytes).is_ok()
+    });
+    for _ in 0..20 {
+        theirs.send(b"theirs").expect("sent");
+        assert_eq!(other.recv(&mut bytes).expect("received"), 6);
+        assert!(is_answered(&ours, "ours"));
+    }
+}
+
+fn shared_port() {
+    let network = Network::new();
+    let program = "echo(bound('0.0.0.0', options=[socket.SO_REUSEPORT]))";
+    let servers = [echo(&network, program), echo(&network, program)];
+    for number in 0..64 {
+        let client = client(&network, SERVER);
+        assert!(is_answered(&client, "one of them"), "client {number}");
+    }
+    for server in &servers {
+        assert_eq!(carried(server), (0, 0));
+    }
+}
+
+/// One socket is never read, the next one is.
+fn flood() {
+    let network = Network::new();
+    let program = "never = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+                   never.bind(('0.0.0.0', 8001))\n\
+                   select.select([never], [], [], 0)\n\
+                   echo(bound('0.0.0.0'))";
+    let server = echo(&network, program);
+    are_carried(&network, &server, SERVER);
+    let flood = client(&network, "10.79.0.2:8001");
+    let ours = client(&network, SERVER);
+    let resident = || {
+        let path = format!("/proc/{}/status", server.0.id());
+        let status = std::fs::read_to_string(path).expect("its status");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let words = line.and_then(|line| line.split_whitespace().nth(1));
+        words.and_then(|word| word.parse::<u64>().ok())
+    };
+    let before = resident().expect("a number");
+    let start = Instant::now();
+    for number in 0..50_000 {
+        // A full device of the client's is no failure here.
+        let _ = flood.send(&[7; 1400]);
+        if number % 1000 == 0 {
+            assert!(is_answered(&ours, "beside it"), "after {number}");
+        }
+        assert!(start.elapsed() < PATIENCE);
+    }
+    assert!(count(&server, "datagrams_lost") > 10_000);
+    let grown = resident().expect("a number").saturating_sub(before);
+    assert!(grown < 4096, "{grown} KiB more");
+}
+
+/// A connected socket of ours hears that nobody is there, also by a send.
+fn refused() {
+    let network = Network::new();
+    let program = "\
+import socket, sys, time
+one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+one.connect(('10.79.0.1', 9))
+one.settimeout(10)
+print('ready', flush=True)
+def is_refused(work):
+    try:
+        work()
+    except ConnectionRefusedError:
+        return True
+    return False
+sys.stdin.readline()
+one.send(b'first')
+by_receive = is_refused(lambda: one.recv(1))
+one.send(b'second')
+by_receive_again = is_refused(lambda: one.recv(1))
+end = time.time() + 10
+by_send = False
+while not by_send and time.time() < end:
+    by_send = is_refused(lambda: one.send(b'more'))
+    time.sleep(0.001)
+print(by_receive, by_receive_again, by_send, flush=True)
+sys.stdin.readline()
+";
+    let mut server = serve(&network, program);
+    let input = server.0.stdin.as_mut().expect("a pipe");
+    std::io::Write::write_all(input, b"go\n").expect("told");
+    let output = server.0.stdout.take().expect("a pipe");
+    let mut line = String::new();
+    let mut output = std::io::BufReader::new(output);
+    std::io::BufRead::read_line(&mut output, &mut line).expect("a line");
+    assert_eq!(line, "True True True\n");
+    // All but the first, by which the kernel has bound it.
+    assert!(count(&server, "datagrams_out") > 0);
+}
+
+/// A process that follows one that was killed, on an interface that its parent keeps open, does not take what that one
+/// had claimed.
+fn follower() {
+    let network = Network::new();
+    let program = format!(
+        "import os, time\n{ECHO}\
+         listening = socket.create_server(('0.0.0.0', 8010))\n\
+         listening.setblocking(False)\n\
+         def accept():\n \
+         try: listening.accept()\n \
+         except BlockingIOError: pass\n\
+         first = os.fork()\n\
+         if first == 0:\n \
+         accept()\n \
+         select.select([listening], [], [], 0)\n \
+         echo(bound('0.0.0.0'))\n\
+         sys.stdin.readline()\n\
+         os.kill(first, 9)\n\
+         os.waitpid(first, 0)\n\
+         second = os.fork()\n\
+         if second == 0:\n \
+         accept()\n \
+         end = time.time() + 60\n \
+         while time.time() < end: select.select([listening], [], [], 0.01)\n\
+         print('second', flush=True)\n\
+         sys.stdin.readline()\n\
+         os.kill(second, 9)\n"
+    );
+    let mut server = serve(&network, &program);
+    let ours = client(&network, SERVER);
+    wait_until("the first child answers over packets", || {
+        let first = between::children_of(server.0.id());
+        let carried = first.first().and_then(|one| counter(*one, "datagrams_in"));
+        is_answered(&ours, "x") && carried.unwrap_or(0) > 0
+    });
+    let input = server.0.stdin.as_mut().expect("a pipe");
+    std::io::Write::write_all(input, b"go\n").expect("told");
+    let next = || network.server.run(|| UdpSocket::bind("0.0.0.0:8000"));
+    wait_until("the port is free", || next().is_ok());
+    let next = next().expect("the port");
+    next.set_read_timeout(Some(Duration::from_millis(100)))
+        .expect("set");
+    let mut bytes = [0; 64];
+    wait_until("the kernel has the port", || {
+        ours.send(b"to the kernel").is_ok() && next.recv(&mut bytes).is_ok()
+    });
+    for _ in 0..20 {
+        let _ = ours.send(b"to the kernel");
+        assert!(next.recv(&mut bytes).is_ok());
+    }
+}
+
+/// Four threads in blocking receives, and a writer that never waits for them.
+fn threads() {
+    const DATAGRAMS: usize = 2000;
+    let network = Network::new();
+    let program = "import threading\n\
+                   one = bound('0.0.0.0')\n\
+                   def work():\n \
+                   while True: one.sendto(*one.recvfrom(65536))\n\
+                   for _ in range(4): threading.Thread(target=work, daemon=True).start()\n\
+                   ready()\n\
+                   sys.stdin.readline()\n";
+    let server = echo(&network, program);
+    are_carried(&network, &server, SERVER);
+    let ours = client(&network, SERVER);
+    let mut seen = vec![0u32; DATAGRAMS];
+    let mut bytes = [0; 64];
+    for batch in 0..DATAGRAMS / 20 {
+        for number in batch * 20..(batch + 1) * 20 {
+            ours.send(number.to_string().as_bytes()).expect("sent");
+        }
+        for _ in 0..20 {
+            let length = ours.recv(&mut bytes).expect("an answer");
+            let text = std::str::from_utf8(&bytes[..length]).expect("text");
+            seen[text.parse::<usize>().expect("a number")] += 1;
+        }
+    }
+    assert!(seen.iter().all(|times| *times == 1));
+}
