@@ -4,14 +4,14 @@
 //! no interface of ours and receives what is not taken: fragments, multicast, errors, what comes by other interfaces.
 //! So who receives or waits looks in both places.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard};
 
 use bypass_sys::kernel;
 
 use crate::process::table::{self, Entry, Kind};
-use crate::process::{self};
+use crate::process::{self, wakers};
 
 mod places;
 mod queue;
@@ -35,6 +35,8 @@ pub struct Socket {
     /// Counts those that have come.
     arrivals: AtomicU32,
     receives: AtomicU32,
+    /// See [`Patience::word`].
+    patience: AtomicU64,
     /// Its names or options may have changed since they were looked at.
     is_stale: AtomicBool,
     /// It is the kernel's from now on, but for what waits here.
@@ -44,6 +46,33 @@ pub struct Socket {
     /// Members of epoll sets that are this socket.
     pub watches: AtomicU32,
     inner: Mutex<Inner>,
+}
+
+/// How long a receive waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// Not at all: O_NONBLOCK.
+    None,
+    /// So many nanoseconds, by SO_RCVTIMEO; 0: for ever.
+    For(u64),
+}
+
+const PATIENCE_UNKNOWN: u64 = 0;
+
+impl Patience {
+    fn word(self) -> u64 {
+        match self {
+            Self::None => 1,
+            Self::For(ns) => ns.saturating_add(2),
+        }
+    }
+
+    fn of(word: u64) -> Self {
+        match word {
+            1 => Self::None,
+            word => Self::For(word.saturating_sub(2)),
+        }
+    }
 }
 
 /// What of a socket is behind its lock.
@@ -118,6 +147,7 @@ impl Socket {
             waiting: AtomicU32::new(0),
             arrivals: AtomicU32::new(0),
             receives: AtomicU32::new(0),
+            patience: AtomicU64::new(PATIENCE_UNKNOWN),
             is_stale: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
             has_older: AtomicBool::new(false),
@@ -164,6 +194,7 @@ impl Socket {
 
     /// It is the kernel's from now on. Whether it was not.
     pub fn set_left(&self) -> bool {
+        self.forget_patience();
         !self.is_left.swap(true, Ordering::AcqRel)
     }
 
@@ -188,9 +219,28 @@ impl Socket {
     #[inline]
     pub fn is_kernels_turn(&self) -> bool {
         let receives = self.receives.fetch_add(1, Ordering::Relaxed);
-        !self.is_readable()
-            || receives % KERNELS_TURN == KERNELS_TURN - 1
-            || self.has_older.load(Ordering::Acquire)
+        receives % KERNELS_TURN == KERNELS_TURN - 1 || self.has_older.load(Ordering::Acquire)
+    }
+
+    /// How long a receive waits, as far as that is known; `ask`s if it is not.
+    #[inline]
+    pub fn patience(&self, ask: impl FnOnce() -> Patience) -> Patience {
+        match self.patience.load(Ordering::Relaxed) {
+            PATIENCE_UNKNOWN => {
+                let patience = ask();
+                // Another process may change it where it has the socket too.
+                if !self.is_left() {
+                    self.patience.store(patience.word(), Ordering::Relaxed);
+                }
+                patience
+            }
+            word => Patience::of(word),
+        }
+    }
+
+    /// The program may have changed it.
+    pub fn forget_patience(&self) {
+        self.patience.store(PATIENCE_UNKNOWN, Ordering::Relaxed);
     }
 
     /// Lets `take` have the datagram that waits first, which stays where it is when `is_peek`.
@@ -216,6 +266,7 @@ impl Socket {
 
     fn clear(&self) {
         self.set_left();
+        self.forget_patience();
         self.is_stale.store(false, Ordering::Relaxed);
         let mut inner = self.lock();
         *inner = Inner::new();
@@ -244,7 +295,7 @@ impl Socket {
         };
         self.arrivals.fetch_add(1, Ordering::AcqRel);
         places::note_arrival();
-        for waker in wakers {
+        for waker in wakers.into_iter().filter(|one| !wakers::is_own(*one)) {
             process::wake(process::number(), waker);
         }
         true

@@ -25,6 +25,9 @@ pub struct Thread {
     pub kept: AtomicU64,
     /// Another value at each beginning and end of a sleep in a call of ours; odd while it sleeps.
     pub sleeps: AtomicU32,
+    /// One more than the number of the waker that it sleeps on, and after which it looks at everything that may ring it;
+    /// 0 for none.
+    pub sleeps_on: AtomicU32,
 }
 
 /// Somebody has asked that the thread be cancelled.

@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 
 use bypass_stack::datagrams::{control as wanted, Taken};
-use bypass_stack::operations::datagrams::{self, Next};
+use bypass_stack::operations::datagrams::{self, Look, Next};
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::table;
 use bypass_stack::Outcome;
@@ -24,37 +24,39 @@ pub unsafe fn receive(fd: c_int, header: &mut msghdr, pieces: &Pieces, flags: c_
     let kernel = |header: &mut msghdr, flags| unsafe { real::recvmsg()(fd, header, flags) };
     let given = *header;
     let mut deadline = None;
-    let mut is_first = true;
+    let mut look = Look::First;
     loop {
         let mut room = pieces.clone();
-        let taken = match inside(|| datagrams::receive(fd, &mut room, flags, is_first)) {
+        let taken = match inside(|| datagrams::receive(fd, &mut room, flags, look)) {
             Next::Kernel => return kernel(header, flags),
             Next::Taken(taken, copied) => Some((taken, copied)),
+            Next::Wait => None,
             Next::AskKernel => {
                 let received = kernel(header, flags | libc::MSG_DONTWAIT);
                 if received >= 0 || errno() != libc::EAGAIN {
                     return received;
                 }
                 *header = given;
-                inside(|| datagrams::receive_late(fd, &mut room, flags))
+                let taken = inside(|| datagrams::receive_late(fd, &mut room, flags));
+                if taken.is_none() && !inside(|| datagrams::waits(fd, flags)) {
+                    return fail(libc::EAGAIN) as ssize_t;
+                }
+                taken
             }
         };
         if let Some((taken, copied)) = taken {
             // SAFETY: the caller's header.
             return unsafe { tell(&taken, copied, header, flags) };
         }
-        if flags & libc::MSG_DONTWAIT != 0 || datagrams::is_nonblocking(fd) {
-            return fail(libc::EAGAIN) as ssize_t;
-        }
-        let deadline = *deadline.get_or_insert_with(|| datagrams::deadline(fd));
+        let deadline = *deadline.get_or_insert_with(|| inside(|| datagrams::deadline(fd)));
         let wait = || match inside(|| datagrams::wait(fd, deadline)) {
-            Ok(()) => Outcome::Done(0),
+            Ok(has_kernel) => Outcome::Done(has_kernel.into()),
             Err(error) => Outcome::Error(error),
         };
-        if point(wait, || 0) < 0 {
-            return -1;
+        match point(wait, || 0) {
+            -1 => return -1,
+            has_kernel => look = Look::Woken(has_kernel != 0),
         }
-        is_first = false;
     }
 }
 

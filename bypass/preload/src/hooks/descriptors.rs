@@ -93,13 +93,21 @@ pub unsafe extern "C-unwind" fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_i
     duplicate_to(fd, new, || unsafe { real::dup3()(fd, new, flags) })
 }
 
+/// A call that may have changed O_NONBLOCK.
+fn after_flags(fd: c_int, result: c_int) -> c_int {
+    if table::is_datagram(fd) {
+        inside(|| datagrams::flags_set(fd));
+    }
+    result
+}
+
 fn control(fd: c_int, command: c_int, argument: usize, kernel: impl Fn() -> c_int) -> c_int {
     let is_duplicating = command == libc::F_DUPFD || command == libc::F_DUPFD_CLOEXEC;
     if table::is_kernel(fd) {
         return if is_duplicating {
             shared(fd, or_give_back(|| taking(&kernel)))
         } else {
-            kernel()
+            after_flags(fd, kernel())
         };
     }
     if is_duplicating {
@@ -142,7 +150,7 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: u64, argument: usize) 
                 return 0;
             }
         }
-        return kernel();
+        return after_flags(fd, kernel());
     }
     let answers_int = matches!(
         request,

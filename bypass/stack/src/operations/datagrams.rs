@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use bypass_sys::iovec::Pieces;
 use bypass_sys::{address, kernel};
 
-use crate::datagrams::{self, Taken};
+use crate::datagrams::{self, Patience, Taken};
 use crate::packets;
 use crate::process::deadline::{self, Deadline};
 use crate::process::{self, table};
@@ -26,8 +26,19 @@ pub enum Next {
     Taken(Taken, usize),
     /// Ask the kernel, without waiting.
     AskKernel,
+    /// Nothing is here: [`wait`].
+    Wait,
     /// The kernel's alone.
     Kernel,
+}
+
+/// How a receive has come to look.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// It has just begun.
+    First,
+    /// It has waited; whether the kernel has something.
+    Woken(bool),
 }
 
 /// After the program has made a socket: whether it takes part is decided here.
@@ -45,8 +56,8 @@ pub fn made(fd: i32, family: i32, kind: i32, protocol: i32) {
     }
 }
 
-/// recvmsg(2) without the part that waits; `is_first`: of this call.
-pub fn receive(fd: i32, pieces: &mut Pieces, flags: i32, is_first: bool) -> Next {
+/// recvmsg(2) without the part that waits.
+pub fn receive(fd: i32, pieces: &mut Pieces, flags: i32, look: Look) -> Next {
     let Some((index, socket)) = datagrams::of(fd) else {
         return Next::Kernel;
     };
@@ -55,15 +66,45 @@ pub fn receive(fd: i32, pieces: &mut Pieces, flags: i32, is_first: bool) -> Next
     }
     packets::datagrams::attend(index, fd);
     if !socket.is_readable() {
+        if socket.is_left() {
+            return Next::Kernel;
+        }
         packets::drive();
     }
-    if is_first && socket.is_kernels_turn() {
+    let asks_kernel = match look {
+        Look::First => socket.is_kernels_turn(),
+        Look::Woken(has_kernel) => has_kernel,
+    };
+    if asks_kernel {
         return Next::AskKernel;
     }
     match take(socket, pieces, flags) {
         Some((taken, copied)) => Next::Taken(taken, copied),
+        None if waits(fd, flags) => Next::Wait,
         None => Next::AskKernel,
     }
+}
+
+/// Whether a receive waits until something comes.
+pub fn waits(fd: i32, flags: i32) -> bool {
+    flags & libc::MSG_DONTWAIT == 0 && patience(fd) != Patience::None
+}
+
+fn patience(fd: i32) -> Patience {
+    let ask = || ask_patience(fd);
+    datagrams::of(fd).map_or_else(ask, |(_, socket)| socket.patience(ask))
+}
+
+fn ask_patience(fd: i32) -> Patience {
+    let flags = kernel::fcntl(fd, libc::F_GETFL, 0);
+    if flags.is_ok_and(|flags| flags as i32 & libc::O_NONBLOCK != 0) {
+        return Patience::None;
+    }
+    let mut time = [0; 16];
+    let _ = kernel::option(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &mut time);
+    let word = |at: usize| u64::from_ne_bytes(time[at..at + 8].try_into().unwrap_or_default());
+    let wait = Duration::from_secs(word(0)).saturating_add(Duration::from_micros(word(8)));
+    Patience::For(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// After the kernel had nothing: what waits here.
@@ -84,28 +125,23 @@ fn take(socket: &datagrams::Socket, pieces: &mut Pieces, flags: i32) -> Option<(
     Some((taken, taken.received.length.min(room)))
 }
 
-/// Whether a receive without MSG_DONTWAIT waits for nobody either.
-pub fn is_nonblocking(fd: i32) -> bool {
-    let flags = kernel::fcntl(fd, libc::F_GETFL, 0);
-    flags.is_ok_and(|flags| flags as i32 & libc::O_NONBLOCK != 0)
-}
-
-/// How long a receive waits, by SO_RCVTIMEO.
+/// When a receive that begins now ends at the latest.
 pub fn deadline(fd: i32) -> Deadline {
-    let mut time = [0; 16];
-    let _ = kernel::option(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &mut time);
-    let word = |at: usize| u64::from_ne_bytes(time[at..at + 8].try_into().unwrap_or_default());
-    let wait = Duration::from_secs(word(0)).saturating_add(Duration::from_micros(word(8)));
-    deadline::timeout(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX))
+    match patience(fd) {
+        Patience::For(ns) => deadline::timeout(ns),
+        Patience::None => deadline::timeout(deadline::AT_ONCE_NS),
+    }
 }
 
-/// Waits until a datagram may be there: EAGAIN at the deadline, EINTR after a signal, EBADF when the descriptor was
-/// closed meanwhile.
-pub fn wait(fd: i32, deadline: Deadline) -> Result<(), i32> {
+/// Waits until a datagram may be there, and whether the kernel has one: EAGAIN at the deadline, EINTR after a signal,
+/// EBADF when the descriptor was closed meanwhile.
+pub fn wait(fd: i32, deadline: Deadline) -> Result<bool, i32> {
     let entry = table::get(fd);
     let (_, socket) = datagrams::of(fd).ok_or(libc::EBADF)?;
-    blocking::block_on_datagrams(socket, fd, deadline)?;
-    (table::get(fd) == entry).then_some(()).ok_or(libc::EBADF)
+    let has_kernel = blocking::block_on_datagrams(socket, fd, deadline)?;
+    (table::get(fd) == entry)
+        .then_some(has_kernel)
+        .ok_or(libc::EBADF)
 }
 
 /// sendmsg(2) without control data; the length that was sent. None: the kernel is to do it.
@@ -224,10 +260,18 @@ pub fn option_set(fd: i32, level: i32, name: i32) {
         let mut rows = rows.iter();
         rows.any(|(of, names)| *of == level && names.contains(&name))
     };
+    socket.forget_patience();
     if is_in(OBEYED) {
         socket.set_stale();
     } else if !is_in(HARMLESS) {
         packets::datagrams::leave(index);
+    }
+}
+
+/// Flags of the file may have changed.
+pub fn flags_set(fd: i32) {
+    if let Some((_, socket)) = datagrams::of(fd) {
+        socket.forget_patience();
     }
 }
 

@@ -7,6 +7,7 @@ use bypass_sys::kernel;
 use super::{drive, holders, is_active, lock, look, look_at_once, pause, RELAYS};
 use crate::process::deadline::{shorter, signals};
 use crate::process::deferral::inside;
+use crate::process::wakers;
 
 /// Descriptors of one engine: device, news of the network, waker.
 const OF_ENGINE: usize = 3;
@@ -167,8 +168,11 @@ pub fn poll(
     // may use. One that was put off has run when this is over, and the sleep ends before it has begun.
     let before = signals();
     let watch = inside(|| {
-        drive();
-        watch()
+        // What is found now must ring: nobody looks once more before the sleep.
+        wakers::sleeping_on(None, || {
+            drive();
+            watch()
+        })
     });
     if signals() != before {
         return Err(libc::EINTR);

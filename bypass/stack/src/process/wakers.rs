@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use bypass_sys::kernel;
 use bypass_sys::sandbox::is_confined;
+use bypass_sys::thread::thread;
 use bypass_sys::waker::Waker;
 
 use super::number::{is_started, next_waker, number};
@@ -134,6 +135,11 @@ impl Borrowed {
         self.waker.as_ref().map_or(-1, Waker::fd)
     }
 
+    /// Its number, where it is one that rings.
+    pub fn ringing(&self) -> Option<u32> {
+        self.waker.as_ref().map(Waker::number)
+    }
+
     /// Its number.
     pub fn number(&self) -> u32 {
         self.waker.as_ref().map_or(0, Waker::number)
@@ -146,6 +152,21 @@ impl Drop for Borrowed {
             idle.push(waker);
         }
     }
+}
+
+/// Sleeps on a waker, after which the caller looks at everything that may have rung it: what this thread finds itself
+/// as it wakes needs no ring.
+pub fn sleeping_on<T>(number: Option<u32>, sleep: impl FnOnce() -> T) -> T {
+    let place = &thread().sleeps_on;
+    let before = place.swap(number.map_or(0, |number| number + 1), Ordering::Relaxed);
+    let result = sleep();
+    place.store(before, Ordering::Relaxed);
+    result
+}
+
+/// Whether the calling thread looks at what rings this waker anyway.
+pub fn is_own(number: u32) -> bool {
+    thread().sleeps_on.load(Ordering::Relaxed) == number + 1
 }
 
 /// In a forked child: the wakers are the parent's.

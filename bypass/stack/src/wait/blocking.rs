@@ -12,7 +12,7 @@ use crate::packets;
 use crate::process;
 use crate::process::deadline::{shorter, Deadline};
 use crate::process::deferral::asleep;
-use crate::process::wakers::Borrowed;
+use crate::process::wakers::{self, Borrowed};
 use crate::stream::{announce_held_back, For, Stream};
 
 /// Blocks until ready or over; EAGAIN at the timeout, EINTR after a signal.
@@ -89,17 +89,23 @@ pub fn block_on_listener(listener: &Listener, fd: i32, deadline: Deadline) -> Re
     }
 }
 
-/// Until a datagram may be there, here or at the kernel: EAGAIN at the timeout, EINTR after a signal.
-pub fn block_on_datagrams(socket: &Socket, fd: i32, deadline: Deadline) -> Result<(), i32> {
+/// Until a datagram may be there: EAGAIN at the timeout, EINTR after a signal. Whether the kernel has something.
+pub fn block_on_datagrams(socket: &Socket, fd: i32, deadline: Deadline) -> Result<bool, i32> {
     let settings = process::settings();
     let spin_ns = match settings.udp_recv_spin {
         true => settings.spin_usec * 1000,
         false => 0,
     };
-    let mut kernels = KernelLook::at(fd, libc::POLLIN);
-    let ready = || socket.is_readable() || kernels.finds_something();
-    if spin(spin_ns, deadline, ready) {
-        return Ok(());
+    let mut has_kernel = false;
+    if spin_ns > 0 {
+        let mut kernels = KernelLook::at(fd, libc::POLLIN);
+        let ready = || {
+            has_kernel = kernels.finds_something();
+            has_kernel || socket.is_readable()
+        };
+        if spin(spin_ns, deadline, ready) {
+            return Ok(has_kernel);
+        }
     }
     if deadline.is_interrupted() {
         return Err(libc::EINTR);
@@ -110,22 +116,23 @@ pub fn block_on_datagrams(socket: &Socket, fd: i32, deadline: Deadline) -> Resul
     // Without a descriptor for a waker we look again soon.
     let waker = Borrowed::take().unwrap_or_else(|_| Borrowed::none());
     let bound = waker.is_none().then_some(Duration::from_millis(1));
-    if !waker.is_none() {
-        socket.expect(waker.number());
+    if let Some(number) = waker.ringing() {
+        socket.expect(number);
     }
+    let mut fds = [polled(fd), polled(waker.fd())];
     let result = match socket.is_readable() {
-        true => Ok(()),
+        true => Ok(0),
         false => {
             process::count(Counter::Sleeps, 1);
-            let mut fds = [polled(fd), polled(waker.fd())];
-            asleep(|| packets::poll(&mut fds, shorter(deadline.left(), bound), None)).map(drop)
+            let sleep = || packets::poll(&mut fds, shorter(deadline.left(), bound), None);
+            wakers::sleeping_on(waker.ringing(), || asleep(sleep))
         }
     };
     socket.unexpect(waker.number());
     match result {
         // The handler wants the call to go on.
-        Err(libc::EINTR) if !deadline.is_interrupted() => Ok(()),
-        other => other,
+        Err(libc::EINTR) if !deadline.is_interrupted() => Ok(false),
+        other => other.map(|_| fds[0].revents != 0),
     }
 }
 

@@ -350,7 +350,8 @@ fn sleep(fds: &[libc::pollfd], deadline: Deadline, mask: Option<u64>) -> Result<
         registered.is_crowded = true;
     }
     let bound = registered.is_crowded.then_some(CROWDED);
-    asleep(|| packets::poll(&mut part, shorter(deadline.left(), bound), mask).map(|_| ()))
+    let sleep = || packets::poll(&mut part, shorter(deadline.left(), bound), mask).map(|_| ());
+    wakers::sleeping_on(waker.ringing(), || asleep(sleep))
 }
 
 /// The sets of a select call, as words of bits.

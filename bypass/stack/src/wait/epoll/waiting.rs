@@ -373,8 +373,11 @@ fn sleep(
         (inner.must_look_again(set).then_some(SCAN), ends)
     };
     process::count(Counter::Sleeps, 1);
-    let result = process::deferral::asleep(|| {
-        sleep_in_kernel(epoll, out, shorter(deadline.left(), bound), mask)
+    let waker = set.waker.load(Ordering::Acquire).checked_sub(1);
+    let result = wakers::sleeping_on(waker.map(|waker| waker as u32), || {
+        process::deferral::asleep(|| {
+            sleep_in_kernel(epoll, out, shorter(deadline.left(), bound), mask)
+        })
     });
     let mut guard = set.lock();
     let is_same = set.ends.load(Ordering::Relaxed) == ends;
