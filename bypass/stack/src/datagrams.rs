@@ -23,6 +23,8 @@ use queue::Queue;
 
 /// Sockets of a process; more are the kernel's alone.
 const SOCKETS_MAX: usize = 16_384;
+/// A socket that is used fewer times is not worth the questions that its claim takes: a resolver's for one answer, say.
+const USES_MIN: u32 = 8;
 /// One receive in so many asks the kernel first, so that what comes there has its turn.
 const KERNELS_TURN: u32 = 16;
 
@@ -35,6 +37,8 @@ pub struct Socket {
     /// Counts those that have come.
     arrivals: AtomicU32,
     receives: AtomicU32,
+    /// How often it was used before it was claimed.
+    uses: AtomicU32,
     /// See [`Patience::word`].
     patience: AtomicU64,
     /// Its names or options may have changed since they were looked at.
@@ -147,6 +151,7 @@ impl Socket {
             waiting: AtomicU32::new(0),
             arrivals: AtomicU32::new(0),
             receives: AtomicU32::new(0),
+            uses: AtomicU32::new(0),
             patience: AtomicU64::new(PATIENCE_UNKNOWN),
             is_stale: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
@@ -184,6 +189,14 @@ impl Socket {
     #[inline]
     pub fn is_stale(&self) -> bool {
         self.is_stale.load(Ordering::Acquire)
+    }
+
+    /// The same at a use of it, of which the first do not count.
+    #[inline]
+    pub fn take_stale_at_use(&self) -> bool {
+        self.is_stale()
+            && self.uses.fetch_add(1, Ordering::Relaxed) >= USES_MIN
+            && self.take_stale()
     }
 
     /// Whether it is to be asked now, by whoever is told so.
@@ -340,6 +353,7 @@ pub fn attend(fd: i32, family: i32) {
         (inner.family, inner.inode) = (family, stat.st_ino);
     }
     socket.has_older.store(false, Ordering::Relaxed);
+    socket.uses.store(0, Ordering::Relaxed);
     socket.is_left.store(false, Ordering::Relaxed);
     socket.descriptors.store(1, Ordering::Release);
     socket.set_stale();

@@ -34,7 +34,7 @@ static LOOKED: AtomicU64 = AtomicU64::new(0);
 #[inline]
 pub fn attend(index: usize, fd: i32) {
     let socket = datagrams::get(index);
-    if socket.take_stale() {
+    if socket.take_stale_at_use() {
         follow(index, socket, fd);
     }
 }
@@ -157,11 +157,12 @@ fn claim(index: usize, socket: &Socket, found: &Found) -> bool {
     if !relays.iter().any(|relay| has_address(relay)) {
         return false;
     }
-    let Some(siblings) = who_has(port).map(|inodes| siblings(index, &inodes)) else {
+    let Some(inodes) = who_has(port) else {
         return false;
     };
+    let siblings = siblings(index, &inodes);
     let are_to_be = siblings.iter().map(|(_, sibling)| sibling.lock().inode);
-    if !is_ours_alone(port, are_to_be.chain([found.inode])) {
+    if !are_ours_alone(&inodes, port, are_to_be.chain([found.inode])) {
         return false;
     }
     let families = ip.map_or(found.families, |ip| [ip.is_ipv4(), ip.is_ipv6()]);
@@ -205,7 +206,7 @@ fn are_claimed(port: u16, siblings: Vec<(usize, &'static Socket)>) -> bool {
             follow_locked(index, socket, fd);
         }
     }
-    let are_all = is_ours_alone(port, []);
+    let are_all = is_ours_alone(port);
     if !are_all {
         for place in datagrams::at_port(port) {
             release(place.index, datagrams::get(place.index));
@@ -219,12 +220,17 @@ fn who_has(port: u16) -> Option<Vec<u64>> {
     diag::datagram_sockets(port).ok()
 }
 
-/// Whether nobody has a port but this process's sockets that are claimed, and `others` that are to be.
-fn is_ours_alone(port: u16, others: impl IntoIterator<Item = u64>) -> bool {
+/// Whether nobody has a port but this process's sockets that are claimed.
+fn is_ours_alone(port: u16) -> bool {
+    who_has(port).is_some_and(|inodes| are_ours_alone(&inodes, port, []))
+}
+
+/// The same of those with these inodes and `others` that are to be claimed.
+fn are_ours_alone(inodes: &[u64], port: u16, others: impl IntoIterator<Item = u64>) -> bool {
     let known = datagrams::at_port(port).into_iter();
     let known = known.map(|place| datagrams::get(place.index).lock().inode);
     let known: Vec<u64> = known.chain(others).collect();
-    who_has(port).is_some_and(|found| found.iter().all(|inode| known.contains(inode)))
+    inodes.iter().all(|inode| known.contains(inode))
 }
 
 fn release(index: usize, socket: &Socket) {
@@ -256,7 +262,7 @@ pub fn named(index: usize, fd: i32) {
     let name = kernel::socket_name(fd).ok();
     let name = name.and_then(|name| address::from_bytes(&name.bytes[..name.length as usize]));
     if name.is_some_and(|name| !datagrams::at_port(name.port()).is_empty()) {
-        attend(index, fd);
+        follow(index, datagrams::get(index), fd);
     }
 }
 
