@@ -4,6 +4,7 @@ mod between;
 mod library;
 
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
 use bypass_testkit::Case;
@@ -12,6 +13,7 @@ use between::{counter, serve, wait_until, Network, Served, PATIENCE};
 
 const CASES: &[Case] = &[
     ("datagrams_are_carried_in_both_families", both_families),
+    ("control_data_of_ipv6_is_the_kernels", told),
     ("every_way_of_waiting_hears_of_datagrams", every_wait),
     ("what_comes_by_any_queue_is_received", every_queue),
     ("a_killed_server_leaves_its_port_to_the_kernel", killed),
@@ -133,6 +135,63 @@ fn both_families() {
     for address in [SERVER, "[fd79::2]:8000"] {
         are_carried(&network, &each, address);
     }
+}
+
+/// Of two sockets that want to be told everything one shares its port, so that it is the kernel's; both answer with what
+/// they were told.
+fn told() {
+    let network = Network::new();
+    for (side, name, host) in [(&network.client, "va", 1), (&network.server, "vb", 2)] {
+        side.ip(&format!("addr add fd79::{host}/64 dev {name} nodad"));
+    }
+    let program = "\
+def tells(port, options):
+    one = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    for option in options:
+        one.setsockopt(socket.SOL_SOCKET, option, 1)
+    for option in (socket.IPV6_RECVPKTINFO, socket.IPV6_RECVHOPLIMIT, socket.IPV6_RECVTCLASS):
+        one.setsockopt(socket.IPPROTO_IPV6, option, 1)
+    for option in (8, 12, 13):
+        one.setsockopt(socket.IPPROTO_IP, option, 1)
+    one.bind(('::', port))
+    return one
+both = [tells(8000, []), tells(8001, [socket.SO_REUSEPORT])]
+ready()
+while True:
+    for one in select.select(both, [], [])[0]:
+        bytes, parts, flags, sender = one.recvmsg(64, 512)
+        one.sendto(repr((bytes, parts, flags)).encode(), sender)
+";
+    let server = echo(&network, program);
+    for host in ["10.79.0.2", "[fd79::2]"] {
+        let [ours, kernels] = [8000, 8001].map(|port| client(&network, &format!("{host}:{port}")));
+        let answer = |client: &UdpSocket| {
+            let mut bytes = [0; 2048];
+            client.send(b"tell").expect("sent");
+            let length = client.recv(&mut bytes).expect("an answer");
+            String::from_utf8_lossy(&bytes[..length]).into_owned()
+        };
+        wait_until("a datagram over packets", || {
+            let before = carried(&server).0;
+            answer(&ours);
+            carried(&server).0 > before
+        });
+        for class in [0, 0x2a] {
+            set_class(&ours, class);
+            set_class(&kernels, class);
+            let before = carried(&server).0;
+            assert_eq!(answer(&ours), answer(&kernels), "{host}, {class}");
+            assert_eq!(carried(&server).0, before + 1);
+        }
+    }
+}
+
+fn set_class(client: &UdpSocket, class: i32) {
+    let (level, name) = match client.local_addr().expect("bound") {
+        SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_TOS),
+        SocketAddr::V6(_) => (libc::SOL_IPV6, libc::IPV6_TCLASS),
+    };
+    bypass_sys::kernel::set_option_int(client.as_raw_fd(), level, name, class).expect("set");
 }
 
 fn every_wait() {
@@ -333,7 +392,6 @@ fn follower() {
          accept()\n \
          end = time.time() + 60\n \
          while time.time() < end: select.select([listening], [], [], 0.01)\n\
-         print('second', flush=True)\n\
          sys.stdin.readline()\n\
          os.kill(second, 9)\n"
     );

@@ -5,7 +5,7 @@
 //! So who receives or waits looks in both places.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard};
 
 use bypass_sys::kernel;
@@ -99,6 +99,19 @@ pub struct Inner {
     pub asked_ns: u64,
     queue: Queue,
     wakers: Vec<u32>,
+}
+
+/// What a sender says of one datagram besides, in place of what the socket says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Said {
+    /// Our address.
+    pub source: Option<IpAddr>,
+    /// The interface by which it leaves.
+    pub link: Option<u32>,
+    /// The byte of DSCP and ECN.
+    pub traffic_class: Option<u8>,
+    /// Time to live, or hop limit.
+    pub hops: Option<u8>,
 }
 
 /// What a receiver may ask to be told of each datagram: bits of [`Inner::told`].

@@ -313,16 +313,14 @@ pub unsafe extern "C-unwind" fn sendmsg(
     if table::is_kernel(fd) {
         // SAFETY: null or a header, by sendmsg(2).
         let header = unsafe { message.as_ref() };
-        let has_control = header.is_some_and(|header| header.msg_controllen > 0);
-        if !has_control {
-            if let Some(header) = header.filter(|_| table::is_datagram(fd)) {
-                // SAFETY: the caller's buffers.
-                let pieces = unsafe { many(header.msg_iov, header.msg_iovlen) };
-                let to = (header.msg_name.cast_const().cast(), header.msg_namelen);
-                // SAFETY: as above, and the caller's name.
-                let sent = unsafe { datagrams::send(fd, pieces.as_ref(), flags, to) };
-                return sent.unwrap_or_else(kernel);
-            }
+        if let Some(header) = header.filter(|_| table::is_datagram(fd)) {
+            // SAFETY: the caller's buffers.
+            let pieces = unsafe { many(header.msg_iov, header.msg_iovlen) };
+            // SAFETY: the caller's header.
+            let sent = unsafe { datagrams::send_message(fd, header, pieces.as_ref(), flags) };
+            return sent.unwrap_or_else(kernel);
+        }
+        if header.is_none_or(|header| header.msg_controllen == 0) {
             return kernel();
         }
         // SAFETY: as above.

@@ -2,7 +2,9 @@
 
 use core::ffi::c_int;
 
-use bypass_stack::datagrams::{control as wanted, Taken};
+use std::net::IpAddr;
+
+use bypass_stack::datagrams::{control as wanted, Said, Taken};
 use bypass_stack::operations::datagrams::{self, Look, Next};
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::table;
@@ -11,6 +13,7 @@ use bypass_sys::address;
 use bypass_sys::iovec::Pieces;
 use libc::{msghdr, sockaddr, socklen_t, ssize_t};
 
+use super::control;
 use crate::cancel::point;
 use crate::outcome::{errno, fail};
 use crate::real;
@@ -138,15 +141,15 @@ unsafe fn tell_more(taken: &Taken, written: &mut Written) {
     let (hops, class) = (c_int::from(received.hops), received.traffic_class);
     if wants(wanted::PACKET_INFO_6) {
         let octets = match received.destination {
-            std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-            std::net::IpAddr::V6(ip) => ip.octets(),
+            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+            IpAddr::V6(ip) => ip.octets(),
         };
         let mut info = [0; 20];
         info[..16].copy_from_slice(&octets);
         info[16..].copy_from_slice(&received.link.to_ne_bytes());
         put(libc::SOL_IPV6, libc::IPV6_PKTINFO, &info);
     }
-    if let std::net::IpAddr::V4(ip) = received.destination {
+    if let IpAddr::V4(ip) = received.destination {
         if wants(wanted::PACKET_INFO) {
             let mut info = [0; 12];
             info[..4].copy_from_slice(&received.link.to_ne_bytes());
@@ -210,7 +213,82 @@ fn header(pieces: &[libc::iovec]) -> msghdr {
     header
 }
 
-/// sendmsg(2) and its kin, where an engine can do it; None: the kernel is to.
+/// sendmsg(2), where an engine can do it; None: the kernel is to.
+///
+/// # Safety
+/// The header and what it names are the caller's, as sendmsg(2) wants them.
+pub unsafe fn send_message(
+    fd: c_int,
+    header: &msghdr,
+    pieces: Option<&Pieces>,
+    flags: c_int,
+) -> Option<ssize_t> {
+    // SAFETY: the caller's control part.
+    let said = unsafe { said(fd, header) }?;
+    let to = (header.msg_name.cast_const().cast(), header.msg_namelen);
+    // SAFETY: the caller's buffers and name.
+    unsafe { send_as(fd, pieces, flags, to, &said) }
+}
+
+/// What the control part of a message asks for; None: something that only the kernel can do, or that is wrong.
+unsafe fn said(fd: c_int, header: &msghdr) -> Option<Said> {
+    let mut said = Said::default();
+    if header.msg_controllen == 0 {
+        return Some(said);
+    }
+    // Parts of the other level mean nothing, or something else.
+    let level = match inside(|| datagrams::family(fd))? {
+        libc::AF_INET => libc::SOL_IP,
+        _ => libc::SOL_IPV6,
+    };
+    let (mut is_known, mut length) = (true, 0);
+    let of_part = |part: control::Part| {
+        length += (part.length + size_of::<libc::cmsghdr>()).next_multiple_of(size_of::<usize>());
+        // SAFETY: the part's data, as the walk has looked at it.
+        let data = unsafe { core::slice::from_raw_parts(part.data, part.length) };
+        is_known &= part.level == level && hear(&mut said, level, part.kind, data).is_some();
+    };
+    // SAFETY: the caller's header, whose control part has the length that it says.
+    unsafe { control::each(header, of_part) };
+    (is_known && length >= header.msg_controllen).then_some(said)
+}
+
+/// One part of a control part; None: the kernel's.
+fn hear(said: &mut Said, level: c_int, kind: c_int, data: &[u8]) -> Option<()> {
+    let number = || match *data {
+        [byte] => Some(byte),
+        [a, b, c, d] => u8::try_from(i32::from_ne_bytes([a, b, c, d])).ok(),
+        _ => None,
+    };
+    let link = |bytes: &[u8]| u32::from_ne_bytes(bytes.try_into().unwrap_or_default());
+    match (level, kind) {
+        (libc::SOL_IP, libc::IP_PKTINFO) if data.len() == 12 => {
+            let source: [u8; 4] = data[4..8].try_into().ok()?;
+            said.source = Some(IpAddr::from(source)).filter(|ip| !ip.is_unspecified());
+            said.link = Some(link(&data[..4])).filter(|link| *link != 0);
+        }
+        (libc::SOL_IPV6, libc::IPV6_PKTINFO) if data.len() == 20 => {
+            let source: [u8; 16] = data[..16].try_into().ok()?;
+            let source = address::canonical(source.into());
+            said.source = Some(source).filter(|ip| !ip.is_unspecified());
+            said.link = Some(link(&data[16..])).filter(|link| *link != 0);
+        }
+        (libc::SOL_IP, libc::IP_TOS) => said.traffic_class = Some(number()?),
+        (libc::SOL_IP, libc::IP_TTL) if data.len() == 4 => {
+            said.hops = Some(number().filter(|hops| *hops > 0)?);
+        }
+        (libc::SOL_IPV6, libc::IPV6_TCLASS) if data.len() == 4 => {
+            said.traffic_class = Some(number()?);
+        }
+        (libc::SOL_IPV6, libc::IPV6_HOPLIMIT) if data.len() == 4 => {
+            said.hops = Some(number().filter(|hops| *hops > 0)?);
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// sendto(2) and its kin, where an engine can do it; None: the kernel is to.
 ///
 /// # Safety
 /// The buffers and the name are the caller's.
@@ -218,7 +296,18 @@ pub unsafe fn send(
     fd: c_int,
     pieces: Option<&Pieces>,
     flags: c_int,
+    to: (*const sockaddr, socklen_t),
+) -> Option<ssize_t> {
+    // SAFETY: as above.
+    unsafe { send_as(fd, pieces, flags, to, &Said::default()) }
+}
+
+unsafe fn send_as(
+    fd: c_int,
+    pieces: Option<&Pieces>,
+    flags: c_int,
     (name, length): (*const sockaddr, socklen_t),
+    said: &Said,
 ) -> Option<ssize_t> {
     let to = match name.is_null() {
         true => None,
@@ -226,7 +315,7 @@ pub unsafe fn send(
         // SAFETY: sendto(2) promises so many readable bytes.
         false => Some(unsafe { core::slice::from_raw_parts(name.cast::<u8>(), length as usize) }),
     };
-    let sent = inside(|| datagrams::send(fd, to, pieces?, flags));
+    let sent = inside(|| datagrams::send(fd, to, pieces?, flags, said));
     sent.map(|sent| sent as ssize_t)
 }
 

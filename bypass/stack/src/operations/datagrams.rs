@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use bypass_sys::iovec::Pieces;
 use bypass_sys::{address, kernel};
 
-use crate::datagrams::{self, Patience, Taken};
+use crate::datagrams::{self, Patience, Said, Taken};
 use crate::packets;
 use crate::process::deadline::{self, Deadline};
 use crate::process::{self, table};
@@ -144,8 +144,13 @@ pub fn wait(fd: i32, deadline: Deadline) -> Result<bool, i32> {
         .ok_or(libc::EBADF)
 }
 
-/// sendmsg(2) without control data; the length that was sent. None: the kernel is to do it.
-pub fn send(fd: i32, to: Option<&[u8]>, pieces: &Pieces, flags: i32) -> Option<usize> {
+/// AF_INET or AF_INET6.
+pub fn family(fd: i32) -> Option<i32> {
+    datagrams::of(fd).map(|(_, socket)| socket.lock().family)
+}
+
+/// sendmsg(2) with what is said in its control data; the length that was sent. None: the kernel is to do it.
+pub fn send(fd: i32, to: Option<&[u8]>, pieces: &Pieces, flags: i32, said: &Said) -> Option<usize> {
     let (index, socket) = datagrams::of(fd)?;
     if flags & !SENDABLE_FLAGS != 0 || socket.is_left() {
         return None;
@@ -161,7 +166,7 @@ pub fn send(fd: i32, to: Option<&[u8]>, pieces: &Pieces, flags: i32) -> Option<u
         *parts.get_mut(count)? = part;
         count += 1;
     }
-    let sent = packets::datagrams::send((socket, fd), to, &parts[..count]);
+    let sent = packets::datagrams::send((socket, fd), to, &parts[..count], said);
     if sent.is_none() {
         // The kernel may bind it, and it may be asked why it refuses.
         note_unbound(socket);

@@ -10,7 +10,7 @@ use bypass_sys::clock::now_ns;
 use bypass_sys::kernel;
 
 use super::super::{lock, relays};
-use crate::datagrams::Socket;
+use crate::datagrams::{Said, Socket};
 use crate::process;
 
 /// A way is as old as this at most, as what engines know of the network.
@@ -44,6 +44,7 @@ pub fn send(
     (socket, fd): (&Socket, i32),
     to: Option<SocketAddr>,
     pieces: &[&[u8]],
+    said: &Said,
 ) -> Option<usize> {
     let now = now_ns();
     let (local, to, class_and_hops) = {
@@ -58,6 +59,7 @@ pub fn send(
         let of_family = usize::from(to.is_ipv6());
         (inner.claimed?, to, inner.class_and_hops[of_family])
     };
+    let local = SocketAddr::new(said.source.unwrap_or(local.ip()), local.port());
     let mut known = KNOWN[place(local, to)].lock().ok()?;
     let ends = (local, to);
     if known.is_none_or(|known| known.ends != ends || known.until_ns < now) {
@@ -74,9 +76,14 @@ pub fn send(
     if length > open.room {
         return None;
     }
-    (open.way.traffic_class, open.way.hops) = class_and_hops;
-    let relay = relays().get(open.engine)?;
-    let is_sent = lock(relay).send_datagram(&mut open.way, pieces);
+    let (class, hops) = class_and_hops;
+    open.way.traffic_class = said.traffic_class.unwrap_or(class);
+    open.way.hops = said.hops.unwrap_or(hops);
+    let mut relay = lock(relays().get(open.engine)?);
+    if said.link.is_some_and(|link| link != relay.link) {
+        return None;
+    }
+    let is_sent = relay.send_datagram(&mut open.way, pieces);
     is_sent.then(|| {
         process::count(Counter::DatagramsOut, 1);
         length
