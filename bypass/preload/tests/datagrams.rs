@@ -5,6 +5,7 @@ mod library;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bypass_testkit::Case;
@@ -22,6 +23,7 @@ const CASES: &[Case] = &[
     ("a_flood_costs_bounded_memory_and_nobody_else", flood),
     ("a_refusal_is_told", refused),
     ("a_port_of_the_process_before_is_not_taken", follower),
+    ("no_datagram_is_lost_while_others_fork", forks),
     (
         "threads_that_share_a_socket_take_each_datagram_once",
         threads,
@@ -446,4 +448,80 @@ fn threads() {
         }
     }
     assert!(seen.iter().all(|times| *times == 1));
+}
+
+/// Three threads ask and are answered, with a new socket every now and then, while a fourth forks children that do so too.
+fn forks() {
+    let network = Network::new();
+    let asker = "\
+import os, socket, sys, threading
+def fresh():
+    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    one.connect(('10.79.0.1', 8000))
+    one.settimeout(20)
+    return one
+def ask(one, number):
+    one.send(b'%d' % number)
+    if one.recv(64) != b'%d' % number:
+        raise ValueError
+over, failed = False, []
+def work():
+    one, number = fresh(), 0
+    try:
+        while not over:
+            ask(one, number)
+            number += 1
+            if number % 50 == 0:
+                one.close()
+                one = fresh()
+    except Exception as error:
+        failed.append(error)
+def child():
+    try:
+        one = fresh()
+        for number in range(30):
+            ask(one, number)
+        os._exit(0)
+    finally:
+        os._exit(1)
+print('ready', flush=True)
+threads = [threading.Thread(target=work) for _ in range(3)]
+for one in threads:
+    one.start()
+for _ in range(40):
+    process = os.fork()
+    if process == 0:
+        child()
+    if os.waitpid(process, 0)[1]:
+        failed.append('a child')
+over = True
+for one in threads:
+    one.join()
+print(failed, flush=True)
+sys.stdin.readline()
+";
+    let answers = network.client.run(|| UdpSocket::bind("0.0.0.0:8000"));
+    let answers = answers.expect("bound");
+    let is_over = AtomicBool::new(false);
+    answers
+        .set_read_timeout(Some(Duration::from_millis(50)))
+        .expect("set");
+    let line = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut bytes = [0; 64];
+            while !is_over.load(Ordering::Relaxed) {
+                if let Ok((length, sender)) = answers.recv_from(&mut bytes) {
+                    let _ = answers.send_to(&bytes[..length], sender);
+                }
+            }
+        });
+        let _over = between::SetAtEnd(&is_over);
+        let mut server = serve(&network, asker);
+        let mut line = String::new();
+        let mut output = std::io::BufReader::new(server.0.stdout.take().expect("a pipe"));
+        std::io::BufRead::read_line(&mut output, &mut line).expect("a line");
+        assert!(carried(&server).0 > 0, "over packets");
+        line
+    });
+    assert_eq!(line, "[]\n");
 }

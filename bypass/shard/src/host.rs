@@ -72,6 +72,7 @@ pub struct Host {
     listening: Vec<u16>,
     /// Ports whose datagrams are claimed, as often as they are.
     datagrams: Vec<u16>,
+    takes_datagrams: bool,
     /// New connections are left to the kernel.
     leaves_new: bool,
     /// Those of these ports are.
@@ -101,6 +102,7 @@ impl Host {
             asked_us: HashMap::new(),
             listening: Vec::new(),
             datagrams: Vec::new(),
+            takes_datagrams: false,
             leaves_new: false,
             left: Vec::new(),
             shared: Vec::new(),
@@ -349,10 +351,10 @@ impl Host {
         self.steering.keep_only(Transport::Udp, &[]);
     }
 
-    /// The interface, where the datagrams of any port are claimed.
+    /// The interface, where the datagrams of any port are claimed, or were: some may be on their way.
     #[inline]
     pub fn takes_datagrams(&self) -> Option<u32> {
-        (!self.datagrams.is_empty()).then_some(self.link)
+        self.takes_datagrams.then_some(self.link)
     }
 
     /// Whether an address is the interface's.
@@ -364,6 +366,7 @@ impl Host {
     pub fn claim_datagrams(&mut self, port: u16) {
         self.steering.claim(Transport::Udp, port);
         self.datagrams.push(port);
+        self.takes_datagrams = true;
     }
 
     /// One claim less.

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard};
 
+use bypass_sys::clock::now_ns;
 use bypass_sys::kernel;
 
 use crate::process::table::{self, Entry, Kind};
@@ -25,6 +26,8 @@ use queue::Queue;
 const SOCKETS_MAX: usize = 16_384;
 /// A socket that is used fewer times is not worth the questions that its claim takes: a resolver's for one answer, say.
 const USES_MIN: u32 = 8;
+/// What was taken from the kernel has come to an engine after this time.
+const LATE_NS: u64 = 1_000_000_000;
 /// One receive in so many asks the kernel first, so that what comes there has its turn.
 const KERNELS_TURN: u32 = 16;
 
@@ -43,8 +46,8 @@ pub struct Socket {
     patience: AtomicU64,
     /// Its names or options may have changed since they were looked at.
     is_stale: AtomicBool,
-    /// It is the kernel's from now on, but for what waits here.
-    is_left: AtomicBool,
+    /// Since when it is the kernel's, but for what waits here; 0: it is not.
+    left_ns: AtomicU64,
     /// The kernel may have what came before the port was claimed.
     has_older: AtomicBool,
     /// Members of epoll sets that are this socket.
@@ -91,6 +94,8 @@ pub struct Inner {
     pub claimed: Option<SocketAddr>,
     /// Of so many engines.
     pub engines: usize,
+    /// The port at which datagrams find it.
+    pub place: Option<u16>,
     /// The byte of DSCP and ECN, and time to live, of IPv4 and of IPv6.
     pub class_and_hops: [(u8, u8); 2],
     /// What receivers are told besides, by [`control`].
@@ -138,6 +143,7 @@ impl Inner {
             peer: None,
             claimed: None,
             engines: 0,
+            place: None,
             class_and_hops: [(0, 0); 2],
             told: 0,
             asked_ns: 0,
@@ -167,7 +173,7 @@ impl Socket {
             uses: AtomicU32::new(0),
             patience: AtomicU64::new(PATIENCE_UNKNOWN),
             is_stale: AtomicBool::new(false),
-            is_left: AtomicBool::new(false),
+            left_ns: AtomicU64::new(0),
             has_older: AtomicBool::new(false),
             watches: AtomicU32::new(0),
             inner: Mutex::new(Inner::new()),
@@ -218,15 +224,25 @@ impl Socket {
         self.is_stale() && self.is_stale.swap(false, Ordering::AcqRel)
     }
 
-    /// It is the kernel's from now on. Whether it was not.
-    pub fn set_left(&self) -> bool {
+    /// It is the kernel's from now on.
+    pub fn set_left(&self) {
         self.forget_patience();
-        !self.is_left.swap(true, Ordering::AcqRel)
+        let now = now_ns();
+        let is_first = |was: u64| (was == 0).then_some(now);
+        let _ = self
+            .left_ns
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, is_first);
     }
 
     /// Whether it is.
     pub fn is_left(&self) -> bool {
-        self.is_left.load(Ordering::Acquire)
+        self.left_ns.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether nothing can come here any more, also not what was on its way to an engine then.
+    pub fn is_over(&self) -> bool {
+        let left_ns = self.left_ns.load(Ordering::Acquire);
+        left_ns > 0 && !self.is_readable() && now_ns().saturating_sub(left_ns) > LATE_NS
     }
 
     /// Its port was just claimed: what came before is older than what comes.
@@ -367,7 +383,7 @@ pub fn attend(fd: i32, family: i32) {
     }
     socket.has_older.store(false, Ordering::Relaxed);
     socket.uses.store(0, Ordering::Relaxed);
-    socket.is_left.store(false, Ordering::Relaxed);
+    socket.left_ns.store(0, Ordering::Relaxed);
     socket.descriptors.store(1, Ordering::Release);
     socket.set_stale();
     IS_USED.store(true, Ordering::Relaxed);

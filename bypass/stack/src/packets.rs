@@ -380,7 +380,9 @@ pub enum Service {
 
 /// Locks what decides about interfaces across a fork.
 pub fn hold() -> impl Sized {
-    (IS_STARTED.lock().ok(), interface::hold(), holders::hold())
+    let datagrams = datagrams::hold();
+    let engines = (IS_STARTED.lock().ok(), interface::hold(), holders::hold());
+    (datagrams, engines)
 }
 
 /// In a forked child: the engines are the parent's, and so are the queues that they use. What it has
@@ -390,6 +392,7 @@ pub fn forget() {
     IS_LOOKING.store(false, Ordering::Relaxed);
     FULL.store(0, Ordering::Relaxed);
     holders::forget();
+    datagrams::forget();
     interface::forget_network();
     if IS_ACTIVE.swap(false, Ordering::AcqRel) {
         // Not dropped: what is in them lies in memory that the parent uses.

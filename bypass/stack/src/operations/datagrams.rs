@@ -65,10 +65,10 @@ pub fn receive(fd: i32, pieces: &mut Pieces, flags: i32, look: Look) -> Next {
         return Next::Kernel;
     }
     packets::datagrams::attend(index, fd);
+    if socket.is_over() {
+        return Next::Kernel;
+    }
     if !socket.is_readable() {
-        if socket.is_left() {
-            return Next::Kernel;
-        }
         packets::drive();
     }
     let asks_kernel = match look {
@@ -302,7 +302,7 @@ pub fn leave(fd: i32) {
 /// Before the kernel closes a descriptor, or makes it mean something else.
 pub fn close(fd: i32) {
     if let Some(index) = datagrams::close(fd) {
-        packets::datagrams::leave(index);
+        packets::datagrams::close(index);
         epoll::forget_datagrams(index);
         datagrams::end(index);
     }

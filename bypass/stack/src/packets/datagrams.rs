@@ -46,19 +46,22 @@ fn follow(index: usize, socket: &Socket, fd: i32) {
 }
 
 fn follow_locked(index: usize, socket: &Socket, fd: i32) {
-    let is_kernels = socket.is_left() || !is_wanted() || is_confined() || uring::may_hide_sockets();
+    if socket.is_left() {
+        return;
+    }
+    let is_kernels = !is_wanted() || is_confined() || uring::may_hide_sockets();
     let found = (!is_kernels)
         .then(|| Found::of(fd, &socket.lock()))
         .flatten();
     let before = socket.lock().claimed;
     let is_elsewhere = |found: &Found| before.is_some_and(|at| at.port() != found.local.port());
     if found.as_ref().is_none_or(is_elsewhere) {
-        release(index, socket);
+        withdraw(index, socket);
     }
     if let Some(found) = found {
         found.note(&mut socket.lock());
         if !claim(index, socket, &found) {
-            release(index, socket);
+            release(socket);
         }
     }
 }
@@ -175,6 +178,7 @@ fn claim(index: usize, socket: &Socket, found: &Found) -> bool {
     datagrams::enter(port, place);
     let claimed_before = {
         let mut inner = socket.lock();
+        inner.place = Some(port);
         let before = inner.claimed.replace(found.local).map(|_| inner.engines);
         inner.engines = relays.len();
         before
@@ -209,7 +213,7 @@ fn are_claimed(port: u16, siblings: Vec<(usize, &'static Socket)>) -> bool {
     let are_all = is_ours_alone(port);
     if !are_all {
         for place in datagrams::at_port(port) {
-            release(place.index, datagrams::get(place.index));
+            release(datagrams::get(place.index));
         }
     }
     are_all
@@ -227,13 +231,23 @@ fn is_ours_alone(port: u16) -> bool {
 
 /// The same of those with these inodes and `others` that are to be claimed.
 fn are_ours_alone(inodes: &[u64], port: u16, others: impl IntoIterator<Item = u64>) -> bool {
-    let known = datagrams::at_port(port).into_iter();
-    let known = known.map(|place| datagrams::get(place.index).lock().inode);
+    let claimed = claimed_at(port).into_iter();
+    let known = claimed.map(|socket| socket.lock().inode);
     let known: Vec<u64> = known.chain(others).collect();
     inodes.iter().all(|inode| known.contains(inode))
 }
 
-fn release(index: usize, socket: &Socket) {
+/// The sockets of a port whose datagrams are ours.
+fn claimed_at(port: u16) -> Vec<&'static Socket> {
+    let places = datagrams::at_port(port).into_iter();
+    let sockets = places.map(|place| datagrams::get(place.index));
+    sockets
+        .filter(|socket| socket.lock().claimed.is_some())
+        .collect()
+}
+
+/// Its datagrams are the kernel's again. Those that are on their way to an engine still find it.
+fn release(socket: &Socket) {
     let (local, engines) = {
         let mut inner = socket.lock();
         (inner.claimed.take(), inner.engines)
@@ -243,17 +257,37 @@ fn release(index: usize, socket: &Socket) {
     for relay in RELAYS.get().into_iter().flatten().take(engines) {
         lock(relay).release_datagrams(local.port());
     }
-    datagrams::withdraw(local.port(), index);
 }
 
-/// A socket is the kernel's from now on, but for what waits for it already.
+/// The same of a socket that is bound elsewhere now, or closed: nothing finds it any more.
+fn withdraw(index: usize, socket: &Socket) {
+    release(socket);
+    let place = socket.lock().place.take();
+    if let Some(port) = place {
+        datagrams::withdraw(port, index);
+    }
+}
+
+/// A socket is the kernel's from now on, but for what waits for it already, and with it others of its port.
 #[cold]
 pub fn leave(index: usize) {
+    let _one_at_a_time = FOLLOWING.lock();
     let socket = datagrams::get(index);
-    if socket.set_left() {
-        let _one_at_a_time = FOLLOWING.lock();
-        release(index, socket);
+    let claimed = socket.lock().claimed;
+    socket.set_left();
+    release(socket);
+    for other in claimed.map_or(Vec::new(), |claimed| claimed_at(claimed.port())) {
+        other.set_left();
+        release(other);
     }
+}
+
+/// Nothing means a socket any more.
+pub fn close(index: usize) {
+    let _one_at_a_time = FOLLOWING.lock();
+    let socket = datagrams::get(index);
+    socket.set_left();
+    withdraw(index, socket);
 }
 
 /// The kernel has bound or connected a socket, whose port others of this process may have already.
@@ -272,6 +306,16 @@ pub fn leave_all() {
         let all: Vec<_> = datagrams::all().collect();
         all.into_iter().for_each(|(index, _)| leave(index));
     }
+}
+
+/// Locks what is claimed across a fork, before the engines.
+pub(super) fn hold() -> impl Sized {
+    (FOLLOWING.lock().ok(), ways::hold())
+}
+
+/// In a forked child.
+pub(super) fn forget() {
+    ways::forget();
 }
 
 /// There are new engines: all sockets are claimed of them too.
@@ -298,7 +342,8 @@ pub fn look_at_others() {
 #[cold]
 fn look_at_ports() {
     let _one_at_a_time = FOLLOWING.lock();
-    for port in datagrams::ports() {
+    let claimed = datagrams::ports().into_iter();
+    for port in claimed.filter(|port| !claimed_at(*port).is_empty()) {
         let siblings = who_has(port).map(|inodes| siblings(usize::MAX, &inodes));
         are_claimed(port, siblings.unwrap_or_default());
     }

@@ -38,6 +38,20 @@ struct Open {
 
 static KNOWN: [Mutex<Option<Known>>; WAYS] = [const { Mutex::new(None) }; WAYS];
 
+/// Locks what is known across a fork.
+pub(super) fn hold() -> impl Sized {
+    KNOWN.each_ref().map(|known| known.lock().ok())
+}
+
+/// In a forked child: the engines are the parent's.
+pub(super) fn forget() {
+    for known in &KNOWN {
+        if let Ok(mut known) = known.lock() {
+            *known = None;
+        }
+    }
+}
+
 /// Sends a datagram of some pieces to `to`, or to whom the socket is connected with; its length. None: it is the
 /// kernel's to send, which also says what is wrong with it.
 pub fn send(
