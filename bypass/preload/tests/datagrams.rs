@@ -5,10 +5,11 @@ mod library;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd as _;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bypass_testkit::Case;
+use bypass_testkit::{require_tool, Case};
 
 use between::{counter, serve, wait_until, Network, Served, PATIENCE};
 
@@ -20,6 +21,10 @@ const CASES: &[Case] = &[
     ("a_killed_server_leaves_its_port_to_the_kernel", killed),
     ("a_port_that_others_have_too_is_the_kernels", others),
     ("sockets_that_share_a_port_are_the_kernels", shared_port),
+    (
+        "a_socket_of_the_kernels_is_not_asked_about_again",
+        asked_once,
+    ),
     ("a_flood_costs_bounded_memory_and_nobody_else", flood),
     ("a_refusal_is_told", refused),
     ("a_port_of_the_process_before_is_not_taken", follower),
@@ -524,4 +529,36 @@ sys.stdin.readline()
         line
     });
     assert_eq!(line, "[]\n");
+}
+
+/// One that shares its port, so that it is the kernel's: its requests cost no more questions than the first.
+fn asked_once() {
+    require_tool("strace");
+    let network = Network::new();
+    let calls = std::env::temp_dir().join(format!("datagrams-{}", std::process::id()));
+    let mut command = Command::new("strace");
+    command
+        .args(["-f", "-e", "trace=getsockname", "-o"])
+        .arg(&calls)
+        .args(["-E", &format!("LD_PRELOAD={}", library::built().display())])
+        .args(["python3", "-u", "-c"])
+        .arg(format!(
+            "{ECHO}echo(bound('0.0.0.0', options=[socket.SO_REUSEPORT]))"
+        ))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut server = network.start("server", command).expect("strace starts");
+    let mut line = [0; 6];
+    let output = server.stdout.as_mut().expect("a pipe");
+    std::io::Read::read_exact(output, &mut line).expect("it says ready");
+    let ours = client(&network, SERVER);
+    for number in 0..100 {
+        assert!(is_answered(&ours, &number.to_string()));
+    }
+    drop(server.stdin.take());
+    server.wait().expect("an end");
+    let said = std::fs::read_to_string(&calls).expect("what was called");
+    let _ = std::fs::remove_file(&calls);
+    let asked = said.matches("getsockname").count();
+    assert!((1..20).contains(&asked), "{asked} times");
 }

@@ -386,6 +386,9 @@ impl Host {
         let hop = self.tables.next_hop(to.ip())?;
         let usual = self.source_for(to.ip())?;
         let source = source.unwrap_or(usual);
+        if source.is_ipv4() != to.is_ipv4() {
+            return None;
+        }
         let room = match hop.ip == to.ip() {
             true => usize::MAX,
             false => BEHIND_GATEWAY,

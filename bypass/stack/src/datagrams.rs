@@ -88,6 +88,10 @@ pub struct Inner {
     pub family: i32,
     /// Of the socket file.
     pub inode: u64,
+    /// Whether it has a port, for all that is known.
+    pub is_bound: bool,
+    /// Whether it speaks IPv4, and IPv6.
+    pub families: [bool; 2],
     /// Whom datagrams come from and go to; None: anybody.
     pub peer: Option<SocketAddr>,
     /// Its datagrams are claimed, by this name.
@@ -140,6 +144,8 @@ impl Inner {
         Self {
             family: 0,
             inode: 0,
+            is_bound: false,
+            families: [false; 2],
             peer: None,
             claimed: None,
             engines: 0,

@@ -291,7 +291,7 @@ pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut F
         // SAFETY: the caller's mode.
         table::Kind::Connected => return unsafe { open_stream(fd, mode) },
         table::Kind::Unbound => inside(|| shadow::leave_to_kernel(fd, Reason::Stdio)),
-        table::Kind::Datagram => inside(|| datagrams::leave(fd)),
+        table::Kind::Datagram => inside(|| datagrams::close(fd)),
         table::Kind::Pooled | table::Kind::Internal => {
             set_errno(libc::EBADF);
             return core::ptr::null_mut();

@@ -108,7 +108,7 @@ unsafe fn before_submitting(ring: *const Ring) {
             one.fd
         };
         if table::is_datagram(fd) {
-            inside(|| datagrams::leave(fd));
+            inside(|| datagrams::close(fd));
         }
         inside(|| uring::submits(one.code, fd));
         at = at.wrapping_add(1);

@@ -147,6 +147,15 @@ static void client(void) {
     wrong.sin_port = 0;
     result("to port 0", sendto(fd, "x", 1, 0, (struct sockaddr *)&wrong, sizeof wrong));
     result("with a short name", sendto(fd, "x", 1, 0, to, 4));
+    struct sockaddr_in6 other = {.sin6_family = AF_INET6, .sin6_port = server.sin_port};
+    other.sin6_addr.s6_addr[0] = 0xfd;
+    other.sin6_addr.s6_addr[15] = 1;
+    struct sockaddr *far = (struct sockaddr *)&other;
+    result("with a name of IPv6", sendto(fd, "x", 1, 0, far, sizeof other));
+    memset(&other.sin6_addr, 0, 10);
+    memset(&other.sin6_addr.s6_addr[10], 0xff, 2);
+    memcpy(&other.sin6_addr.s6_addr[12], &server.sin_addr, 4);
+    result("with a mapped one", sendto(fd, "x", 1, 0, far, sizeof other));
     meet();
     meet();
     result("sent to a socket of another", sendto(fd, "wrong", 5, 0, to, length));

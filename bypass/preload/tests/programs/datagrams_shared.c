@@ -45,6 +45,20 @@ static void server(void) {
     close(fresh);
     close(received);
 
+    /* A stream of libc's closes it where nobody sees it, and a file has its number next. */
+    int streamed = datagram_socket();
+    FILE *stream = fdopen(streamed, "r+");
+    fclose(stream);
+    int file = open("/tmp", O_TMPFILE | O_RDWR, 0600);
+    say("the same number: %d", file == streamed);
+    char text[8] = "";
+    result("write", write(file, "to file", 7));
+    result("pread", pread(file, text, 7, 0));
+    lseek(file, 3, SEEK_SET);
+    result("read", read(file, text, 4));
+    say("%s", text);
+    close(file);
+
     close(twin);
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons(port)};
     int next = socket(AF_INET, SOCK_DGRAM, 0);

@@ -157,7 +157,7 @@ pub fn send(fd: i32, to: Option<&[u8]>, pieces: &Pieces, flags: i32, said: &Said
     }
     packets::datagrams::attend(index, fd);
     let to: Option<SocketAddr> = match to {
-        Some(bytes) => Some(address::from_bytes(bytes).filter(|to| to.port() != 0)?),
+        Some(bytes) => Some(name(bytes, socket.lock().family)?),
         None => None,
     };
     let mut parts: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
@@ -174,11 +174,22 @@ pub fn send(fd: i32, to: Option<&[u8]>, pieces: &Pieces, flags: i32, said: &Said
     sent
 }
 
+/// A name as a socket of that family is given it; of others the kernel says what they are.
+fn name(bytes: &[u8], family: i32) -> Option<SocketAddr> {
+    let is_of_family = bytes.starts_with(&(family as u16).to_ne_bytes());
+    let name = address::from_bytes(bytes).filter(|name| name.port() != 0);
+    name.filter(|_| is_of_family)
+}
+
 fn note_unbound(socket: &datagrams::Socket) {
-    if socket.lock().claimed.is_none() && !socket.is_left() {
+    if !socket.lock().is_bound {
         socket.set_stale();
     }
 }
+
+/// Of asm-generic/socket.h.
+const SO_PREFER_BUSY_POLL: i32 = 69;
+const SO_BUSY_POLL_BUDGET: i32 = 70;
 
 /// Options that change nothing of what is done here, or are the kernel's alone.
 const HARMLESS: &[(i32, &[i32])] = &[
@@ -186,8 +197,11 @@ const HARMLESS: &[(i32, &[i32])] = &[
         libc::SOL_SOCKET,
         &[
             libc::SO_BROADCAST,
+            libc::SO_BUSY_POLL,
+            SO_BUSY_POLL_BUDGET,
             libc::SO_DONTROUTE,
             libc::SO_LINGER,
+            SO_PREFER_BUSY_POLL,
             libc::SO_RCVLOWAT,
             libc::SO_RCVTIMEO,
             libc::SO_SNDBUF,
@@ -199,6 +213,7 @@ const HARMLESS: &[(i32, &[i32])] = &[
         libc::SOL_IP,
         &[
             libc::IP_ADD_MEMBERSHIP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
             libc::IP_DROP_MEMBERSHIP,
             libc::IP_MTU_DISCOVER,
             libc::IP_MULTICAST_IF,
@@ -211,6 +226,7 @@ const HARMLESS: &[(i32, &[i32])] = &[
         libc::SOL_IPV6,
         &[
             libc::IPV6_ADD_MEMBERSHIP,
+            libc::IPV6_DONTFRAG,
             libc::IPV6_DROP_MEMBERSHIP,
             libc::IPV6_MTU_DISCOVER,
             libc::IPV6_MULTICAST_HOPS,
@@ -299,7 +315,8 @@ pub fn leave(fd: i32) {
     }
 }
 
-/// Before the kernel closes a descriptor, or makes it mean something else.
+/// Before the kernel closes a descriptor, makes it mean something else, or is given it by ways that are not seen here,
+/// which may close it too.
 pub fn close(fd: i32) {
     if let Some(index) = datagrams::close(fd) {
         packets::datagrams::close(index);

@@ -51,7 +51,7 @@ fn follow_locked(index: usize, socket: &Socket, fd: i32) {
     }
     let is_kernels = !is_wanted() || is_confined() || uring::may_hide_sockets();
     let found = (!is_kernels)
-        .then(|| Found::of(fd, &socket.lock()))
+        .then(|| Found::of(fd, &mut socket.lock()))
         .flatten();
     let before = socket.lock().claimed;
     let is_elsewhere = |found: &Found| before.is_some_and(|at| at.port() != found.local.port());
@@ -97,12 +97,14 @@ const TOLD: [(i32, i32, u32); 6] = [
 
 impl Found {
     /// None: it has no port yet, or is the kernel's alone.
-    fn of(fd: i32, inner: &Inner) -> Option<Self> {
+    fn of(fd: i32, inner: &mut Inner) -> Option<Self> {
         let named = |name: kernel::Result<kernel::NameBytes>| {
             let name = name.ok()?;
             address::from_bytes(&name.bytes[..name.length as usize])
         };
-        let local = named(kernel::socket_name(fd)).filter(|local| local.port() != 0)?;
+        let local = named(kernel::socket_name(fd)).filter(|local| local.port() != 0);
+        inner.is_bound = local.is_some();
+        let local = local?;
         let option = |level, name| kernel::option_int(fd, level, name).unwrap_or(0);
         let is_shared = option(libc::SOL_SOCKET, libc::SO_REUSEPORT) != 0;
         if is_shared || is_bound_to_device(fd) {
@@ -136,6 +138,7 @@ impl Found {
 
     fn note(&self, inner: &mut Inner) {
         inner.peer = self.peer;
+        inner.families = self.families;
         inner.class_and_hops = self.class_and_hops;
         inner.told = self.told;
         inner.set_limit(self.receive_bytes);
@@ -156,8 +159,8 @@ fn is_bound_to_device(fd: i32) -> bool {
 fn claim(index: usize, socket: &Socket, found: &Found) -> bool {
     let (port, ip) = (found.local.port(), found.ip());
     let relays = relays();
-    let has_address = |relay: &&Mutex<Relay>| ip.is_none_or(|ip| lock(relay).has_address(ip));
-    if !relays.iter().any(|relay| has_address(relay)) {
+    let has_address = |relay: &Mutex<Relay>| ip.is_none_or(|ip| lock(relay).has_address(ip));
+    if !relays.iter().copied().any(has_address) {
         return false;
     }
     let Some(inodes) = who_has(port) else {

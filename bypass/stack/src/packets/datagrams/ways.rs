@@ -71,6 +71,9 @@ pub fn send(
         }
         let to = to.or(inner.peer)?;
         let of_family = usize::from(to.is_ipv6());
+        if !inner.families[of_family] {
+            return None;
+        }
         (inner.claimed?, to, inner.class_and_hops[of_family])
     };
     let local = SocketAddr::new(said.source.unwrap_or(local.ip()), local.port());
