@@ -98,6 +98,17 @@ static void server(void) {
     result("add once more", epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
     meet();
     say_set("once more", set, LONG_MS);
+    /* With room for one event, a connection and a socket that stay readable are told of in turn. */
+    int connection = serve_one();
+    struct epoll_event found = {.events = EPOLLIN, .data.u32 = 7};
+    result("a connection", epoll_ctl(set, EPOLL_CTL_ADD, connection, &found));
+    wait_for(connection, POLLIN);
+    int told[2] = {0};
+    for (int i = 0; i < 16; i++)
+        if (epoll_wait(set, &found, 1, LONG_MS) == 1)
+            told[found.data.u32 == 7]++;
+    say("told of both: %d %d", told[0] > 0, told[1] > 0);
+    close(connection);
     close(fd);
     say_set("closed", set, 1);
     meet();
@@ -116,5 +127,7 @@ static void client(void) {
         meet();
         send_text(fd, &server, "waited for");
     }
+    int connection = dial();
+    write_all(connection, "x", 1);
     meet();
 }

@@ -106,7 +106,19 @@ impl Inner {
     /// Moves ready events into `out`, leaving `share` places for the kernel's.
     pub(super) fn collect(&mut self, out: &mut [libc::epoll_event], share: usize) -> usize {
         let limit = out.len() - share.min(out.len());
-        let mut found = self.collect_datagrams(&mut out[..limit]);
+        let out = &mut out[..limit];
+        // Where there is room for one, each kind has it in turn.
+        if self.looks & 2 == 0 {
+            let found = self.collect_datagrams(out);
+            return found + self.collect_ready(&mut out[found..]);
+        }
+        let found = self.collect_ready(out);
+        found + self.collect_datagrams(&mut out[found..])
+    }
+
+    fn collect_ready(&mut self, out: &mut [libc::epoll_event]) -> usize {
+        let limit = out.len();
+        let mut found = 0;
         for _ in 0..self.ready.len() {
             if found == limit {
                 break;
