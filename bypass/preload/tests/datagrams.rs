@@ -50,6 +50,12 @@ def bound(address, family=socket.AF_INET, options=()):
         one.setsockopt(socket.SOL_SOCKET, option, 1)
     one.bind((address, 8000))
     return one
+def peek(one):
+    one.setblocking(False)
+    try:
+        one.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        pass
 def ready():
     print('ready', flush=True)
 def echo(*sockets):
@@ -307,7 +313,7 @@ fn flood() {
     let network = Network::new();
     let program = "never = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
                    never.bind(('0.0.0.0', 8001))\n\
-                   for _ in range(10): select.select([never], [], [], 0)\n\
+                   for _ in range(10): peek(never)\n\
                    echo(bound('0.0.0.0'))";
     let server = echo(&network, program);
     are_carried(&network, &server, SERVER);
@@ -351,16 +357,16 @@ def is_refused(work):
         return True
     return False
 sys.stdin.readline()
-one.send(b'first')
-by_receive = is_refused(lambda: one.recv(1))
-one.send(b'second')
-by_receive_again = is_refused(lambda: one.recv(1))
+by_receive = []
+for _ in range(20):
+    one.send(b'nobody')
+    by_receive.append(is_refused(lambda: one.recv(1)))
 end = time.time() + 10
 by_send = False
 while not by_send and time.time() < end:
     by_send = is_refused(lambda: one.send(b'more'))
     time.sleep(0.001)
-print(by_receive, by_receive_again, by_send, flush=True)
+print(all(by_receive), by_send, flush=True)
 sys.stdin.readline()
 ";
     let mut server = serve(&network, program);
@@ -370,9 +376,8 @@ sys.stdin.readline()
     let mut line = String::new();
     let mut output = std::io::BufReader::new(output);
     std::io::BufRead::read_line(&mut output, &mut line).expect("a line");
-    assert_eq!(line, "True True True\n");
-    // All but the first, by which the kernel has bound it.
-    assert!(count(&server, "datagrams_out") > 0);
+    assert_eq!(line, "True True\n");
+    assert!(count(&server, "datagrams_out") >= 10);
 }
 
 /// A process that follows one that was killed, on an interface that its parent keeps open, does not take what that one

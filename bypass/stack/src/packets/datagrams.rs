@@ -1,7 +1,7 @@
 //! UDP sockets over packets: their ports are claimed of the engines, and what can be sent by an engine is.
 //!
-//! A port is claimed as a socket is first received from, waited for or sent by, and again when its names or options have
-//! changed. The kernel is asked what the socket is, so nothing that a program does to it is missed. A socket that shares
+//! A port is claimed as a socket is received from or sent by, and again when its names or options have changed; not when it
+//! is waited for, which may be one of thousands that nothing comes for. The kernel is asked what the socket is, so nothing that a program does to it is missed. A socket that shares
 //! its port with others than this process's is the kernel's, and so is one that wants to be told what only the kernel
 //! knows.
 
@@ -30,7 +30,7 @@ const LOOK_US: u64 = 1_000_000;
 /// The last one, by the ticks of the processor.
 static LOOKED: AtomicU64 = AtomicU64::new(0);
 
-/// Before a socket is received from, waited for or sent by: what it is bound to is claimed.
+/// Before a socket is received from or sent by: what it is bound to is claimed.
 #[inline]
 pub fn attend(index: usize, fd: i32) {
     let socket = datagrams::get(index);

@@ -44,7 +44,6 @@ pub fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>, mask: Option<u6
     } else {
         0
     };
-    attend(fds);
     loop {
         packets::drive();
         match look(fds) {
@@ -67,18 +66,6 @@ pub fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>, mask: Option<u6
         }
         if let Err(error) = sleep(fds, deadline, mask) {
             return Outcome::Error(error);
-        }
-    }
-}
-
-/// UDP sockets that are waited for are claimed.
-fn attend(fds: &[libc::pollfd]) {
-    if !datagrams::are_used() {
-        return;
-    }
-    for one in fds.iter().filter(|one| one.fd >= 0) {
-        if let Some((index, _)) = datagrams::of(one.fd) {
-            packets::datagrams::attend(index, one.fd);
         }
     }
 }

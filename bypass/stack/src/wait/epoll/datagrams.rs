@@ -135,25 +135,6 @@ impl Watched {
     }
 }
 
-/// Before a wait: members that are new, or whose names have changed, are claimed. Not with the set locked: an engine may
-/// have to be made.
-pub(super) fn attend(set: &Set) {
-    if !datagrams::are_used() {
-        return;
-    }
-    let stale: Vec<(usize, i32)> = {
-        let guard = set.lock();
-        let members = guard.iter().flat_map(|inner| &inner.datagrams);
-        let stale = members.filter(|one| one.socket().is_stale());
-        stale.map(|one| (one.index, one.fd)).collect()
-    };
-    for (index, fd) in stale {
-        if datagrams::of(fd).is_some_and(|(of, _)| of == index) {
-            packets::datagrams::attend(index, fd);
-        }
-    }
-}
-
 /// A socket's last descriptor here is closed: it leaves all sets. The kernel's sets let go of it themselves.
 pub fn forget_datagrams(index: usize) {
     if datagrams::get(index).watches.load(Ordering::Relaxed) == 0 {

@@ -44,7 +44,6 @@ pub fn wait(
     stream::announce_held_back();
     packets::ensure();
     let set = &SETS[entry.index()];
-    datagrams::attend(set);
     if !set.accepts_first() {
         packets::drive();
     }
