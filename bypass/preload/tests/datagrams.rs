@@ -344,6 +344,9 @@ fn flood() {
 /// A connected socket of ours hears that nobody is there, also by a send.
 fn refused() {
     let network = Network::new();
+    // Else only the first few refusals of a second are told.
+    let unlimited = || std::fs::write("/proc/sys/net/ipv4/icmp_ratelimit", "0");
+    network.client.run(unlimited).expect("written");
     let program = "\
 import socket, sys, time
 one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
