@@ -210,13 +210,12 @@ impl Socket {
         self.is_stale.store(true, Ordering::Release);
     }
 
-    /// Whether it is to be asked.
     #[inline]
-    pub fn is_stale(&self) -> bool {
+    fn is_stale(&self) -> bool {
         self.is_stale.load(Ordering::Acquire)
     }
 
-    /// The same at a use of it, of which the first do not count.
+    /// At a use of it, of which the first do not count: as [`take_stale`](Self::take_stale).
     #[inline]
     pub fn take_stale_at_use(&self) -> bool {
         self.is_stale()
@@ -291,16 +290,12 @@ impl Socket {
         self.patience.store(PATIENCE_UNKNOWN, Ordering::Relaxed);
     }
 
-    /// Lets `take` have the datagram that waits first, which stays where it is when `is_peek`.
-    pub fn receive(
-        &self,
-        is_peek: bool,
-        take: impl FnOnce(&Received, [&[u8]; 2]),
-    ) -> Option<Taken> {
+    /// Lets `take` have the bytes of the datagram that waits first, which stays where it is when `is_peek`.
+    pub fn receive(&self, is_peek: bool, take: impl FnOnce([&[u8]; 2])) -> Option<Taken> {
         let mut inner = self.lock();
         let (told, family) = (inner.told, inner.family);
         let received = inner.queue.first()?;
-        take(&received, inner.queue.bytes_of(&received));
+        take(inner.queue.bytes_of(&received));
         if !is_peek {
             inner.queue.drop_first();
             self.note_waiting(&inner);
@@ -314,7 +309,6 @@ impl Socket {
 
     fn clear(&self) {
         self.set_left();
-        self.forget_patience();
         self.is_stale.store(false, Ordering::Relaxed);
         let mut inner = self.lock();
         *inner = Inner::new();
@@ -375,7 +369,7 @@ pub fn are_used() -> bool {
 static IS_USED: AtomicBool = AtomicBool::new(false);
 
 /// Takes part in the kernel's UDP socket `fd` from now on. Not where there are too many.
-pub fn attend(fd: i32, family: i32) {
+pub fn register(fd: i32, family: i32) {
     let Ok(stat) = kernel::fstat(fd) else { return };
     if (fd as usize) >= table::NUMBERS_MAX {
         return;
@@ -532,7 +526,7 @@ mod tests {
         assert!(count < 6, "{count} in 4096 bytes");
         let peeked = |is_peek| {
             let mut seen = Vec::new();
-            let take = |_: &Received, parts: [&[u8]; 2]| seen = parts.concat();
+            let take = |parts: [&[u8]; 2]| seen = parts.concat();
             let taken = SOCKET.receive(is_peek, take);
             taken.map(|taken| (taken.received.length, seen))
         };

@@ -15,7 +15,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     .of(Group::Spinning)
     .long(
         "Above 0 it also turns on, where nothing else is said, EF_EPOLL_SPIN, EF_POLL_SPIN, \
-             EF_SELECT_SPIN, EF_TCP_RECV_SPIN, EF_TCP_SEND_SPIN and EF_PKT_WAIT_SPIN, and turns \
+             EF_SELECT_SPIN, EF_TCP_RECV_SPIN, EF_TCP_SEND_SPIN, EF_UDP_RECV_SPIN and EF_PKT_WAIT_SPIN, and turns \
              EF_INT_DRIVEN off; accept and connect spin only when they are told to. 20 shares a \
              core well; 100000 takes the whole core while there is any traffic.",
     )

@@ -13,7 +13,7 @@ use crate::process::{self, table};
 use crate::sys;
 use crate::wait::{blocking, epoll};
 
-/// A control message that says more than a datagram's own bytes, and flags that mean something else than a receive.
+/// Flags of receives that are the kernel's: urgent data, which it refuses, and its queue of errors.
 const KERNELS_FLAGS: i32 = libc::MSG_OOB | libc::MSG_ERRQUEUE;
 /// Flags of a send that an engine obeys: it never waits.
 const SENDABLE_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CONFIRM;
@@ -52,7 +52,7 @@ pub fn made(fd: i32, family: i32, kind: i32, protocol: i32) {
     let may_be = is_ip && is_udp && is_wanted && !bypass_sys::sandbox::is_confined();
     if may_be && !process::namespace::has_left() {
         process::number();
-        datagrams::attend(fd, family);
+        datagrams::register(fd, family);
     }
 }
 
@@ -119,7 +119,7 @@ fn take(socket: &datagrams::Socket, pieces: &mut Pieces, flags: i32) -> Option<(
         return None;
     }
     let room = pieces.left();
-    let taken = socket.receive(flags & libc::MSG_PEEK != 0, |_, parts| {
+    let taken = socket.receive(flags & libc::MSG_PEEK != 0, |parts| {
         parts.iter().for_each(|part| sys::fill(pieces, part));
     })?;
     Some((taken, taken.received.length.min(room)))

@@ -16,6 +16,10 @@ use crate::stream::For;
 /// Longest sleep when another thread sits in the place where we would be woken.
 const CROWDED: Duration = Duration::from_millis(1);
 
+/// Looks from one round of the engines to the next: a round takes lines from the core that fills their rings, and slows it
+/// when there is nothing else between two.
+const DRIVE_LOOKS: u32 = 4;
+
 /// Spins up to `spin_ns` while nothing is ready; true when something is.
 pub fn spin(spin_ns: u64, deadline: Deadline, mut is_ready: impl FnMut() -> bool) -> bool {
     if spin_ns == 0 {
@@ -27,7 +31,8 @@ pub fn spin(spin_ns: u64, deadline: Deadline, mut is_ready: impl FnMut() -> bool
     let found = loop {
         match rounds {
             0 => packets::drive(),
-            _ => packets::drive_idle(),
+            rounds if rounds.is_multiple_of(DRIVE_LOOKS) => packets::drive_idle(),
+            _ => {}
         }
         if is_ready() {
             break true;
