@@ -13,6 +13,8 @@ wirespeed: jar-not-in-usr-share *
 # A module of hdrhistogram names an interpreter; nobody starts it.
 wirespeed: unusual-interpreter python *hdrh/dump.py*
 """
+#: Packages of Onload: both have /usr/bin/onload, onload_stackdump and onload_tcpdump.
+ONLOADS = ("onload", "onload-user", "openonload")
 COPYRIGHT = """\
 Copyright 2026 the Wirespeed authors
 
@@ -57,6 +59,7 @@ Priority: optional
 Depends: libc6 (>= {glibc_least(tree)}), libgcc-s1, python3 (>= {python}), python3 (<< {next_python})
 Recommends: nginx-light | nginx, default-jre-headless (>= 2:1.17) | java17-runtime-headless
 Suggests: wrk, haproxy
+Conflicts: {", ".join(ONLOADS)}
 Description: measure network servers on the kernel and on user-level networking
  Wirespeed measures how fast a network server is, on the kernel's network
  stack and on a user-level one, where its limit lies, and whether the

@@ -1,6 +1,7 @@
 """Lays out an installed tree: what a checkout needs to run, without what it needs to be built.
 
     PREFIX/lib/wirespeed/   the checkout's layout: front door, recipes, profiles, programs, jars, python/
+    PREFIX/lib/wirespeed/as-wrk/   links `wrk` and `wrk2` to the generator, for a PATH that scripts of wrk use
     PREFIX/bin/             links to the commands
     PREFIX/share/           manual pages, completions, licence, changelog
 """
@@ -24,6 +25,9 @@ COMMANDS = {
     "onload_stackdump": "target/release/bypass",
     "onload_tcpdump": "target/release/bypass",
 }
+#: Names under which the generator has the command line, output and exit codes of another one. They are not
+#: in PREFIX/bin, where Debian's wrk is.
+STAND_INS = ("wrk", "wrk2")
 #: What of the Python packages no program reads.
 _UNREAD = ("__pycache__", "bin", "tests", "*.pyi")
 
@@ -38,10 +42,18 @@ def lay_out(prefix, version, commit):
     minor = f"{sys.version_info[0]}.{sys.version_info[1]}"
     facts = {"version": version, "commit": commit, "python": minor}
     (home / "INSTALLED").write_text(json.dumps(facts) + "\n")
+    _link_stand_ins(home)
     bin_folder = prefix / "bin"
     bin_folder.mkdir(parents=True)
     for command, target in COMMANDS.items():
         (bin_folder / command).symlink_to(Path("..") / "lib" / "wirespeed" / target)
+
+
+def _link_stand_ins(home):
+    folder = home / "as-wrk"
+    folder.mkdir()
+    for name in STAND_INS:
+        (folder / name).symlink_to(Path("..") / "target" / "release" / "wirespeed-load")
 
 
 def _copy(source, target, mode=0o644):

@@ -75,13 +75,13 @@ def test_the_documents_show_commands():
                          if isinstance(part, tuple) else part)
 def test_a_shown_command_can_be_pasted(page, words):
     command, *rest = words
-    assert command in known_commands() | set(STANDS_FOR) | {"--help"}
+    assert command in known_commands() | set(STANDS_FOR) | {"--help", "--version"}
     if command in LAB:
         page_of = LAB[command]
         if hasattr(page_of, "commands") and rest:
             page_of = page_of.commands.get(rest[0], page_of)
         known = {name for parameter in page_of.params for name in parameter.opts}
-        assert set(options_of(rest)) <= known | {"--help"}
+        assert set(options_of(rest)) <= known | {"--help", "--version"}
     if command in ("run", "plan") and rest and not set(STANDS_FOR) & set(rest):
         if rest[0] in ("--help", "--resume") or page.startswith("docs/guides/"):
             return  # guides are run as they stand by tests/system/test_guides.py

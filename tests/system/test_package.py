@@ -27,6 +27,7 @@ def tree(tmp_path_factory):
     (deb,) = folder.glob("*.deb")
     fields = subprocess.run(["dpkg-deb", "--field", deb], capture_output=True, text=True, check=True)
     assert "Package: wirespeed\n" in fields.stdout and "Depends: libc6 (>= 2." in fields.stdout
+    assert "Conflicts: onload, onload-user, openonload\n" in fields.stdout  # the same files in /usr/bin
     subprocess.run(["dpkg-deb", "--extract", deb, folder / "root"], check=True)
     return folder / "root" / "usr"
 
@@ -54,6 +55,17 @@ def test_the_commands_find_what_they_need_and_change_nothing_in_the_tree(tree, t
     assert run(tree, tmp_path, "onload_stackdump").startswith("#stack-id")
     assert "installed tree" in run(tree, tmp_path, "wirespeed", "package", expect=2)
     assert snapshot(tree) == before
+
+
+@pytest.mark.parametrize("name", ["wrk", "wrk2"])
+def test_the_generator_is_there_under_the_names_of_wrk_and_wrk2(tree, tmp_path, name):
+    command = tree / "lib" / "wirespeed" / "as-wrk" / name
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, cwd=tmp_path)
+    assert "wirespeed-load" in done.stdout + done.stderr
+    done = subprocess.run([command, "-t1", "-c1", "-d1s", "http://127.0.0.1:1/"], capture_output=True,
+                          text=True, cwd=tmp_path)
+    asked = "MUST be specified with the --rate" in done.stdout + done.stderr
+    assert asked == (name == "wrk2")
 
 
 def test_the_wheel_holds_the_lab_of_today_alone(tree):
