@@ -120,6 +120,17 @@ def test_scripts_that_documents_name_exist():
     assert not gone
 
 
+def test_the_index_of_decisions_has_each_with_its_status():
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text()
+    for page in sorted(folder.glob("[0-9]*.md")):
+        title, _, status = page.read_text().splitlines()[:3]
+        number, _, name = title.removeprefix("# ").partition(". ")
+        status = status.removeprefix("Status: ")
+        assert re.fullmatch(r"(accepted|superseded by \d+), \d{4}-\d\d-\d\d", status), page.name
+        assert f"| {number} | [{name}]({page.name}) | {status} |" in index, page.name
+
+
 def test_the_readme_shows_both_commands():
     text = (ROOT / "README.md").read_text()
     assert "$ ./wirespeed run quickstart\n" in text
