@@ -144,7 +144,7 @@ def _fish(options, words, recipes):
 
 def _within(name):
     """fish's condition that the words of a page's name were typed; empty for the command itself."""
-    parent, _, rest = name.partition("-")
+    _, _, rest = name.partition("-")
     return " && ".join(f"__fish_seen_subcommand_from {word}"
                        for word in ([rest] if rest == "http-server" else rest.split("-")) if rest)
 

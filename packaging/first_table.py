@@ -41,7 +41,8 @@ def main():
         (mine / "wirespeed").symlink_to(door)
         environment = {**os.environ, "WIRESPEED_RUNS": str(folder / "runs")}
         for command in commands(PAGE.read_text()):
-            timed(command, lambda words=shlex.split(command): call(words, mine, environment))
+            words = shlex.split(command)
+            timed(command, lambda words=words: call(words, mine, environment))
         total_s = time.monotonic() - begun
         return judged(report(mine, environment), total_s)
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import completions  # noqa: E402
-import debian  # noqa: E402
-import image  # noqa: E402
-import manual  # noqa: E402
-import tree  # noqa: E402
-import wirespeed  # noqa: E402
+import completions
+import debian
+import image
+import manual
+import tree
+import wirespeed
 
 ROOT = tree.ROOT
 KINDS = ("deb", "tarball", "wheel", "image")

@@ -9,7 +9,6 @@ what a user would see, and a line for each thing that it checked.
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys

@@ -93,7 +93,7 @@ def iperf3(bench):
 
 def web(bench, sendfile):
     """Large files of nginx; GB/s."""
-    for name, size in SIZES.items():
+    for size in SIZES.values():
         path = bench.folder / str(size)
         if not path.exists():
             path.write_bytes(os.urandom(size))

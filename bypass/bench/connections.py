@@ -177,7 +177,7 @@ def requests(options, folder):
                     spent, complaint, counted = cost(link, profile, folder, count, options)
                     if spent is not None:
                         figures.setdefault((name, count), []).append(spent)
-                    if complaint or profile is not None and counted.get("accepts_packets", 0) < count:
+                    if complaint or (profile is not None and counted.get("accepts_packets", 0) < count):
                         print(f"  {name}, {count}: {complaint}; {counted.get('accepts_packets', 0)} connections over packets, "
                               f"{counted.get('frames_lost_in', 0)} frames came too fast", flush=True)
     for name in stacks:

@@ -61,7 +61,10 @@ def measure(link, stack, size, program, options):
         server = [*accelerated("vb", stack != "balanced"), *server]
     if stack == "both":
         client = [*accelerated("va", True), *client]
-    ask = lambda seconds: subprocess.run(link.inside(0, 1, *client, seconds), capture_output=True, text=True, timeout=60)
+
+    def ask(seconds):
+        return subprocess.run(link.inside(0, 1, *client, seconds), capture_output=True, text=True, timeout=60)
+
     with started(link.inside(1, 0, *server)) as (process, said):
         deadline = time.monotonic() + 10
         while ask(0.05).returncode:

@@ -93,7 +93,8 @@ def at_rate(arguments, url, rate, way):
         f"{waited * 100:.1f} %, {stolen_s / arguments.seconds * 100:.2f} %", told]
 
 
-COLUMNS = ["run", "taken from an empty loop: share; wait p99, p99.9, max", "due = sent, answered", "rate off by, worst second",
+COLUMNS = ["run", "taken from an empty loop: share; wait p99, p99.9, max", "due = sent, answered",
+           "rate off by, worst second",
            "late by its own fault: p50, p99, max", "late as no connection was free: p50, p99, max",
            "core taken by others, by the hypervisor", "warnings"]
 WIRE_COLUMNS = ["late on the wire: p50, p99, p99.9, max", "packets' rate off by",

@@ -2,8 +2,8 @@
 
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable, Optional
 
 #: Seconds of the units that the tools print.
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "m": 60.0}
@@ -68,12 +68,12 @@ class Tool:
     """A generator: its program, its arguments, and where its output tells what it did."""
 
     program: str
-    arguments: Callable[[Job], Optional[list]]
+    arguments: Callable[[Job], list | None]
     #: Requests that were answered.
     requests: str
     #: Its own measure of the time that took: number and unit. Tools run longer than they are told,
     #: wrk by up to 100 ms, which is 10 % of a second.
-    elapsed: Optional[str]
+    elapsed: str | None
 
 
 def _wrk(job, *more):

@@ -71,7 +71,8 @@ CELLS = {
     "http2": Cell([100], scheme="https", load=("--http2", "--streams", "10"),
                   nginx_listen=" ssl http2", nginx_server=NGINX_TLS,
                   haproxy_bind=" ssl crt {both} alpn h2,http/1.1", ours=OURS_TLS),
-    "websocket": Cell([100], scheme="ws", load=("--body", "x" * 100), websocket=True, nginx_location="""proxy_set_header Upgrade $http_upgrade;
+    "websocket": Cell([100], scheme="ws", load=("--body", "x" * 100), websocket=True,
+                      nginx_location="""proxy_set_header Upgrade $http_upgrade;
       proxy_read_timeout 300s;"""),
     "filters": Cell(
         nginx_http="limit_req_zone $binary_remote_addr zone=r:10m rate=1000000r/s;",

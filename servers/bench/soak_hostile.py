@@ -153,7 +153,7 @@ async def hostile(kind, port, until, ended):
                 task.cancel()
             await asyncio.gather(*done, *left, return_exceptions=True)
             # A client that has no more to send was not ended by the gateway.
-            if gone in done or doing in done and doing.exception():
+            if gone in done or (doing in done and doing.exception()):
                 ended[kind.__name__] += 1
         except OSError:
             ended[kind.__name__] += 1
@@ -183,7 +183,7 @@ async def honest(number, port, until, tally, times):
             mine = f"x-request-id: {name}\r\n" in head.lower()
             tally["answered" if head[9:12] == "200" and mine else f"wrong: {head[:40]!r}"] += 1
             times.append(time.monotonic() - begin)
-        except (OSError, asyncio.IncompleteReadError, asyncio.TimeoutError, IndexError) as lost:
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, IndexError) as lost:
             left = until - time.monotonic()
             tally[f"lost: {type(lost).__name__}, {left:.0f} s before the end"] += 1
             if writer:

@@ -128,8 +128,7 @@ async def client(number, port, over, tally, places, keeps):
             places[await ask(reader, writer, f"{number}-{turn}",
                              "" if keeps else "Connection: close\r\n")] += 1
             tally["kept" if keeps else "fresh"] += 1
-        except (OSError, ValueError, IndexError, asyncio.IncompleteReadError,
-                asyncio.TimeoutError) as failed:
+        except (TimeoutError, OSError, ValueError, IndexError, asyncio.IncompleteReadError) as failed:
             tally[f"failed: {failed!r}"[:160]] += 1
             keeps_on = False
         else:
@@ -144,7 +143,7 @@ async def client(number, port, over, tally, places, keeps):
 
 async def shown(port):
     """The certificate that a new connection gets."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting())
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting())
     try:
         return writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     finally:

@@ -30,7 +30,7 @@ def leaves(tree, prefix=()):
         if brace:
             yield from leaves(rest.rsplit("}", 1)[0], prefix + names)
         elif names:
-            yield prefix + (names[0].split(" ")[0], *(n.split(" ")[0] for n in names[1:]))
+            yield (*prefix, names[0].split(" ")[0], *(n.split(" ")[0] for n in names[1:]))
 
 
 def paths_in(code):

@@ -9,7 +9,6 @@ from rooms import ROOT
 from test_shape import relative, tracked
 from typer.main import get_command
 from typer.testing import CliRunner
-
 from wirespeed.cli.app import app
 
 # What a reader replaces by a thing of his own.

@@ -58,7 +58,7 @@ def serving(link, stack, folder):
     number = folder / "nginx.pid"
     number.unlink(missing_ok=True)
     said = subprocess.run(link.inside(1, "0-1", *launch, program, "-c", folder / "nginx.conf"), capture_output=True, text=True, timeout=60)
-    reload.await_that(lambda: said.returncode or number.exists() and number.read_text().strip(), "a number of its own")
+    reload.await_that(lambda: said.returncode or (number.exists() and number.read_text().strip()), "a number of its own")
     if said.returncode:
         sys.exit(f"link.py: nginx does not start: {said.stderr}")
     group = int(number.read_text())

@@ -28,8 +28,8 @@ COLUMNS = ("requests", "reloads", "ends of idle connections", "resets of idle co
 
 def client(address, port, length, seconds):
     """What the process `reload.py client ADDRESS PORT LENGTH SECONDS` does; prints its counts."""
-    from collections import Counter
     import socket
+    from collections import Counter
     counts = Counter()
     def one(number):
         connection, used, ends = None, False, time.monotonic() + seconds

@@ -6,8 +6,8 @@ so without dates, ports, process numbers and times.
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Callable
 
 import databases
 import languages

@@ -125,7 +125,7 @@ class Place:
         options["env"] = {**os.environ, **SHARE, **options.get("env", {})}
         command = [*prefix, *self._command(words, accelerated, "client")]
         try:
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+            done = subprocess.run(command, capture_output=True, **options)
         except subprocess.TimeoutExpired:
             raise Failed(f"hangs: {' '.join(str(word) for word in words)[:120]}") from None
         text = done.stdout.decode("utf-8", "replace")

@@ -23,6 +23,7 @@ import datastores
 import jvm
 import netty
 import node
+
 import servers
 
 HERE = Path(__file__).resolve().parent

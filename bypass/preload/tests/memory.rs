@@ -67,7 +67,7 @@ fn read_back(to: i32, bytes: &[u8]) {
 }
 
 fn a_mebibyte() -> Vec<u8> {
-    (0..MIB).map(|at| (at * 31 >> 4) as u8).collect()
+    (0..MIB).map(|at| ((at * 31) >> 4) as u8).collect()
 }
 
 #[test]
@@ -88,7 +88,8 @@ fn connections_in_turn_that_held_a_mebibyte_leave_nothing() {
         close(far);
     }
     await_held(before + LITTLE);
-    (close(near), close(far));
+    close(near);
+    close(far);
     listening.close();
 }
 
@@ -109,7 +110,8 @@ fn an_idle_connection_gives_back_what_it_held_and_goes_on() {
         write_before_reading(near, far, b"a few bytes");
         write_before_reading(far, near, &bytes);
     }
-    (close(near), close(far));
+    close(near);
+    close(far);
     await_held(before + LITTLE); // the next test counts what is held
     listening.close();
 }
@@ -129,7 +131,8 @@ fn what_nobody_has_read_stays_and_goes_with_the_connection() {
         got.extend(read(far, 10_000).expect("bytes"));
     }
     assert!(got == bytes[..got.len()]);
-    (close(far), close(near));
+    close(far);
+    close(near);
     await_held(before + LITTLE);
     listening.close();
 }

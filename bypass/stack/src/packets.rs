@@ -369,6 +369,10 @@ fn look() -> bool {
 }
 
 /// See [`serve`].
+#[allow(
+    clippy::large_enum_variant,
+    reason = "one at a time, on the stack of the service thread"
+)]
 pub enum Service {
     /// There are no packets.
     None,

@@ -303,9 +303,13 @@ pub fn dismiss(fd: i32, role: &Role) {
 pub fn remove_participants(peer: &Arc<Peer>) {
     let is_of = |role: &Role| matches!(role, Role::Participant(of, ..) if Arc::ptr_eq(of, peer));
     if let Some(mut roles) = roles() {
-        for (fd, _) in roles.extract_if(|_, role| is_of(role)) {
-            close(fd);
-        }
+        roles.retain(|fd, role| {
+            let is_kept = !is_of(role);
+            if !is_kept {
+                close(*fd);
+            }
+            is_kept
+        });
     }
 }
 

@@ -230,9 +230,7 @@ mod tests {
         // SAFETY: an atomic.
         unsafe { first.at::<AtomicU64>(4096) }.store(7, Ordering::Relaxed);
         // SAFETY: an atomic.
-        assert_eq!(
-            unsafe { second.at::<AtomicU64>(4096) }.load(Ordering::Relaxed),
-            7
-        );
+        let seen = unsafe { second.at::<AtomicU64>(4096) }.load(Ordering::Relaxed);
+        assert_eq!(seen, 7);
     }
 }

@@ -229,6 +229,10 @@ impl Conn {
             .min(self.packets_out - recovery.lost_out);
     }
 
+    #[allow(
+        clippy::collapsible_match,
+        reason = "a guard that ends the recovery would be read over"
+    )]
     fn change_phase(&mut self, cx: &mut Context, p: &mut Progress) {
         let ended = !before(self.snd_una, self.recovery.high_seq);
         match self.recovery.phase {

@@ -202,13 +202,13 @@ fn a_syn_that_finds_the_accept_queue_full_leaves_time_wait_alone() {
         accept",
     );
     dialogue.play(TIME_WAIT);
-    let flow = dialogue.from_port(40_001);
+    let flow = dialogue.leave_for_port(40_001);
     dialogue.play(
         "< S 0:0 win 65535 <mss 1000>
         > S. 0:0 ack 1
         < . 1:1 ack 1 win 65535",
     );
-    dialogue.to_flow(flow);
+    dialogue.return_to_flow(flow);
     dialogue.play("< S 5000:5000 win 65535 <mss 1000>");
     let stats = dialogue.engine.stats();
     assert_eq!((stats.listen_overflows, stats.time_wait_recycled), (1, 0));

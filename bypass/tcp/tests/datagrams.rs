@@ -58,7 +58,7 @@ fn what_is_sent_arrives_as_it_was_meant() {
     for (source, destination) in ends.map(|(source, destination)| (at(source), at(destination))) {
         let overhead = if source.is_ipv4() { 28 } else { 48 };
         for len in [0, 1, 2, 1000, 1500 - overhead] {
-            let bytes: Vec<u8> = (0..len).map(|at| support::pattern(at)).collect();
+            let bytes: Vec<u8> = (0..len).map(support::pattern).collect();
             let mut way = Way::new(source, destination);
             (way.traffic_class, way.hops) = (0xb9, 7);
             let (first, second) = bytes.split_at(len / 3);

@@ -42,7 +42,10 @@ def server():
     for selects in (False, True):
         listening = socket.create_server((HOST, 0), backlog=64)
         tell(listening.getsockname()[1])
-        start = lambda: context.Process(target=work, args=(listening, selects), daemon=True)
+
+        def start():
+            return context.Process(target=work, args=(listening, selects), daemon=True)
+
         workers = [start() for _ in range(WORKERS)]
         for worker in workers:
             worker.start()

@@ -65,15 +65,15 @@ def client():
     port = hear()
     context = ssl.create_default_context(cafile=CERTIFICATE)
     data = stream(500_000)
-    with socket.create_connection((NAME, port)) as raw:
-        with context.wrap_socket(raw, server_hostname="localhost") as secure:
-            secure.sendall(data)
-            answer = b""
-            while len(answer) < len(data):
-                answer += secure.recv(16384)
-            say(answer == data[::-1], secure.cipher()[1])
-            say(secure.recv(1))
-            secure.unwrap()
+    raw = socket.create_connection((NAME, port))
+    with raw, context.wrap_socket(raw, server_hostname="localhost") as secure:
+        secure.sendall(data)
+        answer = b""
+        while len(answer) < len(data):
+            answer += secure.recv(16384)
+        say(answer == data[::-1], secure.cipher()[1])
+        say(secure.recv(1))
+        secure.unwrap()
     meet()
     asyncio.run(use_streams(context))
 

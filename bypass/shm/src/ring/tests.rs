@@ -325,7 +325,7 @@ fn lent_bytes_come_where_they_were_sent() {
     assert_eq!((ring.available(99), ring.lent_bytes()), (Ok(14), 6));
     assert_eq!(pop(ring, 4).as_deref(), Ok(&b"ab45"[..]));
     ring.discard(1);
-    assert_eq!(ring.available(99), Ok(9 + 0));
+    assert_eq!(ring.available(99), Ok(9));
     assert_eq!(pop(ring, 99).as_deref(), Ok(&b"78cdefgh0"[..]));
     assert_eq!(
         (ring.available(1), pop(ring, 9).map(|b| b.len())),
@@ -380,7 +380,7 @@ fn two_threads_pass_a_stream_unchanged() {
             let mut sent = 0usize;
             while sent < TOTAL {
                 let end = (sent + 1 + sent % 29).min(TOTAL);
-                let bytes: Vec<u8> = (sent..end).map(|n| (n * 31 >> 3) as u8).collect();
+                let bytes: Vec<u8> = (sent..end).map(|n| ((n * 31) >> 3) as u8).collect();
                 let count = push(shared.0.ring(), &bytes).expect("honest");
                 sent += count;
                 if count == 0 {
@@ -395,7 +395,7 @@ fn two_threads_pass_a_stream_unchanged() {
                 std::thread::yield_now();
             }
             for byte in bytes {
-                assert_eq!(byte, (received * 31 >> 3) as u8, "byte {received}");
+                assert_eq!(byte, ((received * 31) >> 3) as u8, "byte {received}");
                 received += 1;
             }
         }

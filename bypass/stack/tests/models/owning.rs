@@ -37,6 +37,10 @@ struct World {
 }
 
 impl World {
+    #[allow(
+        clippy::arc_with_non_send_sync,
+        reason = "the model's threads are coroutines of one thread"
+    )]
     fn new(owner: usize) -> Arc<Self> {
         Arc::new(Self {
             _interrupt: Interrupt::new(),

@@ -99,14 +99,14 @@ impl Dialogue {
         }
     }
 
-    /// The peer goes on from another port of its own; what [`Dialogue::to_flow`] needs to come back.
-    pub fn from_port(&mut self, port: u16) -> (Option<u32>, (u16, u16)) {
+    /// The peer goes on from another port of its own; what [`Dialogue::return_to_flow`] needs to come back.
+    pub fn leave_for_port(&mut self, port: u16) -> (Option<u32>, (u16, u16)) {
         let before = (self.isn.take(), self.ports);
         self.ports.1 = port;
         before
     }
 
-    pub fn to_flow(&mut self, (isn, ports): (Option<u32>, (u16, u16))) {
+    pub fn return_to_flow(&mut self, (isn, ports): (Option<u32>, (u16, u16))) {
         (self.isn, self.ports) = (isn, ports);
     }
 

@@ -66,7 +66,7 @@ def figures(data: dict[str, Any]) -> Figures:
         rps=data["rps"],
         bytes_per_second=data["bytes_per_second"],
         window=Window(**{k: data["window"][k] for k in ("start_unix_ns", "length_ns")}),
-        # with those that the warm-up of an overloaded open loop left behind: the server answered them
+        # also what the warm-up of an overloaded open loop left behind: the server answered it
         completed=totals.get("completed_in_window", totals["completed"]),
         errors=errors["total"],
         non_2xx=totals["non_2xx"],
