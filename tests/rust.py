@@ -1,7 +1,6 @@
 """Runs the test programs of the Rust workspace side by side; cargo alone runs one after the other.
 
 They wait most of the time: for a limit, for a peer, for the end of a load. The output is cargo's.
-A program that fails runs once more alone, and is named when it passes only then.
 """
 
 import json
@@ -36,49 +35,37 @@ def programs():
 
 
 def run(program):
-    """The heading that cargo prints, what the program said, and its exit code."""
+    """The heading that cargo prints with the program's output, and its exit code."""
     _, executable, folder = program
     started = time.monotonic()
     with tempfile.TemporaryFile() as output:  # no pipe: what a test leaves behind would hold it open
         done = subprocess.run([executable], cwd=folder, stdin=subprocess.DEVNULL, stdout=output,
                               stderr=subprocess.STDOUT)
         output.seek(0)
-        said = output.read().decode(errors="replace")
+        printed = output.read().decode(errors="replace")
     seconds = time.monotonic() - started
-    return (f"     Running {folder.relative_to(ROOT)} ({executable})\n{said}"
+    return (f"     Running {folder.relative_to(ROOT)} ({executable})\n{printed}"
             f"     ended with {done.returncode} after {seconds:.1f} s\n"), done.returncode
 
 
 def run_all(chosen, at_once):
-    """Prints what each said that passed, as it ends; returns those that failed with what they said."""
+    """Prints the output of each program as it ends; returns the output of those that failed."""
     failed = []
     with ThreadPoolExecutor(at_once) as pool:
-        running = {pool.submit(run, program): program for program in chosen}
+        running = [pool.submit(run, program) for program in chosen]
         for ended in as_completed(running):
             text, code = ended.result()
+            print(text, flush=True)
             if code:
-                failed.append((running[ended], text))
-            else:
-                print(text, flush=True)
+                failed.append(text)
     return failed
 
 
-def again(program, first):
-    """What a program says that failed and fails once more; nothing if it passes now."""
-    text, code = run(program)
-    print(text, flush=True)
-    if code:
-        return [text]
-    print(f"passed at the second try: {program[0]} of {program[2].relative_to(ROOT)}")
-    print(told(first), flush=True)
-    return []
-
-
-def told(text):
-    """What a failed program said of its failures; its end, when it died before it could."""
-    heading, _, said = text.partition("\n")
-    summary = re.search(r"^failures:\n.*", said, re.M | re.S)
-    lines = (summary.group() if summary else said).splitlines()[-40:]
+def excerpt(text):
+    """What a failed program printed about its failures; its end, when it died before it could."""
+    heading, _, printed = text.partition("\n")
+    summary = re.search(r"^failures:\n.*", printed, re.M | re.S)
+    lines = (summary.group() if summary else printed).splitlines()[-40:]
     return "\n".join([heading, *(f"  {line}" for line in lines)])  # not to be counted again
 
 
@@ -88,10 +75,9 @@ def main():
     alone = [program for program in found if program[0] in ALONE]
     failed = run_all([program for program in found if program not in alone], AT_ONCE)
     failed += run_all(alone, 1)
-    failed = [text for program, first in failed for text in again(program, first)]
     documented = subprocess.run([*CARGO, "--doc", "--no-fail-fast"], cwd=ROOT, stdin=subprocess.DEVNULL)
     if failed:
-        print("programs that failed:", *map(told, failed), sep="\n")
+        print("programs that failed:", *map(excerpt, failed), sep="\n")
     return 101 if failed or documented.returncode else 0
 
 

@@ -1,7 +1,7 @@
 """The front door: help, bad input, builds, completion, and signals that reach the program."""
 
-import json
 import contextlib
+import json
 import os
 import re
 import signal
@@ -184,7 +184,8 @@ def stopped(tmp_path):
     for name in ("cargo", "apt-get"):
         program = tmp_path / "bin" / name
         program.parent.mkdir(exist_ok=True)
-        program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/begun.new; mv {tmp_path}/begun.new {tmp_path}/begun\nexec sleep 500\n")
+        program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/begun.new; "
+                           f"mv {tmp_path}/begun.new {tmp_path}/begun\nexec sleep 500\n")
         program.chmod(0o755)
     for name in ("source", "product"):
         (tmp_path / name).write_text("of before")

@@ -301,22 +301,12 @@ fn another_user_is_refused() {
         assert!(matches!(answer.0, Message::Refuse { .. }), "{:?}", answer.0);
         return;
     }
-    if kernel::geteuid() != Ok(0) {
-        // Only root can become somebody else.
-        return;
-    }
-    use std::os::unix::process::CommandExt;
     let listening = Listening::open();
-    let program = std::env::current_exe().expect("this program");
-    let mut command = std::process::Command::new(program);
-    command
-        .args(["--exact", "another_user_is_refused"])
-        .env(RENDEZVOUS, listening.inode.to_string());
-    // A folder that the other user may not enter says nothing about the rendezvous socket.
-    let Ok(result) = command.uid(65_534).gid(65_534).output() else {
-        listening.close();
-        return;
+    let arguments = ["--exact", "another_user_is_refused"];
+    let Some(child) = program::as_other_user(&arguments, (RENDEZVOUS, listening.inode)) else {
+        return listening.close();
     };
+    let result = child.wait_with_output().expect("an end");
     let said = String::from_utf8_lossy(&result.stdout).into_owned();
     assert!(result.status.success(), "{said}");
     listening.close();

@@ -1,10 +1,11 @@
 //! Which users' processes share memory: by default one user's, with EF_SHARE_WITH the named ones too.
 //!
-//! Needs root, to start processes of two users; says so and passes otherwise. A connection that the
+//! Needs root, to start processes of two users. A connection that the
 //! kernel's table does not show was accelerated.
 
 mod library;
 
+use bypass_testkit::report_skip;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -39,8 +40,7 @@ type Side = (u32, &'static str);
 #[test]
 fn memory_is_shared_with_the_own_user_and_those_who_are_named() {
     if bypass_sys::kernel::geteuid() != Ok(0) {
-        eprintln!("skipped: only root can start processes of two users");
-        return;
+        return report_skip("only root can start processes of two users");
     }
     let cases: &[(Side, Side, &str)] = &[
         ((0, "0"), (0, "0"), "shared"),

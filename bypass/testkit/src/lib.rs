@@ -10,4 +10,4 @@ mod namespace;
 mod runner;
 
 pub use namespace::{require_tool, veth, Namespace};
-pub use runner::{main, skip, Case};
+pub use runner::{main, report_skip, skip, Case};

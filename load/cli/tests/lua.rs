@@ -6,8 +6,10 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
-use support::{program, Seen, Server, HELLO};
+use support::{is_installed, program, report_skip, Seen, Server, HELLO};
 
+/// Where Debian's package puts wrk's scripts.
+const SCRIPTS: &str = "/usr/share/doc/wrk/examples/scripts";
 const TOKEN: &[u8] = b"HTTP/1.1 200 OK\r\nX-Token: t1\r\nContent-Length: 5\r\n\r\nhello";
 
 fn script(name: &str) -> String {
@@ -84,8 +86,7 @@ fn wire(seen: &[Seen]) -> BTreeSet<Vec<(String, Vec<String>, usize)>> {
 
 #[test]
 fn the_same_requests_as_wrk() {
-    if Command::new("wrk").arg("-v").output().is_err() {
-        eprintln!("wrk is not installed: nothing to compare with");
+    if !is_installed("wrk") {
         return;
     }
     let names = [
@@ -110,8 +111,7 @@ fn the_same_requests_as_wrk() {
 
 #[test]
 fn the_same_requests_as_wrk2() {
-    if Command::new("wrk2").arg("-v").output().is_err() {
-        eprintln!("wrk2 is not installed: nothing to compare with");
+    if !is_installed("wrk2") {
         return;
     }
     // not report: latency(i) is of wrk alone
@@ -123,13 +123,15 @@ fn the_same_requests_as_wrk2() {
     }
 }
 
-/// With WRK_SCRIPTS=FOLDER the scripts that come with wrk (or wrk2) are run under both programs.
+/// The scripts that come with wrk send the same under both programs; WRK_SCRIPTS=FOLDER and
+/// WRK_PEER=wrk2 compare with others.
 #[test]
 fn the_scripts_of_wrk_send_the_same() {
-    let Some(folder) = std::env::var_os("WRK_SCRIPTS") else {
-        eprintln!("WRK_SCRIPTS names no folder: nothing to compare");
-        return;
-    };
+    let named = std::env::var_os("WRK_SCRIPTS").map(std::path::PathBuf::from);
+    let folder = named.unwrap_or_else(|| SCRIPTS.into());
+    if !folder.is_dir() {
+        return report_skip("wrk's scripts are not installed");
+    }
     let (peer, options) = match std::env::var("WRK_PEER").as_deref() {
         Ok("wrk2") => ("wrk2", "-t2 -c2 -d1s -R100"),
         _ => ("wrk", "-t2 -c2 -d1s"),

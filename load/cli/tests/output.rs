@@ -6,7 +6,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use hdrhistogram::serialization::Deserializer;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use support::{always, count, program, run, temporary, Server, HELLO};
+use support::{always, count, is_installed, program, run, temporary, Server, HELLO};
 
 /// Digits and units become one sign, runs of blanks one blank: the layout remains.
 fn masked(text: &str) -> Vec<String> {
@@ -65,8 +65,7 @@ fn the_report_has_the_shape_of_wrk() {
 
 #[test]
 fn the_report_is_line_for_line_that_of_wrk() {
-    if Command::new("wrk").arg("-v").output().is_err() {
-        eprintln!("wrk is not installed: nothing to compare with");
+    if !is_installed("wrk") {
         return;
     }
     let good = Server::start(always(HELLO));
@@ -104,8 +103,7 @@ fn layout(text: &str) -> Vec<String> {
 
 #[test]
 fn the_report_is_line_for_line_that_of_wrk2() {
-    if Command::new("wrk2").arg("-v").output().is_err() {
-        eprintln!("wrk2 is not installed: nothing to compare with");
+    if !is_installed("wrk2") {
         return;
     }
     let good = Server::start(always(HELLO));

@@ -11,6 +11,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+/// Reports that the running test did not run. Cargo's runner cannot know and counts it as passed;
+/// `./test` counts this line, which goes past the runner's capture, as skipped.
+pub fn report_skip(reason: &str) {
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("a test").to_owned();
+    writeln!(std::io::stderr(), "\nskipped: {name}: {reason}").expect("stderr");
+}
+
+/// Whether a program is there; if not, the running test is reported as skipped.
+pub fn is_installed(program: &str) -> bool {
+    let is_there = Command::new(program).arg("-v").output().is_ok();
+    if !is_there {
+        report_skip(&format!("{program} is not installed"));
+    }
+    is_there
+}
+
 /// One request as the server saw it.
 #[derive(Clone, Debug)]
 pub struct Seen {

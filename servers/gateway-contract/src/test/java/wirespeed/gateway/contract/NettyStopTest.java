@@ -4,6 +4,7 @@ package wirespeed.gateway.contract;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assertions.fail;
 
 import java.io.IOException;
 import java.net.Socket;
@@ -13,7 +14,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import javax.net.ssl.SSLSocket;
-import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -129,7 +129,7 @@ class NettyStopTest extends CarrierContract {
                 return;
             }
         }
-        Assumptions.abort("no handshake took less than a second on this machine");
+        fail("of 20 handshakes none took less than a second");
     }
 
     /** False when the client was too late, which shows nothing. */

@@ -13,10 +13,12 @@ import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Asked for by {@code mvn -Dcontract=virtual}; by {@code whole} features and corpus, too. */
+@Tag("virtual")
 class TomcatVirtualTest {
     private static final int VIRTUAL_SINCE = 21;
     private static final long PATIENCE_MINUTES = 8;
@@ -25,7 +27,6 @@ class TomcatVirtualTest {
 
     @Test
     void the_contract_holds_on_virtual_threads(@TempDir Path folder) throws Exception {
-        assumeTrue(System.getProperty("contract") != null, "takes minutes: not asked for");
         Optional<Path> java = newest();
         assumeTrue(java.isPresent(), "no Java " + VIRTUAL_SINCE + " or newer is installed");
         Path output = folder.resolve("output");

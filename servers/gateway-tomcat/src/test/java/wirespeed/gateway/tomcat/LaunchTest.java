@@ -47,7 +47,7 @@ class LaunchTest {
 
     @Test
     void virtual_threads_on_an_old_java_are_bad_input() throws Exception {
-        assumeTrue(Runtime.version().feature() < 21);
+        assumeTrue(Runtime.version().feature() < 21, "this is Java 21 or newer");
         Process process = start(OWN_JAVA, "--origin", "127.0.0.1:1", "--threads", "virtual");
         String errors = errors(process);
         assertTrue(process.waitFor(60, TimeUnit.SECONDS));

@@ -1,0 +1,130 @@
+"""What `./test` is made of: every case is counted, and a skip that is not listed fails the run."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from rooms import ROOT
+from suite import needs, results, running, skips
+from suite.results import Results, Skip
+from suite.steps import Step, steps
+
+SKIPS_MAX = 5
+JUNIT = """<testsuites><testsuite>
+<testcase classname="a.test_b" name="good" time="1.25"/>
+<testcase classname="a.test_b" name="slow" time="1,003.5"/>
+<testcase classname="a.test_b" name="wrong" time="0.1"><failure message="no"/></testcase>
+<testcase classname="a.test_b" name="broken" time="0.1"><error message="no"/></testcase>
+<testcase classname="a.test_b" name="absent" time="0"><skipped message="needs a card"/></testcase>
+<testcase classname="a.test_b" name="silent" time="0"><skipped/></testcase>
+</testsuite></testsuites>"""
+CARGO = """     Running load/cli (/t/debug/deps/output-0123456789abcdef)
+
+running 3 tests
+test a_report ... ok
+
+skipped: beside_wrk2: wrk2 is not installed
+test beside_wrk2 ... ok
+test by_hand ... ignored, takes an hour
+
+test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s
+     ended with 0 after 3.5 s
+     Running bypass/xdp (/t/debug/deps/veth-0123456789abcdef)
+test frames ... ok (1.2 s)
+test queues ... FAILED
+test card ... ignored, no card
+test result: FAILED. 1 passed; 1 failed; 1 ignored
+     ended with 101 after 9.0 s
+"""
+
+
+def test_junit_is_counted_case_by_case(tmp_path):
+    (tmp_path / "one.xml").write_text(JUNIT)
+    found = results.junit([tmp_path / "one.xml"])
+    assert (found.passed, found.failed) == (2, 2)
+    assert found.skips == [Skip("a.test_b.absent", "needs a card"), Skip("a.test_b.silent", "")]
+    assert found.slowest(2) == [(1003.5, "a.test_b.slow"), (1.25, "a.test_b.good")]
+
+
+def test_of_cargo_a_skip_that_its_runner_counts_as_passed_is_counted_as_skipped():
+    found = results.cargo(CARGO)
+    assert (found.passed, found.failed) == (2, 1)
+    assert found.skips == [Skip("by_hand", "takes an hour"), Skip("card", "no card"),
+                           Skip("beside_wrk2", "wrk2 is not installed")]
+    assert found.slowest() == [(3.5, "load/cli/output"), (1.2, "bypass/xdp/veth::frames")]
+
+
+def test_an_ignored_test_without_a_line_of_its_own_is_a_skip_too():
+    found = results.cargo("test result: ok. 3 passed; 0 failed; 2 ignored; 0 measured")
+    assert (found.passed, len(found.skips)) == (3, 2)
+
+
+def judged(found, codes=(0,), entries=(), texts=("output\n",)):
+    step = Step("rust", 1, [], None)
+    return running.judge(step, found, list(texts), list(codes), list(entries)), found
+
+
+LISTED = [{"step": "rust", "reason": "wrk2", "why": "no package"}]
+
+
+@pytest.mark.parametrize(("entries", "failed", "skipped"), [
+    ([], 1, 0),
+    (LISTED, 0, 1),
+    ([dict(LISTED[0], step="java")], 1, 0),
+    ([dict(LISTED[0], reason="wrk2 is absent")], 1, 0),
+])
+def test_a_skip_that_is_not_listed_is_a_failure(entries, failed, skipped):
+    quote, found = judged(Results(2, 0, [Skip("beside", "wrk2 is not installed")]), entries=entries)
+    assert (found.passed, found.failed, len(found.skips)) == (2, failed, skipped)
+    assert bool(quote) == bool(failed)
+    if failed:
+        assert quote == ("skipped, and not listed in tests/skips.toml: beside: "
+                         "wrk2 is not installed")
+
+
+def test_a_runner_that_fails_without_a_failed_test_fails_the_step():
+    quote, found = judged(Results(5), codes=(0, 2), texts=("fine\n", "cannot import\n"))
+    assert found.failed == 1 and "cannot import" in quote and "fine" not in quote
+
+
+def test_a_step_that_ran_no_test_fails():
+    quote, found = judged(Results())
+    assert found.failed == 1 and quote == "the step ran no test"
+
+
+def test_the_list_is_short_and_each_entry_is_of_a_step():
+    entries = skips.listed()
+    assert len(entries) <= SKIPS_MAX
+    assert {entry["step"] for entry in entries} <= {step.name for step in steps()}
+
+
+def test_an_entry_of_the_list_without_its_reason_is_refused(tmp_path):
+    path = tmp_path / "skips.toml"
+    path.write_text('[[skip]]\nstep = "rust"\nreason = "x"\n')
+    with pytest.raises(SystemExit, match="needs reason, step, why as text"):
+        skips.listed(path)
+
+
+def test_a_package_is_named_once_and_only_where_its_program_is_missing():
+    packages = {"sh": "dash", "no-such-a": "thing", "no-such-b": "thing other",
+                "libno-such.so.7": "library"}
+    assert needs.missing_packages(packages) == ["thing", "other", "library"]
+
+
+def test_every_program_that_a_test_may_skip_for_is_installed_or_listed():
+    """`require_tool("x")` and the like name programs; each has its package, or its entry."""
+    named = set()
+    for path in [*(ROOT / "bypass").glob("*/tests/**/*.rs"), *(ROOT / "load").glob("*/tests/**/*.rs")]:
+        named |= set(re.findall(r'(?:require_tool|is_installed)\("([^"]+)"\)', path.read_text()))
+    listed = " ".join(entry["reason"] for entry in skips.listed())
+    always = {"python3"}
+    assert named and not [program for program in named - always
+                          if program not in needs.PACKAGES and f"{program} is not" not in listed]
+
+
+@pytest.mark.parametrize("words", [["no-such-step"], ["rust", "no-such-step"]])
+def test_an_unknown_step_is_refused(words):
+    done = subprocess.run([sys.executable, ROOT / "test", *words], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "test: unknown step 'no-such-step' (./test --list prints them)\n"

@@ -1,0 +1,110 @@
+"""What the tests need beside the product: Debian packages, load tools, the lab's test environment."""
+
+import ctypes.util
+import os
+import shutil
+import subprocess
+import sys
+import types
+
+from suite.steps import OUT, PYTHON, ROOT
+
+#: A program, or a library, and the Debian package that brings it.
+PACKAGES = {
+    # servers and load tools
+    "nginx": "nginx", "haproxy": "haproxy", "redis-server": "redis-server",
+    "pgbench": "postgresql", "wrk": "wrk", "h2load": "nghttp2-client", "ab": "apache2-utils",
+    "redis-benchmark": "redis-tools", "curl": "curl", "node": "nodejs",
+    # what judges or traces
+    "tshark": "tshark", "strace": "strace", "soffice": "libreoffice-calc-nogui",
+    # hosts, links and queues
+    "sshd": "openssh-server", "ssh": "openssh-client", "ssh-keygen": "openssh-client",
+    "slurmctld": "slurm-wlm", "srun": "slurm-wlm", "ip": "iproute2", "tc": "iproute2",
+    "ethtool": "ethtool", "sysctl": "procps",
+    # the login shells below which an agent starts
+    "bash": "bash", "csh": "csh", "tcsh": "tcsh", "zsh": "zsh", "fish": "fish", "ksh": "ksh",
+    # what compiles and links
+    "cc": "gcc libc6-dev", "git": "git", "liburing.so.2": "liburing2",
+}
+
+TOOLS = ROOT / "build" / "tools" / "bin"
+#: Load tools that are no Debian packages: built once by their own clients, at these versions.
+BUILT = {
+    "oha": ["cargo", "install", "oha", "--version", "1.14.0", "--locked", "--no-default-features",
+            "--debug", "--root", str(TOOLS.parent)],
+    "vegeta": ["go", "install", "github.com/tsenart/vegeta/v12@v12.13.0"],
+}
+
+
+def front_door():
+    """`./wirespeed` as a module: it knows how to install packages."""
+    module = types.ModuleType("front_door")
+    module.__file__ = str(ROOT / "wirespeed")
+    exec(compile((ROOT / "wirespeed").read_text(), module.__file__, "exec"), module.__dict__)
+    return module
+
+
+def search_path():
+    return os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin", str(TOOLS)])
+
+
+def is_there(name):
+    if ".so." in name:
+        return ctypes.util.find_library(name.removeprefix("lib").split(".so")[0]) == name
+    return shutil.which(name, path=search_path()) is not None
+
+
+def missing_packages(packages=None):
+    """The Debian packages to install, each once."""
+    wanted = [package for name, package in (packages or PACKAGES).items() if not is_there(name)]
+    return list(dict.fromkeys(" ".join(wanted).split()))
+
+
+def install_packages():
+    missing = missing_packages()
+    if not missing:
+        return
+    door = front_door()
+    part = door.Part("test-packages", "what the tests need", 20 + 5 * len(missing),
+                     package=" ".join(missing))
+    try:
+        door.Builder([part]).build()
+    except door.BuildFailed as error:
+        raise SystemExit(f"test: {error}\n0 passed, 1 failed") from None
+
+
+def build_tools():
+    """Builds the load tools whose client is installed; tests skip the others, as tests/skips.toml says."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    for name, command in BUILT.items():
+        if is_there(name) or not shutil.which(command[0]):
+            continue
+        print(f"test: building {name} ({' '.join(command[:3])} …)", file=sys.stderr)
+        log = OUT / f"tool-{name}.txt"
+        with open(log, "wb") as output:
+            done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT,
+                                  stdin=subprocess.DEVNULL,
+                                  env={**os.environ, "GOBIN": str(TOOLS)})
+        if done.returncode:
+            print(f"test: {name} could not be built, see {log.relative_to(ROOT)}", file=sys.stderr)
+
+
+def python_environment():
+    """The lab's environment with the test tools."""
+    subprocess.run(["./wirespeed", "build", "python"], cwd=ROOT, check=True)
+    stamp = ROOT / "build" / "stamps" / "python-dev"
+    lock = ROOT / "lab" / "requirements-dev.lock"
+    wanted = lock.read_text() + (ROOT / "build" / "stamps" / "python").read_text()
+    if not stamp.exists() or stamp.read_text() != wanted:
+        subprocess.run([PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check",
+                        "--require-hashes", "-r", lock], cwd=ROOT, check=True)
+        stamp.write_text(wanted)
+    # Where PYTHONDONTWRITEBYTECODE is set, each start of the lab would compile all of it again.
+    subprocess.run([PYTHON, "-m", "compileall", "-q", "lab/src"], cwd=ROOT, check=True)
+
+
+def prepare():
+    install_packages()
+    python_environment()
+    build_tools()
+    os.environ["PATH"] = search_path()
