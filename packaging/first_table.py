@@ -66,7 +66,8 @@ def unpacked(package, folder):
 
 
 def server(text):
-    return re.search(r"^`app\.py`:\n\n```python\n(.*?)^```", text, re.M | re.S)[1]
+    (found,) = re.findall(r"^`app\.py`:\n\n```python\n(.*?)^```", text, re.M | re.S)
+    return found
 
 
 def commands(text):

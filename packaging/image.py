@@ -126,6 +126,7 @@ def _layer(blobs, root):
     tar = subprocess.Popen(["tar", "--numeric-owner", "--sort=name", "-C", root, "-c", "."],
                            stdout=subprocess.PIPE)
     with gzip.GzipFile(draft, "wb", compresslevel=1, mtime=0) as out:
+        assert tar.stdout
         while chunk := tar.stdout.read(_CHUNK):
             plain.update(chunk)
             out.write(chunk)

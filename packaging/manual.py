@@ -65,10 +65,15 @@ def pages(bin_folder, leave_out=()):
 
 def lab_pages(group=None, name="wirespeed"):
     """A page for each command of the lab, `wirespeed-tune-apply` as well as `wirespeed-tune`."""
-    for word, command in (group or get_command(app)).commands.items():
+    for word, command in _commands(group or get_command(app)).items():
         yield _from_parser(f"{name}-{word}", command)
-        if hasattr(command, "commands"):
+        if _commands(command):
             yield from lab_pages(command, f"{name}-{word}")
+
+
+def _commands(command):
+    """The commands of a group by name; of any other command, none."""
+    return getattr(command, "commands", {})
 
 
 def from_help(name, title, text):

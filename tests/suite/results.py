@@ -3,7 +3,7 @@
 import os
 import re
 import xml.etree.ElementTree as ElementTree
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 #: A program of tests/rust.py, from its heading to its end.
@@ -31,11 +31,8 @@ class Results:
 
     passed: int = 0
     failed: int = 0
-    skips: list[Skip] | None = None
-    seconds: list[tuple[float, str]] | None = None
-
-    def __post_init__(self):
-        self.skips, self.seconds = self.skips or [], self.seconds or []
+    skips: list[Skip] = field(default_factory=list)
+    seconds: list[tuple[float, str]] = field(default_factory=list)
 
     def slowest(self, count=10):
         return sorted(self.seconds, reverse=True)[:count]

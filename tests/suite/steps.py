@@ -60,10 +60,11 @@ def pytest(name, seconds, *parts):
 def steps():
     cargo = ["cargo", "test", "--workspace", "--locked"]
     return [
-        # Lines and layout; types; mistakes that compile.
+        # Layout, habits and types; the words of documents and messages are a test of `architecture`.
         checks("lint", 90, "cargo fmt --all --check",
-               f"{PYTHON} -m ruff check --config lab/pyproject.toml lab tests packaging",
-               f"{PYTHON} -m mypy --config-file lab/pyproject.toml",
+               f"{PYTHON} -m ruff check -q --output-format concise",
+               f"{PYTHON} -m mypy --cache-dir {OUT}/mypy.lab --config-file lab/pyproject.toml lab/src",
+               f"{PYTHON} -m mypy --cache-dir {OUT}/mypy.rest --config-file mypy.ini",
                "cargo clippy --workspace --all-targets --locked -- -D warnings"),
         checks("programs", 170, "./wirespeed build"),
         pytest("architecture", 5, "-c tests/pytest.ini tests/architecture"),
