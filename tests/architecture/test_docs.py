@@ -36,7 +36,7 @@ SHOWN = sorted({(page, tuple(words)) for page, words in shown_commands()})
 
 
 def test_shown_commands_name_the_front_door():
-    """Nothing of ours is on the PATH of a checkout; only an installed package puts it there."""
+    """A checkout puts no command on the PATH; only an installed package does."""
     bare = []
     for page in tracked(".md"):
         if relative(page) in ("docs/install.md", "CHANGELOG.md"):
