@@ -168,7 +168,7 @@ READERS = {".md": markdown, ".rs": c_like, ".java": c_like, ".c": c_like, ".h": 
 
 
 def reader_of(path, text):
-    """How to read a file: by its ending, or by its first line when it is a script without one."""
+    """The reader of a file: by its ending, or by its first line when it is a script without one."""
     if path.suffix in READERS or not text.startswith("#!"):
         return READERS.get(path.suffix)
     return python if "python" in text.split("\n", 1)[0] else hashed
