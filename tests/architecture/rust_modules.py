@@ -67,10 +67,10 @@ def uses(source):
 
 
 def circles(source):
-    """Sets of modules beside each other in one folder that lead back to themselves.
+    """Sets of modules next to each other in one folder that lead back to themselves.
 
-    A folder counts as one with the file that it belongs to; what a file and its own folder say to
-    each other is their affair.
+    A folder counts as one with the file that it belongs to; uses between a file and its own
+    folder are not looked at.
     """
     edges = {}
     for module, targets in uses(source).items():
@@ -82,7 +82,7 @@ def circles(source):
 
 
 def reachable(edges, start):
-    """What can be reached from `start` in one step or more."""
+    """Every node that can be reached from `start` in one step or more."""
     seen, todo = set(), [start]
     while todo:
         for target in edges.get(todo.pop(), ()):
