@@ -1,4 +1,4 @@
-"""Runs the test programs of the Rust workspace side by side; cargo alone runs one after the other.
+"""Runs the test programs of the Rust workspace in parallel; cargo alone runs one after the other.
 
 They wait most of the time: for a limit, for a peer, for the end of a load. The output is cargo's.
 """
@@ -49,7 +49,7 @@ def run(program):
 
 
 def run_all(chosen, at_once):
-    """Prints the output of each program as it ends; returns the output of those that failed."""
+    """Prints the output of each program as it ends; returns the output of the failed ones."""
     failed = []
     with ThreadPoolExecutor(at_once) as pool:
         running = [pool.submit(run, program) for program in chosen]

@@ -75,11 +75,11 @@ LISTED = [{"step": "rust", "reason": "wrk2", "why": "no package"}]
     ([dict(LISTED[0], reason="wrk2 is absent")], 1, 0),
 ])
 def test_a_skip_that_is_not_listed_is_a_failure(entries, failed, skipped):
-    quote, found = judged(Results(2, 0, [Skip("beside", "wrk2 is not installed")]), entries=entries)
+    quote, found = judged(Results(2, 0, [Skip("compared", "wrk2 is not installed")]), entries=entries)
     assert (found.passed, found.failed, len(found.skips)) == (2, failed, skipped)
     assert bool(quote) == bool(failed)
     if failed:
-        assert quote == ("skipped, and not listed in tests/skips.toml: beside: "
+        assert quote == ("skipped, and not listed in tests/skips.toml: compared: "
                          "wrk2 is not installed")
 
 

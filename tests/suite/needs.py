@@ -1,4 +1,4 @@
-"""What the tests need beside the product: Debian packages, load tools, the lab's test environment."""
+"""Needs of the tests besides the product: Debian packages, load tools, the lab's test environment."""
 
 import ctypes.util
 import os
@@ -28,7 +28,7 @@ PACKAGES = {
 }
 
 TOOLS = ROOT / "build" / "tools" / "bin"
-#: Load tools that are no Debian packages: built once by their own clients, at these versions.
+#: Load tools that Debian does not package: built once by their own clients, at these versions.
 BUILT = {
     "oha": ["cargo", "install", "oha", "--version", "1.14.0", "--locked", "--no-default-features",
             "--debug", "--root", str(TOOLS.parent)],

@@ -1,4 +1,4 @@
-"""What test runners report, case by case: JUnit XML of pytest and Surefire, the output of cargo."""
+"""Results of test runners, case by case: JUnit XML of pytest and Surefire, the output of cargo."""
 
 import os
 import re
@@ -27,7 +27,7 @@ class Skip:
 
 @dataclass
 class Results:
-    """What one step's tests did; `seconds` has (duration, name) of tests or whole programs."""
+    """Results of one step's tests; `seconds` has (duration, name) of tests or whole programs."""
 
     passed: int = 0
     failed: int = 0
@@ -82,5 +82,5 @@ def _durations(text):
 
 
 def newer(paths, started):
-    """Those that were written after `started` (seconds of the Unix clock)."""
+    """The files that were written after `started` (seconds of the Unix clock)."""
     return [path for path in paths if os.path.getmtime(path) >= started]

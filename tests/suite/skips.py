@@ -1,4 +1,4 @@
-"""Which tests may be skipped: those that tests/skips.toml lists, and no others."""
+"""The tests that may be skipped: tests/skips.toml lists them all."""
 
 import tomllib
 from pathlib import Path

@@ -29,7 +29,7 @@ class Step:
         self.ahead = ahead
 
     def excerpt(self, text):
-        """What the output says about its failures; its end when it says nothing."""
+        """The failures that the output describes, or its end when it describes none."""
         found = "\n".join(match.group() for match in self.failure.finditer(text))
         return "\n".join((found or text).splitlines()[-EXCERPT_LINES_MAX:])
 
@@ -68,7 +68,7 @@ def steps():
                "cargo clippy --workspace --all-targets --locked -- -D warnings"),
         checks("programs", 170, "./wirespeed build"),
         pytest("architecture", 5, "-c tests/pytest.ini tests/architecture"),
-        # What starts programs and waits for them, in parts that take about as long as each other.
+        # Tests that start programs and wait for them, in parts of about equal length.
         pytest("lab", 255, "lab/tests/stories/test_failures.py",
                "lab/tests/stories --ignore=lab/tests/stories/test_failures.py",
                "lab/tests --ignore=lab/tests/stories"),

@@ -132,7 +132,7 @@ def test_no_package_is_installed_for_who_asks_not_to(monkeypatch):
         door.Builder([gone]).build()
 
 
-def test_what_is_missing_has_its_time_and_tools_work_side_by_side(capsys):
+def test_missing_parts_are_built_in_parallel_each_with_its_time(capsys):
     door = loaded()
     gone = Path("/nowhere/gone")
     parts = [door.Part("one", "1", 60, product=gone, command=["cargo"]),
@@ -180,7 +180,7 @@ except KeyboardInterrupt as stop:
 
 @pytest.fixture
 def stopped(tmp_path):
-    """Builds a part with programs that take for ever, stops that, and tells the exit code."""
+    """Builds a part with programs that take for ever, stops that, and returns the exit code."""
     for name in ("cargo", "apt-get"):
         program = tmp_path / "bin" / name
         program.parent.mkdir(exist_ok=True)
@@ -188,7 +188,7 @@ def stopped(tmp_path):
                            f"mv {tmp_path}/begun.new {tmp_path}/begun\nexec sleep 500\n")
         program.chmod(0o755)
     for name in ("source", "product"):
-        (tmp_path / name).write_text("of before")
+        (tmp_path / name).write_text("earlier")
 
     def run(part, sign):
         script = STOPPED.format(folder=str(tmp_path), door=str(ROOT / "wirespeed"), part=part)
@@ -210,7 +210,7 @@ def stopped(tmp_path):
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_build_that_is_stopped_leaves_nothing_that_looks_fresh(stopped, sign):
-    """What stood there from the build before was taken for the new one, and measured."""
+    """The program of an earlier build was taken for the new one, and measured."""
     assert stopped("made", sign) == 41
 
 
@@ -221,7 +221,7 @@ def test_an_installation_that_is_stopped_lets_services_start_again(stopped, tmp_
     assert not (tmp_path / "policy-rc.d").exists()
 
 
-def test_what_a_killed_installation_left_is_removed_and_nobody_elses(stopped, tmp_path):
+def test_leftovers_of_a_killed_installation_are_removed_and_no_others(stopped, tmp_path):
     policy = tmp_path / "policy-rc.d"
     stopped("installed", signal.SIGKILL)
     assert policy.exists()

@@ -32,7 +32,7 @@ def test_an_expression_of_the_dashboard_is_promql(expression):
     promql_parser.parse(expression.replace("$__rate_interval", "1m"))
 
 
-def test_panels_are_beside_each_other_and_named_once():
+def test_panels_do_not_overlap_and_are_named_once():
     taken = set()
     for panel in DASHBOARD["panels"]:
         place = panel["gridPos"]
@@ -52,7 +52,7 @@ def free_port():
 
 def test_the_three_programs_print_every_metric_of_the_dashboard(wirespeed, tmp_path):
     listen, admin = free_port(), free_port()
-    # Both ends of the second hop are accelerated, so that bypass has sockets to tell of.
+    # Both ends of the second hop are accelerated, so that bypass has sockets to report.
     origin = wirespeed.start("bypass", "run", "-p", "latency", "--", str(ROOT / "wirespeed"), *SERVER)
     port = re.search(r":(\d+)", origin.stdout.readline())[1]
     gateway = wirespeed.start("gateway", "--listen", f"127.0.0.1:{listen}",
