@@ -78,6 +78,20 @@ def test_a_shift_of_all_cells_is_seen_over_all_of_them_also_where_no_cell_shows_
     assert found.verdict == "not reproduced"
 
 
+@pytest.mark.parametrize(("spread", "factor"), [(0.036, 0.75), (0.3, 0.93), (0.2, 0.93)])
+def test_a_noisier_run_is_not_easier_to_reproduce(spread, factor):
+    """The margin of "no difference" was the larger noise floor of the two runs: a certain -25 %
+    was reproduced when the baseline differed from itself by 36 %, and so was -7 % in noise."""
+    first, second = (
+        replace(one, floors={"rps": max(one.floors["rps"], 0.357)})
+        for one in (plain(1, 28, spread), plain(2, 28, spread, factor))
+    )
+    found = apart.compare(first, second, ["rps"])
+    assert "no difference" not in found.words and found.verdict != "reproduced"
+    if factor == 0.75:
+        assert found.words.count("worse") > 20 and compare.is_shut(found, ["worse"])
+
+
 def test_what_shows_nothing_is_not_reproduced():
     wild = apart.compare(plain(1, 3, 0.2), plain(2, 3, 0.2), ["rps"])
     assert set(wild.words) == {"not decided"} and wild.verdict == "not decided"

@@ -107,6 +107,7 @@ def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> Apart:
     has = [pair for pair in pairs if pair.cell.values(pair.metric) or pair.base.values(pair.metric)]
     sides = [_sides(first, second, pair) for pair in has]
     over_all = [one for metric in names if (one := _over_all(first, sides, metric))]
+    floors = {name: max(run.floors.get(name) or 0.0 for run in (first, second)) for name in names}
     qs = _qs([*over_all, *sides])
     measured = {identity(cell.axes) for cell in second.measured}
     only = (len(ours) - len(common), len(measured - ours.keys()))
@@ -114,7 +115,7 @@ def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> Apart:
         _facts(first, second),
         [_difference(one, q) for one, q in zip(sides, qs[len(over_all) :], strict=True)],
         only,
-        [_pooled(one, q) for one, q in zip(over_all, qs, strict=False)],
+        [_pooled(one, q, floors) for one, q in zip(over_all, qs, strict=False)],
     )
 
 
@@ -151,10 +152,9 @@ def _facts(first: Summary, second: Summary) -> dict[str, tuple[object, object]]:
 def _sides(first: Summary, second: Summary, pair: Pair) -> _Sides:
     metric, wanted = pair.metric, first.better(pair.metric)
     is_idle_held = first.run.idle_held and second.run.idle_held
-    floors = (one.floors.get(metric) or 0.0 for one in (first, second))
     terms = Terms(
         1.0, 0.0, wanted, *judging.held_back(pair, wanted, is_idle_held, NAMES),
-        disturbed=disturbed_over([(pair.cell, pair.base)]), threshold=max(THRESHOLD, *floors),
+        disturbed=disturbed_over([(pair.cell, pair.base)]),
     )  # fmt: skip
     before, after = pair.base.values(metric), pair.cell.values(metric)
     for values, which in ((after, NAMES[0]), (before, NAMES[1])):
@@ -233,7 +233,6 @@ def _over_all(first: Summary, sides: Sequence[_Sides], metric: str) -> _Sides | 
     terms = Terms(
         better=first.better(metric),
         disturbed=disturbed_over([(one.pair.cell, one.pair.base) for one in chosen]),
-        threshold=chosen[0].terms.threshold,
     )
     return _Sides(chosen[0].pair, _welch(before, after), terms)
 
@@ -246,10 +245,11 @@ def _from(logs: Mapping[int, float], level: float) -> dict[int, float]:
     return {number: value - level for number, value in logs.items()}
 
 
-def _pooled(one: _Sides, q: float) -> Difference:
-    """What another hour did to the machine is in all cells alike, so only a shift counts whose
-    whole interval is beyond the noise floor."""
-    found, limit = one.found, one.terms.threshold
+def _pooled(one: _Sides, q: float, floors: Mapping[str, float]) -> Difference:
+    """Drift between the runs is in all cells alike, so a pooled shift counts only if its whole
+    interval lies outside the noise floor. The floor never makes two runs equal: the margin of
+    "no difference" is fixed, and a noisy run decides less, not more."""
+    found, limit = one.found, max(THRESHOLD, floors.get(one.pair.metric, 0.0))
     assert found is not None
     word, reason = _judged(replace(one, pair=replace(one.pair, cell=one.pair.base)), q)
     is_beyond = (
