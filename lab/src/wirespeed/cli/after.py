@@ -50,7 +50,7 @@ def compare(
     fail_on: Annotated[
         str,
         typer.Option(
-            "--fail-on", metavar="WHAT", help="Leave with 3 on: worse (loss), or undecided."
+            "--fail-on", metavar="WHAT", help="Exit with 3 on: worse (loss), or undecided."
         ),
     ] = "",
     as_json: JsonOption = False,
@@ -108,7 +108,8 @@ def trend(
     ] = "",
     label: LabelOption = None,
     fail_on: Annotated[
-        str, typer.Option("--fail-on", metavar="WHAT", help="Leave with 3 on: worse, at the end.")
+        str,
+        typer.Option("--fail-on", metavar="WHAT", help="Exit with 3 on: worse, in the last run."),
     ] = "",
     as_json: JsonOption = False,
     runs: RunsOption = None,

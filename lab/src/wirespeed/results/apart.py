@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from wirespeed.errors import InputError, ResultsError
@@ -61,6 +61,7 @@ class Apart:
     differences: list[Difference]
     only: tuple[int, int]  # measured cells that only one run has
     pooled: list[Difference]  # of each metric with several cells that can be compared
+    missing: list[dict[str, object]] = field(default_factory=list)  # cells of the first alone
 
     @property
     def words(self) -> list[str]:
@@ -88,6 +89,7 @@ class _Sides:
     found: Comparison | None
     terms: Terms
     reason: str = ""  # why there is no ratio
+    word: str = "not comparable"  # what can be said all the same
 
 
 def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> Apart:
@@ -116,6 +118,7 @@ def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> Apart:
         [_difference(one, q) for one, q in zip(sides, qs[len(over_all) :], strict=True)],
         only,
         [_pooled(one, q, floors) for one, q in zip(over_all, qs, strict=False)],
+        [dict(cell.axes) for key, cell in ours.items() if key not in theirs],
     )
 
 
@@ -163,9 +166,19 @@ def _sides(first: Summary, second: Summary, pair: Pair) -> _Sides:
     if {*before, *after} == {0.0}:
         return _Sides(pair, Comparison(0.0, 0.0, 0.0, 1.0, min(len(before), len(after))), terms)
     if min(*before, *after) <= 0:
-        return _Sides(pair, None, terms, "a figure that is not above 0 has no ratio")
+        return _Sides(pair, None, terms, *_of_zeros(before, after, wanted))
     logs = [[math.log(value) for value in side] for side in (before, after)]
     return _Sides(pair, _welch(level(logs[0]), level(logs[1])), terms)
+
+
+def _of_zeros(before: list[float], after: list[float], better: str) -> tuple[str, str]:
+    """(reason, word) where a figure of 0 has no ratio: a rate that fell to 0 is worse, and so are
+    errors where there were none."""
+    if set(before) == {0.0} or set(after) == {0.0}:
+        is_rise = set(before) == {0.0}
+        is_better = is_rise == (better == "higher")
+        return f"{'rose from' if is_rise else 'fell to'} 0", "better" if is_better else "worse"
+    return "some figures are 0, which has no ratio", "not decided"
 
 
 def _welch(before: Level, after: Level) -> Comparison:
@@ -203,7 +216,7 @@ def _judged(one: _Sides, q: float) -> tuple[str, str]:
     if one.pair.cell.failures and not one.pair.base.failures:
         return "worse", one.terms.withheld
     if one.found is None:
-        return "not comparable", one.reason
+        return one.word, one.reason
     if one.found.low is None:
         return "not decided", f"fewer than {PAIRS_MIN} trials on a side"
     verdict = decide(one.found, replace(one.terms, q=q))
