@@ -26,6 +26,7 @@ plan = {{ repeat = {repeat}, warmup = "{warmup}", duration = "{duration}", resta
 [[process]]
 name = "app"
 role = "server"
+inherit = {fakes}
 port = {{ base = {port} }}
 argv = ["{python}", "{server}", "--port", "{{port}}"{server_options}]
 ready = {{ http = "http://{{server.addr}}:{{port}}/", length = {length}, within = "{within}" }}
@@ -33,6 +34,7 @@ ready = {{ http = "http://{{server.addr}}:{{port}}/", length = {length}, within 
 name = "gen"
 role = "load"
 tool = "load"
+inherit = {fakes}
 argv = ["-c", "{{connections}}", "-d", "{{duration}}", "http://{{server.addr}}:{{app.port}}/"]
 [[metric]]
 name = "rps"
@@ -73,6 +75,7 @@ class Checkout:
             "within": "60s",
             "python": sys.executable,
             "server": FAKES / "server.py",
+            "fakes": [f"WIRESPEED_FAKE_{name}" for name in ("EXIT", "RPS", "WAY")],
             "server_options": "".join(f', "{word}"' for word in server_options),
         } | changes
         path = self.root / "recipes" / f"{name}.toml"

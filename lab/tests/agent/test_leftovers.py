@@ -9,6 +9,9 @@ import sys
 import pytest
 
 from wirespeed.agent import leftovers
+from wirespeed.agent.children import Refused
+from wirespeed.errors import StorageError
+from wirespeed.runner import files
 
 
 def test_a_folder_that_another_agent_removes_meanwhile_is_passed_over(tmp_path, monkeypatch):
@@ -76,3 +79,50 @@ def test_a_run_in_a_container_that_has_the_lock_is_named(tmp_path):
         assert leftovers.holder(handle) == "run 9"
     finally:
         os.close(handle)
+
+
+def test_a_scratch_folder_that_is_a_link_or_open_to_others_is_refused(tmp_path):
+    """As root the agent wrote through a link of another user, over files of root's own."""
+    target = tmp_path / "etc"
+    target.mkdir()
+    link = tmp_path / "wirespeed-link"
+    link.symlink_to(target)
+    shared = tmp_path / "wirespeed-shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    for folder in (link, shared):
+        with pytest.raises(Refused, match="belongs to another user or is open to others"):
+            leftovers.own(str(folder))
+    assert not list(target.iterdir()) and not list(shared.iterdir())
+    leftovers.own(str(tmp_path / "wirespeed-new"))
+    leftovers.own(str(tmp_path / "wirespeed-new"))  # hosts of one machine share it
+    assert not (tmp_path / "wirespeed-new").stat().st_mode & 0o066
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's folder needs root")
+def test_a_scratch_folder_that_another_user_made_first_is_refused(tmp_path):
+    folder = tmp_path / "wirespeed-20261128T000000Z-a-1234"
+    folder.mkdir(mode=0o755)
+    victim = tmp_path / "victim"
+    victim.write_text("of root")
+    (folder / leftovers.OWNER).symlink_to(victim)
+    os.chown(folder, 65534, 65534)
+    with pytest.raises(Refused):
+        leftovers.own(str(folder))
+    with pytest.raises(StorageError, match="cannot use the scratch folder"):
+        files.claim(folder)
+    assert victim.read_text() == "of root"
+
+
+def test_a_pipe_in_the_place_of_a_lock_or_an_owner_holds_nobody_up(tmp_path, monkeypatch):
+    """Whoever opens a pipe for reading waits until somebody writes: for ever."""
+    lock = tmp_path / "lock"
+    os.mkfifo(lock)
+    monkeypatch.setattr(leftovers, "lock_files", lambda: [str(lock)])
+    assert not leftovers.is_ending()
+    folder = tmp_path / "wirespeed-open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    os.mkfifo(folder / leftovers.OWNER)
+    monkeypatch.setattr(leftovers, "scratch_roots", lambda: [str(tmp_path)])
+    assert leftovers.remove_scratch() == []

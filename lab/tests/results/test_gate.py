@@ -22,6 +22,7 @@ def run_dir(tmp_path_factory):
     for table in kind.tables:
         if "gain" in table:
             table["gain"]["over"] = "balanced"
+    kind.state = lambda axes: ("planned", "")
     return make_run(kind, tmp_path_factory.mktemp("runs"))
 
 
@@ -32,7 +33,7 @@ def report(run_dir, *words):
 def test_a_loss_shuts_the_gate_and_is_named(run_dir):
     summary = load(run_dir)
     losses = [gain for gain in summary.gains if gain.verdict.word == "loss"]
-    lines = gate.broken(summary, ["loss"], [])
+    lines = gate.broken(summary, gate.Check(("loss",)))
     assert losses and len(lines) == len(losses)
     assert "loss against balanced" in lines[0]
     assert report(run_dir, "--fail-on", "loss").exit_code == 3
@@ -60,8 +61,8 @@ def test_trials_whose_programs_failed_shut_every_gate(run_dir):
     )
     where = "failed 4 of 5 trials: 812 answers were not 2xx"
     for fail_on in ("loss", "undecided"):
-        assert any(where in line for line in gate.broken(broken, [fail_on], []))
-    (told, limit) = gate.broken(broken, [], [gate.rule("non_2xx <= 0")])
+        assert any(where in line for line in gate.broken(broken, gate.Check((fail_on,))))
+    (told, limit) = gate.broken(broken, gate.Check(rules=(gate.rule("non_2xx <= 0"),)))
     assert where in told and "the most is 812" in limit
 
 
@@ -71,7 +72,10 @@ def test_a_cell_without_a_valid_trial_keeps_no_rule(run_dir):
         replace(trial, valid=False, disturbed=0.9, reasons=["other programs used 90% of core 0"])
         for trial in summary.measured[0].trials
     )
-    (line,) = gate.broken(changed(summary, trials=(), invalid=refused), [], [gate.rule("rps > 1")])
+    first, line = gate.broken(
+        changed(summary, trials=(), invalid=refused), gate.Check(rules=(gate.rule("rps > 1"),))
+    )
+    assert "not measured" in first
     assert line.endswith("rps > 1: no valid trial")
 
 
@@ -79,16 +83,16 @@ def test_what_cannot_be_compared_is_not_decided(run_dir):
     summary = load(run_dir)
     verdict = replace(summary.gains[0].verdict, word="not comparable", reason="both were full")
     gains = (replace(summary.gains[0], verdict=verdict),)
-    (line,) = gate.broken(replace(summary, gains=gains), ["undecided"], [])
+    (line,) = gate.broken(replace(summary, gains=gains), gate.Check(("undecided",)))
     assert "not comparable against" in line
-    (line,) = gate.broken(replace(summary, gains=()), ["undecided"], [])
+    (line,) = gate.broken(replace(summary, gains=()), gate.Check(("undecided",)))
     assert line.startswith("nothing was compared")
 
 
 def test_a_run_that_did_not_end_shuts_the_gate(run_dir):
     summary = load(run_dir)
     stopped = replace(summary, run=replace(summary.run, state="interrupted"))
-    assert "the run did not end: interrupted" in gate.broken(stopped, ["loss"], [])
+    assert "the run did not end: interrupted" in gate.broken(stopped, gate.Check(("loss",)))
 
 
 def test_a_pooled_loss_shuts_the_gate_where_no_single_cell_shows_it(run_dir):
@@ -98,7 +102,7 @@ def test_a_pooled_loss_shuts_the_gate_where_no_single_cell_shows_it(run_dir):
         replace(gain, verdict=replace(gain.verdict, word="not decided")) for gain in family.gains
     )
     pooled = replace(summary, gains=even, families=(replace(family, gains=even),))
-    (line,) = gate.broken(pooled, ["loss"], [])
+    (line,) = gate.broken(pooled, gate.Check(("loss",)))
     assert "over all cells" in line
 
 
@@ -113,7 +117,7 @@ def test_each_cell_that_breaks_a_rule_is_named(run_dir):
     summary = load(run_dir)
     cells = [cell for cell in summary.measured if cell.axes["stack"] == "kernel"]
     limit = sorted(cell.median("rps") for cell in cells)[2]
-    lines = gate.broken(summary, [], [gate.rule(f"stack=kernel: rps > {limit}")])
+    lines = gate.broken(summary, gate.Check(rules=(gate.rule(f"stack=kernel: rps > {limit}"),)))
     assert len(lines) == 3 and all("stack kernel" in line for line in lines)
     assert report(run_dir, "--require", "rps > 1").exit_code == 0
     assert report(run_dir, "--require", "rps > 1G").exit_code == 3
@@ -121,9 +125,9 @@ def test_each_cell_that_breaks_a_rule_is_named(run_dir):
 
 def test_a_rule_that_means_nothing_keeps_the_gate_shut(run_dir):
     summary = load(run_dir)
-    (line,) = gate.broken(summary, [], [gate.rule("stack=nosuch: rps > 1")])
+    (line,) = gate.broken(summary, gate.Check(rules=(gate.rule("stack=nosuch: rps > 1"),)))
     assert "no measured cell" in line
-    (line,) = gate.broken(summary, [], [gate.rule("rsp > 1")])
+    (line,) = gate.broken(summary, gate.Check(rules=(gate.rule("rsp > 1"),)))
     assert "no metric 'rsp'; there are" in line
 
 
@@ -147,7 +151,9 @@ def test_a_gate_is_about_the_run_that_was_measured_though_another_is_the_latest(
     run_dir, tmp_path, monkeypatch
 ):
     """Where jobs share a folder of runs the next one begins while the report is written."""
-    good = make_run(KINDS["quickstart"](), tmp_path)
+    kind = KINDS["quickstart"]()
+    kind.state = lambda axes: ("planned", "")
+    good = make_run(kind, tmp_path)
     store.point_latest(run_dir)
     monkeypatch.setattr(session, "source", lambda *_: None)
     monkeypatch.setattr(session, "start", lambda *_: (good, []))

@@ -202,7 +202,7 @@ def test_a_report_that_was_sent_is_enough_to_measure_its_run_again(checkout, tmp
     shutil.rmtree(checkout.runs)
     shutil.rmtree(recipe.parent)
     recipe.parent.mkdir()
-    code, out, err = checkout.call("reproduce", page, "--accept-noise")
+    code, out, err = checkout.call("reproduce", page, "--accept-noise", "--trust")
     assert code == 3, err
     again = checkout.run_json()
     assert (again["seed"], again["plan"]) == (first["seed"], first["plan"])
@@ -222,7 +222,7 @@ def test_a_page_names_what_differs_between_its_machine_and_this_one(checkout, tm
     page = tmp_path / "theirs.html"
     page.write_text(checkout_page(checkout))
     shutil.rmtree(checkout.latest)
-    _, out, _ = checkout.call("reproduce", page, "--accept-noise")
+    _, out, _ = checkout.call("reproduce", page, "--accept-noise", "--trust")
     assert "Another Processor" in out
 
 
@@ -250,3 +250,36 @@ def test_a_page_that_does_not_carry_its_run_is_one_line(checkout, tmp_path, text
     code, _, err = checkout.call("reproduce", page)
     assert (code, err.count("\n")) == (2, 1) and line in err
     assert not checkout.runs.exists()
+
+
+def page_of_somebody_else(checkout, tmp_path, **site):
+    """A report whose run is gone here, with another site when one is named."""
+    recipe = checkout.recipe(connections=[1])
+    assert checkout.call("run", recipe)[0] == 0
+    if site:
+        (checkout.latest / "site.json").write_text(json.dumps(site))
+    page = tmp_path / "theirs.html"
+    page.write_text(checkout_page(checkout))
+    shutil.rmtree(checkout.latest)
+    return page
+
+
+def test_what_a_page_names_is_shown_and_not_started_unasked(checkout, tmp_path):
+    """Commands of a page that came by mail ran as root before anything was printed."""
+    page = page_of_somebody_else(checkout, tmp_path)
+    code, _, err = checkout.call("reproduce", page, "--accept-noise")
+    assert code == 2 and "--trust" in err
+    assert "server.py" in err, "the command is shown"
+    assert not [path for path in checkout.runs.glob("*-story-*") if path.is_dir()]
+
+
+def test_a_pages_site_of_other_machines_is_never_used(checkout, tmp_path):
+    """Its ssh options may hold a ProxyCommand, which ssh starts before it connects."""
+    proof = tmp_path / "proof"
+    options = ["-o", f"ProxyCommand=touch {proof}"]
+    site = {"kind": "ssh", "options": options, "server": {"host": "a"}, "load": {"host": "a"}}
+    page = page_of_somebody_else(checkout, tmp_path, **site)
+    for words in ([], ["--trust"]):
+        code, _, err = checkout.call("reproduce", page, "--accept-noise", *words)
+        assert code == 2 and "name a site of yours with --site" in err
+    assert not proof.exists()

@@ -498,3 +498,29 @@ def test_a_trial_tells_the_figures_of_its_window_and_not_of_its_warm_up(checkout
     assert calls >= 2 and trial["metrics"]["rps"] == 100 * calls, err
     (printed,) = checkout.latest.glob("trials/*/load-gen-0.out")
     assert printed.read_text().count("Requests/sec") == 1
+
+
+def test_what_the_shell_exports_reaches_no_measured_program(checkout, tmp_path):
+    """EF_POLL_USEC=0 of a shell changed a contender and stood nowhere."""
+    kept = tmp_path / "environment"
+    recipe = checkout.recipe(connections=[1])
+    text = recipe.read_text()
+    text = text.replace("inherit = [", 'inherit = ["WANTED", ', 1)
+    start = f'argv = ["{sys.executable}", "{FAKES / "server.py"}"'
+    assert start in text
+    wrapped = (
+        f'argv = ["sh", "-c", "env > {kept}; exec \\"$@\\"", "sh", ' + start[len("argv = [") :]
+    )
+    recipe.write_text(text.replace(start, wrapped))
+    checkout.environment |= {"EF_POLL_USEC": "0", "JAVA_TOOL_OPTIONS": "-Xint", "WANTED": "secret"}
+    code, _, err = checkout.call("run", recipe)
+    assert code == 0, err
+    assert "measured programs do not get EF_POLL_USEC, JAVA_TOOL_OPTIONS of this shell" in err
+    found = dict(line.split("=", 1) for line in kept.read_text().splitlines())
+    assert found["WANTED"] == "secret" and found["LANG"] == "C.UTF-8" and "HOME" in found
+    assert not {"EF_POLL_USEC", "JAVA_TOOL_OPTIONS", "COLUMNS"} & found.keys()
+    told = checkout.run_json()["facts"]["environment WANTED"]
+    assert told.startswith("sha256 ") and "secret" not in json.dumps(checkout.run_json())
+    checkout.environment["WANTED"] = "another"
+    code, _, err = checkout.call("run", "--resume", "latest", "--add-rounds", "1")
+    assert code == 2 and "environment WANTED was sha256" in err

@@ -20,6 +20,20 @@ CLONE_NEWNET = 0x40000000
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
+#: What a measured program has of the agent's environment: who runs it, and nothing that changes it.
+IDENTITY_VARIABLES = ("HOME", "LOGNAME", "USER", "SHELL")
+LOCALE = "C.UTF-8"
+
+
+def clean_environment(env):
+    """The same in every shell: an exported LD_PRELOAD or JAVA_TOOL_OPTIONS would change one
+    contender, or one of two runs, and stand nowhere."""
+    found = {name: os.environ[name] for name in IDENTITY_VARIABLES if name in os.environ}
+    found["LANG"] = LOCALE
+    found.update(env)
+    return found
+
+
 class Refused(Exception):
     """The command cannot be done; the text goes back to the lab as one line."""
 
@@ -272,8 +286,7 @@ def become_child(message, cgroup, mark, origin):
     os.chdir(message["cwd"])
     for number in (signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
-    environment = dict(os.environ)
-    environment.update(message.get("env", {}))
+    environment = clean_environment(message.get("env", {}))
     environment["WIRESPEED_RUN"] = mark
     environment["WIRESPEED_AGENT"] = identity(parent)
     yield "exec"

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 from wirespeed.agent import quota
-from wirespeed.agent.children import read_text
+from wirespeed.agent.children import clean_environment, read_text
 from wirespeed.agent.files import hash_of
 
 ANSWER_S = 10.0
@@ -322,7 +322,7 @@ def output(argv, path=None):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=dict(os.environ, PATH=search, LC_ALL="C"),
+            env=clean_environment({"PATH": search, "LC_ALL": "C"}),
         )
         text, _ = process.communicate(timeout=ANSWER_S)
     except (OSError, subprocess.TimeoutExpired):

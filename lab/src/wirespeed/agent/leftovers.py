@@ -13,6 +13,7 @@ import stat
 import time
 
 from wirespeed.agent.children import (
+    Refused,
     identity,
     is_alive,
     pid_namespace,
@@ -107,11 +108,12 @@ def is_ending():
     """Whether the agent that has this machine's lock only tidies up: it says so there."""
     for path in lock_files():
         try:
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # Never waits: anybody can put a pipe in the lock's place.
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             continue
         try:
-            if holder(handle) == ENDING:
+            if stat.S_ISREG(os.fstat(handle).st_mode) and holder(handle) == ENDING:
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return True
@@ -120,9 +122,34 @@ def is_ending():
     return False
 
 
+def claim(folder):
+    """Makes a folder for this user's files, or takes one that only this user can have made.
+
+    The places for scratch files are open to every user of the host, and the name can be guessed:
+    into a folder or through a link of another user, root would write wherever that user likes.
+    """
+    try:
+        os.mkdir(folder, 0o711)  # servers that give up root still reach the files in it
+    except FileExistsError:
+        if not is_private(folder):
+            raise Refused(
+                "%s belongs to another user or is open to others; remove it, or set TMPDIR" % folder
+            ) from None
+
+
+def is_private(folder):
+    """Whether it is a folder, not a link to one, of this user, that no other user writes into."""
+    try:
+        state = os.lstat(folder)
+    except OSError:
+        return False
+    is_shut = not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISDIR(state.st_mode) and state.st_uid == os.geteuid() and is_shut
+
+
 def own(folder):
-    """Says in a folder that it is this agent's."""
-    os.makedirs(folder, exist_ok=True)
+    """Claims a folder and notes in it that it belongs to this agent."""
+    claim(folder)
     write_text(os.path.join(folder, OWNERS_NAMESPACE), pid_namespace())
     write_text(os.path.join(folder, OWNER), identity(os.getpid()))
 
@@ -212,8 +239,8 @@ def remove_scratch():
     for root in scratch_roots():
         for name in os.listdir(root) if os.path.isdir(root) else ():
             folder = os.path.join(root, name)
-            if not name.startswith("wirespeed-"):
-                continue
+            if not name.startswith("wirespeed-") or not is_private(folder):
+                continue  # another user's: whatever it holds, a pipe for example, is not read
             owner = read_text(os.path.join(folder, OWNER))
             namespace = read_text(os.path.join(folder, OWNERS_NAMESPACE))
             if owner and not is_at_work(owner, namespace):

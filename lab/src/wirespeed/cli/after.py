@@ -50,7 +50,7 @@ def compare(
     fail_on: Annotated[
         str,
         typer.Option(
-            "--fail-on", metavar="WHAT", help="Leave with 3 on: worse (loss), or undecided."
+            "--fail-on", metavar="WHAT", help="Exit with 3 on: worse (loss), or undecided."
         ),
     ] = "",
     as_json: JsonOption = False,
@@ -82,13 +82,16 @@ def reproduce(
     label: LabelOption = None,
     note: NoteOption = "",
     accept_noise: NoiseOption = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Start what a run of somebody else names, unasked.")
+    ] = False,
     as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
     """Measure a run's recipe again as it was, and compare with the original; 3 when it differs."""
     from wirespeed.cli import reproduce as command
 
-    extras = command.Extras(site, metric or [], label or [], note, accept_noise)
+    extras = command.Extras(site, metric or [], label or [], note, accept_noise, trust)
     raise typer.Exit(command.reproduce(run, runs_folder(runs), extras, as_json))
 
 
@@ -105,7 +108,8 @@ def trend(
     ] = "",
     label: LabelOption = None,
     fail_on: Annotated[
-        str, typer.Option("--fail-on", metavar="WHAT", help="Leave with 3 on: worse, at the end.")
+        str,
+        typer.Option("--fail-on", metavar="WHAT", help="Exit with 3 on: worse, in the last run."),
     ] = "",
     as_json: JsonOption = False,
     runs: RunsOption = None,

@@ -12,6 +12,7 @@ import typer
 import wirespeed
 from wirespeed.cli import after, streams
 from wirespeed.cli.options import (
+    AllowMissingOption,
     BudgetOption,
     FailOnOption,
     FitOption,
@@ -124,6 +125,7 @@ def run(
     ] = "",
     fail_on: FailOnOption = "",
     require: RequireOption = None,
+    allow_missing: AllowMissingOption = False,
     set_: SetOption = None,
     label: LabelOption = None,
     note: NoteOption = "",
@@ -135,7 +137,7 @@ def run(
     from wirespeed.cli import run as command
     from wirespeed.runner import session
 
-    rules = command.gate_rules(fail_on, require or [])
+    check = command.check_of(fail_on, require or [], allow_missing)
     if bool(recipe) == bool(resume):
         raise InputError(f"run wants a RECIPE or --resume RUN; `{COMMAND} list` names the recipes")
     if add_rounds and not resume:
@@ -160,7 +162,7 @@ def run(
         ended = command.measure(origin, wanted, folder, until_decided, as_json)
     code = ended.code
     if not code and ended.run_dir:
-        code = command.gate(ended.run_dir, fail_on, rules)
+        code = command.gate(ended.run_dir, check)
     raise typer.Exit(code)
 
 
@@ -207,6 +209,7 @@ def report(
     ] = False,
     fail_on: FailOnOption = "",
     require: RequireOption = None,
+    allow_missing: AllowMissingOption = False,
     as_json: JsonOption = False,
     runs: RunsOption = None,
 ) -> None:
@@ -214,11 +217,11 @@ def report(
     from wirespeed.cli import run as command
     from wirespeed.results import store
 
-    rules = command.gate_rules(fail_on, require or [])
+    check = command.check_of(fail_on, require or [], allow_missing)
     command.report(run, runs_folder(runs), as_json)
     if open_page:
         command.open_page(run, runs_folder(runs))
-    raise typer.Exit(command.gate(store.find_run(runs_folder(runs), run), fail_on, rules))
+    raise typer.Exit(command.gate(store.find_run(runs_folder(runs), run), check))
 
 
 @app.command(name="list")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,7 +24,8 @@ from wirespeed.results.summary import Summary, load
 from wirespeed.runner import session, tryout
 from wirespeed.runner.plan import PlanOptions
 
-PIPE_COLUMNS = 120  # where nobody told the width
+PIPE_COLUMNS = 120  # where the width is not known
+MISSING_MAX = 20  # cells that are named; the number stands below them
 
 
 UNDECIDED = ("not decided", "not comparable")
@@ -35,8 +36,8 @@ def compare(
     names: tuple[str, str], runs: Path, metrics: list[str], as_json: bool, fail_on: str = ""
 ) -> int:
     """Prints what differs between the hosts, then each cell of both runs; 3 on `fail_on`."""
-    wrong = [word for word in fail_on.split(",") if word and word not in FAIL_ON]
-    if wrong:
+    words = [word.strip() for word in fail_on.split(",") if word.strip()]
+    if wrong := [word for word in words if word not in FAIL_ON]:
         raise InputError(f"--fail-on takes worse and undecided, not {wrong[0]!r}")
     first, second = (load(store.find_run(runs, name)) for name in names)
     found = apart.compare(first, second, metrics or [first.primary])
@@ -44,14 +45,36 @@ def compare(
         output.write({"verdict": found.verdict, **asdict(found)})
     else:
         show(first, found)
-    return EXIT_GATE if is_shut(found, [word for word in fail_on.split(",") if word]) else 0
+    lines = [*_unended(first, second), *broken(found, words)] if words else []
+    for line in lines:
+        print(f"wirespeed: {line}", file=sys.stderr)
+    return EXIT_GATE if lines else 0
 
 
-def is_shut(found: apart.Apart, fail_on: Iterable[str]) -> bool:
-    """Cells that the second run lost are undecided: what was not measured shows nothing."""
-    shut = {word for name in fail_on for word in FAIL_ON[name]}
-    has_lost = found.only[0] > 0 and "not decided" in shut
-    return has_lost or any(word in shut for word in found.words)
+def _unended(first: Summary, second: Summary) -> list[str]:
+    return [
+        f"the {which} run did not end: {one.run.state}"
+        for which, one in (("first", first), ("second", second))
+        if one.run.state != "done"
+    ]
+
+
+def broken(found: apart.Apart, fail_on: Sequence[str]) -> list[str]:
+    """One line for each thing that fails the check. A cell that the second run lost fails it
+    always: what was not measured is not better, and a stack that no longer starts is a loss."""
+    words = {word for name in fail_on for word in FAIL_ON[name]}
+    lines = [f"{place(axes)}: not measured in the second run" for axes in found.missing]
+    lines += [
+        f"{place(one.axes) or 'over all cells'}: {one.metric}: {one.word}"
+        + (f" ({one.reason})" if one.reason else "")
+        for one in (*found.differences, *found.pooled)
+        if one.word in words
+    ]
+    return lines
+
+
+def place(axes: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in axes.items())
 
 
 def show(first: Summary, found: apart.Apart) -> None:
@@ -72,6 +95,8 @@ def show(first: Summary, found: apart.Apart) -> None:
         for count, which in zip(found.only, ("first", "second"), strict=True)
         if count
     )
+    for axes in found.missing[:MISSING_MAX]:
+        console.print(escape(f"Only in the first: {place(axes)}"), soft_wrap=True)
     console.print(
         f"{counted}.{missing} The runs were not interleaved: what the machine did in between is in "
         "every difference. For a verdict, put both sides into one recipe.",
@@ -94,7 +119,7 @@ def measure(
     given: CompareOptions, runs: Path, options: PlanOptions, fail_on: str, as_json: bool = False
 ) -> int:
     """Lets the commands take turns in one run, so that there is a verdict."""
-    rules = runs_of.gate_rules(fail_on.replace("worse", "loss"), [])
+    check = runs_of.check_of(fail_on.replace("worse", "loss"), [])
     filled = [
         [word.replace("{port}", str(given.port)) for word in argv_of("--run", command)]
         for command in given.commands
@@ -114,7 +139,7 @@ def measure(
         ended = runs_of.measure(session.source(str(file), "here"), options, runs, as_json=as_json)
     if ended.code or ended.run_dir is None:
         return ended.code
-    return runs_of.gate(ended.run_dir, fail_on.replace("worse", "loss"), rules)
+    return runs_of.gate(ended.run_dir, check)
 
 
 def _facts(found: apart.Apart) -> Table:

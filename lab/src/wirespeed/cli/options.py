@@ -56,14 +56,21 @@ TuneOption = Annotated[
         "off the measured cores. All is put back.",
     ),
 ]
+AllowMissingOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-missing",
+        help="Cells that were not runnable, did not fit or were left out do not fail the check.",
+    ),
+]
 FailOnOption = Annotated[
     str,
-    typer.Option("--fail-on", metavar="WHAT", help="Leave with 3 on: loss, undecided, or both."),
+    typer.Option("--fail-on", metavar="WHAT", help="Exit with 3 on: loss, undecided, or both."),
 ]
 RequireOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--require", metavar="RULE", help="Leave with 3 unless 'p99 < 5ms'; may be repeated."
+        "--require", metavar="RULE", help="Exit with 3 unless 'p99 < 5ms'; may be repeated."
     ),
 ]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's path or name, or latest.")]

@@ -8,7 +8,7 @@ import tomllib
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from wirespeed.cli import compare, output
+from wirespeed.cli import compare, output, trust
 from wirespeed.cli import run as runs_of
 from wirespeed.errors import InputError, ResultsError
 from wirespeed.recipe import compose, read
@@ -32,6 +32,7 @@ class Extras:
     labels: list[str]
     note: str
     accept_noise: bool
+    is_trusted: bool = False  # a run of somebody else may start what it names
 
 
 def reproduce(name: str, runs: Path, extras: Extras, as_json: bool = False) -> int:
@@ -42,7 +43,10 @@ def reproduce(name: str, runs: Path, extras: Extras, as_json: bool = False) -> i
     if not first.measured:
         raise ResultsError(f"{run_dir.name} has no valid trial; there is nothing to reproduce")
     apart.compare(first, first, metrics)  # a metric that is not there, before anything is measured
+    is_own = trust.is_own(run_dir, runs)
     origin = _origin(run_dir, first.run, extras.site)
+    if not is_own and not extras.site:
+        origin = trust.without_remote_site(origin)
     _mention_build(first.run, session.commit_of(origin.root))
     labels = (("reproduces", first.run.run_id), *map(runs_of.label, extras.labels))
     options = PlanOptions(
@@ -50,6 +54,7 @@ def reproduce(name: str, runs: Path, extras: Extras, as_json: bool = False) -> i
         accept_noise=extras.accept_noise, tune=first.run.tuned is not None, labels=labels,
         note=extras.note,
     )  # fmt: skip
+    trust.confirm(origin, options, is_own or extras.is_trusted)
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
         ended = runs_of.measure(origin, options, runs)
     if ended.code not in (0, runs_of.EXIT_FAILED) or ended.run_dir is None:

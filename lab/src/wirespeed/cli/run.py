@@ -107,19 +107,21 @@ def open_page(name: str, runs: Path) -> None:
         raise RunError(f"no browser was found here; open {path} on a machine that has one")
 
 
-def gate_rules(fail_on: str, require: list[str]) -> list[gating.Rule]:
+def check_of(fail_on: str, require: list[str], allow_missing: bool = False) -> gating.Check:
     """Checked before anything is measured; raises InputError."""
-    wrong = [word for word in fail_on.split(",") if word and word not in gating.FAIL_ON]
+    words = tuple(word.strip() for word in fail_on.split(",") if word.strip())
+    wrong = [word for word in words if word not in gating.FAIL_ON]
     if wrong:
         raise InputError(f"--fail-on takes {' and '.join(gating.FAIL_ON)}, not {wrong[0]!r}")
-    return [gating.rule(text) for text in require]
+    rules = tuple(gating.rule(text) for text in require)
+    if allow_missing and not (words or rules):
+        raise InputError("--allow-missing belongs to --fail-on or --require")
+    return gating.Check(words, rules, allow_missing)
 
 
-def gate(run_dir: Path, fail_on: str, rules: list[gating.Rule]) -> int:
+def gate(run_dir: Path, check: gating.Check) -> int:
     """Exit code 3, with a line for each reason, when the run does not show what it must."""
-    if not fail_on and not rules:
-        return 0
-    lines = gating.broken(load(run_dir), fail_on.split(","), rules)
+    lines = gating.broken(load(run_dir), check) if check.is_asked else []
     for line in lines:
         print(f"wirespeed: {line}", file=sys.stderr)
     return EXIT_GATE if lines else 0
@@ -185,12 +187,15 @@ def _shown(run: Callable[[Display], tuple[Path, list[Trial]]], as_json: bool) ->
             f"wirespeed: {len(invalid)} trials stayed invalid: {'; '.join(list(reasons)[:3])}",
             soft_wrap=True,
         )
-    return Ended(EXIT_FAILED if has_failed(run_dir, invalid) else 0, run_dir)
+    return Ended(EXIT_FAILED if has_failed(run_dir) else 0, run_dir)
 
 
-def has_failed(run_dir: Path, invalid: list[Trial]) -> bool:
-    """A trial that gave no figures, or a cell that is left without a valid one."""
-    valid = {trial.cell for trial in store.read_trials(run_dir) if trial.valid}
+def has_failed(run_dir: Path) -> bool:
+    """A trial that gave no figures, or a cell that is left without a valid one: of the whole run,
+    also of the part that was measured before it was resumed."""
+    trials = store.read_trials(run_dir)
+    valid = {trial.cell for trial in trials if trial.valid}
+    invalid = [trial for trial in trials if not trial.valid]
     return any(not trial.metrics or trial.cell not in valid for trial in invalid)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from wirespeed.cli import output
+from wirespeed.cli.compare import place
 from wirespeed.cli.run import EXIT_GATE, label
 from wirespeed.errors import InputError, ResultsError
 from wirespeed.report import wording
@@ -32,9 +35,13 @@ class Choice:
     where: str
     labels: list[str]
 
+    def covers(self, axes: Mapping[str, object]) -> bool:
+        wanted = [part.partition("=") for part in self.where.split(",") if part]
+        return all(str(axes.get(axis.strip())) == value.strip() for axis, _, value in wanted)
+
 
 def trend(choice: Choice, runs: Path, metric: str, fail_on: str, as_json: bool) -> int:
-    """Prints each cell's course and changes; 3 when the last change of one was for the worse."""
+    """Prints each cell's course and changes; 3 when the last run shows one for the worse first."""
     if fail_on not in ("", "worse"):
         raise InputError(f"--fail-on takes worse, not {fail_on!r}")
     summaries = _summaries(choice, runs)
@@ -43,20 +50,33 @@ def trend(choice: Choice, runs: Path, metric: str, fail_on: str, as_json: bool) 
     if len({BYTE_RATES.get(unit, 1.0) for unit in told_in}) > 1:
         told = " and ".join(unit or "no unit" for unit in told_in)
         raise ResultsError(f"--metric: these runs tell {metric} in {told}; choose runs of one unit")
-    wanted = [part.partition("=") for part in choice.where.split(",") if part]
-    found = [
-        one
-        for one in trends.series(summaries, metric)
-        if all(str(one.axes.get(axis.strip())) == value.strip() for axis, _, value in wanted)
-    ]
+    found = [one for one in trends.series(summaries, metric) if choice.covers(one.axes)]
     if not found:
         raise ResultsError(f"no measured cell of these runs has {metric!r} and fits --where")
     if as_json:
         output.write(output.records(found))
     else:
         _show(found, wording.measure(metric, summaries[-1].unit(metric)), len(summaries))
-    is_worse = any(one.changes and one.changes[-1].word == "worse" for one in found)
-    return EXIT_GATE if fail_on and is_worse else 0
+    lines = _broken(summaries, found, metric, choice) if fail_on else []
+    for line in lines:
+        print(f"wirespeed: {line}", file=sys.stderr)
+    return EXIT_GATE if lines else 0
+
+
+def _broken(
+    summaries: list[Summary], found: list[trends.MetricHistory], metric: str, choice: Choice
+) -> list[str]:
+    """What the last run shows for the first time, so that a change that was accepted passes."""
+    last = summaries[-1].run
+    lines = [] if last.state == "done" else [f"{last.run_id} did not end: {last.state}"]
+    lines += [
+        f"{place(one.axes)}: {_change(change)}"
+        for one in found
+        for change in one.changes
+        if change.is_new and change.word == "worse"
+    ]
+    lost = (one for one in trends.lost(summaries, metric) if choice.covers(one.axes))
+    return lines + [f"{place(one.axes)}: {metric}: {one.reason}" for one in lost]
 
 
 def _summaries(choice: Choice, runs: Path) -> list[Summary]:
@@ -76,7 +96,8 @@ def _summaries(choice: Choice, runs: Path) -> list[Summary]:
 
 def _is_of(run_dir: Path, recipe: str) -> bool:
     try:
-        return store.read_run(run_dir).recipe == recipe
+        run = store.read_run(run_dir)
+        return run.recipe == recipe and run.state != "running"
     except ResultsError:
         return False
 

@@ -249,6 +249,7 @@ class ProcessSpec(Strict):
     template: dict[str, str] = {}
     limits: dict[LimitName, int] = {}
     env: dict[str, str] = {}
+    inherit: Names = []  # variables of the user's environment; all others are left out
     cwd: str = ""
     requires: Requires = Requires()
     version: Texts = []  # a command that tells it

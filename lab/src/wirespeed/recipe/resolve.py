@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -210,7 +211,7 @@ class Resolver:
             seats=seats.get(label) or self.topology.roles[process.role][:1],
             port=self._port(process, index),
             stack=self._stack(process),
-            env={k: str(self._fill(f"{key}.env.{k}", v, names)) for k, v in process.env.items()},
+            env=self._env(process, names),
             limits={str(name): value for name, value in process.limits.items()},
             ready=self._check(process, names),
             variables=self._variables(process, index, seats),
@@ -222,6 +223,12 @@ class Resolver:
             prepare=tuple(self._prepare(process, names)),
             figures=process.figures,
         )
+
+    def _env(self, process: ProcessSpec, names: Names) -> dict[str, str]:
+        key = f"process.{process.name}.env"
+        inherited = {name: os.environ[name] for name in process.inherit if name in os.environ}
+        own = {k: str(self._fill(f"{key}.{k}", v, names)) for k, v in process.env.items()}
+        return {**inherited, **own}
 
     def _prepare(self, process: ProcessSpec, names: Names) -> list[str]:
         argv = self._filled(f"process.{process.name}.prepare", process.prepare, names)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from wirespeed.errors import InputError, ResultsError
@@ -61,6 +61,7 @@ class Apart:
     differences: list[Difference]
     only: tuple[int, int]  # measured cells that only one run has
     pooled: list[Difference]  # of each metric with several cells that can be compared
+    missing: list[dict[str, object]] = field(default_factory=list)  # cells of the first alone
 
     @property
     def words(self) -> list[str]:
@@ -88,6 +89,7 @@ class _Sides:
     found: Comparison | None
     terms: Terms
     reason: str = ""  # why there is no ratio
+    word: str = "not comparable"  # what can be said all the same
 
 
 def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> Apart:
@@ -107,6 +109,7 @@ def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> Apart:
     has = [pair for pair in pairs if pair.cell.values(pair.metric) or pair.base.values(pair.metric)]
     sides = [_sides(first, second, pair) for pair in has]
     over_all = [one for metric in names if (one := _over_all(first, sides, metric))]
+    floors = {name: max(run.floors.get(name) or 0.0 for run in (first, second)) for name in names}
     qs = _qs([*over_all, *sides])
     measured = {identity(cell.axes) for cell in second.measured}
     only = (len(ours) - len(common), len(measured - ours.keys()))
@@ -114,7 +117,8 @@ def compare(first: Summary, second: Summary, metrics: Sequence[str]) -> Apart:
         _facts(first, second),
         [_difference(one, q) for one, q in zip(sides, qs[len(over_all) :], strict=True)],
         only,
-        [_pooled(one, q) for one, q in zip(over_all, qs, strict=False)],
+        [_pooled(one, q, floors) for one, q in zip(over_all, qs, strict=False)],
+        [dict(cell.axes) for key, cell in ours.items() if key not in theirs],
     )
 
 
@@ -151,10 +155,9 @@ def _facts(first: Summary, second: Summary) -> dict[str, tuple[object, object]]:
 def _sides(first: Summary, second: Summary, pair: Pair) -> _Sides:
     metric, wanted = pair.metric, first.better(pair.metric)
     is_idle_held = first.run.idle_held and second.run.idle_held
-    floors = (one.floors.get(metric) or 0.0 for one in (first, second))
     terms = Terms(
         1.0, 0.0, wanted, *judging.held_back(pair, wanted, is_idle_held, NAMES),
-        disturbed=disturbed_over([(pair.cell, pair.base)]), threshold=max(THRESHOLD, *floors),
+        disturbed=disturbed_over([(pair.cell, pair.base)]),
     )  # fmt: skip
     before, after = pair.base.values(metric), pair.cell.values(metric)
     for values, which in ((after, NAMES[0]), (before, NAMES[1])):
@@ -163,9 +166,19 @@ def _sides(first: Summary, second: Summary, pair: Pair) -> _Sides:
     if {*before, *after} == {0.0}:
         return _Sides(pair, Comparison(0.0, 0.0, 0.0, 1.0, min(len(before), len(after))), terms)
     if min(*before, *after) <= 0:
-        return _Sides(pair, None, terms, "a figure that is not above 0 has no ratio")
+        return _Sides(pair, None, terms, *_of_zeros(before, after, wanted))
     logs = [[math.log(value) for value in side] for side in (before, after)]
     return _Sides(pair, _welch(level(logs[0]), level(logs[1])), terms)
+
+
+def _of_zeros(before: list[float], after: list[float], better: str) -> tuple[str, str]:
+    """(reason, word) where a figure of 0 has no ratio: a rate that fell to 0 is worse, and so are
+    errors where there were none."""
+    if set(before) == {0.0} or set(after) == {0.0}:
+        is_rise = set(before) == {0.0}
+        is_better = is_rise == (better == "higher")
+        return f"{'rose from' if is_rise else 'fell to'} 0", "better" if is_better else "worse"
+    return "some figures are 0, which has no ratio", "not decided"
 
 
 def _welch(before: Level, after: Level) -> Comparison:
@@ -203,7 +216,7 @@ def _judged(one: _Sides, q: float) -> tuple[str, str]:
     if one.pair.cell.failures and not one.pair.base.failures:
         return "worse", one.terms.withheld
     if one.found is None:
-        return "not comparable", one.reason
+        return one.word, one.reason
     if one.found.low is None:
         return "not decided", f"fewer than {PAIRS_MIN} trials on a side"
     verdict = decide(one.found, replace(one.terms, q=q))
@@ -233,7 +246,6 @@ def _over_all(first: Summary, sides: Sequence[_Sides], metric: str) -> _Sides | 
     terms = Terms(
         better=first.better(metric),
         disturbed=disturbed_over([(one.pair.cell, one.pair.base) for one in chosen]),
-        threshold=chosen[0].terms.threshold,
     )
     return _Sides(chosen[0].pair, _welch(before, after), terms)
 
@@ -246,10 +258,11 @@ def _from(logs: Mapping[int, float], level: float) -> dict[int, float]:
     return {number: value - level for number, value in logs.items()}
 
 
-def _pooled(one: _Sides, q: float) -> Difference:
-    """What another hour did to the machine is in all cells alike, so only a shift counts whose
-    whole interval is beyond the noise floor."""
-    found, limit = one.found, one.terms.threshold
+def _pooled(one: _Sides, q: float, floors: Mapping[str, float]) -> Difference:
+    """Drift between the runs is in all cells alike, so a pooled shift counts only if its whole
+    interval lies outside the noise floor. The floor never makes two runs equal: the margin of
+    "no difference" is fixed, and a noisy run decides less, not more."""
+    found, limit = one.found, max(THRESHOLD, floors.get(one.pair.metric, 0.0))
     assert found is not None
     word, reason = _judged(replace(one, pair=replace(one.pair, cell=one.pair.base)), q)
     is_beyond = (

@@ -1,4 +1,8 @@
-"""What a run must show for a gate, in CI for example, to open: no losses, metrics within limits."""
+"""What a run must show to pass a check, in CI for example: no losses, metrics within limits.
+
+What was not measured shows nothing, so it fails the check: cells without a valid trial, cells that
+were not runnable or left out, a run that did not end, a recipe that compares nothing.
+"""
 
 from __future__ import annotations
 
@@ -65,25 +69,40 @@ def _limit(metric: str, text: str) -> float:
         return float(units.count(text))
 
 
-def broken(summary: Summary, fail_on: Sequence[str], rules: Sequence[Rule]) -> list[str]:
-    """One line for each thing that keeps the gate shut."""
+@dataclass(frozen=True)
+class Check:
+    """What was asked of a run: `--fail-on`, `--require`, `--allow-missing`."""
+
+    fail_on: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    allow_missing: bool = False
+
+    @property
+    def is_asked(self) -> bool:
+        return bool(self.fail_on or self.rules)
+
+    def covers(self, cell: Cell) -> bool:
+        """The cells that the check is about: all of them, or those that its rules cover."""
+        return bool(self.fail_on) or any(one.covers(cell) for one in self.rules)
+
+
+def broken(summary: Summary, check: Check) -> list[str]:
+    """One line for each thing that fails the check."""
     lines = [] if summary.run.state == "done" else [f"the run did not end: {summary.run.state}"]
-    lines += [_of_failures(cell) for cell in _meant(summary, fail_on, rules) if cell.failures]
-    if "loss" in fail_on:
+    for cell in filter(check.covers, summary.cells):
+        if cell.failures:
+            lines.append(_of_failures(cell))
+        elif not cell.trials and not check.allow_missing:
+            lines.append(f"{_place(cell)}: not measured: {cell.reason or cell.state}")
+    if check.fail_on and not summary.gains:
+        lines.append("nothing was compared: no cell and its baseline have valid trials")
+    if "loss" in check.fail_on:
         lines += _of_words(summary, ("loss",)) + _of_pooled(summary)
-    if "undecided" in fail_on:
+    if "undecided" in check.fail_on:
         lines += _of_words(summary, UNDECIDED)
-        if not summary.gains:
-            lines.append("nothing was compared: no cell and its baseline have valid trials")
-    for one in rules:
+    for one in check.rules:
         lines += _of_rule(summary, one)
     return lines
-
-
-def _meant(summary: Summary, fail_on: Sequence[str], rules: Sequence[Rule]) -> list[Cell]:
-    """The cells that the gate is about: all of them, or those that its rules cover."""
-    of_words = any(word in FAIL_ON for word in fail_on)
-    return [c for c in summary.cells if of_words or any(one.covers(c) for one in rules)]
 
 
 def _of_failures(cell: Cell) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from wirespeed.results.cells import identity
@@ -53,6 +53,7 @@ class Change:
     change: float
     chance: float
     word: str  # better or worse
+    is_new: bool = False  # detected with the last run for the first time
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,80 @@ class MetricHistory:
     changes: list[Change] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Lost:
+    """A cell that had a figure and has none in the last run, or one of 0."""
+
+    axes: dict[str, object]
+    reason: str
+
+
 def series(summaries: Iterable[Summary], metric: str) -> list[MetricHistory]:
     """Every cell of the runs, oldest run first, with its change points."""
+    ordered = sorted(summaries, key=lambda one: one.run.started)
+    found = _histories(ordered, metric)
+    if not any(one.changes for one in found):
+        return found
+    before = {identity(one.axes): one for one in _histories(ordered[:-1], metric)}
+    return [_with_news(one, before.get(identity(one.axes))) for one in found]
+
+
+def _with_news(now: MetricHistory, before: MetricHistory | None) -> MetricHistory:
+    """Marks the changes that the runs before the last one did not show yet. With another run the
+    same change may be placed a run or two further."""
+    places = {point.run: number for number, point in enumerate(now.points)}
+    known = [(places[one.run], one.word) for one in before.changes] if before else []
+    changes = [
+        replace(
+            one,
+            is_new=not any(
+                word == one.word and abs(at - places[one.run]) <= PART_MIN for at, word in known
+            ),
+        )
+        for one in now.changes
+    ]
+    return replace(now, changes=changes)
+
+
+def lost(summaries: Iterable[Summary], metric: str) -> list[Lost]:
+    """What the last run does not show any more: its planned cells, and those of the run before."""
+    ordered = sorted(summaries, key=lambda one: one.run.started)
+    *earlier, last = ordered
+    cells = {identity(one.axes): one for one in last.cells}
+    wanted = {identity(one.axes): one for one in (*earlier[-1].measured, *last.cells)}
+    is_rate = last.better(metric) == "higher"
+    found = []
+    for key, cell in wanted.items():
+        there = cells.get(key)
+        now = there.median(metric) if there else None
+        was = _last_known(earlier, key, metric)
+        if was is None:
+            continue
+        if now is None:
+            reason = (there.reason or there.state) if there else "not in the last run"
+            found.append(Lost(dict(cell.axes), f"no figure: {reason}"))
+        elif is_rate and now <= 0 < was:
+            found.append(Lost(dict(cell.axes), "fell to 0"))
+        elif not is_rate and was <= 0 < now:
+            found.append(Lost(dict(cell.axes), "rose from 0"))
+    return found
+
+
+def _last_known(
+    earlier: Sequence[Summary], key: tuple[tuple[str, str], ...], metric: str
+) -> float | None:
+    for summary in reversed(earlier):
+        for cell in summary.measured:
+            if identity(cell.axes) == key and (value := cell.median(metric)) is not None:
+                return value
+    return None
+
+
+def _histories(ordered: Sequence[Summary], metric: str) -> list[MetricHistory]:
     points: dict[tuple[tuple[str, str], ...], list[RunMedian]] = {}
     axes: dict[tuple[tuple[str, str], ...], dict[str, object]] = {}
     more_is_better = True
-    for summary in sorted(summaries, key=lambda one: one.run.started):
+    for summary in ordered:
         more_is_better = summary.better(metric) == "higher"
         for cell in summary.measured:
             value = cell.median(metric)

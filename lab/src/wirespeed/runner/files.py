@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
+from wirespeed.agent import leftovers
+from wirespeed.agent.children import Refused
 from wirespeed.errors import HostError, StorageError
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.fleet.host import Host
@@ -35,6 +37,14 @@ def scratch_folder(run_id: str) -> Path:
     if os.access(memory, os.W_OK):
         return memory / f"wirespeed-{run_id}"
     return Path(os.environ.get("TMPDIR", "/tmp")) / f"wirespeed-{run_id}"
+
+
+def claim(scratch: Path) -> None:
+    """Makes the scratch folder on this machine; StorageError where another user made it."""
+    try:
+        leftovers.claim(scratch)  # type: ignore[no-untyped-call]
+    except (Refused, OSError) as error:
+        raise StorageError(f"cannot use the scratch folder: {error}") from error
 
 
 def prepare(fleet: Fleet, run_dir: Path) -> None:

@@ -56,7 +56,7 @@ class Life:
         return [place.root, place.recipe_file.resolve().parent]
 
     def begin(self, cells: list[PlannedCell]) -> None:
-        self.scratch.mkdir(parents=True, exist_ok=True)
+        files.claim(self.scratch)
         for planned in cells:
             resolver = self.resolver(planned)
             files.make(self.fleet, resolver.topology, resolver.files())

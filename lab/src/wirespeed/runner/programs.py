@@ -7,6 +7,9 @@ asked for with the recipe's `version`.
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +21,7 @@ from wirespeed.driver import load, stack
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.fleet.host import Host
 from wirespeed.process.start import SEARCH_PATH
+from wirespeed.recipe.model import Recipe
 from wirespeed.recipe.resolve import Instance, Place, Resolver
 from wirespeed.runner.plan import Schedule
 
@@ -43,7 +47,39 @@ def measured(fleet: Fleet, schedule: Schedule) -> dict[str, str]:
             text = _of(fleet[host], asked)
             label = name if len(variants) == 1 else f"{name}, {Path(asked[1][-1]).name}"
             told |= {f"program {label}": text} if text else {}
-    return told | _hashes(list(files))
+    return told | _hashes(list(files)) | _inherited(schedule.recipe)
+
+
+def _inherited(recipe: Recipe) -> dict[str, str]:
+    """Variables of the user that programs get; a value may be a secret, so its hash is kept."""
+    names = sorted({name for process in recipe.process for name in process.inherit})
+    return {f"environment {name}": _digest(os.environ.get(name)) for name in names}
+
+
+def _digest(value: str | None) -> str:
+    if value is None:
+        return "not set"
+    return f"sha256 {hashlib.sha256(value.encode(errors='replace')).hexdigest()[:DIGITS]}"
+
+
+#: Variables that change how programs run; whoever exported one may expect that it is used.
+TELLING = re.compile(
+    r"EF_\w+|LD_(PRELOAD|LIBRARY_PATH|BIND_NOW|AUDIT)|(JAVA|JDK_JAVA)_(TOOL_)?OPTIONS|_JAVA_OPTIONS|"
+    r"MALLOC_\w+|GLIBC_TUNABLES|OMP_\w+|GO(GC|MAXPROCS|DEBUG|MEMLIMIT)|NODE_OPTIONS|UV_\w+|"
+    r"PYTHON(PATH|OPTIMIZE|MALLOC|HASHSEED)|OPENSSL_\w+"
+)
+
+
+def left_out(recipe: Recipe) -> str:
+    """One line that names exported variables which programs would notice and do not get."""
+    passed = {name for process in recipe.process for name in process.inherit}
+    names = sorted(name for name in os.environ if TELLING.fullmatch(name) and name not in passed)
+    if not names:
+        return ""
+    return (
+        f"measured programs do not get {', '.join(names)} of this shell; a recipe passes variables "
+        "on with env or inherit"
+    )
 
 
 def _files(place: Place, one: Instance) -> Iterator[Path]:

@@ -115,6 +115,8 @@ def start(
         audit = differing(facts, schedule, options.tune)
         for what, found, why in (row for row in audit if row[0] == audits.QUOTA):
             watcher.told(f"{what}: {found}; {why}")
+        if line := programs.left_out(schedule.recipe):
+            watcher.told(line)
         facts |= measure_links(fleet, schedule, watcher)
         facts |= programs.measured(fleet, schedule)
         tuned = tune.apply(fleet, schedule) if options.tune else None
@@ -461,7 +463,9 @@ def _other_build(run: Run, commit: str, found: Mapping[str, str]) -> str:
     """What of the measured builds and files is not as it was when the run began; runs of before
     name few."""
     begun = {
-        name: text for name, text in run.facts.items() if name.startswith(("program ", "file "))
+        name: text
+        for name, text in run.facts.items()
+        if name.startswith(("program ", "file ", "environment "))
     }
     pairs = {name: (text, found.get(name, "not found")) for name, text in begun.items()}
     if run.commit and commit:

@@ -16,11 +16,13 @@ from typing import IO
 from wirespeed.agent.children import (
     LIBC,
     PR_SET_CHILD_SUBREAPER,
+    clean_environment,
     descendants,
     is_alive,
     send_signal,
 )
 from wirespeed.errors import InputError
+from wirespeed.process.start import SEARCH_PATH
 
 WITHIN_S = 15.0
 WRONG_ANSWER_S = 3.0  # a server may answer 503 while it starts, but not for long
@@ -66,8 +68,9 @@ def _tried(command: list[str], others: set[int], port: int, path: str) -> Answer
 def _start(command: list[str], said: IO[bytes]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
-        )
+            command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True,
+            env=clean_environment({"PATH": SEARCH_PATH}),  # type: ignore[no-untyped-call]
+        )  # fmt: skip
     except OSError as error:
         raise InputError(f"{command[0]}: cannot be started: {error.strerror}") from None
 
