@@ -84,6 +84,7 @@ fn plan_value(plan: &Plan) -> Value {
         "rate_rps": open.and_then(|open| open.stretches.iter().map(|s| s.to_rps).reduce(f64::max)),
         "arrival": open.map_or("even", |open| if open.poisson { "poisson" } else { "even" }),
         "seed": open.map(|open| open.seed),
+        "dispatch": open.map(|open| open.dispatch.name()),
         "connections": plan.connections_max(),
         "depth": plan.depth,
         "http2": plan.http2,

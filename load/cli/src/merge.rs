@@ -14,10 +14,11 @@ use serde_json::{json, Map, Value};
 use std::path::Path;
 
 /// Parts of the plan that must be equal.
-const SAME: [&str; 12] = [
+const SAME: [&str; 13] = [
     "mode",
     "rate_rps",
     "arrival",
+    "dispatch",
     "connections",
     "depth",
     "http2",

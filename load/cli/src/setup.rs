@@ -4,7 +4,7 @@ use crate::options::Typed;
 use crate::targets::{targets, Common};
 use crate::values::{choice, count, number, pins, ramp, sources, start_at, time, usage, whole};
 use crate::values::{Ramp, Refusal};
-use load_engine::plan::{Late, Open, Plan, Probe, Step, Target, Wait};
+use load_engine::plan::{Dispatch, Late, Open, Plan, Probe, Step, Target, Wait};
 use load_engine::schedule::Stretch;
 use load_engine::sys::affinity;
 use load_engine::sys::epoll::Trigger;
@@ -23,11 +23,13 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
     let depth = count(typed, "depth", 1.0)?;
     let streams = count(typed, "streams", 1.0)?;
     check_http2(typed, depth, streams)?;
+    if typed.has("dispatch") && !typed.has("rate") {
+        return usage("--dispatch: is for an open loop; give a rate (-R)");
+    }
     if depth > DEPTH_MAX {
         return usage(format!("--depth: must be at most {DEPTH_MAX}"));
     }
     let (steps, stretches) = steps(typed)?;
-    let threads = threads(typed, &steps)?;
     let common = Common::read(typed, depth)?;
     if is_http2(typed) && common.asks_to_close() {
         return usage("--header: 'Connection: close' is of HTTP/1.1; leave it out with --http2");
@@ -37,6 +39,7 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
     if websocket {
         check_websocket(typed, &common)?;
     }
+    let threads = threads(typed, &steps, targets.len())?;
     let timeout_ns = time(typed, "timeout", 2_000_000_000)?;
     if timeout_ns == 0 {
         return usage("--timeout: must be longer than 0");
@@ -86,12 +89,29 @@ pub fn plan(typed: &Typed, words: &[String]) -> Result<Plan, Refusal> {
     Ok(plan)
 }
 
-/// Threads that send: as typed; without it two, or one for the one connection of a step.
-fn threads(typed: &Typed, steps: &[Step]) -> Result<usize, Refusal> {
+/// Threads that send: as typed; without it two, or one where the connections are too few for that.
+fn threads(typed: &Typed, steps: &[Step], targets: usize) -> Result<usize, Refusal> {
     let fewest = steps.iter().map(|step| step.connections).min().unwrap_or(1);
-    let threads = count(typed, "threads", fewest.min(2) as f64)?;
+    // a script has one target; in an open loop each thread sends to all of them
+    let targets = if typed.has("script") { 1 } else { targets };
+    let each = if typed.has("rate") { targets } else { 1 };
+    let default = (fewest / each).clamp(1, 2);
+    let threads = count(typed, "threads", default as f64)?;
     if fewest < threads {
         return usage("number of connections must be >= threads");
+    }
+    if fewest < targets {
+        return usage(format!(
+            "--connections: {fewest} for {targets} servers would leave some without any; give at \
+             least one for each"
+        ));
+    }
+    if fewest / threads < each {
+        return usage(format!(
+            "--connections: {fewest} on {threads} threads leave a thread with fewer than the \
+             {targets} servers that it sends to; give at least {}, or fewer threads (-t)",
+            targets * threads
+        ));
     }
     Ok(threads)
 }
@@ -230,11 +250,19 @@ fn stretches(rate: Ramp, steps: usize, length_ns: u64) -> Result<Vec<Stretch>, R
     Ok(each.collect())
 }
 
+/// wrk2's way first: a rate there belongs to connections.
+const DISPATCH: [(&str, Dispatch); 3] = [
+    ("pinned", Dispatch::Pinned),
+    ("any", Dispatch::Any),
+    ("random", Dispatch::Random),
+];
+
 fn open_loop(typed: &Typed, stretches: Vec<Stretch>) -> Result<Open, Refusal> {
     Ok(Open {
         stretches,
         poisson: choice(typed, "arrival", &[("even", false), ("poisson", true)])?,
         seed: number(typed, "seed", 1.0)? as u64,
+        dispatch: choice(typed, "dispatch", &DISPATCH)?,
         late: choice(
             typed,
             "late",

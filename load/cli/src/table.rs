@@ -242,11 +242,20 @@ pub const TABLE: &[Entry] = &[
     ),
     option(
         Load,
+        "dispatch",
+        None,
+        Some("pinned|any|random"),
+        "pinned",
+        "connection of a due request: pinned: the next in turn, busy or not, as under wrk2; any: the \
+         one that has been free for longest; random: one drawn by lot, busy or not",
+    ),
+    option(
+        Load,
         "late",
         None,
         Some("queue|drop"),
         "queue",
-        "what becomes of a due request when no connection is free",
+        "what becomes of a due request when its connection is not free",
     ),
     option(
         Load,

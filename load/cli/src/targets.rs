@@ -306,6 +306,7 @@ fn target(lines: &[&Line], common: &Common) -> Result<Target, Refusal> {
         upgrade: url.is_websocket().then(upgrade),
         requests: lines.iter().map(|line| common.render(&line.url)).collect(),
         order: weighted_order(&weights),
+        weight: weights.iter().sum(),
     })
 }
 

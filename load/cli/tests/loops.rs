@@ -107,7 +107,7 @@ fn a_connection_that_hangs_delays_no_other_request() {
         }
     });
     let result = measured(&format!(
-        "-t1 -c4 -d1s -R 100 -T 30s --drain 3s {}",
+        "-t1 -c4 -d1s -R 100 -T 30s --drain 3s --dispatch any {}",
         server.url()
     ));
     assert_eq!(count(&result, "/totals/sent"), 100);

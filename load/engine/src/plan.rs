@@ -50,6 +50,9 @@ pub struct Target {
     pub requests: Vec<Rendered>,
     /// Numbers of requests in the order in which they are sent, again and again.
     pub order: Vec<u32>,
+    /// Its share of the requests of an open loop, and of the connections of a closed one, relative to
+    /// the other targets.
+    pub weight: u32,
 }
 
 /// Requests by the clock instead of by the answers.
@@ -61,11 +64,36 @@ pub struct Open {
     pub poisson: bool,
     /// Seed of the Poisson process.
     pub seed: u64,
-    /// What becomes of a due request when no connection is free.
+    /// Which connection a due request goes to.
+    pub dispatch: Dispatch,
+    /// Whether a due request whose connection is busy waits or is dropped.
     pub late: Late,
 }
 
-/// What becomes of a due request when no connection is free.
+/// Which connection of its target a due request goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dispatch {
+    /// Each connection has its own requests: the next one of the target, in turn. One that is busy
+    /// keeps them waiting, as it does under wrk2.
+    Pinned,
+    /// The one that has been free for longest: a busy connection delays only its own request.
+    Any,
+    /// One drawn at random, whether it is free or not.
+    Random,
+}
+
+impl Dispatch {
+    /// Its name on the command line and in result files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dispatch::Pinned => "pinned",
+            Dispatch::Any => "any",
+            Dispatch::Random => "random",
+        }
+    }
+}
+
+/// Whether a due request whose connection is busy waits or is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
     /// It waits, and its wait counts.
@@ -111,7 +139,7 @@ impl Probe {
         Plan {
             threads: 1,
             steps: vec![Step {
-                connections: self.connections,
+                connections: self.connections.max(load.targets.len()),
                 length_ns,
             }],
             depth: 1,
@@ -124,6 +152,7 @@ impl Probe {
                 }],
                 poisson: true,
                 seed: load.open.as_ref().map_or(0, |open| open.seed) ^ 0x70_72_6f_62_65,
+                dispatch: Dispatch::Pinned,
                 late: Late::Queue,
             }),
             wait: Wait::Sleep,
@@ -305,6 +334,19 @@ impl Plan {
     }
 }
 
+/// Deals `connections` to targets by weight. The first ones go to one target each, so that every
+/// target has one; a full round has the weights' shares.
+pub fn dealt(weights: &[u32], connections: usize) -> Vec<usize> {
+    let order = weighted_order(weights);
+    let mut has_none = vec![true; weights.len()];
+    let later = order
+        .iter()
+        .map(|&target| target as usize)
+        .cycle()
+        .filter(move |&target| !std::mem::take(&mut has_none[target]));
+    (0..weights.len()).chain(later).take(connections).collect()
+}
+
 /// Spreads requests by weight so that equal ones do not follow each other more than they must: of a
 /// weight of w the k-th stands at (2k + 1)/(2w) of the whole order, the first of those that meet.
 pub fn weighted_order(weights: &[u32]) -> Vec<u32> {
@@ -364,6 +406,15 @@ mod tests {
         let count = |which| order.iter().filter(|&&index| index == which).count();
         assert_eq!([count(0), count(1), count(2)], [5, 2, 1]);
         assert_eq!(weighted_order(&[0, 2, 0, 2]), [1, 3, 1, 3]);
+    }
+
+    #[test]
+    fn connections_are_dealt_by_weight_and_every_target_has_one() {
+        assert_eq!(dealt(&[1], 3), [0, 0, 0]);
+        assert_eq!(dealt(&[1, 1, 1], 5), [0, 1, 2, 0, 1]);
+        assert_eq!(dealt(&[9, 1], 2), [0, 1]);
+        let many = dealt(&[9, 1], 20);
+        assert_eq!(many.iter().filter(|&&target| target == 0).count(), 18);
     }
 
     #[test]

@@ -46,6 +46,7 @@ fn closed() -> Plan {
 fn open() -> Plan {
     Plan {
         open: Some(Open {
+            dispatch: load_engine::plan::Dispatch::Pinned,
             stretches: vec![Stretch {
                 length_ns: SECOND_NS,
                 from_rps: 10_000.0,

@@ -53,6 +53,7 @@ impl<T: Transport> Worker<'_, T> {
     pub(super) fn want(&mut self, wanted: usize, now: u64) {
         let before = self.wanted;
         self.wanted = wanted;
+        self.redispatch(wanted);
         for index in before..wanted {
             if self.connections[index].doing == Doing::Closed {
                 self.open(index, now);
@@ -62,6 +63,18 @@ impl<T: Transport> Worker<'_, T> {
         for index in wanted..before {
             if self.connections[index].doing == Doing::Idle {
                 self.close(index);
+            }
+        }
+    }
+
+    /// Requests that waited for connections which are too many now wait for others.
+    fn redispatch(&mut self, wanted: usize) {
+        for (target, waiting) in self.dispatch.resize(wanted) {
+            let own = self.dispatch.own_connection(target);
+            self.dispatch.wait(target, own, waiting);
+            if let Some(index) = own {
+                let generation = self.connections[index].generation;
+                self.ready.push((index as u32, generation, waiting.due_ns));
             }
         }
     }

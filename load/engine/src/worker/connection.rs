@@ -42,8 +42,6 @@ pub struct Connection<S> {
     pub idle_ns: u64,
     /// The request that was sent last, within its target.
     pub request: u32,
-    /// Where its next request stands in the target's order.
-    pub cursor: u32,
     /// Number of its target.
     pub target: u16,
     /// Answers that are still to come.
@@ -94,7 +92,6 @@ impl<S> Connection<S> {
             sent_ns: 0,
             idle_ns: 0,
             request: 0,
-            cursor: 0,
             target: target as u16,
             in_flight: 0,
             doing: Doing::Closed,

@@ -107,6 +107,15 @@ impl<T: Transport> Worker<'_, T> {
             return;
         };
         let end_ns = now.min(self.window_start_ns + self.plan.duration_ns());
+        let window_start_ns = self.window_start_ns;
+        let waiting = self.dispatch.due_times();
+        for due_ns in waiting.filter(|&due_ns| due_ns >= window_start_ns) {
+            let step = self.recorder.step_at(due_ns);
+            let aged = ending.aged.entry(step).or_default();
+            let age_ns = now.saturating_sub(due_ns);
+            aged.response.record_lost(age_ns, self.depth as u64);
+            ending.unsent += self.depth as u64;
+        }
         // the warm-up's come first, and are not the window's
         let before = schedule.left_until(self.plan.warmup_ns as f64);
         let left = schedule.left_until((end_ns - self.base_ns.min(end_ns)) as f64);
@@ -124,7 +133,7 @@ impl<T: Transport> Worker<'_, T> {
             let aged = ending.aged.entry(step).or_default();
             aged.response.record_lost(age_ns, (to - from) * depth);
         }
-        ending.unsent = unsent * depth;
-        ending.unfinished += unsent * depth;
+        ending.unsent += unsent * depth;
+        ending.unfinished += ending.unsent;
     }
 }

@@ -6,15 +6,18 @@
 //! pace: while a request is due and a connection is idle, write it
 //! check, ten times a second: ends of intervals, timeouts, reopenings, the end of the run
 //! ```
-//! [`sending`] and [`receiving`] are the hot path, [`connecting`] opens and closes, [`timing`] knows
+//! [`sending`] and [`receiving`] are the hot path, [`pacing`] and [`dispatch`] are the open loop's,
+//! [`connecting`] opens and closes, [`timing`] knows
 //! which figure a latency belongs to.
 
 mod coalescing;
 mod connecting;
 mod connection;
+mod dispatch;
 mod ending;
 mod failing;
 mod messages;
+mod pacing;
 mod preparing;
 mod receiving;
 mod recorder;
@@ -28,18 +31,22 @@ pub use ending::{Aged, Ending};
 pub use recorder::{CpuMark, Finished, Recorder};
 
 use crate::interval::Phase;
-use crate::plan::{Late, Plan, Target, Wait};
+use crate::plan::{Plan, Target};
 use crate::schedule::Schedule;
 use crate::script::ThreadScript;
 use crate::sys::clock::{monotonic_ns, SECOND_NS};
-use crate::sys::epoll::{Epoll, Events, FOREVER_NS};
+use crate::sys::epoll::{Epoll, Events};
 use crate::sys::signal::stop_wanted;
 use crate::sys::socket::RawAddress;
 use crate::transport::Transport;
 use coalescing::Coalescing;
 use connection::{Connection, Doing};
+use dispatch::Dispatch;
 use load_http1::Template;
-use preparing::{adopt, are_short, open_epoll, same_meaning, schedule};
+use preparing::{
+    adopt, are_short, dispatch, first_request, open_epoll, same_meaning, schedule,
+    target_of_connections,
+};
 use resting::Resting;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -53,8 +60,6 @@ const READ_BYTES: usize = 64 * 1024;
 const CHECK_NS: u64 = 100_000_000;
 /// Waits of a closed loop may end a millisecond late; the last wait before the start may not.
 const PUNCTUAL_NS: u64 = 2_000_000;
-/// Hybrid waiting polls for so long before a due time; a wake-up takes less.
-const POLL_BEFORE_DUE_NS: u64 = 60_000;
 /// A request that is first looked at so long after its due time shows that the thread was away.
 const AWAY_NS: u64 = 50_000;
 /// So many answers are read before their connections get the next requests. The code that reads and
@@ -88,11 +93,15 @@ pub struct Worker<'p, T: Transport> {
     schedule: Option<Schedule>,
     /// When the next request is due; the end of time if none is.
     due_ns: u64,
-    /// Connections that wait for work, the longest waiting first, with their generation.
-    idle: VecDeque<(u32, u32)>,
+    /// Which connections due requests go to, and the requests that wait for one.
+    dispatch: Dispatch,
+    /// Place of each target's next request in its order.
+    cursors: Vec<u32>,
     /// Connections that get their next request when the burst is read, with their generation and
     /// the moment since when they are free.
     ready: Vec<(u32, u32, u64)>,
+    /// How many of them make a burst.
+    burst: usize,
     /// What HTTP/2 has besides.
     streams: Streams,
     /// A fresh connection is written to without waiting until it is established.
@@ -110,10 +119,11 @@ pub struct Worker<'p, T: Transport> {
     /// Connections that this stage wants open.
     wanted: usize,
     busy: usize,
-    /// Whether due requests waited for a connection when this was looked at last.
-    blocked: bool,
-    /// How long this thread was away since nothing was overdue: so late may a request be by it,
-    /// whether or not a connection was free.
+    /// Whether due requests were left in the schedule: the lateness of the next one is then no sign
+    /// that this thread was away.
+    lagging: bool,
+    /// How long this thread was away while requests fell due, summed up: so late may a request be
+    /// by it, whether or not a connection was free.
     away_ns: u64,
     /// The shortest connect: about a round trip.
     round_trip_ns: u64,
@@ -157,11 +167,14 @@ impl<'p, T: Transport> Worker<'p, T> {
         } else {
             Streams::default()
         };
-        let own = plan.share(plan.connections_max(), number);
-        // dealt so that targets have equal numbers over all threads
-        let connections = (0..own)
-            .map(|index| Connection::new((index * plan.threads + number) % targets.len()))
-            .collect();
+        let target_of = target_of_connections(plan, number, &targets);
+        let connections = target_of.iter().map(|&target| Connection::new(target));
+        let connections = connections.collect();
+        let dispatch = dispatch(plan, number, &targets, &target_of);
+        let cursors = targets
+            .iter()
+            .map(|target| first_request(plan, number, target));
+        let cursors = cursors.collect();
         let addresses: io::Result<Vec<_>> =
             targets.iter().map(|target| target.address.raw()).collect();
         let lengths = targets
@@ -191,8 +204,11 @@ impl<'p, T: Transport> Worker<'p, T> {
             recorder,
             schedule: schedule(plan, number, depth),
             due_ns: u64::MAX,
-            idle: VecDeque::new(),
+            dispatch,
+            cursors,
             ready: Vec::with_capacity(BURST_MAX),
+            // what is due in an open loop does not wait for others
+            burst: if plan.open.is_some() { 1 } else { BURST_MAX },
             streams,
             sends_first: !shape.is_some_and(|shape| shape.dynamic || shape.delays),
             needs_no_delay,
@@ -206,7 +222,7 @@ impl<'p, T: Transport> Worker<'p, T> {
             connect_queue: VecDeque::new(),
             wanted: 0,
             busy: 0,
-            blocked: false,
+            lagging: false,
             away_ns: 0,
             round_trip_ns: SECOND_NS,
             base_ns: 0,
@@ -287,6 +303,7 @@ impl<'p, T: Transport> Worker<'p, T> {
         }
         // nothing falls due for a thread that has stopped
         self.schedule = None;
+        self.dispatch.forget_waiting();
         while !self.recorder.draining() && !stop_wanted() {
             let now = monotonic_ns();
             let left_ns = self.recorder.now.end_ns.saturating_sub(now).min(CHECK_NS);
@@ -312,7 +329,7 @@ impl<'p, T: Transport> Worker<'p, T> {
         }
         let now = monotonic_ns();
         // each was offered when it was opened
-        self.idle.clear();
+        self.dispatch.forget_free();
         for index in 0..self.wanted {
             if self.connections[index].doing == Doing::Idle {
                 self.offer(index, now);
@@ -343,11 +360,11 @@ impl<'p, T: Transport> Worker<'p, T> {
             let (token, ready) = self.events.get(event);
             let before_ns = now;
             now = self.handle(token, ready, woken_ns);
-            if self.ready.len() >= BURST_MAX {
+            if self.ready.len() >= self.burst {
                 self.send_ready();
             }
             let took_ns = now.saturating_sub(before_ns);
-            if took_ns > AWAY_NS {
+            if took_ns > AWAY_NS && self.lagging {
                 self.away_ns += took_ns;
             }
             if self.due_ns <= now {
@@ -361,7 +378,8 @@ impl<'p, T: Transport> Worker<'p, T> {
         if now >= self.next_check_ns {
             self.check(now);
         }
-        if self.recorder.draining() && self.busy == 0 && self.due_ns == u64::MAX {
+        let is_done = self.busy == 0 && self.due_ns == u64::MAX && self.dispatch.waiting() == 0;
+        if self.recorder.draining() && is_done {
             self.stopped = true;
         }
         if let Some(resting) = &mut self.resting {
@@ -376,107 +394,6 @@ impl<'p, T: Transport> Worker<'p, T> {
             return None;
         }
         self.coalescing.as_mut()?.pause(self.busy)
-    }
-
-    /// How long the next wait may last.
-    fn waiting_time(&mut self) -> u64 {
-        if self.epoll.set_alarm(self.next_check_ns) {
-            return FOREVER_NS;
-        }
-        let now = monotonic_ns();
-        let until_check = self.next_check_ns.saturating_sub(now);
-        if self.due_ns == u64::MAX || self.idle.is_empty() {
-            return until_check;
-        }
-        let until_due = self.due_ns.saturating_sub(now);
-        let sleep = match self.plan.wait {
-            Wait::Sleep => until_due,
-            Wait::Hybrid => until_due.saturating_sub(POLL_BEFORE_DUE_NS),
-            Wait::Spin => 0,
-        };
-        sleep.min(until_check)
-    }
-
-    /// Sends what is due, as long as connections are free.
-    fn pace(&mut self, mut now: u64) {
-        let depth = self.depth as u64;
-        if !self.blocked {
-            let first_seen_ns = now - self.due_ns;
-            self.away_ns = if first_seen_ns > AWAY_NS {
-                first_seen_ns
-            } else {
-                0
-            };
-        }
-        self.blocked = false;
-        while self.due_ns <= now && self.running {
-            if self.recorder.is_over(now) {
-                self.rotate(now);
-                continue;
-            }
-            let Some(index) = self.next_idle() else {
-                if self
-                    .plan
-                    .open
-                    .as_ref()
-                    .is_none_or(|open| open.late == Late::Queue)
-                {
-                    self.blocked = true;
-                    break;
-                }
-                if self.is_counted(self.due_ns) {
-                    self.recorder.now.counts.due += depth;
-                    self.recorder.now.counts.dropped += depth;
-                }
-                self.advance();
-                continue;
-            };
-            let due_ns = self.due_ns;
-            self.advance();
-            if self.is_counted(due_ns) {
-                self.recorder.now.counts.due += depth;
-                self.record_delay(self.connections[index].idle_ns, due_ns, now);
-            }
-            self.send(index, due_ns, now);
-            now = monotonic_ns();
-        }
-        if T::STREAMS {
-            self.flush_streams();
-        }
-    }
-
-    /// Whose fault it is that a request is not sent when it is due.
-    #[inline]
-    fn record_delay(&mut self, idle_ns: u64, due_ns: u64, now: u64) {
-        let times = &mut self.recorder.now.times;
-        let late_ns = now - due_ns;
-        let own_ns = late_ns.min(self.away_ns.max(now.saturating_sub(idle_ns.max(due_ns))));
-        times.lateness.record(own_ns);
-        if own_ns < late_ns {
-            times.queue.record(late_ns - own_ns);
-        }
-    }
-
-    /// The connection that has been idle for longest.
-    fn next_idle(&mut self) -> Option<usize> {
-        while let Some((index, generation)) = self.idle.pop_front() {
-            if self.is_free(index, generation) {
-                return Some(index as usize);
-            }
-        }
-        None
-    }
-
-    fn advance(&mut self) {
-        if let Some(schedule) = &mut self.schedule {
-            schedule.advance();
-        }
-        self.set_due();
-    }
-
-    fn set_due(&mut self) {
-        let next = self.schedule.as_mut().and_then(Schedule::next_ns);
-        self.due_ns = next.map_or(u64::MAX, |offset_ns| self.base_ns + offset_ns);
     }
 
     /// Everything that has its time: called when `next_check_ns` has come.

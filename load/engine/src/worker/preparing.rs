@@ -1,6 +1,7 @@
 //! What a worker makes of the plan before it starts: its targets, its schedule, its epoll.
 
-use crate::plan::{Plan, Rendered, Target};
+use super::dispatch::Dispatch;
+use crate::plan::{self, Plan, Rendered, Target};
 use crate::schedule::Schedule;
 use crate::script::ThreadScript;
 use crate::sys::epoll::{Epoll, Waits};
@@ -40,6 +41,38 @@ pub(super) fn same_meaning(targets: &[Target]) -> bool {
 pub(super) fn are_short(targets: &[Target]) -> bool {
     let mut requests = targets.iter().flat_map(|target| &target.requests);
     requests.all(|request| request.bytes.len() <= SEGMENT_BYTES)
+}
+
+/// The target of each connection of a thread. In an open loop each thread has its own connections to
+/// every target, as its requests are due on all of them; in a closed loop they are dealt over all
+/// threads.
+pub(super) fn target_of_connections(plan: &Plan, number: usize, targets: &[Target]) -> Vec<usize> {
+    let weights: Vec<u32> = targets.iter().map(|target| target.weight).collect();
+    let own = plan.share(plan.connections_max(), number);
+    if plan.open.is_some() {
+        return plan::dealt(&weights, own);
+    }
+    let all = plan::dealt(&weights, plan.connections_max());
+    let mine = all.into_iter().skip(number).step_by(plan.threads);
+    mine.take(own).collect()
+}
+
+pub(super) fn dispatch(
+    plan: &Plan,
+    number: usize,
+    targets: &[Target],
+    target_of: &[usize],
+) -> Dispatch {
+    let Some(open) = &plan.open else {
+        return Dispatch::new(plan::Dispatch::Any, &[], &[], 0);
+    };
+    let seed = open.seed ^ (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Dispatch::new(open.dispatch, targets, target_of, seed)
+}
+
+/// Where a thread begins in the order of a target: threads begin at different places.
+pub(super) fn first_request(plan: &Plan, number: usize, target: &Target) -> u32 {
+    (target.order.len() * number / plan.threads) as u32
 }
 
 pub(super) fn schedule(plan: &Plan, number: usize, depth: usize) -> Option<Schedule> {

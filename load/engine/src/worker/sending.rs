@@ -24,17 +24,20 @@ fn rest_of(bytes: &[u8], written: &io::Result<usize>) -> Vec<u8> {
     bytes[from..].to_vec()
 }
 
-/// The request that a connection sends now; the next one follows in the target's order.
+/// The request that a connection sends now, whose target's next one follows on whichever connection
+/// comes next: connections that began together would otherwise ask for the same all along.
 #[inline]
 pub(super) fn next_request<'t, S>(
     targets: &'t [Target],
+    cursors: &mut [u32],
     connection: &mut Connection<S>,
 ) -> &'t Rendered {
     let target = &targets[usize::from(connection.target)];
-    let number = target.order[connection.cursor as usize];
-    connection.cursor += 1;
-    if connection.cursor as usize == target.order.len() {
-        connection.cursor = 0;
+    let cursor = &mut cursors[usize::from(connection.target)];
+    let number = target.order[*cursor as usize];
+    *cursor += 1;
+    if *cursor as usize == target.order.len() {
+        *cursor = 0;
     }
     connection.request = number;
     let request = &target.requests[number as usize];
@@ -66,8 +69,12 @@ impl<T: Transport> Worker<'_, T> {
         let connection = &mut self.connections[index];
         connection.idle_ns = now;
         if self.schedule.is_some() {
-            let generation = connection.generation;
-            self.idle.push_back((index as u32, generation));
+            let (target, generation) = (usize::from(connection.target), connection.generation);
+            if self.dispatch.has_waiting(target, index) {
+                self.ready.push((index as u32, generation, now));
+            } else {
+                self.dispatch.note_free(target, index, generation);
+            }
         } else if self.running && !self.stopped {
             if self
                 .script
@@ -90,7 +97,12 @@ impl<T: Transport> Worker<'_, T> {
     pub(super) fn send_ready(&mut self) {
         let mut ready = std::mem::take(&mut self.ready);
         for &(index, generation, since_ns) in &ready {
-            if self.is_free(index, generation) && !self.stopped {
+            if !self.is_free(index, generation) || self.stopped {
+                continue;
+            }
+            if self.schedule.is_some() {
+                self.send_waiting(index as usize);
+            } else {
                 self.send(index as usize, since_ns, since_ns);
             }
         }
@@ -166,7 +178,7 @@ impl<T: Transport> Worker<'_, T> {
             return;
         }
         let connection = &mut self.connections[index];
-        let request = next_request(&self.targets, connection);
+        let request = next_request(&self.targets, &mut self.cursors, connection);
         let Some(session) = connection.session.as_mut() else {
             return;
         };
@@ -213,8 +225,9 @@ impl<T: Transport> Worker<'_, T> {
         }
         let now = monotonic_ns();
         let connection = &mut self.connections[index];
-        let cursor = connection.cursor;
-        let request = next_request(&self.targets, connection);
+        let target = usize::from(connection.target);
+        let cursor = self.cursors[target];
+        let request = next_request(&self.targets, &mut self.cursors, connection);
         let Some(session) = connection.session.as_mut() else {
             return Ok(false);
         };
@@ -231,7 +244,7 @@ impl<T: Transport> Worker<'_, T> {
                 Ok(true)
             }
             Err(error) if is_too_early(&error) => {
-                connection.cursor = cursor;
+                self.cursors[target] = cursor;
                 self.sends_first = false;
                 Ok(false)
             }

@@ -124,7 +124,7 @@ impl<T: Transport> Worker<'_, T> {
         let connection = &mut self.connections[index];
         let target = usize::from(connection.target);
         if made.is_none() {
-            next_request(&self.targets, connection);
+            next_request(&self.targets, &mut self.cursors, connection);
         }
         let request = connection.request;
         let Some(session) = connection.session.as_mut() else {
@@ -266,7 +266,7 @@ impl<T: Transport> Worker<'_, T> {
         // a server that takes back and allows again for ever must not fill the list
         let places = self.wanted * self.plan.streams;
         for _ in 0..more {
-            if index < self.wanted && self.idle.len() < places {
+            if index < self.wanted && self.ready.len() < places {
                 self.offer_one(index, now);
             }
         }
