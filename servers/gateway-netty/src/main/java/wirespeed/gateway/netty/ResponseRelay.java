@@ -177,6 +177,10 @@ final class ResponseRelay {
             return;
         }
         Framing framing = response.framingFor(context.request());
+        if (framing.isEmpty()) {
+            // What a transform would end a body with is no part of an answer without one.
+            response.endTransform();
+        }
         client.sendHead(exchange, client.clientFraming(framing));
         if (framing.isEmpty() && !response.received().isEmpty()) {
             // A body that the client cannot have, because of what it asked or of a filter's status.
