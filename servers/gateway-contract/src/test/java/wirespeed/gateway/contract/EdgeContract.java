@@ -2,8 +2,10 @@
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -77,5 +79,31 @@ abstract class EdgeContract extends CarrierContract {
         client.send("HEAD /h HTTP/1.1\r\nHost: a\r\n\r\nGET /g HTTP/1.1\r\nHost: a\r\n\r\n");
         assertEquals(200, client.read(true).status());
         assertEquals("GET /g HTTP/1.1|end", client.read().body());
+    }
+
+    @Test
+    void what_only_proxies_may_say_is_not_said_by_another_spelling_of_the_name()
+            throws IOException {
+        Carrier gateway = gateway("[[filter]]\ntype = \"headers\"\nrequest-set = { X-User ="
+                + " \"nobody\" }\nrequest-remove = [\"X-Role\"]\n");
+        RawClient client = client(gateway);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nX_Forwarded_For: 6.6.6.6\r\n"
+                + "X_Forwarded-Proto: https\r\nX-Forwarded_Client_Cert: Hash=1\r\n"
+                + "x_real_ip: 6.6.6.6\r\nTrue_Client_IP: 6.6.6.6\r\nFront-End-Https: on\r\n"
+                + "Front_End_Https: on\r\nProxy: http://6.6.6.6\r\nContent_Length: 5\r\n"
+                + "X_User: admin\r\nX_Role: admin\r\nX_Own: kept\r\nProxy_Authorization: b\r\n"
+                + "\r\n");
+        assertEquals(200, client.read().status());
+        RecordingOrigin.Seen seen = origin.seen.get(0);
+        String head = seen.head().toLowerCase();
+        for (String name : List.of("x_forwarded", "x-forwarded_client", "x_real_ip", "true_client",
+                "front-end-https", "front_end_https", "\r\nproxy", "content_length", "x_user",
+                "x_role", "6.6.6.6")) {
+            assertTrue(!head.contains(name), name + " in " + seen.head());
+        }
+        assertEquals("kept", seen.header("X_Own"));
+        assertEquals("nobody", seen.header("X-User"));
+        assertEquals("127.0.0.1", seen.header("X-Forwarded-For"));
+        assertNull(seen.header("X-Role"));
     }
 }
