@@ -380,9 +380,10 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
     }
 
     /** No response of this attempt, or no more of it. */
-    void originFailed(Attempt lost, Category category, Throwable cause, Loss loss) {
+    void originFailed(Attempt lost, Category category, Throwable cause, Loss far) {
         Address failed = lost.address();
-        boolean isNoFault = loss == Loss.STALE || Attempts.isNoFault(context, loss);
+        Loss loss = Attempts.judged(context, far);
+        boolean isNoFault = Attempts.isNoFault(context, loss);
         if (!isNoFault) {
             long now = loop.sharedMillis();
             failed.breaker().failed(now - lost.tookNanos() / 1_000_000, now);

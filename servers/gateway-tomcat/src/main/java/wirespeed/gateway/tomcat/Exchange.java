@@ -188,15 +188,16 @@ final class Exchange {
                 address = other;
                 needsFresh = false;
             } catch (OriginFailure failure) {
-                boolean isStale = failure.loss() == Loss.STALE;
-                if (!isStale) {
+                Loss loss = Attempts.judged(context, failure.loss());
+                boolean isNoFault = Attempts.isNoFault(context, loss);
+                if (!isNoFault) {
                     address.breaker().failed(askedMillis, nowMillis());
                 }
-                if (!mayRetry(failure)) {
+                if (!mayRetry(failure.category(), loss)) {
                     throw originFailed(failure);
                 }
                 plant.meters().add(Meters.Count.RETRIES, 1);
-                address = usable(isStale ? null : address);
+                address = usable(isNoFault ? null : address);
                 needsFresh = true;
             }
         }
@@ -242,9 +243,9 @@ final class Exchange {
         return isTriedElsewhere ? context.origin().choose(context, answered, nowMillis()) : null;
     }
 
-    private boolean mayRetry(OriginFailure failure) {
-        return System.nanoTime() < deadlineNanos && Attempts.mayFollow(context, failure.loss(),
-                failure.category() == Category.CONNECT, body.isReplayable(), nowMillis());
+    private boolean mayRetry(Category category, Loss loss) {
+        return System.nanoTime() < deadlineNanos && Attempts.mayFollow(context, loss,
+                category == Category.CONNECT, body.isReplayable(), nowMillis());
     }
 
     private static Failed originFailed(OriginFailure failure) {
