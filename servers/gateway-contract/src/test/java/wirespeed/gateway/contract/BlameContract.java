@@ -2,6 +2,7 @@
 package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
@@ -101,5 +102,108 @@ abstract class BlameContract extends CarrierContract {
             failed += client.get("/").status() == 502 ? 1 : 0;
         }
         assertTrue(failed >= 20, failed + " deaths were noticed");
+    }
+
+    @Test
+    void a_filter_that_cannot_decide_fails_its_request_and_nobody_else() throws Exception {
+        for (String direction : List.of("request", "response")) {
+            Carrier gateway = filtering("public Phase phase() { return Phase."
+                    + (direction.equals("request") ? "PRE" : "POST") + "; }\n"
+                    + "public int " + direction + "BodyBytesMax() { return 1000; }\n"
+                    + "public boolean shouldFilter(Context context) {\n"
+                    + "return context.request().headers().get(\"X-Kind\").equals(\"a\"); }\n"
+                    + "public Step apply(Context context) { return Step.NEXT; }\n");
+            for (int i = 0; i < 6; i++) {
+                RawClient client = client(gateway);
+                client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
+                assertEquals(500, client.read().status(), direction);
+            }
+            assertFalse(address(gateway).breaker().isOpen());
+            RawClient client = client(gateway);
+            client.send("POST /b HTTP/1.1\r\nHost: a\r\nX-Kind: a\r\nContent-Length: 3\r\n\r\nabc");
+            assertEquals("POST /b HTTP/1.1|abc", client.read().body());
+        }
+    }
+
+    @Test
+    void an_error_of_a_filter_is_answered_in_every_place() throws Exception {
+        Carrier gateway = filtering("""
+                public Phase phase() { return Phase.PRE; }
+                public boolean shouldFilter(Context context) {
+                    assertNot(context, "/should");
+                    return true;
+                }
+                private static void assertNot(Context context, String path) {
+                    if (context.request().path().equals(path)) {
+                        throw new AssertionError("in " + path);
+                    }
+                }
+                public Step apply(Context context) {
+                    assertNot(context, "/apply");
+                    if (context.request().path().equals("/null")) {
+                        return Step.later(null);
+                    }
+                    if (context.request().path().equals("/stage")) {
+                        CompletableFuture<Step> failed = new CompletableFuture<>();
+                        failed.completeExceptionally(new AssertionError("in /stage"));
+                        return Step.later(failed);
+                    }
+                    if (context.request().path().equals("/later")) {
+                        CompletableFuture<Step> soon = new CompletableFuture<>();
+                        soon.completeOnTimeout(Step.NEXT, 20, java.util.concurrent.TimeUnit.MILLISECONDS);
+                        return Step.later(soon);
+                    }
+                    return Step.NEXT;
+                }
+                """);
+        Files.writeString(folder.resolve("Next.java"), """
+                import wirespeed.gateway.core.*;
+                public class Next implements Filter {
+                    public Phase phase() { return Phase.PRE; }
+                    public int order() { return 6; }
+                    public Step apply(Context context) {
+                        if (context.request().path().equals("/later")) {
+                            throw new AssertionError("behind a later step");
+                        }
+                        return Step.NEXT;
+                    }
+                }
+                """);
+        gateway.close();
+        gateway = gateway("", "[filters]\nfolder = \"" + folder + "\"\n");
+        for (String path : List.of("/should", "/apply", "/null", "/stage", "/later")) {
+            RawClient client = client(gateway);
+            client.socket.setSoTimeout(10_000);
+            assertEquals(500, client.get(path).status(), path);
+        }
+        assertEquals(200, client(gateway).get("/fine").status());
+    }
+
+    @Test
+    void an_error_of_what_changes_a_body_is_no_failure_of_the_origin() throws Exception {
+        Carrier gateway = filtering("""
+                public Phase phase() { return Phase.POST; }
+                public Step apply(Context context) {
+                    boolean isEnd = context.request().path().equals("/end");
+                    context.response().transform(new BodyTransform() {
+                        public java.nio.ByteBuffer chunk(java.nio.ByteBuffer piece) {
+                            if (!isEnd) {
+                                throw new AssertionError("at the first piece");
+                            }
+                            return piece;
+                        }
+                        public java.nio.ByteBuffer end() {
+                            throw new AssertionError("at the end");
+                        }
+                    });
+                    return Step.NEXT;
+                }
+                """);
+        for (int i = 0; i < 12; i++) {
+            RawClient.Answer answer = client(gateway).get(i % 2 == 0 ? "/begin" : "/end");
+            assertTrue(answer.status() == 500 || !answer.isComplete(), answer.toString());
+        }
+        assertFalse(address(gateway).breaker().isOpen());
+        assertEquals(12, origin.seen.size());
     }
 }

@@ -296,7 +296,7 @@ final class Exchange {
         Response response = context.response();
         try {
             response.transformBody();
-        } catch (RuntimeException failed) {
+        } catch (RuntimeException | Error failed) {
             response.endTransform();
             throw Failed.of(500, Category.FILTER_ERROR, failed);
         }
@@ -348,7 +348,7 @@ final class Exchange {
     private void stream() throws Failed, ClientFailure {
         try {
             pass();
-        } catch (RuntimeException failed) {
+        } catch (RuntimeException | Error failed) {
             call.abandon();
             context.response().endTransform();
             if (!reply.isCommitted()) {
