@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.net.InetAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -14,6 +15,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import javax.net.ssl.SSLServerSocket;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import wirespeed.gateway.core.Address;
@@ -205,5 +207,49 @@ abstract class BlameContract extends CarrierContract {
         }
         assertFalse(address(gateway).breaker().isOpen());
         assertEquals(12, origin.seen.size());
+    }
+
+    @Test
+    void what_a_filter_throws_is_in_the_log() throws Exception {
+        Carrier gateway = filtering("""
+                public Phase phase() { return Phase.PRE; }
+                public Step apply(Context context) {
+                    if (context.request().path().equals("/fails")) {
+                        return Step.fail(503, new IllegalStateException("the table is locked"));
+                    }
+                    throw new IllegalStateException("the table is missing");
+                }
+                """);
+        // A line a second for each filter: an earlier one may have been the last one's.
+        try (LogEar log = new LogEar()) {
+            awaitLine(log, () -> assertEquals(500, client(gateway).get("/throws").status()),
+                    "own", "the table is missing");
+            awaitLine(log, () -> assertEquals(503, client(gateway).get("/fails").status()),
+                    "filter", "the table is locked");
+        }
+    }
+
+    private static void awaitLine(LogEar log, Turn again, String... parts) throws Exception {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (log.said.stream().noneMatch(line -> List.of(parts).stream()
+                .allMatch(part -> line.toLowerCase().contains(part)))) {
+            assertTrue(System.nanoTime() < end, () -> log.said.toString());
+            again.run();
+        }
+    }
+
+    @Test
+    void why_no_connection_to_an_origin_could_be_encrypted_is_in_the_log() throws Exception {
+        Certificate certificate = new Certificate(folder);
+        SSLServerSocket listener = closedLater((SSLServerSocket) certificate.context()
+                .getServerSocketFactory().createServerSocket(0, 10,
+                        InetAddress.getLoopbackAddress()));
+        RecordingOrigin encrypted = closedLater(new RecordingOrigin(listener));
+        Carrier gateway = start("[origins.shop]\naddresses = [\"127.0.0.1:" + encrypted.port()
+                + "\"]\ntls = true\n");
+        try (LogEar log = new LogEar()) {
+            awaitLine(log, () -> assertEquals(502, client(gateway).get("/").status()),
+                    "127.0.0.1:" + encrypted.port(), "certif");
+        }
     }
 }

@@ -24,6 +24,7 @@ import wirespeed.gateway.core.Route;
 import wirespeed.gateway.core.Snapshot;
 import wirespeed.gateway.core.Step;
 import wirespeed.gateway.core.Trailers;
+import wirespeed.gateway.runtime.ThrottledLog;
 
 /** Everything blocks, so the order of the text is the order of events. */
 final class Exchange {
@@ -190,6 +191,7 @@ final class Exchange {
             } catch (OriginFailure failure) {
                 Loss loss = Attempts.judged(context, failure.loss());
                 boolean isNoFault = Attempts.isNoFault(context, loss);
+                ThrottledLog.failed(context, failure.category(), failure.getCause());
                 if (!isNoFault) {
                     address.breaker().failed(askedMillis, nowMillis());
                 }
@@ -422,9 +424,16 @@ final class Exchange {
 
     private void cut(Category category, Throwable cause) {
         plant.meters().add(Meters.Count.LATE_FAILURES, 1);
+        fails(category, cause);
+        reply.cut();
+    }
+
+    private void fails(Category category, Throwable cause) {
         context.category(category);
         context.failure(cause);
-        reply.cut();
+        if (category == Category.FILTER_ERROR) {
+            ThrottledLog.failed(context, category, cause);
+        }
     }
 
     /** The phase error runs once, while no head was sent. */
@@ -432,10 +441,12 @@ final class Exchange {
         if (call != null) {
             call.abandon();
         }
-        context.category(failed.category());
-        context.failure(failed.getCause());
+        fails(failed.category(), failed.getCause());
         context.response(failed.response());
         Step step = Turn.run(Phase.ERROR, context, deadlineNanos);
+        if (step.isFailure()) {
+            ThrottledLog.failed(context, Category.FILTER_ERROR, step.cause());
+        }
         if (step.response() != null) {
             context.response(step.response());
             if (!isPostRun) {
