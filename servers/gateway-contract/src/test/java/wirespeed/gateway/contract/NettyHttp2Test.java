@@ -65,6 +65,22 @@ class NettyHttp2Test {
         return client;
     }
 
+    @Test
+    void an_answer_to_head_has_no_data_when_filters_change_bodies() throws Exception {
+        start("", "[[filter]]\ntype = \"compress\"\n");
+        origin.handler = (seen, out, socket) -> {
+            out.write("HTTP/1.1 200 X\r\nContent-Type: text/plain\r\nContent-Length: 5000\r\n\r\n"
+                    .getBytes());
+            return true;
+        };
+        RawHttp2 client = client();
+        client.headers(1, true, ":method", "HEAD", ":scheme", "https", ":authority", "a", ":path",
+                "/", "accept-encoding", "gzip");
+        RawHttp2.Answer answer = client.read(1);
+        assertEquals(200, answer.status());
+        assertEquals("", answer.body());
+    }
+
     private record Case(String name, String body, String trailer, String... fields) {
     }
 

@@ -26,6 +26,28 @@ public final class Attempts {
         return isNoFault(context, loss) || mayAskAnother(context, nowMillis);
     }
 
+    /** An origin that closed a connection before it got the request says so within about this. */
+    private static final long CROSSING_NANOS = 250_000_000;
+
+    /**
+     * How far an attempt had come whose connection ended without a byte of an answer.
+     *
+     * @param wasUsed whether the connection had served another request before
+     * @param nanos since the request was sent
+     */
+    public static Loss withoutAnswer(boolean wasUsed, long nanos) {
+        // Later it is the origin's own end: it has worked on the request, and may have died of it.
+        return wasUsed && nanos < CROSSING_NANOS ? Loss.STALE : Loss.BEFORE_ANSWER;
+    }
+
+    /**
+     * What is to be made of a loss: an origin whose used connections end again and again, each without
+     * an answer, is failing and does not merely close what is unused. To be called once a loss.
+     */
+    public static Loss judged(Context context, Loss loss) {
+        return loss == Loss.STALE && !context.origin().takesStale() ? Loss.BEFORE_ANSWER : loss;
+    }
+
     /**
      * Whether the address may be asked again at once: the connection was closed while unused, or the
      * request not looked at, and that for the first time.

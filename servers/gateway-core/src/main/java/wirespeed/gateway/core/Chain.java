@@ -48,7 +48,7 @@ public final class Chain {
         for (FinishFilter filter : finishers) {
             try {
                 filter.finished(context, status, nowNanos - context.startNanos());
-            } catch (RuntimeException tooLate) {
+            } catch (Exception | Error tooLate) {
                 context.failure(tooLate);
             }
         }
@@ -84,8 +84,13 @@ public final class Chain {
         return max;
     }
 
+    /** A filter that cannot decide throws again when its turn comes, and is answered then. */
     private static int wanted(Filter filter, int max, Context context) {
-        return max > 0 && filter.shouldFilter(context) ? max : 0;
+        try {
+            return max > 0 && filter.shouldFilter(context) ? max : 0;
+        } catch (Exception | Error failure) {
+            return 0;
+        }
     }
 
     /** Runs a phase; {@code done} is called once, at once or on {@code executor}. */
@@ -98,13 +103,13 @@ public final class Chain {
         for (int at = from; at < phase.length; at++) {
             Step step = apply(phase[at], context, watch);
             if (step.kind == Step.Kind.LATER) {
-                CompletableFuture<Step> future = step.stage.toCompletableFuture();
+                CompletableFuture<Step> future = future(phase[at], step);
                 if (!future.isDone()) {
                     int next = at + 1;
                     resumeLater(phase, next, future, new Resume(context, executor, watch, done));
                     return;
                 }
-                step = settle(future);
+                step = settle(phase[at], future);
             }
             if (step.kind != Step.Kind.NEXT) {
                 done.accept(context, step);
@@ -119,7 +124,7 @@ public final class Chain {
 
     private void resumeLater(Filter[] phase, int next, CompletableFuture<Step> future, Resume to) {
         future.whenComplete((step, failure) -> to.executor().execute(() -> {
-            Step settled = settle(future);
+            Step settled = settle(phase[next - 1], future);
             if (settled.kind == Step.Kind.NEXT) {
                 run(phase, next, to.context(), to.executor(), to.watch(), to.done());
             } else {
@@ -139,7 +144,7 @@ public final class Chain {
             return step == null ? failed(filter, new NullPointerException("no step")) : step;
         } catch (Refusal refusal) {
             return Step.fail(refusal.status(), refusal);
-        } catch (Exception | LinkageError | StackOverflowError failure) {
+        } catch (Exception | Error failure) {
             return failed(filter, failure);
         } finally {
             watch.leave();
@@ -150,15 +155,25 @@ public final class Chain {
         return Step.fail(500, new FilterFailure(filter.name(), failure));
     }
 
-    private static Step settle(CompletableFuture<Step> future) {
+    /** What a filter hands over as a stage may be none. */
+    private static CompletableFuture<Step> future(Filter filter, Step step) {
+        try {
+            return step.stage.toCompletableFuture();
+        } catch (RuntimeException none) {
+            return CompletableFuture.completedFuture(failed(filter, none));
+        }
+    }
+
+    private static Step settle(Filter filter, CompletableFuture<Step> future) {
         try {
             Step step = future.join();
             boolean isSettled = step != null && step.kind != Step.Kind.LATER;
-            return isSettled ? step : Step.fail(500,
+            return isSettled ? step : failed(filter,
                     new IllegalStateException("a stage ended without a decision"));
         } catch (RuntimeException failure) {
             Throwable cause = failure.getCause() == null ? failure : failure.getCause();
-            return Step.fail(cause instanceof Refusal refusal ? refusal.status() : 500, cause);
+            return cause instanceof Refusal refusal ? Step.fail(refusal.status(), refusal)
+                    : failed(filter, cause);
         }
     }
 }

@@ -17,8 +17,13 @@ enum Field {
     SET_COOKIE("Set-Cookie"), CACHE_CONTROL("Cache-Control"), HTTP2_SETTINGS("HTTP2-Settings"),
     X_REAL_IP("X-Real-IP"), X_CLIENT_IP("X-Client-IP"), TRUE_CLIENT_IP("True-Client-IP"),
     X_ORIGINAL_URL("X-Original-URL"), X_REWRITE_URL("X-Rewrite-URL"),
+    FRONT_END_HTTPS("Front-End-Https"),
+    /** Scripts by CGI take it for the environment's HTTP_PROXY. */
+    PROXY("Proxy"),
     /** Any other name with this beginning. */
-    X_FORWARDED_OTHER("X-Forwarded-");
+    X_FORWARDED_OTHER("X-Forwarded-"),
+    /** A name that is one of these once its underscores are hyphens; there is no field of this name. */
+    TWIN("");
 
     /** Never forwarded: RFC 9110 §7.6.1, and what older proxies added to that list. */
     static final long HOP_BY_HOP = bits(CONNECTION, TE, TRAILER, UPGRADE, KEEP_ALIVE,
@@ -32,7 +37,13 @@ enum Field {
     /** What tells an origin who asked for what; only a proxy that is trusted may say it. */
     static final long SAID_BY_PROXIES = bits(X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO,
             X_FORWARDED_OTHER, FORWARDED, X_REAL_IP, X_CLIENT_IP, TRUE_CLIENT_IP, X_ORIGINAL_URL,
-            X_REWRITE_URL);
+            X_REWRITE_URL, FRONT_END_HTTPS);
+
+    /**
+     * Never taken from a client. Origins that speak CGI, WSGI or PHP see one name for {@code a_b} and
+     * {@code a-b}: a twin would stand in for a field that was checked or removed.
+     */
+    static final long NEVER_TAKEN = bits(PROXY, TWIN);
 
     private static final Field[] ALL = values();
     private static final Field[][] BY_LENGTH = new Field[24][];
@@ -65,7 +76,22 @@ enum Field {
         int start = X_FORWARDED_OTHER.text.length();
         boolean isOther = length > start && (bytes[from] | 0x20) == 'x'
                 && Ascii.equalsIgnoreCase(bytes, from, from + start, X_FORWARDED_OTHER.text);
-        return isOther ? X_FORWARDED_OTHER : null;
+        return isOther ? X_FORWARDED_OTHER : twin(bytes, from, to);
+    }
+
+    private static Field twin(byte[] bytes, int from, int to) {
+        int at = from;
+        while (at < to && bytes[at] != '_') {
+            at++;
+        }
+        if (at == to) {
+            return null;
+        }
+        byte[] hyphenated = java.util.Arrays.copyOfRange(bytes, from, to);
+        for (int i = 0; i < hyphenated.length; i++) {
+            hyphenated[i] = hyphenated[i] == '_' ? (byte) '-' : hyphenated[i];
+        }
+        return of(hyphenated, 0, hyphenated.length) == null ? null : TWIN;
     }
 
     static Field of(String name) {

@@ -5,7 +5,15 @@ package wirespeed.gateway.core;
 public final class FilterFailure extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
+    private final String filter;
+
     FilterFailure(String filter, Throwable cause) {
         super("filter " + filter + " failed: " + cause, cause);
+        this.filter = filter;
+    }
+
+    /** The name of the filter. */
+    public String filter() {
+        return filter;
     }
 }

@@ -45,6 +45,7 @@ public final class Forwarding {
         request.upgrade(upgrade(headers, request.minor()));
         request.takesTrailers(takesTrailers(headers, request.minor()));
         HopByHop.strip(headers, 400);
+        headers.removeKnown(Field.NEVER_TAKEN);
         if (trusted.contains(request.clientAddress())) {
             request.peerAddress(request.clientAddress());
             request.clientAddress(client(headers, request.clientAddress()));

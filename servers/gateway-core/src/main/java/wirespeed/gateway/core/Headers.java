@@ -155,7 +155,7 @@ public final class Headers {
         append(name, value);
     }
 
-    /** Replaces all lines of this name by one. */
+    /** Replaces all lines of this name by one; other spellings of it go, as with {@link #remove}. */
     public void set(String name, String value) {
         remove(name);
         add(name, value);
@@ -184,15 +184,19 @@ public final class Headers {
         added[addedCount++] = value;
     }
 
+    /**
+     * Drops all lines of this name, and those that differ from it only by underscores in place of its
+     * hyphens: many origins take {@code X_User} for {@code X-User}.
+     */
     public void remove(String name) {
         for (int line = 0; line < count; line++) {
-            if (is(line, name)) {
+            if (isAlike(line, name)) {
                 index[line] |= REMOVED;
             }
         }
         int kept = 0;
         for (int i = 0; i < addedCount; i += 2) {
-            if (!added[i].equalsIgnoreCase(name)) {
+            if (!added[i].replace('_', '-').equalsIgnoreCase(name.replace('_', '-'))) {
                 added[kept++] = added[i];
                 added[kept++] = added[i + 1];
             }
@@ -280,6 +284,24 @@ public final class Headers {
         int end = start + name.length();
         return !isRemoved(line) && end < source.length && source[end] == ':'
                 && Ascii.equalsIgnoreCase(source, start, end, name);
+    }
+
+    private boolean isAlike(int line, String name) {
+        int start = start(line);
+        int length = name.length();
+        if (isRemoved(line) || start + length >= source.length || source[start + length] != ':') {
+            return false;
+        }
+        for (int i = 0; i < length; i++) {
+            if (hyphenated(source[start + i]) != hyphenated(name.charAt(i))) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private static int hyphenated(int character) {
+        return character == '_' ? '-' : Ascii.lower(character);
     }
 
     private int nameEnd(int start) {

@@ -5,7 +5,7 @@ package wirespeed.gateway.core;
 public enum Loss {
     /** The origin says that it has not looked at it, or never got it (RFC 9113 §8.7). */
     UNPROCESSED,
-    /** On a connection that was used before, without a byte of an answer: likely its end. */
+    /** On a connection that was used before, at once and without a byte of an answer: likely its end. */
     STALE,
     /** Without a byte of an answer. */
     BEFORE_ANSWER,

@@ -53,6 +53,8 @@ public final class Origin {
     private static final double SHARE_MIN = 0.1;
     /** Of so many requests, about, the retry budget is a share. */
     static final int REMEMBERED = 10_000;
+    /** So many connections may have been closed while unused, and one in a hundred requests more. */
+    static final int STALE_FREE = 20;
     private final String name;
     private final List<Address> addresses;
     private final Address[] all;
@@ -61,6 +63,7 @@ public final class Origin {
     private final Settings settings;
     private final AtomicLong requests = new AtomicLong();
     private final AtomicLong retried = new AtomicLong();
+    private final AtomicLong stale = new AtomicLong();
 
     public Origin(String name, List<Address> addresses, Balancer.Method method,
             Settings settings) {
@@ -246,8 +249,18 @@ public final class Origin {
             // Years without a failure must not save up for a storm of retries.
             count /= 2;
             retried.lazySet(retried.get() / 2);
+            stale.lazySet(stale.get() / 2);
         }
         requests.lazySet(count);
+    }
+
+    /** Whether one more connection may end at its next request without being a failure. */
+    boolean takesStale() {
+        if (stale.get() * 100 > requests.get() + STALE_FREE * 100) {
+            return false;
+        }
+        stale.incrementAndGet();
+        return true;
     }
 
     /** Whether one more retry stays within the budget (plus a few to begin with). */

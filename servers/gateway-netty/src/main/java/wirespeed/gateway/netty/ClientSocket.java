@@ -13,6 +13,7 @@ import io.netty.util.ReferenceCountUtil;
 import java.io.IOException;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Request;
+import wirespeed.gateway.runtime.ThrottledLog;
 
 /**
  * A class of its own and no object of its own: each object that a connection touches after a wait
@@ -228,7 +229,7 @@ abstract class ClientSocket extends ChannelInboundHandlerAdapter implements Drai
     public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
         // Resets end in channelInactive; nothing else is expected, and nothing of it is hidden.
         if (!(cause instanceof IOException) && !(cause instanceof DecoderException)) {
-            Faults.log("a client connection", cause);
+            ThrottledLog.fault("a client connection", cause);
         }
         close();
     }

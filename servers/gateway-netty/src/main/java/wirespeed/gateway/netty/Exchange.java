@@ -20,6 +20,7 @@ import wirespeed.gateway.core.Route;
 import wirespeed.gateway.core.Snapshot;
 import wirespeed.gateway.core.Step;
 import wirespeed.gateway.core.Trailers;
+import wirespeed.gateway.runtime.ThrottledLog;
 
 /** Everything here happens on one loop; the client and the origin connection call in. */
 final class Exchange extends ExchangeAttempts implements Chain.Done {
@@ -139,6 +140,7 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
     private void filterFailed(Step step) {
         boolean isOurs = step.status() >= 500;
         if (phase == Phase.ERROR) {
+            ThrottledLog.failed(context, Category.FILTER_ERROR, step.cause());
             relay.sendResponse();
             return;
         }
@@ -380,9 +382,11 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
     }
 
     /** No response of this attempt, or no more of it. */
-    void originFailed(Attempt lost, Category category, Throwable cause, Loss loss) {
+    void originFailed(Attempt lost, Category category, Throwable cause, Loss far) {
         Address failed = lost.address();
-        boolean isNoFault = loss == Loss.STALE || Attempts.isNoFault(context, loss);
+        Loss loss = Attempts.judged(context, far);
+        boolean isNoFault = Attempts.isNoFault(context, loss);
+        ThrottledLog.failed(context, category, cause);
         if (!isNoFault) {
             long now = loop.sharedMillis();
             failed.breaker().failed(now - lost.tookNanos() / 1_000_000, now);
@@ -430,6 +434,9 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
     void fail(int status, Category category, Throwable cause) {
         context.category(category);
         context.failure(cause);
+        if (category == Category.FILTER_ERROR) {
+            ThrottledLog.failed(context, category, cause);
+        }
         if (relay.isHeadSent()) {
             loop.meters.add(Meters.Count.LATE_FAILURES, 1);
             client.cut();

@@ -19,6 +19,7 @@ import io.netty.util.ReferenceCountUtil;
 import io.netty.util.concurrent.Future;
 import java.util.Locale;
 import java.util.Map;
+import wirespeed.gateway.core.Attempts;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Forwarding;
@@ -45,6 +46,7 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     private Http2Headers pendingHead;
     private Framing framing;
     private long received;
+    private long begunNanos;
     private int interims;
     private boolean isRequestSent;
     private boolean isRefused;
@@ -76,6 +78,7 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     public void begin(Attempt user) {
         attempt = user;
         flushTarget = user.client;
+        begunNanos = loop.nowNanos();
         pendingHead = head(user.context);
     }
 
@@ -373,7 +376,8 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     @Override
     public void channelInactive(ChannelHandlerContext context) {
         loop.readClock();
-        lost(isRefused ? Loss.UNPROCESSED : wasUsed ? Loss.STALE : Loss.BEFORE_ANSWER);
+        lost(isRefused ? Loss.UNPROCESSED
+                : Attempts.withoutAnswer(wasUsed, loop.nowNanos() - begunNanos));
     }
 
     @Override

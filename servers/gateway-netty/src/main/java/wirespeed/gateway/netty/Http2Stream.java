@@ -25,6 +25,7 @@ import wirespeed.gateway.core.Limits;
 import wirespeed.gateway.core.Refusal;
 import wirespeed.gateway.core.Request;
 import wirespeed.gateway.core.Response;
+import wirespeed.gateway.runtime.ThrottledLog;
 
 /**
  * The fields become a request by the rules that HTTP/1 requests obey, so nothing that HTTP/1 could
@@ -495,7 +496,7 @@ final class Http2Stream extends ChannelInboundHandlerAdapter implements Client, 
             // Said even when the request was complete: RFC 9113 §5.4.2.
             context.writeAndFlush(new DefaultHttp2ResetFrame(fault.error()));
         } else {
-            Faults.log("an HTTP/2 stream", cause);
+            ThrottledLog.fault("an HTTP/2 stream", cause);
         }
         context.close();
     }

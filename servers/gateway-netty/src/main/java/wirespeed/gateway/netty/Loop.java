@@ -17,6 +17,7 @@ import wirespeed.gateway.core.HeadSink;
 import wirespeed.gateway.core.LoopWatch;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Origin;
+import wirespeed.gateway.runtime.ThrottledLog;
 
 /** Touched by its own thread only, except where noted. */
 final class Loop {
@@ -87,7 +88,7 @@ final class Loop {
         try {
             advance();
         } catch (RuntimeException | Error fault) {
-            Faults.log("the timer of a loop", fault);
+            ThrottledLog.fault("the timer of a loop", fault);
         }
     }
 

@@ -12,6 +12,7 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.util.concurrent.ThreadLocalRandom;
 import javax.net.ssl.SSLException;
+import wirespeed.gateway.core.Attempts;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Forwarding;
 import wirespeed.gateway.core.Framing;
@@ -43,6 +44,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
     private Client flushTarget;
     private int interims;
     private int requests;
+    private long begunNanos;
     private boolean isRequestSent;
     private boolean isResponseBegun;
     private boolean isChunkedRequest;
@@ -105,6 +107,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
         state = State.HEAD;
         interims = 0;
         requests++;
+        begunNanos = loop.nowNanos();
         isRequestSent = false;
         isResponseBegun = false;
         isChunkedRequest = user.context.request().framing().isChunked();
@@ -421,9 +424,8 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
             user.responseEnd(isRequestSent, null);
             user.client.flush();
         } else {
-            Loss loss = requests > 1 ? Loss.STALE : Loss.BEFORE_ANSWER;
-            user.originFailed(Category.ORIGIN_RESET, null,
-                    isResponseBegun ? Loss.AFTER_ANSWER : loss);
+            user.originFailed(Category.ORIGIN_RESET, null, isResponseBegun ? Loss.AFTER_ANSWER
+                    : Attempts.withoutAnswer(requests > 1, loop.nowNanos() - begunNanos));
         }
     }
 

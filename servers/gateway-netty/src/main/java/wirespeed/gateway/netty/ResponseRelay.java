@@ -97,7 +97,7 @@ final class ResponseRelay {
             ByteBuf piece = slice;
             try {
                 slice = changed(transform.chunk(piece.nioBuffer().asReadOnlyBuffer()));
-            } catch (RuntimeException failed) {
+            } catch (RuntimeException | Error failed) {
                 filterFailed(failed);
                 return;
             } finally {
@@ -117,7 +117,7 @@ final class ResponseRelay {
     }
 
     /** What a filter makes of a body is no fault of the origin's. */
-    private void filterFailed(RuntimeException failed) {
+    private void filterFailed(Throwable failed) {
         exchange.abandonOrigin();
         exchange.fail(500, Category.FILTER_ERROR, failed);
     }
@@ -127,7 +127,7 @@ final class ResponseRelay {
         if (transform != null) {
             try {
                 client.sendBody(changed(transform.end()));
-            } catch (RuntimeException failed) {
+            } catch (RuntimeException | Error failed) {
                 filterFailed(failed);
                 return;
             }
@@ -163,7 +163,7 @@ final class ResponseRelay {
         Response response = context.response();
         try {
             response.transformBody();
-        } catch (RuntimeException failed) {
+        } catch (RuntimeException | Error failed) {
             response.endTransform();
             filterFailed(failed);
             return;
@@ -177,6 +177,10 @@ final class ResponseRelay {
             return;
         }
         Framing framing = response.framingFor(context.request());
+        if (framing.isEmpty()) {
+            // What a transform would end a body with is no part of an answer without one.
+            response.endTransform();
+        }
         client.sendHead(exchange, client.clientFraming(framing));
         if (framing.isEmpty() && !response.received().isEmpty()) {
             // A body that the client cannot have, because of what it asked or of a filter's status.

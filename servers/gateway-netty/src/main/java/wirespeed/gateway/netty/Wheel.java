@@ -1,6 +1,8 @@
 // The timers of one event loop.
 package wirespeed.gateway.netty;
 
+import wirespeed.gateway.runtime.ThrottledLog;
+
 /**
  * A hashed wheel with one entry a connection. Activity only moves the entry's deadline, a plain
  * write; the entry is looked at when its slot comes up, and put into a later one if it is not due.
@@ -104,7 +106,7 @@ final class Wheel {
         try {
             entry.onTimeout(nowMillis);
         } catch (RuntimeException | Error fault) {
-            Faults.log("a timer", fault);
+            ThrottledLog.fault("a timer", fault);
         }
     }
 

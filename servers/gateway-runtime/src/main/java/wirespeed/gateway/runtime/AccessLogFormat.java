@@ -41,6 +41,8 @@ final class AccessLogFormat {
             Map.entry("forwarded", AccessLogFormat::forwarded),
             Map.entry("status", line -> (long) line.status()),
             Map.entry("category", line -> line.context().category().label()),
+            Map.entry("error", line -> orNull(line.context().failure(),
+                    () -> line.context().failure().getMessage())),
             Map.entry("bytes", line -> line.context().responseBytes()),
             Map.entry("duration", line -> line.nanos() / 1000),
             Map.entry("own", line -> Math.max(0,

@@ -82,7 +82,7 @@ final class Compress extends ShippedFilters.Scoped {
     private boolean isShort(Response response) {
         Framing framing = response.framing();
         return framing != null && framing.kind() == Framing.Kind.LENGTH
-                && framing.length() < bytesMin;
+                && framing.length() < Math.max(1, bytesMin);
     }
 
     private boolean isWanted(String type) {

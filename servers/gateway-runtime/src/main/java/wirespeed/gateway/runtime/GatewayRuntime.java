@@ -204,7 +204,7 @@ public final class GatewayRuntime implements AutoCloseable {
     static void close(Filter filter) {
         try {
             filter.close();
-        } catch (RuntimeException failed) {
+        } catch (RuntimeException | Error failed) {
             LOG.log(System.Logger.Level.WARNING, "filter " + filter.name()
                     + " failed to close: " + failed);
         }

@@ -7,6 +7,7 @@ import java.io.OutputStream;
 import java.net.SocketTimeoutException;
 import wirespeed.gateway.core.Loss;
 import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Attempts;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Forwarding;
@@ -88,8 +89,7 @@ final class Call {
                     failed.getMessage(), failed);
         }
         Loss loss = connection.hasReadAny() ? Loss.AFTER_ANSWER
-                : connection.wasUsed() ? Loss.STALE
-                : Loss.BEFORE_ANSWER;
+                : Attempts.withoutAnswer(connection.wasUsed(), System.nanoTime() - askedNanos);
         return new OriginFailure(Category.ORIGIN_RESET, loss, failed.getMessage(), failed);
     }
 
@@ -97,7 +97,8 @@ final class Call {
         OriginConnection connection = lease.connection;
         if (connection.wasUsed() && connection.hasUnasked()) {
             plant.meters().add(Meters.Count.UNSOLICITED, 1);
-            throw new OriginFailure(Category.ORIGIN_RESET, Loss.STALE,
+            // Nothing was sent: most often the origin has closed what it did not use.
+            throw new OriginFailure(Category.ORIGIN_RESET, Loss.UNPROCESSED,
                     "the origin sent what nobody asked for", null);
         }
         connection.begin();

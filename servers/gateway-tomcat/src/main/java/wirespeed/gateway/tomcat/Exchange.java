@@ -24,6 +24,7 @@ import wirespeed.gateway.core.Route;
 import wirespeed.gateway.core.Snapshot;
 import wirespeed.gateway.core.Step;
 import wirespeed.gateway.core.Trailers;
+import wirespeed.gateway.runtime.ThrottledLog;
 
 /** Everything blocks, so the order of the text is the order of events. */
 final class Exchange {
@@ -188,15 +189,17 @@ final class Exchange {
                 address = other;
                 needsFresh = false;
             } catch (OriginFailure failure) {
-                boolean isStale = failure.loss() == Loss.STALE;
-                if (!isStale) {
+                Loss loss = Attempts.judged(context, failure.loss());
+                boolean isNoFault = Attempts.isNoFault(context, loss);
+                ThrottledLog.failed(context, failure.category(), failure.getCause());
+                if (!isNoFault) {
                     address.breaker().failed(askedMillis, nowMillis());
                 }
-                if (!mayRetry(failure)) {
+                if (!mayRetry(failure.category(), loss)) {
                     throw originFailed(failure);
                 }
                 plant.meters().add(Meters.Count.RETRIES, 1);
-                address = usable(isStale ? null : address);
+                address = usable(isNoFault ? null : address);
                 needsFresh = true;
             }
         }
@@ -242,9 +245,9 @@ final class Exchange {
         return isTriedElsewhere ? context.origin().choose(context, answered, nowMillis()) : null;
     }
 
-    private boolean mayRetry(OriginFailure failure) {
-        return System.nanoTime() < deadlineNanos && Attempts.mayFollow(context, failure.loss(),
-                failure.category() == Category.CONNECT, body.isReplayable(), nowMillis());
+    private boolean mayRetry(Category category, Loss loss) {
+        return System.nanoTime() < deadlineNanos && Attempts.mayFollow(context, loss,
+                category == Category.CONNECT, body.isReplayable(), nowMillis());
     }
 
     private static Failed originFailed(OriginFailure failure) {
@@ -295,7 +298,7 @@ final class Exchange {
         Response response = context.response();
         try {
             response.transformBody();
-        } catch (RuntimeException failed) {
+        } catch (RuntimeException | Error failed) {
             response.endTransform();
             throw Failed.of(500, Category.FILTER_ERROR, failed);
         }
@@ -347,7 +350,7 @@ final class Exchange {
     private void stream() throws Failed, ClientFailure {
         try {
             pass();
-        } catch (RuntimeException failed) {
+        } catch (RuntimeException | Error failed) {
             call.abandon();
             context.response().endTransform();
             if (!reply.isCommitted()) {
@@ -421,9 +424,16 @@ final class Exchange {
 
     private void cut(Category category, Throwable cause) {
         plant.meters().add(Meters.Count.LATE_FAILURES, 1);
+        fails(category, cause);
+        reply.cut();
+    }
+
+    private void fails(Category category, Throwable cause) {
         context.category(category);
         context.failure(cause);
-        reply.cut();
+        if (category == Category.FILTER_ERROR) {
+            ThrottledLog.failed(context, category, cause);
+        }
     }
 
     /** The phase error runs once, while no head was sent. */
@@ -431,10 +441,12 @@ final class Exchange {
         if (call != null) {
             call.abandon();
         }
-        context.category(failed.category());
-        context.failure(failed.getCause());
+        fails(failed.category(), failed.getCause());
         context.response(failed.response());
         Step step = Turn.run(Phase.ERROR, context, deadlineNanos);
+        if (step.isFailure()) {
+            ThrottledLog.failed(context, Category.FILTER_ERROR, step.cause());
+        }
         if (step.response() != null) {
             context.response(step.response());
             if (!isPostRun) {

@@ -1,0 +1,109 @@
+// Header fields and bodies at their edges, as every carrier must treat them.
+package wirespeed.gateway.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+abstract class EdgeContract extends CarrierContract {
+    @TempDir
+    Path folder;
+
+    private Carrier gateway(String more) {
+        return start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port() + "\"]\n" + more);
+    }
+
+    @Test
+    void an_answer_without_a_body_stays_without_one_when_filters_change_bodies() throws Exception {
+        origin.handler = (seen, out, socket) -> {
+            String fields = "Content-Type: text/plain\r\n";
+            if (seen.line().startsWith("HEAD")) {
+                out.write(("HTTP/1.1 200 X\r\n" + fields + "Content-Length: 5000\r\n\r\n").getBytes());
+            } else if (seen.line().contains("/304")) {
+                out.write(("HTTP/1.1 304 X\r\n" + fields + "ETag: \"a\"\r\n\r\n").getBytes());
+            } else {
+                RecordingOrigin.respond(out, 200, fields, seen.line().contains("/empty") ? ""
+                        : "c".repeat(5000));
+            }
+            return true;
+        };
+        for (String encoding : List.of("gzip", "br")) {
+            Carrier gateway = gateway("[[filter]]\ntype = \"compress\"\nencodings = [\"" + encoding
+                    + "\"]\nmin = \"0B\"\n");
+            RawClient client = client(gateway);
+            String fields = " HTTP/1.1\r\nHost: a\r\nAccept-Encoding: " + encoding + "\r\n\r\n";
+            client.send("HEAD /head" + fields + "GET /304" + fields + "GET /empty" + fields
+                    + "GET /full" + fields);
+            assertEquals(200, client.read(true).status());
+            assertEquals(304, client.read().status());
+            assertEquals("", client.read().body());
+            RawClient.Answer full = client.read();
+            assertEquals(200, full.status());
+            assertEquals(encoding, full.header("Content-Encoding"));
+            assertTrue(full.isComplete() && !full.body().isEmpty());
+        }
+    }
+
+    @Test
+    void a_filter_that_appends_to_bodies_appends_nothing_to_a_head() throws Exception {
+        Files.writeString(folder.resolve("Appends.java"), """
+                import java.nio.ByteBuffer;
+                import wirespeed.gateway.core.*;
+                public class Appends implements Filter {
+                    public Phase phase() { return Phase.POST; }
+                    public int order() { return 5; }
+                    public Step apply(Context context) {
+                        context.response().transform(new BodyTransform() {
+                            public ByteBuffer chunk(ByteBuffer piece) { return piece; }
+                            public ByteBuffer end() { return ByteBuffer.wrap("end".getBytes()); }
+                        });
+                        return Step.NEXT;
+                    }
+                }
+                """);
+        origin.handler = (seen, out, socket) -> {
+            if (seen.line().startsWith("HEAD")) {
+                out.write("HTTP/1.1 200 X\r\nContent-Length: 5\r\n\r\n".getBytes());
+                return true;
+            }
+            return RecordingOrigin.ordinary(seen, out, socket);
+        };
+        RawClient client = client(gateway("[filters]\nfolder = \"" + folder + "\"\n"));
+        client.send("HEAD /h HTTP/1.1\r\nHost: a\r\n\r\nGET /g HTTP/1.1\r\nHost: a\r\n\r\n");
+        assertEquals(200, client.read(true).status());
+        assertEquals("GET /g HTTP/1.1|end", client.read().body());
+    }
+
+    @Test
+    void what_only_proxies_may_say_is_not_said_by_another_spelling_of_the_name()
+            throws IOException {
+        Carrier gateway = gateway("[[filter]]\ntype = \"headers\"\nrequest-set = { X-User ="
+                + " \"nobody\" }\nrequest-remove = [\"X-Role\"]\n");
+        RawClient client = client(gateway);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nX_Forwarded_For: 6.6.6.6\r\n"
+                + "X_Forwarded-Proto: https\r\nX-Forwarded_Client_Cert: Hash=1\r\n"
+                + "x_real_ip: 6.6.6.6\r\nTrue_Client_IP: 6.6.6.6\r\nFront-End-Https: on\r\n"
+                + "Front_End_Https: on\r\nProxy: http://6.6.6.6\r\nContent_Length: 5\r\n"
+                + "X_User: admin\r\nX_Role: admin\r\nX_Own: kept\r\nProxy_Authorization: b\r\n"
+                + "\r\n");
+        assertEquals(200, client.read().status());
+        RecordingOrigin.Seen seen = origin.seen.get(0);
+        String head = seen.head().toLowerCase();
+        for (String name : List.of("x_forwarded", "x-forwarded_client", "x_real_ip", "true_client",
+                "front-end-https", "front_end_https", "\r\nproxy", "content_length", "x_user",
+                "x_role", "6.6.6.6")) {
+            assertTrue(!head.contains(name), name + " in " + seen.head());
+        }
+        assertEquals("kept", seen.header("X_Own"));
+        assertEquals("nobody", seen.header("X-User"));
+        assertEquals("127.0.0.1", seen.header("X-Forwarded-For"));
+        assertNull(seen.header("X-Role"));
+    }
+}
