@@ -12,7 +12,8 @@ pub enum Checksum {
     Unknown,
     /// The device has verified them.
     Verified,
-    /// The sender is on this host and has left it to the device: the field holds a part of the sum.
+    /// The sender may be on this host and have left the sum to the device: the field may hold that of the
+    /// pseudo header alone. An IPv4 header's own sum is complete.
     Partial,
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bypass_sys::descriptor::Owned;
 use bypass_sys::{kernel, numbers};
-use bypass_tcp::{Engine, Handle, Rx};
+use bypass_tcp::{Engine, Handle, Rx, Sum};
 use bypass_xdp::{Exchange, Handed};
 
 /// Frames of others that are taken in one round at most.
@@ -179,7 +179,7 @@ impl Crossing {
         let next = if behind != 0 { behind } else { left }.trailing_zeros();
         let handed = Handed {
             bytes: rx.bytes,
-            is_verified: rx.checksum_verified,
+            sum: rx.sum as u8,
             asked,
         };
         let queue = known.unwrap_or(next);
@@ -225,7 +225,7 @@ impl Crossing {
             };
             *taken += 1;
             let mut rx = Rx::new(handed.bytes);
-            rx.checksum_verified = handed.is_verified;
+            rx.sum = sum_of(handed.sum);
             let anothers = engine.may_be_anothers(&rx);
             if anothers.is_some_and(|mark| self.give(mark, &rx, handed.asked)) {
                 continue;
@@ -246,4 +246,11 @@ impl Crossing {
             self.exchange.remember(mark, self.home);
         }
     }
+}
+
+/// What another shard has said of a frame's checksum; a number that none says is verified as a whole.
+fn sum_of(number: u8) -> Sum {
+    let all = [Sum::MayBePartial, Sum::Verified];
+    let known = all.into_iter().find(|one| *one as u8 == number);
+    known.unwrap_or(Sum::Unknown)
 }

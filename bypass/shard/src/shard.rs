@@ -8,7 +8,7 @@ use bypass_device::{Capabilities, Checksum, Counters, Device};
 use bypass_netlink::Mac;
 use bypass_sys::{clock, kernel};
 use bypass_tcp::{
-    Address, Config, Datagram, Engine, Error, Event, Handle, Route, Rx, Shutdown, Way,
+    Address, Config, Datagram, Engine, Error, Event, Handle, Route, Rx, Shutdown, Sum, Way,
 };
 use bypass_xdp::{queues, Opened, Steering};
 
@@ -65,6 +65,15 @@ pub struct Shard {
 /// Microseconds of the clock that shards run by.
 pub(crate) fn now_us() -> u64 {
     clock::now_ns() / 1000
+}
+
+/// What the engine is to believe of a frame's checksum.
+fn sum_of(checksum: Checksum) -> Sum {
+    match checksum {
+        Checksum::Unknown => Sum::Unknown,
+        Checksum::Partial => Sum::MayBePartial,
+        Checksum::Verified => Sum::Verified,
+    }
 }
 
 impl Shard {
@@ -182,7 +191,7 @@ impl Shard {
             for some in frames.chunks(BURST) {
                 for (frame, rx) in some.iter().zip(&mut taken) {
                     rx.bytes = frame.bytes;
-                    rx.checksum_verified = frame.checksum != Checksum::Unknown;
+                    rx.sum = sum_of(frame.checksum);
                 }
                 let taken = &taken[..some.len()];
                 if let Some(link) = takes_datagrams {

@@ -53,6 +53,10 @@ const CASES: &[Case] = &[
     ),
     ("connections_outlive_their_listener", outlived),
     ("hostile_frames_cost_others_nothing", hostile),
+    (
+        "a_frame_with_a_wrong_checksum_is_dropped_in_every_mode",
+        damaged,
+    ),
     ("tshark_finds_nothing_wrong", judged),
     (
         "ports_of_connections_that_are_over_are_the_kernels_again",
@@ -332,6 +336,57 @@ fn hostile() {
     }
     echo_through(&mut server.connect(), 9, 20_000);
     server.end();
+}
+
+/// A SYN with its sum complete, left to a device, and damaged on its way, as a veth hands over what a card, a bridge
+/// or a tunnel of the host has forwarded.
+fn damaged() {
+    for mode in [Mode::Native, Mode::Generic] {
+        let link = Link::veth(1500, mode);
+        let mut sender = link.packet_sender();
+        let mac = link.own().run(|| {
+            let tables = Tables::new().expect("tables");
+            tables.link("vb").and_then(|one| one.mac).expect("a MAC")
+        });
+        link.own().run(|| {
+            let mut shard = link.shard(|device| device);
+            shard.listen(link.own_address(PORT), 8).expect("a listener");
+            let mut send = |sum: [u8; 2], port: u16| {
+                let mut frame = vec![0; 54];
+                link.dress(&mut frame, true);
+                frame[..6].copy_from_slice(&mac);
+                frame[6] = 2;
+                frame[34..36].copy_from_slice(&port.to_be_bytes());
+                frame[46..50].copy_from_slice(&[0x50, 2, 0xff, 0xff]);
+                frame[50..52].copy_from_slice(&sum);
+                let fill = &mut |place: &mut [u8]| place.copy_from_slice(&frame);
+                let sent = sender.send(frame.len(), [&[], &[]], Default::default(), fill);
+                sent.expect("sent");
+                frame
+            };
+            let pseudo = support::pseudo_sum(20);
+            let seen = |shard: &mut bypass_shard::Shard| {
+                let before = shard.engine().stats().in_segs;
+                Running::until(|| {
+                    shard.drive();
+                    shard.finish();
+                    (shard.engine().stats().in_segs > before).then_some(())
+                });
+                let engine = shard.engine();
+                (engine.counts().half_open, engine.stats().in_errs)
+            };
+            send(pseudo, 1001);
+            assert_eq!(seen(&mut shard), (1, 0), "left to a device");
+            // One's complement of the sum over the rest of this segment.
+            let rest = [1002, u32::from(PORT), 0x5002, 0xffff];
+            let sum = rest.iter().sum::<u32>() + u32::from(u16::from_be_bytes(pseudo));
+            let whole = !(((sum & 0xffff) + (sum >> 16)) as u16);
+            send(whole.to_be_bytes(), 1002);
+            assert_eq!(seen(&mut shard), (2, 0), "complete");
+            send((whole ^ 0x10).to_be_bytes(), 1002);
+            assert_eq!(seen(&mut shard), (2, 1), "damaged");
+        });
+    }
 }
 
 fn judged() {

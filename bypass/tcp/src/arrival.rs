@@ -70,7 +70,7 @@ impl Engine {
     fn take_frame<'a, S: TxSink>(&mut self, rx: &Rx<'a>, sink: &mut S) -> Option<Segment<'a>> {
         let frame = ethernet::parse(rx.bytes)?;
         let parsed = match frame.ethertype {
-            ethernet::IPV4 => ip::parse_v4(frame.payload, rx.checksum_verified),
+            ethernet::IPV4 => ip::parse_v4(frame.payload, false),
             ethernet::IPV6 => ip::parse_v6(frame.payload),
             ethernet::ARP => {
                 let (link, mut out) = self.out(sink);
@@ -107,7 +107,7 @@ impl Engine {
         // host would pass for a neighbour that may be trusted; so would IPv4 inside IPv6.
         let is_mapped = frame.ethertype == ethernet::IPV6 && packet.source.is_v4();
         let is_personal = frame.destination[0] & 1 == 0 && !is_mapped;
-        let segment = tcp::parse(&packet, rx.checksum_verified)
+        let segment = tcp::parse(&packet, rx.sum)
             .filter(|_| is_personal && self.link.routes.is_possible_source(packet.source));
         if segment.is_none() {
             self.cx.stats.in_errs += 1;

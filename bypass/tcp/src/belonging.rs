@@ -6,7 +6,7 @@
 
 use crate::demux::Entry;
 use crate::engine::{Engine, Handle};
-use crate::sink::Rx;
+use crate::sink::{Rx, Sum};
 use crate::wire::tcp::{self, Flow, Segment, ACK, RST, SYN};
 use crate::wire::{ethernet, icmp, ip};
 
@@ -25,7 +25,7 @@ impl Engine {
         if !self.link.routes.is_local(packet.destination) {
             return None;
         }
-        let segment = tcp::parse(&packet, true)?;
+        let segment = tcp::parse(&packet, Sum::Verified)?;
         (!self.has_segment(&segment)).then(|| mark(&segment.flow))
     }
 
@@ -38,7 +38,7 @@ impl Engine {
     /// The same of the flow of a frame of TCP.
     pub fn mark_of_frame(&self, rx: &Rx) -> Option<u64> {
         let packet = packet_of(rx).filter(|packet| packet.protocol == ip::TCP)?;
-        Some(mark(&tcp::parse(&packet, true)?.flow))
+        Some(mark(&tcp::parse(&packet, Sum::Verified)?.flow))
     }
 
     fn is_anothers_error(&self, packet: &ip::Packet<'_>) -> Option<u64> {

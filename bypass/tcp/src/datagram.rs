@@ -76,7 +76,7 @@ impl Engine {
         let frame = ethernet::parse(rx.bytes)?;
         let is_v4 = frame.ethertype == ethernet::IPV4;
         let packet = match is_v4 {
-            true => ip::parse_v4(frame.payload, rx.checksum_verified),
+            true => ip::parse_v4(frame.payload, false),
             false => ip::parse_v6(frame.payload),
         }
         .ok()?;
@@ -87,7 +87,7 @@ impl Engine {
         if !is_ours || !routes.is_possible_source(packet.source) {
             return None;
         }
-        let Some(datagram) = udp::parse(&packet, rx.checksum_verified) else {
+        let Some(datagram) = udp::parse(&packet, rx.sum) else {
             self.cx.stats.in_errs += 1;
             return None;
         };

@@ -127,5 +127,5 @@ pub use info::{Info, INFO_WORDS, LINUX_CLOSED, SEGMENT_WORD};
 pub use loss::Phase;
 pub use option::{OptionName, Settings, SocketOption};
 pub use route::{Address, Route};
-pub use sink::{Rx, TxMeta, TxSink};
+pub use sink::{Rx, Sum, TxMeta, TxSink};
 pub use stats::Stats;

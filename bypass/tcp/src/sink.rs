@@ -1,12 +1,26 @@
 //! The seam to a device: frames in, frames out.
 
+/// What is known of the checksum of a received TCP segment or datagram. An IPv4 header's own sum is
+/// complete in every frame, and always verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Sum {
+    /// Nothing: the whole sum must be right.
+    #[default]
+    Unknown,
+    /// The sender may be on this host and have left the sum to a device (CHECKSUM_PARTIAL of Linux): the
+    /// field may hold the sum over the pseudo header alone. Everything else must be right as a whole.
+    MayBePartial,
+    /// The device has verified it.
+    Verified,
+}
+
 /// A received Ethernet frame.
 #[derive(Clone, Copy)]
 pub struct Rx<'a> {
     /// The frame, without its check sequence.
     pub bytes: &'a [u8],
-    /// The device, or a trusted sender on this host, has checked the checksums.
-    pub checksum_verified: bool,
+    /// See [`Sum`].
+    pub sum: Sum,
 }
 
 impl<'a> Rx<'a> {
@@ -14,7 +28,7 @@ impl<'a> Rx<'a> {
     pub fn new(bytes: &'a [u8]) -> Rx<'a> {
         Rx {
             bytes,
-            checksum_verified: false,
+            sum: Sum::Unknown,
         }
     }
 }

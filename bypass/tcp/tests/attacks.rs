@@ -3,7 +3,7 @@
 mod support;
 
 use bypass_tcp::wire::tcp::{ACK, RST, SYN};
-use bypass_tcp::{Config, Rx};
+use bypass_tcp::{Config, Rx, Sum};
 use support::dialogue::{play, play_with, ACCEPTED};
 use support::{config, Frames, World};
 
@@ -247,6 +247,45 @@ fn what_claims_to_come_from_this_host_or_from_none_is_dropped() {
         assert_eq!(answers(from), 0, "{from:?}");
     }
     assert!(answers([10, 0, 0, 9]) > 0);
+}
+
+/// A sender on this host leaves sums to its device; a sender elsewhere behind the same interface does not, and
+/// its frames may have been damaged on their way.
+#[test]
+fn a_sum_that_may_be_partial_is_right_as_a_whole_or_that_of_the_pseudo_header() {
+    use bypass_tcp::wire::ip;
+    let whole = bare((0x0a00_0009, 1_024), 7, 0, SYN);
+    let ends = [0x0a00_0009, 0x0a00_0002].map(ip::Addr::v4);
+    let mut partial = whole.clone();
+    let pseudo = ip::pseudo_header(ends[0], ends[1], ip::TCP, 20).partial();
+    partial[50..52].copy_from_slice(&pseudo);
+    let flipped = |frame: &[u8], at: usize| {
+        let mut frame = frame.to_vec();
+        frame[at] ^= 0x10;
+        frame
+    };
+    for (sum, frame, is_taken) in [
+        (Sum::Unknown, whole.clone(), true),
+        (Sum::Unknown, partial.clone(), false),
+        (Sum::Unknown, flipped(&whole, 41), false),
+        (Sum::MayBePartial, whole.clone(), true),
+        (Sum::MayBePartial, partial.clone(), true),
+        (Sum::MayBePartial, flipped(&whole, 41), false),
+        // The addresses are part of the pseudo header, and the header's own sum is complete.
+        (Sum::MayBePartial, flipped(&partial, 29), false),
+        (Sum::MayBePartial, flipped(&partial, 22), false),
+        (Sum::MayBePartial, flipped(&whole, 22), false),
+        (Sum::Verified, flipped(&whole, 22), false),
+        (Sum::Verified, flipped(&whole, 41), true),
+    ] {
+        let mut world = World::plain();
+        let engine = &mut world.hosts[1].engine;
+        engine.listen("0.0.0.0:80".parse().unwrap(), 10).unwrap();
+        let rx = Rx { bytes: &frame, sum };
+        engine.rx_burst(1_000_000_000, &[rx], &mut Frames::default());
+        let half_open = engine.counts().half_open;
+        assert_eq!(half_open == 1, is_taken, "{sum:?} {frame:?}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod support;
 
 use std::net::SocketAddr;
 
-use bypass_tcp::{Address, Engine, Error, Rx, Way};
+use bypass_tcp::{Address, Engine, Error, Rx, Sum, Way};
 use support::{config, Frames};
 
 const NOW_US: u64 = 1_000_000;
@@ -119,7 +119,7 @@ fn what_is_not_for_this_host_alone_is_not_taken() {
     assert!(b.datagram(&Rx::new(&to_all)).is_none(), "a broadcast");
     assert!(a.datagram(&Rx::new(&good)).is_none(), "another's address");
     let mut rx = Rx::new(&good);
-    rx.checksum_verified = true;
+    rx.sum = Sum::Verified;
     for len in 0..good.len() {
         rx.bytes = &good[..len];
         assert!(b.datagram(&rx).is_none(), "cut to {len}");

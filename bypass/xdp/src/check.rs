@@ -209,11 +209,6 @@ fn look_at_link(report: &mut Report, link: &Link) {
             "",
         );
     }
-    if link.kind == "veth" {
-        let what =
-            "frames of senders on this host come without complete checksums; they are not verified";
-        report.add(Weight::Limit, what, "");
-    }
 }
 
 fn look_at_program(report: &mut Report, link: &Link) {

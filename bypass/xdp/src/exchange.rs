@@ -17,7 +17,7 @@ pub const QUEUES_MAX: u32 = 64;
 const MAILBOX_BYTES: i32 = 1 << 20;
 /// As its neighbour, whatever net.core.wmem_max says.
 const SO_SNDBUFFORCE: i32 = 32;
-/// In front of a frame: the queues whose owners do not have it, and whether its sums need no check.
+/// In front of a frame: the queues whose owners do not have it, and what is known of its checksum.
 const HEADER: usize = 16;
 /// An IP packet, with its Ethernet header.
 const FRAME_MAX: usize = 65_549;
@@ -51,8 +51,8 @@ pub struct Exchange {
 pub struct Handed<'a> {
     /// As it came.
     pub bytes: &'a [u8],
-    /// Its checksums need no check.
-    pub is_verified: bool,
+    /// What is known of its checksum, as a number of the one that hands it on.
+    pub sum: u8,
     /// Queues whose owners do not have its connection, a bit each.
     pub asked: u64,
 }
@@ -191,7 +191,7 @@ impl Exchange {
         };
         buffer.clear();
         buffer.extend_from_slice(&handed.asked.to_ne_bytes());
-        buffer.extend_from_slice(&u64::from(handed.is_verified).to_ne_bytes());
+        buffer.extend_from_slice(&u64::from(handed.sum).to_ne_bytes());
         buffer.extend_from_slice(handed.bytes);
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let is_sent = kernel::send_to(mailbox[0].0, buffer, flags, &[]).is_ok();
@@ -208,11 +208,11 @@ impl Exchange {
         buffer.resize(HEADER + FRAME_MAX, 0);
         let count = kernel::receive(mailbox[1].0, buffer, libc::MSG_DONTWAIT).ok()?;
         let (header, bytes) = buffer.get(..count)?.split_first_chunk::<HEADER>()?;
-        let [asked, verified] = [&header[..8], &header[8..]]
+        let [asked, sum] = [&header[..8], &header[8..]]
             .map(|eight| u64::from_ne_bytes(eight.try_into().unwrap_or_default()));
         Some(Handed {
             bytes,
-            is_verified: verified != 0,
+            sum: sum as u8,
             asked,
         })
     }
@@ -241,7 +241,7 @@ mod tests {
     fn frame(bytes: &[u8]) -> Handed<'_> {
         Handed {
             bytes,
-            is_verified: true,
+            sum: 2,
             asked: 5,
         }
     }
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(exchange.sent(1), before + 3);
         for bytes in [&[1; 60][..], &long, &[2; 1514]] {
             let taken = exchange.take(1, &mut buffer).expect("a frame");
-            assert!(taken.bytes == bytes && taken.is_verified && taken.asked == 5);
+            assert!(taken.bytes == bytes && taken.sum == 2 && taken.asked == 5);
         }
         assert!(exchange.take(1, &mut buffer).is_none() && exchange.take(0, &mut buffer).is_none());
     }

@@ -82,29 +82,58 @@ fn sixteen(ip: IpAddr) -> [u8; 16] {
     }
 }
 
-/// Completes the checksum of the TCP or UDP header. A frame that was cut, a fragment, and what is
-/// neither stay as they are.
-pub(super) fn complete(frame: &mut [u8]) {
-    let Some((addresses, protocol, start, end)) = transport(frame) else {
-        return;
-    };
-    let field = match protocol {
-        TCP => start + 16,
-        UDP => start + 6,
-        _ => return,
-    };
-    if field + 2 > end || end > frame.len() {
-        return;
+/// A TCP or UDP checksum in a frame.
+struct Field {
+    at: usize,
+    /// Of the pseudo header.
+    pseudo: u64,
+    summed: std::ops::Range<usize>,
+    protocol: u8,
+}
+
+impl Field {
+    /// None in a frame that was cut, a fragment, and what is neither TCP nor UDP.
+    fn of(frame: &[u8]) -> Option<Self> {
+        let (addresses, protocol, start, end) = transport(frame)?;
+        let at = match protocol {
+            TCP => start + 16,
+            UDP => start + 6,
+            _ => return None,
+        };
+        (at + 2 <= end && end <= frame.len()).then(|| Self {
+            at,
+            pseudo: sum_of(&frame[addresses]) + (end - start) as u64 + u64::from(protocol),
+            summed: start..end,
+            protocol,
+        })
     }
-    frame[field..field + 2].fill(0);
-    let pseudo = sum_of(&frame[addresses]) + (end - start) as u64 + u64::from(protocol);
-    let sum = !folded(pseudo + sum_of(&frame[start..end]));
-    let sum = if sum == 0 && protocol == UDP {
-        0xffff
-    } else {
-        sum
-    };
-    frame[field..field + 2].copy_from_slice(&sum.to_be_bytes());
+
+    fn is_partial(&self, frame: &[u8]) -> bool {
+        frame[self.at..self.at + 2] == folded(self.pseudo).to_be_bytes()
+    }
+
+    fn complete(self, frame: &mut [u8]) {
+        frame[self.at..self.at + 2].fill(0);
+        let sum = match !folded(self.pseudo + sum_of(&frame[self.summed])) {
+            0 if self.protocol == UDP => 0xffff,
+            sum => sum,
+        };
+        frame[self.at..self.at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+fn complete(frame: &mut [u8]) {
+    if let Some(field) = Field::of(frame) {
+        field.complete(frame);
+    }
+}
+
+/// Completes the TCP or UDP checksum of a frame whose field holds the sum over the pseudo header alone. Any
+/// other frame stays as it is, so that a damaged one is shown as such.
+pub(super) fn complete_partial(frame: &mut [u8]) {
+    if let Some(field) = Field::of(frame).filter(|field| field.is_partial(frame)) {
+        field.complete(frame);
+    }
 }
 
 /// Where addresses lie, which protocol, and where its header begins and the packet ends.
@@ -195,13 +224,18 @@ mod tests {
     fn a_part_of_a_sum_is_completed_and_what_is_cut_stays_as_it_is() {
         let whole = of_segment(&segment("10.0.0.1:1", "10.0.0.2:2", 24), b"bytes", 5);
         let mut partial = whole.clone();
-        partial[ETHERNET + IP_4 + 16] ^= 0x55;
-        let mut cut = partial[..partial.len() - 1].to_vec();
-        complete(&mut partial);
+        let field = Field::of(&whole).expect("a segment");
+        partial[field.at..field.at + 2].copy_from_slice(&folded(field.pseudo).to_be_bytes());
+        let cut = partial[..partial.len() - 1].to_vec();
+        complete_partial(&mut partial);
         assert_eq!(partial, whole);
-        let before = cut.clone();
-        complete(&mut cut);
-        assert_eq!(cut, before);
+        let mut damaged = whole.clone();
+        *damaged.last_mut().expect("bytes") ^= 1;
+        for before in [cut, whole, damaged] {
+            let mut frame = before.clone();
+            complete_partial(&mut frame);
+            assert_eq!(frame, before);
+        }
     }
 
     #[test]
@@ -214,6 +248,7 @@ mod tests {
         ];
         for mut frame in shorter.chain(odd) {
             complete(&mut frame);
+            complete_partial(&mut frame);
         }
     }
 }

@@ -154,7 +154,7 @@ impl Output {
                 is_incomplete,
             } => {
                 if is_incomplete && bytes.len() == length {
-                    frame::complete(&mut bytes);
+                    frame::complete_partial(&mut bytes);
                 }
                 (bytes, length)
             }

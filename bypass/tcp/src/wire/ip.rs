@@ -2,6 +2,7 @@
 
 use super::checksum::{self, Checksum};
 use super::{be16, be32, put16};
+use crate::sink::Sum;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Protocol number of ICMP.
@@ -136,7 +137,7 @@ pub enum Refusal {
     Fragment,
 }
 
-/// Takes an IPv4 packet apart. `trusted` leaves the header's checksum unread.
+/// Takes an IPv4 packet apart. `trusted` leaves the header's checksum unread, for a frame whose reader will verify it.
 #[inline]
 pub fn parse_v4(bytes: &[u8], trusted: bool) -> Result<Packet<'_>, Refusal> {
     let header = bytes.first_chunk::<V4_HEADER>().ok_or(Refusal::Malformed)?;
@@ -294,4 +295,19 @@ pub fn pseudo_header(source: Addr, destination: Addr, protocol: u8, len: usize) 
     }
     sum.add64((len as u64) << 32 | u64::from(protocol));
     sum
+}
+
+/// Whether the checksum of a TCP segment or datagram, whose bytes and field are given, is right as far as
+/// `known` demands.
+#[inline]
+pub fn is_intact(packet: &Packet, protocol: u8, (bytes, field): (&[u8], u16), known: Sum) -> bool {
+    if known == Sum::Verified {
+        return true;
+    }
+    let mut sum = pseudo_header(packet.source, packet.destination, protocol, bytes.len());
+    if known == Sum::MayBePartial && u16::from_be_bytes(sum.partial()) == field {
+        return true;
+    }
+    sum.add(bytes);
+    sum.finish() == [0, 0]
 }

@@ -1,6 +1,7 @@
 //! TCP segments: header and options (RFC 9293, RFC 7323, RFC 2018).
 
 use super::{be16, be32, ip, put16, put32};
+use crate::sink::Sum;
 use crate::wire::ip::Addr;
 
 /// Bytes of a header without options.
@@ -245,21 +246,17 @@ impl OptionsToSend {
     }
 }
 
-/// Takes a segment apart. `trusted` leaves the checksum unread, because the device has read it.
+/// Takes a segment apart. None: it is malformed, or its checksum wrong for all that is known of it.
 #[inline]
-pub fn parse<'a>(packet: &ip::Packet<'a>, trusted: bool) -> Option<Segment<'a>> {
+pub fn parse<'a>(packet: &ip::Packet<'a>, known: Sum) -> Option<Segment<'a>> {
     let bytes = packet.payload;
     let header = bytes.first_chunk::<HEADER>()?;
     let header_len = usize::from(header[12] >> 4) * 4;
     if header_len < HEADER || header_len > bytes.len() {
         return None;
     }
-    if !trusted {
-        let mut sum = ip::pseudo_header(packet.source, packet.destination, ip::TCP, bytes.len());
-        sum.add(bytes);
-        if sum.finish() != [0, 0] {
-            return None;
-        }
+    if !ip::is_intact(packet, ip::TCP, (bytes, be16(header, 16)), known) {
+        return None;
     }
     Some(Segment {
         flow: Flow {

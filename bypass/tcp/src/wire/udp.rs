@@ -1,6 +1,7 @@
 //! UDP headers (RFC 768).
 
 use super::{be16, put16};
+use crate::sink::Sum;
 use crate::wire::ip::{self, Addr, Packet};
 
 /// Bytes of a header.
@@ -16,9 +17,9 @@ pub struct Datagram<'a> {
     pub payload: &'a [u8],
 }
 
-/// Takes a datagram apart; nothing when it is malformed. `trusted` leaves the checksum unread.
+/// Takes a datagram apart; None: it is malformed, or its checksum wrong for all that is known of it.
 #[inline]
-pub fn parse<'a>(packet: &Packet<'a>, trusted: bool) -> Option<Datagram<'a>> {
+pub fn parse<'a>(packet: &Packet<'a>, known: Sum) -> Option<Datagram<'a>> {
     let header = packet.payload.first_chunk::<HEADER>()?;
     let bytes = packet.payload.get(..usize::from(be16(header, 4)))?;
     let payload = bytes.get(HEADER..)?;
@@ -27,12 +28,9 @@ pub fn parse<'a>(packet: &Packet<'a>, trusted: bool) -> Option<Datagram<'a>> {
     if has_none && !packet.destination.is_v4() {
         return None;
     }
-    if !trusted && !has_none {
-        let mut sum = ip::pseudo_header(packet.source, packet.destination, ip::UDP, bytes.len());
-        sum.add(bytes);
-        if sum.finish() != [0, 0] {
-            return None;
-        }
+    let checked = (bytes, be16(header, 6));
+    if !has_none && !ip::is_intact(packet, ip::UDP, checked, known) {
+        return None;
     }
     Some(Datagram {
         source: be16(header, 0),
@@ -92,7 +90,7 @@ mod tests {
         let mut bytes = emitted(&[b"que", b"", b"ry"]);
         bytes.extend([0; 7]);
         let packet = packet(&bytes);
-        let datagram = parse(&packet, false).expect("good");
+        let datagram = parse(&packet, Sum::Unknown).expect("good");
         assert_eq!((datagram.source, datagram.destination), (5000, 53));
         assert_eq!(datagram.payload, b"query");
     }
@@ -103,21 +101,21 @@ mod tests {
         for bit in 0..good.len() * 8 {
             let mut bytes = good.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(parse(&packet(&bytes), false).is_none(), "bit {bit}");
+            assert!(parse(&packet(&bytes), Sum::Unknown).is_none(), "bit {bit}");
         }
-        assert!((0..good.len()).all(|len| parse(&packet(&good[..len]), true).is_none()));
+        assert!((0..good.len()).all(|len| parse(&packet(&good[..len]), Sum::Verified).is_none()));
     }
 
     #[test]
     fn ipv4_needs_no_checksum_and_ipv6_does() {
         let mut bytes = emitted(&[b"x"]);
         bytes[6..8].fill(0);
-        assert!(parse(&packet(&bytes), false).is_some());
+        assert!(parse(&packet(&bytes), Sum::Unknown).is_some());
         let over_v6 = Packet {
             destination: Addr { high: 1, low: 2 },
             ..packet(&bytes)
         };
-        assert!(parse(&over_v6, true).is_none());
+        assert!(parse(&over_v6, Sum::Verified).is_none());
     }
 
     #[test]
@@ -127,6 +125,6 @@ mod tests {
             bytes[6..8] == [0xff, 0xff]
         });
         let bytes = emitted(&[&found.expect("one of them").to_be_bytes()]);
-        assert!(parse(&packet(&bytes), false).is_some());
+        assert!(parse(&packet(&bytes), Sum::Unknown).is_some());
     }
 }

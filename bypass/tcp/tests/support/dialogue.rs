@@ -24,7 +24,7 @@
 
 use super::{config, Frames};
 use bypass_tcp::wire::{checksum, ethernet, icmp, ip, tcp};
-use bypass_tcp::{Address, Config, Engine, Error, Handle, Rx, Shutdown, SocketOption};
+use bypass_tcp::{Address, Config, Engine, Error, Handle, Rx, Shutdown, SocketOption, Sum};
 use std::collections::VecDeque;
 
 const OURS: u32 = 0x0a00_0001;
@@ -485,7 +485,7 @@ impl Dialogue {
 
     fn note_and_describe(&mut self, frame: &[u8]) -> String {
         let packet = parse(frame);
-        let segment = tcp::parse(&packet, false).expect("a segment with a right checksum");
+        let segment = tcp::parse(&packet, Sum::Unknown).expect("a segment with a right checksum");
         if segment.flags & tcp::SYN != 0 {
             self.isn = Some(segment.seq);
         }
@@ -501,7 +501,7 @@ impl Dialogue {
             let message = icmp::parse_v4(packet.payload).is_some();
             return format!("a packet of protocol {} ({message})", packet.protocol);
         }
-        let segment = tcp::parse(&packet, false).expect("a segment with a right checksum");
+        let segment = tcp::parse(&packet, Sum::Unknown).expect("a segment with a right checksum");
         let isn = self.isn.unwrap_or(segment.seq);
         // A reset without a connection has numbers of the peer's choice.
         let seq = segment.seq.wrapping_sub(isn);

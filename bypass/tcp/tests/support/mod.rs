@@ -4,7 +4,7 @@
 pub mod dialogue;
 pub mod simulation;
 
-use bypass_tcp::{Address, Config, Engine, Event, Handle, Rx, TxMeta, TxSink};
+use bypass_tcp::{Address, Config, Engine, Event, Handle, Rx, Sum, TxMeta, TxSink};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -501,7 +501,7 @@ pub fn summary(frame: &[u8]) -> String {
     let Some(seg) = packet
         .ok()
         .as_ref()
-        .and_then(|packet| tcp::parse(packet, true))
+        .and_then(|packet| tcp::parse(packet, Sum::Verified))
     else {
         return "not tcp".into();
     };
