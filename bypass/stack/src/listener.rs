@@ -18,10 +18,11 @@ use bypass_sys::sandbox::is_confined;
 use bypass_sys::{kernel, numbers};
 
 use crate::peer::Peer;
-use crate::process::{self, table};
+use crate::process::{self, table, uring};
 use crate::service::{self, Role};
 use crate::sockets::Socket;
 
+mod accepting;
 mod adopting;
 mod closing;
 mod holders;
@@ -29,6 +30,7 @@ pub mod participants;
 mod ready_lists;
 pub mod untold;
 
+pub use accepting::{credits_of_ours_alone, use_hidden_sockets, withdraw_credits};
 pub use adopting::{admit, adopt, adopt_from_relay, join, proves};
 pub use closing::{close, closed_number, settle, settle_waiting};
 pub use holders::HOLDER_TABLE_BYTES;
@@ -216,7 +218,15 @@ impl Listener {
 
     #[cold]
     fn begin_to_attend(self: &Arc<Self>) {
+        if is_confined() {
+            // Segments are not asked for any more, nor what has to be known of threads.
+            return;
+        }
         self.attends.store(true, Ordering::SeqCst);
+        if uring::may_hide_sockets() {
+            uring::note_hidden_sockets();
+        }
+        self.publish_credits();
         // Who waits here may take an interface, or a queue of one.
         changed();
         if has_threads() {
@@ -279,6 +289,12 @@ impl Listener {
         if let Some(wake_sets) = WAKE_SETS.get() {
             wake_sets();
         }
+    }
+
+    /// How many connections wait in segments.
+    pub fn waiting(&self) -> usize {
+        let peers = self.peers();
+        peers.iter().map(|peer| peer.segment.queue().waiting()).sum()
     }
 
     /// Whether a connection waits in a segment.

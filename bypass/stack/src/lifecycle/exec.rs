@@ -22,7 +22,7 @@ use super::{handover, sharing};
 use crate::listener::participants;
 use crate::operations::shadow;
 use crate::packets;
-use crate::peer::Peer;
+use crate::peer::{self, Peer};
 use crate::process;
 use crate::process::table::{self, Entry, Kind};
 use crate::service;
@@ -127,6 +127,10 @@ fn is_covered(fd: i32, socket: &Socket) -> bool {
 pub fn prepare(given: &[i32], waits: bool) -> Option<Prepared> {
     if !process::is_started() {
         return None;
+    }
+    if !waits {
+        // What it starts may hold its listeners.
+        peer::note_fork();
     }
     let mut connected = Vec::new();
     let mut unconnected = Vec::new();

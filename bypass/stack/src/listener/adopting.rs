@@ -64,6 +64,7 @@ pub fn adopt(listener: &Listener, segment: Segment) -> Option<Arc<Peer>> {
     let links = participants::connect_participants(&peer, peer.process_index());
     listener.peers.lock().ok()?.push(peer.clone());
     listener.tell_proven(&peer);
+    listener.publish_credits_to(&peer);
     participants::watch(&peer, links);
     listener.generation.fetch_add(1, Ordering::SeqCst);
     listener.wake_waiters();
