@@ -273,14 +273,14 @@ pub struct Contents {
 /// other side may be reading.
 #[repr(C, align(128))]
 pub struct Locks {
-    /// Holds the thread that reads.
+    /// Holds the thread that reads, once several processes hold the end.
     pub read: AtomicU32,
-    /// Holds the thread that writes.
+    /// Holds the thread that writes, likewise.
     pub write: AtomicU32,
     /// Who gets SIGURG: a process, or a group as a negative number; 0 for nobody.
     pub owner: AtomicU32,
-    /// O_NONBLOCK, once several processes hold the end: they share it, as they share the file.
-    pub flags: AtomicU32,
+    /// Once several processes hold the end: what any of them has shut down.
+    pub shut: AtomicU32,
     /// [`ProducerLine::tail`].
     pub tail: AtomicU64,
     /// The head as last seen.

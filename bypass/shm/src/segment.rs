@@ -390,7 +390,7 @@ impl Segment {
             locks.read.store(0, Ordering::Relaxed);
             locks.write.store(0, Ordering::Relaxed);
             locks.owner.store(0, Ordering::Relaxed);
-            locks.flags.store(0, Ordering::Relaxed);
+            locks.shut.store(0, Ordering::Relaxed);
             meta.holders[side].store(0, Ordering::Relaxed);
             meta.ready_list[side].store(0, Ordering::Relaxed);
             meta.sleeper_read[side].store(0, Ordering::Relaxed);

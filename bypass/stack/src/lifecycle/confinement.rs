@@ -12,7 +12,9 @@ use super::serving;
 use crate::listener::{self, Listener};
 use crate::packets;
 use crate::peer::{self, Notice};
+use crate::process::table::{self, Kind};
 use crate::process::{self, pool, sole, wakers};
+use crate::sockets;
 use crate::stream;
 
 /// Of the connections that wait at a listener, so many can be accepted afterwards; the others are reset.
@@ -25,6 +27,7 @@ pub fn prepare(all_threads: bool) {
     }
     stream::announce_held_back();
     sole::end_unless_ours();
+    note_flags();
     listener::withdraw_credits();
     for listener in listener::all() {
         provide_descriptors(&listener);
@@ -47,6 +50,18 @@ pub fn prepare(all_threads: bool) {
         }
     }
     set_confined(true);
+}
+
+/// O_NONBLOCK of connections that other processes hold too cannot be asked for afterwards.
+fn note_flags() {
+    for fd in 0..table::used() {
+        let entry = table::get(fd);
+        let socket = sockets::get(entry.index());
+        if entry.kind() == Kind::Connected && socket.has(sockets::SHARED) {
+            let is_set = stream::is_file_nonblocking(entry.index(), fd);
+            socket.set(sockets::NONBLOCK, is_set);
+        }
+    }
 }
 
 /// A connection that waits already can be accepted afterwards: it needs a descriptor, which cannot be made then.

@@ -230,7 +230,8 @@ fn pack(
         {
             continue;
         }
-        sharing::share_flags(entry.index(), socket);
+        sharing::share_flags(*fd);
+        sharing::share(entry.index(), socket);
         let mut one = record(*fd, socket)?;
         one[SLOT] = slot as u64;
         one[SIDE] = peer.side as u64;

@@ -78,6 +78,16 @@ pub fn adopt_from_relay(listener: &Arc<Listener>, segment: Segment) -> Option<Ar
     Some(peer)
 }
 
+/// Whether `fd`, which came over `link`, names the socket with number `inode`: only a process that holds the socket can
+/// open such a descriptor. Files of a file system may have that number too, sockets by name among them.
+pub fn names(fd: i32, inode: u64, link: i32) -> bool {
+    let (Ok(shown), Ok(socket)) = (kernel::fstat(fd), kernel::fstat(link)) else {
+        return false;
+    };
+    let is_socket = shown.st_mode & libc::S_IFMT == libc::S_IFSOCK;
+    is_socket && shown.st_dev == socket.st_dev && shown.st_ino == inode
+}
+
 /// Whether `fd`, which somebody passed, is a descriptor of the listening socket `inode`. The number
 /// alone is no proof: files of any kind can have it, and only a socket answers the second question.
 pub fn proves(fd: i32, inode: u64) -> bool {

@@ -1,7 +1,7 @@
 //! connect(2): decides between shared memory and the kernel, once and for the whole connection.
 //!
 //! The kernel says which listening sockets an address means (sock_diag); we ask only who holds
-//! them, and the holder proves it by passing a duplicate of that very socket.
+//! them, and the holder proves it by a descriptor that names that very socket.
 
 use core::sync::atomic::Ordering;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use bypass_sys::{address, kernel, numbers};
 
 use super::shadow;
 use super::shutdown::dissolve;
-use crate::listener::{self, proves};
+use crate::listener;
 use crate::peer::admission::Admission;
 use crate::peer::{self, Peer};
 use crate::process::deadline::AT_ONCE_NS;
@@ -389,7 +389,7 @@ fn greet(rendezvous: i32, peer: &Peer, holder: Holder, patience_ms: u64) -> Resu
     let answer = link::ask(rendezvous, hello, &[peer.segment.fd()], patience_ms);
     let (answer, fds) = answer.map_err(|_| Reason::NoAnswer)?;
     match (answer, fds.first()) {
-        (Message::Welcome { .. }, Some(proof)) if proves(proof.0, holder.inode) => {
+        (Message::Welcome { .. }, Some(proof)) if listener::names(proof.0, holder.inode, rendezvous) => {
             peer.welcome();
             Ok(())
         }
