@@ -4,11 +4,13 @@
 
 #[path = "hostile/program.rs"]
 mod program;
+#[path = "hostile/words.rs"]
+mod words;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bypass_shm::layout::{QUEUED, READY_LISTS_AT, SLOTS_AT};
+use bypass_shm::layout::{Header, QUEUED, READY_LISTS_AT, SLOTS_AT};
 use bypass_shm::link::{self, Message, VERSION};
 use bypass_shm::segment::Segment;
 use bypass_stack::operations::{descriptors, shutdown};
@@ -184,6 +186,7 @@ fn scribble(peer: &Mapping, segment: &Segment, index: usize, is_over: &AtomicBoo
             let (start, length) = match dice.next() % 10 {
                 // Not the queue: its end would be the end of the test.
                 0 => (READY_LISTS_AT, 512),
+                1 => (0, size_of::<Header>()),
                 _ => (SLOTS_AT, 64 * 1280),
             };
             let at = (start + dice.next() as usize % length) & !7;
@@ -282,6 +285,27 @@ fn only_the_listening_socket_itself_is_proof() {
     let file = Owned(kernel::memfd_create(c"any").expect("memory"));
     let inode = kernel::fstat(file.0).expect("open").st_ino;
     assert!(!listener::proves(file.0, inode), "a file of that number");
+    listening.close();
+}
+
+/// Another process of the same user may have fewer rights than the server, as one in a container: it is served through
+/// memory of its own, and gets nothing by which it could take connections of others.
+#[test]
+fn what_a_client_is_shown_accepts_no_connection() {
+    let listening = Listening::open();
+    let segment = Segment::create(1, 64, 4096).expect("memory");
+    segment.enter(0, kernel::random()).expect("a place");
+    let link = link::connect(&Name::of_listener(listening.inode)).expect("a rendezvous socket");
+    let client = segment.client();
+    let greet = |version| Message::Greet { version, client };
+    link::send(link.0, greet(VERSION), &[segment.fd()]).expect("sent");
+    let (_, shown) = link::receive_within(link.0, PATIENCE.as_millis() as u64).expect("an answer");
+    let proof = shown.first().expect("a proof");
+    assert!(listener::names(proof.0, listening.inode, link.0));
+    let accepted = kernel::accept_from(proof.0, 0).map(|(fd, _)| fd);
+    assert_eq!(accepted, Err(libc::EBADF));
+    // Nor does it let anybody in among those who hold the socket.
+    assert!(!listener::proves(proof.0, listening.inode));
     listening.close();
 }
 

@@ -59,12 +59,30 @@ fn memory_is_shared_with_the_own_user_and_those_who_are_named() {
             "server {server:?}, client {client:?}"
         );
     }
+    assert_that_unknown_users_share_nothing();
     fs::remove_dir_all(copy().parent().expect("a folder")).expect("the copy to be there");
+}
+
+/// In a user namespace that knows nobody every user reads as the same one, the server's own included.
+fn assert_that_unknown_users_share_nothing() {
+    let is_possible = Command::new("unshare").args(["--user", "true"]).status();
+    if !is_possible.is_ok_and(|end| end.success()) {
+        eprintln!("skipped: no user namespace can be made here");
+        return;
+    }
+    let mut apart = Command::new("unshare");
+    apart.args(["--user", "/usr/bin/python3", "-c", SERVER]);
+    apart.stdout(Stdio::piped()).env("LD_PRELOAD", copy());
+    assert_eq!(meet_at(apart, (NOBODY, "0")), "kernel");
 }
 
 /// How the client's connection to the server was made.
 fn meet(server: Side, client: Side) -> String {
-    let mut server = python(SERVER, server)
+    meet_at(python(SERVER, server), client)
+}
+
+fn meet_at(mut server: Command, client: Side) -> String {
+    let mut server = server
         .stdin(Stdio::null())
         .spawn()
         .expect("python3");

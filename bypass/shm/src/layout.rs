@@ -23,7 +23,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 use bypass_sys::address::SharedAddress;
 
 /// First word of every segment; the digits are the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x07\0");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"WSshm\0\x08\0");
 /// Slots of a segment: bounded by the doorbell's two levels.
 pub const SLOTS_MAX: usize = 16_384;
 /// Ready flags under one byte of the summary: a cache line of them.
@@ -152,6 +152,9 @@ pub struct Header {
     /// 1 when the listener's processes serve connections without a child for each, by all that is known; 2 when one
     /// waits in an epoll set, so that it will soon have shown the one thing or the other.
     pub proven: AtomicU32,
+    /// By process of the listener's side: how many connections may wait here for it to accept them. 0 until it has
+    /// accepted or waited for one, and whenever it does not accept from segments: a client then uses the kernel.
+    pub credits: [AtomicU32; PROCESSES],
 }
 
 /// Where one side's cursor lives.
@@ -270,14 +273,14 @@ pub struct Contents {
 /// other side may be reading.
 #[repr(C, align(128))]
 pub struct Locks {
-    /// Holds the thread that reads.
+    /// Holds the thread that reads, once several processes hold the end.
     pub read: AtomicU32,
-    /// Holds the thread that writes.
+    /// Holds the thread that writes, likewise.
     pub write: AtomicU32,
     /// Who gets SIGURG: a process, or a group as a negative number; 0 for nobody.
     pub owner: AtomicU32,
-    /// O_NONBLOCK, once several processes hold the end: they share it, as they share the file.
-    pub flags: AtomicU32,
+    /// Once several processes hold the end: what any of them has shut down.
+    pub shut: AtomicU32,
     /// [`ProducerLine::tail`].
     pub tail: AtomicU64,
     /// The head as last seen.

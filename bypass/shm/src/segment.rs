@@ -390,7 +390,7 @@ impl Segment {
             locks.read.store(0, Ordering::Relaxed);
             locks.write.store(0, Ordering::Relaxed);
             locks.owner.store(0, Ordering::Relaxed);
-            locks.flags.store(0, Ordering::Relaxed);
+            locks.shut.store(0, Ordering::Relaxed);
             meta.holders[side].store(0, Ordering::Relaxed);
             meta.ready_list[side].store(0, Ordering::Relaxed);
             meta.sleeper_read[side].store(0, Ordering::Relaxed);
@@ -437,7 +437,8 @@ impl Segment {
     /// Slots that may have rung.
     #[inline]
     pub fn slots_used(&self) -> usize {
-        self.header().slots_used.load(Ordering::Relaxed) as usize
+        let used = self.header().slots_used.load(Ordering::Relaxed) as usize;
+        used.min(self.slots)
     }
 
     /// Takes a ready list of `side` for process `owner`.
@@ -460,6 +461,7 @@ impl Segment {
         silent.fetch_and(!(1 << (index % PROCESSES)), Ordering::SeqCst);
         if side == 1 {
             self.set_crowded(index, false);
+            self.set_credits(index, 0);
         }
         self.header().processes[side & 1][index % PROCESSES].store(0, Ordering::SeqCst);
     }
@@ -485,6 +487,18 @@ impl Segment {
     /// Whether a process has no room that could be the one to accept.
     pub fn is_crowded(&self) -> bool {
         self.header().crowded.load(Ordering::Relaxed) != 0
+    }
+
+    /// Process `index` of the listener's side lets `credits` connections wait here; 0: it accepts none from here.
+    pub fn set_credits(&self, index: usize, credits: u32) {
+        self.header().credits[index % PROCESSES].store(credits, Ordering::SeqCst);
+    }
+
+    /// How many connections may wait here, by what the processes of the listener's side have published.
+    pub fn credits(&self) -> u32 {
+        let credits = self.header().credits.iter();
+        let published = credits.map(|credits| credits.load(Ordering::SeqCst));
+        published.max().unwrap_or(0)
     }
 
     /// A process of the listener's side forks with connections of this segment.

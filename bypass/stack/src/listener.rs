@@ -7,6 +7,7 @@
 //! connections here, or have accepted one.
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::ffi::CString;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use bypass_shm::accept_queue;
@@ -18,10 +19,11 @@ use bypass_sys::sandbox::is_confined;
 use bypass_sys::{kernel, numbers};
 
 use crate::peer::Peer;
-use crate::process::{self, table};
+use crate::process::{self, table, uring};
 use crate::service::{self, Role};
 use crate::sockets::Socket;
 
+mod accepting;
 mod adopting;
 mod closing;
 mod holders;
@@ -29,7 +31,8 @@ pub mod participants;
 mod ready_lists;
 pub mod untold;
 
-pub use adopting::{admit, adopt, adopt_from_relay, join, proves};
+pub use accepting::{credits_of_ours_alone, use_hidden_sockets, withdraw_credits};
+pub use adopting::{admit, adopt, adopt_from_relay, join, names, proves};
 pub use closing::{close, closed_number, settle, settle_waiting};
 pub use holders::HOLDER_TABLE_BYTES;
 pub use ready_lists::{Blocked, ReadyLists};
@@ -48,6 +51,9 @@ pub struct Listener {
     /// Given to listen().
     pub backlog: AtomicU32,
     holder_table: Mapping,
+    /// Names the listening socket and opens nothing (O_PATH): who has it can show that it is the socket's, and neither
+    /// accept nor pass connections. None where there is no /proc.
+    proof: Option<Owned>,
     /// Whether this process has waited for connections here: clients' segments are for those that do.
     attends: AtomicBool,
     /// Connections come here through an engine of this process.
@@ -158,6 +164,10 @@ pub fn enter(
     process::number();
     table::hide(rendezvous.0);
     table::hide(holder_table.fd());
+    let proof = named_only(fd).ok();
+    if let Some(proof) = &proof {
+        table::hide(proof.0);
+    }
     let listener = Arc::new(Listener {
         inode,
         fd: AtomicI32::new(fd),
@@ -165,6 +175,7 @@ pub fn enter(
         uid,
         backlog: AtomicU32::new(backlog),
         holder_table,
+        proof,
         attends: AtomicBool::new(false),
         kernel_is_first: AtomicBool::new(false),
         is_served: AtomicBool::new(false),
@@ -185,6 +196,12 @@ pub fn enter(
     service::start().map_err(|_| Reason::Sandbox)?;
     service::add(listener.rendezvous, Role::Rendezvous(number));
     Ok(number)
+}
+
+/// A descriptor of what is open as `fd` that can only be asked what it is: see O_PATH in open(2).
+fn named_only(fd: i32) -> Result<Owned, i32> {
+    let name = CString::new(format!("/proc/self/fd/{fd}")).map_err(|_| libc::EINVAL)?;
+    numbers::high(|| kernel::open(&name, libc::O_PATH | libc::O_CLOEXEC))
 }
 
 /// Whether the program has threads beside its first: then it makes no child for each connection.
@@ -216,7 +233,15 @@ impl Listener {
 
     #[cold]
     fn begin_to_attend(self: &Arc<Self>) {
+        if is_confined() {
+            // Segments are not asked for any more, nor what has to be known of threads.
+            return;
+        }
         self.attends.store(true, Ordering::SeqCst);
+        if uring::may_hide_sockets() {
+            uring::note_hidden_sockets();
+        }
+        self.publish_credits();
         // Who waits here may take an interface, or a queue of one.
         changed();
         if has_threads() {
@@ -248,7 +273,12 @@ impl Listener {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A descriptor of the listening socket, which proves to others that we hold it.
+    /// What shows a client that this process holds the listening socket.
+    pub fn proof(&self) -> Option<i32> {
+        self.proof.as_ref().map(|proof| proof.0)
+    }
+
+    /// A descriptor of the listening socket, which proves to other holders that we hold it.
     pub fn any_fd(&self) -> i32 {
         self.fd.load(Ordering::Relaxed)
     }
@@ -279,6 +309,12 @@ impl Listener {
         if let Some(wake_sets) = WAKE_SETS.get() {
             wake_sets();
         }
+    }
+
+    /// How many connections wait in segments.
+    pub fn waiting(&self) -> usize {
+        let peers = self.peers();
+        peers.iter().map(|peer| peer.segment.queue().waiting()).sum()
     }
 
     /// Whether a connection waits in a segment.
@@ -395,5 +431,8 @@ impl Drop for Listener {
     fn drop(&mut self) {
         // Until then its number is open, and not the program's.
         table::show(self.holder_table.fd());
+        if let Some(proof) = &self.proof {
+            table::show(proof.0);
+        }
     }
 }

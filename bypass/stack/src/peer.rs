@@ -12,6 +12,7 @@ use bypass_sys::clock::now_ns;
 use crate::process::{self, ports, table};
 use bypass_sys::process::Held;
 
+pub mod admission;
 pub mod due;
 mod lent;
 mod limbo;
@@ -44,8 +45,10 @@ pub struct Peer {
     maker: u64,
     /// The client's process has ended, or (for a client) the listener has gone.
     pub is_stale: AtomicBool,
-    /// Clients: what the listener has told of its backlog.
-    pub backlog: AtomicU64,
+    /// Clients: a process that holds the listener has answered the greeting.
+    is_welcome: AtomicBool,
+    /// Clients: how long connects have waited for a process that accepts, together.
+    has_awaited_ms: AtomicU64,
     /// We stand at the other end of our own program's sockets, for other hosts: no socket lives here.
     pub is_relay: bool,
     slots: Mutex<Slots>,
@@ -128,7 +131,8 @@ impl Peer {
             ports,
             maker: process::number(),
             is_stale: AtomicBool::new(false),
-            backlog: AtomicU64::new(u64::MAX),
+            is_welcome: AtomicBool::new(false),
+            has_awaited_ms: AtomicU64::new(0),
             is_relay,
             slots: Mutex::default(),
             children: [const { AtomicU64::new(0) }; PROCESSES],
@@ -141,7 +145,7 @@ impl Peer {
     /// A place that was taken for another process is not needed after all. What this one has closed
     /// meanwhile ends with it.
     pub fn take_back(&self, index: usize) {
-        for slot in 0..self.segment.slots_used().min(self.segment.slots()) {
+        for slot in 0..self.segment.slots_used() {
             self.let_go_as(slot, 1 << index, FIN);
         }
         self.segment.leave(self.side, index);
@@ -161,6 +165,14 @@ impl Peer {
         }
         if self.side == 1 && is_crowded() {
             self.segment.set_crowded(index, true);
+        }
+    }
+
+    /// Listener's side: publishes how many connections may wait here for this process; see [`admission`].
+    pub fn publish_credits(&self, credits: u32) {
+        let index = self.process_index();
+        if index != NO_PLACE {
+            self.segment.set_credits(index, credits);
         }
     }
 
@@ -186,7 +198,7 @@ impl Peer {
     /// In a forked child: ends that no socket of it means, because a thread of the parent was closing
     /// or making them.
     pub fn let_go_unknown(&self) {
-        let used = self.segment.slots_used().min(self.segment.slots());
+        let used = self.segment.slots_used();
         for slot in (0..used).filter(|slot| self.socket(*slot).is_none()) {
             let holders = &self.segment.slot(slot).meta.holders[self.side];
             if holders.load(Ordering::SeqCst) & self.bit() != 0 {
@@ -226,15 +238,15 @@ impl Peer {
 
     /// Clients: whether the listener has answered to the greeting.
     pub fn has_been_welcomed(&self) -> bool {
-        self.backlog.load(Ordering::Relaxed) != u64::MAX
+        self.is_welcome.load(Ordering::Relaxed)
     }
 
-    /// Whether as many connections of ours wait as the kernel would let wait at the listener.
-    pub fn is_backlog_full(&self) -> bool {
-        self.segment.queue().waiting() as u64 > self.backlog.load(Ordering::Relaxed)
+    /// The listener has answered to the greeting.
+    pub fn welcome(&self) {
+        self.is_welcome.store(true, Ordering::Relaxed);
     }
 
-    /// Offers a prepared slot to the listener; false when its queue is full.
+    /// Offers a prepared slot to the listener, whatever it has published (relays only); false when its queue is full.
     pub fn offer(&self, slot: usize) -> bool {
         let Ok(_one_at_a_time) = self.slots.lock() else {
             return false;
@@ -320,6 +332,11 @@ static HAS_FORKED: AtomicBool = AtomicBool::new(false);
 /// See [`has_confined_holder`].
 pub fn note_fork() {
     HAS_FORKED.store(true, Ordering::Relaxed);
+}
+
+/// Whether this process has started another one that may hold what it holds, or was started so.
+pub fn has_forked() -> bool {
+    HAS_FORKED.load(Ordering::Relaxed)
 }
 
 /// Whether a process that shares a connection with this one has confined itself: it cannot receive the

@@ -42,8 +42,8 @@ pub const SHUT_READ: u32 = 1 << 8;
 pub const SHUT_WRITE: u32 = 1 << 9;
 /// Bytes were written to a peer that had closed: what follows is EPIPE.
 pub const WROTE_TO_CLOSED: u32 = 1 << 10;
-/// What concerns the connection and not this process alone; other values than O_NONBLOCK's, beside
-/// which they are in the segment once several processes hold it.
+/// What concerns the connection and not this process alone: these are in the segment, too, once several
+/// processes hold it.
 pub const SHUT: u32 = SHUT_READ | SHUT_WRITE | WROTE_TO_CLOSED;
 /// ECONNRESET was told once.
 pub const RESET_TOLD: u32 = 1 << 11;
@@ -74,7 +74,7 @@ pub const ACCEPTED: u32 = 1 << 20;
 /// Was a member of an epoll set before, with a doorbell.
 pub const HAD_READY_LIST: u32 = 1 << 24;
 
-/// Other processes hold it too: O_NONBLOCK is in the segment.
+/// Other processes hold it too: O_NONBLOCK is what the kernel says of the shadow, which is the same file in all of them.
 pub const SHARED: u32 = 1 << 16;
 
 /// The program has dissolved its connection and has not been told ECONNRESET yet.
@@ -196,6 +196,10 @@ pub struct Socket {
     pub remote: SharedAddress,
     /// What connect() has failed with and nobody has been told.
     pub error: AtomicU32,
+    /// The thread that reads, 0 for none. Here and not in the segment, whose other side could write it.
+    pub reading: AtomicU32,
+    /// The thread that writes.
+    pub writing: AtomicU32,
 }
 
 impl Socket {
@@ -224,6 +228,8 @@ impl Socket {
             local: SharedAddress::new(),
             remote: SharedAddress::new(),
             error: AtomicU32::new(0),
+            reading: AtomicU32::new(0),
+            writing: AtomicU32::new(0),
         }
     }
 
@@ -343,6 +349,15 @@ pub fn free(index: usize) {
     });
     if peer::is_crowded() && left > 2 * RESERVE {
         peer::set_crowded(false);
+    }
+}
+
+/// In a forked child: the threads that read and write are the parent's.
+pub fn free_locks() {
+    let used = FREE.lock().map_or(0, |free| free.next);
+    for socket in SOCKETS.iter().take(used) {
+        socket.reading.store(0, Ordering::Relaxed);
+        socket.writing.store(0, Ordering::Relaxed);
     }
 }
 

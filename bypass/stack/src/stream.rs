@@ -5,8 +5,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use bypass_shm::layout::{CLOSED, RST, SHUT};
 use bypass_shm::ring::{Broken, Ring};
 use bypass_stats::Reason;
-use bypass_sys::lock;
+use bypass_sys::sandbox::is_confined;
 use bypass_sys::thread::thread;
+use bypass_sys::{kernel, lock};
 
 use crate::peer::Peer;
 use crate::process::table::{self, Entry, Kind};
@@ -54,6 +55,8 @@ pub struct Stream {
     pub peer: &'static Peer,
     /// Its slot.
     pub slot: usize,
+    /// The descriptor that it was found by; −1 where it was found otherwise.
+    fd: i32,
     life: u32,
 }
 
@@ -70,6 +73,7 @@ pub fn find(fd: i32) -> Result<Stream, Outcome> {
     }
     of_socket(entry.index())
         .filter(|stream| stream.life == entry.generation())
+        .map(|stream| Stream { fd, ..stream })
         .ok_or_else(|| {
             if table::get(fd) == entry {
                 Outcome::Error(libc::EBADF)
@@ -90,6 +94,7 @@ pub fn of_socket(index: usize) -> Option<Stream> {
         socket,
         peer: socket.peer()?,
         slot,
+        fd: -1,
         life,
     })
 }
@@ -109,7 +114,9 @@ fn unconnected(entry: Entry) -> Outcome {
 enum Right {
     /// No other thread uses sockets.
     Sole(#[allow(dead_code, reason = "held, not read")] sole::Inside<'static>),
-    Lock(#[allow(dead_code, reason = "held, not read")] lock::Guard<'static>),
+    /// Among the threads of this process, and, taken after it, among the processes that hold the connection.
+    #[allow(dead_code, reason = "held, not read")]
+    Locks(Option<lock::Guard<'static>>, lock::Guard<'static>),
 }
 
 /// What came of one attempt.
@@ -173,14 +180,24 @@ impl Stream {
         if let Some(inside) = sole::enter().filter(|_| !self.socket.has(sockets::SHARED)) {
             return self.if_alive(Right::Sole(inside));
         }
-        let place = self.peer.segment.slot(self.slot);
-        let locks = &place.locks[self.peer.side];
-        let word = match what {
-            For::Bytes => &locks.read,
-            For::Room => &locks.write,
+        let shared = &self.peer.segment.slot(self.slot).locks[self.peer.side];
+        let (own, shared) = match what {
+            For::Bytes => (&self.socket.reading, &shared.read),
+            For::Room => (&self.socket.writing, &shared.write),
         };
-        let guard = lock::take(word, thread().tid()).ok_or(libc::ECONNRESET)?;
-        self.if_alive(Right::Lock(guard))
+        let take = |word| lock::take(word, thread().tid()).ok_or(libc::ECONNRESET);
+        let own = take(own)?;
+        // Asked with the first one held: whoever shares the connection holds both ways of it meanwhile.
+        let shared = self.socket.has(sockets::SHARED).then(|| take(shared));
+        self.if_alive(Right::Locks(shared.transpose()?, own))
+    }
+
+    /// From now on other processes hold the connection too, or may. No thread reads or writes meanwhile.
+    pub fn begin_sharing(&self) {
+        let _guards = (self.lock(For::Bytes), self.lock(For::Room));
+        let shut = self.socket.flags.load(Ordering::Relaxed) & sockets::SHUT;
+        self.shared_shut().store(shut, Ordering::SeqCst);
+        self.socket.set(sockets::SHARED, true);
     }
 
     /// Whether the socket is still the connection that was found.
@@ -286,7 +303,7 @@ impl Stream {
         if flags & sockets::SHARED == 0 {
             return flags;
         }
-        flags | self.shared_flags().load(Ordering::Relaxed) & sockets::SHUT
+        flags | self.shared_shut().load(Ordering::Relaxed) & sockets::SHUT
     }
 
     /// See [`is_shut`](Self::is_shut).
@@ -304,13 +321,13 @@ impl Stream {
 
     fn share_shut(&self, how: u32) {
         if self.socket.has(sockets::SHARED) {
-            self.shared_flags().fetch_or(how, Ordering::SeqCst);
+            self.shared_shut().fetch_or(how, Ordering::SeqCst);
         }
     }
 
-    /// The file's flags, once several processes hold the end.
-    pub fn shared_flags(&self) -> &'static AtomicU32 {
-        &self.peer.segment.slot(self.slot).locks[self.peer.side].flags
+    /// What the processes that hold the end have shut down.
+    fn shared_shut(&self) -> &'static AtomicU32 {
+        &self.peer.segment.slot(self.slot).locks[self.peer.side].shut
     }
 }
 
@@ -319,8 +336,24 @@ pub fn is_nonblocking(stream: &Stream, flags: i32) -> bool {
     if flags & libc::MSG_DONTWAIT != 0 {
         return true;
     }
-    if stream.socket.has(sockets::SHARED) {
-        return stream.shared_flags().load(Ordering::Relaxed) & libc::O_NONBLOCK as u32 != 0;
+    if !stream.socket.has(sockets::SHARED) {
+        return stream.socket.has(sockets::NONBLOCK);
     }
-    stream.socket.has(sockets::NONBLOCK)
+    is_file_nonblocking(stream.index, stream.fd)
+}
+
+/// O_NONBLOCK of a connection that other processes hold too, which may have changed it. `fd` is one of its descriptors,
+/// as far as one is known.
+#[cold]
+pub fn is_file_nonblocking(index: usize, fd: i32) -> bool {
+    let socket = sockets::get(index);
+    let entry = socket.entry(index);
+    let fd = Some(fd).filter(|fd| table::get(*fd) == entry);
+    let fd = fd.or_else(|| table::all(entry).next());
+    // A confined process may not ask; it has noted the flag before.
+    let flags = fd.filter(|_| !is_confined());
+    let flags = flags.and_then(|fd| kernel::fcntl(fd, libc::F_GETFL, 0).ok());
+    flags.map_or(socket.has(sockets::NONBLOCK), |flags| {
+        flags as i32 & libc::O_NONBLOCK != 0
+    })
 }

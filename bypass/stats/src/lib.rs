@@ -137,6 +137,8 @@ names! {
     BoundAddress = "bound-address",
     /// The process has entered another network namespace.
     Namespace = "namespace",
+    /// No accelerated process has accepted at the listener yet, or waited for a connection.
+    NotAccepting = "not-accepting",
 }
 
 const COUNTER_WORDS: usize = 32;

@@ -92,6 +92,8 @@ plain! {
     ftruncate = SYS_ftruncate(fd: i32, length: usize);
     /// getpid(2).
     getpid = SYS_getpid();
+    /// getppid(2).
+    getppid = SYS_getppid();
     /// gettid(2).
     gettid = SYS_gettid();
     /// geteuid(2).
@@ -120,24 +122,30 @@ pub fn thread_exists(thread: i32) -> bool {
     !matches!(answer, Err(libc::ESRCH | libc::EINVAL))
 }
 
-/// Whether a thread, of whichever process, is stopped by a signal or a debugger. Who waits for a lock asks, for 2 s at
+/// Whether a thread of this process, of its parent or of a child is stopped by a signal or a debugger. Other processes
+/// can write any number where one of ours is expected, and stop whom they like. Who waits for a lock asks, for 2 s at
 /// least: the file has a low [number](crate::numbers), for a moment.
-pub fn thread_is_stopped(thread: i32) -> bool {
-    let mut line = [0u8; 256];
-    let name = format!("/proc/{thread}/stat\0");
+pub fn is_stopped_relative(thread: i32) -> bool {
+    let mut bytes = [0u8; 1024];
+    let name = format!("/proc/{thread}/status\0");
     let count = core::ffi::CStr::from_bytes_with_nul(name.as_bytes())
         .map_err(|_| libc::EINVAL)
         .and_then(|name| open(name, libc::O_RDONLY | libc::O_CLOEXEC))
         .and_then(|file| {
-            let count = read(file, &mut line);
+            let count = read(file, &mut bytes);
             let _ = close(file);
             count
         });
-    let text = &line[..count.unwrap_or(0)];
-    // Behind the name, which may hold anything, come a blank and the state.
-    let end = text.iter().rposition(|byte| *byte == b')');
-    end.and_then(|end| text.get(end + 2))
-        .is_some_and(|state| matches!(state, b'T' | b't'))
+    let text = String::from_utf8_lossy(&bytes[..count.unwrap_or(0)]);
+    let field = |name: &str| {
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
+        lines.next().map(str::trim)
+    };
+    let number = |name| field(name).and_then(|text| text.parse::<usize>().ok());
+    let is_stopped = field("State:").is_some_and(|state| state.starts_with(['T', 't']));
+    let (own, parent) = (getpid().ok(), getppid().ok());
+    let (process, its_parent) = (number("Tgid:"), number("PPid:"));
+    is_stopped && process.is_some() && (process == own || its_parent == own || process == parent)
 }
 
 /// Whether the process may have at least `wanted` descriptors more. Takes none to find out: another thread may be

@@ -98,7 +98,7 @@ fn wait(word: &AtomicU32, thread: u32, mut holder: u32) -> Option<Guard<'_>> {
         }
         spins += 1;
         if spins > SPINS {
-            let is_stopped = || may_ask && kernel::thread_is_stopped(holder as i32);
+            let is_stopped = || may_ask && kernel::is_stopped_relative(holder as i32);
             if patience.is_over(clock::now_ns(), is_stopped) {
                 return None;
             }
@@ -144,19 +144,37 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_process_is_known() {
+    fn a_stopped_child_is_known() {
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .spawn()
             .expect("sleep");
         let id = child.id() as i32;
-        assert!(!kernel::thread_is_stopped(id));
+        assert!(!kernel::is_stopped_relative(id));
         kernel::kill(id, libc::SIGSTOP).expect("a child of ours");
-        while !kernel::thread_is_stopped(id) {
+        while !kernel::is_stopped_relative(id) {
             std::thread::yield_now();
         }
         child.kill().expect("a child of ours");
         child.wait().expect("its end");
+    }
+
+    /// A hostile process may write its number into a lock and be stopped for as long as it likes.
+    #[test]
+    fn a_stopped_stranger_is_not_waited_for_longer_than_others() {
+        let shell = std::process::Command::new("sh")
+            .args(["-c", "sleep 60 >/dev/null 2>&1 & echo $!"])
+            .output()
+            .expect("sh");
+        let text = String::from_utf8_lossy(&shell.stdout);
+        let id: i32 = text.trim().parse().expect("a number");
+        kernel::kill(id, libc::SIGSTOP).expect("a process of ours");
+        let state = || std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        while !state().contains(") T ") {
+            std::thread::yield_now();
+        }
+        assert!(!kernel::is_stopped_relative(id));
+        kernel::kill(id, libc::SIGKILL).expect("a process of ours");
     }
 
     #[test]

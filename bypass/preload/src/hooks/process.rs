@@ -227,7 +227,7 @@ pub unsafe extern "C-unwind" fn syscall(
                 if uring::is_libuvs(a as u32, flags) {
                     return fail(libc::ENOSYS).into();
                 }
-                real::syscall()(number, a, b, c, d, e, f)
+                uring::made_by_number(real::syscall()(number, a, b, c, d, e, f))
             }
             libc::SYS_clone if clone::is_fork(a, b) => clone::fork(a),
             libc::SYS_unshare => c_long::from(unshare(fd)),

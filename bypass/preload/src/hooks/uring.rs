@@ -1,9 +1,10 @@
 //! io_uring: libuv's rings and those of the shared liburing. What is done through a ring is not seen here, so a process with one is left to the
 //! kernel. libuv makes a ring for its epoll_ctl calls alone, and does without where there is none.
 
-use core::ffi::{c_int, c_uint, c_void};
+use core::ffi::{c_int, c_long, c_uint, c_void};
 use std::path::Path;
 
+use bypass_stack::listener;
 use bypass_stack::operations::datagrams;
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::{table, uring};
@@ -47,6 +48,14 @@ fn has_libuv() -> bool {
             .is_some_and(|name| name.to_string_lossy().starts_with("libuv.so"));
         is_library || path.iter().any(|part| part == "uvloop")
     })
+}
+
+/// After a call by number that makes a ring: nothing of what is submitted there is seen.
+pub fn made_by_number(result: c_long) -> c_long {
+    if result >= 0 {
+        inside(listener::use_hidden_sockets);
+    }
+    result
 }
 
 /// The start of liburing's `struct io_uring`, which all versions of its shared library have in common.
@@ -110,7 +119,9 @@ unsafe fn before_submitting(ring: *const Ring) {
         if table::is_datagram(fd) {
             inside(|| datagrams::close(fd));
         }
-        inside(|| uring::submits(one.code, fd));
+        if uring::begins_with_sockets(one.code, fd) {
+            inside(listener::use_hidden_sockets);
+        }
         at = at.wrapping_add(1);
     }
 }

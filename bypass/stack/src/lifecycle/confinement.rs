@@ -9,10 +9,16 @@ use bypass_sys::thread::thread;
 use bypass_sys::{barrier, kernel};
 
 use super::serving;
+use crate::listener::{self, Listener};
 use crate::packets;
 use crate::peer::{self, Notice};
-use crate::process::{self, sole, wakers};
+use crate::process::table::{self, Kind};
+use crate::process::{self, pool, sole, wakers};
+use crate::sockets;
 use crate::stream;
+
+/// Of the connections that wait at a listener, so many can be accepted afterwards; the others are reset.
+const WAITING_MAX: usize = 64;
 
 /// Before the filter. `all_threads`: it will hold for every thread of the process, ours too.
 pub fn prepare(all_threads: bool) {
@@ -21,6 +27,11 @@ pub fn prepare(all_threads: bool) {
     }
     stream::announce_held_back();
     sole::end_unless_ours();
+    note_flags();
+    listener::withdraw_credits();
+    for listener in listener::all() {
+        provide_descriptors(&listener);
+    }
     // A filter lets the program's own calls through, not what we ask besides.
     packets::datagrams::leave_all();
     if all_threads {
@@ -41,9 +52,32 @@ pub fn prepare(all_threads: bool) {
     set_confined(true);
 }
 
+/// O_NONBLOCK of connections that other processes hold too cannot be asked for afterwards.
+fn note_flags() {
+    for fd in 0..table::used() {
+        let entry = table::get(fd);
+        let socket = sockets::get(entry.index());
+        if entry.kind() == Kind::Connected && socket.has(sockets::SHARED) {
+            let is_set = stream::is_file_nonblocking(entry.index(), fd);
+            socket.set(sockets::NONBLOCK, is_set);
+        }
+    }
+}
+
+/// A connection that waits already can be accepted afterwards: it needs a descriptor, which cannot be made then.
+fn provide_descriptors(listener: &Listener) {
+    let fd = listener.any_fd();
+    let waiting = listener.waiting().min(WAITING_MAX);
+    if let Ok(family) = kernel::option_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) {
+        pool::provide(family, waiting);
+    }
+}
+
 /// The filter was refused: the process may wake others again, though they need not rely on it.
 pub fn undo() {
     if is_confined() && kernel::seccomp_mode() == 0 {
         set_confined(false);
+        let all = listener::all();
+        all.iter().for_each(|listener| listener.publish_credits());
     }
 }

@@ -22,7 +22,7 @@ use super::{handover, sharing};
 use crate::listener::participants;
 use crate::operations::shadow;
 use crate::packets;
-use crate::peer::Peer;
+use crate::peer::{self, Peer};
 use crate::process;
 use crate::process::table::{self, Entry, Kind};
 use crate::service;
@@ -128,6 +128,10 @@ pub fn prepare(given: &[i32], waits: bool) -> Option<Prepared> {
     if !process::is_started() {
         return None;
     }
+    if !waits {
+        // What it starts may hold its listeners.
+        peer::note_fork();
+    }
     let mut connected = Vec::new();
     let mut unconnected = Vec::new();
     let mut uncovered = Vec::new();
@@ -226,7 +230,8 @@ fn pack(
         {
             continue;
         }
-        sharing::share_flags(entry.index(), socket);
+        sharing::share_flags(*fd);
+        sharing::share(entry.index(), socket);
         let mut one = record(*fd, socket)?;
         one[SLOT] = slot as u64;
         one[SIDE] = peer.side as u64;

@@ -73,7 +73,8 @@ pub fn prepare() -> Option<Prepared> {
         Box::new(peer::hold_making()),
         Box::new(offers::hold()),
     ];
-    sockets::each(sharing::share_flags);
+    (0..table::used()).for_each(sharing::share_flags);
+    sockets::each(sharing::share);
     // The engines stay the parent's.
     let mut peers = peer::all();
     peers.retain(|peer| !peer.is_relay);
@@ -185,6 +186,7 @@ pub fn child(prepared: Option<Prepared>) {
     drop(locks);
     // Of sockets that another thread of the parent has made or closed meanwhile.
     pool::empty();
+    sockets::free_locks();
     sockets::each(|_, socket| socket.set(sockets::DIRTY, true));
     process::become_child(number);
     serving::forget();

@@ -76,8 +76,9 @@ pub(super) fn hear(fd: i32, role: &Role, message: Message, mut fds: Vec<Owned>) 
             forwarded(inode, fds.into_iter().next());
             remove(fd);
         }
+        // Only who holds the socket gets what its clients say.
         (Role::Stranger, Message::Share { inode, process })
-            if is_trusted(fd, inode, fds.first()) =>
+            if fds.first().is_some_and(|proof| proves(proof.0, inode)) =>
         {
             share(inode, process);
             remove(fd);
@@ -122,7 +123,7 @@ fn greeted(
     }
     let client = kernel::peer_credentials(link).map_err(|_| Reason::Sandbox)?;
     let is_owner = client.uid == listener.uid;
-    if !is_owner && !process::may_share_with(client.uid) {
+    if !process::may_share_with(client.uid) && (!is_owner || process::is_ambiguous(client.uid)) {
         return Err(Reason::OtherUser);
     }
     let segment = take_segment(fd).ok_or(Reason::PeerProtocol)?;
@@ -139,10 +140,10 @@ fn greeted(
         process: process::number(),
         backlog,
     };
-    // The listening socket itself is for its owner's processes only: who holds it can accept.
-    let proof = [listener.any_fd()];
-    let proof = if is_owner { &proof[..] } else { &[] };
-    link::send(link, welcome, proof).map_err(|_| Reason::NoAnswer)?;
+    // Never the listening socket itself: who holds that can accept. A process of the same user need not be trusted so
+    // far, as one in a container that has fewer capabilities.
+    let proof = listener.proof().filter(|_| is_owner);
+    link::send(link, welcome, proof.as_slice()).map_err(|_| Reason::NoAnswer)?;
     Ok((listener.inode, id))
 }
 

@@ -62,7 +62,8 @@ pub fn offer(fd: i32) {
     };
     let socket = sockets::get(entry.index());
     // What the sender and the receiver do with its flags concerns the same file.
-    sharing::share_flags(entry.index(), socket);
+    sharing::share_flags(fd);
+    sharing::share(entry.index(), socket);
     socket.set(sockets::DIRTY, true);
     let Ok(mut offers) = OFFERS.lock() else {
         return;

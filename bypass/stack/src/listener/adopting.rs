@@ -64,6 +64,7 @@ pub fn adopt(listener: &Listener, segment: Segment) -> Option<Arc<Peer>> {
     let links = participants::connect_participants(&peer, peer.process_index());
     listener.peers.lock().ok()?.push(peer.clone());
     listener.tell_proven(&peer);
+    listener.publish_credits_to(&peer);
     participants::watch(&peer, links);
     listener.generation.fetch_add(1, Ordering::SeqCst);
     listener.wake_waiters();
@@ -75,6 +76,16 @@ pub fn adopt_from_relay(listener: &Arc<Listener>, segment: Segment) -> Option<Ar
     let peer = adopt(listener, segment)?;
     listener.pass_to_attending(&peer);
     Some(peer)
+}
+
+/// Whether `fd`, which came over `link`, names the socket with number `inode`: only a process that holds the socket can
+/// open such a descriptor. Files of a file system may have that number too, sockets by name among them.
+pub fn names(fd: i32, inode: u64, link: i32) -> bool {
+    let (Ok(shown), Ok(socket)) = (kernel::fstat(fd), kernel::fstat(link)) else {
+        return false;
+    };
+    let is_socket = shown.st_mode & libc::S_IFMT == libc::S_IFSOCK;
+    is_socket && shown.st_dev == socket.st_dev && shown.st_ino == inode
 }
 
 /// Whether `fd`, which somebody passed, is a descriptor of the listening socket `inode`. The number

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use bypass_shm::layout::RST;
 use bypass_stats::{Counter, Reason};
+use bypass_sys::sandbox::is_confined;
 use bypass_sys::{address, kernel};
 
 use crate::listener::{self, Listener};
@@ -19,6 +20,8 @@ use crate::wait::blocking::block_on_listener;
 
 /// The kernel's own queue is looked at before ours once in so many accepts.
 const KERNEL_TURN: u32 = 16;
+/// How many connections of segments a confined process looks at in one call.
+const LOOKS_MAX: u32 = 64;
 
 /// The address of an accepted client, as accept(2) gives it: a connection that is over already says
 /// it no more.
@@ -63,6 +66,9 @@ pub fn accept(fd: i32, flags: i32, client: &mut Client) -> Outcome {
     let Some(listener) = listener::of(socket) else {
         return Outcome::Error(libc::EBADF);
     };
+    if is_confined() {
+        return accept_confined(&listener, socket, flags, client);
+    }
     listener.attend();
     let timeout_ns = socket.receive_timeout_ns.load(Ordering::Relaxed);
     let deadline = timeout(timeout_ns);
@@ -83,6 +89,28 @@ pub fn accept(fd: i32, flags: i32, client: &mut Client) -> Outcome {
             return Outcome::Error(error);
         }
     }
+}
+
+/// No client comes through segments any more. Those that waited before are accepted as far as there are descriptors; for
+/// the kernel's the program's own call is made, which its filter allows.
+#[cold]
+fn accept_confined(
+    listener: &Listener,
+    socket: &Socket,
+    flags: i32,
+    client: &mut Client,
+) -> Outcome {
+    for _ in 0..LOOKS_MAX {
+        if !listener.has_acceptable() {
+            break;
+        }
+        if !pool::has_kept(socket.family.load(Ordering::Relaxed)) {
+            refuse(listener);
+        } else if let Ok(Some(new)) = accept_shm(listener, socket, flags, client) {
+            return Outcome::Done(new as isize);
+        }
+    }
+    Outcome::Kernel
 }
 
 /// The file's flag is the kernel's once others hold it too, who may have changed it.

@@ -1,7 +1,7 @@
 //! connect(2): decides between shared memory and the kernel, once and for the whole connection.
 //!
 //! The kernel says which listening sockets an address means (sock_diag); we ask only who holds
-//! them, and the holder proves it by passing a duplicate of that very socket.
+//! them, and the holder proves it by a descriptor that names that very socket.
 
 use core::sync::atomic::Ordering;
 use std::collections::HashMap;
@@ -22,7 +22,8 @@ use bypass_sys::{address, kernel, numbers};
 
 use super::shadow;
 use super::shutdown::dissolve;
-use crate::listener::proves;
+use crate::listener;
+use crate::peer::admission::Admission;
 use crate::peer::{self, Peer};
 use crate::process::deadline::AT_ONCE_NS;
 use crate::process::table::{self, Entry, Kind};
@@ -388,14 +389,14 @@ fn greet(rendezvous: i32, peer: &Peer, holder: Holder, patience_ms: u64) -> Resu
     let answer = link::ask(rendezvous, hello, &[peer.segment.fd()], patience_ms);
     let (answer, fds) = answer.map_err(|_| Reason::NoAnswer)?;
     match (answer, fds.first()) {
-        (Message::Welcome { backlog, .. }, Some(proof)) if proves(proof.0, holder.inode) => {
-            peer.backlog.store(backlog, Ordering::Relaxed);
+        (Message::Welcome { .. }, Some(proof)) if listener::names(proof.0, holder.inode, rendezvous) => {
+            peer.welcome();
             Ok(())
         }
         // Another user's listener shows no socket; that its rendezvous socket is that user's must do.
-        (Message::Welcome { backlog, .. }, None) => match kernel::peer_credentials(rendezvous) {
+        (Message::Welcome { .. }, None) => match kernel::peer_credentials(rendezvous) {
             Ok(owner) if owner.uid == holder.uid && !process::is_own(owner.uid) => {
-                peer.backlog.store(backlog, Ordering::Relaxed);
+                peer.welcome();
                 Ok(())
             }
             _ => Err(Reason::NameSquatted),
@@ -417,6 +418,7 @@ fn establish(
     if peer.segment.is_crowded() || peer.stays_short_of_places(patience_ms(socket)) {
         return Err(Reason::Limit);
     }
+    let admission = admit(peer, patience_ms(socket))?;
     let making = peer::making();
     let slot = peer.take_slot().ok_or(Reason::Limit)?;
     peer.segment.reset(slot);
@@ -439,7 +441,11 @@ fn establish(
     if has_duplicates {
         table::replace_all(entry, connected);
     }
-    if !listens(peer) || peer.is_backlog_full() || !peer.offer(slot) {
+    let offered = match listens(peer) {
+        true => peer.offer_within(slot, &admission),
+        false => Err(Reason::BacklogFull),
+    };
+    if let Err(reason) = offered {
         table::set(fd, entry);
         if has_duplicates {
             table::replace_all(connected, entry);
@@ -448,7 +454,7 @@ fn establish(
         drop(socket.peer.take());
         socket.change(Event::Dissolve);
         withdraw(peer, slot);
-        return Err(Reason::BacklogFull);
+        return Err(reason);
     }
     drop(making);
     show_opened(index);
@@ -456,6 +462,17 @@ fn establish(
     process::count(Counter::ConnectsShm, 1);
     epoll::connected(index);
     Ok(Connected::Done)
+}
+
+/// Whether somebody will accept, as far as is published. A process that listens itself, alone, is believed before it
+/// has accepted: it cannot while it connects.
+fn admit(peer: &Peer, patience_ms: u64) -> Result<Admission, Reason> {
+    if peer.segment.credits() == 0 {
+        if let Some(credits) = listener::credits_of_ours_alone(peer.inode) {
+            return Ok(Admission::ours(credits));
+        }
+    }
+    peer.admit(patience_ms)
 }
 
 /// Gives back a slot that nobody has been offered.

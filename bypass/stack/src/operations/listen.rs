@@ -32,6 +32,7 @@ pub fn listen(fd: i32, backlog: i32) -> Outcome {
                 listener
                     .backlog
                     .store(effective_backlog(fd, backlog), Ordering::Relaxed);
+                listener.publish_credits();
             }
             return result.into();
         }

@@ -1,8 +1,8 @@
 //! Names and options of sockets: the common ones are kept here, the rest is the shadow's.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 
-use bypass_sys::address;
+use bypass_sys::{address, kernel};
 
 use super::shadow::{timeval_bytes, SWITCHES};
 use super::{inherited, signals, transport};
@@ -341,9 +341,10 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Outcome {
     match command {
         libc::F_GETFL if kind == Kind::Listener && socket.has(sockets::SHARED) => Outcome::Kernel,
         libc::F_GETFL => {
-            let is_nonblocking = match shared_flags(fd, socket, kind) {
-                Some(flags) => flags.load(Ordering::Relaxed) as i32 & libc::O_NONBLOCK,
-                None => flag(sockets::NONBLOCK, libc::O_NONBLOCK),
+            let is_nonblocking = match is_shared(socket, kind) {
+                true if stream::is_file_nonblocking(table::get(fd).index(), fd) => libc::O_NONBLOCK,
+                true => 0,
+                false => flag(sockets::NONBLOCK, libc::O_NONBLOCK),
             };
             let is_async = flag(sockets::ASYNC, libc::O_ASYNC);
             Outcome::Done((libc::O_RDWR | is_nonblocking | is_async) as isize)
@@ -372,23 +373,22 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Outcome {
     }
 }
 
-/// Where O_NONBLOCK of a connection is that other processes hold too.
-fn shared_flags(fd: i32, socket: &Socket, kind: Kind) -> Option<&'static AtomicU32> {
-    if kind != Kind::Connected || !socket.has(sockets::SHARED) {
-        return None;
-    }
-    stream::find(fd).ok().map(|stream| stream.shared_flags())
+/// Whether it is a connection that other processes hold too.
+fn is_shared(socket: &Socket, kind: Kind) -> bool {
+    kind == Kind::Connected && socket.has(sockets::SHARED)
 }
 
 fn set_nonblocking(fd: i32, socket: &Socket, kind: Kind, on: bool) {
     socket.set(sockets::NONBLOCK, on);
-    if let Some(flags) = shared_flags(fd, socket, kind) {
-        if on {
-            flags.fetch_or(libc::O_NONBLOCK as u32, Ordering::Relaxed);
-        } else {
-            flags.fetch_and(!(libc::O_NONBLOCK as u32), Ordering::Relaxed);
-        }
+    if is_shared(socket, kind) {
+        set_file_nonblocking(fd, on);
     }
+}
+
+/// Sets O_NONBLOCK of a connection's shadow, which is where all processes look that hold it.
+pub fn set_file_nonblocking(fd: i32, on: bool) {
+    let flag = if on { libc::O_NONBLOCK } else { 0 };
+    let _ = kernel::fcntl(fd, libc::F_SETFL, (libc::O_RDWR | flag) as usize);
 }
 
 /// What ioctl(2) of one int does, for the requests that concern streams.

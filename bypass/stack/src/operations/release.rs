@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 
 use crate::listener;
 use crate::packets;
+use crate::peer::trimming;
 use crate::process::kept::{self, Keeper};
 use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, Outcome};
@@ -137,6 +138,14 @@ pub fn provide() {
     kept::provide(Keeper {
         let_go: |name| let_go(index_of(name)),
         take: |name| named(name).is_some_and(|stream| hold(&stream)),
+    });
+    trimming::provide(|index, work| {
+        if let Some(stream) = stream::of_socket(index) {
+            let _ = stream.writing(|| {
+                work();
+                Ok(())
+            });
+        }
     });
 }
 

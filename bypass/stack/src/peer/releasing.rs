@@ -47,7 +47,7 @@ impl Peer {
             return;
         }
         process::count(Counter::PeerDeaths, 1);
-        let used = self.segment.slots_used().min(self.segment.slots());
+        let used = self.segment.slots_used();
         let (bit, mut waiting) = (1 << index, Vec::new());
         for slot in 0..used {
             if self.is_waiting(slot, bit) {

@@ -3,11 +3,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bypass_sys::clock::now_ns;
-use bypass_sys::lock;
-use bypass_sys::thread::thread;
 
 use super::{due, Peer};
 use crate::process::sole;
@@ -60,14 +58,25 @@ fn trim(peer: &Arc<Peer>) -> bool {
 
 /// Leaves the larger ring of an idle connection.
 fn leave(peer: &Peer, slot: usize) {
-    let word = &peer.segment.slot(slot).locks[peer.side].write;
-    let Some(_guard) = lock::take(word, thread().tid()) else {
+    let (Some(socket), Some(writing)) = (peer.socket(slot), WRITING.get()) else {
         return;
     };
-    // Ended meanwhile: then its slot may be another connection's.
-    if peer.socket(slot).is_some() {
-        if let Some(place) = peer.segment.ring(slot, peer.side).leave_idle_extent() {
-            peer.segment.empty_extent(place);
+    writing(socket, &|| {
+        // Ended meanwhile: then its slot may be another connection's.
+        if peer.socket(slot) == Some(socket) {
+            if let Some(place) = peer.segment.ring(slot, peer.side).leave_idle_extent() {
+                peer.segment.empty_extent(place);
+            }
         }
-    }
+    });
+}
+
+/// Runs something while nobody writes to the connection of a socket, by its number.
+pub type Writing = fn(usize, &dyn Fn());
+
+static WRITING: OnceLock<Writing> = OnceLock::new();
+
+/// Says how that is done. Connections lie above.
+pub fn provide(writing: Writing) {
+    let _ = WRITING.set(writing);
 }

@@ -82,18 +82,40 @@ fn is_standard_free() -> bool {
 /// A clean TCP socket of `family`, from the pool or from the kernel.
 pub fn take(family: i32) -> Result<i32, i32> {
     if !is_standard_free() {
-        if let Some(fd) = shelf(family).lock().ok().and_then(|mut shelf| shelf.pop()) {
+        if let Some(fd) = take_kept(family) {
             count(Counter::PoolHits, 1);
             return Ok(fd);
         }
     }
     count(Counter::PoolMisses, 1);
+    or_give_back(|| make(family))
+}
+
+/// One of `family` that is kept; None where none is.
+fn take_kept(family: i32) -> Option<i32> {
+    shelf(family).lock().ok()?.pop()
+}
+
+/// Whether [`take`] needs no system call.
+pub fn has_kept(family: i32) -> bool {
+    shelf(family).lock().is_ok_and(|shelf| !shelf.is_empty())
+}
+
+/// Keeps at least `count` sockets of `family`, as far as they can be had.
+pub fn provide(family: i32, count: usize) {
+    while shelf(family).lock().is_ok_and(|shelf| shelf.len() < count) {
+        let Ok(fd) = make(family) else { return };
+        table::set(fd, Entry::new(Kind::Pooled, 0, 0));
+        if let Ok(mut shelf) = shelf(family).lock() {
+            shelf.push(fd);
+        }
+    }
+}
+
+fn make(family: i32) -> Result<i32, i32> {
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-    let make = || {
-        let _holding = numbers::hold();
-        kernel::socket(family, kind, 0)
-    };
-    or_give_back(make).map(|fd| fd as i32)
+    let _holding = numbers::hold();
+    kernel::socket(family, kind, 0).map(|fd| fd as i32)
 }
 
 /// Keeps or closes the shadow of a socket that the program has closed; its entry is `Pooled`. One that is

@@ -14,6 +14,8 @@ static RING_BYTES: OnceLock<usize> = OnceLock::new();
 /// another library's constructor makes may have asked before.
 pub fn read_environment() {
     settings();
+    // A process that changes its root directory later finds no /proc.
+    is_ambiguous(0);
 }
 
 fn resolve() -> Settings {
@@ -54,11 +56,29 @@ pub fn ring_bytes() -> usize {
 
 /// Whether this process runs as `uid` now: a worker may have changed its user since the start.
 pub fn is_own(uid: u32) -> bool {
-    kernel::geteuid().is_ok_and(|own| own as u32 == uid)
+    kernel::geteuid().is_ok_and(|own| own as u32 == uid) && !is_ambiguous(uid)
 }
 
 /// Whether memory may be shared with a process of `uid`: root can read ours anyway, others must be us
 /// or be named by the options.
 pub fn may_share_with(uid: u32) -> bool {
-    uid == 0 || is_own(uid) || settings().share_with.includes(uid)
+    uid == 0 || is_own(uid) || settings().share_with.includes(uid) && !is_ambiguous(uid)
+}
+
+/// Whether `uid` is what every user reads as that the user namespace of this process does not know.
+pub fn is_ambiguous(uid: u32) -> bool {
+    static UNKNOWN: OnceLock<Option<u32>> = OnceLock::new();
+    *UNKNOWN.get_or_init(unknown_user) == Some(uid)
+}
+
+/// The number of users that the user namespace does not know; None in one that knows all of them (user_namespaces(7)).
+fn unknown_user() -> Option<u32> {
+    const OVERFLOW: u32 = 65_534;
+    let read = |name: &str| std::fs::read_to_string(name).unwrap_or_default();
+    let all = ["0", "0", "4294967295"];
+    if read("/proc/self/uid_map").split_whitespace().eq(all) {
+        return None;
+    }
+    let number = read("/proc/sys/kernel/overflowuid").trim().parse();
+    Some(number.unwrap_or(OVERFLOW))
 }

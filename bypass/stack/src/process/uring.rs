@@ -33,11 +33,23 @@ pub fn gone(fd: i32) {
     }
 }
 
-/// Operation `code` on descriptor `fd` is about to be submitted.
-pub fn submits(code: u8, fd: i32) {
-    if is_about_sockets(code) || !table::is_kernel(fd) {
-        HAS_SOCKETS.store(true, Ordering::Relaxed);
-    }
+/// Whether operation `code` on descriptor `fd`, which is about to be submitted, is the first one about a socket.
+pub fn begins_with_sockets(code: u8, fd: i32) -> bool {
+    (is_about_sockets(code) || !table::is_kernel(fd)) && !HAS_SOCKETS.swap(true, Ordering::Relaxed)
+}
+
+/// This process uses sockets where it is not seen.
+static HIDES_SOCKETS: AtomicBool = AtomicBool::new(false);
+
+/// See [`note_hidden_sockets`].
+#[inline]
+pub fn hides_sockets() -> bool {
+    HIDES_SOCKETS.load(Ordering::Relaxed)
+}
+
+/// From now on sockets of this process may be used where it is not seen: what others offer it goes through the kernel.
+pub fn note_hidden_sockets() {
+    HIDES_SOCKETS.store(true, Ordering::SeqCst);
 }
 
 /// By linux/io_uring.h: the operations that make, wait for or use sockets, or give descriptors a

@@ -1,0 +1,127 @@
+//! A client that forges single words of the shared memory on which a loop, a wait or a decision of the server could rest.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use bypass_shm::layout::QUEUED;
+use bypass_shm::link;
+use bypass_shm::segment::Segment;
+use bypass_stack::lifecycle::fork;
+use bypass_stack::operations::options;
+use bypass_stack::Outcome;
+use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
+use bypass_sys::waker::Name;
+
+use super::program::{accept_within, close, read, write, Listening};
+use super::{greet, serve_honestly, PATIENCE};
+
+/// Far longer than any call takes that waits for nobody, also on a loaded machine.
+const CALL_MAX: Duration = Duration::from_secs(1);
+
+/// A client process as the server knows it; this test writes what it likes into its segment.
+struct Client {
+    segment: Segment,
+    index: usize,
+    _rendezvous: Owned,
+    _link: Owned,
+}
+
+impl Client {
+    fn of(listening: &Listening) -> Self {
+        let segment = Segment::create(1, 64, 4096).expect("memory");
+        let number = kernel::random();
+        let rendezvous = link::open_rendezvous(&Name::of_process(number)).expect("a free name");
+        let index = segment.enter(0, number).expect("a place");
+        let link = greet(listening, &segment);
+        Self {
+            segment,
+            index,
+            _rendezvous: rendezvous,
+            _link: link,
+        }
+    }
+
+    /// Connects; the server's end.
+    fn connect(&self, listening: &Listening, slot: usize) -> i32 {
+        let meta = &self.segment.slot(slot).meta;
+        meta.holders[0].store(1 << self.index, Ordering::SeqCst);
+        meta.holders[1].store(QUEUED, Ordering::SeqCst);
+        assert!(self.segment.queue().push(slot));
+        accept_within(listening.fd, PATIENCE).expect("a connection")
+    }
+}
+
+/// Runs a call of the server in a thread; None when it does not return.
+fn returns<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(call()));
+    receiver.recv_timeout(10 * CALL_MAX).ok()
+}
+
+#[test]
+fn the_number_of_slots_in_use_bounds_no_loop() {
+    let listening = Listening::open();
+    let client = Client::of(&listening);
+    let since = Instant::now();
+    let accepted: Vec<i32> = (0..20)
+        .map(|slot| {
+            let header = client.segment.header();
+            header.slots_used.store(u32::MAX, Ordering::SeqCst);
+            client.connect(&listening, slot)
+        })
+        .collect();
+    assert!(since.elapsed() < 2 * CALL_MAX, "{:?}", since.elapsed());
+    accepted.into_iter().for_each(close);
+    serve_honestly(&listening);
+    listening.close();
+}
+
+/// A server that forks, as redis does to save, shares its connections with the child from then on.
+#[test]
+fn the_flags_of_a_shared_connection_are_not_the_peers() {
+    let listening = Listening::open();
+    let client = Client::of(&listening);
+    let server = client.connect(&listening, 3);
+    let nonblocking = (libc::O_RDWR | libc::O_NONBLOCK) as usize;
+    let set = options::fcntl(server, libc::F_SETFL, nonblocking);
+    assert_eq!(set, Outcome::Done(0));
+    if let Some(prepared) = fork::prepare() {
+        fork::undo(fork::parent(prepared));
+    }
+    let locks = &client.segment.slot(3).locks[1];
+    locks.shut.store(0, Ordering::SeqCst);
+    locks.owner.store(0, Ordering::SeqCst);
+    let read_once = returns(move || read(server, 10));
+    assert_eq!(read_once, Some(Err(libc::EAGAIN)), "an event loop waits");
+    let flags = options::fcntl(server, libc::F_GETFL, 0);
+    assert_eq!(flags, Outcome::Done(nonblocking as isize));
+    close(server);
+    listening.close();
+}
+
+#[test]
+fn a_lock_in_the_segment_holds_nobody_up() {
+    let listening = Listening::open();
+    let client = Client::of(&listening);
+    let server = client.connect(&listening, 5);
+    let thread = kernel::gettid().expect("a number") as u32;
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let locks = &client.segment.slot(5).locks[1];
+            while !is_over.load(Ordering::Relaxed) {
+                locks.read.store(thread, Ordering::SeqCst);
+                locks.write.store(thread, Ordering::SeqCst);
+            }
+        });
+        let since = Instant::now();
+        let sent = returns(move || write(server, b"answer"));
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(sent, Some(Outcome::Done(6)));
+        assert!(since.elapsed() < CALL_MAX, "{:?}", since.elapsed());
+    });
+    close(server);
+    listening.close();
+}

@@ -1,0 +1,84 @@
+//! Whether a connect goes through shared memory: the processes that hold the listener publish how many connections may
+//! wait for them, and the client decides from that alone.
+//!
+//! A process publishes from its first accept, or wait for a connection, on: until then it may be one that leaves
+//! accepting to others, whom the library may not even know. It publishes 0 when it cannot take connections of segments
+//! any more, because it is confined or uses sockets where the library does not see it.
+
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+
+use bypass_shm::layout::QUEUED;
+use bypass_stats::Reason;
+use bypass_sys::kernel;
+
+use super::Peer;
+
+/// Between looks whether a process accepts meanwhile.
+const LOOK_MS: u64 = 1;
+/// How long a client process waits so at most, once for each listener: a server that has just started, or a worker
+/// whose parent has answered the greeting, is there within milliseconds.
+const AWAIT_MS: u64 = 50;
+
+/// How many connections may wait at the listener.
+pub struct Admission {
+    credits: u32,
+    /// By what the listener's processes have published.
+    is_published: bool,
+}
+
+impl Admission {
+    /// At a listener of this process, which nobody else holds.
+    pub fn ours(credits: u32) -> Self {
+        Self {
+            credits,
+            is_published: false,
+        }
+    }
+}
+
+impl Peer {
+    /// Where nobody accepts yet, that is awaited for up to `patience_ms`; the reason to use the kernel when nobody does.
+    pub fn admit(&self, patience_ms: u64) -> Result<Admission, Reason> {
+        loop {
+            let credits = self.segment.credits();
+            if credits > 0 {
+                return Ok(Admission {
+                    credits,
+                    is_published: true,
+                });
+            }
+            let patience_ms = patience_ms.min(AWAIT_MS);
+            if self.has_awaited_ms.fetch_add(LOOK_MS, Ordering::Relaxed) >= patience_ms {
+                return Err(Reason::NotAccepting);
+            }
+            let look = Duration::from_millis(LOOK_MS);
+            let _ = kernel::poll(&mut [], Some(look), None);
+        }
+    }
+
+    /// Offers a prepared slot to the listener's processes. Whoever stops accepting publishes that before its last look
+    /// at the queue, and here the queue is filled before the last look at what is published: one of the two sees the
+    /// other, and no connection is left where nobody accepts.
+    pub fn offer_within(&self, slot: usize, admission: &Admission) -> Result<(), Reason> {
+        {
+            let _one_at_a_time = self.slots.lock().map_err(|_| Reason::Limit)?;
+            let queue = self.segment.queue();
+            let is_full = queue.waiting() as u64 >= u64::from(admission.credits);
+            if is_full || !queue.push(slot) {
+                return Err(Reason::BacklogFull);
+            }
+        }
+        if admission.is_published && self.segment.credits() == 0 && self.take_offer_back(slot) {
+            return Err(Reason::NotAccepting);
+        }
+        Ok(())
+    }
+
+    /// False when somebody has accepted it.
+    fn take_offer_back(&self, slot: usize) -> bool {
+        let holders = &self.segment.slot(slot).meta.holders[1];
+        let taken = holders.compare_exchange(QUEUED, 0, Ordering::SeqCst, Ordering::Relaxed);
+        taken.is_ok()
+    }
+}
