@@ -30,8 +30,6 @@ PACKAGES = {
 TOOLS = ROOT / "build" / "tools" / "bin"
 #: Load tools that Debian does not package: built once by their own clients, at these versions.
 BUILT = {
-    "oha": ["cargo", "install", "oha", "--version", "1.14.0", "--locked", "--no-default-features",
-            "--debug", "--root", str(TOOLS.parent)],
     "vegeta": ["go", "install", "github.com/tsenart/vegeta/v12@v12.13.0"],
 }
 
