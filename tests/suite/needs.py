@@ -68,7 +68,8 @@ def install_packages():
     try:
         door.Builder([part]).build()
     except door.BuildFailed as error:
-        raise SystemExit(f"test: {error}\n0 passed, 1 failed") from None
+        print(f"test: {error}\n0 passed, 1 failed")
+        raise SystemExit(1) from None
 
 
 def build_tools():
