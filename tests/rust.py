@@ -17,9 +17,8 @@ CARGO = ["cargo", "test", "--workspace", "--locked"]
 AT_ONCE = 3
 #: Begun first, the longest at the front: none of them is to run alone at the end.
 LONG = ("packets", "shards", "contract", "models")
-#: Begun last, one after the other: three compare times, and http opens an interface again
-#: that the kernel of a loaded machine may not have let go yet.
-ALONE = ("lost", "honesty", "http", "http2")
+#: Begun last, one after the other: they compare times.
+ALONE = ("lost", "honesty", "http2")
 
 
 def programs():

@@ -142,7 +142,7 @@ def test_a_piece_of_the_documents_that_works_has_nothing_missing():
     states = [row.rstrip(" |").rpartition(" | ")[2] for row in rows]
     assert len(states) > 100
     wrong = [state for state in states if not re.match(r"works$|works: |partly: |partly, as|not yet|–|none", state)
-             or state.startswith("works") and MISSING.search(state)]
+             or (state.startswith("works") and MISSING.search(state))]
     assert not wrong
 
 

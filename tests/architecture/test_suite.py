@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from rooms import ROOT
-from suite import needs, results, running, skips
+from suite import needs, results, running, skips, summary
 from suite.results import Results, Skip
 from suite.steps import Step, steps
 
@@ -121,6 +121,19 @@ def test_every_program_that_a_test_may_skip_for_is_installed_or_listed():
     always = {"python3"}
     assert named and not [program for program in named - always
                           if program not in needs.PACKAGES and f"{program} is not" not in listed]
+
+
+def test_the_end_names_failures_and_slow_tests_and_closes_with_the_counts():
+    rust, lab = Step("rust", 1, [], None), Step("lab", 1, [], None)
+    slow = [(seconds / 2, f"test_{seconds}") for seconds in range(12)]
+    done = [(rust, Results(3, 1, [Skip("beside", "wrk2")], slow), "test a ... FAILED"),
+            (lab, Results(4, 0, [], [(9.0, "story")]), "")]
+    lines = summary.text(done, 61.4).splitlines()
+    assert lines[-2:] == ["61 s", "7 passed, 1 failed, 1 skipped"]
+    assert "── rust: what failed, from build/test/rust.txt" in lines and "test a ... FAILED" in lines
+    assert "rust             5.5 s  test_11" in lines and "lab              9.0 s  story" in lines
+    assert not [line for line in lines if "test_8" in line]
+    assert len(summary.slowest(done, 10).splitlines()) == 11
 
 
 @pytest.mark.parametrize("words", [["no-such-step"], ["rust", "no-such-step"]])

@@ -71,7 +71,8 @@ def steps():
         # Tests that start programs and wait for them, in parts of about equal length.
         pytest("lab", 255, "lab/tests/stories/test_failures.py",
                "lab/tests/stories --ignore=lab/tests/stories/test_failures.py",
-               "lab/tests --ignore=lab/tests/stories"),
+               "lab/tests/site",
+               "lab/tests --ignore=lab/tests/stories --ignore=lab/tests/site"),
         Step("java", 320, [["mvn", "-B", "-fae", "-T", "2", "-f", "servers/pom.xml", "verify"]],
              junit("servers/*/target/surefire-reports/*.xml"), r"^\[ERROR\][^\n]*"),
         Step("rust", 280, [[sys.executable, "tests/rust.py"]],

@@ -383,10 +383,15 @@ for child in map(int, open('/proc/self/task/%d/children' % os.getpid()).read().s
 ";
 
 fn say(stream: &mut TcpStream) -> u8 {
-    stream.write_all(b"?").expect("sent");
+    answer(stream).expect("an answer")
+}
+
+/// The number of the process that answers; an error where its listener closes at this moment.
+fn answer(stream: &mut TcpStream) -> std::io::Result<u8> {
+    stream.write_all(b"?")?;
     let mut answer = [0];
-    stream.read_exact(&mut answer).expect("an answer");
-    answer[0] - b'0'
+    stream.read_exact(&mut answer)?;
+    Ok(answer[0] - b'0')
 }
 
 fn closed_by_one() {
@@ -406,7 +411,10 @@ fn closed_by_one() {
         all.iter().all(|one| engine(*one) > 0) && (1..3).all(|one| kept.iter().any(|k| k.1 == one))
     });
     let _ = bypass_sys::kernel::kill(all[0] as i32, libc::SIGUSR1);
-    std::thread::sleep(Duration::from_millis(300));
+    wait_until("the other one accepts", || {
+        let next = || connect(&network).and_then(|mut new| answer(&mut new));
+        (0..10).all(|_| next().is_ok_and(|number| number == 2))
+    });
     let kernel = sum(&all, "accepts_kernel");
     for _ in 0..60 {
         let mut new = connect(&network).expect("a connection");
@@ -595,8 +603,13 @@ fn shared_by_programs() {
             let answered = connect(&network).is_ok_and(|mut new| (1..3).contains(&say(&mut new)));
             answered && all.iter().all(|one| engine(*one) > 0)
         });
-        // One that came while the other was unknown still went through the kernel, for a second.
-        std::thread::sleep(Duration::from_millis(1500));
+        // While one does not know the other, connections still go through the kernel: for a second,
+        // longer on a busy machine.
+        wait_until("no connection goes through the kernel", || {
+            let before = sum(&all, "accepts_kernel");
+            (0..20).all(|_| connect(&network).is_ok_and(|mut new| say(&mut new) > 0))
+                && sum(&all, "accepts_kernel") == before
+        });
         let kernel = sum(&all, "accepts_kernel");
         let mut kept = Vec::new();
         for _ in 0..60 {

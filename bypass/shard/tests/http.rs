@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use bypass_testkit::{require_tool, skip, veth, Case, Namespace};
 
@@ -97,13 +98,27 @@ fn check(side: &Namespace) {
 fn over_veth() {
     let sides = pair();
     for words in ["", " --generic", " --trains", " --busy-poll 20"] {
-        let _server = Server::start(
+        let server = Server::start(
             &sides[1],
             &format!("serve --interface vb --size 3000{words}"),
         );
         check(&sides[0]);
         let page = sides[0].command("curl", "-sS -g --max-time 10 http://[fd77::2]:8080/");
         assert_eq!(page.len(), 3000);
+        drop(server);
+        await_detached(&sides[1], "vb");
+    }
+}
+
+/// The kernel lets go of an interface some time after the program that used it was killed.
+fn await_detached(side: &Namespace, name: &str) {
+    let begun = Instant::now();
+    while side
+        .ip(&format!("link show dev {name}"))
+        .contains("prog/xdp")
+    {
+        assert!(begun.elapsed() < Duration::from_secs(60), "still attached");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

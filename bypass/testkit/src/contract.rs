@@ -21,7 +21,7 @@ pub struct Pair {
 pub const PORT: u16 = 7777;
 /// Ethernet, IPv4 and UDP headers.
 const HEADERS: usize = 42;
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The whole suite.
 pub fn run(pair: &mut Pair) {

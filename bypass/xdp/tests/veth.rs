@@ -800,7 +800,8 @@ fn killed() {
         child.wait().expect("an end");
         let killed = Instant::now();
         while program().is_some() {
-            assert!(killed.elapsed() < Duration::from_secs(2), "still attached");
+            assert!(killed.elapsed() < Duration::from_secs(60), "still attached");
+            std::thread::sleep(Duration::from_millis(5));
         }
         sender.send_to(&[2], (ADDRESSES[1], 5000)).expect("sent");
         assert_eq!(

@@ -380,13 +380,13 @@ def test_a_program_is_held_back_until_its_instant(host, tmp_path):
 
 def test_silence_longer_than_the_lease_ends_everything(tmp_path):
     mark = f"{os.getpid()}-{tmp_path.name}"
-    far = Far("here", python=sys.executable, lease_s=0.4)
+    far = Far("here", python=sys.executable, lease_s=2.0)
     host = Host(far, {"mark": mark, "cgroups": False})
     host.greet()
     try:
         spawn(host, tmp_path)
         assert wait_until(lambda: len(sleepers(mark)) == 3)
-        time.sleep(1.2)  # three leases, each kept by signs of life
+        time.sleep(3.0)  # more than a lease, which signs of life keep
         assert len(sleepers(mark)) == 3
         host.channel._closing.set()  # as after a pulled cable: open, and nothing comes
         assert wait_until(lambda: sleepers(mark) == [])

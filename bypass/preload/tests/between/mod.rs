@@ -92,7 +92,7 @@ pub fn reloads(network: &Network, folder: &Path, user: &str, workers: usize) {
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                let end = Instant::now() + 8 * PATIENCE;
+                let end = Instant::now() + 3 * PATIENCE;
                 while !is_over.load(Ordering::Relaxed) && Instant::now() < end {
                     match get(network, "/page") {
                         Ok(body) if body.len() == PAGE => {
@@ -170,7 +170,7 @@ pub fn root() -> PathBuf {
 }
 
 pub const PAGE: usize = 100_000;
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A master that ends with the test, also when this is killed.
 pub struct Nginx {

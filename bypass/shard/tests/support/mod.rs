@@ -19,7 +19,7 @@ use bypass_xdp::{Mode, Opened, Settings, Steering, Xdp};
 
 /// The echo server's.
 pub const PORT: u16 = 7000;
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
 /// What joins the two.
