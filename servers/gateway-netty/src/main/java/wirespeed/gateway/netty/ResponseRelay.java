@@ -178,7 +178,7 @@ final class ResponseRelay {
         }
         Framing framing = response.framingFor(context.request());
         if (framing.isEmpty()) {
-            // What a transform would end a body with is no part of an answer without one.
+            // Nothing follows the head, so a transform must not append its end.
             response.endTransform();
         }
         client.sendHead(exchange, client.clientFraming(framing));

@@ -22,6 +22,7 @@ import java.util.ArrayList;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -72,9 +73,10 @@ public final class Server implements AutoCloseable {
                 new DefaultThreadFactory("gateway-loop", true), transport.handler());
         acceptors = threads == 1 ? workers : new MultiThreadIoEventLoopGroup(1,
                 new DefaultThreadFactory("gateway-accept", true), transport.handler());
+        Map<Loop.Way, PoolPeers> peers = new ConcurrentHashMap<>();
         for (int i = 0; i < threads; i++) {
             IoEventLoop executor = workers.next();
-            Loop loop = new Loop(executor, gateway, transport, tls, budget);
+            Loop loop = new Loop(executor, gateway, transport, tls, budget, peers);
             loops.put(executor, loop);
             executor.submit(loop::start).syncUninterruptibly();
         }
