@@ -3,6 +3,7 @@ package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
@@ -12,6 +13,7 @@ import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.runtime.Launcher;
 
 abstract class LifeContract extends CarrierContract {
     @TempDir
@@ -52,5 +54,40 @@ abstract class LifeContract extends CarrierContract {
         assertEquals(0, refused.get());
         assertTrue(gateway.runtime.gateway().snapshot().origins().get("o").addresses().get(0)
                 .connections().get() <= 1);
+    }
+
+    @Test
+    void connections_live_on_until_the_listener_closes() throws Exception {
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n[server]\ndrain-delay = \"3s\"\n");
+        RawClient client = client(gateway);
+        assertEquals(200, client.get("/").status());
+        Thread stopping = new Thread(() -> Launcher.drain(gateway.runtime.gateway(),
+                gateway.carrier));
+        stopping.start();
+        while (ready(gateway) == 200) {
+            Thread.sleep(10);
+        }
+        long begin = System.nanoTime();
+        int answers = 0;
+        for (; System.nanoTime() - begin < 1_000_000_000L; answers++) {
+            RawClient.Answer answer = client.get("/");
+            assertEquals(200, answer.status());
+            assertNull(answer.header("Connection"));
+            assertEquals(200, client(gateway).get("/").status());
+        }
+        // One for each loop, or thread; not one for each answer.
+        assertTrue(answers > 10 && origin.connections.get() < 6, answers + " answers, "
+                + origin.connections.get() + " connections");
+        stopping.join(60_000);
+        assertFalse(stopping.isAlive());
+        assertTrue(client.isClosed());
+    }
+
+    private static int ready(Carrier gateway) throws IOException {
+        try (RawClient client = new RawClient(gateway.runtime.adminAddress())) {
+            client.send("GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            return client.read().status();
+        }
     }
 }

@@ -189,7 +189,7 @@ final class AdminServer implements AutoCloseable {
             case "/metrics" -> new Answer(200, "text/plain; version=0.0.4; charset=utf-8",
                     metrics.scrape() + runtime.routeMetrics().scrape(), null);
             case "/health" -> Answer.json(200, views.health());
-            case "/ready" -> runtime.gateway().isDraining() ? Answer.text(503, "draining")
+            case "/ready" -> runtime.gateway().isLeaving() ? Answer.text(503, "draining")
                     : Answer.text(200, "ready");
             case "/routes" -> Answer.json(200, views.routes());
             case "/origins" -> new Answer(200, "application/json", views.origins() + "\n",

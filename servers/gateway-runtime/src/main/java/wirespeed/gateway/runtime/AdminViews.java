@@ -23,7 +23,7 @@ final class AdminViews {
 
     String health() {
         Gateway gateway = runtime.gateway();
-        return "{\"status\":\"" + (gateway.isDraining() ? "draining" : "up") + "\",\"snapshot\":"
+        return "{\"status\":\"" + (gateway.isLeaving() ? "draining" : "up") + "\",\"snapshot\":"
                 + gateway.snapshot().version() + ",\"old_snapshots\":" + runtime.oldSnapshots()
                 + ",\"in_flight\":" + gateway.inFlight().get() + "}";
     }
