@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -89,5 +90,45 @@ abstract class LifeContract extends CarrierContract {
             client.send("GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n");
             return client.read().status();
         }
+    }
+
+    @Test
+    void a_filter_that_never_returns_does_not_hold_up_the_end() throws Exception {
+        Files.writeString(folder.resolve("Spins.java"), """
+                import java.nio.file.*;
+                import wirespeed.gateway.core.*;
+                public class Spins implements Filter {
+                    public Phase phase() { return Phase.PRE; }
+                    public int order() { return 5; }
+                    public Step apply(Context context) {
+                        if (context.request().path().equals("/spin")) {
+                            try {
+                                Files.createFile(Path.of("FOLDER/spins"));
+                            } catch (java.io.IOException e) {
+                                throw new java.io.UncheckedIOException(e);
+                            }
+                            while (!Files.exists(Path.of("FOLDER/enough"))) {
+                                java.util.concurrent.locks.LockSupport.parkNanos(1_000_000);
+                            }
+                        }
+                        return Step.NEXT;
+                    }
+                }
+                """.replace("FOLDER", folder.toString()));
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\"]\n[filters]\nfolder = \"" + folder + "\"\n");
+        client(gateway).send("GET /spin HTTP/1.1\r\nHost: a\r\n\r\n");
+        while (!Files.exists(folder.resolve("spins"))) {
+            Thread.sleep(10);
+        }
+        AtomicInteger cut = new AtomicInteger(-1);
+        Thread stopping = new Thread(() -> cut.set(gateway.carrier.stop(500)));
+        stopping.start();
+        stopping.join(30_000);
+        boolean isStopped = !stopping.isAlive();
+        Files.createFile(folder.resolve("enough"));
+        stopping.join(60_000);
+        assertTrue(isStopped);
+        assertEquals(1, cut.get());
     }
 }

@@ -15,6 +15,7 @@ import io.netty.channel.WriteBufferWaterMark;
 import io.netty.channel.epoll.EpollChannelOption;
 import io.netty.channel.unix.UnixChannelOption;
 import io.netty.util.concurrent.DefaultThreadFactory;
+import io.netty.util.concurrent.Future;
 import io.netty.util.concurrent.Promise;
 import io.netty.util.internal.PlatformDependent;
 import java.net.InetSocketAddress;
@@ -40,6 +41,10 @@ public final class Server implements AutoCloseable {
     private static final long TAKING_NANOS = 1_000_000_000;
     /** A turn counts as no more than this: a loop that is held up must not cost who waits their answers. */
     private static final long TURN_NANOS_MAX = 5_000_000;
+    /** For a step of the stop when its time is over already. */
+    private static final long STEP_NANOS_MIN = 500_000_000;
+    /** For the loops to end; what is left of them ends with the process. */
+    private static final long SHUTDOWN_NANOS = 3_000_000_000L;
 
     private final Gateway gateway;
     private final OptionValues options;
@@ -162,30 +167,42 @@ public final class Server implements AutoCloseable {
             return 0;
         }
         gateway.drain();
-        takeWaiting();
-        listeners.forEach(listener -> listener.close().syncUninterruptibly());
-        onEachLoop(Loop::drainClients);
         long end = System.nanoTime() + drainMillis * 1_000_000;
-        while (!isDone() && System.nanoTime() < end) {
+        takeWaiting(end);
+        listeners.forEach(listener -> awaitUntil(listener.close(), end));
+        onEachLoop(Loop::drainClients, end);
+        while (!isDone(end) && System.nanoTime() - end < 0) {
             java.util.concurrent.locks.LockSupport.parkNanos(10_000_000);
         }
         int cut = gateway.inFlight().get();
-        onEachLoop(Loop::closePools);
-        workers.shutdownGracefully(0, 2, TimeUnit.SECONDS).syncUninterruptibly();
-        acceptors.shutdownGracefully(0, 2, TimeUnit.SECONDS).syncUninterruptibly();
+        onEachLoop(Loop::closePools, end);
+        Future<?> workersOver = workers.shutdownGracefully(0, 2, TimeUnit.SECONDS);
+        Future<?> acceptorsOver = acceptors.shutdownGracefully(0, 2, TimeUnit.SECONDS);
+        long over = System.nanoTime() + SHUTDOWN_NANOS;
+        awaitUntil(workersOver, over);
+        awaitUntil(acceptorsOver, over);
         return cut;
+    }
+
+    /** A loop whose filter never returns holds up nobody's end; at least a moment is for each step. */
+    private static boolean awaitUntil(Future<?> future, long endNanos) {
+        return future.awaitUninterruptibly(Math.max(STEP_NANOS_MIN, endNanos - System.nanoTime()),
+                TimeUnit.NANOSECONDS);
     }
 
     /**
      * What waits in a listener's queue is reset when it closes: the loops accept first, until two turns
      * of them have found nobody.
      */
-    private void takeWaiting() {
+    private void takeWaiting(long endNanos) {
         long taken = 0;
         int quiet = 0;
-        for (int before = accepted.get(); quiet < 2 && taken < TAKING_NANOS;) {
+        boolean isHeldUp = false;
+        for (int before = accepted.get(); quiet < 2 && taken < TAKING_NANOS && !isHeldUp;) {
             long begin = System.nanoTime();
-            listeners.forEach(listener -> awaitLook(listener.eventLoop()));
+            for (Channel listener : listeners) {
+                isHeldUp |= !awaitLook(listener.eventLoop(), endNanos);
+            }
             taken += Math.min(System.nanoTime() - begin, TURN_NANOS_MAX);
             int now = accepted.get();
             quiet = now == before ? quiet + 1 : 0;
@@ -197,12 +214,12 @@ public final class Server implements AutoCloseable {
      * Until the loop has looked at its sockets once more. The loop itself schedules what waits for that:
      * what others schedule runs at once if it is due when the loop takes it in.
      */
-    private static void awaitLook(EventLoop loop) {
+    private static boolean awaitLook(EventLoop loop, long endNanos) {
         Promise<Void> looked = loop.newPromise();
         loop.execute(() -> loop.schedule(() -> {
             looked.setSuccess(null);
         }, 1, TimeUnit.MILLISECONDS));
-        looked.syncUninterruptibly();
+        return awaitUntil(looked, endNanos);
     }
 
     /** Counts connections as the listeners hand them over. */
@@ -216,7 +233,7 @@ public final class Server implements AutoCloseable {
     }
 
     /** An exchange is over when its answer was handed on; the sockets must have taken it, too. */
-    private boolean isDone() {
+    private boolean isDone(long endNanos) {
         if (gateway.inFlight().get() > 0) {
             return false;
         }
@@ -225,13 +242,14 @@ public final class Server implements AutoCloseable {
             if (!loop.clients.stream().allMatch(Drainable::isWritten)) {
                 isWritten.set(false);
             }
-        });
+        }, endNanos);
         return isWritten.get();
     }
 
-    private void onEachLoop(java.util.function.Consumer<Loop> action) {
-        loops.values().forEach(loop ->
-                loop.executor.submit(() -> action.accept(loop)).syncUninterruptibly());
+    private void onEachLoop(java.util.function.Consumer<Loop> action, long endNanos) {
+        List<Future<?>> done = new ArrayList<>();
+        loops.values().forEach(loop -> done.add(loop.executor.submit(() -> action.accept(loop))));
+        done.forEach(one -> awaitUntil(one, endNanos));
     }
 
     @Override
