@@ -117,9 +117,9 @@ public final class OptionTable {
         d.reloadable = false;
         d.count("in-flight", 20_000, 1, 10_000_000, "Exchanges at one time; above it 503.");
         d.duration("loop-lag", "100ms", 10, 60_000, "A loop that is later than this sheds load.");
-        d.bytes("held-bodies", "32MiB", 0, 1L << 40, "Bodies in memory at one time, collected for"
-                + " filters or kept for another attempt; above it 503, or no other attempt;"
-                + " gateway-netty only.");
+        d.bytes("held-bodies", "32MiB", 0, 1L << 40, "Bodies in memory at one time: collected for"
+                + " filters, until their exchange is over and their client has taken them, or kept"
+                + " for another attempt. Above it 503, or no other attempt.");
         d.count("direct-memory-percent", 80, 10, 100, "Share of direct memory above which load is"
                 + " shed.");
     }

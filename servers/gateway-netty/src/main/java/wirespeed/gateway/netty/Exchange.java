@@ -488,7 +488,7 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
         isOver = true;
         disarmHedge();
         try {
-            body.release();
+            body.over();
             relay.over(context.category() == Category.OK);
             long now = loop.nowNanos();
             loop.meters.ended(context, status, now);

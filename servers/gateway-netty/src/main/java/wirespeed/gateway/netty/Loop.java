@@ -12,6 +12,7 @@ import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.BodyPace;
+import wirespeed.gateway.core.BodyBudget;
 import wirespeed.gateway.core.Gateway;
 import wirespeed.gateway.core.HeadSink;
 import wirespeed.gateway.core.LoopWatch;

@@ -28,6 +28,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.BodyBudget;
 import wirespeed.gateway.core.Gateway;
 import wirespeed.gateway.core.Networks;
 import wirespeed.gateway.core.OptionValues;

@@ -1,0 +1,137 @@
+// What the gateway keeps in memory for its clients is bounded, and free again afterwards.
+package wirespeed.gateway.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.net.Socket;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+abstract class BoundsContract extends CarrierContract {
+    private static final int MIB = 1 << 20;
+    @TempDir
+    Path folder;
+
+    private static long gauge(Carrier gateway, String name) {
+        return gateway.runtime.gateway().gauges().get(name).getAsLong();
+    }
+
+    private static void await(BooleanSupplier isReached, String what) throws Exception {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (!isReached.getAsBoolean()) {
+            assertTrue(System.nanoTime() < end, what);
+            Thread.sleep(5);
+        }
+    }
+
+    private static void await(CountDownLatch latch) throws IOException {
+        try {
+            assertTrue(latch.await(60, TimeUnit.SECONDS));
+        } catch (InterruptedException e) {
+            throw new IOException(e);
+        }
+    }
+
+    /** A gateway whose filter reads the bodies of one direction whole. */
+    private Carrier collecting(String direction, String more) throws IOException {
+        Files.writeString(folder.resolve("Reads.java"), """
+                import wirespeed.gateway.core.*;
+                public class Reads implements Filter {
+                    public Phase phase() { return Phase.PHASE; }
+                    public int order() { return 5; }
+                    public int DIRECTIONBodyBytesMax() { return 16 << 20; }
+                    public Step apply(Context context) { return Step.NEXT; }
+                }
+                """.replace("PHASE", direction.equals("request") ? "PRE" : "POST")
+                .replace("DIRECTION", direction));
+        return start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\"]\nresponse = \"60s\"\n[filters]\nfolder = \"" + folder + "\"\n" + more);
+    }
+
+    @Test
+    void collected_request_bodies_count_until_their_exchange_ends() throws Exception {
+        Carrier gateway = collecting("request", "[limits]\nheld-bodies = \"4MiB\"\n");
+        CountDownLatch mayAnswer = new CountDownLatch(1);
+        origin.handler = (seen, out, socket) -> {
+            await(mayAnswer);
+            RecordingOrigin.respond(out, 200, "", "read");
+            return true;
+        };
+        String post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + MIB / 2 + "\r\n\r\n"
+                + "b".repeat(MIB / 2);
+        List<RawClient> accepted = new ArrayList<>();
+        int refused = 0;
+        for (int i = 0; i < 20; i++) {
+            RawClient client = client(gateway);
+            client.send(post);
+            int wanted = accepted.size() + 1;
+            await(() -> origin.seen.size() >= wanted || isReadable(client), "neither of both");
+            if (origin.seen.size() >= wanted) {
+                accepted.add(client);
+            } else {
+                assertEquals(503, client.read().status());
+                refused++;
+            }
+        }
+        assertTrue(accepted.size() >= 6 && accepted.size() <= 9, accepted.size() + " accepted");
+        assertTrue(refused >= 11, refused + " refused");
+        assertTrue(gauge(gateway, "held.bodies.bytes") >= accepted.size() * (long) MIB / 2);
+        mayAnswer.countDown();
+        for (RawClient client : accepted) {
+            assertEquals("read", client.read().body());
+        }
+        await(() -> gauge(gateway, "held.bodies.bytes") == 0, "the account is not empty");
+        RawClient again = client(gateway);
+        again.send(post);
+        assertEquals("read", again.read().body());
+    }
+
+    private static boolean isReadable(RawClient client) {
+        try {
+            return client.socket.getInputStream().available() > 0;
+        } catch (IOException gone) {
+            return true;
+        }
+    }
+
+    @Test
+    void collected_response_bodies_count_until_their_client_has_taken_them() throws Exception {
+        Carrier gateway = collecting("response", "[limits]\nheld-bodies = \"44MiB\"\n");
+        String body = "b".repeat(12 * MIB);
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 200, "", seen.line().contains("/big") ? body : "small");
+            return true;
+        };
+        List<Socket> slow = new ArrayList<>();
+        for (int i = 1; i <= 3; i++) {
+            Socket socket = closedLater(new Socket());
+            socket.setReceiveBufferSize(16 * 1024);
+            socket.connect(gateway.address);
+            socket.getOutputStream().write("GET /big HTTP/1.1\r\nHost: a\r\n\r\n".getBytes());
+            // The head leaves when all of the body is there.
+            socket.setSoTimeout(60_000);
+            assertEquals('H', socket.getInputStream().read());
+            slow.add(socket);
+        }
+        long held = gauge(gateway, "held.bodies.bytes");
+        assertTrue(held >= 36L * MIB, held + " bytes are counted");
+        assertEquals(503, client(gateway).get("/big").status());
+        assertEquals("small", client(gateway).get("/small").body());
+        for (Socket socket : slow) {
+            socket.setSoLinger(true, 0);
+            socket.close();
+        }
+        await(() -> gauge(gateway, "held.bodies.bytes") == 0, "the account is not empty");
+        assertEquals(body.length(), client(gateway).get("/big").body().length());
+        await(() -> gauge(gateway, "held.bodies.bytes") == 0, "the account is not empty");
+    }
+}
