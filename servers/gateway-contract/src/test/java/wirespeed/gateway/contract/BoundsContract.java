@@ -5,7 +5,9 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.io.OutputStream;
 import java.net.Socket;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -133,5 +135,70 @@ abstract class BoundsContract extends CarrierContract {
         await(() -> gauge(gateway, "held.bodies.bytes") == 0, "the account is not empty");
         assertEquals(body.length(), client(gateway).get("/big").body().length());
         await(() -> gauge(gateway, "held.bodies.bytes") == 0, "the account is not empty");
+    }
+
+    @Test
+    void responses_on_their_way_into_the_cache_are_bounded() throws Exception {
+        int clients = 60;
+        byte[] body = new byte[900 * 1024];
+        CountDownLatch mayGoOn = new CountDownLatch(1);
+        origin.handler = (seen, out, socket) -> {
+            out.write(("HTTP/1.1 200 X\r\nCache-Control: max-age=60\r\nContent-Length: "
+                    + body.length + "\r\n\r\n").getBytes(StandardCharsets.US_ASCII));
+            out.write(body, 0, body.length - 1000);
+            out.flush();
+            await(mayGoOn);
+            out.write(body, 0, 1000);
+            return true;
+        };
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\"]\nbody-idle = \"60s\"\n[cache]\nenabled = true\nsize = \"4MiB\"\n");
+        long before = usedHeap();
+        List<Socket> all = new ArrayList<>();
+        for (int i = 0; i < clients; i++) {
+            Socket socket = closedLater(new Socket());
+            socket.connect(gateway.address);
+            socket.setSoTimeout(60_000);
+            ask(socket.getOutputStream(), "/" + i);
+            all.add(socket);
+        }
+        for (Socket socket : all) {
+            skip(socket, body.length - 1000);
+        }
+        long grown = usedHeap() - before;
+        assertTrue(grown < 25L * MIB, grown + " bytes for a cache of 4 MiB");
+        mayGoOn.countDown();
+        for (Socket socket : all) {
+            skip(socket, 1000);
+        }
+        await(() -> gauge(gateway, "cache.collecting.bytes") == 0, "the account is not empty");
+        RawClient client = client(gateway);
+        assertEquals(body.length, client.get("/again").body().length());
+        assertEquals(body.length, client.get("/again").body().length());
+        assertEquals(clients + 1, origin.seen.size());
+    }
+
+    private static void ask(OutputStream out, String path) throws IOException {
+        out.write(("GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n").getBytes());
+    }
+
+    private static void skip(Socket socket, int count) throws IOException {
+        byte[] waste = new byte[65536];
+        for (int left = count; left > 0;) {
+            int read = socket.getInputStream().read(waste, 0, Math.min(left, waste.length));
+            assertTrue(read > 0, "the answer was cut");
+            left -= read;
+        }
+    }
+
+    private static long usedHeap() throws InterruptedException {
+        long least = Long.MAX_VALUE;
+        for (int i = 0; i < 3; i++) {
+            System.gc();
+            Thread.sleep(20);
+            least = Math.min(least, Runtime.getRuntime().totalMemory()
+                    - Runtime.getRuntime().freeMemory());
+        }
+        return least;
     }
 }

@@ -172,7 +172,7 @@ public final class OptionTable {
         d.in("cache", false);
         d.bool("enabled", false, "Store responses in memory as RFC 9111 says.");
         d.bytes("size", "64MiB", 1024, 1L << 40, "All stored responses together: bodies,"
-                + " fields and URIs.");
+                + " fields and URIs. A quarter of it more, or one entry, for bodies on their way in.");
         d.bytes("entry", "1MiB", 0, 1 << 30, "One stored body.");
         d.duration("collapse", "5s", 0, HOUR, "How long requests wait for an equal one that was"
                 + " sent already; 0 for not at all.");

@@ -50,6 +50,9 @@ public final class GatewayRuntime implements AutoCloseable {
         shipped = ShippedFilters.of(config.filters());
         Snapshot first = builder.build(config, filters(shipped));
         gateway = new Gateway(config.single(), first);
+        if (cache != null) {
+            gateway.gauges().put("cache.collecting.bytes", cache::collectingBytes);
+        }
         watchDog = new LoopWatchDog(gateway, this::closeUnused);
         checker = new HealthChecker(config.table("tls").text("origin-ca"));
     }
