@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.io.OutputStream;
+import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -200,5 +201,73 @@ abstract class BoundsContract extends CarrierContract {
                     - Runtime.getRuntime().freeMemory());
         }
         return least;
+    }
+    private static long threads(String name) {
+        return Thread.getAllStackTraces().keySet().stream()
+                .filter(thread -> thread.getName().equals(name)).count();
+    }
+
+    @Test
+    void a_long_stream_keeps_its_own_configuration_and_no_later_one() throws Exception {
+        CountDownLatch mayEnd = new CountDownLatch(1);
+        origin.handler = (seen, out, socket) -> {
+            if (seen.line().contains("/stream")) {
+                out.write("HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n".getBytes());
+                out.flush();
+                await(mayEnd);
+                out.write("0\r\n\r\n".getBytes());
+                return true;
+            }
+            if (seen.line().contains("/ws")) {
+                out.write(("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+                        + "\r\n").getBytes());
+                return socket.getInputStream().read() == 'q';
+            }
+            return RecordingOrigin.ordinary(seen, out, socket);
+        };
+        Path log = folder.resolve("access.log");
+        String toml = "[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\"]\nbody-idle = \"60s\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[[filter]]\n"
+                + "type = \"access-log\"\nfile = \"" + log + "\"\n";
+        Carrier gateway = start(toml);
+        RawClient socket = client(gateway);
+        socket.send("GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+                + "Sec-WebSocket-Version: 13\r\n\r\n");
+        assertEquals(101, socket.read().status());
+        RawClient stream = client(gateway);
+        stream.send("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+        assertEquals('H', stream.readByte());
+        long before = threads("access-log");
+        for (int i = 0; i < 20; i++) {
+            admin(gateway, toml + "name = \"log-" + i + "\"\n");
+            assertEquals(200, client(gateway).get("/" + i).status());
+        }
+        await(() -> threads("access-log") <= before + 2, "logs of configurations that nobody uses"
+                + " are still open");
+        mayEnd.countDown();
+        socket.send("q");
+        stream.close();
+        socket.close();
+        await(() -> threads("access-log") <= before, "the first log is still open");
+        await(() -> isLogged(log, "/stream") && isLogged(log, "/19"), "a line is missing");
+    }
+
+    private static boolean isLogged(Path log, String path) {
+        try {
+            return Files.readString(log).contains(path);
+        } catch (IOException unreadable) {
+            throw new java.io.UncheckedIOException(unreadable);
+        }
+    }
+
+    private static void admin(Carrier gateway, String toml) throws IOException {
+        InetSocketAddress port = gateway.runtime.adminAddress();
+        try (RawClient client = new RawClient(port)) {
+            client.send("GET /config HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            String tag = client.read().header("ETag");
+            client.send("PUT /config HTTP/1.1\r\nHost: localhost\r\nIf-Match: " + tag
+                    + "\r\nContent-Length: " + toml.length() + "\r\n\r\n" + toml);
+            assertEquals(200, client.read().status());
+        }
     }
 }

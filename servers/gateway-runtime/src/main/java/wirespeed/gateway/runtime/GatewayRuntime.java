@@ -17,12 +17,11 @@ import wirespeed.gateway.core.Snapshot;
 public final class GatewayRuntime implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("wirespeed.gateway");
 
-    /** A snapshot that exchanges may still use, with what is closed after them. */
-    private record Old(Snapshot snapshot, List<Filter> filters) {
-    }
-
     private final SnapshotBuilder builder = new SnapshotBuilder();
-    private final List<Old> old = new CopyOnWriteArrayList<>();
+    /** Snapshots that exchanges may still use. */
+    private final List<Snapshot> old = new CopyOnWriteArrayList<>();
+    /** Filters that no new exchange runs, and an old one may. */
+    private final List<Filter> dropped = new CopyOnWriteArrayList<>();
     private final FilterFolder folder;
     private final HealthChecker checker;
     private final LoopWatchDog watchDog;
@@ -179,22 +178,22 @@ public final class GatewayRuntime implements AutoCloseable {
         swap(builder.build(config, filters(shipped)), dropped);
     }
 
-    private void swap(Snapshot next, List<Filter> dropped) {
+    private void swap(Snapshot next, List<Filter> unused) {
         Snapshot before = gateway.snapshot();
         gateway.swap(next);
-        old.add(new Old(before, dropped));
+        old.add(before);
+        dropped.addAll(unused);
         closeUnused();
     }
 
     /** Closes what no exchange can reach any more; called regularly. */
     void closeUnused() {
-        for (Old candidate : old) {
-            // An old snapshot is only unused for good when all older ones are, too.
-            if (!candidate.snapshot().isUnused()) {
-                return;
-            }
-            if (old.remove(candidate)) {
-                candidate.filters().forEach(GatewayRuntime::close);
+        old.removeIf(Snapshot::isUnused);
+        for (Filter filter : dropped) {
+            // A long stream keeps the filters of its own snapshot, and those of no later one.
+            boolean isReachable = old.stream().anyMatch(one -> one.chain().has(filter));
+            if (!isReachable && dropped.remove(filter)) {
+                close(filter);
             }
         }
     }
