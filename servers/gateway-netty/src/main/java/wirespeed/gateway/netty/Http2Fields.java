@@ -39,6 +39,9 @@ final class Http2Fields {
             if (!name.equals(name.toLowerCase(Locale.ROOT))) {
                 throw new Refusal(400, "upper-case header name in HTTP/2");
             }
+            if (hasBlankEnds(value)) {
+                throw new Refusal(400, "value of header " + name + " begins or ends with a blank");
+            }
             if (name.equals("cookie")) {
                 // RFC 9113 §8.2.3: crumbs are joined before HTTP/1.
                 cookies.append(cookies.length() == 0 ? "" : "; ").append(value);
@@ -58,9 +61,24 @@ final class Http2Fields {
     static Headers trailers(Http2Headers trailers, Limits limits) {
         Headers fields = new Headers();
         for (Map.Entry<CharSequence, CharSequence> field : trailers) {
+            if (hasBlankEnds(field.getValue().toString())) {
+                throw new Refusal(400, "trailer that begins or ends with a blank");
+            }
             add(fields, field.getKey().toString(), field.getValue().toString(), limits);
         }
         return fields;
+    }
+
+    /**
+     * RFC 9113 §8.2.1: such a value is malformed. By HTTP/1 the blanks would not be a part of it, and
+     * rules that compare it would see another one than the origin.
+     */
+    static boolean hasBlankEnds(String value) {
+        return !value.isEmpty() && (isBlank(value.charAt(0)) || isBlank(value.charAt(value.length() - 1)));
+    }
+
+    private static boolean isBlank(char character) {
+        return character == ' ' || character == '\t';
     }
 
     private static void add(Headers headers, String name, String value, Limits limits) {

@@ -305,7 +305,11 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
             if (fields.size() >= fieldsMax) {
                 throw new Refusal(502, "more than " + fieldsMax + " header fields");
             }
-            fields.add(name, field.getValue().toString());
+            String value = field.getValue().toString();
+            if (Http2Fields.hasBlankEnds(value)) {
+                throw new Refusal(502, "value of header " + name + " begins or ends with a blank");
+            }
+            fields.add(name, value);
         }
         return fields;
     }
