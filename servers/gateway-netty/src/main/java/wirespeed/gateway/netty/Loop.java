@@ -168,8 +168,7 @@ final class Loop {
 
     /** What bounds the slowness of one request body. */
     BodyPace bodyPace() {
-        return new BodyPace(gateway.options("timeouts").bytes("body-rate"),
-                timeouts.bodyIdleMillis());
+        return new BodyPace(timeouts.bodyBytesPerSecond(), timeouts.bodyIdleMillis());
     }
 
     /** The value of Date, rendered once a second. */
