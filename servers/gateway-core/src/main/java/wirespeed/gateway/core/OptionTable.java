@@ -271,6 +271,8 @@ public final class OptionTable {
         d.text("key", "client", "rate-limit: client, route or header:NAME.");
         d.count("rate", 100, 1, 10_000_000, "rate-limit: requests a second.");
         d.count("burst", 100, 1, 10_000_000, "rate-limit: how many at once.");
+        d.count("ipv6-prefix", 64, 1, 128, "rate-limit: clients whose IPv6 addresses share this many"
+                + " first bits are one.");
         d.texts("encodings", "br, gzip", "compress: those that clients may have, best first.");
         d.texts("content-types", "text/*, application/json, application/javascript,"
                 + " application/xml, application/*+json, application/*+xml, image/svg+xml",
