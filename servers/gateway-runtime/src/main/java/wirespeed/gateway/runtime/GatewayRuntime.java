@@ -36,6 +36,8 @@ public final class GatewayRuntime implements AutoCloseable {
     private ConfigReload reload;
     private Config config;
     private List<Filter> shipped;
+    /** By the access logs of earlier configurations. */
+    private long droppedBefore;
 
     /** A runtime with its first snapshot; nothing listens and no thread runs yet. */
     public GatewayRuntime(Config config) {
@@ -144,6 +146,7 @@ public final class GatewayRuntime implements AutoCloseable {
             fresh.forEach(GatewayRuntime::close);
             throw refused;
         }
+        droppedBefore = droppedLines();
         swap(snapshot, shipped);
         gateway.options(next.single());
         shipped = fresh;
@@ -226,6 +229,12 @@ public final class GatewayRuntime implements AutoCloseable {
 
     ContentCache cache() {
         return cache;
+    }
+
+    /** Lines of access logs that were dropped since the start. */
+    synchronized long droppedLines() {
+        return droppedBefore + shipped.stream().filter(AccessLog.class::isInstance)
+                .mapToLong(log -> ((AccessLog) log).dropped()).sum();
     }
 
     /** The filters of a phase as the admin port shows them. */

@@ -112,9 +112,12 @@ final class HealthChecker implements AutoCloseable {
             }
         }
 
-        void stop() {
+        void stop(boolean isReplaced) {
             isStopped = true;
-            address.checked(true);
+            if (!isReplaced) {
+                // Nobody would find out any more that it is well again.
+                address.checked(true);
+            }
             if (next != null) {
                 next.cancel(false);
             }
@@ -166,7 +169,7 @@ final class HealthChecker implements AutoCloseable {
             watched.values().removeIf(old -> {
                 boolean isGone = !new Wanted(old.check, old.isTls).equals(wanted.get(old.address));
                 if (isGone) {
-                    old.stop();
+                    old.stop(wanted.containsKey(old.address));
                 }
                 return isGone;
             });

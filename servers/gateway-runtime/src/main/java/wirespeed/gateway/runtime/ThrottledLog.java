@@ -32,6 +32,11 @@ public final class ThrottledLog {
         log("fault in " + where, "", cause);
     }
 
+    /** Logs what goes on wrong. */
+    static void line(String what) {
+        log(what, "", null);
+    }
+
     /** Logs an exchange that fails because of a filter or without a connection; ignores others. */
     public static void failed(Context context, Category category, Throwable cause) {
         if (cause == null || cause instanceof Refusal) {
