@@ -81,6 +81,24 @@ class NettyHttp2Test {
         assertEquals("", answer.body());
     }
 
+    @Test
+    void heads_are_as_long_as_those_of_http_1_may_be() throws Exception {
+        start("", "[limits]\nhead = \"1KiB\"\nline = \"300B\"\n");
+        RawHttp2 client = client();
+        String[] fields = get();
+        for (int i = 0; i < 9; i++) {
+            fields = Stream.concat(Stream.of(fields), Stream.of("x-" + i, "v".repeat(100)))
+                    .toArray(String[]::new);
+            int stream = 2 * i + 1;
+            client.headers(stream, true, fields);
+            // The tenth part of a head each.
+            assertEquals(i < 8 ? 200 : 431, client.read(stream).status(), i + " fields");
+        }
+        client.headers(21, true, ":method", "GET", ":scheme", "https", ":authority", "a", ":path",
+                "/" + "p".repeat(120) + "?q");
+        assertEquals(200, client.read(21).status());
+    }
+
     private record Case(String name, String body, String trailer, String... fields) {
     }
 

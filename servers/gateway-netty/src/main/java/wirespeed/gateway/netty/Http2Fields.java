@@ -28,6 +28,7 @@ final class Http2Fields {
         if (!said.equals("https") && !said.equals("http")) {
             throw new Refusal(400, ":scheme is neither http nor https");
         }
+        checkSize(fields, limits);
         Headers headers = new Headers();
         StringBuilder cookies = new StringBuilder();
         for (Map.Entry<CharSequence, CharSequence> field : fields) {
@@ -55,6 +56,25 @@ final class Http2Fields {
         String authority = text(fields.authority(), headers.get("host"));
         return RequestRules.fromFields(text(fields.method(), ""), text(fields.path(), ""),
                 authority, headers, hasBody);
+    }
+
+    /** The bounds that a head of HTTP/1 with these fields would have. */
+    private static void checkSize(Http2Headers fields, Limits limits) {
+        int line = length(fields.method()) + length(fields.path()) + " HTTP/1.1\r\n".length() + 1;
+        if (line > limits.lineBytesMax()) {
+            throw new Refusal(414, "request line is longer than " + limits.lineBytesMax() + " bytes");
+        }
+        long head = line;
+        for (Map.Entry<CharSequence, CharSequence> field : fields) {
+            head += field.getKey().length() + field.getValue().length() + ": \r\n".length();
+        }
+        if (head > limits.headBytesMax()) {
+            throw new Refusal(431, "head is longer than " + limits.headBytesMax() + " bytes");
+        }
+    }
+
+    private static int length(CharSequence text) {
+        return text == null ? 0 : text.length();
     }
 
     /** What follows a body. */
