@@ -161,7 +161,7 @@ public final class Forwarding {
         boolean hasOwnHost = request.host() == null || !context.origin().settings().preserveHost();
         long rewritten = Field.CONTENT_LENGTH.bit | (hasOwnHost ? Field.HOST.bit : 0);
         if (hasOwnHost) {
-            sink.put(HOST).put(address.id()).crlf();
+            sink.put(HOST).put(address.authority()).crlf();
         }
         Framing framing = request.framing();
         headers.removeKnown(rewritten);
@@ -189,7 +189,7 @@ public final class Forwarding {
     public static String authority(Context context, Address address) {
         boolean isKept = context.request().host() != null
                 && context.origin().settings().preserveHost();
-        return isKept ? context.request().host() : address.id();
+        return isKept ? context.request().host() : address.authority();
     }
 
     /** Takes the origin's connection fields off a response. */

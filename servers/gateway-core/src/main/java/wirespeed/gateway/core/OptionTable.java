@@ -93,7 +93,7 @@ public final class OptionTable {
                 + " v2), which names the client; gateway-netty only.");
         d.bytes("receive-buffer", "4KiB", 1024, 1 << 20, "What one read takes at most.");
         d.texts("dns", "", "ADDRESS:PORT of the servers that origins' names are asked of; empty for"
-                + " those of the system; gateway-netty only.");
+                + " those of the system.");
         d.reloadable = true;
         d.text("via-name", "", "How the gateway names itself in Via; empty for a random name.");
         d.texts("trusted-proxies", "", "Networks whose X-Forwarded-*, Forwarded and X-Real-IP are"
@@ -181,7 +181,8 @@ public final class OptionTable {
     private static void origins(Declaration d) {
         d.in("origin", true);
         d.texts("addresses", "", "host:port of each server; '*N' behind it is a weight,"
-                + " ' backup' makes it a reserve.");
+                + " ' backup' makes it a reserve. Each address that a name leads to is an endpoint"
+                + " of its own.");
         d.choice("balance", "random-two", java.util.Arrays.stream(Balancer.Method.values())
                 .map(Balancer.Method::label).toList(), "How an address is chosen.");
         d.text("hash-key", "client", "For hash: client, path, header:NAME or cookie:NAME.");
@@ -213,7 +214,9 @@ public final class OptionTable {
         d.bool("request-trailers", false, "Pass trailers of requests on. What removes or checks header"
                 + " fields does not see them.");
         d.bool("preserve-host", true, "Send the client's Host and not the address.");
-        d.bool("tls", false, "Encrypt and verify; the address is the name that is verified.");
+        d.bool("tls", false, "Encrypt and verify the certificate, for tls-name.");
+        d.text("tls-name", "", "Name that is asked for (SNI) and verified; empty for the host of the"
+                + " address.");
         d.choice("persistence", "none", List.of("none", "cookie", "header"),
                 "What binds a client to an address.");
         d.text("persistence-name", "wirespeed", "Name of that cookie or header.");
@@ -229,6 +232,9 @@ public final class OptionTable {
         d.count("check-fall", 3, 1, 100, "Bad checks until it is not.");
         d.text("check-status", "200-399", "Status or range that is good.");
         d.text("check-body", "", "Text that the first 4 KiB of the body must hold.");
+        d.text("check-host", "", "Host of the check; empty for the address as configured.");
+        d.count("check-port", 0, 0, 65535, "Port that is checked; 0 for that of the address.");
+        d.table("check-fields", "Further header fields of the check.");
     }
 
     private static void routes(Declaration d) {

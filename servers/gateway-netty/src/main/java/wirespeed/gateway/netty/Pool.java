@@ -301,8 +301,7 @@ final class Pool {
             return;
         }
         try {
-            channel.pipeline().addLast(loop.tls.toOrigin(channel, address,
-                    settings.http2() == Origin.Http2.ALPN), connection);
+            channel.pipeline().addLast(loop.tls.toOrigin(channel, address, settings), connection);
         } catch (RuntimeException noTls) {
             refused(connection, noTls);
             channel.close();

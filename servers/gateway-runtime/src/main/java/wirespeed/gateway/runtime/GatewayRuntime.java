@@ -24,6 +24,7 @@ public final class GatewayRuntime implements AutoCloseable {
     private final List<Filter> dropped = new CopyOnWriteArrayList<>();
     private final FilterFolder folder;
     private final HealthChecker checker;
+    private final EndpointResolver resolver;
     private final LoopWatchDog watchDog;
     private final Gateway gateway;
     private final ContentCache cache;
@@ -56,6 +57,12 @@ public final class GatewayRuntime implements AutoCloseable {
         }
         watchDog = new LoopWatchDog(gateway, this::closeUnused);
         checker = new HealthChecker(config.table("tls").text("origin-ca"));
+        resolver = new EndpointResolver(config.table("server").texts("dns"), this::endpointsMoved);
+    }
+
+    /** Called by a thread of the resolver: checks go on with the endpoints that there are now. */
+    private void endpointsMoved() {
+        checker.update(gateway.snapshot().origins().values());
     }
 
     private List<Filter> filters(List<Filter> fromConfig) {
@@ -80,6 +87,7 @@ public final class GatewayRuntime implements AutoCloseable {
     /** Starts checks, watches and the admin port. */
     public void start() {
         folder.start();
+        resolver.update(gateway.snapshot().origins().values());
         checker.update(gateway.snapshot().origins().values());
         watchDog.start();
     }
@@ -154,6 +162,7 @@ public final class GatewayRuntime implements AutoCloseable {
         if (routeMetrics != null) {
             routeMetrics.keep(snapshot);
         }
+        resolver.update(snapshot.origins().values());
         checker.update(snapshot.origins().values());
     }
 
@@ -250,6 +259,7 @@ public final class GatewayRuntime implements AutoCloseable {
     public void close() {
         folder.close();
         checker.close();
+        resolver.close();
         watchDog.close();
         if (reload != null) {
             reload.close();

@@ -204,7 +204,7 @@ final class Exchange {
                 boolean isNoFault = Attempts.isNoFault(context, loss);
                 ThrottledLog.failed(context, failure.category(), failure.getCause());
                 if (!isNoFault) {
-                    address.breaker().failed(askedMillis, nowMillis());
+                    address.failed(askedMillis, nowMillis());
                 }
                 if (!mayRetry(failure.category(), loss)) {
                     throw originFailed(failure);
