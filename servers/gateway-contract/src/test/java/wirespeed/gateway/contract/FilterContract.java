@@ -3,16 +3,19 @@ package wirespeed.gateway.contract;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.runtime.ConfigError;
 
 abstract class FilterContract extends CarrierContract {
     @TempDir
@@ -99,6 +102,49 @@ abstract class FilterContract extends CarrierContract {
         awaitMark(later, "other");
         mayAnswer.countDown();
         assertEquals("open", early.read().header("X-Mark"));
+    }
+
+    @Test
+    void filters_use_what_the_platform_has_and_nothing_else_of_the_gateway() throws IOException {
+        Files.writeString(folder.resolve("Signs.java"), """
+                import java.util.HexFormat;
+                import javax.crypto.Mac;
+                import javax.crypto.spec.SecretKeySpec;
+                import javax.net.ssl.SSLContext;
+                import wirespeed.gateway.core.*;
+                public class Signs implements Filter {
+                    public Phase phase() { return Phase.POST; }
+                    public int order() { return 5; }
+                    public Step apply(Context context) {
+                        try {
+                            Mac mac = Mac.getInstance("HmacSHA256");
+                            mac.init(new SecretKeySpec("key".getBytes(), "HmacSHA256"));
+                            context.response().headers().set("X-Mark", HexFormat.of().formatHex(
+                                    mac.doFinal("a".getBytes()), 0, 4));
+                            SSLContext.getDefault();
+                            org.w3c.dom.Node none = null;
+                            Class.forName("com.github.benmanes.caffeine.cache.Cache", false,
+                                    getClass().getClassLoader());
+                            return Step.fail(500, null);
+                        } catch (ClassNotFoundException hidden) {
+                            return Step.NEXT;
+                        } catch (java.security.GeneralSecurityException failed) {
+                            throw new IllegalStateException(failed);
+                        }
+                    }
+                }
+                """);
+        assertEquals("780c3db4", markOf(client(start())));
+    }
+
+    @Test
+    void a_file_that_everybody_may_write_is_not_loaded() throws IOException {
+        filter("Marks.java", "one");
+        Files.setPosixFilePermissions(folder.resolve("Marks.java"),
+                PosixFilePermissions.fromString("rw-rw-rw-"));
+        ConfigError refused = assertThrows(ConfigError.class, this::start);
+        assertTrue(refused.getMessage().contains("Marks.java can be written by everybody"),
+                refused.getMessage());
     }
 
     private static void awaitQuietly(CountDownLatch latch) {

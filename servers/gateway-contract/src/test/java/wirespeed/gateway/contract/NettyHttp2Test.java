@@ -81,6 +81,24 @@ class NettyHttp2Test {
         assertEquals("", answer.body());
     }
 
+    @Test
+    void heads_are_as_long_as_those_of_http_1_may_be() throws Exception {
+        start("", "[limits]\nhead = \"1KiB\"\nline = \"300B\"\n");
+        RawHttp2 client = client();
+        String[] fields = get();
+        for (int i = 0; i < 9; i++) {
+            fields = Stream.concat(Stream.of(fields), Stream.of("x-" + i, "v".repeat(100)))
+                    .toArray(String[]::new);
+            int stream = 2 * i + 1;
+            client.headers(stream, true, fields);
+            // The tenth part of a head each.
+            assertEquals(i < 8 ? 200 : 431, client.read(stream).status(), i + " fields");
+        }
+        client.headers(21, true, ":method", "GET", ":scheme", "https", ":authority", "a", ":path",
+                "/" + "p".repeat(120) + "?q");
+        assertEquals(200, client.read(21).status());
+    }
+
     private record Case(String name, String body, String trailer, String... fields) {
     }
 
@@ -141,6 +159,10 @@ class NettyHttp2Test {
                 head("value with CRLF", get("x", "y\r\ntransfer-encoding: chunked")),
                 head("value with LF", get("x", "y\nz: 1")),
                 head("value with NUL", get("x", "y\0z")),
+                head("value with a blank before it", get("x-role", " admin")),
+                head("value with a blank behind it", get("x-role", "admin ")),
+                head("value with a tab behind it", get("x-role", "admin\t")),
+                head("cookie with a blank behind it", get("cookie", "a=b ")),
                 head("Connection", get("connection", "close")),
                 head("Transfer-Encoding", get("transfer-encoding", "chunked")),
                 head("Upgrade", get("upgrade", "h2c")),

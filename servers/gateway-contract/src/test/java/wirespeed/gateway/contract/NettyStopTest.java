@@ -82,7 +82,7 @@ class NettyStopTest extends CarrierContract {
         }
         Thread stopping = new Thread(() -> gateway.carrier.stop(20_000));
         stopping.start();
-        while (stopping.getState() != Thread.State.WAITING) {
+        while (stopping.getState() != Thread.State.TIMED_WAITING) {
             // Until it waits for the loop; it would be blocked only for a moment before.
             Thread.sleep(10);
         }

@@ -1,7 +1,15 @@
-// One address of an origin, with its health and its load.
+// One address of an origin, or one endpoint that its name leads to, with its health and its load.
 package wirespeed.gateway.core;
 
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.LongAdder;
 
 /**
  * Outlives snapshots: a new configuration whose origin of the same name has the same address takes
@@ -13,11 +21,22 @@ public final class Address {
     /** What an operator said about an address. */
     public enum Administration { UP, DOWN, DRAIN }
 
+    /** More endpoints of a name than this are forgotten when they leave it, with their health. */
+    private static final int KNOWN_MAX = 256;
+
     private final String host;
     private final int port;
     private final String id;
+    /** What the configuration names: this one, or the name that led here. */
+    private final Address configured;
+    /** All endpoints that the name has led to: one that comes back is the same. */
+    private final Map<String, Address> known = new LinkedHashMap<>();
+    private volatile Address[] endpoints;
+    private volatile int moves;
     private final AtomicInteger inFlight = new AtomicInteger();
     private final AtomicInteger connections = new AtomicInteger();
+    private final LongAdder answered = new LongAdder();
+    private final LongAdder failed = new LongAdder();
     private final Breaker breaker = new Breaker();
     private volatile int weight = 1;
     private volatile boolean isBackup;
@@ -26,9 +45,66 @@ public final class Address {
     private volatile Administration administration = Administration.UP;
 
     public Address(String host, int port) {
+        this(host, port, null);
+    }
+
+    private Address(String host, int port, Address configured) {
         this.host = host;
         this.port = port;
         this.id = (host.indexOf(':') >= 0 ? "[" + host + "]" : host) + ":" + port;
+        this.configured = configured == null ? this : configured;
+        this.endpoints = new Address[] {this};
+    }
+
+    /**
+     * Sets where the name leads. Each literal address is an endpoint with a breaker, checks, load and
+     * connections of its own; weight, reserve and state are those of the name.
+     *
+     * @param literals none when it leads nowhere, or nobody knows
+     * @param nowMillis on the clock of the exchanges
+     * @return whether it led elsewhere before
+     */
+    public synchronized boolean lead(Collection<String> literals, long nowMillis) {
+        Set<String> next = new TreeSet<>(literals);
+        Set<String> now = new TreeSet<>();
+        for (Address one : endpoints) {
+            if (one != this) {
+                now.add(one.host);
+            }
+        }
+        if (next.equals(now)) {
+            return false;
+        }
+        List<Address> all = new ArrayList<>();
+        for (String literal : next) {
+            Address one = known.computeIfAbsent(literal, fresh -> new Address(fresh, port, this));
+            if (!now.isEmpty() && !now.contains(literal)) {
+                // It has no caches and no connections yet: its share comes slowly.
+                one.healthyMillis = nowMillis;
+            }
+            all.add(one);
+        }
+        if (known.size() > KNOWN_MAX) {
+            known.keySet().retainAll(next);
+        }
+        endpoints = all.isEmpty() ? new Address[] {this} : all.toArray(Address[]::new);
+        moves++;
+        return true;
+    }
+
+    /** Where the name leads; this address itself while that is not known, and for a literal. */
+    public List<Address> endpoints() {
+        return List.of(endpoints);
+    }
+
+    /** How often {@link #endpoints} has changed. */
+    int moves() {
+        return moves;
+    }
+
+    /** The new address of an origin that serves already gets its share slowly. */
+    public void startSlowly(long nowMillis) {
+        healthyMillis = nowMillis;
     }
 
     /** Reads {@code host:port}; refuses everything else with a sentence. */
@@ -52,8 +128,19 @@ public final class Address {
                 port);
     }
 
+    /** What is connected to: a literal address where the name's are known. */
     public String host() {
         return host;
+    }
+
+    /** The host as it is configured: what certificates and virtual hosts are named for. */
+    public String name() {
+        return configured.host;
+    }
+
+    /** {@code name:port}, for Host. */
+    public String authority() {
+        return configured.id;
     }
 
     public int port() {
@@ -66,7 +153,7 @@ public final class Address {
     }
 
     public int weight() {
-        return weight;
+        return configured.weight;
     }
 
     public void weight(int weight) {
@@ -78,7 +165,7 @@ public final class Address {
 
     /** Used only when no other address is. */
     public boolean isBackup() {
-        return isBackup;
+        return configured.isBackup;
     }
 
     public void backup(boolean backup) {
@@ -86,7 +173,7 @@ public final class Address {
     }
 
     public Administration administration() {
-        return administration;
+        return configured.administration;
     }
 
     public void administration(Administration administration) {
@@ -116,12 +203,12 @@ public final class Address {
 
     /** Whether new exchanges may be sent here; not free of effects: a breaker hands out a probe. */
     public boolean isUsable(long nowMillis) {
-        return administration == Administration.UP && isChecked && breaker.isUsable(nowMillis);
+        return administration() == Administration.UP && isChecked && breaker.isUsable(nowMillis);
     }
 
     /** Whether a client that is bound to this address may still come here. */
     public boolean servesBound(long nowMillis) {
-        return administration != Administration.DOWN && isChecked && breaker.isUsable(nowMillis);
+        return administration() != Administration.DOWN && isChecked && breaker.isUsable(nowMillis);
     }
 
     public AtomicInteger inFlight() {
@@ -130,6 +217,32 @@ public final class Address {
 
     public AtomicInteger connections() {
         return connections;
+    }
+
+    /** An attempt brought an answer of which nobody complains. */
+    public void succeeded(long askedMillis) {
+        answered.increment();
+        breaker.succeeded(askedMillis);
+    }
+
+    /**
+     * No connection, a reset, a time-out, a malformed or an unwanted answer.
+     *
+     * @param askedMillis when the attempt began, on the clock of the exchanges
+     */
+    public void failed(long askedMillis, long nowMillis) {
+        failed.increment();
+        breaker.failed(askedMillis, nowMillis);
+    }
+
+    /** How many attempts brought a good answer. */
+    public long answers() {
+        return answered.sum();
+    }
+
+    /** How many attempts failed by its fault. */
+    public long failures() {
+        return failed.sum();
     }
 
     @Override

@@ -1,6 +1,7 @@
 // Runs the filters of one phase in order.
 package wirespeed.gateway.core;
 
+import java.util.Arrays;
 import java.util.Comparator;
 import java.util.EnumMap;
 import java.util.List;
@@ -57,6 +58,11 @@ public final class Chain {
     /** The filters of a phase in the order in which they run. */
     public List<Filter> filters(Phase phase) {
         return List.of(filters.getOrDefault(phase, NONE));
+    }
+
+    /** Whether this filter, and not one that is equal to it, runs in any phase. */
+    public boolean has(Filter wanted) {
+        return filters.values().stream().flatMap(Arrays::stream).anyMatch(one -> one == wanted);
     }
 
     public boolean isEmpty(Phase phase) {

@@ -22,7 +22,7 @@ enum Field {
     PROXY("Proxy"),
     /** Any other name with this beginning. */
     X_FORWARDED_OTHER("X-Forwarded-"),
-    /** A name that is one of these once its underscores are hyphens; there is no field of this name. */
+    /** A name that is one of these once its underscores are hyphens; never a name itself. */
     TWIN("");
 
     /** Never forwarded: RFC 9110 §7.6.1, and what older proxies added to that list. */

@@ -57,15 +57,30 @@ public final class Forwarding {
     /** The last address that no trusted proxy has: what stands before it anybody can have sent. */
     private String client(Headers headers, String peer) {
         String client = peer;
+        byte[] address = IpAddress.parse(peer);
         String[] hops = String.join(",", headers.all(Field.X_FORWARDED_FOR.text)).split(",");
-        for (int at = hops.length - 1; at >= 0 && trusted.contains(client); at--) {
+        for (int at = hops.length - 1; at >= 0 && trusted.contains(address); at--) {
             String hop = hops[at].trim();
-            if (!hop.matches("[\\[\\]0-9A-Za-z:._%-]{1,64}")) {
+            address = IpAddress.ofHop(hop);
+            if (address == null && !isName(hop)) {
                 break;
             }
-            client = hop;
+            client = address == null ? hop : IpAddress.text(address);
         }
         return client;
+    }
+
+    /** Some proxies write "unknown", or a name that says nothing. */
+    private static boolean isName(String hop) {
+        for (int i = 0; i < hop.length(); i++) {
+            char c = hop.charAt(i);
+            boolean isPlain = c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+                    || "[]:._%-".indexOf(c) >= 0;
+            if (!isPlain) {
+                return false;
+            }
+        }
+        return !hop.isEmpty() && hop.length() <= 64;
     }
 
     /** WebSocket only: nothing else is worth a raw connection to the origin, h2c least of all. */
@@ -146,7 +161,7 @@ public final class Forwarding {
         boolean hasOwnHost = request.host() == null || !context.origin().settings().preserveHost();
         long rewritten = Field.CONTENT_LENGTH.bit | (hasOwnHost ? Field.HOST.bit : 0);
         if (hasOwnHost) {
-            sink.put(HOST).put(address.id()).crlf();
+            sink.put(HOST).put(address.authority()).crlf();
         }
         Framing framing = request.framing();
         headers.removeKnown(rewritten);
@@ -174,7 +189,7 @@ public final class Forwarding {
     public static String authority(Context context, Address address) {
         boolean isKept = context.request().host() != null
                 && context.origin().settings().preserveHost();
-        return isKept ? context.request().host() : address.id();
+        return isKept ? context.request().host() : address.authority();
     }
 
     /** Takes the origin's connection fields off a response. */

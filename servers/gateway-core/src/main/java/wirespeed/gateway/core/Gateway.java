@@ -26,6 +26,7 @@ public final class Gateway {
     private volatile Runnable certificates;
     private volatile Snapshot snapshot;
     private final Supplier<Snapshot> current = this::snapshot;
+    private volatile boolean isLeaving;
     private volatile boolean isDraining;
 
     /**
@@ -113,12 +114,22 @@ public final class Gateway {
         return inFlight;
     }
 
-    /** Whether the process is about to stop. */
+    /** Whether /ready asks balancers to send nothing more; until the listener closes all goes on. */
+    public boolean isLeaving() {
+        return isLeaving;
+    }
+
+    public void leave() {
+        isLeaving = true;
+    }
+
+    /** Whether the listener closes: answers are the last ones of their connections. */
     public boolean isDraining() {
         return isDraining;
     }
 
     public void drain() {
+        isLeaving = true;
         isDraining = true;
     }
 }

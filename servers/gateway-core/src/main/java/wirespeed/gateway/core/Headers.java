@@ -185,8 +185,8 @@ public final class Headers {
     }
 
     /**
-     * Drops all lines of this name, and those that differ from it only by underscores in place of its
-     * hyphens: many origins take {@code X_User} for {@code X-User}.
+     * Drops all lines of this name, with an underscore in place of a hyphen, too: many origins take
+     * {@code X_User} for {@code X-User}.
      */
     public void remove(String name) {
         for (int line = 0; line < count; line++) {

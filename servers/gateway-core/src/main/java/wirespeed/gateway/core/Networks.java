@@ -1,8 +1,6 @@
 // Lists of networks, such as 10.0.0.0/8 and ::1.
 package wirespeed.gateway.core;
 
-import java.net.InetAddress;
-import java.net.UnknownHostException;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -43,7 +41,7 @@ public final class Networks {
 
     private static Network network(String text) {
         int slash = text.indexOf('/');
-        byte[] address = address(slash < 0 ? text : text.substring(0, slash));
+        byte[] address = IpAddress.parse(slash < 0 ? text : text.substring(0, slash));
         int bits = -1;
         if (address != null && slash < 0) {
             bits = address.length * 8;
@@ -57,17 +55,6 @@ public final class Networks {
         return new Network(address, bits);
     }
 
-    /** The bytes of a literal address, IPv4 inside of IPv6 as IPv4; null for anything else. */
-    private static byte[] address(String text) {
-        boolean isLiteral = text.indexOf(':') >= 0 ? text.matches("[0-9a-fA-F:.]+")
-                : text.matches("\\d{1,3}(\\.\\d{1,3}){3}");
-        try {
-            return isLiteral ? InetAddress.getByName(text).getAddress() : null;
-        } catch (UnknownHostException none) {
-            return null;
-        }
-    }
-
     public boolean isEmpty() {
         return networks.isEmpty();
     }
@@ -78,7 +65,12 @@ public final class Networks {
             return false;
         }
         boolean isBracketed = text.startsWith("[") && text.endsWith("]");
-        byte[] address = address(isBracketed ? text.substring(1, text.length() - 1) : text);
+        byte[] address = IpAddress.parse(isBracketed ? text.substring(1, text.length() - 1) : text);
+        return contains(address);
+    }
+
+    /** Whether an address lies in one of the networks; null does not. */
+    boolean contains(byte[] address) {
         if (address == null) {
             return false;
         }

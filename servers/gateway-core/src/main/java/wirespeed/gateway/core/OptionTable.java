@@ -93,7 +93,7 @@ public final class OptionTable {
                 + " v2), which names the client; gateway-netty only.");
         d.bytes("receive-buffer", "4KiB", 1024, 1 << 20, "What one read takes at most.");
         d.texts("dns", "", "ADDRESS:PORT of the servers that origins' names are asked of; empty for"
-                + " those of the system; gateway-netty only.");
+                + " those of the system.");
         d.reloadable = true;
         d.text("via-name", "", "How the gateway names itself in Via; empty for a random name.");
         d.texts("trusted-proxies", "", "Networks whose X-Forwarded-*, Forwarded and X-Real-IP are"
@@ -117,9 +117,9 @@ public final class OptionTable {
         d.reloadable = false;
         d.count("in-flight", 20_000, 1, 10_000_000, "Exchanges at one time; above it 503.");
         d.duration("loop-lag", "100ms", 10, 60_000, "A loop that is later than this sheds load.");
-        d.bytes("held-bodies", "32MiB", 0, 1L << 40, "Bodies in memory at one time, collected for"
-                + " filters or kept for another attempt; above it 503, or no other attempt;"
-                + " gateway-netty only.");
+        d.bytes("held-bodies", "32MiB", 0, 1L << 40, "Bodies in memory at one time: collected for"
+                + " filters, until their exchange is over and their client has taken them, or kept"
+                + " for another attempt. Above it 503, or no other attempt.");
         d.count("direct-memory-percent", 80, 10, 100, "Share of direct memory above which load is"
                 + " shed.");
     }
@@ -172,7 +172,7 @@ public final class OptionTable {
         d.in("cache", false);
         d.bool("enabled", false, "Store responses in memory as RFC 9111 says.");
         d.bytes("size", "64MiB", 1024, 1L << 40, "All stored responses together: bodies,"
-                + " fields and URIs.");
+                + " fields and URIs. A quarter of it more, or one entry, for bodies on their way in.");
         d.bytes("entry", "1MiB", 0, 1 << 30, "One stored body.");
         d.duration("collapse", "5s", 0, HOUR, "How long requests wait for an equal one that was"
                 + " sent already; 0 for not at all.");
@@ -181,7 +181,8 @@ public final class OptionTable {
     private static void origins(Declaration d) {
         d.in("origin", true);
         d.texts("addresses", "", "host:port of each server; '*N' behind it is a weight,"
-                + " ' backup' makes it a reserve.");
+                + " ' backup' makes it a reserve. Each address that a name leads to is an endpoint"
+                + " of its own.");
         d.choice("balance", "random-two", java.util.Arrays.stream(Balancer.Method.values())
                 .map(Balancer.Method::label).toList(), "How an address is chosen.");
         d.text("hash-key", "client", "For hash: client, path, header:NAME or cookie:NAME.");
@@ -213,7 +214,9 @@ public final class OptionTable {
         d.bool("request-trailers", false, "Pass trailers of requests on. What removes or checks header"
                 + " fields does not see them.");
         d.bool("preserve-host", true, "Send the client's Host and not the address.");
-        d.bool("tls", false, "Encrypt and verify; the address is the name that is verified.");
+        d.bool("tls", false, "Encrypt and verify the certificate, for tls-name.");
+        d.text("tls-name", "", "Name that is asked for (SNI) and verified; empty for the host of the"
+                + " address.");
         d.choice("persistence", "none", List.of("none", "cookie", "header"),
                 "What binds a client to an address.");
         d.text("persistence-name", "wirespeed", "Name of that cookie or header.");
@@ -229,6 +232,9 @@ public final class OptionTable {
         d.count("check-fall", 3, 1, 100, "Bad checks until it is not.");
         d.text("check-status", "200-399", "Status or range that is good.");
         d.text("check-body", "", "Text that the first 4 KiB of the body must hold.");
+        d.text("check-host", "", "Host of the check; empty for the address as configured.");
+        d.count("check-port", 0, 0, 65535, "Port that is checked; 0 for that of the address.");
+        d.table("check-fields", "Further header fields of the check.");
     }
 
     private static void routes(Declaration d) {
@@ -271,6 +277,8 @@ public final class OptionTable {
         d.text("key", "client", "rate-limit: client, route or header:NAME.");
         d.count("rate", 100, 1, 10_000_000, "rate-limit: requests a second.");
         d.count("burst", 100, 1, 10_000_000, "rate-limit: how many at once.");
+        d.count("ipv6-prefix", 64, 1, 128, "rate-limit: clients whose IPv6 addresses share this many"
+                + " first bits are one.");
         d.texts("encodings", "br, gzip", "compress: those that clients may have, best first.");
         d.texts("content-types", "text/*, application/json, application/javascript,"
                 + " application/xml, application/*+json, application/*+xml, image/svg+xml",

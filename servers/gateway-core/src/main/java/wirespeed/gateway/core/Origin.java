@@ -28,16 +28,22 @@ public final class Origin {
      * @param retry what an answer means for the next attempt
      * @param http2 whether it is asked by HTTP/2
      * @param requestTrailers whether trailers of requests go on to it
+     * @param tlsName the name that is asked for and verified; empty for that of the address
      */
     public record Settings(int connectMillis, int responseMillis, int idleBodyMillis,
             int connectionsMax, int connectionRequestsMax, int connectionAgeMillis,
             int waitersMax, int slowStartMillis, int retries,
             boolean passesInterim, boolean preserveHost, boolean tls, String hashKey,
             Persistence persistence, HealthCheck check, Retry retry,
-            Http2 http2, boolean requestTrailers) {
+            Http2 http2, boolean requestTrailers, String tlsName) {
         public static final Settings DEFAULT = new Settings(1000, 20_000, 30_000, 4096,
                 100_000, 600_000, 1000, 10_000, 1, false, true, false, "client", Persistence.NONE, null,
-                Retry.DEFAULT, Http2.OFF, false);
+                Retry.DEFAULT, Http2.OFF, false, "");
+
+        /** What a certificate of this address must be for. */
+        public String tlsName(Address address) {
+            return tlsName.isEmpty() ? address.name() : tlsName;
+        }
     }
 
     /** When an origin is asked by HTTP/2. */
@@ -57,7 +63,7 @@ public final class Origin {
     static final int STALE_FREE = 20;
     private final String name;
     private final List<Address> addresses;
-    private final Address[] all;
+    private volatile Endpoints endpoints = new Endpoints(-1, new Address[0]);
     private final Balancer.Method method;
     private final Balancer balancer;
     private final Settings settings;
@@ -69,7 +75,6 @@ public final class Origin {
             Settings settings) {
         this.name = name;
         this.addresses = List.copyOf(addresses);
-        this.all = addresses.toArray(Address[]::new);
         this.method = method;
         this.balancer = Balancer.of(method);
         this.settings = settings;
@@ -79,8 +84,31 @@ public final class Origin {
         return name;
     }
 
+    /** As they are configured; a name is one of them, wherever it leads. */
     public List<Address> addresses() {
         return addresses;
+    }
+
+    private record Endpoints(long moves, Address[] all) {
+    }
+
+    /** All that may be asked: literal addresses, and where names lead now. */
+    public List<Address> endpoints() {
+        return List.of(all());
+    }
+
+    private Address[] all() {
+        long moves = 0;
+        for (int i = 0; i < addresses.size(); i++) {
+            moves += addresses.get(i).moves();
+        }
+        Endpoints now = endpoints;
+        if (now.moves() != moves) {
+            now = new Endpoints(moves, addresses.stream()
+                    .flatMap(address -> address.endpoints().stream()).toArray(Address[]::new));
+            endpoints = now;
+        }
+        return now.all();
     }
 
     public Settings settings() {
@@ -97,6 +125,7 @@ public final class Origin {
      * @param not an address that was tried already, or null
      */
     public Address choose(Context context, Address not, long nowMillis) {
+        Address[] all = all();
         if (all.length == 1) {
             // Without another address an ejection would only turn some failures into all.
             boolean isUsable = all[0].isUsable(nowMillis) || isOnlyEjected(all[0]);
@@ -107,19 +136,20 @@ public final class Origin {
             return chosen(bound, nowMillis);
         }
         Address[] usable = new Address[all.length];
-        int count = candidates(usable, not, nowMillis);
+        int count = candidates(all, usable, not, nowMillis);
         return count == 0 ? null
                 : chosen(balancer.choose(usable, count, hashKey(context)), nowMillis);
     }
 
     /** Whether {@link #choose} finds an address other than {@code not}. */
     boolean hasOther(Context context, Address not, long nowMillis) {
+        Address[] all = all();
         if (all.length == 1) {
             return false;
         }
         Address bound = settings.persistence().bound(context, this);
         return bound != null && bound != not && bound.servesBound(nowMillis)
-                || candidates(new Address[all.length], not, nowMillis) > 0;
+                || candidates(all, new Address[all.length], not, nowMillis) > 0;
     }
 
     private static Address chosen(Address address, long nowMillis) {
@@ -130,19 +160,20 @@ public final class Origin {
     }
 
     /** Those in use; else the reserves; else those that were ejected, too. */
-    private int candidates(Address[] into, Address not, long nowMillis) {
-        int count = usable(into, not, nowMillis, false);
+    private int candidates(Address[] all, Address[] into, Address not, long nowMillis) {
+        int count = usable(all, into, not, nowMillis, false);
         if (count == 0) {
-            count = usable(into, not, nowMillis, true);
+            count = usable(all, into, not, nowMillis, true);
             if (count > 0) {
                 return count;
             }
         }
-        count = withEjected(into, count, not, nowMillis, false);
-        return count > 0 ? count : withEjected(into, 0, not, nowMillis, true);
+        count = withEjected(all, into, count, not, nowMillis, false);
+        return count > 0 ? count : withEjected(all, into, 0, not, nowMillis, true);
     }
 
-    private int usable(Address[] into, Address not, long nowMillis, boolean backup) {
+    private int usable(Address[] all, Address[] into, Address not, long nowMillis,
+            boolean backup) {
         int count = 0;
         Address spared = null;
         for (Address address : all) {
@@ -167,8 +198,8 @@ public final class Origin {
      * fault is rarely theirs, and the rest would be overrun. Chance says which ones come back, so
      * that one that is well again is found even when another one stays dead.
      */
-    private int withEjected(Address[] into, int count, Address not, long nowMillis,
-            boolean backup) {
+    private int withEjected(Address[] all, Address[] into, int count, Address not,
+            long nowMillis, boolean backup) {
         if (count * 2 >= all.length) {
             return count;
         }
@@ -236,9 +267,9 @@ public final class Origin {
      */
     public void judge(Address address, int status, long tookMillis, long nowMillis) {
         if (settings.retry().isFailure(status, tookMillis)) {
-            address.breaker().failed(nowMillis - tookMillis, nowMillis);
+            address.failed(nowMillis - tookMillis, nowMillis);
         } else {
-            address.breaker().succeeded(nowMillis - tookMillis);
+            address.succeeded(nowMillis - tookMillis);
         }
     }
 

@@ -18,6 +18,8 @@ public final class Persistence {
 
     public static final Persistence NONE = new Persistence(Kind.NONE, "", new byte[] {0});
 
+    private static final int TOKENS_MAX = 1000;
+
     private final Kind kind;
     private final String name;
     private final byte[] key;
@@ -43,7 +45,7 @@ public final class Persistence {
         if (token == null) {
             return null;
         }
-        for (Address address : origin.addresses()) {
+        for (Address address : origin.endpoints()) {
             if (token.equals(kind == Kind.COOKIE ? token(address) : address.id())) {
                 return address;
             }
@@ -70,7 +72,8 @@ public final class Persistence {
         String token = tokens.get(address.id());
         if (token == null) {
             token = sign(address.id());
-            Map<String, String> grown = new HashMap<>(tokens);
+            // Endpoints come and go.
+            Map<String, String> grown = new HashMap<>(tokens.size() < TOKENS_MAX ? tokens : Map.of());
             grown.put(address.id(), token);
             tokens = Map.copyOf(grown);
         }

@@ -20,7 +20,7 @@ class AttemptsTest {
                 usual.connectionsMax(), usual.connectionRequestsMax(),
                 usual.connectionAgeMillis(), usual.waitersMax(), 0, 1, false, true, false,
                 "client", Persistence.NONE, null, Retry.of(List.of("503"), 20, false, 0, 10),
-                Origin.Http2.OFF, false));
+                Origin.Http2.OFF, false, ""));
         Context context = new Context(new Snapshot(1, new Chain(List.of()),
                 new RouteTable(List.of()), Map.of(), Limits.DEFAULT,
                 new Forwarding("gw-1", Networks.NONE)), HeadCheckTest.parse(method

@@ -21,7 +21,7 @@ class OriginTest {
     private Origin origin(Balancer.Method method, String hashKey, Persistence persistence) {
         return new Origin("o", addresses, method, new Origin.Settings(1, 1, 1, 1, 1, 1, 1, 0, 1, false, true, false,
                 hashKey, persistence, null, Retry.DEFAULT, Origin.Http2.OFF,
-                false));
+                false, ""));
     }
 
     private Origin origin(Balancer.Method method) {
@@ -299,7 +299,7 @@ class OriginTest {
             Origin own = new Origin("o", List.of(address, new Address("other", 80)),
                     Balancer.Method.RANDOM_TWO, new Origin.Settings(1, 1, 1, 1, 1, 1, 1, 0, 1,
                     false, true, false, "client", Persistence.NONE, null,
-                    Retry.of(List.of(), 20, false, slowMillis, 0), usual.http2(), false));
+                    Retry.of(List.of(), 20, false, slowMillis, 0), usual.http2(), false, ""));
             for (int i = 0; i < Breaker.FAILURES_IN_A_ROW; i++) {
                 own.judge(address, 200, 1000, 5000);
             }

@@ -389,7 +389,7 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
         ThrottledLog.failed(context, category, cause);
         if (!isNoFault) {
             long now = loop.sharedMillis();
-            failed.breaker().failed(now - lost.tookNanos() / 1_000_000, now);
+            failed.failed(now - lost.tookNanos() / 1_000_000, now);
         }
         if (isReplaced(lost)) {
             return;
@@ -488,7 +488,7 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
         isOver = true;
         disarmHedge();
         try {
-            body.release();
+            body.over();
             relay.over(context.category() == Category.OK);
             long now = loop.nowNanos();
             loop.meters.ended(context, status, now);

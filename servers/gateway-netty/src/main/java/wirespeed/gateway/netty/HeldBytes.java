@@ -5,6 +5,7 @@ import io.netty.buffer.ByteBuf;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
+import wirespeed.gateway.core.BodyBudget;
 
 /**
  * Pieces are copied: a slice of one byte would keep the whole buffer that it was read into. What is

@@ -11,11 +11,11 @@ import io.netty.handler.codec.http2.Http2FrameCodec;
 import io.netty.handler.codec.http2.Http2FrameCodecBuilder;
 import io.netty.handler.codec.http2.Http2MultiplexHandler;
 import io.netty.handler.codec.http2.Http2Settings;
+import wirespeed.gateway.core.Limits;
 
 /** Bounds follow the known attacks: streams, header lists, resets and settings are limited. */
 final class Http2Clients {
     private static final int STREAMS_MAX = 100;
-    private static final int HEADER_LIST_BYTES_MAX = 16 * 1024;
     private static final int RESETS_MAX = 200;
     private static final int RESET_WINDOW_SECONDS = 30;
 
@@ -32,6 +32,11 @@ final class Http2Clients {
         }
     }
 
+    /** RFC 9113 §6.5.2 counts 32 bytes more for each field than a head of HTTP/1 has. */
+    private static long listBytesMax(Limits limits) {
+        return limits.headBytesMax() + 32L * limits.fieldsMax();
+    }
+
     /**
      * Puts HTTP/2 behind what is there.
      *
@@ -41,7 +46,7 @@ final class Http2Clients {
         Http2FrameCodec codec = Http2FrameCodecBuilder.forServer()
                 .initialSettings(Http2Settings.defaultSettings()
                         .maxConcurrentStreams(STREAMS_MAX)
-                        .maxHeaderListSize(HEADER_LIST_BYTES_MAX))
+                        .maxHeaderListSize(listBytesMax(loop.gateway.snapshot().limits())))
                 .decoderEnforceMaxRstFramesPerWindow(RESETS_MAX, RESET_WINDOW_SECONDS)
                 // Resets that a client provokes cost an origin as much as those that it sends.
                 .encoderEnforceMaxRstFramesPerWindow(RESETS_MAX, RESET_WINDOW_SECONDS)

@@ -28,6 +28,7 @@ final class Http2Fields {
         if (!said.equals("https") && !said.equals("http")) {
             throw new Refusal(400, ":scheme is neither http nor https");
         }
+        checkSize(fields, limits);
         Headers headers = new Headers();
         StringBuilder cookies = new StringBuilder();
         for (Map.Entry<CharSequence, CharSequence> field : fields) {
@@ -38,6 +39,9 @@ final class Http2Fields {
             }
             if (!name.equals(name.toLowerCase(Locale.ROOT))) {
                 throw new Refusal(400, "upper-case header name in HTTP/2");
+            }
+            if (hasBlankEnds(value)) {
+                throw new Refusal(400, "value of header " + name + " begins or ends with a blank");
             }
             if (name.equals("cookie")) {
                 // RFC 9113 §8.2.3: crumbs are joined before HTTP/1.
@@ -54,13 +58,47 @@ final class Http2Fields {
                 authority, headers, hasBody);
     }
 
+    /** The bounds that a head of HTTP/1 with these fields would have. */
+    private static void checkSize(Http2Headers fields, Limits limits) {
+        int line = length(fields.method()) + length(fields.path()) + " HTTP/1.1\r\n".length() + 1;
+        if (line > limits.lineBytesMax()) {
+            throw new Refusal(414, "request line is longer than " + limits.lineBytesMax() + " bytes");
+        }
+        long head = line;
+        for (Map.Entry<CharSequence, CharSequence> field : fields) {
+            head += field.getKey().length() + field.getValue().length() + ": \r\n".length();
+        }
+        if (head > limits.headBytesMax()) {
+            throw new Refusal(431, "head is longer than " + limits.headBytesMax() + " bytes");
+        }
+    }
+
+    private static int length(CharSequence text) {
+        return text == null ? 0 : text.length();
+    }
+
     /** What follows a body. */
     static Headers trailers(Http2Headers trailers, Limits limits) {
         Headers fields = new Headers();
         for (Map.Entry<CharSequence, CharSequence> field : trailers) {
+            if (hasBlankEnds(field.getValue().toString())) {
+                throw new Refusal(400, "trailer that begins or ends with a blank");
+            }
             add(fields, field.getKey().toString(), field.getValue().toString(), limits);
         }
         return fields;
+    }
+
+    /**
+     * RFC 9113 §8.2.1: such a value is malformed. By HTTP/1 the blanks would not be a part of it, and
+     * rules that compare it would see another one than the origin.
+     */
+    static boolean hasBlankEnds(String value) {
+        return !value.isEmpty() && (isBlank(value.charAt(0)) || isBlank(value.charAt(value.length() - 1)));
+    }
+
+    private static boolean isBlank(char character) {
+        return character == ' ' || character == '\t';
     }
 
     private static void add(Headers headers, String name, String value, Limits limits) {

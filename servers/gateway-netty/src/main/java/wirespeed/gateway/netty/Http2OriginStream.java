@@ -278,10 +278,15 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
     }
 
     private static int status(CharSequence text) {
-        if (text == null || !text.toString().matches("[1-5]\\d\\d")) {
+        int status = 0;
+        for (int i = 0; text != null && i < text.length(); i++) {
+            char digit = text.charAt(i);
+            status = digit >= '0' && digit <= '9' && status < 100 ? status * 10 + digit - '0' : 1000;
+        }
+        if (status < 100 || status > 599) {
             throw new Refusal(502, "response without a status");
         }
-        return Integer.parseInt(text.toString());
+        return status;
     }
 
     private void interim(Response response, boolean isEnd) {
@@ -305,7 +310,11 @@ final class Http2OriginStream extends ChannelInboundHandlerAdapter implements Or
             if (fields.size() >= fieldsMax) {
                 throw new Refusal(502, "more than " + fieldsMax + " header fields");
             }
-            fields.add(name, field.getValue().toString());
+            String value = field.getValue().toString();
+            if (Http2Fields.hasBlankEnds(value)) {
+                throw new Refusal(502, "value of header " + name + " begins or ends with a blank");
+            }
+            fields.add(name, value);
         }
         return fields;
     }

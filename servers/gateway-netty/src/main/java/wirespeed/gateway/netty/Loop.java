@@ -12,6 +12,7 @@ import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.BodyPace;
+import wirespeed.gateway.core.BodyBudget;
 import wirespeed.gateway.core.Gateway;
 import wirespeed.gateway.core.HeadSink;
 import wirespeed.gateway.core.LoopWatch;
@@ -58,8 +59,12 @@ final class Loop {
     private boolean isStopping;
     private final LoopClock clock = new LoopClock();
 
+    /** Of all loops. */
+    private final Map<Way, PoolPeers> peers;
+
     Loop(EventLoop executor, Gateway gateway, Transport transport, TlsContexts tls,
-            BodyBudget budget) {
+            BodyBudget budget, Map<Way, PoolPeers> peers) {
+        this.peers = peers;
         this.executor = executor;
         this.gateway = gateway;
         this.transport = transport;
@@ -104,7 +109,7 @@ final class Loop {
         }
         if (now > forgetMillis) {
             forgetMillis = now + FORGET_MILLIS;
-            pools.values().removeIf(Pool::isForgotten);
+            pools.entrySet().removeIf(one -> isForgotten(one.getKey(), one.getValue()));
             lastPools.clear();
         }
     }
@@ -163,8 +168,7 @@ final class Loop {
 
     /** What bounds the slowness of one request body. */
     BodyPace bodyPace() {
-        return new BodyPace(gateway.options("timeouts").bytes("body-rate"),
-                timeouts.bodyIdleMillis());
+        return new BodyPace(timeouts.bodyBytesPerSecond(), timeouts.bodyIdleMillis());
     }
 
     /** The value of Date, rendered once a second. */
@@ -181,7 +185,7 @@ final class Loop {
      * How an address is reached. A reload may encrypt what was not: connections of one way are of no use
      * for another. Where two origins name one address, each has its own, with its own settings.
      */
-    private record Way(String origin, Address address, boolean tls, Origin.Http2 http2) {
+    record Way(String origin, Address address, boolean tls, Origin.Http2 http2) {
         @Override
         public String toString() {
             return origin + " " + address.id() + (tls ? " tls" : "")
@@ -204,11 +208,30 @@ final class Loop {
                 origin.settings().http2());
         Pool pool = pools.get(way);
         if (pool == null) {
-            pool = new Pool(this, address);
+            pool = pool(way);
             pools.put(way, pool);
         }
         pool.settings(origin.settings());
         return pool;
+    }
+
+    private Pool pool(Way way) {
+        Pool[] made = new Pool[1];
+        peers.compute(way, (same, others) -> {
+            PoolPeers all = others == null ? new PoolPeers() : others;
+            made[0] = new Pool(this, way.address(), all);
+            all.add(made[0]);
+            return all;
+        });
+        return made[0];
+    }
+
+    private boolean isForgotten(Way way, Pool pool) {
+        boolean isForgotten = pool.isForgotten();
+        if (isForgotten) {
+            peers.computeIfPresent(way, (same, others) -> others.isLastRemoved(pool) ? null : others);
+        }
+        return isForgotten;
     }
 
     /** Called by the admin thread: figures may be slightly out of date, never inconsistent. */

@@ -358,7 +358,7 @@ final class OriginConnection extends ChannelInboundHandlerAdapter
 
     private boolean isYoung() {
         return requests < pool.settings().connectionRequestsMax()
-                && loop.nowMillis() < retireMillis && !loop.gateway.isDraining()
+                && loop.nowMillis() < retireMillis && !loop.isStopping()
                 && pool.leadsTo(remote());
     }
 

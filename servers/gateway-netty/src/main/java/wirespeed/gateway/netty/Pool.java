@@ -28,7 +28,7 @@ import wirespeed.gateway.core.Origin;
  * loops and is touched only when a connection comes or goes.
  */
 final class Pool {
-    private record Waiter(Attempt attempt, long deadlineMillis) {
+    private record Waiter(Attempt attempt, long sinceNanos, long deadlineMillis) {
     }
 
     private static final long LOOK_MILLIS = 1000;
@@ -60,9 +60,15 @@ final class Pool {
     private long nextLookMillis;
     private int turn;
 
-    Pool(Loop loop, Address address) {
+    private final PoolPeers peers;
+    /** When the first of those that wait began to; read by other loops while {@link #isWaiting}. */
+    private volatile long waitingSinceNanos;
+    private volatile boolean isWaiting;
+
+    Pool(Loop loop, Address address, PoolPeers peers) {
         this.loop = loop;
         this.address = address;
+        this.peers = peers;
         this.isLiteral = Names.isLiteral(address.host());
         this.bootstrap = new Bootstrap().group(loop.executor)
                 .channel(loop.transport.socket())
@@ -75,6 +81,55 @@ final class Pool {
 
     Address address() {
         return address;
+    }
+
+    Loop loop() {
+        return loop;
+    }
+
+    /** Whether requests wait for a connection; asked by other loops, too. */
+    boolean isWaiting() {
+        return isWaiting;
+    }
+
+    long waitingSinceNanos() {
+        return waitingSinceNanos;
+    }
+
+    private void await(Attempt attempt) {
+        waiters.add(new Waiter(attempt, loop.nowNanos(),
+                loop.nowMillis() + loop.timeouts.poolWaitMillis()));
+        boolean isFirst = !isWaiting;
+        waitersChanged();
+        if (isFirst) {
+            peers.askFor(this);
+        }
+    }
+
+    private Attempt nextWaiter() {
+        Attempt next = waiters.poll().attempt();
+        waitersChanged();
+        return next;
+    }
+
+    private void waitersChanged() {
+        boolean isAny = !waiters.isEmpty();
+        if (isAny) {
+            waitingSinceNanos = waiters.peek().sinceNanos();
+        }
+        if (isAny != isWaiting) {
+            isWaiting = isAny;
+            peers.waits(isAny);
+        }
+    }
+
+    /** Another loop's requests wait, and this one keeps what it does not need. */
+    void giveUpUnused() {
+        loop.readClock();
+        if (!unused.isEmpty() && peers.insteadOf(this) != null) {
+            OriginConnection oldest = unused.pollLast();
+            oldest.close();
+        }
     }
 
     /** The newest settings of the origin; a reload may have changed them. */
@@ -102,7 +157,7 @@ final class Pool {
         } else if (waiters.size() >= settings.waitersMax()) {
             attempt.refusedByPool("too many requests wait for a connection to the origin");
         } else {
-            waiters.add(new Waiter(attempt, loop.nowMillis() + loop.timeouts.poolWaitMillis()));
+            await(attempt);
         }
     }
 
@@ -117,7 +172,7 @@ final class Pool {
         boolean isAwaited = connecting > 0 && waiters.size() < settings.waitersMax()
                 && (wasShared || settings.http2() == Origin.Http2.PRIOR_KNOWLEDGE);
         if (isAwaited) {
-            waiters.add(new Waiter(attempt, loop.nowMillis() + loop.timeouts.poolWaitMillis()));
+            await(attempt);
         }
         return isAwaited;
     }
@@ -125,7 +180,7 @@ final class Pool {
     /** A connection has ended a stream, or is there. */
     void hasRoom(Http2Origin one) {
         while (!waiters.isEmpty() && one.hasRoom()) {
-            one.open(waiters.poll().attempt());
+            one.open(nextWaiter());
         }
     }
 
@@ -143,8 +198,9 @@ final class Pool {
     void cancel(Attempt attempt, OriginConnection promised) {
         if (promised == null) {
             waiters.removeIf(waiter -> waiter.attempt() == attempt);
+            waitersChanged();
         } else if (!waiters.isEmpty()) {
-            promise(promised, waiters.poll().attempt());
+            promise(promised, nextWaiter());
         } else {
             promised.firstUser = null;
             orphans.add(promised);
@@ -245,8 +301,7 @@ final class Pool {
             return;
         }
         try {
-            channel.pipeline().addLast(loop.tls.toOrigin(channel, address,
-                    settings.http2() == Origin.Http2.ALPN), connection);
+            channel.pipeline().addLast(loop.tls.toOrigin(channel, address, settings), connection);
         } catch (RuntimeException noTls) {
             refused(connection, noTls);
             channel.close();
@@ -312,9 +367,13 @@ final class Pool {
 
     /** A connection has answered and may be used again. */
     void release(OriginConnection connection) {
-        Waiter waiter = waiters.poll();
-        if (waiter != null) {
-            waiter.attempt().connected(connection);
+        if (peers.insteadOf(this) != null) {
+            // Its place goes to the loop whose requests have waited longest.
+            connection.close();
+            return;
+        }
+        if (!waiters.isEmpty()) {
+            nextWaiter().connected(connection);
             connection.flush();
             return;
         }
@@ -333,15 +392,37 @@ final class Pool {
             connection.uncount();
             unused.remove(connection);
             open--;
-            address.connections().decrementAndGet();
             loop.meters.add(Meters.Count.ORIGIN_CONNECTIONS_OPEN, -1);
-            serveWaiter();
+            passPlace();
+        }
+    }
+
+    /** A connection is gone: its place goes to whoever has waited longest, on whatever loop. */
+    private void passPlace() {
+        Pool longest = peers.longestWaiting();
+        boolean isAboveLimit = address.connections().get() > settings.connectionsMax();
+        if (longest == null || isAboveLimit) {
+            address.connections().decrementAndGet();
+        } else if (longest == this) {
+            takePlace();
+        } else {
+            longest.loop.executor.execute(longest::takePlace);
+        }
+    }
+
+    /** Connects in the place of a connection that is gone; its number is counted still. */
+    private void takePlace() {
+        loop.readClock();
+        if (waiters.isEmpty()) {
+            passPlace();
+        } else {
+            connect(nextWaiter());
         }
     }
 
     private void serveWaiter() {
         if (!waiters.isEmpty() && mayConnect()) {
-            connect(waiters.poll().attempt());
+            connect(nextWaiter());
         }
     }
 
@@ -382,6 +463,7 @@ final class Pool {
             return;
         }
         serveWaiter();
+        peers.askFor(this);
         Iterator<Waiter> all = waiters.iterator();
         ArrayDeque<Attempt> late = new ArrayDeque<>();
         while (all.hasNext()) {
@@ -392,6 +474,7 @@ final class Pool {
             all.remove();
             late.add(waiter.attempt());
         }
+        waitersChanged();
         late.forEach(attempt -> {
             attempt.refusedByPool("no connection to the origin became free in time");
             attempt.client.flush();

@@ -4,6 +4,7 @@ package wirespeed.gateway.netty;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import java.nio.ByteBuffer;
+import wirespeed.gateway.core.BodyBudget;
 import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.Request;
 
@@ -15,6 +16,8 @@ final class RequestBody {
     private final BodyBudget budget;
     private HeldBytes held;
     private ByteBuffer collected;
+    /** Of the budget, for the body that filters see. */
+    private long counted;
     private long bytes;
     private boolean isComplete;
     private boolean isReplayable;
@@ -103,6 +106,13 @@ final class RequestBody {
     /** Turns what is held into the body that filters see. */
     void collectInto(Request request) {
         request.body(held == null ? ByteBuffer.allocate(0) : held.whole());
+        count(bytes);
+    }
+
+    /** Filters may keep what they see until the exchange is over. */
+    private void count(long now) {
+        budget.add(now - counted);
+        counted = now;
     }
 
     /** Holds the body that filters saw or made, to be sent. */
@@ -112,8 +122,16 @@ final class RequestBody {
         collected = bytes == 0 ? null : request.body();
         isReplayable &= bytes <= KEPT_BYTES_MAX;
         isComplete = true;
+        count(Math.max(counted, bytes));
     }
 
+    /** The exchange is over. */
+    void over() {
+        release();
+        count(0);
+    }
+
+    /** Nothing is sent again. */
     void release() {
         collected = null;
         if (held != null) {

@@ -2,6 +2,7 @@
 package wirespeed.gateway.netty;
 
 import io.netty.buffer.ByteBuf;
+import io.netty.buffer.ByteBufAllocator;
 import io.netty.buffer.Unpooled;
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
@@ -21,6 +22,8 @@ final class ResponseRelay {
     private final Client client;
     /** Null while nobody wants to see the whole body. */
     private HeldBytes collected;
+    /** Of the budget, for a body that is in memory whole. */
+    private long counted;
     private ArrayDeque<ByteBuf> early;
     private Headers trailers;
     private int collectMax;
@@ -155,6 +158,8 @@ final class ResponseRelay {
 
     private void collect() {
         exchange.loop.meters.add(Meters.Count.BODIES_COLLECTED, 1);
+        counted = collected.bytes();
+        exchange.loop.budget.add(counted);
         context.response().body(collected.whole());
     }
 
@@ -178,7 +183,7 @@ final class ResponseRelay {
         }
         Framing framing = response.framingFor(context.request());
         if (framing.isEmpty()) {
-            // What a transform would end a body with is no part of an answer without one.
+            // Nothing follows the head, so a transform must not append its end.
             response.endTransform();
         }
         client.sendHead(exchange, client.clientFraming(framing));
@@ -207,9 +212,21 @@ final class ResponseRelay {
         client.sendHead(exchange, framing);
         if (framing.length() > 0) {
             context.countResponseBytes(response.body().remaining());
-            client.sendBody(Unpooled.wrappedBuffer(response.body()));
+            client.sendBody(takeCounted(Unpooled.wrappedBuffer(response.body())));
         }
         exchange.completed(response.status(), null);
+    }
+
+    /** The client may take it long after the exchange is over. */
+    private ByteBuf takeCounted(ByteBuf body) {
+        if (counted == 0) {
+            return body;
+        }
+        // Direct, or the transport would make a copy of its own that is not counted.
+        ByteBuf direct = ByteBufAllocator.DEFAULT.directBuffer(body.readableBytes()).writeBytes(body);
+        ByteBuf own = new CountedBytes(direct, exchange.loop.budget, counted);
+        counted = 0;
+        return own;
     }
 
     /** Forgets a response that will not be sent. */
@@ -220,6 +237,8 @@ final class ResponseRelay {
 
     void over(boolean isComplete) {
         releaseEarly();
+        exchange.loop.budget.add(-counted);
+        counted = 0;
         if (context.response() != null) {
             context.response().endTransform();
         }

@@ -15,6 +15,7 @@ import io.netty.channel.WriteBufferWaterMark;
 import io.netty.channel.epoll.EpollChannelOption;
 import io.netty.channel.unix.UnixChannelOption;
 import io.netty.util.concurrent.DefaultThreadFactory;
+import io.netty.util.concurrent.Future;
 import io.netty.util.concurrent.Promise;
 import io.netty.util.internal.PlatformDependent;
 import java.net.InetSocketAddress;
@@ -22,10 +23,12 @@ import java.util.ArrayList;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.BodyBudget;
 import wirespeed.gateway.core.Gateway;
 import wirespeed.gateway.core.Networks;
 import wirespeed.gateway.core.OptionValues;
@@ -39,6 +42,10 @@ public final class Server implements AutoCloseable {
     private static final long TAKING_NANOS = 1_000_000_000;
     /** A turn counts as no more than this: a loop that is held up must not cost who waits their answers. */
     private static final long TURN_NANOS_MAX = 5_000_000;
+    /** For a step of the stop when its time is over already. */
+    private static final long STEP_NANOS_MIN = 500_000_000;
+    /** For the loops to end; what is left of them ends with the process. */
+    private static final long SHUTDOWN_NANOS = 3_000_000_000L;
 
     private final Gateway gateway;
     private final OptionValues options;
@@ -72,9 +79,10 @@ public final class Server implements AutoCloseable {
                 new DefaultThreadFactory("gateway-loop", true), transport.handler());
         acceptors = threads == 1 ? workers : new MultiThreadIoEventLoopGroup(1,
                 new DefaultThreadFactory("gateway-accept", true), transport.handler());
+        Map<Loop.Way, PoolPeers> peers = new ConcurrentHashMap<>();
         for (int i = 0; i < threads; i++) {
             IoEventLoop executor = workers.next();
-            Loop loop = new Loop(executor, gateway, transport, tls, budget);
+            Loop loop = new Loop(executor, gateway, transport, tls, budget, peers);
             loops.put(executor, loop);
             executor.submit(loop::start).syncUninterruptibly();
         }
@@ -160,30 +168,42 @@ public final class Server implements AutoCloseable {
             return 0;
         }
         gateway.drain();
-        takeWaiting();
-        listeners.forEach(listener -> listener.close().syncUninterruptibly());
-        onEachLoop(Loop::drainClients);
         long end = System.nanoTime() + drainMillis * 1_000_000;
-        while (!isDone() && System.nanoTime() < end) {
+        takeWaiting(end);
+        listeners.forEach(listener -> awaitUntil(listener.close(), end));
+        onEachLoop(Loop::drainClients, end);
+        while (!isDone(end) && System.nanoTime() - end < 0) {
             java.util.concurrent.locks.LockSupport.parkNanos(10_000_000);
         }
         int cut = gateway.inFlight().get();
-        onEachLoop(Loop::closePools);
-        workers.shutdownGracefully(0, 2, TimeUnit.SECONDS).syncUninterruptibly();
-        acceptors.shutdownGracefully(0, 2, TimeUnit.SECONDS).syncUninterruptibly();
+        onEachLoop(Loop::closePools, end);
+        Future<?> workersOver = workers.shutdownGracefully(0, 2, TimeUnit.SECONDS);
+        Future<?> acceptorsOver = acceptors.shutdownGracefully(0, 2, TimeUnit.SECONDS);
+        long over = System.nanoTime() + SHUTDOWN_NANOS;
+        awaitUntil(workersOver, over);
+        awaitUntil(acceptorsOver, over);
         return cut;
+    }
+
+    /** A loop whose filter never returns holds up nobody's end; at least a moment is for each step. */
+    private static boolean awaitUntil(Future<?> future, long endNanos) {
+        return future.awaitUninterruptibly(Math.max(STEP_NANOS_MIN, endNanos - System.nanoTime()),
+                TimeUnit.NANOSECONDS);
     }
 
     /**
      * What waits in a listener's queue is reset when it closes: the loops accept first, until two turns
      * of them have found nobody.
      */
-    private void takeWaiting() {
+    private void takeWaiting(long endNanos) {
         long taken = 0;
         int quiet = 0;
-        for (int before = accepted.get(); quiet < 2 && taken < TAKING_NANOS;) {
+        boolean isHeldUp = false;
+        for (int before = accepted.get(); quiet < 2 && taken < TAKING_NANOS && !isHeldUp;) {
             long begin = System.nanoTime();
-            listeners.forEach(listener -> awaitLook(listener.eventLoop()));
+            for (Channel listener : listeners) {
+                isHeldUp |= !awaitLook(listener.eventLoop(), endNanos);
+            }
             taken += Math.min(System.nanoTime() - begin, TURN_NANOS_MAX);
             int now = accepted.get();
             quiet = now == before ? quiet + 1 : 0;
@@ -195,12 +215,12 @@ public final class Server implements AutoCloseable {
      * Until the loop has looked at its sockets once more. The loop itself schedules what waits for that:
      * what others schedule runs at once if it is due when the loop takes it in.
      */
-    private static void awaitLook(EventLoop loop) {
+    private static boolean awaitLook(EventLoop loop, long endNanos) {
         Promise<Void> looked = loop.newPromise();
         loop.execute(() -> loop.schedule(() -> {
             looked.setSuccess(null);
         }, 1, TimeUnit.MILLISECONDS));
-        looked.syncUninterruptibly();
+        return awaitUntil(looked, endNanos);
     }
 
     /** Counts connections as the listeners hand them over. */
@@ -214,7 +234,7 @@ public final class Server implements AutoCloseable {
     }
 
     /** An exchange is over when its answer was handed on; the sockets must have taken it, too. */
-    private boolean isDone() {
+    private boolean isDone(long endNanos) {
         if (gateway.inFlight().get() > 0) {
             return false;
         }
@@ -223,13 +243,14 @@ public final class Server implements AutoCloseable {
             if (!loop.clients.stream().allMatch(Drainable::isWritten)) {
                 isWritten.set(false);
             }
-        });
+        }, endNanos);
         return isWritten.get();
     }
 
-    private void onEachLoop(java.util.function.Consumer<Loop> action) {
-        loops.values().forEach(loop ->
-                loop.executor.submit(() -> action.accept(loop)).syncUninterruptibly());
+    private void onEachLoop(java.util.function.Consumer<Loop> action, long endNanos) {
+        List<Future<?>> done = new ArrayList<>();
+        loops.values().forEach(loop -> done.add(loop.executor.submit(() -> action.accept(loop))));
+        done.forEach(one -> awaitUntil(one, endNanos));
     }
 
     @Override

@@ -26,6 +26,7 @@ import javax.net.ssl.SSLPeerUnverifiedException;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.ClientCertificate;
 import wirespeed.gateway.core.OptionValues;
+import wirespeed.gateway.core.Origin;
 import wirespeed.gateway.runtime.ServerCertificate;
 
 /** BoringSSL where its library loads, else the JDK's; origins are always verified. */
@@ -130,9 +131,10 @@ final class TlsContexts {
     }
 
     /** Encrypts a connection to an origin and verifies its name. */
-    ChannelHandler toOrigin(Channel channel, Address address, boolean mayBeHttp2) {
-        SslHandler handler = toOrigins(mayBeHttp2).newHandler(channel.alloc(), address.host(),
-                address.port());
+    ChannelHandler toOrigin(Channel channel, Address address, Origin.Settings settings) {
+        boolean mayBeHttp2 = settings.http2() == Origin.Http2.ALPN;
+        SslHandler handler = toOrigins(mayBeHttp2).newHandler(channel.alloc(),
+                settings.tlsName(address), address.port());
         SSLEngine engine = handler.engine();
         SSLParameters parameters = engine.getSSLParameters();
         parameters.setEndpointIdentificationAlgorithm("HTTPS");

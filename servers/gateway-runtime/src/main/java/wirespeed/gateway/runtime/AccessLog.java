@@ -69,7 +69,14 @@ final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
     public void finished(Context context, int status, long nanos) {
         if (scope.covers(context) && !lines.offer(format.line(context, status, nanos))) {
             dropped.incrementAndGet();
+            ThrottledLog.line("access log " + (file == null ? "" : file)
+                    + ": lines are dropped, because they are not written fast enough");
         }
+    }
+
+    /** Lines that were not written: the disk was full or too slow. */
+    long dropped() {
+        return dropped.get();
     }
 
     private void write() {

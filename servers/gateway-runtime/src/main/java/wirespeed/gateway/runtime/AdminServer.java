@@ -187,9 +187,10 @@ final class AdminServer implements AutoCloseable {
         AdminViews views = new AdminViews(runtime);
         return switch (path) {
             case "/metrics" -> new Answer(200, "text/plain; version=0.0.4; charset=utf-8",
-                    metrics.scrape() + runtime.routeMetrics().scrape(), null);
+                    metrics.scrape() + runtime.routeMetrics().scrape()
+                            + EndpointMetrics.scrape(runtime.gateway().snapshot()), null);
             case "/health" -> Answer.json(200, views.health());
-            case "/ready" -> runtime.gateway().isDraining() ? Answer.text(503, "draining")
+            case "/ready" -> runtime.gateway().isLeaving() ? Answer.text(503, "draining")
                     : Answer.text(200, "ready");
             case "/routes" -> Answer.json(200, views.routes());
             case "/origins" -> new Answer(200, "application/json", views.origins() + "\n",
@@ -272,7 +273,7 @@ final class AdminServer implements AutoCloseable {
             address.weight(weight);
             throw refused;
         }
-        return new Answer(200, "application/json", new AdminViews(runtime).address(address) + "\n",
+        return new Answer(200, "application/json", new AdminViews(runtime).configured(address) + "\n",
                 states.tag());
     }
 

@@ -23,7 +23,7 @@ final class AdminViews {
 
     String health() {
         Gateway gateway = runtime.gateway();
-        return "{\"status\":\"" + (gateway.isDraining() ? "draining" : "up") + "\",\"snapshot\":"
+        return "{\"status\":\"" + (gateway.isLeaving() ? "draining" : "up") + "\",\"snapshot\":"
                 + gateway.snapshot().version() + ",\"old_snapshots\":" + runtime.oldSnapshots()
                 + ",\"in_flight\":" + gateway.inFlight().get() + "}";
     }
@@ -47,7 +47,15 @@ final class AdminViews {
     private String origin(Origin origin) {
         return "{\"name\":" + quote(origin.name()) + ",\"balance\":"
                 + quote(origin.method().label()) + ",\"addresses\":"
-                + list(origin.addresses(), this::address) + "}";
+                + list(origin.addresses(), this::configured) + "}";
+    }
+
+    /** An address; that of a name with the endpoints to which it leads. */
+    String configured(Address address) {
+        boolean isResolved = address.endpoints().get(0) != address;
+        String own = address(address);
+        return isResolved ? own.substring(0, own.length() - 1) + ",\"endpoints\":"
+                + list(address.endpoints(), this::address) + "}" : own;
     }
 
     String address(Address address) {

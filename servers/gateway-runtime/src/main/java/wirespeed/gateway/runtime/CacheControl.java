@@ -9,6 +9,8 @@ import wirespeed.gateway.core.Headers;
 
 /** Names in lower case; a number that is none counts as 0, which is the safe reading (§4.2.1). */
 final class CacheControl {
+    private static final long SECONDS_MAX = 1L << 31;
+
     private final Map<String, String> directives = new HashMap<>();
 
     static CacheControl of(Headers headers) {
@@ -57,7 +59,23 @@ final class CacheControl {
         if (value == null) {
             return -1;
         }
-        return value.matches("\\d{1,10}") ? Long.parseLong(value) : 0;
+        return seconds(value, 0);
+    }
+
+    /** RFC 9111 §1.2.2: what is too large to be held counts as 2^31; what is no number as told. */
+    static long seconds(String digits, long otherwise) {
+        if (digits == null || digits.isEmpty()) {
+            return otherwise;
+        }
+        long seconds = 0;
+        for (int i = 0; i < digits.length(); i++) {
+            char digit = digits.charAt(i);
+            if (digit < '0' || digit > '9') {
+                return otherwise;
+            }
+            seconds = Math.min(SECONDS_MAX, seconds * 10 + digit - '0');
+        }
+        return seconds;
     }
 
     /** For how long a response may be stale already; -1 for not at all (§5.2.1.2). */

@@ -3,8 +3,8 @@ package wirespeed.gateway.runtime;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
-import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.concurrent.CompletableFuture;
@@ -51,7 +51,13 @@ final class ContentCache {
         final AtomicInteger followers = new AtomicInteger();
     }
 
+    private static final byte[] NOTHING = {};
+    private static final int COLLECTED_BYTES_MIN = 4096;
+
     private final long entryBytesMax;
+    /** Of all bodies on their way into the cache; one that finds no room is not stored. */
+    private final long collectingMax;
+    private final AtomicLong collecting = new AtomicLong();
     private final long collapseMillis;
     private final CacheTable table;
     private final Cache<Target, Boolean> alone = Caffeine.newBuilder().maximumSize(ALONE_MAX)
@@ -63,6 +69,7 @@ final class ContentCache {
     ContentCache(OptionValues options) {
         entryBytesMax = options.bytes("entry");
         collapseMillis = options.millis("collapse");
+        collectingMax = Math.max(entryBytesMax, options.bytes("size") / 4);
         table = new CacheTable(options.bytes("size"));
     }
 
@@ -364,41 +371,77 @@ final class ContentCache {
         return isKnown && isUseful && (isExplicit || StoredResponse.isHeuristic(status));
     }
 
+    /** How much memory the bodies take that are on their way into the cache. */
+    long collectingBytes() {
+        return collecting.get();
+    }
+
     private final class Collector implements BodyTap {
         private final Context context;
         private final Asked asked;
-        private ByteArrayOutputStream body = new ByteArrayOutputStream();
         private final StoredResponse template;
-        private boolean isTooLong;
+        private final int bytesMax;
+        private byte[] body = NOTHING;
+        private int length;
+        private boolean isGivenUp;
 
         Collector(Context context, Asked asked) {
             this.context = context;
             this.asked = asked;
-            this.template = StoredResponse.of(context.response(), new byte[0], askedMillis(context),
+            this.template = StoredResponse.of(context.response(), NOTHING, askedMillis(context),
                     System.currentTimeMillis());
+            Framing framing = context.response().framing();
+            boolean isKnown = framing != null && framing.kind() == Framing.Kind.LENGTH;
+            bytesMax = (int) Math.min(entryBytesMax, isKnown ? framing.length() : entryBytesMax);
         }
 
         @Override
         public void chunk(ByteBuffer bytes) {
-            if (isTooLong || body.size() + bytes.remaining() > entryBytesMax) {
-                isTooLong = true;
-                body = new ByteArrayOutputStream(0);
+            int count = bytes.remaining();
+            if (isGivenUp) {
+                return;
+            }
+            if (count > bytesMax - length || !hasRoom(length + count)) {
+                isGivenUp = true;
+                free();
                 land(context, false);
                 return;
             }
-            byte[] copy = new byte[bytes.remaining()];
-            bytes.get(copy);
-            body.writeBytes(copy);
+            bytes.get(body, length, count);
+            length += count;
+        }
+
+        /** A client that reads slowly holds what it reads: all of them together are bounded. */
+        private boolean hasRoom(int wanted) {
+            if (wanted <= body.length) {
+                return true;
+            }
+            int capacity = (int) Math.min(bytesMax, Math.max(wanted, Math.max(COLLECTED_BYTES_MIN,
+                    2L * body.length)));
+            int more = capacity - body.length;
+            if (collecting.addAndGet(more) > collectingMax) {
+                collecting.addAndGet(-more);
+                return false;
+            }
+            body = Arrays.copyOf(body, capacity);
+            return true;
+        }
+
+        private void free() {
+            collecting.addAndGet(-body.length);
+            body = NOTHING;
         }
 
         @Override
         public void end(boolean isComplete) {
-            boolean isStored = isComplete && !isTooLong;
+            boolean isStored = isComplete && !isGivenUp;
             if (isStored) {
                 table.put(asked, new StoredResponse(template.status(), template.headers(),
-                        body.toByteArray(), template.storedMillis(),
-                        template.ageAtStoreSeconds(), template.freshSeconds()));
+                        length == body.length ? body : Arrays.copyOf(body, length),
+                        template.storedMillis(), template.ageAtStoreSeconds(),
+                        template.freshSeconds()));
             }
+            free();
             land(context, isStored);
         }
     }

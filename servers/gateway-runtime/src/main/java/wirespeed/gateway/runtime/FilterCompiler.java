@@ -133,7 +133,11 @@ final class FilterCompiler {
                     return super.loadClass(name, resolve);
                 }
             }
-            throw new ClassNotFoundException(name + " is not part of what filters may use");
+            try {
+                return getPlatformClassLoader().loadClass(name);
+            } catch (ClassNotFoundException none) {
+                throw new ClassNotFoundException(name + " is not part of what filters may use", none);
+            }
         }
     }
 
@@ -141,7 +145,7 @@ final class FilterCompiler {
         private final Map<String, byte[]> compiled;
 
         BytesLoader(Map<String, byte[]> compiled) {
-            super(new ApiLoader("java.", "wirespeed.gateway.core."));
+            super(new ApiLoader("wirespeed.gateway.core."));
             this.compiled = compiled;
         }
 

@@ -180,7 +180,7 @@ final class FilterFolder implements AutoCloseable {
     }
 
     private Map<String, String> sources() throws IOException {
-        checkWriters();
+        checkWriters(folder);
         Map<String, String> sources = new TreeMap<>();
         try (Stream<Path> paths = Files.list(folder)) {
             for (Path path : paths.toList()) {
@@ -188,6 +188,7 @@ final class FilterFolder implements AutoCloseable {
                 boolean isSource = name.endsWith(".java") || name.endsWith(".groovy");
                 if (isSource && Files.isRegularFile(path, LinkOption.NOFOLLOW_LINKS)
                         && Files.size(path) <= FILE_BYTES_MAX) {
+                    checkWriters(path);
                     sources.put(name, Files.readString(path));
                 }
             }
@@ -197,9 +198,10 @@ final class FilterFolder implements AutoCloseable {
         return sources;
     }
 
-    private void checkWriters() throws IOException {
-        if (Files.getPosixFilePermissions(folder).contains(PosixFilePermission.OTHERS_WRITE)) {
-            throw new IOException(folder + " can be written by everybody; use chmod o-w");
+    /** A file that everybody may write is code of everybody's, whatever its folder allows. */
+    private static void checkWriters(Path path) throws IOException {
+        if (Files.getPosixFilePermissions(path).contains(PosixFilePermission.OTHERS_WRITE)) {
+            throw new IOException(path + " can be written by everybody; use chmod o-w");
         }
     }
 

@@ -17,14 +17,14 @@ import wirespeed.gateway.core.Snapshot;
 public final class GatewayRuntime implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("wirespeed.gateway");
 
-    /** A snapshot that exchanges may still use, with what is closed after them. */
-    private record Old(Snapshot snapshot, List<Filter> filters) {
-    }
-
     private final SnapshotBuilder builder = new SnapshotBuilder();
-    private final List<Old> old = new CopyOnWriteArrayList<>();
+    /** Snapshots that exchanges may still use. */
+    private final List<Snapshot> old = new CopyOnWriteArrayList<>();
+    /** Filters that no new exchange runs, and an old one may. */
+    private final List<Filter> dropped = new CopyOnWriteArrayList<>();
     private final FilterFolder folder;
     private final HealthChecker checker;
+    private final EndpointResolver resolver;
     private final LoopWatchDog watchDog;
     private final Gateway gateway;
     private final ContentCache cache;
@@ -37,6 +37,8 @@ public final class GatewayRuntime implements AutoCloseable {
     private ConfigReload reload;
     private Config config;
     private List<Filter> shipped;
+    /** By the access logs of earlier configurations. */
+    private long droppedBefore;
 
     /** A runtime with its first snapshot; nothing listens and no thread runs yet. */
     public GatewayRuntime(Config config) {
@@ -50,8 +52,17 @@ public final class GatewayRuntime implements AutoCloseable {
         shipped = ShippedFilters.of(config.filters());
         Snapshot first = builder.build(config, filters(shipped));
         gateway = new Gateway(config.single(), first);
+        if (cache != null) {
+            gateway.gauges().put("cache.collecting.bytes", cache::collectingBytes);
+        }
         watchDog = new LoopWatchDog(gateway, this::closeUnused);
         checker = new HealthChecker(config.table("tls").text("origin-ca"));
+        resolver = new EndpointResolver(config.table("server").texts("dns"), this::endpointsMoved);
+    }
+
+    /** Called by a thread of the resolver: checks go on with the endpoints that there are now. */
+    private void endpointsMoved() {
+        checker.update(gateway.snapshot().origins().values());
     }
 
     private List<Filter> filters(List<Filter> fromConfig) {
@@ -76,6 +87,7 @@ public final class GatewayRuntime implements AutoCloseable {
     /** Starts checks, watches and the admin port. */
     public void start() {
         folder.start();
+        resolver.update(gateway.snapshot().origins().values());
         checker.update(gateway.snapshot().origins().values());
         watchDog.start();
     }
@@ -142,6 +154,7 @@ public final class GatewayRuntime implements AutoCloseable {
             fresh.forEach(GatewayRuntime::close);
             throw refused;
         }
+        droppedBefore = droppedLines();
         swap(snapshot, shipped);
         gateway.options(next.single());
         shipped = fresh;
@@ -149,6 +162,7 @@ public final class GatewayRuntime implements AutoCloseable {
         if (routeMetrics != null) {
             routeMetrics.keep(snapshot);
         }
+        resolver.update(snapshot.origins().values());
         checker.update(snapshot.origins().values());
     }
 
@@ -176,22 +190,22 @@ public final class GatewayRuntime implements AutoCloseable {
         swap(builder.build(config, filters(shipped)), dropped);
     }
 
-    private void swap(Snapshot next, List<Filter> dropped) {
+    private void swap(Snapshot next, List<Filter> unused) {
         Snapshot before = gateway.snapshot();
         gateway.swap(next);
-        old.add(new Old(before, dropped));
+        old.add(before);
+        dropped.addAll(unused);
         closeUnused();
     }
 
     /** Closes what no exchange can reach any more; called regularly. */
     void closeUnused() {
-        for (Old candidate : old) {
-            // An old snapshot is only unused for good when all older ones are, too.
-            if (!candidate.snapshot().isUnused()) {
-                return;
-            }
-            if (old.remove(candidate)) {
-                candidate.filters().forEach(GatewayRuntime::close);
+        old.removeIf(Snapshot::isUnused);
+        for (Filter filter : dropped) {
+            // A long stream keeps the filters of its own snapshot, and those of no later one.
+            boolean isReachable = old.stream().anyMatch(one -> one.chain().has(filter));
+            if (!isReachable && dropped.remove(filter)) {
+                close(filter);
             }
         }
     }
@@ -226,6 +240,12 @@ public final class GatewayRuntime implements AutoCloseable {
         return cache;
     }
 
+    /** Lines of access logs that were dropped since the start. */
+    synchronized long droppedLines() {
+        return droppedBefore + shipped.stream().filter(AccessLog.class::isInstance)
+                .mapToLong(log -> ((AccessLog) log).dropped()).sum();
+    }
+
     /** The filters of a phase as the admin port shows them. */
     List<Filter> filters(Phase phase) {
         return gateway.snapshot().chain().filters(phase);
@@ -239,6 +259,7 @@ public final class GatewayRuntime implements AutoCloseable {
     public void close() {
         folder.close();
         checker.close();
+        resolver.close();
         watchDog.close();
         if (reload != null) {
             reload.close();

@@ -22,7 +22,7 @@ final class GroovyFilters {
                 new ASTTransformationCustomizer(CompileStatic.class));
         // Not closed: the loader lives as long as its classes, and holds no file.
         @SuppressWarnings("resource")
-        GroovyClassLoader loader = new GroovyClassLoader(new FilterCompiler.ApiLoader("java.",
+        GroovyClassLoader loader = new GroovyClassLoader(new FilterCompiler.ApiLoader(
                 "wirespeed.gateway.core.", "groovy.", "org.codehaus.groovy.",
                 "org.apache.groovy."), configuration);
         try {

@@ -48,7 +48,7 @@ final class HealthChecker implements AutoCloseable {
     private final String originCa;
     private SSLSocketFactory tls;
 
-    private record Wanted(HealthCheck check, boolean isTls) {
+    private record Wanted(HealthCheck check, boolean isTls, String tlsName) {
     }
 
     /**
@@ -93,7 +93,7 @@ final class HealthChecker implements AutoCloseable {
     private final class Watched implements Runnable {
         final Address address;
         final HealthCheck check;
-        final boolean isTls;
+        final Wanted wanted;
         private ScheduledFuture<?> next;
         private int row;
         private boolean isStopped;
@@ -101,7 +101,7 @@ final class HealthChecker implements AutoCloseable {
         Watched(Address address, Wanted wanted) {
             this.address = address;
             this.check = wanted.check();
-            this.isTls = wanted.isTls();
+            this.wanted = wanted;
         }
 
         void schedule(long delayMillis) {
@@ -112,9 +112,12 @@ final class HealthChecker implements AutoCloseable {
             }
         }
 
-        void stop() {
+        void stop(boolean isReplaced) {
             isStopped = true;
-            address.checked(true);
+            if (!isReplaced) {
+                // Nobody would find out any more that it is well again.
+                address.checked(true);
+            }
             if (next != null) {
                 next.cancel(false);
             }
@@ -122,7 +125,7 @@ final class HealthChecker implements AutoCloseable {
 
         @Override
         public void run() {
-            Boolean isGood = ask(address, check, isTls);
+            Boolean isGood = ask(address, wanted);
             if (isGood != null) {
                 judge(isGood);
             }
@@ -157,16 +160,17 @@ final class HealthChecker implements AutoCloseable {
         Map<Address, Wanted> wanted = new HashMap<>();
         for (Origin origin : origins) {
             if (origin.settings().check() != null) {
-                Wanted check = new Wanted(origin.settings().check(), origin.settings().tls());
-                origin.addresses().forEach(a -> wanted.put(a, check));
+                origin.endpoints().forEach(one -> wanted.put(one, new Wanted(
+                        origin.settings().check(), origin.settings().tls(),
+                        origin.settings().tlsName(one))));
             }
         }
         threads.setCorePoolSize(Math.max(1, Math.min(THREADS_MAX, wanted.size())));
         synchronized (watched) {
             watched.values().removeIf(old -> {
-                boolean isGone = !new Wanted(old.check, old.isTls).equals(wanted.get(old.address));
+                boolean isGone = !old.wanted.equals(wanted.get(old.address));
                 if (isGone) {
-                    old.stop();
+                    old.stop(wanted.containsKey(old.address));
                 }
                 return isGone;
             });
@@ -179,22 +183,30 @@ final class HealthChecker implements AutoCloseable {
     }
 
     /** Null where this process has no descriptor left, which says nothing about the address. */
-    private Boolean ask(Address address, HealthCheck check, boolean isTls) {
+    private Boolean ask(Address address, Wanted wanted) {
+        HealthCheck check = wanted.check();
+        int port = check.port() == 0 ? address.port() : check.port();
         try (Socket plain = new Socket()) {
             if (!isMade(plain)) {
                 return null;
             }
-            plain.connect(new InetSocketAddress(address.host(), address.port()),
-                    check.timeoutMillis());
+            plain.connect(new InetSocketAddress(address.host(), port), check.timeoutMillis());
             plain.setSoTimeout(check.timeoutMillis());
-            Socket socket = isTls ? encrypted(plain, address, tls()) : plain;
-            socket.getOutputStream().write(("GET " + check.path() + " HTTP/1.1\r\nHost: "
-                    + address.id() + "\r\nUser-Agent: wirespeed-health\r\n"
-                    + "Connection: close\r\n\r\n").getBytes(StandardCharsets.ISO_8859_1));
+            Socket socket = wanted.isTls() ? encrypted(plain, wanted.tlsName(), port, tls()) : plain;
+            socket.getOutputStream().write(request(address, check));
             return isGood(answer(socket.getInputStream(), check), check);
         } catch (IOException | RuntimeException failed) {
             return false;
         }
+    }
+
+    private static byte[] request(Address address, HealthCheck check) {
+        StringBuilder head = new StringBuilder("GET " + check.path() + " HTTP/1.1\r\nHost: "
+                + (check.host().isEmpty() ? address.authority() : check.host())
+                + "\r\nUser-Agent: wirespeed-health\r\nConnection: close\r\n");
+        check.fields().forEach((name, value) ->
+                head.append(name).append(": ").append(value).append("\r\n"));
+        return head.append("\r\n").toString().getBytes(StandardCharsets.ISO_8859_1);
     }
 
     private static boolean isMade(Socket socket) {
@@ -208,9 +220,9 @@ final class HealthChecker implements AutoCloseable {
     }
 
     /** The name is verified as it is for traffic. */
-    private static Socket encrypted(Socket plain, Address address, SSLSocketFactory tls)
+    private static Socket encrypted(Socket plain, String name, int port, SSLSocketFactory tls)
             throws IOException {
-        SSLSocket socket = (SSLSocket) tls.createSocket(plain, address.host(), address.port(), true);
+        SSLSocket socket = (SSLSocket) tls.createSocket(plain, name, port, true);
         SSLParameters parameters = socket.getSSLParameters();
         parameters.setEndpointIdentificationAlgorithm("HTTPS");
         socket.setSSLParameters(parameters);

@@ -175,7 +175,11 @@ public final class Launcher {
     private void endAtSignal(GatewayRuntime runtime, Carrier carrier) {
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {
             try {
-                drain(runtime.gateway(), carrier);
+                int cut = drain(runtime.gateway(), carrier);
+                if (cut > 0) {
+                    System.err.println(name + ": " + cut + " exchanges were cut after "
+                            + runtime.gateway().options("server").millis("drain") + " ms");
+                }
                 close(runtime);
             } finally {
                 // Exit code 0 for a stop that was asked for: without this it would be 143.
@@ -193,15 +197,17 @@ public final class Launcher {
         }
     }
 
-    private void drain(Gateway gateway, Carrier carrier) {
+    /**
+     * Stops a carrier as SIGTERM does: for server.drain-delay only /ready changes, then the listener
+     * closes.
+     *
+     * @return how many exchanges were cut
+     */
+    public static int drain(Gateway gateway, Carrier carrier) {
         OptionValues server = gateway.options("server");
-        gateway.drain();
+        gateway.leave();
         pause(server.millis("drain-delay"));
-        int cut = carrier.stop(server.millis("drain"));
-        if (cut > 0) {
-            System.err.println(name + ": " + cut + " exchanges were cut after "
-                    + server.millis("drain") + " ms");
-        }
+        return carrier.stop(server.millis("drain"));
     }
 
     /** Writes what logs and spans still hold; a filter that does not close holds up nobody. */
@@ -217,8 +223,9 @@ public final class Launcher {
     }
 
     private static void pause(long millis) {
-        if (millis > 0) {
-            java.util.concurrent.locks.LockSupport.parkNanos(millis * 1_000_000);
+        long end = System.nanoTime() + millis * 1_000_000;
+        for (long left = millis * 1_000_000; left > 0; left = end - System.nanoTime()) {
+            java.util.concurrent.locks.LockSupport.parkNanos(left);
         }
     }
 }

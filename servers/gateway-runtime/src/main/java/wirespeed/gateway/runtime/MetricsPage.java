@@ -45,6 +45,8 @@ final class MetricsPage {
                 LoopWatchDog::blocked).register(registry);
         FunctionCounter.builder(PREFIX + "filters.failed", runtime.folder(),
                 FilterFolder::failures).register(registry);
+        FunctionCounter.builder(PREFIX + "access.log.dropped", runtime,
+                GatewayRuntime::droppedLines).register(registry);
         new JvmMemoryMetrics().bindTo(registry);
         new ProcessorMetrics().bindTo(registry);
         gc.bindTo(registry);

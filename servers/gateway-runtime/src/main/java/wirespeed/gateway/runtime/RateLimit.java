@@ -7,6 +7,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
 import wirespeed.gateway.core.Context;
+import wirespeed.gateway.core.IpAddress;
 import wirespeed.gateway.core.Phase;
 import wirespeed.gateway.core.Response;
 import wirespeed.gateway.core.Step;
@@ -14,10 +15,13 @@ import wirespeed.gateway.core.Step;
 /**
  * A bucket is one number: the time at which it will be full (GCRA), so that taking a token is one
  * compare-and-set. A bucket that nobody asked for until it was full again is forgotten. The table is
- * bounded in keys and in their length; while it is full, new keys share one bucket.
+ * bounded in keys and in their length; while it is full, new keys share 4,096 buckets.
  */
 final class RateLimit extends ShippedFilters.Scoped {
     private static final int KEYS_MAX = 100_000;
+    private static final int SHARED_BITS = 12;
+    /** Nobody outside can choose keys that share a bucket with somebody else's. */
+    private static final int SEED = new java.security.SecureRandom().nextInt();
     /** Addresses and most other names are shorter; what is longer is kept as its hash. */
     private static final int KEY_CHARS_MAX = 64;
     private static final long FORGOTTEN_NANOS_MIN = TimeUnit.SECONDS.toNanos(1);
@@ -28,13 +32,18 @@ final class RateLimit extends ShippedFilters.Scoped {
     private final long burstNanos;
     private final LongSupplier clock;
 
-    RateLimit(ShippedFilters.Scope scope, String key, int rate, int burst, LongSupplier clock) {
+    /** As {@code limits} for clients, whose IPv6 addresses count by this many first bits. */
+    private final int ipv6Bits;
+
+    RateLimit(ShippedFilters.Scope scope, String key, int rate, int burst, int ipv6Bits,
+            LongSupplier clock) {
         super(scope, key.equals("route") ? Phase.ROUTE : Phase.PRE);
         if (!key.equals("client") && !key.equals("route") && !key.startsWith("header:")) {
             throw new IllegalArgumentException("key \"" + key
                     + "\" is none of client, route and header:NAME");
         }
         this.key = key;
+        this.ipv6Bits = ipv6Bits;
         this.intervalNanos = 1_000_000_000L / rate;
         this.burstNanos = intervalNanos * burst;
         this.clock = clock;
@@ -58,10 +67,23 @@ final class RateLimit extends ShippedFilters.Scoped {
 
     private String keyOf(Context context) {
         if (key.startsWith("header:")) {
-            String value = context.request().headers().get(key.substring(7));
-            return value == null ? "" : value;
+            // All lines: otherwise a client would choose a bucket by what it puts first.
+            return String.join(",", context.request().headers().all(key.substring(7)));
         }
-        return key.equals("route") ? context.route().name() : context.request().clientAddress();
+        return key.equals("route") ? context.route().name()
+                : client(context.request().clientAddress(), ipv6Bits);
+    }
+
+    /** One client has a whole network of IPv6 addresses, mostly a /64. */
+    static String client(String address, int ipv6Bits) {
+        byte[] bytes = address.indexOf(':') < 0 || ipv6Bits == 128 ? null : IpAddress.parse(address);
+        if (bytes == null || bytes.length != 16) {
+            return address;
+        }
+        for (int bit = ipv6Bits; bit < 128; bit++) {
+            bytes[bit / 8] &= (byte) ~(0x80 >> bit % 8);
+        }
+        return IpAddress.text(bytes) + "/" + ipv6Bits;
     }
 
     /** Takes a token; a positive answer is how long until there is one. */
@@ -89,8 +111,10 @@ final class RateLimit extends ShippedFilters.Scoped {
         return name.length() > KEY_CHARS_MAX ? KeyHash.of(name) : name;
     }
 
+    /** While it is full, a new key shares one of many buckets, and few of an attacker's keys with it. */
     private Object bounded(Object bucket) {
-        return buckets.estimatedSize() < KEYS_MAX || size() < KEYS_MAX ? bucket : "";
+        return buckets.estimatedSize() < KEYS_MAX || size() < KEYS_MAX ? bucket
+                : Integer.valueOf((bucket.hashCode() ^ SEED) * 0x9E3779B9 >>> 32 - SHARED_BITS);
     }
 
     /** How many buckets are kept, without those that are full again. */

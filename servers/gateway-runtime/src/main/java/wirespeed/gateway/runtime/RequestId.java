@@ -4,6 +4,7 @@ package wirespeed.gateway.runtime;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.regex.Pattern;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Filter;
 import wirespeed.gateway.core.Phase;
@@ -15,6 +16,9 @@ final class RequestId extends ShippedFilters.Scoped {
     static final String ID = "X-Request-ID";
     private static final String TRACE = "traceparent";
     private static final String ATTRIBUTE = "request-id";
+    private static final int ID_CHARS_MAX = 128;
+    private static final Pattern TRACE_PARENT =
+            Pattern.compile("00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}");
 
     private RequestId(ShippedFilters.Scope scope) {
         super(scope, Phase.PRE);
@@ -32,7 +36,7 @@ final class RequestId extends ShippedFilters.Scoped {
         String id = request.headers().get(ID);
         // A client could give all of its requests the name of another's.
         boolean isFromProxy = !request.peerAddress().equals(request.clientAddress());
-        if (!isFromProxy || id == null || !id.matches("[\\x21-\\x7e]{1,128}")) {
+        if (!isFromProxy || id == null || !isName(id)) {
             id = hex(2);
         }
         request.headers().set(ID, id);
@@ -43,10 +47,18 @@ final class RequestId extends ShippedFilters.Scoped {
         return Step.NEXT;
     }
 
+    private static boolean isName(String id) {
+        for (int i = 0; i < id.length(); i++) {
+            if (id.charAt(i) <= ' ' || id.charAt(i) > '~') {
+                return false;
+            }
+        }
+        return !id.isEmpty() && id.length() <= ID_CHARS_MAX;
+    }
+
     /** W3C Trace Context §3.2: the trace goes on with a span of ours, or begins here. */
     private static String trace(List<String> given) {
-        boolean isValid = given.size() == 1
-                && given.get(0).matches("00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+        boolean isValid = given.size() == 1 && TRACE_PARENT.matcher(given.get(0)).matches()
                 && !given.get(0).startsWith("00-" + "0".repeat(32))
                 && !given.get(0).startsWith("0".repeat(16), 36);
         String trace = isValid ? given.get(0).substring(3, 35) : hex(2);

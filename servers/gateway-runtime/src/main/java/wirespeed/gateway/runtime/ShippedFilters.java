@@ -55,7 +55,8 @@ final class ShippedFilters {
             case "redirect" -> List.of(new Redirect(scope, values));
             case "rewrite" -> List.of(new Rewrite(scope, values));
             case "rate-limit" -> List.of(new RateLimit(scope, values.text("key"),
-                    values.count("rate"), values.count("burst"), System::nanoTime));
+                    values.count("rate"), values.count("burst"), values.count("ipv6-prefix"),
+                    System::nanoTime));
             case "access-log" -> List.of(new AccessLog(scope, values.text("file"),
                     values.text("format")));
             case "request-id" -> RequestId.of(scope);

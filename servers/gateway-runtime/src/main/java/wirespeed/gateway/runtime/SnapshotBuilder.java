@@ -10,10 +10,12 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.Ascii;
 import wirespeed.gateway.core.Balancer;
 import wirespeed.gateway.core.Chain;
 import wirespeed.gateway.core.Filter;
 import wirespeed.gateway.core.Forwarding;
+import wirespeed.gateway.core.Headers;
 import wirespeed.gateway.core.HealthCheck;
 import wirespeed.gateway.core.Limits;
 import wirespeed.gateway.core.OptionValues;
@@ -142,7 +144,7 @@ final class SnapshotBuilder {
                 values.isTrue("interim"), values.isTrue("preserve-host"), values.isTrue("tls"),
                 values.text("hash-key"), persistence(values),
                 check(values), retry(values), http2(values),
-                values.isTrue("request-trailers"));
+                values.isTrue("request-trailers"), values.text("tls-name"));
         return new Origin(name, list, Balancer.Method.parse(values.text("balance")), settings);
     }
 
@@ -185,6 +187,10 @@ final class SnapshotBuilder {
         int weight = star < 0 ? 1 : weight(rest.substring(star + 1));
         Address parsed = Address.parse(star < 0 ? rest : rest.substring(0, star));
         Entry entry = new Entry(origin, parsed.id());
+        boolean isLate = addresses.keySet().stream().anyMatch(one -> one.origin().equals(origin));
+        if (isLate && !addresses.containsKey(entry)) {
+            parsed.startSlowly(System.nanoTime() / 1_000_000);
+        }
         Address address = addresses.getOrDefault(entry, parsed);
         address = used.getOrDefault(entry, address);
         used.put(entry, address);
@@ -239,7 +245,17 @@ final class SnapshotBuilder {
         int max = Integer.parseInt(status.substring(status.length() - 3));
         return new HealthCheck(values.text("check-path"), values.millis("check-interval"),
                 values.millis("check-timeout"), values.count("check-rise"),
-                values.count("check-fall"), min, max, values.text("check-body"));
+                values.count("check-fall"), min, max, values.text("check-body"),
+                values.text("check-host"), values.count("check-port"), fields(values));
+    }
+
+    private static Map<String, String> fields(OptionValues values) {
+        Map<String, String> fields = values.table("check-fields");
+        fields.forEach(new Headers()::add);
+        if (!Ascii.isValue(values.text("check-host")) || !Ascii.isValue(values.text("check-path"))) {
+            throw new IllegalArgumentException("check-path or check-host holds a control character");
+        }
+        return fields;
     }
 
     private static Route route(int number, OptionValues values, Map<String, Origin> origins) {

@@ -37,8 +37,7 @@ record StoredResponse(int status, Headers headers, byte[] body, long storedMilli
     }
 
     private static long age(Headers headers) {
-        String age = headers.get("Age");
-        return age != null && age.matches("\\d{1,10}") ? Long.parseLong(age) : 0;
+        return CacheControl.seconds(headers.get("Age"), 0);
     }
 
     /** §4.2.1: s-maxage, max-age, Expires, else a tenth of the time since the last change. */

@@ -32,7 +32,12 @@ public final class ThrottledLog {
         log("fault in " + where, "", cause);
     }
 
-    /** Logs an exchange that fails by a filter or for want of a connection; others are no news. */
+    /** Logs what goes on wrong. */
+    static void line(String what) {
+        log(what, "", null);
+    }
+
+    /** Logs an exchange that fails because of a filter or without a connection; ignores others. */
     public static void failed(Context context, Category category, Throwable cause) {
         if (cause == null || cause instanceof Refusal) {
             return;

@@ -35,7 +35,7 @@ class HealthCheckerTest {
                 usual.connectionsMax(), usual.connectionRequestsMax(),
                 usual.connectionAgeMillis(), usual.waitersMax(), 0, 1, false, true, false,
                 "client", Persistence.NONE, new HealthCheck("/", 100, 110_000, 1, 1, 200, 299, ""),
-                Retry.DEFAULT, Origin.Http2.OFF, false));
+                Retry.DEFAULT, Origin.Http2.OFF, false, ""));
     }
 
     @Test

@@ -1,7 +1,6 @@
 // The life of one request on its thread: filters, address, attempts, response.
 package wirespeed.gateway.tomcat;
 
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.SocketTimeoutException;
@@ -37,6 +36,8 @@ final class Exchange {
     private final Scratch scratch;
     private long deadlineNanos;
     private Call call;
+    /** The body of a response that a filter reads whole; null for most. */
+    private HeldBytes collected;
     private boolean mustClose;
     private boolean isPostRun;
     private boolean isTapComplete;
@@ -96,6 +97,7 @@ final class Exchange {
             context.response(own);
         } else {
             askOrigin();
+            body.forget();
             if (context.response().status() == 101) {
                 tunnel();
                 return;
@@ -130,7 +132,7 @@ final class Exchange {
         int collectMax = request.framing().isEmpty() ? 0
                 : snapshot.chain().requestBodyBytesMax(context);
         if (collectMax > 0) {
-            body.collect(collectMax, scratch.body);
+            collectRequest(collectMax);
         }
         Response own = filter(Phase.PRE);
         if (own != null) {
@@ -143,6 +145,15 @@ final class Exchange {
         context.route(route);
         bound(route.bounds());
         return filter(Phase.ROUTE);
+    }
+
+    private void collectRequest(int max) throws Failed, ClientFailure {
+        try {
+            body.collect(max, scratch.body);
+        } catch (Failed shed) {
+            mustClose = true;
+            throw shed;
+        }
     }
 
     private void bound(Route.Bounds bounds) throws Failed {
@@ -193,7 +204,7 @@ final class Exchange {
                 boolean isNoFault = Attempts.isNoFault(context, loss);
                 ThrottledLog.failed(context, failure.category(), failure.getCause());
                 if (!isNoFault) {
-                    address.breaker().failed(askedMillis, nowMillis());
+                    address.failed(askedMillis, nowMillis());
                 }
                 if (!mayRetry(failure.category(), loss)) {
                     throw originFailed(failure);
@@ -276,21 +287,28 @@ final class Exchange {
         if (max == 0) {
             return;
         }
-        ByteArrayOutputStream whole = new ByteArrayOutputStream(4096);
+        collected = new HeldBytes(plant.budget());
         try {
             for (int count = call.read(); count >= 0; count = call.read()) {
-                whole.write(scratch.body, 0, count);
-                if (whole.size() > max) {
-                    throw Failed.of(502, Category.LIMIT, new IllegalStateException(
-                            "response body is longer than the " + max
-                                    + " bytes a filter reads"));
-                }
+                collected.add(scratch.body, count);
+                checkCollected(max);
             }
         } catch (OriginFailure failure) {
             throw originFailed(failure);
         }
         plant.meters().add(Meters.Count.BODIES_COLLECTED, 1);
-        response.body(ByteBuffer.wrap(whole.toByteArray()));
+        response.body(collected.whole());
+    }
+
+    private void checkCollected(int max) throws Failed {
+        boolean isTooLong = collected.length() > max;
+        if (isTooLong || plant.budget().isUsedUp()) {
+            // Before the client learns of it, who may ask again.
+            collected.release();
+            throw Failed.of(isTooLong ? 502 : 503, Category.LIMIT, new IllegalStateException(isTooLong
+                    ? "response body is longer than the " + max + " bytes a filter reads"
+                    : "bodies that wait take too much memory"));
+        }
     }
 
     /** Sends what the filters agreed on. */
@@ -491,6 +509,10 @@ final class Exchange {
             call.abandon();
         }
         settle();
+        body.over();
+        if (collected != null) {
+            collected.release();
+        }
         plant.gateway().inFlight().decrementAndGet();
     }
 }

@@ -26,8 +26,6 @@ final class NotApplied {
             new Reason("server", "h2c", "HTTP/2 is not spoken"),
             new Reason("server", "proxy-protocol", "PROXY headers are not read, and refused as"
                     + " malformed requests"),
-            new Reason("server", "dns", "names are asked of the system"),
-            new Reason("limits", "held-bodies", "bodies are held on the heap, each within its limit"),
             new Reason("limits", "loop-lag", NO_LOOPS),
             new Reason("limits", "direct-memory-percent", "bodies are not in direct memory"));
 

@@ -2,7 +2,9 @@
 package wirespeed.gateway.tomcat;
 
 import java.io.IOException;
+import java.net.InetAddress;
 import java.net.SocketException;
+import java.net.UnknownHostException;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
@@ -29,6 +31,7 @@ import wirespeed.gateway.core.Loss;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Gateway;
+import wirespeed.gateway.core.IpAddress;
 import wirespeed.gateway.core.Meters;
 import wirespeed.gateway.core.Origin;
 
@@ -180,8 +183,19 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
 
     private static HttpRoute route(Origin origin, Address address) {
         boolean isTls = origin.settings().tls();
-        return new HttpRoute(new HttpHost(isTls ? "https" : "http", address.host(),
-                address.port()), null, isTls);
+        String scheme = isTls ? "https" : "http";
+        byte[] literal = IpAddress.parse(address.host());
+        String name = isTls ? origin.settings().tlsName(address) : address.name();
+        return new HttpRoute(literal == null ? new HttpHost(scheme, address.host(), address.port())
+                : new HttpHost(scheme, inet(literal), name, address.port()), null, isTls);
+    }
+
+    private static InetAddress inet(byte[] literal) {
+        try {
+            return InetAddress.getByAddress(literal);
+        } catch (UnknownHostException impossible) {
+            throw new IllegalStateException(impossible);
+        }
     }
 
     /** An origin's own limit counts when it was set to something; the default is Netty's. */
@@ -246,12 +260,19 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
         ways.forEach((route, way) -> {
             PoolStats stats = manager.getStats(route);
             json.append(json.length() > 1 ? "," : "").append('"')
-                    .append(route.getTargetHost().toHostString()).append(route.isSecure() ? " tls" : "")
+                    .append(route.getTargetHost().toHostString()).append(place(route)).append(route.isSecure() ? " tls" : "")
                     .append("\":{\"open\":").append(stats.getLeased() + stats.getAvailable())
                     .append(",\"unused\":").append(stats.getAvailable())
                     .append(",\"waiting\":").append(stats.getPending()).append('}');
         });
         return json.append('}').toString();
+    }
+
+    /** Where a name leads is a pool of its own. */
+    private static String place(HttpRoute route) {
+        InetAddress place = route.getTargetHost().getAddress();
+        String text = place == null ? "" : place.getHostAddress();
+        return text.isEmpty() || text.equals(route.getTargetHost().getHostName()) ? "" : " " + text;
     }
 
     @Override

@@ -1,13 +1,13 @@
 // The body of a request: read from the client, kept for a second attempt while it is small.
 package wirespeed.gateway.tomcat;
 
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.nio.ByteBuffer;
 import java.util.function.Supplier;
 import wirespeed.gateway.core.BodyPace;
+import wirespeed.gateway.core.Category;
 import wirespeed.gateway.core.Context;
 import wirespeed.gateway.core.Framing;
 import wirespeed.gateway.core.Headers;
@@ -35,7 +35,8 @@ final class RequestBody {
     private final Plant plant;
     private final Supplier<Headers> received;
     private BodyPace pace;
-    private ByteArrayOutputStream kept;
+    private final HeldBytes collected;
+    private final HeldBytes kept;
     private boolean isReplayable;
     private boolean isComplete;
     private long bytes;
@@ -48,6 +49,8 @@ final class RequestBody {
         this.plant = plant;
         isComplete = request.framing().isEmpty();
         isReplayable = request.isIdempotent();
+        collected = new HeldBytes(plant.budget());
+        kept = new HeldBytes(plant.budget());
     }
 
     /** Whether everything was read from the client. */
@@ -66,18 +69,32 @@ final class RequestBody {
     }
 
     /** Reads the whole body for filters. */
-    void collect(int max, byte[] buffer) throws ClientFailure {
-        ByteArrayOutputStream whole = new ByteArrayOutputStream(1024);
+    void collect(int max, byte[] buffer) throws ClientFailure, Failed {
         int count = read(buffer);
         while (count >= 0) {
-            whole.write(buffer, 0, count);
-            if (whole.size() > max) {
+            collected.add(buffer, count);
+            if (collected.length() > max) {
                 throw tooLong(max);
+            }
+            if (plant.budget().isUsedUp()) {
+                collected.release();
+                throw Failed.later(Category.SHED, "bodies that wait take too much memory");
             }
             count = read(buffer);
         }
         plant.meters().add(Meters.Count.BODIES_COLLECTED, 1);
-        request.body(ByteBuffer.wrap(whole.toByteArray()));
+        request.body(collected.whole());
+    }
+
+    /** Nothing is sent again. */
+    void forget() {
+        kept.release();
+    }
+
+    /** The exchange is over. */
+    void over() {
+        kept.release();
+        collected.release();
     }
 
     private static ClientFailure tooLong(long max) {
@@ -128,9 +145,7 @@ final class RequestBody {
             writeCollected(out, buffer, origin);
             return true;
         }
-        if (kept != null) {
-            kept.writeTo(out);
-        }
+        kept.writeTo(out);
         while (!isComplete) {
             origin.waits(true);
             int count = read(buffer);
@@ -162,14 +177,11 @@ final class RequestBody {
     }
 
     private void keep(byte[] buffer, int count) {
-        if (!isReplayable || bytes > KEPT_BYTES_MAX) {
+        if (!isReplayable || bytes > KEPT_BYTES_MAX || plant.budget().isUsedUp()) {
             isReplayable = false;
-            kept = null;
+            kept.release();
             return;
         }
-        if (kept == null) {
-            kept = new ByteArrayOutputStream(1024);
-        }
-        kept.write(buffer, 0, count);
+        kept.add(buffer, count);
     }
 }

@@ -1,18 +1,22 @@
-// How much memory bodies may take that wait in the gateway, over all loops.
-package wirespeed.gateway.netty;
+// How much memory bodies may take that the gateway holds, over all of its threads.
+package wirespeed.gateway.core;
 
 import java.util.concurrent.atomic.AtomicLong;
 
-/** Touched once for each allocated block, and not at all by bodies that pass through. */
-final class BodyBudget {
+/**
+ * Counts bytes from their allocation until their memory is free. Touched once for each allocated block,
+ * and not at all by bodies that pass through.
+ */
+public final class BodyBudget {
     private final long bytesMax;
     private final AtomicLong bytes = new AtomicLong();
 
-    BodyBudget(long bytesMax) {
+    public BodyBudget(long bytesMax) {
         this.bytesMax = bytesMax;
     }
 
-    void add(long count) {
+    /** Memory was allocated; a negative count when it is free again. */
+    public void add(long count) {
         bytes.addAndGet(count);
     }
 
@@ -21,7 +25,7 @@ final class BodyBudget {
      *
      * @return whether it was taken
      */
-    boolean reserve(long count) {
+    public boolean reserve(long count) {
         boolean isFree = bytes.addAndGet(count) <= bytesMax / 2;
         if (!isFree) {
             bytes.addAndGet(-count);
@@ -30,11 +34,12 @@ final class BodyBudget {
     }
 
     /** Whether what need not be held must go. */
-    boolean isUsedUp() {
+    public boolean isUsedUp() {
         return bytes.get() > bytesMax;
     }
 
-    long bytes() {
+    /** How much is held now. */
+    public long bytes() {
         return bytes.get();
     }
 }

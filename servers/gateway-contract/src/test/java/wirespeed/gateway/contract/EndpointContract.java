@@ -1,0 +1,169 @@
+// A name is the addresses that it leads to, on every carrier.
+package wirespeed.gateway.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import javax.net.ssl.SSLServerSocket;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.core.Origin;
+
+abstract class EndpointContract extends CarrierContract {
+    private RecordingOrigin at(int last) throws IOException {
+        return closedLater(new RecordingOrigin(new ServerSocket(origin.port(), 50,
+                InetAddress.getByName("127.0.0." + last))));
+    }
+
+    private Carrier gateway(NameServer names, String more) {
+        return start("[server]\ndns = [\"127.0.0.1:" + names.port() + "\"]\n[origins.o]\n"
+                + "addresses = [\"shop.test:" + origin.port() + "\"]\n" + more);
+    }
+
+    private static List<String> endpoints(Carrier gateway) {
+        Origin shop = gateway.runtime.gateway().snapshot().origins().get("o");
+        return shop.endpoints().stream().map(one -> one.host()).toList();
+    }
+
+    private static void awaitEndpoints(Carrier gateway, String... wanted) throws Exception {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (!endpoints(gateway).equals(List.of(wanted))) {
+            assertTrue(System.nanoTime() < end, () -> endpoints(gateway).toString());
+            Thread.sleep(10);
+        }
+    }
+
+    private static int failures(RawClient client, int requests) throws IOException {
+        int failed = 0;
+        for (int i = 0; i < requests; i++) {
+            failed += client.get("/" + i).status() == 200 ? 0 : 1;
+        }
+        return failed;
+    }
+
+    @Test
+    void a_bad_endpoint_of_a_name_is_left_out_and_the_others_serve() throws Exception {
+        RecordingOrigin second = at(2);
+        RecordingOrigin failing = at(3);
+        RecordingOrigin silent = at(4);
+        failing.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 500, "", "");
+            return true;
+        };
+        silent.handler = (seen, out, socket) -> true;
+        NameServer names = closedLater(new NameServer(1));
+        names.more = 2;
+        names.others = new int[] {3, 4};
+        Carrier gateway = gateway(names, "eject-on-5xx = true\nresponse = \"500ms\"\n"
+                + "balance = \"round-robin\"\n[admin]\nlisten = \"127.0.0.1:0\"\n");
+        awaitEndpoints(gateway, "127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4");
+        RawClient client = client(gateway);
+        // Five in a row take one out; a silent one's requests are asked elsewhere.
+        assertTrue(failures(client, 60) <= 5);
+        assertEquals(0, failures(client, 60));
+        assertTrue(origin.seen.size() > 20 && second.seen.size() > 20);
+        RawClient admin = closedLater(new RawClient(gateway.runtime.adminAddress()));
+        admin.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        String page = admin.read().body();
+        String labels = "{origin=\"o\",address=\"shop.test:" + origin.port()
+                + "\",endpoint=\"127.0.0.3:" + origin.port() + "\"}";
+        assertTrue(page.contains("wirespeed_gateway_endpoint_up" + labels + " 0"), page);
+        assertTrue(page.contains("wirespeed_gateway_endpoint_failures_total" + labels + " 5"), page);
+    }
+
+    @Test
+    void endpoints_come_and_go_with_the_name() throws Exception {
+        RecordingOrigin second = at(2);
+        NameServer names = closedLater(new NameServer(1));
+        Carrier gateway = gateway(names, "slow-start = \"0ms\"\n");
+        awaitEndpoints(gateway, "127.0.0.1");
+        RawClient client = client(gateway);
+        assertEquals(0, failures(client, 10));
+        assertEquals(10, origin.seen.size());
+        names.more = 2;
+        awaitEndpoints(gateway, "127.0.0.1", "127.0.0.2");
+        assertEquals(0, failures(client, 40));
+        assertTrue(!second.seen.isEmpty());
+        names.last = 2;
+        names.more = 0;
+        awaitEndpoints(gateway, "127.0.0.2");
+        int before = origin.seen.size();
+        assertEquals(0, failures(client, 10));
+        assertEquals(before, origin.seen.size());
+        assertEquals("shop.test:" + origin.port(), head(gateway, second));
+    }
+
+    /** What the origin gets as Host where the client's is not kept. */
+    private String head(Carrier gateway, RecordingOrigin at) throws Exception {
+        Carrier own = start("[origins.o]\naddresses = [\"shop.test:" + at.port()
+                + "\"]\npreserve-host = false\n[server]\ndns = ["
+                + "\"" + gateway.runtime.gateway().options("server").texts("dns").get(0) + "\"]\n");
+        awaitEndpoints(own, "127.0.0.2");
+        assertEquals(200, client(own).get("/host").status());
+        return at.seen.get(at.seen.size() - 1).header("Host");
+    }
+
+    @Test
+    void a_check_asks_for_what_the_origin_knows() throws Exception {
+        NameServer names = closedLater(new NameServer(1));
+        RecordingOrigin checked = closedLater(new RecordingOrigin());
+        checked.handler = (seen, out, socket) -> {
+            boolean isKnown = "admin.test".equals(seen.header("Host"))
+                    && "yes".equals(seen.header("X-Check"));
+            RecordingOrigin.respond(out, isKnown ? 200 : 404, "", "");
+            return false;
+        };
+        Carrier gateway = gateway(names, "check-path = \"/up\"\ncheck-interval = \"50ms\"\n"
+                + "check-fall = 1\ncheck-host = \"admin.test\"\ncheck-port = " + checked.port()
+                + "\ncheck-fields = { X-Check = \"yes\" }\n");
+        awaitEndpoints(gateway, "127.0.0.1");
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        int before = checked.seen.size();
+        while (checked.seen.size() < before + 5) {
+            assertTrue(System.nanoTime() < end, "the endpoint is not checked");
+            Thread.sleep(10);
+        }
+        assertEquals(200, client(gateway).get("/").status());
+        checked.handler = (seen, out, socket) -> {
+            RecordingOrigin.respond(out, 503, "", "");
+            return false;
+        };
+        while (client(gateway).get("/").status() == 200) {
+            assertTrue(System.nanoTime() < end, "the check has no effect");
+            Thread.sleep(10);
+        }
+    }
+
+    @Test
+    void a_certificate_is_verified_for_the_name_that_is_configured(@TempDir Path folder)
+            throws Exception {
+        Certificate certificate = new Certificate(folder, "shop.test", "SAN=dns:shop.test");
+        SSLServerSocket listener = (SSLServerSocket) certificate.context().getServerSocketFactory()
+                .createServerSocket(0, 10, InetAddress.getLoopbackAddress());
+        RecordingOrigin encrypted = closedLater(new RecordingOrigin(listener));
+        String tls = "\ntls = true\n";
+        String more = "[tls]\norigin-ca = \"" + certificate.certificate + "\"\n";
+        String literal = "[origins.o]\naddresses = [\"127.0.0.1:" + encrypted.port() + "\"]" + tls;
+        assertEquals(502, client(start(literal + more)).get("/").status());
+        Carrier named = start(literal + "tls-name = \"shop.test\"\ncheck-path = \"/up\"\n"
+                + "check-interval = \"50ms\"\ncheck-fall = 1\n" + more);
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (encrypted.seen.size() < 3) {
+            assertTrue(System.nanoTime() < end, "the check is not answered");
+            Thread.sleep(10);
+        }
+        assertEquals(200, client(named).get("/").status());
+        NameServer names = closedLater(new NameServer(1));
+        Carrier resolved = start("[server]\ndns = [\"127.0.0.1:" + names.port()
+                + "\"]\n[origins.o]\naddresses = [\"shop.test:" + encrypted.port() + "\"]" + tls
+                + more);
+        awaitEndpoints(resolved, "127.0.0.1");
+        assertEquals(200, client(resolved).get("/").status());
+    }
+}

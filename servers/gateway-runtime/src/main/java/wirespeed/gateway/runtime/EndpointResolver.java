@@ -1,0 +1,207 @@
+// Follows the names of origins: each address that a name leads to is an endpoint.
+package wirespeed.gateway.runtime;
+
+import java.io.IOException;
+import java.net.Inet6Address;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.NetworkInterface;
+import java.net.SocketException;
+import java.net.UnknownHostException;
+import java.security.Security;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.IdentityHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+import wirespeed.gateway.core.Address;
+import wirespeed.gateway.core.IpAddress;
+import wirespeed.gateway.core.Origin;
+
+/**
+ * Names are asked for again when their time to live is over, after one second at least and thirty at
+ * most. While nobody answers, what is known stays for an hour (RFC 8767); that there is no such name is
+ * believed at once. Lookups block, on threads of their own; no exchange waits for one.
+ */
+final class EndpointResolver implements AutoCloseable {
+    private static final System.Logger LOG = System.getLogger("wirespeed.gateway");
+    private static final int SECONDS_MIN = 1;
+    private static final int SECONDS_MAX = 30;
+    /** The platform's resolver does not say how long an answer is valid. */
+    private static final int SYSTEM_SECONDS = 5;
+    private static final long STALE_NANOS = TimeUnit.HOURS.toNanos(1);
+    private static final int THREADS_MAX = 16;
+
+    static {
+        if (Security.getProperty("networkaddress.cache.ttl") == null) {
+            // Otherwise the JVM repeats an answer for 30 seconds.
+            Security.setProperty("networkaddress.cache.ttl", String.valueOf(SECONDS_MIN));
+        }
+    }
+
+    /**
+     * Where a name leads.
+     *
+     * @param literals addresses as text; none for a name without any
+     * @param seconds how long that is valid
+     */
+    record Found(List<String> literals, int seconds) {
+    }
+
+    /** Asks somebody; an {@link UnknownHostException} says that there is no such name. */
+    interface Lookup {
+        Found find(String host) throws IOException;
+    }
+
+    private final Lookup lookup;
+    private final Runnable moved;
+    private final Map<Address, Followed> followed = new IdentityHashMap<>();
+    private final ScheduledThreadPoolExecutor threads = new ScheduledThreadPoolExecutor(1, task -> {
+        Thread thread = new Thread(task, "endpoints");
+        thread.setDaemon(true);
+        return thread;
+    });
+
+    /**
+     * Follows nothing yet.
+     *
+     * @param servers ADDRESS:PORT of name servers; none for the platform's resolver
+     * @param moved called when a name leads elsewhere
+     */
+    EndpointResolver(List<String> servers, Runnable moved) {
+        this.lookup = servers.isEmpty() ? EndpointResolver::bySystem
+                : new DnsClient(servers.stream().map(EndpointResolver::server).toList());
+        this.moved = moved;
+        threads.setRemoveOnCancelPolicy(true);
+    }
+
+    private static InetSocketAddress server(String text) {
+        Address address = Address.parse(text);
+        if (IpAddress.parse(address.host()) == null) {
+            throw new IllegalArgumentException("server.dns: \"" + text
+                    + "\" is not an address and a port, such as 127.0.0.1:53");
+        }
+        return new InetSocketAddress(address.host(), address.port());
+    }
+
+    private static Found bySystem(String host) throws UnknownHostException {
+        try {
+            return new Found(Arrays.stream(InetAddress.getAllByName(host))
+                    .map(InetAddress::getAddress).map(IpAddress::text).toList(), SYSTEM_SECONDS);
+        } catch (UnknownHostException failed) {
+            String text = String.valueOf(failed.getMessage());
+            // The JVM tells "no such name" from "nobody answers" by the words of the C library only.
+            if (text.endsWith("Name or service not known")
+                    || text.endsWith("No address associated with hostname")) {
+                throw failed;
+            }
+            throw new IllegalStateException(text, failed);
+        }
+    }
+
+    private final class Followed implements Runnable {
+        final Address address;
+        private ScheduledFuture<?> next;
+        private long foundNanos = System.nanoTime();
+        private boolean isStopped;
+
+        Followed(Address address) {
+            this.address = address;
+        }
+
+        void schedule(int seconds) {
+            synchronized (followed) {
+                if (!isStopped) {
+                    next = threads.schedule(this, seconds, TimeUnit.SECONDS);
+                }
+            }
+        }
+
+        void stop() {
+            isStopped = true;
+            if (next != null) {
+                next.cancel(false);
+            }
+        }
+
+        @Override
+        public void run() {
+            int seconds = SECONDS_MIN;
+            try {
+                Found found = lookup.find(address.host());
+                foundNanos = System.nanoTime();
+                seconds = Math.max(SECONDS_MIN, Math.min(SECONDS_MAX, found.seconds()));
+                lead(reachable(found.literals()));
+            } catch (UnknownHostException none) {
+                lead(List.of());
+            } catch (IOException | RuntimeException unanswered) {
+                ThrottledLog.line("the name " + address.host() + " is not answered: "
+                        + unanswered.getMessage());
+                if (System.nanoTime() - foundNanos > STALE_NANOS) {
+                    lead(List.of());
+                }
+            }
+            schedule(seconds);
+        }
+
+        private void lead(List<String> literals) {
+            if (address.lead(literals, System.nanoTime() / 1_000_000)) {
+                LOG.log(System.Logger.Level.INFO, "the name " + address.host() + " leads to "
+                        + (literals.isEmpty() ? "nothing" : String.join(", ", literals)));
+                moved.run();
+            }
+        }
+    }
+
+    /** A machine without IPv6 asks nobody by it, unless there is nothing else. */
+    private static List<String> reachable(List<String> literals) {
+        List<String> ipv4 = literals.stream().filter(one -> one.indexOf(':') < 0).toList();
+        return ipv4.isEmpty() || ipv4.size() == literals.size() || hasIpv6() ? literals : ipv4;
+    }
+
+    private static boolean hasIpv6() {
+        try {
+            return NetworkInterface.networkInterfaces().flatMap(NetworkInterface::inetAddresses)
+                    .anyMatch(one -> one instanceof Inet6Address && !one.isLoopbackAddress()
+                            && !one.isLinkLocalAddress());
+        } catch (SocketException unknown) {
+            return false;
+        }
+    }
+
+    /** Follows the names of these origins, from now on and no others. */
+    void update(Collection<Origin> origins) {
+        Map<Address, Boolean> wanted = new HashMap<>();
+        for (Origin origin : origins) {
+            for (Address address : origin.addresses()) {
+                if (IpAddress.parse(address.host()) == null) {
+                    wanted.put(address, true);
+                }
+            }
+        }
+        threads.setCorePoolSize(Math.max(1, Math.min(THREADS_MAX, wanted.size())));
+        synchronized (followed) {
+            followed.values().removeIf(one -> {
+                boolean isGone = !wanted.containsKey(one.address);
+                if (isGone) {
+                    one.stop();
+                }
+                return isGone;
+            });
+            wanted.keySet().forEach(address -> followed.computeIfAbsent(address, fresh -> {
+                Followed task = new Followed(address);
+                task.schedule(0);
+                return task;
+            }));
+        }
+    }
+
+    @Override
+    public void close() {
+        threads.shutdownNow();
+    }
+}

@@ -1,0 +1,51 @@
+// Who shares a bucket with whom.
+package wirespeed.gateway.runtime;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import org.junit.jupiter.api.Test;
+
+class RateLimitTest {
+    private static final int BURST = 2;
+    private long now;
+
+    private RateLimit limit() {
+        return new RateLimit(new ShippedFilters.Scope("r", 0, "/", ""), "client", 1, BURST, 64,
+                () -> now);
+    }
+
+    @Test
+    void the_addresses_of_one_network_are_one_client() {
+        RateLimit limit = limit();
+        int passed = 0;
+        for (int i = 0; i < 1000; i++) {
+            String address = "2001:db8:0:7:" + Integer.toHexString(i) + "::1";
+            passed += limit.take(RateLimit.client(address, 64)) <= 0 ? 1 : 0;
+        }
+        assertEquals(BURST, passed);
+        assertTrue(limit.take(RateLimit.client("2001:db8:0:8::1", 64)) <= 0);
+    }
+
+    @Test
+    void ipv4_addresses_and_whole_ipv6_ones_are_told_apart() {
+        assertEquals("10.0.0.1", RateLimit.client("10.0.0.1", 64));
+        assertEquals("unknown", RateLimit.client("unknown", 64));
+        assertEquals("2001:db8:0:0:0:0:0:1", RateLimit.client("2001:db8:0:0:0:0:0:1", 128));
+        assertEquals("2001:db8:0:0:0:0:0:0/33", RateLimit.client("2001:db8::1", 33));
+    }
+
+    @Test
+    void a_full_table_costs_few_honest_clients_their_requests() {
+        RateLimit limit = limit();
+        for (int i = 0; i < 101_000; i++) {
+            limit.take("attacker " + i);
+            limit.take("attacker " + i);
+        }
+        int passed = 0;
+        for (int i = 0; i < 100; i++) {
+            passed += limit.take("honest " + i) <= 0 ? 1 : 0;
+        }
+        assertTrue(passed >= 40, passed + " of 100 passed");
+    }
+}
