@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from wirespeed.driver.base import Figures
 from wirespeed.probe.window import Part, Usage
+from wirespeed.results.cells import SATURATED
 from wirespeed.results.model import Bottleneck, Canary
 from wirespeed.runner import disturbance
 from wirespeed.runner.disturbance import Disturbance, Others
@@ -14,7 +15,6 @@ from wirespeed.runner.disturbance import Disturbance, Others
 ERROR_SHARE_MAX = 0.001  # of completed requests; more and the rate is of something else
 LITTLE_NOTE = 0.05
 LITTLE_UNKNOWN = 0.10  # beyond it something queues outside the measured interval
-SATURATED = 0.95
 IDLE_MAX = 0.5  # of a core: nobody was busy
 DELAYED_ACK_MS = (38.0, 50.0)  # Linux waits 40 ms before it acknowledges by itself
 OPEN_LOOP_SENT_MIN = 0.99
